@@ -94,6 +94,8 @@ PLAIN = [
     "tests/oracle/test_stochastic_gradient_zigzag.py",
     "tests/oracle/test_textbook.py",
     "tests/studies/test_adding_a_sampler.py",
+    "tests/studies/test_cli.py::test_warm_samples_each_example_and_says_what_it_compiled",
+    "tests/studies/test_docs.py::test_the_code_of_the_page_on_biases_runs",
     "tests/studies/test_real_data.py::test_a_sampler_in_the_metric_of_its_target_is_that_sampler",
 ]
 

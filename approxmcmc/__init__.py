@@ -11,7 +11,7 @@ from typing import Any
 # the role `Target`. The rest is in its room: the `__all__` of each room is public.
 _HOMES = {
     "approxmcmc.acceptance": ("ExactTest", "SequentialTTest"),
-    "approxmcmc.api": ("importance_sampling", "sample"),
+    "approxmcmc.api": ("sample",),
     "approxmcmc.auditing": ("audit",),
     "approxmcmc.bounds": ("check_bound",),
     "approxmcmc.contracts": ("Target",),
@@ -26,6 +26,7 @@ _HOMES = {
         "loo_subsample",
         "risk",
     ),
+    "approxmcmc.importance": ("importance_sampling",),
     "approxmcmc.interop.pymc": ("explain", "from_pymc"),
     "approxmcmc.nuts": ("NUTS",),
     "approxmcmc.output": ("load", "save"),

@@ -1,4 +1,4 @@
-"""The public `sample` and `importance_sampling`: check the arguments, then let `runs` carry them out."""
+"""The public `sample`: check the arguments, then let `runs` carry them out."""
 
 import math
 import numbers
@@ -8,18 +8,15 @@ from typing import Any
 
 import xarray as xr
 
+from approxmcmc.checkpoints.book import open_book, what_was_asked
 from approxmcmc.contracts import Sampler, Target, arrays_hashed_once
-from approxmcmc.diagnostics.importance import importance_diagnostics
 from approxmcmc.diagnostics.latents import with_latents
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.work import compiled_so_far
-from approxmcmc.engine.streams import seed_sequences, streams
+from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.interop.any_model import as_target, in_terms_of
-from approxmcmc.output.book import open_book, what_was_asked
-from approxmcmc.output.datatree import build_trace
 from approxmcmc.runs import carry_out, judge, make_plan, tuning_steps
-from approxmcmc.samplers.importance import weighted_draws
 from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import ENOUGH
 from approxmcmc.sampling.progress import told_of_compiling
@@ -210,71 +207,6 @@ def sample(
         trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
     warn_of(block)
     return in_terms_of(given, with_latents(trace, target))
-
-
-def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: Any = None) -> xr.DataTree:
-    """Draw independently from a proposal, and weight each draw by the ratio of target to proposal density.
-
-    Parameters
-    ----------
-    target
-        A target of the library, or a frozen distribution of `scipy.stats`.
-    proposal
-        A frozen distribution with ``rvs(size, random_state)`` and ``logpdf`` or ``logpmf``, over vectors of the
-        target's length; for a Bayesian network ``network.ancestral()`` (likelihood weighting). It must cover the
-        target.
-    draws
-        Number of draws.
-    random_seed
-        As in `sample`.
-
-    Returns
-    -------
-    xarray.DataTree
-        One chain. ``posterior`` holds the *unweighted* draws; ``sample_stats`` holds ``log_weight`` (unnormalised) and
-        ``weight`` (they sum to 1), which `risk` and `importance_estimates` use. Attributes: ``ess``, ``pareto_k``,
-        ``log_normalizer`` (log of the mean weight) and ``kl``, see `importance_diagnostics`. Averages of ``posterior``
-        that ignore the weights, including ArviZ's, are averages under the proposal.
-
-    Raises
-    ------
-    IncompatibleError
-        When target or proposal lacks a method, or their dimensions differ.
-    When `draws` is out of range, or every draw has density zero under the target.
-    NotFiniteError
-        When a weight is NaN or infinite.
-
-    Notes
-    -----
-    Guarantee: consistent; the self-normalised estimate has a bias of order 1 / draws. About exp(KL(target || proposal))
-    draws are needed: see `chatterjee_diaconis_bound`. A warning is issued if Pareto k exceeds 0.7.
-
-    References
-    ----------
-    Owen (2013), chapter 9; Vehtari et al. (2024); Chatterjee and Diaconis (2018).
-
-    Examples
-    --------
-    >>> import approxmcmc as amc
-    >>> network = amc.targets.alarm_network(J=1, M=1)
-    >>> trace = amc.importance_sampling(network, network.ancestral(), 1000, random_seed=1)
-    >>> amc.diagnostics.importance_estimates(trace)["A"].sizes["moment"]
-    2
-    """
-    draws = checked_integer(draws, "draws")
-    [sequence], seed = seed_sequences(random_seed, 1)
-    result, variables = weighted_draws(target, proposal, draws, streams(sequence).proposal)
-    found = importance_diagnostics(result.stats["log_weight"])
-    described = {"kind": "importance_sampling", "proposal": repr(proposal)}
-    trace = build_trace(
-        result._replace(attrs={**result.attrs, **found, "seed": seed}),
-        variables=variables,
-        observed_data=target.observed_data if isinstance(target, Target) else {},  # a scipy distribution has no data
-        constant_data=target.constant_data if isinstance(target, Target) else {},
-        keep_warmup=False,
-        settings=described,
-    )
-    return told(trace)
 
 
 def told(trace: xr.DataTree) -> xr.DataTree:

@@ -8,17 +8,16 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.api import told
+from approxmcmc.audits import policy as audits
+from approxmcmc.audits.steps import WalkedSteps
 from approxmcmc.contracts import Auditor, DiscreteTarget, DoublyIntractableTarget, Sampler, Target, WholeSampler
 from approxmcmc.contracts.records import AUDIT_COUNTS
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.any_model import as_target
-from approxmcmc.output.flat import flat_draws
-from approxmcmc.output.origin import adapted_by_chain, check_origin, shuffled_by
+from approxmcmc.output.reading import adapted_by_chain, check_origin, flat_draws, shuffled_by
 from approxmcmc.output.schema import BY_NAME
-from approxmcmc.samplers.audits import WalkedSteps
-from approxmcmc.sampling import audits
 from approxmcmc.targets.all_rows import AllRows
 
 

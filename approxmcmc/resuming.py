@@ -7,14 +7,14 @@ from typing import Any
 import xarray as xr
 
 from approxmcmc.api import checked_cores, checked_time_limit, warn_of
+from approxmcmc.checkpoints.book import Book, book_of, described, refuse_another_run, versions
+from approxmcmc.checkpoints.tables import read_checkpoint
 from approxmcmc.contracts import Component, Target
 from approxmcmc.diagnostics.latents import with_latents
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.any_model import as_target
-from approxmcmc.output.book import Book, book_of, described, refuse_another_run, versions
-from approxmcmc.output.checkpoints import read_checkpoint
 from approxmcmc.runs import carry_out, make_plan
 from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import FixedDraws

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from approxmcmc.audits.policy import FEWEST, audit_draws, time_for_draws
+from approxmcmc.checkpoints.book import Book, described, plain, refuse_another_run
 from approxmcmc.contracts import Sampler, SamplingResult, Target, Variables, WholeRun, WholeSampler
 from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.diagnostics.convergence import LEAST_ESS
@@ -21,20 +23,18 @@ from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.messages import tell
 from approxmcmc.engine.streams import chain_seeds
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.output.book import Book, described, plain, refuse_another_run
 from approxmcmc.output.datatree import build_trace, named_trace
 from approxmcmc.sampling.assembly import Settings, assemble
-from approxmcmc.sampling.audits import FEWEST, audit_draws, time_for_draws
-from approxmcmc.sampling.checkpoints import Snapshot
 from approxmcmc.sampling.driver import run
 from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals, ThinnedDraws, most_thinning
 from approxmcmc.sampling.progress import progress
+from approxmcmc.sampling.recorder import Snapshot
 
 TUNE = 1000  # steps of a chain if the user gives no number
 
 
 class RunPlan(NamedTuple):
-    """What is run: the target in the form its sampler needs, all settings, and the report of the choice.
+    """A planned run: the target in the form its sampler needs, all settings, and the report of the choice.
 
     `content` is the hash of the target, computed once because it takes seconds on large data. `compiled_before`:
     seconds that this process had spent compiling before the run.

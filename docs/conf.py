@@ -27,6 +27,7 @@ copyright = author
 release = version_of("approxmcmc")
 
 extensions = [
+    "house",
     "mathml",
     "myst_parser",
     "sphinx.ext.autodoc",

@@ -16,7 +16,7 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.datasets import synthetic_logistic, tall_target
 from approxmcmc.errors import SamplingWarning
-from approxmcmc.output.origin import without_origin
+from approxmcmc.output.reading import without_origin
 from approxmcmc.reference import Kernel, exact_chain_reference
 from approxmcmc.study import Bias, Budget, Study
 from approxmcmc.study.biases import as_one_run

@@ -15,7 +15,7 @@ import approxmcmc as amc
 from approxmcmc import foreign
 from approxmcmc.datasets import TALL_DATA, synthetic_logistic, tall_target
 from approxmcmc.reference import ChainGates, exact_chain_reference
-from approxmcmc.reference.kernels import core_rows_kernel, langevin_kernel
+from approxmcmc.reference.exact_chain import core_rows_kernel, langevin_kernel
 from approxmcmc.study import Budget, Gold, Study, standard_estimands
 from approxmcmc.study.estimands import ALL_STANDARD, MEANS
 from approxmcmc.targets import Laplace

@@ -135,9 +135,9 @@ class AnnealedEpsilon(AcceptanceTest):
     count. The trace records ``epsilon`` for every draw. At epsilon = 0 a step costs N evaluations, as with
     :class:`ExactTest`.
 
-    SGLD first, then the test, then a falling epsilon (section 6.2 of the reference, at its end) is ``untested=k`` with
-    :class:`StochasticGradientLangevin`. Audits of untested draws report the error of such a step: it accepts with
-    probability 1 whatever the data.
+    ``untested=k`` starts with SGLD, then tests with a falling epsilon (end of section 6.2 of the reference), with
+    :class:`StochasticGradientLangevin`. Audits of untested draws report the error of a step that accepts with
+    probability 1.
 
     :func:`annealing_schedule` makes epochs from known ingredients, and :func:`~approxmcmc.design.plan_annealing` from a
     pilot run.
@@ -217,7 +217,7 @@ class AnnealedEpsilon(AcceptanceTest):
         )
 
     def with_independent_subsets(self) -> "AnnealedEpsilon":
-        """Return the same epochs with subsets drawn anew for every decision."""
+        """Return the same epochs with subsets redrawn for every decision."""
         return dataclasses.replace(self, test=self.test.with_independent_subsets())
 
     def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:

@@ -170,7 +170,7 @@ class DelayedAcceptance(AcceptanceTest):
         return why
 
     def with_independent_subsets(self) -> "DelayedAcceptance":
-        """Return the same stages with subsets drawn anew for every decision."""
+        """Return the same stages with subsets redrawn for every decision."""
         return dataclasses.replace(self, test=self.test.with_independent_subsets())
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:

@@ -11,7 +11,7 @@ Noisy Monte Carlo, with its constants, is in ``noisy_exchange_errors``, ``unifor
 from approxmcmc.bounds.check import check_bound, check_table
 from approxmcmc.bounds.coupling import coupling_bound, couplings
 from approxmcmc.bounds.delta import estimate_delta
-from approxmcmc.bounds.first_difference import first_difference
+from approxmcmc.bounds.finite import transition_matrix
 from approxmcmc.bounds.long_run import long_run_risk
 from approxmcmc.bounds.noisy_exchange import noisy_exchange_errors, uniform_exchange_bound
 from approxmcmc.bounds.noisy_langevin import (
@@ -20,9 +20,8 @@ from approxmcmc.bounds.noisy_langevin import (
     langevin_matrix,
     noisy_langevin_errors,
 )
-from approxmcmc.bounds.over_time import over_time
+from approxmcmc.bounds.over_time import first_difference, over_time
 from approxmcmc.bounds.statements import exact, mitrophanov_factor
-from approxmcmc.bounds.transition import transition_matrix
 
 __all__ = [
     "check_bound",

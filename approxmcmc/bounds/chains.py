@@ -1,4 +1,16 @@
-"""The chains of a check of bounds: run for one setting, compared with the posterior, joined along the knob."""
+"""The settings of a check of bounds, and their chains: run, compared with the posterior, joined along the knob.
+
+The knob may be anything that changes the sampler but not its exact limit: epsilon, the target variance of a
+minibatch Barker test, a batch size, the number of auxiliary draws.
+
+===========================  ============================================================
+sampler                      its exact limit
+===========================  ============================================================
+`MetropolisHastings`         the same proposal with `ExactTest` of the same rule
+`Gibbs`                      the same scan with `ExactTest`
+`Exchange`                   Metropolis-Hastings with the exact ratio, N = infinity
+===========================  ============================================================
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,34 +25,67 @@ from approxmcmc.bounds.distance import (
     marginal_distances,
     total_variation_interval,
 )
-from approxmcmc.errors import InvalidInputError
-from approxmcmc.output.datatree import build_trace
-from approxmcmc.sampling.assembly import assemble
-from approxmcmc.sampling.audits import audit_draws
-from approxmcmc.sampling.driver import run
-from approxmcmc.sampling.progress import progress
+from approxmcmc.contracts import TestedSampler
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+
+
+def settings_of(sampler: Any, epsilons: Sequence[float] | None) -> dict[float, Any]:
+    """Return samplers by the value of their knob: those of a mapping, or one sampler at several epsilons.
+
+    Raises
+    ------
+    InvalidInputError
+        When there is no value, a value is not a finite number, or a mapping comes with epsilons.
+    IncompatibleError
+        When a single sampler is given and its test has no epsilon.
+    """
+    if not isinstance(sampler, Mapping):
+        return _at_epsilons(sampler, epsilons)
+    if epsilons is not None:
+        raise InvalidInputError("check_bound: a dict of samplers has its values already; leave `epsilons` out.")
+    if not sampler:
+        raise InvalidInputError("check_bound needs at least one sampler in the dict.")
+    for value in sampler:
+        if isinstance(value, (str, bool)) or not math.isfinite(value):
+            raise InvalidInputError(
+                f"check_bound: the keys of the dict of samplers are values of the knob, finite numbers; found {value!r}"
+            )
+    return dict(sampler)
+
+
+def _at_epsilons(sampler: Any, epsilons: Sequence[float] | None) -> dict[float, Any]:
+    if not isinstance(sampler, TestedSampler) or sampler.with_epsilon(0.0) is None:
+        raise IncompatibleError(
+            f"check_bound varies the epsilon of a sampler's test, such as SequentialTTest; found {sampler!r}. Another "
+            'knob needs a dict: check_bound(target, {10: sampler_10, 20: sampler_20}, knob="batch_size").'
+        )
+    if epsilons is None or len(epsilons) == 0:
+        raise InvalidInputError("check_bound needs at least one epsilon.")
+    return {epsilon: sampler.with_epsilon(epsilon) for epsilon in epsilons}
+
+
+def common_limit(settings: Mapping[float, Any], target: Any) -> Any:
+    """Return the exact sampler that all settings approximate; raise if they approximate different ones."""
+    limits = [sampler.exact_limit(target) for sampler in settings.values()]
+    other = next((limit for limit in limits if limit != limits[0]), None)
+    if other is not None:
+        raise IncompatibleError(
+            f"check_bound: all samplers must approximate the same exact chain, found {limits[0]!r} and {other!r}; "
+            "check "
+            "proposals of different sizes one by one"
+        )
+    return limits[0]
+
+
+def reads_all(sampler: Any, target: Any) -> bool:
+    """Return whether every decision uses all data; a Gibbs conditional never has more terms than the target."""
+    return isinstance(sampler, TestedSampler) and sampler.test.reads_all(target.n_obs)
+
 
 if TYPE_CHECKING:
-    import xarray as xr
+    pass
 
 UNKNOWN = Distance(math.nan, math.nan, math.nan, math.nan)
-
-
-def run_chains(target: Any, sampler: Any, draws: int, tune: int, chains: int, seed: Any, show: bool) -> "xr.DataTree":
-    """Return the trace of chains on one core, audited as `sample` would."""
-    first = seed if isinstance(seed, int) else seed[0]
-    made = assemble(target, sampler, seed=first, chains=chains, tune=tune, audit_every="auto")
-    program, started = made.program, made.chains
-    with progress(chains * (tune + draws), show=show, label=f"sampling {chains} chains", time_limit=None) as shown:
-        result = run(
-            program, started, dim=target.variables.size, draws=draws, tune=tune, thin=1, cores=1, time_limit=None,
-            keep_warmup=False, progress=shown,
-        )  # fmt: skip
-    result = audit_draws(result, started, made.streams[0].audit, tune=tune, thin=1)
-    return build_trace(
-        result, variables=target.variables, observed_data={}, constant_data={}, keep_warmup=False,
-        settings=sampler.to_dict(),
-    )  # fmt: skip
 
 
 def trace_of(traces: Mapping[float, Any], value: float, knob: str) -> Any:

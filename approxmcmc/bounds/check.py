@@ -22,16 +22,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.bounds.chains import joined_groups, measured_distance, run_chains, trace_of
+from approxmcmc.bounds.chains import (
+    common_limit,
+    joined_groups,
+    measured_distance,
+    reads_all,
+    settings_of,
+    trace_of,
+)
 from approxmcmc.bounds.delta import estimate_delta
 from approxmcmc.bounds.distance import Distance
-from approxmcmc.bounds.finite import LARGEST_MATRIX
-from approxmcmc.bounds.settings import common_limit, reads_all, settings_of
-from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, ONE_SIDED, RIGOROUS, exact, label_of
-from approxmcmc.bounds.transition import transition_matrix
+from approxmcmc.bounds.finite import HEURISTIC, LARGEST_MATRIX, NOT_APPLICABLE, ONE_SIDED, RIGOROUS, transition_matrix
+from approxmcmc.bounds.statements import exact, label_of
 from approxmcmc.contracts import DiscreteTarget, TestedSampler
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.reference.exact_chain import run_kernel
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,8 +160,10 @@ def check_bound(
     _, seed = seed_sequences(random_seed, 1)
     enumerated = isinstance(target, DiscreteTarget) and finite
     if traces is None and draws > 0 and (reference is not None or enumerated):
+        first = seed if isinstance(seed, int) else seed[0]
+        length = {"draws": draws, "tune": tune, "thin": 1, "chains": chains, "random_seed": first}
         traces = {
-            value: run_chains(target, variant, draws, tune, chains, seed, progressbar)
+            value: run_kernel(target, variant, length, cores=1, progressbar=progressbar, audit_every="auto")
             for value, variant in settings.items()
         }
     exact_matrix = transition_matrix(target, limit, grid) if finite else None

@@ -15,7 +15,7 @@ and the result says that it is then not a bound.
 - Exchange: the proposal's coupling, one u, and the same auxiliary draw if both propose one point.
 - A transition matrix: the maximal coupling of two rows.
 
-It says nothing about all starting points together. (C, rho) fitted to the curve are *heuristic* inputs to B5.
+It does not hold for all starting points together. (C, rho) fitted to the curve are *heuristic* inputs to B5.
 
 Reference: Biswas, Jacob and Vanetti (2019), Estimating Convergence of Markov chains with L-Lag Couplings.
 """
@@ -27,15 +27,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.bounds.finite import checked_matrix
-from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, mitrophanov_factor
+from approxmcmc.bounds.finite import HEURISTIC, NOT_APPLICABLE, checked_matrix
+from approxmcmc.bounds.statements import mitrophanov_factor
 from approxmcmc.couplings.kernels import coupling_of
 from approxmcmc.couplings.meeting import CoupledStates
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.sampling.initial import start_law
+from approxmcmc.sampling.assembly import start_law
 from approxmcmc.sampling.progress import progress
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.acceptance.laws.probability import exact_probability, gaussian_probability
-from approxmcmc.bounds.statements import HEURISTIC, NOT_APPLICABLE, RIGOROUS
+from approxmcmc.bounds.finite import HEURISTIC, NOT_APPLICABLE, RIGOROUS
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, AcceptanceTest, Decision, TestedSampler
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.engine.checks import checked_integer

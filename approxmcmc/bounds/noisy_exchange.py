@@ -3,7 +3,7 @@ r"""Error bounds of noisy exchange, step by step, on a grid where the truth is k
 The ratio a(theta, theta') is estimated by a^ from N auxiliary draws at theta'. Three inequalities lead from the
 distance of one step to the provable bound, and each of them loses something:
 
-    d_v(P^(theta, .), P(theta, .))  =   int h |E min(1, a^) - min(1, a)|      what bounds on stationary laws ask for
+    d_v(P^(theta, .), P(theta, .))  =   int h |E min(1, a^) - min(1, a)|    for bounds on stationary distributions
                                     <=  int h E|min(1, a^) - min(1, a)|       how often two coupled chains part
                                     <=  int h E|a^ - a|                       hypothesis (H2) of corollary 2.3
                                     <=  int h sd(a^)                          lemma 3.1, of order 1 / sqrt(N)
@@ -28,9 +28,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.bounds.finite import contractions, stationary_law
-from approxmcmc.bounds.statements import HEURISTIC, ONE_SIDED, RIGOROUS, bound_factors, mitrophanov_factor
-from approxmcmc.bounds.transition import grid_of_points, transition_matrix
+from approxmcmc.bounds.finite import (
+    HEURISTIC,
+    ONE_SIDED,
+    RIGOROUS,
+    contractions,
+    grid_of_points,
+    stationary_law,
+    transition_matrix,
+)
+from approxmcmc.bounds.statements import bound_factors, mitrophanov_factor
 from approxmcmc.contracts import ProposalSampler
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 

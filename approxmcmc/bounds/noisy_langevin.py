@@ -32,8 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.bounds.statements import RIGOROUS
-from approxmcmc.bounds.transition import grid_of_points
+from approxmcmc.bounds.finite import RIGOROUS, grid_of_points
 from approxmcmc.contracts import ProposalSampler
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 

@@ -25,15 +25,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.bounds.finite import checked_matrix, contractions, row_distances, stationary_law, total_variation
+from approxmcmc.bounds.finite import (
+    HEURISTIC,
+    NOT_APPLICABLE,
+    ONE_SIDED,
+    RIGOROUS,
+    VACUOUS,
+    checked_matrix,
+    contractions,
+    row_distances,
+    stationary_law,
+    total_variation,
+)
 from approxmcmc.contracts.naming import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import xarray as xr
 
-RIGOROUS, HEURISTIC, NOT_APPLICABLE, VACUOUS = LABELS = ("rigorous", "heuristic", "not applicable", "vacuous")
-ONE_SIDED = "one-sided"  # of a matrix: its one-step error is at least the sampler's, its law is not the sampler's
 NAMES = {
     "b1": "Theorem 1: delta / (1 - eta_1)",
     "b2": "multi-step: min K delta / (1 - eta_K)",
@@ -144,8 +153,8 @@ def exact(
     -----
     Rigorous up to rounding of order 1e-12, as statements on the two matrices: the attribute `label_matrices` says how
     they describe their samplers ("rigorous", "one-sided", "heuristic", or "as given" for plain arrays). A bound of 1 or
-    more says nothing and is labelled vacuous. eta_1 = 1 makes B1 "not applicable"; if eta_k = 1 for all computed k, all
-    five are.
+    more is uninformative and is labelled vacuous. eta_1 = 1 makes B1 "not applicable"; if eta_k = 1 for all computed k,
+    all five are.
 
     Examples
     --------

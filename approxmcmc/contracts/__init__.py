@@ -12,9 +12,7 @@ from approxmcmc.contracts.acceptance import AcceptanceTest, DecisionLaw, Populat
 from approxmcmc.contracts.compiled import CompiledCoupling, CompiledProposal, CompiledTest
 from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.finding import VERDICTS, Finding, Verdict
-from approxmcmc.contracts.foreign import ForeignSampler
 from approxmcmc.contracts.hashing import arrays_hashed_once, content_hash
-from approxmcmc.contracts.latents import LatentTarget
 from approxmcmc.contracts.proposal import Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
 from approxmcmc.contracts.sampler import (
@@ -35,6 +33,7 @@ from approxmcmc.contracts.special_target import (
     DiscreteTarget,
     DoublyIntractableTarget,
     EstimatedTarget,
+    LatentTarget,
     Simulator,
 )
 from approxmcmc.contracts.target import (
@@ -54,7 +53,7 @@ from approxmcmc.contracts.target import (
     TwinnedTarget,
 )
 from approxmcmc.contracts.variables import Variables
-from approxmcmc.contracts.whole import NamedDraws, WholeRun, WholeSampler
+from approxmcmc.contracts.whole import ForeignSampler, NamedDraws, WholeRun, WholeSampler
 
 __all__ = [
     "CORE_COUNTS",

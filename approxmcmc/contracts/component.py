@@ -31,8 +31,7 @@ class Component:
             raise TypeError(
                 f"{cls.__module__}.{cls.__qualname__}: another component has the same name, "
                 f"{known.__module__}.{known.__qualname__}, and stored settings identify a component only by its class "
-                "name"
-                "; rename one of the two"
+                "name; rename one of the two"
             )
         Component._registry[cls.__name__] = cls
         if "__post_init__" in cls.__dict__:
@@ -88,8 +87,8 @@ class Component:
 def _homes_of(cls: type) -> set[str]:
     """Return the name and the file of the module of a class.
 
-    A class that is defined again, in a notebook cell that runs twice or in a study loaded under two names, shares one
-    of them with the first, and replaces it.
+    A class defined again, in a notebook cell that runs twice or in a study loaded under two names, has the same
+    module name or file as the first one, and replaces it.
     """
     file = getattr(sys.modules.get(cls.__module__), "__file__", None)
     return {cls.__module__} if file is None else {cls.__module__, str(file)}

@@ -11,10 +11,10 @@ import xarray as xr
 
 from approxmcmc.contracts import Sampler, Target
 from approxmcmc.couplings.findings import FinishedAudits, as_dataset
-from approxmcmc.couplings.forgetting import forgetting_time
 from approxmcmc.couplings.forms import AuditForm, AuditRecord, AuditStreams, DriftForm, audit_form, drift_form
 from approxmcmc.couplings.kernels import chosen_kernel
 from approxmcmc.couplings.measure import FEWEST, Draws, Quantities, draws_of, measure_of
+from approxmcmc.couplings.meeting import forgetting_time
 from approxmcmc.couplings.summands import Summands, average
 from approxmcmc.diagnostics.estimands import Estimand
 from approxmcmc.diagnostics.records import check_confidence
@@ -22,7 +22,7 @@ from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.interop.any_model import as_target
-from approxmcmc.output.origin import check_origin
+from approxmcmc.output.reading import check_origin
 
 SECONDS = 10.0
 PILOT, FEWEST_OF_PILOT, SHARE_OF_PILOT = 50, 10, 0.1  # audits; share of the time
@@ -186,7 +186,7 @@ def bias(
 
 
 def own_streams(sequence: np.random.SeedSequence) -> list[np.random.Generator]:
-    """Return four streams that no chain reads, whatever its seed: for the choice of draws, and `AuditStreams`."""
+    """Return four streams that no chain reads, with any seed: for the choice of draws, and `AuditStreams`."""
     keys = ((STREAM, k) for k in range(4))
     return [np.random.default_rng(np.random.SeedSequence(sequence.entropy, spawn_key=key)) for key in keys]
 

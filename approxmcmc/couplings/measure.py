@@ -12,8 +12,7 @@ from approxmcmc.contracts import DiscreteTarget, Target
 from approxmcmc.diagnostics.estimands import Estimand, evaluate, resolve
 from approxmcmc.diagnostics.records import group
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.output.flat import flat_draws
-from approxmcmc.output.origin import adapted_by_chain, shuffled_by
+from approxmcmc.output.reading import adapted_by_chain, flat_draws, shuffled_by
 
 LOG_DENSITY = "lp"
 FEWEST = 20  # draws, and audits

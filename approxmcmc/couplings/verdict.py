@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import norm
 
-from approxmcmc.couplings.forgetting import SIGHTINGS
+from approxmcmc.couplings.meeting import SIGHTINGS
 
 NOT_APPLICABLE, BIASED, SMALL, INCONCLUSIVE = "not applicable", "biased", "small", "inconclusive"
 LARGEST_BOUND = 1.0  # of total variation: a bound of 1 is empty

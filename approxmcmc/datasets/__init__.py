@@ -8,8 +8,7 @@ from approxmcmc.datasets.ijcnn1 import ijcnn1
 from approxmcmc.datasets.kdd99 import connections_stand_in, kdd99
 from approxmcmc.datasets.mnist import mnist_7v9, mnist_7v9_pca
 from approxmcmc.datasets.networks import Network, florentine_business, molecule
-from approxmcmc.datasets.rare_categories import synthetic_categories
-from approxmcmc.datasets.synthetic import synthetic_logistic, synthetic_stand_in
+from approxmcmc.datasets.synthetic import synthetic_categories, synthetic_logistic, synthetic_stand_in
 from approxmcmc.datasets.tall import TALL_DATA, tall_data, tall_target
 
 __all__ = [

@@ -6,8 +6,8 @@ import numpy as np
 
 from approxmcmc.datasets.coding import Columns, standardised_dataset
 from approxmcmc.datasets.dataset import Dataset
-from approxmcmc.datasets.rare_categories import synthetic_categories
 from approxmcmc.datasets.source import Arrays, Download, Source, or_stand_in
+from approxmcmc.datasets.synthetic import synthetic_categories
 from approxmcmc.engine.extras import extra
 
 N_FEATURES, N_TRAIN = 123, 32_561

@@ -9,8 +9,8 @@ import numpy as np
 
 from approxmcmc.datasets.coding import Columns, one_hot, side_by_side, standardised_dataset
 from approxmcmc.datasets.dataset import Dataset
-from approxmcmc.datasets.rare_categories import synthetic_categories
 from approxmcmc.datasets.source import Source, or_stand_in
+from approxmcmc.datasets.synthetic import synthetic_categories
 
 MEASUREMENTS = (
     "elevation", "aspect", "slope", "hydrology_horizontal", "hydrology_vertical", "roadways", "hillshade_9am",

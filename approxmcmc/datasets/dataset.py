@@ -47,7 +47,7 @@ class Dataset:
 
 
 def checksum(*arrays: np.ndarray) -> str:
-    """Return the SHA-256 of types, shapes and values: equal arrays have equal checksums, whatever their file.
+    """Return the SHA-256 of types, shapes and values: equal arrays have equal checksums, in any file.
 
     Examples
     --------

@@ -9,8 +9,8 @@ import numpy as np
 
 from approxmcmc.datasets.coding import Columns, standardised_dataset
 from approxmcmc.datasets.dataset import Dataset
-from approxmcmc.datasets.rare_categories import synthetic_categories
 from approxmcmc.datasets.source import Download, Source, or_stand_in
+from approxmcmc.datasets.synthetic import synthetic_categories
 from approxmcmc.engine.extras import extra
 
 ELECTRODES = ("AF3", "F7", "F3", "FC5", "T7", "P7", "O1", "O2", "P8", "T8", "FC6", "F4", "F8", "AF4")

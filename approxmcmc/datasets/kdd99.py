@@ -11,8 +11,8 @@ import numpy as np
 
 from approxmcmc.datasets.coding import Columns, one_hot, side_by_side, standardise, standardised_dataset
 from approxmcmc.datasets.dataset import Dataset, checksum
-from approxmcmc.datasets.rare_categories import synthetic_categories
 from approxmcmc.datasets.source import Arrays, Download, Source, or_stand_in
+from approxmcmc.datasets.synthetic import synthetic_categories
 from approxmcmc.engine.extras import extra
 from approxmcmc.errors import InvalidInputError
 
@@ -148,7 +148,7 @@ def every(data: Dataset, step: int) -> Dataset:
         name=f"{data.name}, every {step}th row",
         X_train=standardise(rows),
         y_train=data.y_train[::step].copy(),
-        provenance=f"{data.provenance}; every {step}th row, standardised anew",
+        provenance=f"{data.provenance}; every {step}th row, standardised again",
     )
 
 

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 EPSILONS = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.001, 0.0)
 COSTS = ("time", "data")
-LONGEST_TIME_SCALE = 0.6  # of the batches, before their means say nothing about longer correlations
+LONGEST_TIME_SCALE = 0.6  # of the batches; above it their means do not show longer correlations
 
 
 @dataclasses.dataclass(frozen=True)
 class AnnealingPlan:
-    """The annealed test that was planned, what it rests on, and what the pilot cost.
+    """The planned annealed test, the estimates behind it, and what the pilot cost.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class AnnealingPlan:
 
 
 def moments(states: np.ndarray) -> np.ndarray:
-    """Return every coordinate and its square, shape (n, 2 dim): the functionals that are watched by default.
+    """Return every coordinate and its square, shape (n, 2 dim): the default functionals.
 
     Sequential tests widen the posterior: odd functionals hardly see it, squares do.
     """
@@ -93,8 +93,8 @@ def plan_annealing(
     epsilons
         The arms, 0 among them.
     functional
-        ``functional(states (n, dim)) -> (n, n_functionals)``: the means that matter, each in units of its own variance
-        under the exact chain. States are shifted by the pilot's mean first, which makes squares central.
+        ``functional(states (n, dim)) -> (n, n_functionals)``: means that should be right, each in units of its own
+        variance under the exact chain. States are shifted by the pilot's mean first, which makes squares central.
     cost
         ``"time"``: seconds per step, measured for epsilon 0, .01 and .2 and linear in the data used for the others.
         ``"data"``: share of the data read.
@@ -113,7 +113,7 @@ def plan_annealing(
     Warns
     -----
     SamplingWarning
-        Where the pilot is too short for the chain's autocorrelation.
+        If the pilot is too short for the chain's autocorrelation.
 
     Notes
     -----
@@ -140,8 +140,8 @@ def plan_annealing(
     pairs = collect_pairs(target, proposal, n_pairs=n_pairs, tune=tune, initvals=initvals, random_seed=random_seed)
     if np.isinf(pairs.tau).any():
         raise InvalidInputError(
-            "plan_annealing: at a proposal of the pilot a datum has probability 0, which only who reads it can tell: a "
-            "subset errs by more than any epsilon says; use ExactTest"
+            "plan_annealing: at a proposal of the pilot a row has probability 0; subsets cannot detect that, and "
+            "their error exceeds any epsilon; use ExactTest"
         )
     centre = pairs.states.mean(axis=0)
     looks = {"batch_size": test.batch_size, "n_obs": target.n_obs, "growth": test.growth}
@@ -166,7 +166,7 @@ def plan_annealing(
 def errors_of_pairs(pairs: Any, epsilons: Sequence[float], **test: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return Delta of every epsilon and pair, shape (n_epsilons, n_pairs), and the mean share of the data read.
 
-    `pairs` begins with log ratios and scales; where the log ratio is -inf no test errs, and none reads.
+    `pairs` begins with log ratios and scales; where the log ratio is -inf, no test errs or reads data.
     """
     log_ratio, tau = pairs[:2]
     inside = np.isfinite(log_ratio)
@@ -209,7 +209,7 @@ def estimate_ingredients(
     # What enters the risk is b^2; its mean, given the pilot, is the squared estimate plus its squared error.
     noise = np.maximum((errors**2) @ (change**2) / n - shift**2, 0.0) * (2.0 * solution - 1.0) / n
     bias = solution * np.sqrt(shift**2 + noise)
-    # The same for f^2 tells how the variance widens, and with it V = var (2 var / D - 1).
+    # The same for f^2 shows how the variance widens, and with it V = var (2 var / D - 1).
     wider = np.maximum(variance + solution * (errors @ ((to - at.mean(axis=0)) ** 2 - centred**2)) / n, 0.5 * variance)
     forms = np.maximum(dirichlet + 0.5 * (errors @ change**2) / n, 0.1 * dirichlet)
     growth = (wider * (2.0 * wider / forms - 1.0)) / (variance * (2.0 * variance / dirichlet - 1.0))
@@ -230,7 +230,7 @@ def batch_variance(values: np.ndarray) -> np.ndarray:
 
 
 def _warn_of_a_short_pilot(at: np.ndarray) -> None:
-    """Warn where batches of sqrt(n) steps are as good as one value each: the chain moves more slowly than the pilot."""
+    """Warn if batches of sqrt(n) steps are worth one value each: the chain moves more slowly than the pilot."""
     longest = math.isqrt(len(at))
     time_scale = float(np.median(batch_variance(at) / np.maximum(at.var(axis=0), 1e-300)))
     if time_scale > LONGEST_TIME_SCALE * longest:

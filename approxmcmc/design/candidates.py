@@ -1,8 +1,7 @@
-"""What `choose_sampler` can choose from: one entry for each lever, with what it can cost at best.
+"""The table that `choose_sampler` chooses from: one entry for each method, with a lower bound of its cost.
 
-A candidate says whether a target has what it needs, makes its target and its sampler, and knows a *floor*: no run of it
-is faster than that. A floor is a bound from below of counted work, so that a candidate whose floor is above what
-another one needs is neither made nor compiled.
+A candidate says whether a target has what it needs, makes its target and its sampler, and has a *floor*: a lower bound
+of its run time, from counted work. A candidate with a floor above the cost of another one is neither made nor compiled.
 """
 
 import dataclasses
@@ -40,13 +39,13 @@ from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
 from approxmcmc.surrogate import SurrogateTransition
 from approxmcmc.targets import Laplace
 
-SHARE_OF_WALKS = 0.1  # beside independent draws, which alone may stick in a tail
+SHARE_OF_WALKS = 0.1  # mixed with independent draws, which on their own may stick in a tail
 
 
 class Pairing(NamedTuple):
     """A target and a sampler that are ready to run; the target may be another form of the user's.
 
-    `law` is where chains start; None where the target knows better.
+    `law` is where chains start; None if the target chooses the start.
     """
 
     target: Target
@@ -65,20 +64,20 @@ class Candidate:
     exact
         Whether its stationary law is the posterior.
     make
-        Makes the setting; it may raise what the pieces raise where they do not fit.
+        Makes the setting; it raises the errors of its pieces if they do not fit.
     floor
-        What it costs at best.
+        Lower bound of its cost.
     why_not
-        Says why a target cannot have it, or nothing. Asked anew as more becomes known.
+        Returns why a target cannot have it, or "". Called again when more is known.
     law
         Which law of the posterior it needs: the ``"mode"``, a ``"pilot"``, ``"fit"`` (the mode, or a pilot if
         there is no mode), or no law at all.
     parts
-        What it compiles for a new model, beside the terms.
+        What it compiles for a new model, in addition to the terms.
     seconds
-        What so much counted work takes.
+        Seconds of so much counted work.
     is_counted
-        Whether its price is that of its floor, and no trial is made.
+        Whether its cost is its floor, without a trial.
     """
 
     name: str
@@ -140,7 +139,7 @@ def _no_gradient(known: Situation) -> str:
 
 
 def _no_mode_or_gradient(known: Situation) -> str:
-    """Say why there are no Langevin steps; in the metric of a pilot trajectories forget faster."""
+    """Return why Langevin steps are not possible, or ""; in the metric of a pilot trajectories mix faster."""
     return _no_gradient(known) or known.why_no_expansion
 
 
@@ -152,7 +151,7 @@ def _no_expansion(known: Situation) -> str:
     return known.why_no_expansion or known.why_no_rows
 
 
-# Of candidates that could answer soon the first is tried first: those with less to set up and to compile.
+# Of candidates that could finish soon the first in the table is tried first: those with less to set up and compile.
 TALL = (
     Candidate(
         "independent draws and a walk, exact test",

@@ -1,19 +1,19 @@
-"""The sampler for a user who named none: the lever that answers first, by what short trials measure.
+"""The sampler of a run that names none: the method that answers first, by short measured trials.
 
-0. Terms that stand for many rows take the place of rows where that is exact (`targets.compressed`).
-1. Every candidate has a floor: seconds of counted work below which it cannot answer, with what it would have to make
+0. Terms that represent many rows each replace the rows if that is exact (`targets.compressed`).
+1. Every candidate has a floor: a lower bound of its seconds of counted work, with the parts that it has to make
    first: the mode, a pilot chain, an expansion, compiled code. The one with the lowest floor is tried first.
 2. A trial counts what a step reads, and measures effective draws per step and the error of a test. That gives a
    *price*,
 
        seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
 
-   s the seconds of an effective draw, t those of a step, n the steps that are made whatever they say, the risk in
+   s the seconds of an effective draw, t those of a step, n the steps that are made in any case, the risk in
    squared posterior standard deviations.
    Trials are short while a rival could be better, see `contest`.
-3. A candidate whose floor is above the best price is not tried: branch and bound (Land and Doig 1960). Nor is any once
-   the answer is near, or trials have taken their share of the budget.
-4. Exact, where that is nearly as fast; else the fastest whose predicted error is allowed.
+3. A candidate with a floor above the best price is not tried: branch and bound (Land and Doig 1960). Trials end when
+   the best run is short, or trials have used their share of the budget.
+4. An exact sampler is chosen if it is nearly as fast; else the fastest whose predicted error is allowed.
 
 Seconds are those of the constants in `work`: the choice is a function of seed, model, versions and kind of processor.
 """
@@ -54,7 +54,7 @@ from approxmcmc.targets import compressed
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Choice:
-    """What `choose_sampler` chose, and why.
+    """The choice of `choose_sampler`, with its reasons.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Choice:
     sampler
         What to run on it.
     initvals
-        Where chains start, shape (chains, dim): where those of the trial were after a fixed number of steps. None where
+        Where chains start, shape (chains, dim): the states of the trial after a fixed number of steps. None if
         there was no trial.
     tune
         Tuning steps that suffice from there.
@@ -73,7 +73,7 @@ class Choice:
     sentence
         One line for the user.
     attrs
-        What the choice cost, its sentence and the table as JSON: for the trace.
+        For the trace: what the choice cost, its sentence, and the table as JSON.
     name
         The candidate's, as in the table.
     """
@@ -113,10 +113,10 @@ def choose_sampler(
     target_ess
         Effective draws wanted of every parameter. With neither, 400.
     bias
-        ``"none"`` allows exact samplers alone, a number that many posterior standard deviations. None: 0.02, and an
+        ``"none"`` allows only exact samplers, a number that many posterior standard deviations. None: 0.02, and an
         exact sampler wherever one needs at most twice the time of the fastest.
     draws
-        Steps of each chain that the run makes at the least, as `sample` does for the draws that it keeps; None: no more
+        Least number of steps of each chain, as `sample` makes them for the draws that it keeps; None: no more
         than effective draws take.
     chains
         Of the run that follows.
@@ -127,7 +127,7 @@ def choose_sampler(
     -------
     Choice
         Give ``choice.target``, ``choice.sampler`` and ``initvals=choice.initvals`` to `sample`, which does all of
-        this itself where it is given no sampler.
+        this itself without a sampler.
 
     Raises
     ------
@@ -140,13 +140,13 @@ def choose_sampler(
     Warns
     -----
     SamplingWarning
-        When a pilot found the posterior improper, and another sampler is taken all the same.
+        When a pilot found the posterior improper, and another sampler is chosen nevertheless.
 
     Notes
     -----
     Prices are seconds of counted work (terms, gradients, products of matrices, compilation for a new model) by
     constants that ship; with a `random_seed` the choice is the same in every run on one kind of processor. The columns
-    ``measured_us_per_step`` and those of seconds are what a clock said, and nothing follows from them.
+    ``measured_us_per_step`` and those of seconds are measured by a clock, and do not enter the choice.
     `predicted_error` is E|alpha^ - alpha| times steps per effective draw, which is of the size of the bias of the worst
     parameter, or above it. A sampler that was not tried has its floor as price, and its verdict says so.
 
@@ -172,7 +172,7 @@ def choose_sampler(
     entries = [enter(one, known, goal) for one in candidates(target)]
     while waiting := [entry for entry in entries if not entry.verdict and entry.measured is None]:
         best = best_of(entries, goal)
-        # Who can answer soon needs no better floor: then the first in the table, with less to compile.
+        # Among candidates that finish soon, the first in the table: it has less to compile.
         entry = min(waiting, key=lambda entry: entry.floor if best else max(entry.floor, goal.near))
         entry.verdict = why_not_tried(entry, best, goal, spent(entries, best))
         if not entry.verdict and entry.candidate.is_counted:
@@ -202,7 +202,7 @@ def choose_sampler(
 
 
 def made_again(target: Target, name: str, *, random_seed: Any = None) -> Pairing:
-    """Return the candidate that was chosen, by its name and the seed of the choice; nothing is tried."""
+    """Return the candidate with this name, made with the seed of the choice, without trials."""
     if target.why_no_terms:
         return Pairing(target, nuts.sampler(target))
     target = compressed(target)
@@ -221,7 +221,7 @@ def _seed(random_seed: Any) -> int:
 
 
 def _judge(entries: list[Entry], chosen: Entry, goal: Wanted) -> None:
-    """Write the verdicts of those that were tried."""
+    """Write the verdicts of the candidates that were tried."""
     for entry in entries:
         if entry is chosen:
             entry.verdict = "chosen"
@@ -234,7 +234,7 @@ def _judge(entries: list[Entry], chosen: Entry, goal: Wanted) -> None:
 
 
 def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted, seconds: float) -> Choice:
-    """Put the answer together."""
+    """Return the choice with its table and sentence."""
     setting, found = chosen.setting, chosen.measured
     assert setting is not None and found is not None
     ranked = sorted(entries, key=lambda entry: (entry is not chosen, entry.measured is None, entry.price))

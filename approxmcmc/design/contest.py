@@ -1,7 +1,7 @@
-"""Trials of candidates: who is tried, for how long, and who is the best by now.
+"""Trials of candidates: which are tried, for how long, and which is the best so far.
 
-A trial is short while a rival could be better, by its floor: it goes on once all have been tried, where its candidate
-may still be the best.
+A trial is short while a rival could be better, by its floor. It is resumed after all candidates were tried, if its
+candidate may still be the best.
 """
 
 import functools
@@ -18,27 +18,27 @@ from approxmcmc.design.trial import ENOUGH, Measured, Trial
 from approxmcmc.design.work import AUDIT
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
-from approxmcmc.sampling.initial import start_law
+from approxmcmc.sampling.assembly import start_law
 
 PILOT_TUNE = (50, 1000)  # tuning steps of the run, within these
-NEARLY = 2.0  # times the price of the fastest that an exact sampler may ask
+NEARLY = 2.0  # an exact sampler may cost this many times the fastest
 SHARE_OF_TRIALS = 0.15  # of the budget
 SHARE_OF_TRIAL = 0.05  # of the seconds that a candidate would need
-LEAST_TRIAL, LEAST_FOR_TRIALS = 0.25, 1.0  # seconds that nobody minds: for one, for all
+LEAST_TRIAL, LEAST_FOR_TRIALS = 0.25, 1.0  # negligible time, in seconds: for one trial, for all
 # Effective draws of a trial that says something. A walk on a horseshoe of 63 parameters seemed to make 4 in 6200 steps,
 # and would have been taken for trajectories with 60: its run had R-hat 1.4.
 TELLING = 15.0
-# By so much a short trial may be off: 200 steps of core rows on MNIST found .12, .40 and .98 effective draws for each.
+# Possible error of a short trial: 200 steps of core rows on MNIST found .12, .40 and .98 effective draws for each.
 OFF_BY = 4.0
 
 
 def enter(candidate: Candidate, known: Situation, goal: Wanted) -> Entry:
-    """Return a candidate with its price at best, and why a target cannot have it."""
+    """Return a candidate with its lower bound of cost, and why a target cannot have it."""
     return Entry(candidate, *floor_of(candidate, known, goal), candidate.why_not(known))
 
 
 def look_again(entry: Entry, known: Situation, goal: Wanted) -> None:
-    """Write the floor and the verdict of a candidate anew, by what has become known; one may fall after its trial."""
+    """Update the floor and the verdict of a candidate from what is known now; it may change after its trial."""
     if entry.verdict:
         return
     entry.verdict = entry.candidate.why_not(known)
@@ -51,9 +51,9 @@ def look_again(entry: Entry, known: Situation, goal: Wanted) -> None:
 
 
 def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[float, bool]:
-    """Return the price at best, its trial and compilation included, and whether a set-up may take longer.
+    """Return the lower bound of cost, with trial and compilation, and whether a set-up may take longer.
 
-    Less once another candidate has made what it needs.
+    Lower once another candidate has made a part that it needs.
     """
     floor = candidate.floor(known)
     shared = known.seconds_of(candidate.law) + known.seconds_to_compile(candidate.parts)
@@ -64,36 +64,36 @@ def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[floa
 
 
 def audits_of(candidate: Candidate, known: Situation) -> float:
-    """Return the seconds of the audits that a run needs to tell whether it is biased; exact samplers need none."""
+    """Return the seconds of the audits that a biased run needs to estimate its bias; 0 for exact samplers."""
     return 0.0 if candidate.exact else ENOUGH_AUDITS * AUDIT * known.pass_seconds
 
 
 def spent(entries: list[Entry], best: Entry | None) -> float:
-    """Return the seconds of counted work that trials have taken; the set-up of the best is not lost."""
+    """Return the seconds of counted work that trials have taken, except the set-up of the best candidate."""
     return sum(entry.trial + (entry.set_up if entry is not best else 0.0) for entry in entries)
 
 
 def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) -> str:
-    """Return why a candidate need not be tried, or nothing."""
+    """Return why a candidate need not be tried, or ""."""
     if not entry.exact and goal.bias == 0.0:
-        return "not tried: it is biased, and exact was asked for"
+        return "not tried: it is biased, and only exact samplers are allowed"
     if best is None or best.measured is None:
         return ""
-    # With fewer effective draws a trial promises nothing: 7 of 6000 in a funnel made 400 in .3 s, and were far from it.
+    # With fewer effective draws a trial is unreliable: 7 of 6000 in a funnel made 400 in .3 s, and were far from it.
     if best.price < goal.near and best.measured.effective >= ENOUGH:
         return f"not tried: {best.candidate.name} answers in {best.price:.1g} s"
     prefers = goal.prefers_exact and entry.exact != best.exact
     if entry.floor * (1.0 if not prefers else NEARLY if best.exact else 1.0 / NEARLY) >= best.price:
-        return f"not tried: it cannot ask less than {entry.floor:.2g}"
-    # A trial without set-up takes SHARE_OF_TRIAL of the best price, and a set-up that is foretold is in the floor.
+        return f"not tried: it cannot cost less than {entry.floor:.2g}"
+    # A trial without set-up takes SHARE_OF_TRIAL of the best price, and a predictable set-up is in the floor.
     budget = goal.seconds(best.measured.seconds_per_draw, best.measured.seconds_per_step)
     if entry.has_set_up and spent > max(SHARE_OF_TRIALS * budget, LEAST_FOR_TRIALS):
-        return "not tried: trials have taken their share of the budget"
+        return "not tried: trials have used their share of the budget"
     return ""
 
 
 def count(entry: Entry, known: Situation, goal: Wanted) -> None:
-    """Make a candidate whose price is counted, or say in its entry why it is not possible; its floor is its price."""
+    """Make a candidate with a counted cost, or record why it is not possible; its floor is its cost."""
     try:
         entry.setting = entry.candidate.make(known)
     except FAILURES as error:
@@ -105,7 +105,7 @@ def count(entry: Entry, known: Situation, goal: Wanted) -> None:
 
 
 def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed: int) -> Trial | None:
-    """Make the candidate and burn its chains in; an entry that failed, or is much too slow, says why."""
+    """Make the candidate and burn its chains in; record the reason if it failed or is much too slow."""
     candidate = entry.candidate
 
     def hopeless(seconds_per_step: float) -> bool:
@@ -115,7 +115,7 @@ def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed
     began = time.perf_counter()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SamplingWarning)  # of a core too large: its price tells
+            warnings.simplefilter("ignore", SamplingWarning)  # about a core too large: its cost shows it
             entry.set_up = candidate.floor(known).set_up
             entry.setting = candidate.make(known)
             known.compiled.update({"terms", *candidate.parts})
@@ -148,10 +148,10 @@ def why_not_possible(error: Exception) -> str:
 
 
 def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: Entry | None, hope: float) -> None:
-    """Let a trial go on as long as that is worth something; `hope` is the price that a rival may ask at best.
+    """Continue a trial while it can change the choice; `hope` is the lowest cost that a rival may have.
 
-    A trial that hope may have cut short is kept, and goes on where no rival was better. Under a time limit prices are
-    risks, every trial has its share of the limit, and none is cut.
+    A trial that `hope` may have cut short is kept, and is resumed if no rival was better. Under a time limit costs are
+    risks: every trial has its share of the limit, and none is cut.
     """
     hope = math.inf if goal.time_limit else hope
 
@@ -179,7 +179,7 @@ def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: En
 
 
 def tuning_steps(found: Measured) -> int:
-    """Return the tuning steps of a run that starts where the trial was: ten of its autocorrelation times."""
+    """Return the tuning steps of a run that starts at the trial's states: ten autocorrelation times."""
     low, high = PILOT_TUNE
     return min(max(int(10.0 * found.memory), low), high)
 
@@ -201,9 +201,9 @@ def contenders(entries: list[Entry], goal: Wanted) -> list[tuple[Entry, Trial]]:
 
 
 def best_of(entries: list[Entry], goal: Wanted) -> Entry | None:
-    """Return the cheapest of those that were tried and are allowed; an exact one where it is nearly as cheap.
+    """Return the cheapest allowed candidate that was tried; an exact one if it is nearly as cheap.
 
-    Those whose trials say something come first: chains that hardly move all seem to have the same few effective draws.
+    Candidates with reliable trials come first: chains that hardly move all seem to have the same few effective draws.
     """
     allowed = [entry for entry in entries if entry.measured is not None and entry.measured.error <= goal.bias]
     allowed = [entry for entry in allowed if entry.measured and entry.measured.effective >= TELLING] or allowed

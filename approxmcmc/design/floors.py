@@ -1,4 +1,4 @@
-"""What candidates of the choice cost by counted work: at best, before anything is tried, and what their trials read."""
+"""Costs of candidates by counted work: lower bounds before any trial, and the reads of their trials."""
 
 import math
 from collections.abc import Callable
@@ -26,10 +26,10 @@ FARTHEST = 8.0  # standard deviations off that are told apart: 1e15 draws
 
 
 class Floor(NamedTuple):
-    """Seconds of set-up, and seconds for an effective draw, that a candidate cannot get below.
+    """Lower bounds of the seconds of set-up and of the seconds for an effective draw of a candidate.
 
-    Laws that are shared, such as the mode, and compilation are not in it. `foretold` says that the set-up will hardly
-    take longer. `per_step` are the seconds of a step, of which a trial makes some hundred.
+    Shared laws, such as the mode, and compilation are not included. `foretold` says that the set-up will hardly take
+    longer. `per_step` are the seconds of a step; a trial makes some hundred.
     """
 
     set_up: float
@@ -39,7 +39,7 @@ class Floor(NamedTuple):
 
     @property
     def trial(self) -> float:
-        """Seconds of the shortest trial, after which an answer is so much later."""
+        """Seconds of the shortest trial, which delays the answer."""
         return TRIAL_STEPS * self.per_step
 
 
@@ -47,7 +47,7 @@ class Floor(NamedTuple):
 
 
 def _step(known: Situation, products: float, alone: float = STEP) -> float:
-    """Return the seconds of a step beside the rows that it reads."""
+    """Return the seconds of a step in addition to the rows that it reads."""
     return alone + NUMBER * known.dim + products * PRODUCT * known.dim**2
 
 
@@ -93,7 +93,7 @@ def of_trajectory(known: Situation) -> Floor:
 
 
 def of_few_rows(known: Situation) -> Floor:
-    """Return the floor of core rows: their set-up, and for a draw the rows that decide it."""
+    """Return the floor of core rows: their set-up, and the rows that decide a draw."""
     step = _step(known, 1.5, TRANSITION_STEP) + FEWEST_READ * known.rates.residual
     set_up = 0.0 if known.has("core rows") else known.expansion_seconds
     draw = max([step, *known.transitions])
@@ -101,7 +101,7 @@ def of_few_rows(known: Situation) -> Floor:
 
 
 def of_few_rows_exactly(known: Situation) -> Floor:
-    """Return the floor with an exact test, which reads all rows where nothing bounds the single terms."""
+    """Return the floor with an exact test, which reads all rows if single terms have no bound."""
     floor = of_few_rows(known)
     if isinstance(known.target, LinearTarget):
         return floor

@@ -1,6 +1,6 @@
-"""How much memory a candidate of the choice may take, and what it would.
+"""How much memory a candidate of the choice may take, and how much it would take.
 
-What is free changes from moment to moment, and with it the choice would. So the share is one of the memory that the
+Free memory changes from moment to moment, and the choice must not. So the limit is a share of the memory that the
 machine, or the container around the process, has in all, and never more than 4 GB: on machines with 8 GB or more the
 same candidates are left out.
 """
@@ -19,7 +19,7 @@ def most_memory() -> float:
 
 
 def why_too_large(wanted: float) -> str:
-    """Say that a candidate would take too much memory, or nothing."""
+    """Return why a candidate would take too much memory, or ""."""
     limit = most_memory()
     if wanted <= limit:
         return ""
@@ -27,12 +27,12 @@ def why_too_large(wanted: float) -> str:
 
 
 def of_matrices(dim: int, chains: int) -> float:
-    """Return the bytes of what a covariance needs, and of its factor in each chain."""
+    """Return the bytes for a covariance, and for its factor in each chain."""
     return 8.0 * dim**2 * (MATRICES + chains)
 
 
 def _all_memory() -> float:
-    """Return the bytes that the machine has, or those that the process may use; infinity where neither is known."""
+    """Return the bytes that the machine has, or that the process may use; infinity if neither is known."""
     known = [float(path.read_text()) for path in CGROUP if path.exists() and path.read_text().strip().isdigit()]
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         known.append(float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES"))

@@ -1,4 +1,4 @@
-"""The normal law of a posterior whose mode says little of it, as that of a hierarchy: measured by an exact chain.
+"""A normal approximation of a posterior with an uninformative mode, such as a hierarchy, from an exact chain.
 
 Rounds of steps, each with the covariance that the round before measured (Haario, Saksman and Tamminen 2001).
 Hamiltonian trajectories where the target has a gradient: in the metric of the posterior each is nearly a draw, where a
@@ -35,7 +35,7 @@ class PilotSettings(NamedTuple):
 
 
 def trajectories(cov: Any) -> Hamiltonian:
-    """Return trajectories of 2.2 standard deviations: of a normal law the draws are independent, or better."""
+    """Return trajectories of 2.2 standard deviations: on a normal distribution the draws are independent, or better."""
     dim = len(getattr(cov, "mode", cov))
     return Hamiltonian(dim**-0.25, length=2.2, preconditioner=cov, target_acceptance=0.8)
 
@@ -51,7 +51,7 @@ BY_WALK = PilotSettings((300, 600, 1200, 2400), _walk, 10.0)
 
 
 def why_no_gradient(target: Target) -> str:
-    """Say why the target has no gradient steps, or nothing."""
+    """Return why the target has no gradient steps, or ""."""
     if not isinstance(target, DifferentiableTarget):
         return "the target has no gradient"
     try:
@@ -62,15 +62,15 @@ def why_no_gradient(target: Target) -> str:
 
 
 def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
-    """Return the normal law with mean and covariance of an exact chain, for a posterior whose mode says little of it.
+    """Return the normal distribution with mean and covariance of an exact chain, if the mode is uninformative.
 
-    Each round moves by the covariance that the round before measured, shrunk to its diagonal; the step adapts to the
-    acceptance rate that is best for its kind. The last half of the last round counts.
+    Each round proposes with the covariance that the round before measured, shrunk to its diagonal; the step adapts to
+    the acceptance rate that is best for its kind. The last half of the last round counts.
 
     Warns
     -----
     SamplingWarning
-        Where a standard deviation still grew manifold in the last round, as under an improper posterior.
+        If a standard deviation still grew manifold in the last round, as under an improper posterior.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""NUTS among the candidates: what it costs is counted, since its compilation takes longer than a trial could save.
+"""NUTS among the candidates: its cost is counted, since its compilation takes longer than a trial could save.
 
 A leapfrog step is a gradient on all data, and trajectories in d dimensions take some 4 d^(1/4) of them (Beskos and
 others 2013). A draw of a tuned trajectory counts as one effective draw.
@@ -23,7 +23,7 @@ def name(target: Target | None = None) -> str:
 
 
 def why_not(known: Situation) -> str:
-    """Say why a target has no PyMC model, or nothing; the model itself is only made where NUTS may be the best."""
+    """Return why a target has no PyMC model, or ""; the model is only made if NUTS may be the best."""
     return "" if isinstance(known.target, TwinnedTarget) else "the target has no PyMC model"
 
 
@@ -41,7 +41,7 @@ def sampler(target: Target) -> NUTS:
 
 
 def seconds_per_draw(known: Situation) -> float:
-    """Return the seconds of a draw: of its leapfrog steps, of which it makes no fewer than a trajectory of a trial.
+    """Return the seconds of a draw; at least as many leapfrog steps as a trajectory of a trial.
 
     On a horseshoe of 63 parameters tuning took 36 million gradients of 2000 rows in a chain, where 11 for each draw had
     been counted.

@@ -1,4 +1,4 @@
-"""Pairs of states: what decisions a chain faces, as the two numbers that decide how a sequential test fares.
+"""Pairs of states, the decisions that a chain faces: two numbers per pair decide how a sequential test performs.
 
 A pair is the state theta and the proposal theta' of a step, with the log ratio Lambda and the scale tau = sqrt(N) S_l
 of the terms. In the Gaussian regime the two say all (see `acceptance_probability_error`). A pilot takes the steps of a
@@ -45,7 +45,8 @@ class Pairs(NamedTuple):
     are not those of one pilot.
 
     A proposal outside the support of the prior has log ratio -inf and scale 0: every test rejects it and reads nothing.
-    One at which a datum has probability 0 has log ratio -inf and scale inf: only who reads that datum rejects it.
+    A proposal at which a datum has probability 0 has log ratio -inf and scale inf: only a test that reads this datum
+    rejects it.
     """
 
     log_ratio: np.ndarray
@@ -103,7 +104,7 @@ def decide(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PilotTest(AcceptanceTest):
-    """The exact test of Metropolis, whose state shows all terms of the last pair."""
+    """The exact Metropolis test, with a state that shows all terms of the last pair."""
 
     order = "memory"
 
@@ -131,7 +132,7 @@ def collect_pairs(
     Raises
     ------
     InvalidInputError
-        When a number is out of range, or `initvals` is no point inside the support.
+        When a number is out of range, or `initvals` is not a point inside the support.
     NotFiniteError
         When all proposals fall outside the support, or a log density is NaN.
     """
@@ -150,7 +151,7 @@ def collect_pairs(
     counts, values = np.zeros((n_steps, len(COUNT_NAMES)), np.int64), np.empty((n_steps, len(VALUE_NAMES)))
     log_ratio, tau = np.full(n_steps, -math.inf), np.zeros(n_steps)
     for step in range(n_steps):
-        terms.log_ratio[0] = math.nan  # no datum is asked about a proposal outside the support
+        terms.log_ratio[0] = math.nan  # no datum is read for a proposal outside the support
         at = slice(step, step + 1)
         if not chain.advance(1, 1, draws[at], counts[at], values[at]):
             raise NotFiniteError(f"pilot pairs: {chain.explain_failure()}")
@@ -179,7 +180,7 @@ def pairs_from(states: np.ndarray, target: Target, proposal: CompiledProposal, r
     states, proposed = np.array(states, dtype=np.float64), np.empty(states.shape)
     log_ratio, tau, count = np.empty(len(states)), np.empty(len(states)), np.zeros(len(COUNT_NAMES), np.int64)
     for k, theta in enumerate(states):
-        proposal.refresh(memory)  # no step follows the one before
+        proposal.refresh(memory)  # steps are independent
         log_q_ratio = propose(rng, memory, theta, proposed[k], count)
         log_ratio[k], tau[k] = ratio_and_scale(rows, theta, proposed[k], log_q_ratio, 1.0)
     evaluations = 2 * int(((log_ratio > -np.inf) | (tau > 0.0)).sum()) * target.n_obs

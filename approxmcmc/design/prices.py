@@ -1,10 +1,10 @@
-"""Prices of candidates: what the user wants, and what each candidate would ask for it.
+"""Cost estimates of candidates: the user's goal, and the cost of each candidate to reach it.
 
     price = seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
 
-s the seconds of an effective draw, t those of a step, of which a run makes n whatever its draws say; the risk in
-squared posterior standard deviations. Seconds are those of counted work on one core (`work`): neither a clock nor the
-number of cores moves a price.
+s the seconds of an effective draw, t those of a step; a run makes n steps in any case. The risk is in squared posterior
+standard deviations. Seconds are those of counted work on one core (`work`): they depend neither on a clock nor on the
+number of cores.
 """
 
 import dataclasses
@@ -17,8 +17,8 @@ from approxmcmc.errors import InvalidInputError
 from approxmcmc.sampling.goals import ENOUGH
 
 ALLOWED_BIAS = 0.02  # posterior standard deviations
-# Seconds: who could answer by then needs no rival, whose compilation takes longer. A short trial flatters who sticks in
-# places: independent draws on MNIST were to answer in .22 s, and took .84.
+# Seconds. A candidate that could finish by then needs no rival: compiling one takes longer. Short trials flatter chains
+# that stick: independent draws on MNIST were to answer in .22 s, and took .84.
 SOON = 0.5
 TOO_BIASED = "predicted error above"  # how the verdict of such a candidate begins
 COLUMNS = (
@@ -39,7 +39,7 @@ COLUMNS = (
 
 
 class Wanted(NamedTuple):
-    """What the user wants: effective draws or an end, the bias that is allowed, and steps that are made anyway."""
+    """The user's goal: effective draws or a time limit, the allowed bias, and the least number of steps."""
 
     target_ess: float
     time_limit: float | None
@@ -55,17 +55,17 @@ class Wanted(NamedTuple):
         return error**2 + per_draw / left if left > 0.0 else math.inf
 
     def seconds(self, per_draw: float, per_step: float) -> float:
-        """Return the budget of a sampler."""
+        """Return the seconds that a sampler needs for the wanted draws."""
         return self.price(0.0, per_draw, per_step) if self.time_limit is None else self.time_limit
 
     @property
     def near(self) -> float:
-        """The price at which nobody looks further; none where the end is given."""
+        """Cost below which the search stops; 0 under a time limit."""
         return SOON if self.time_limit is None else 0.0
 
     @property
     def unit(self) -> str:
-        """What a price is."""
+        """The unit of the cost estimates."""
         if self.time_limit is None:
             steps = f" in {self.fewest_steps:g} steps or more" if self.fewest_steps else ""
             return f"seconds to {self.target_ess:g} effective draws{steps}"
@@ -74,10 +74,10 @@ class Wanted(NamedTuple):
 
 @dataclasses.dataclass
 class Entry:
-    """A candidate, its price at best, whether its set-up may take much longer than that, and what its trial found.
+    """A candidate, its lower bound of cost, whether its set-up may take much longer than that, and its trial.
 
-    `unfinished` is a trial that was cut short, because a rival could be better. `set_up` and `trial` are seconds of
-    counted work, `set_up_seconds` and `trial_seconds` what the clock says of the same, for the table.
+    `unfinished` is a trial that was cut short because a rival could be better. `set_up` and `trial` are seconds of
+    counted work, `set_up_seconds` and `trial_seconds` seconds measured by the clock, for the table.
     """
 
     candidate: Candidate
@@ -96,7 +96,7 @@ class Entry:
 
     @property
     def exact(self) -> bool:
-        """Whether the candidate is."""
+        """Whether the candidate is exact."""
         return self.candidate.exact
 
     def row(self) -> tuple[Any, ...]:
@@ -120,7 +120,7 @@ class Entry:
 
 
 def checked_goal(time_limit: Any, target_ess: Any, bias: Any, fewest_steps: float = 0.0) -> Wanted:
-    """Check what the user wants."""
+    """Return the user's goal, checked."""
     if target_ess is not None and not 0.0 < target_ess < math.inf:
         raise InvalidInputError(f"choose_sampler: target_ess must be positive, found {target_ess!r}")
     if time_limit is not None and not time_limit > 0.0:

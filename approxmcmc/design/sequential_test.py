@@ -1,4 +1,4 @@
-"""Which batch size and epsilon? The sequential test that reads least at an error that is allowed.
+"""Batch size and epsilon: the sequential test that reads the least data at an allowed error.
 
 The error of the acceptance probability, Delta(Lambda, tau), and the data used are known for every test from the
 recursion of its law. Pilot pairs (Lambda_b, tau_b) say which decisions a chain faces. So the design is a small
@@ -38,7 +38,7 @@ RESOLUTION = 1e-3  # of log epsilon: the error is then met within a thousandth o
 
 @dataclasses.dataclass(frozen=True)
 class DesignedTest:
-    """The test that was found, what it is predicted to do, and what the search cost.
+    """The test that was found, its predicted error and reads, and what the search cost.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class DesignedTest:
     log_ratio, tau
         The pilot pairs, shape (n_pairs,).
     setup_likelihood_evaluations, setup_seconds
-        What the pilot and the search cost: set-up, no part of any chain.
+        Cost of the pilot and the search: set-up, not part of any chain.
     """
 
     test: SequentialTTest
@@ -103,7 +103,7 @@ def design_test(
     Returns
     -------
     DesignedTest
-        `test` goes into `MetropolisHastings`; its prediction and cost stand beside it.
+        `test` goes into `MetropolisHastings`; the other attributes are its prediction and cost.
 
     Raises
     ------
@@ -115,13 +115,13 @@ def design_test(
     Warns
     -----
     SamplingWarning
-        Where the pilot was still climbing to the posterior.
+        If the pilot was still climbing to the posterior.
 
     Notes
     -----
-    Guarantee: that of the Gaussian regime, for pairs like those of the pilot. Heavy-tailed terms void it; audits of
-    the chain then say so. Where a proposal of the pilot gave a datum probability 0, epsilon is 0. The pilot costs ``4 +
-    tune + n_pairs`` passes over the data.
+    Guarantee: that of the Gaussian regime, for pairs like those of the pilot. It does not hold for heavy-tailed terms;
+    audits of the chain show that. If a proposal of the pilot gave a datum probability 0, epsilon is 0. The pilot costs
+    ``4 + tune + n_pairs`` passes over the data.
 
     References
     ----------
@@ -156,7 +156,7 @@ def design_for_pairs(
     weights: Any = None,
     thresholds: str = "student",
 ) -> DesignedTest:
-    """Find the test for pairs that are known: `Pairs`, or a tuple (log_ratio, tau).
+    """Find the test for known pairs: `Pairs`, or a tuple (log_ratio, tau).
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def design_for_pairs(
     began = time.perf_counter()
     log_ratio, tau = (np.asarray(part, dtype=np.float64) for part in pairs[:2])
     inside = np.isfinite(log_ratio)
-    impossible = bool(np.isinf(tau).any())  # a datum of probability 0 decides alone: only who reads all data sees it
+    impossible = bool(np.isinf(tau).any())  # one datum of probability 0 decides, whatever a subset says
     if weights is None:
         log_ratio, tau = log_ratio[inside], tau[inside]
     weight = np.full(log_ratio.shape, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -218,7 +218,7 @@ def design_for_pairs(
 
 @dataclasses.dataclass(frozen=True)
 class _Outcome:
-    """What a test with these settings does at the pairs, as a function of epsilon."""
+    """Error and reads of a test with these settings at the pairs, as a function of epsilon."""
 
     log_ratio: np.ndarray
     tau: np.ndarray
@@ -236,7 +236,7 @@ class _Outcome:
 
 
 def _largest_epsilon(outcome: _Outcome, error: float, criterion: str) -> float:
-    """Return the epsilon at which the error is what is allowed; 0 where no positive one is, 0.5 where all are."""
+    """Return the epsilon at which the error is the allowed one; 0 if no positive one is allowed, 0.5 if all are."""
     from scipy.optimize import brentq
 
     name = "error" if criterion == "mean" else "worst_error"
@@ -244,7 +244,7 @@ def _largest_epsilon(outcome: _Outcome, error: float, criterion: str) -> float:
     def excess(log_epsilon: float) -> float:
         return math.log(max(outcome(math.exp(log_epsilon))[name], 1e-300) / error)
 
-    # Errors of one look are at most epsilon, so that epsilon = error / looks is allowed; most tests stand far more.
+    # Errors of one look are at most epsilon, so that epsilon = error / looks is allowed; most tests allow far more.
     low, high = math.log(SMALLEST_EPSILON), math.log(0.5)
     if excess(high) <= 0.0:
         return 0.5
@@ -254,9 +254,10 @@ def _largest_epsilon(outcome: _Outcome, error: float, criterion: str) -> float:
 
 
 def _warn_of_a_climb(rise: float, dim: int) -> None:
-    """Warn where the pilot was on its way to the posterior: decisions on a slope are easy, and epsilon comes out large.
+    """Warn if the pilot was still climbing: decisions on a slope are easy, so that epsilon becomes too large.
 
-    The log density of a normal law in d dimensions varies by sqrt(d/2), the difference of two of its values by sqrt(d).
+    The log density of a normal distribution in d dimensions varies by sqrt(d/2), the difference of two of its values by
+    sqrt(d).
     """
     if rise > 10.0 + 5.0 * math.sqrt(dim):
         warnings.warn(

@@ -3,7 +3,7 @@
     theta <- theta + a_k P [grad log p(theta) + s(y) - s(y'_k)],    y'_k drawn at theta,    a_k = a_0 k_0 / (k_0 + k),
 
 climbs the log posterior along an unbiased estimate of its gradient (Robbins and Monro 1951); averaging the later
-iterates takes out most of the noise (Polyak and Juditsky 1992). At the mode, minus the Hessian of the log posterior is
+iterates removes most of the noise (Polyak and Juditsky 1992). At the mode, minus the Hessian of the log posterior is
 Cov s(y') plus the prior's precision: the covariance of simulated statistics gives the shape of the steps.
 """
 
@@ -26,7 +26,7 @@ from approxmcmc.samplers.noisy.estimated_drift import PRIOR_STEP, posterior_grad
 from approxmcmc.targets.laplace_approximation import Laplace
 
 BLOCKS = 20  # of one round, whose averages are compared
-LONGEST_STEP = 1.0  # posterior standard deviations: a start in another phase of the model must not throw theta away
+LONGEST_STEP = 1.0  # posterior standard deviations: a start in another phase of the model must not move theta far away
 RIDGE = 1e-3  # on the diagonal of a covariance from few draws, relative
 
 
@@ -99,7 +99,7 @@ def make_climb(draw_rows: Callable[..., None]) -> Callable[..., None]:
 
 
 def make_draw(draw_rows: Callable[..., None]) -> Callable[..., None]:
-    """Return `draw_rows` for calls from Python."""
+    """Return `draw_rows` as a function that Python calls."""
 
     def draw(rng: np.random.Generator, theta: np.ndarray, simulator: Any, rows: np.ndarray, count: np.ndarray) -> None:
         draw_rows(rng, theta, simulator, rows, count)
@@ -177,7 +177,7 @@ def robbins_monro(
     tol: float = 0.01,
     random_seed: Any = None,
 ) -> Laplace:
-    """Find the mode of a doubly intractable posterior, and the curvature there, from simulated data alone.
+    """Find the mode of a doubly intractable posterior, and the curvature there, from simulated data only.
 
     Parameters
     ----------
@@ -205,7 +205,8 @@ def robbins_monro(
     -------
     Laplace
         ``mode``, ``cov`` (every ``cov=`` and ``preconditioner=`` accepts the object) and ``decrement``, the length of
-        the estimated gradient at the mode in posterior standard deviations: noise of sqrt(dim / n_curvature) is in it.
+        the estimated gradient at the mode in posterior standard deviations: it contains noise of sqrt(dim /
+        n_curvature).
 
     Raises
     ------
@@ -218,7 +219,7 @@ def robbins_monro(
 
     Notes
     -----
-    Guarantee: consistent as steps and draws grow, with exact auxiliary draws; otherwise off by what these lack.
+    Guarantee: consistent as steps and draws grow, with exact auxiliary draws; otherwise biased by the error of these.
 
     References
     ----------

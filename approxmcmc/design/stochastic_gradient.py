@@ -38,13 +38,13 @@ from approxmcmc.targets import Laplace, laplace
 if TYPE_CHECKING:
     import pandas as pd
 
-ROWS = 20_000  # of which the covariance of the gradients is taken: known to 1 % where four moments exist
+ROWS = 20_000  # for the covariance of the gradients: known to 1 % if four moments exist
 CANDIDATES = 60  # batch sizes, evenly spaced on the logarithmic scale
 
 
 @dataclasses.dataclass(frozen=True)
 class DesignedLangevin:
-    """The SGLD that was found, what it is predicted to do, and what the search cost.
+    """The SGLD that was found, its predicted error and cost, and what the search cost.
 
     Parameters
     ----------
@@ -92,15 +92,15 @@ def design_sgld(
     Parameters
     ----------
     target
-        A target with gradients; a :class:`CoreRows` target brings control variates of its own.
+        A target with gradients; a :class:`CoreRows` target has its own control variates.
     covariance_error
         e, the largest relative error of a variance that is allowed, over all directions; in (0, 1).
     batch_size
-        n, if it is settled; None: the cheapest.
+        n, if it is given; None: the cheapest.
     at
-        Where the posterior is and how wide, `mode` and `cov`; None: ``laplace(target)``.
+        Location and width of the posterior, `mode` and `cov`; None: ``laplace(target)``.
     overhead
-        What a step costs besides the gradients of its minibatch, in gradients of a term; None: ``20 + 2 dim``, which
+        Cost of a step without the gradients of its minibatch, in gradients of a term; None: ``20 + 2 dim``, which
         was measured at 50 parameters.
     n_points
         Points at which the noise is measured, in pairs with mean and covariance exactly those of N(mode, (1 + e) cov);
@@ -111,7 +111,7 @@ def design_sgld(
     Returns
     -------
     DesignedLangevin
-        `sampler` goes into `sample`; its prediction stands beside it.
+        `sampler` goes into `sample`; the other attributes are its prediction and cost.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def design_sgld(
     Guarantee: on a normal posterior with covariance `cov` and terms that are quadratic, the largest error is at most e;
     it is e where the noise does not depend on theta. On other posteriors the prediction holds as far as they are near
     normal and `cov` is right: an error of `cov` of a third changes the step by a third, and the error with it. The
-    noise is measured on at most 20 000 rows, drawn at random: where a few rows carry it, use `CoreRows`.
+    noise is measured on at most 20 000 rows, drawn at random: if a few rows dominate it, use `CoreRows`.
     Cost: ``2 n_points`` times these rows, in gradients.
 
     References
@@ -146,7 +146,7 @@ def design_sgld(
 
     if not 0.0 < covariance_error < 1.0:
         raise InvalidInputError(f"design_sgld: covariance_error must lie between 0 and 1, found {covariance_error!r}")
-    gradient = gradient_of(target, who="design_sgld")  # refused before the mode is searched
+    gradient = gradient_of(target, who="design_sgld")  # raises before the search of the mode
     fit = laplace(target) if at is None else at
     began, dim, rng = time.perf_counter(), target.variables.size, np.random.default_rng(random_seed)
     lower = np.linalg.cholesky(fit.cov)

@@ -1,6 +1,6 @@
-"""What is known of a target before anything is tried, and what is found on the way: mode, pilot, core rows.
+"""What is known of a target before trials, and what is computed on demand: mode, pilot, core rows.
 
-Each is made when a candidate that needs it is tried, once. What it would cost is counted work (`work`).
+Each is computed once, when a candidate that needs it is tried. Costs are counted work (`work`).
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from approxmcmc.targets.predictors.base import PredictorsTarget
 # What may stop a set-up short: a density that is NaN, infinite or improper, a matrix that is singular, no memory.
 FAILURES = (ApproxMCMCError, ArithmeticError, MemoryError, np.linalg.LinAlgError, ValueError)
 
-EXPANSION_PASSES = 10  # where terms have linear predictors: a survey, which is dearer, and bounds
+EXPANSION_PASSES = 10  # where terms have linear predictors: a survey, which is more expensive, and bounds
 NEWTON_STEPS = 4  # of a search for a mode, with all data
 CLIMB = 40  # gradients of a climb before them
 PILOT_STEPS, LEAPFROGS = 750, 8  # of a pilot chain: trajectories, each of so many gradients
@@ -43,7 +43,7 @@ class ImproperError(IncompatibleError):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Situation:
-    """What is known of a target before anything is tried, and what is made on the way.
+    """What is known of a target before trials, and what is computed on demand.
 
     Parameters
     ----------
@@ -104,22 +104,22 @@ class Situation:
 
     @functools.cached_property
     def why_no_mode(self) -> str:
-        """Why the mode says nothing of the posterior, before it is sought.
+        """Why the mode does not describe the posterior, known before the search for it; else "".
 
-        A Laplace approximation of d parameters by N rows is off by about d^2 / N nats (Shun and McCullagh 1995). Under
+        A Laplace approximation of d parameters by N rows errs by about d^2 / N nats (Shun and McCullagh 1995). Under
         independent normal priors that is mostly far less. In a hierarchy it is not: there a pilot is needed anyway.
         """
         target, dim = self.target, self.dim
-        n_obs = target.n_obs if target.reads_rows else target.n_rows or 0  # rows, where statistics stand for them
+        n_obs = target.n_obs if target.reads_rows else target.n_rows or 0  # rows, even if statistics represent them
         if target.normal_prior is not None or n_obs >= dim**2:
             return ""
-        return f"{n_obs} terms say too little of {dim} parameters for a normal law at the mode"
+        return f"{n_obs} terms are too few for a normal approximation of {dim} parameters at the mode"
 
     # --- laws of the posterior, each made once ---
 
     @property
     def mode(self) -> Laplace:
-        """The normal law at the mode.
+        """The normal approximation at the mode.
 
         Raises
         ------
@@ -132,29 +132,29 @@ class Situation:
 
     @property
     def pilot(self) -> Laplace:
-        """The normal law of a pilot chain, whether there is a mode or not."""
+        """The normal approximation by a pilot chain, whether there is a mode or not."""
         return self._once("pilot", self._run_pilot)  # type: ignore[no-any-return]  # kept beside an error
 
     @property
     def fit(self) -> Laplace:
-        """The normal law at the mode, or that of a pilot if no mode was found."""
+        """The normal approximation at the mode, or by a pilot if no mode was found."""
         return self.pilot if self.why_no_expansion else self.mode
 
     @property
     def why_no_expansion(self) -> str:
-        """Why there is no mode to expand at, as far as is known; nothing while none was sought."""
+        """Why there is no mode to expand at; "" before the search for one."""
         failed = self._found.get("mode")
         return self.why_no_mode or (str(failed) if isinstance(failed, Exception) else "")
 
     @property
     def alarm(self) -> str:
-        """What a pilot says of a posterior that seems improper; else nothing."""
+        """The pilot's message about a posterior that seems improper; else ""."""
         failed = self._found.get("pilot")
         return str(failed) if isinstance(failed, ImproperError) else ""
 
     @property
     def core_rows(self) -> CoreRows:
-        """The posterior with its core rows, shared by the candidates that differ in the test alone."""
+        """The posterior with its core rows, shared by the candidates that only differ in the test."""
         return self._once(  # type: ignore[no-any-return]  # kept as Any
             "core rows", lambda: CoreRows(self.target, at=run_pilot(self.target, fit=self.mode))
         )
@@ -174,7 +174,7 @@ class Situation:
         return [law for law in self._found.values() if isinstance(law, Laplace)]
 
     def _run_pilot(self) -> Laplace:
-        """Run a pilot; of a posterior that seems improper it says nothing."""
+        """Run a pilot; raise if the posterior seems improper."""
         with warnings.catch_warnings():
             warnings.simplefilter("error", SamplingWarning)
             try:
@@ -183,7 +183,7 @@ class Situation:
                 raise ImproperError(str(improper)) from improper
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return what is made, once; what failed fails again without being tried."""
+        """Return a part, made once; if making it failed, raise the same error again."""
         if name not in self._found:
             try:
                 self._found[name] = make()
@@ -197,7 +197,7 @@ class Situation:
     # --- what they cost, where they are not made ---
 
     def seconds_of(self, law: str) -> float:
-        """Return the seconds that a law would take, compilation included: "mode", "pilot", "fit" or nothing."""
+        """Return the seconds that a law would take, compilation included: "mode", "pilot", "fit" or ""."""
         if law == "fit":
             law = "pilot" if self.why_no_expansion else "mode"
         if not law or self.has(law):
@@ -207,7 +207,7 @@ class Situation:
         )
 
     def seconds_to_compile(self, parts: frozenset[str]) -> float:
-        """Return the seconds to compile what this model needs and has not."""
+        """Return the seconds to compile the parts that this model still lacks."""
         return compilation(self.target, parts, self.compiled)
 
     @property
@@ -239,7 +239,7 @@ class Situation:
         Rows are expanded by closed forms, by gradients row by row, or by differences of terms.
         """
         dim, n_obs, chain = self.dim, self.target.n_obs, 0.0
-        if self.target.normal_prior is None:  # else the core may be empty, and the normal law enough
+        if self.target.normal_prior is None:  # else the core may be empty, and a normal distribution enough
             chain = sum(STEPS) * TRANSITION * dim**0.25 * 3.0 * PRODUCT * dim**2
         if self.has_predictors or isinstance(self.target, ExpandsItself):
             return EXPANSION_PASSES * self.pass_seconds + chain
@@ -252,12 +252,12 @@ class Situation:
 
     @property
     def why_no_covariance(self) -> str:
-        """Say that a covariance would take too much memory, or nothing."""
+        """Return why a covariance would take too much memory, or ""."""
         return why_too_large(of_matrices(self.dim, self.chains))
 
     @property
     def why_no_rows(self) -> str:
-        """Say why rows cannot be expanded: a density that is not finite, which no expansion notices, or memory."""
+        """Return why rows cannot be expanded, or "": a density that is not finite, or too little memory."""
         target, dim = self.target, self.dim
         if self.undefined:
             return f"a density that is not finite ({self.undefined[0]}) goes unnoticed where rows are expanded"
@@ -268,13 +268,13 @@ class Situation:
         else:
             numbers = 1.0 + dim + dim * (dim + 1) / 2.0
         too_large = why_too_large(8.0 * numbers * target.n_obs + of_matrices(dim, self.chains))
-        if too_large and any(is_mapped(array) for array in target.compile().data):  # then the numbers are, too
+        if too_large and any(is_mapped(array) for array in target.compile().data):  # then the numbers are mapped, too
             return self.why_no_covariance
         return too_large
 
 
 def survey(target: Any, seed: int, chains: int = 4) -> Situation:
-    """Return what is known of a target: nothing is evaluated yet."""
+    """Return what is known of a target before anything is evaluated."""
     if not isinstance(target, Target):
         raise IncompatibleError(f"choose_sampler needs a target or a pm.Model, found {type(target).__name__}")
     return Situation(target, seed, chains)

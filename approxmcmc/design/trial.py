@@ -1,11 +1,11 @@
-"""A short run of a candidate: what a step costs, how much it is worth, and how far its test is off.
+"""A short run of a candidate: cost of a step, effective draws of a step, and error of its test.
 
-Chains burn in for a fixed number of steps, then run for levels that double, until they have said enough or a budget is
+Chains burn in for a fixed number of steps, then run for levels that double, until the ESS is enough or a budget is
 spent. With n steps of all chains, s seconds of counted work (`work`) a step, and the smallest bulk ESS over parameters,
 
     seconds per effective draw = s n / ESS,    accumulated error = E|alpha^ - alpha| n / ESS.
 
-A clock is read as well, for the table; nothing follows from it. Short chains flatter a sampler that mixes badly, by a
+Measured seconds are for the table only, not for the choice. Short chains flatter a sampler that mixes badly, by a
 small factor: n steps of a chain that has not moved count as one effective draw.
 """
 
@@ -33,7 +33,7 @@ MOST_PARAMETERS = 50  # whose ESS is computed, evenly spaced: ArviZ takes a mill
 
 
 class Measured(NamedTuple):
-    """What a trial found: per step of one chain, and per effective draw.
+    """Results of a trial: per step of one chain, and per effective draw.
 
     `error` is the accumulated error, 0 for an exact sampler, NaN where it was not measured. `starts`, shape (chains,
     dim), is where the chains were after a fixed number of steps, None without a trial, `memory` the steps for an
@@ -57,7 +57,7 @@ class Measured(NamedTuple):
 
 
 class Trial:
-    """Chains of one candidate, compiled and burnt in; `measure` runs them further.
+    """Chains of one candidate, compiled and burnt in; `measure` continues them.
 
     `price` gives the seconds of counted work; `spent` are those of all steps and audits. `audit_seconds` are those of
     an audit.
@@ -98,7 +98,7 @@ class Trial:
         self._burn_in(hopeless)
 
     def _burn_in(self, hopeless: Callable[[float], bool]) -> None:
-        """Run the chains in; stop after a glance where `hopeless(seconds per step)`."""
+        """Burn the chains in; stop after a few steps if `hopeless(seconds per step)`."""
         self._advance(GLANCE)
         if hopeless(self.seconds / self.draws[..., 0].size):
             self.gave_up = True
@@ -110,7 +110,7 @@ class Trial:
     def measure(self, worth: Callable[[float], float], *, audited: bool) -> Measured:
         """Run level after level, as long as one costs less than `worth(seconds per effective draw)`; then audit.
 
-        Called again it goes on.
+        A second call continues the trial.
         """
         for steps in self.levels:
             self._advance(steps)

@@ -1,10 +1,10 @@
-"""Seconds of counted work: what every price of the choice is made of, so that it depends on no clock and no cache.
+"""Seconds of counted work, from which all costs of the choice are computed: independent of clock and cache.
 
     seconds = operations x OPERATION + bytes x BYTE + multiply-adds of matrices x PRODUCT + steps x STEP + ...
 
 The constants are those of one core of a server (AMD EPYC, 2.x GHz, AVX2), each with how it was measured; on another
 processor all change together, and what is cheapest hardly does. The compilation that a new model needs is charged from
-a table; what is compiled once per machine is free, whatever the disk holds.
+a table; code that is compiled once per machine is free, compiled already or not.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ NUMBER = 15e-9  # seconds of a coordinate in a step: a normal variate, and the c
 RESIDUAL, AT_RANDOM, ON_LINE, TRANSITION_STEP = 2.5, 50e-9, 2e-9, 5e-6
 AUDIT = 10.0  # passes over all data: terms at two states, and sixteen orders of their differences; 45 ms for 1e6 rows
 TRANSITION = 2.2  # posterior standard deviations that a trajectory travels
-# Seconds to compile for a new model, by who wrote it and what: terms, their gradient, their expansion with what reads
+# Seconds to compile for a new model, by author and part: terms, their gradient, their expansion and the code that reads
 # it. Measured on first runs, half a dozen models.
 COMPILATION = {
     "library": {"terms": 0.0, "gradient": 0.0, "expansion": 0.0},
@@ -36,7 +36,7 @@ COMPILATION = {
 
 
 class Counted(NamedTuple):
-    """What steps read, from the records of a chain: terms, gradients of terms, data, and other updates."""
+    """Counts of a chain's records: terms, gradients of terms, data, and other updates."""
 
     steps: float
     terms: float
@@ -66,7 +66,7 @@ class Rates(NamedTuple):
 
 
 def rates_of(target: Target) -> Rates:
-    """Return what a term of a target takes."""
+    """Return the seconds of a term of a target."""
     work = target.term_work
     stored, operation = work.bytes * BYTE, OPERATION[work.code]
     slope = np.nan if work.gradient is None else work.gradient * operation + stored
@@ -74,7 +74,7 @@ def rates_of(target: Target) -> Rates:
 
 
 def compilation(target: Target, parts: frozenset[str], made: set[str]) -> float:
-    """Return the seconds to compile what a new model needs of these parts, those that are made left out."""
+    """Return the seconds to compile these parts for a new model, without those that are compiled already."""
     return sum(COMPILATION[target.term_work.code][part] for part in parts - made)
 
 
@@ -99,7 +99,7 @@ class Light(NamedTuple):
 def seconds_of_transitions(rates: Rates, dim: int, counted: Counted, n_core: int, rows: Light) -> float:
     """Return the seconds of surrogate transitions: the core is read once a step, other terms of it lie on lines.
 
-    A surrogate without a core is nearly always a normal law, which is drawn from by one product and a half; with one
+    A surrogate without a core is nearly always normal, and a draw takes one product and a half; with a core
     each gradient takes three.
     """
     light = max(counted.touched - n_core * counted.steps, 0.0)

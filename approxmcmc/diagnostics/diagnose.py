@@ -12,11 +12,10 @@ from approxmcmc.contracts import VERDICTS, AcceptanceTest, Finding, Verdict
 from approxmcmc.diagnostics.convergence import FEWEST_DRAWS, convergence
 from approxmcmc.diagnostics.expansion_gates import expansion_gates
 from approxmcmc.diagnostics.gates import Gate, accumulated_error, gates
-from approxmcmc.diagnostics.health import movement, stopped, undefined
+from approxmcmc.diagnostics.health import movement, stopped, trajectories, undefined
 from approxmcmc.diagnostics.importance import pareto_finding
 from approxmcmc.diagnostics.records import group
 from approxmcmc.diagnostics.target_ess import effective
-from approxmcmc.diagnostics.trajectories import trajectories
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,7 @@ import xarray as xr
 
 from approxmcmc.contracts import LatentTarget, Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.output.flat import flat_draws
+from approxmcmc.output.reading import flat_draws
 
 MOST_NUMBERS = 10**7  # groups times draws stored in a trace by default
 SEED = 0x1A7E  # of draws of effects, apart from the run's seed

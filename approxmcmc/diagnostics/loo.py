@@ -15,7 +15,7 @@ from xarray.core import indexing
 from approxmcmc.contracts import CompiledTarget, DiscreteTarget, DoublyIntractableTarget, EstimatedTarget, Target
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.output.flat import flat_draws
+from approxmcmc.output.reading import flat_draws
 
 NAME, ROW = "terms", "row"  # of the variable and its axis, in both groups that ArviZ reads
 _WITHOUT_ROWS = (DiscreteTarget, DoublyIntractableTarget, EstimatedTarget)

@@ -30,7 +30,7 @@ def seed_sequences(random_seed: Any, chains: int) -> tuple[list[np.random.SeedSe
     Raises
     ------
     InvalidInputError
-        When it is none of these, negative, or a sequence of the wrong length or with a repeated entry, which would make
+        When it has another type, is negative, or a sequence of the wrong length or with a repeated entry, which makes
         two chains equal.
     """
     if random_seed is None:

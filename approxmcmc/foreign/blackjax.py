@@ -175,7 +175,7 @@ class BlackjaxSGHMC(JaxSampler):
     """Stochastic gradient Hamiltonian Monte Carlo of blackjax: ten steps with friction on one minibatch.
 
     Guarantee: biased, by the step size (its Euler steps inflate variances in the first order) and by the noise of the
-    gradient. The momentum is drawn anew for each draw.
+    gradient. The momentum is redrawn for each draw.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ class NumPyroHMCECS(JaxSampler):
     batch_size
         Rows of the minibatch.
     num_blocks
-        Blocks of the minibatch; one of them is drawn anew before each step.
+        Blocks of the minibatch; one of them is redrawn before each step.
     tune
         Warm-up draws.
     thin

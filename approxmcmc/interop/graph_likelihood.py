@@ -5,6 +5,7 @@ computed once. A predictor that all rows share is one number in the graph of the
 for a batch; derivatives come from the graph.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,9 +18,9 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.compile import allocating, closure, kept
 from approxmcmc.engine.terms.row_reader import row_reader
-from approxmcmc.interop.graph_content import content_of
 from approxmcmc.interop.graphs import GRADIENT, merge_branches, operations_of_a_row, rebuild, simplify
 from approxmcmc.interop.kernels import numba_function
+from approxmcmc.interop.model_hash import content_of
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, Quantity
 from approxmcmc.interop.trigamma import with_compiled_trigamma
 from approxmcmc.targets.predictors.likelihood import RowLikelihood
@@ -74,6 +75,15 @@ class GraphLikelihood(RowLikelihood):
             self._kernels[name] = kept(getattr(self, name), signature, name="loop", content=content)
         return self._kernels[name]
 
+    def evaluate(self, eta: np.ndarray, responses: tuple[np.ndarray, ...], rows: np.ndarray) -> np.ndarray:
+        """Return the terms of some rows as Python evaluates the graph: nothing is compiled for it."""
+        return np.broadcast_to(self._by_python(*eta, *(column[rows] for column in responses)), len(rows))
+
+    @functools.cached_property
+    def _by_python(self) -> Any:
+        etas, [terms] = self._of_predictors([self._graph])
+        return pytensor.function([*etas, *self._inputs], terms, mode="FAST_COMPILE", on_unused_input="ignore")
+
     def content(self, name: str) -> str | None:
         """Return the hash of one of the batch functions, known from its graph before it is derived."""
         given = [one for _, one in self.quantities]
@@ -120,12 +130,16 @@ class GraphLikelihood(RowLikelihood):
 
     def _loop(self, graphs: list[Any], lines: list[str]) -> Callable[..., None]:
         """Return the batch function around compiled graphs."""
-        etas = [pt.vector(f"eta_{k}") for k in range(self.n_predictors)]
-        outputs = rebuild(graphs, self._assembled(etas))
+        etas, outputs = self._of_predictors(graphs)
         example = [*([np.full(FEW, 0.1)] * len(etas)), *(column[:FEW].copy() for column in self.columns)]
         inputs = [*etas, *self._inputs]
         function = numba_function(inputs, outputs, example)
         return closure(_caller(len(etas), tuple(lines), len(self.columns)), function)
+
+    def _of_predictors(self, graphs: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Return vectors of predictors, and graphs of them."""
+        etas = [pt.vector(f"eta_{k}") for k in range(self.n_predictors)]
+        return etas, rebuild(graphs, self._assembled(etas))
 
     def _assembled(self, etas: list[Any]) -> dict[Any, Any]:
         """Return the replacement of each quantity: the vectors of its predictors, joined."""

@@ -6,7 +6,7 @@ that no linear scaling straightens. Samplers move a_j = sigma z_j instead, with
 
 .. math:: \log p(a, \sigma) = \log p(z = a / \sigma, \sigma) - J \log|\sigma|,
 
-J the length of z. It is the same posterior whatever else the model does with z and sigma; draws are returned as z. If
+J the length of z. It is the same posterior for any other use of z and sigma in the model; draws are returned as z. If
 the groups hardly differ, sigma and a may go to 0 without a mode: then the model's own coordinates are kept.
 """
 

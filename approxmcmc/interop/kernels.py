@@ -10,20 +10,34 @@ from typing import Any
 
 import numpy as np
 import pytensor
-from numba.core.errors import NumbaPerformanceWarning
+from numba.core.errors import NumbaError, NumbaPerformanceWarning
 
 from approxmcmc.engine.compiler.compile import bind, closure, kept, type_of
 from approxmcmc.engine.compiler.work import compiling, count_kernel
 from approxmcmc.engine.terms.batches import LOG_PRIOR, Data, log_terms_type
 from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT, gradient_signature
 from approxmcmc.engine.terms.row_reader import row_reader
+from approxmcmc.errors import IncompatibleError
+from approxmcmc.interop.rows import first_line
 
 
 def numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Sequence[Any]) -> Any:
-    """Compile with PyTensor's numba linker; return the dispatcher, which any compiled function may call."""
-    function = pytensor.function(inputs, outputs, mode="NUMBA", on_unused_input="ignore", trust_input=True)
-    with _no_advice_on_speed(), compiling():
-        function(*example)
+    """Compile with PyTensor's numba linker; return the dispatcher, which any compiled function may call.
+
+    Raises
+    ------
+    IncompatibleError
+        When PyTensor or numba cannot compile an operation.
+    """
+    try:
+        function = pytensor.function(inputs, outputs, mode="NUMBA", on_unused_input="ignore", trust_input=True)
+        with _no_advice_on_speed(), compiling():
+            function(*example)
+    except (NumbaError, NotImplementedError, TypeError, AttributeError, AssertionError) as error:
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise IncompatibleError(
+            f"from_pymc: PyTensor cannot compile the model's terms ({reason}); sample it by NUTS, amc.NUTS()"
+        ) from error
     count_kernel()
     return function.vm.jit_fn
 

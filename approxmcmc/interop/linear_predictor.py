@@ -2,7 +2,7 @@
 
     y_i ~ F(x_i1' theta, ..., x_iK' theta),
 
-whatever the model's variables are called: `X @ beta`, an intercept, `effect[group]`, offsets, and sums of these, and
+for any names of the model's variables: `X @ beta`, an intercept, `effect[group]`, offsets, and sums of these, and
 parameters that all rows share, such as a scale. If K = 1 and the library knows the distribution, it uses its own terms;
 else PyTensor compiles them as functions of the predictors. Either way they are compared with PyMC's, all at once and in
 random groups of rows.
@@ -66,25 +66,24 @@ class Family(NamedTuple):
     terms: Callable[[np.ndarray, float], Terms]
 
 
-class LogisticOfPyMC(TargetOfPyMC, LogisticRegression):
+class Structured(TargetOfPyMC):
+    """Code shared by the targets of this file."""
+
+    def compile(self) -> CompiledTarget:
+        """Compile terms and prior, after checking that the model's data are unchanged."""
+        self.source.refuse_changed_data()
+        return super().compile()  # type: ignore[misc]  # of the target that comes next
+
+
+class LogisticOfPyMC(Structured, LogisticRegression):
     """A logistic regression, found in a PyMC model."""
 
-    def compile(self) -> CompiledTarget:
-        """Compile terms and prior, after checking that the model's data are unchanged."""
-        self.source.refuse_changed_data()
-        return super().compile()
 
-
-class LinearOfPyMC(TargetOfPyMC, GLMTarget):
+class LinearOfPyMC(Structured, GLMTarget):
     """Another generalised linear model, found in a PyMC model."""
 
-    def compile(self) -> CompiledTarget:
-        """Compile terms and prior, after checking that the model's data are unchanged."""
-        self.source.refuse_changed_data()
-        return super().compile()
 
-
-class PredictorsOfPyMC(TargetOfPyMC, PredictorsTarget):
+class PredictorsOfPyMC(Structured, PredictorsTarget):
     """A model of several linear predictors, or of one with codes or offsets, found in a PyMC model."""
 
     def __init__(
@@ -92,11 +91,6 @@ class PredictorsOfPyMC(TargetOfPyMC, PredictorsTarget):
     ) -> None:
         self.source, self.design, self.likelihood, self.responses = source, design, likelihood, responses
         self.data, self.n_obs = (*design.arrays, *responses), source.rows.n_rows
-
-    def compile(self) -> CompiledTarget:
-        """Compile terms and prior, after checking that the model's data are unchanged."""
-        self.source.refuse_changed_data()
-        return super().compile()
 
 
 def _poisson(eta: float, y: float) -> float:
@@ -195,7 +189,7 @@ def _checked(source: ModelOfPyMC, target: StructuredTarget) -> StructuredTarget:
 
 def describe(target: StructuredTarget) -> str:
     """Return a sentence on the structure that was found."""
-    source: ModelOfPyMC = target.source  # type: ignore[union-attr]  # likewise
+    source: ModelOfPyMC = target.source  # type: ignore[union-attr]  # as above
     prior = "normal priors" if isinstance(target.prior, NormalPrior) else "a prior that PyTensor compiles"
     dim = int(source.theta.type.shape[0])
     family = _family(source)
@@ -270,13 +264,11 @@ def _compared(source: ModelOfPyMC, target: StructuredTarget) -> np.ndarray | flo
     """Return the constants by which PyMC's terms are larger; raise if any group of rows differs by more."""
     [full] = source.over_flat([source.rows.all_terms()])
     theirs = pytensor.function([source.theta], simplify(full), mode="FAST_COMPILE")
-    compiled, own = target.compile(), np.empty(target.n_obs)
+    own = np.empty(target.n_obs)
     rng, before = np.random.default_rng(1), None
     for theta in _points(source, target, rng):
         for group in random_groups(target.n_obs, rng):
-            some = np.empty(len(group))
-            compiled.log_terms(theta, compiled.data, group, 0, len(group), some)
-            own[group] = some
+            own[group] = _some_terms(target, theta, group)
         expected = np.asarray(theirs(theta))
         if expected.shape != own.shape or not np.isfinite(expected).all():
             raise NoLinearPredictorError("its terms are not all finite")
@@ -288,6 +280,15 @@ def _compared(source: ModelOfPyMC, target: StructuredTarget) -> np.ndarray | flo
             raise NoLinearPredictorError("its terms differ from those of the predictors found")
     constants = np.where(np.abs(difference) <= allowed, 0.0, difference)
     return constants if constants.any() else 0.0
+
+
+def _some_terms(target: StructuredTarget, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return the terms of some rows, by what needs the least compilation."""
+    if isinstance(target, PredictorsTarget):
+        return target.likelihood.evaluate(target.design.eta(theta, rows), target.responses, rows)
+    compiled, some = target.compile(), np.empty(len(rows))
+    compiled.log_terms(theta, compiled.data, rows, 0, len(rows), some)
+    return some
 
 
 def _points(source: ModelOfPyMC, target: StructuredTarget, rng: np.random.Generator) -> list[np.ndarray]:

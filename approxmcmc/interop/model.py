@@ -17,8 +17,8 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, over_flat, rebuild, value_of
 from approxmcmc.interop.hierarchies import Effects, group_effects
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
-from approxmcmc.interop.rows import Rows, refuse_unsuitable
-from approxmcmc.interop.variables import ModelVariables, describe_variables, flat, multiplier
+from approxmcmc.interop.rows import Rows
+from approxmcmc.interop.variables import ModelVariables, describe_variables, flat, multiplier, refuse_unsuitable
 
 
 class ModelOfPyMC:
@@ -66,7 +66,7 @@ class ModelOfPyMC:
         return pytensor.function([self.theta], pt.grad(full, self.theta), mode="FAST_COMPILE")
 
     def describe(self, deterministics: Sequence[Any] = ()) -> ModelVariables:
-        """Return the variables that the flat vector stands for, and these deterministics."""
+        """Return the variables in the flat vector, and these deterministics."""
         return describe_variables(self.model, self.theta, self.start, deterministics, self.scales)
 
     def log_priors(self) -> list[Any]:
@@ -177,8 +177,7 @@ class TargetOfPyMC:
         if self.source.rows.is_given:
             raise IncompatibleError(
                 f"{self!r}: the model holds {self.source.rows.n_rows} rows instead of the {self.n_obs} given by "
-                "data=, so it has another posterior; make gold standards by exact_chain_reference, which needs no "
-                "model"
+                "data=, so it has another posterior; make gold standards by exact_chain_reference, which needs no model"
             )
         return self.source.given
 

@@ -1,13 +1,14 @@
-"""The content of a PyMC model as a hash: everything its posterior depends on, and nothing that varies by process."""
+"""The content of a PyMC model, or of a function derived from it, as a hash that is the same in every process."""
 
 import re
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from approxmcmc.contracts import TwinnedTarget, content_hash
+from approxmcmc.engine.compiler.code_version import source_version, version
 from approxmcmc.engine.compiler.identity import PINNED_PACKAGES, UnknownContentError, content_id
 
 UNREADABLE = "unreadable"  # prefix of the name of a model without a hash
@@ -79,3 +80,24 @@ def _is_trusted(operation: Any) -> bool:
     functions = [value for value in vars(operation).values() if isinstance(value, types.FunctionType)]
     modules = [type(operation).__module__, *(function.__module__ or "" for function in functions)]
     return all(module.split(".")[0] in TRUSTED_PACKAGES for module in modules)
+
+
+def content_of(identity: str, name: str, inputs: Sequence[Any], graphs: Sequence[Any]) -> str | None:
+    """Return the hash of a function derived from graphs, such as their gradient.
+
+    It covers the text of the graphs over numbered inputs, the model with their constants, the `name` of the derived
+    function, this package's code, and the versions and flags of the libraries that derive and compile. None if the
+    model has no hash, or the text contains a memory address, which the next process would not find again.
+    """
+    import pytensor
+    from pytensor.printing import debugprint
+
+    from approxmcmc.interop.graphs import rebuild
+
+    numbered = rebuild(graphs, {one: one.type(f"input_{k}") for k, one in enumerate(inputs)})
+    text = str(debugprint(numbered, print_type=True, file="str"))
+    if identity.startswith(UNREADABLE) or ADDRESS.search(text):
+        return None
+    versions = (source_version(), *(version(name) for name in ("pytensor", "pymc", "scipy", "numpy")))
+    flags = (str(pytensor.config.numba__fastmath), pytensor.config.floatX)
+    return content_hash(identity, name, text, len(inputs), versions, flags)

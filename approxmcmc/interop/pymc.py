@@ -105,7 +105,7 @@ def from_pymc(
 
     Many rows per group determine sigma z_j almost exactly, and z_j alone then bends with sigma: a ridge that no sampler
     follows (Papaspiliopoulos, Roberts and Skoeld 2007). In a = sigma z the posterior is nearly normal; its density has
-    the Jacobian factor ``sigma ** -J``, J the length of z. It is the same posterior whatever else the model does with
+    the Jacobian factor ``sigma ** -J``, J the length of z. It is the same posterior for any other use in the model of
     z. If groups hardly differ it has no mode, and the model's own coordinates are kept.
 
     With `data` the graph is read from the model's own rows, and its terms are evaluated on all given rows, in blocks,

@@ -59,8 +59,6 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         self._graph = GraphOfRows(self._theta, source.rows.inputs, merge_branches(simplify(terms)), example)
         self._prior: Any = simplify(log_prior_of(source))
         self.variables = self._describe_variables(deterministics)
-        with self._on_rows_alone():
-            _ = self._graph.function
         self._check_rows()
         if source.rows.is_given:
             self._check_given()
@@ -77,7 +75,13 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
     def _terms_of(self, theta: np.ndarray, rows: Any) -> np.ndarray:
         """Return the terms of some of the model's rows."""
         with self._on_rows_alone():
-            return np.asarray(self._graph.function(theta, *(array[rows] for array in self.source.rows.own))[0])
+            return np.asarray(self._by_python(theta, *(array[rows] for array in self.source.rows.own)))
+
+    @functools.cached_property
+    def _by_python(self) -> Any:
+        """The terms as Python evaluates them: it checks the bounds of arrays, and NUTS may need nothing compiled."""
+        inputs = [self._theta, *self.source.rows.inputs]
+        return pytensor.function(inputs, self._graph.terms, mode="FAST_COMPILE", on_unused_input="ignore")
 
     @contextlib.contextmanager
     def _on_rows_alone(self) -> Iterator[None]:
@@ -119,15 +123,13 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
             yield self.initial_point() + rng.normal(scale=0.5 * (point > 0), size=self._theta.type.shape[0])
 
     def _check_given(self) -> None:
-        """Evaluate all given rows, in blocks, by code that checks the bounds of arrays."""
-        inputs = [self._theta, *self.source.rows.inputs]
-        function = pytensor.function(inputs, self._graph.terms, mode="FAST_COMPILE", on_unused_input="ignore")
+        """Evaluate all given rows, in blocks."""
         undefined, impossible = np.full(self.n_obs, False), np.full(self.n_obs, True)
         for point, theta in enumerate(self._points(np.random.default_rng(0))):
             for lo in range(0, self.n_obs, ROWS_AT_ONCE):
                 here = slice(lo, lo + ROWS_AT_ONCE)
                 try:
-                    terms = np.asarray(function(theta, *(array[here] for array in self.data)))
+                    terms = np.asarray(self._by_python(theta, *(array[here] for array in self.data)))
                 except (IndexError, ValueError) as error:
                     raise InvalidInputError(
                         f"from_pymc: the terms of rows {lo} to {min(here.stop, self.n_obs) - 1} of data cannot be "

@@ -11,6 +11,7 @@ from pymc.initial_point import make_initial_point_fn
 from pytensor.graph.replace import vectorize_graph
 
 from approxmcmc.contracts import Variables
+from approxmcmc.errors import IncompatibleError
 from approxmcmc.interop.graphs import over_flat
 
 
@@ -131,3 +132,34 @@ def multiplier(
         return scaled
 
     return multiply
+
+
+def refuse_unsuitable(model: Any) -> None:
+    """Raise on models that are unsuitable whatever their data.
+
+    Raises
+    ------
+    IncompatibleError
+        When the model has no observed variable, missing values, discrete or no free variables.
+    """
+    observed = [variable.name for variable in model.observed_RVs]
+    free = [variable.name for variable in model.free_RVs]
+    missing = [name for name in free if name.endswith("_unobserved")]
+    discrete = [variable.name for variable in model.free_RVs if not str(variable.dtype).startswith("float")]
+    if missing:
+        reason = (
+            f"missing values in the observed data became the parameters {missing}; leave out the rows with missing "
+            "values, or impute them before the model"
+        )
+    elif not observed:
+        reason = "the model has no observed variable; give one variable observed="
+    elif discrete:
+        reason = (
+            f"the free variables {discrete} are discrete, and proposals here are continuous; sum them out "
+            "(pm.Mixture), or use pm.sample"
+        )
+    elif not free:
+        reason = "the model has no free variable; there is nothing to sample"
+    else:
+        return
+    raise IncompatibleError(f"from_pymc: {reason}")

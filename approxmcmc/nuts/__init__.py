@@ -1,4 +1,4 @@
-"""NUTS on PyMC models, by nutpie or by PyMC itself: one code for `sample`, gold standards and studies.
+"""NUTS on PyMC models, by nutpie or by PyMC: one code for `sample`, gold standards and studies.
 
 `settings` holds the component `NUTS`, `run` what both libraries share, `by_nutpie` and `by_pymc` the two of them.
 """

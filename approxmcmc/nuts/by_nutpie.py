@@ -1,4 +1,4 @@
-"""NUTS of nutpie: each chain is a sampler of its own, in a thread that runs and pauses on demand.
+"""NUTS of nutpie: each chain is a separate sampler, in a thread that runs and pauses on demand.
 
 A chain is a function of its seed and of its starting point. Its draws do not depend on when it pauses, nor on how many
 more are to come, so a run that ends at a look at its draws is the beginning of a longer one, bit by bit.
@@ -17,10 +17,10 @@ import xarray as xr
 from approxmcmc.nuts.raw import RECORDS, NUTSJob, RawDraws, records_of
 
 POLL = 0.002  # seconds between two looks at the chains
-SLICE = 0.2  # seconds that a chain runs before it makes room for one that is behind
+SLICE = 0.2  # seconds that a chain runs before a slower one takes its core
 REPORTED = 20  # milliseconds between two reports of a chain
-RESERVED = 2**27  # bytes of a chain's draws: nutpie reserves memory for all that it may make
-AWAY = 1e-3  # of a start that nutpie refuses
+RESERVED = 2**27  # bytes of a chain's draws: nutpie reserves memory for all possible draws
+AWAY = 1e-3  # from a start that nutpie does not accept
 CLOCK = "the total, spread over draws by their leapfrog steps"
 
 
@@ -33,7 +33,7 @@ class NutpieModel:
 
 
 def compile_model(model: Any, names: Sequence[str] | None) -> NutpieModel:
-    """Compile log density, gradient and variables of a model, whatever its compilation raises."""
+    """Compile log density, gradient and variables of a model; raises any error of its compilation."""
     import nutpie
 
     began = time.perf_counter()
@@ -54,7 +54,7 @@ class NutpieChain:
         self._reported, self._since, self.seconds = 0, 0.0, 0.0
 
     def run(self) -> None:
-        """Let the chain run."""
+        """Start or resume the chain."""
         import nutpie
 
         if self._since:
@@ -80,7 +80,7 @@ class NutpieChain:
         )
 
     def pause(self) -> None:
-        """Let the chain wait."""
+        """Pause the chain."""
         if self._since:
             self.seconds += time.perf_counter() - self._since
             self._since = 0.0
@@ -92,20 +92,20 @@ class NutpieChain:
         """Whether the chain has ended, or failed."""
         try:
             return self._sampler is not None and bool(self._sampler.is_finished)
-        except TimeoutError:  # version 0.16 answers so while the chain runs
+        except TimeoutError:  # version 0.16 raises this while the chain runs
             return False
 
     @property
     def made(self) -> float:
-        """Steps made, as last reported; infinite where there are no more to come."""
+        """Steps made, as last reported; infinite at the end."""
         return np.inf if self.is_done else self._reported
 
     def _note(self, progress: Any) -> None:
         self._reported = progress[0].finished_draws
 
     def draws(self) -> xr.DataTree:
-        """Return what was drawn so far; raise what ended a chain that failed."""
-        if self._sampler is None:  # the end came before its turn
+        """Return the draws so far; raise the error of a chain that failed."""
+        if self._sampler is None:  # the run ended before this chain began
             self.run()
             self.pause()
         with warnings.catch_warnings():
@@ -131,7 +131,7 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str = "diag") -> RawDr
     wanted, most, chains, stopped, looked = job.draws, 0, list[NutpieChain](), "", 0.0
     try:
         while True:
-            if wanted > most:  # chains that reach further start again, and are the same ones, longer
+            if wanted > most:  # longer chains start again, with the same draws at the beginning
                 most = max(wanted, min(job.most, RESERVED // (8 * (compiled.made.n_expanded + len(RECORDS)))))
                 _end(chains)
                 chains = [NutpieChain(job, compiled.made, k, most, adaptation) for k in range(len(job.seeds))]
@@ -155,7 +155,7 @@ def _end(chains: Sequence[NutpieChain]) -> None:
 
 
 def _advance(chains: Sequence[NutpieChain], job: NUTSJob, draws: int, deadline: float) -> str:
-    """Run all chains to so many draws each, `cores` of them at a time; return "time_limit" where that came first."""
+    """Run all chains to so many draws each, `cores` at a time; return "time_limit" if that came first."""
     steps, running, since = job.tune + draws, list[NutpieChain](), 0.0
     turn = SLICE if job.seconds is None else min(SLICE, job.seconds / (4 * len(chains)))
     try:
@@ -219,9 +219,9 @@ def _joined(trees: Sequence[xr.DataTree], group: str, draws: int) -> xr.Dataset:
 
 
 def near(start: np.ndarray) -> Callable[[int], np.ndarray]:
-    """Return what gives nutpie a start: the one given, and where that does not do, points near it.
+    """Return the function that gives nutpie a start: the given one or, if nutpie rejects it, points near it.
 
-    nutpie scales its first step by the gradient and refuses a start where an entry of it is 0, as at a residual of 0.
+    nutpie scales its first step by the gradient and rejects a start where an entry of it is 0, as at a residual of 0.
     """
     tries = itertools.count()
 
@@ -233,7 +233,7 @@ def near(start: np.ndarray) -> Callable[[int], np.ndarray]:
 
 
 def flat_start(model: Any, values: Any, seed: int) -> np.ndarray:
-    """Return the unconstrained vector that a model starts from, given values of some free variables, by name."""
+    """Return the unconstrained start of a model, from values of some free variables by name."""
     from pymc.initial_point import make_initial_point_fn
 
     overrides = {model[name]: np.asarray(value) for name, value in values.items()}

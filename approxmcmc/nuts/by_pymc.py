@@ -1,6 +1,6 @@
-"""NUTS of PyMC's own, and its other step methods where a model has discrete parameters or no gradient.
+"""NUTS of PyMC, and its other step methods for discrete parameters and models without a gradient.
 
-A longer run starts again: PyMC cannot take up a run that it has ended. With the same seeds it is the same one, longer.
+A longer run starts again, because PyMC cannot resume a finished run. With the same seeds it begins with the same draws.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ class StepClock:
         self.late = False
 
     def __call__(self, trace: Any, draw: Any) -> None:
-        """Take note; PyMC calls this after each step, and answers an interrupt with the draws made so far."""
+        """Record the time; PyMC calls this after each step, and returns the draws so far on an interrupt."""
         now = time.perf_counter()
         self.ends[draw.chain].append(now)
         self.job.tick(sum(map(len, self.ends)))
@@ -37,7 +37,7 @@ class StepClock:
             raise KeyboardInterrupt
 
     def seconds(self, chain: int, steps: int) -> np.ndarray:
-        """Return the seconds of the first steps of a chain; the first of all is taken to be an ordinary one."""
+        """Return the seconds of the first steps of a chain; the very first is set to a typical value."""
         spent = np.diff(self.ends[chain][:steps])
         return np.concatenate([[np.median(spent) if len(spent) else 0.0], spent])[:steps]
 
@@ -48,7 +48,7 @@ def draw(job: NUTSJob) -> RawDraws:
     Raises
     ------
     Exception
-        Whatever PyMC raises, `pymc.exceptions.SamplingError` where no chain can start.
+        Any error of PyMC, `pymc.exceptions.SamplingError` if no chain can start.
     """
     wanted, began = job.draws, time.perf_counter()
     while True:
@@ -66,13 +66,13 @@ def draw(job: NUTSJob) -> RawDraws:
 
 
 def _sample(job: NUTSJob, clock: StepClock, draws: int) -> xr.DataTree | None:
-    """Return what PyMC draws, None where it was stopped before the first draw was kept."""
+    """Return PyMC's draws, None if it was stopped before the first draw was kept."""
     import pymc as pm
 
     at_once = 1 if multiprocessing.current_process().daemon else job.cores
     try:
         with silent("pymc"), warnings.catch_warnings():
-            # PyMC starts its chains by fork, where that is the platform's way, as `pm.sample` does.
+            # PyMC starts its chains by fork on platforms that fork by default, as `pm.sample` does.
             warnings.filterwarnings("ignore", r"(?s).*fork\(\)", DeprecationWarning)
             return pm.sample(
                 model=job.model,
@@ -91,20 +91,20 @@ def _sample(job: NUTSJob, clock: StepClock, draws: int) -> xr.DataTree | None:
                 nuts_sampler="pymc",
                 **_settings(job),
             )
-    except ValueError as error:  # PyMC's answer to an end before the first draw
+    except ValueError as error:  # PyMC raises this if the run ends before the first draw
         if "Not enough samples" not in str(error):
             raise
         return None
 
 
 def _settings(job: NUTSJob) -> dict[str, Any]:
-    """Return settings of NUTS where it moves some of the variables; PyMC refuses settings that it does not use."""
+    """Return settings of NUTS if it moves some of the variables; PyMC raises on unused settings."""
     continuous = len(job.model.discrete_value_vars) < len(job.model.free_RVs)
     return {"nuts": {"target_accept": job.target_accept}} if continuous and job.target_accept != 0.8 else {}
 
 
 def _raw(job: NUTSJob, clock: StepClock, tree: xr.DataTree | None, began: float, stopped: str) -> RawDraws:
-    """Put draws and records together; what passed before the first step counts as compilation."""
+    """Join draws and records; the time before the first step counts as compilation."""
     first = min((ends[0] for ends in clock.ends if ends), default=time.perf_counter())
     empty = _no_draws(job)
     groups = {
@@ -131,7 +131,7 @@ def _raw(job: NUTSJob, clock: StepClock, tree: xr.DataTree | None, began: float,
 
 
 def _no_draws(job: NUTSJob) -> xr.Dataset:
-    """Return the variables without a draw."""
+    """Return the variables with 0 draws."""
     arrays = {
         name: (
             ("chain", "draw", *(f"{name}_dim_{k}" for k in range(len(shape)))),
@@ -143,7 +143,7 @@ def _no_draws(job: NUTSJob) -> xr.Dataset:
 
 
 def start_error() -> type[Exception]:
-    """Return what PyMC raises where no chain can start."""
+    """Return the error that PyMC raises if no chain can start."""
     from pymc.exceptions import SamplingError
 
     return SamplingError

@@ -10,7 +10,7 @@ SHOWN = 1500  # characters of PyMC's text
 
 
 def why_no_start(model: Any, error: Exception) -> str:
-    """Return what PyMC says of a model that no chain could start from, and what to do.
+    """Return PyMC's diagnosis of a model from which no chain could start, and what to do.
 
     The log density of each variable at the model's initial point comes from ``model.point_logps``; where one of them is
     not finite, ``model.debug`` says what its parameters are there.
@@ -19,7 +19,7 @@ def why_no_start(model: Any, error: Exception) -> str:
     try:
         point = model.initial_point()
         logps = model.point_logps(point)
-    except Exception as problem:  # of the user's own operations, of any kind
+    except Exception as problem:  # of any kind, from the user's operations
         return f"NUTS cannot start: {said}. The model's initial point cannot be evaluated: {problem}"
     wrong = [name for name, value in logps.items() if not np.isfinite(value)]
     table = ", ".join(f"{name} {value}" for name, value in logps.items())
@@ -29,7 +29,7 @@ def why_no_start(model: Any, error: Exception) -> str:
             "at its gradient and at points near it: model.debug(fn='dlogp'); or give initvals inside the support"
         )
     text = io.StringIO()
-    with contextlib.redirect_stdout(text), contextlib.suppress(Exception):  # it is a help, and may itself fail
+    with contextlib.redirect_stdout(text), contextlib.suppress(Exception):  # optional, and may fail too
         model.debug(point)
     return (
         f"NUTS cannot start: {said}. The log density of {', '.join(wrong)} is not finite at the model's initial point: "

@@ -1,4 +1,4 @@
-"""What both libraries are asked for, and what they return: all draws in order, with one record for each."""
+"""Input and output of both libraries: all draws in order, with one record for each."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-# Our names of what NUTS records of a draw, and those of nutpie and PyMC.
+# Names of the records of a draw: ours, and those of nutpie and PyMC.
 RECORDS: Mapping[str, Sequence[str]] = {
     "n_steps": ("n_steps", "tree_size"),
     "diverging": ("diverging",),
@@ -40,7 +40,7 @@ class NUTSJob(NamedTuple):
         Called with the posterior, dims (chain, draw, ...), when all chains have `draws` of them. Returns the draws of a
         longer run, or 0 at the end.
     most
-        Upper bound of the draws that `more` will ask for.
+        Upper bound of the draws that `more` returns.
     seconds
         Wall-clock limit from the first step, or None.
     tick
@@ -83,7 +83,7 @@ class RawDraws(NamedTuple):
 
 
 def records_of(stats: xr.Dataset) -> dict[str, np.ndarray]:
-    """Return the records of draws by our names, shape (chain, draw) each; what a library lacks is left out."""
+    """Return the records of draws by our names, shape (chain, draw) each; missing records are left out."""
     found = {}
     for ours, theirs in RECORDS.items():
         name = next((name for name in theirs if name in stats and stats[name].dims == ("chain", "draw")), None)

@@ -19,7 +19,7 @@ MEANT = ("acceptance_rate",)
 def named_draws(
     raw: RawDraws, target: Target, asked: WholeRun, every: int, flat: np.ndarray, attrs: Mapping[str, Any]
 ) -> NamedDraws:
-    """Return every so-many-th draw with the records of those dropped added up, and the totals of tuning."""
+    """Return every `every`-th draw, with the records of dropped draws added up, and the totals of tuning."""
     stats = _counted({**raw.stats, "perf_counter_diff": raw.seconds}, target.n_obs, only_nuts=raw.only_nuts)
     warmup = {**raw.warmup_stats, "perf_counter_diff": raw.warmup_seconds}
     warmup = _counted(warmup, target.n_obs, only_nuts=raw.only_nuts)
@@ -45,7 +45,7 @@ def named_draws(
 
 
 def thinned(name: str, values: np.ndarray, every: int) -> np.ndarray:
-    """Return the record of every so-many-th draw, with that of the draws before it that are dropped."""
+    """Return the record of every `every`-th draw, summed over the dropped draws before it."""
     if every == 1:
         return values
     n_draws = values.shape[1] // every
@@ -58,7 +58,7 @@ def thinned(name: str, values: np.ndarray, every: int) -> np.ndarray:
 
 
 def _counted(stats: dict[str, np.ndarray], n_obs: int, *, only_nuts: bool) -> dict[str, np.ndarray]:
-    """Count a gradient of each row for each leapfrog step; rows that other step methods read are not known."""
+    """Count a gradient of each row for each leapfrog step; rows read by other step methods are not counted."""
     if "n_steps" not in stats:
         return stats
     rows = np.rint(stats["n_steps"].astype(np.float64) * n_obs).astype(np.int64)
@@ -66,7 +66,7 @@ def _counted(stats: dict[str, np.ndarray], n_obs: int, *, only_nuts: bool) -> di
 
 
 def _described(posterior: xr.Dataset, target: Target) -> Variables:
-    """Return names, shapes, axes and labels of the variables; the target's axes where the model has none."""
+    """Return names, shapes, axes and labels of the variables; the target's axes if the model has none."""
     shapes = {str(name): variable.shape[2:] for name, variable in posterior.data_vars.items()}
     own = {
         str(name): tuple(map(str, variable.dims[2:]))

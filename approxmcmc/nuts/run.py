@@ -13,12 +13,12 @@ from approxmcmc.nuts import by_nutpie, by_pymc
 from approxmcmc.nuts.diagnosis import why_no_start
 from approxmcmc.nuts.raw import NUTSJob, RawDraws
 from approxmcmc.nuts.records import named_draws
+from approxmcmc.sampling.assembly import as_points
 from approxmcmc.sampling.goals import Goal
-from approxmcmc.sampling.initial import as_points
 from approxmcmc.sampling.progress import progress
 
-KEPT = 3  # compiled models: a study or a notebook meets one model again and again
-MOST = 2**31  # draws of a chain that is to run until its draws say enough
+KEPT = 3  # compiled models: a study or a notebook uses one model repeatedly
+MOST = 2**31  # draws of a chain that runs until `more` returns 0
 _compiled: dict[Any, by_nutpie.NutpieModel] = {}
 
 
@@ -28,7 +28,7 @@ def model_of(target: Any) -> Any:
     Raises
     ------
     IncompatibleError
-        When it has none.
+        When the target has no PyMC model.
     """
     if not isinstance(target, TwinnedTarget):
         raise IncompatibleError(
@@ -39,7 +39,7 @@ def model_of(target: Any) -> Any:
 
 
 def draw_chains(target: Any, asked: WholeRun, library: str, *, target_accept: float, insist: bool) -> NamedDraws:
-    """Draw all chains; with `insist` by this library alone.
+    """Draw all chains; with `insist` only by this library.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def draw_chains(target: Any, asked: WholeRun, library: str, *, target_accept: fl
 
 
 def _draw(job: NUTSJob, compiled: by_nutpie.NutpieModel | None) -> RawDraws:
-    """Draw by nutpie where it has compiled the model, by PyMC otherwise."""
+    """Draw by nutpie if it has compiled the model, else by PyMC."""
     try:
         return by_pymc.draw(job) if compiled is None else by_nutpie.draw(job, compiled)
     except (RuntimeError, by_pymc.start_error()) as error:
@@ -107,7 +107,7 @@ def _draw(job: NUTSJob, compiled: by_nutpie.NutpieModel | None) -> RawDraws:
 
 
 def _compile(target: Target, model: Any, names: Sequence[str] | None, *, insist: bool) -> by_nutpie.NutpieModel | None:
-    """Compile a model for nutpie, once for each content; None where nutpie cannot, unless nutpie was asked for."""
+    """Compile a model for nutpie, once for each content; None if nutpie cannot, unless nutpie was requested."""
     key = target.content_hash(), None if names is None else tuple(names)
     if key not in _compiled:
         try:
@@ -126,7 +126,7 @@ def _compile(target: Target, model: Any, names: Sequence[str] | None, *, insist:
 
 
 def _names(target: Target, model: Any) -> Sequence[str] | None:
-    """Return the variables that a trace holds: the target's own, or with a whole model all that `pm.sample` returns."""
+    """Return the variables of a trace: the target's own, or with a whole model all that `pm.sample` returns."""
     if target.why_no_terms:
         return None
     known = {variable.name for variable in (*model.free_RVs, *model.deterministics)}

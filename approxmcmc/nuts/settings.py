@@ -11,7 +11,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.nuts.run import draw_chains, model_of
 
 BACKENDS = ("nutpie", "pymc")
-TUNE = {"nutpie": 400, "pymc": 1000}  # what each library tunes where nothing else is asked for
+TUNE = {"nutpie": 400, "pymc": 1000}  # default tuning steps of each library
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -23,18 +23,18 @@ class NUTS(WholeSampler, Component):
     proportion to its density [1]_. A leapfrog step is one gradient on all data.
 
     Guarantee: asymptotically exact. Divergences, which `diagnose` counts, are a sign of regions that the trajectories
-    do not enter. A target that is no PyMC model runs as its PyMC twin. Discrete parameters, and those without a
+    do not enter. A target that is not a PyMC model runs as its PyMC twin. Discrete parameters, and those without a
     gradient, are moved by the step methods that `pm.sample` chooses, in turn with NUTS for the others.
 
     Parameters
     ----------
     tune
-        Tuning steps, which adapt the step size and a diagonal mass matrix; ``sample(tune=...)`` comes first. None: 400
+        Steps that adapt the step size and a diagonal mass matrix; ``sample(tune=...)`` overrides this. None: 400
         by nutpie, 1000 by PyMC.
     target_accept
         Acceptance rate that the step size is tuned to; larger means smaller steps and fewer divergences.
     backend
-        ``"nutpie"`` or ``"pymc"``. None: nutpie where it is installed and takes the model, otherwise PyMC.
+        ``"nutpie"`` or ``"pymc"``. None: nutpie if it is installed and can compile the model, else PyMC.
 
     Raises
     ------
@@ -72,7 +72,7 @@ class NUTS(WholeSampler, Component):
         Raises
         ------
         IncompatibleError
-            When nutpie is asked for, and the model has discrete parameters.
+            When nutpie is requested, and the model has discrete parameters.
         """
         discrete = [variable.name for variable in model_of(target).discrete_value_vars]
         if self.backend == "nutpie" and discrete:
@@ -83,11 +83,11 @@ class NUTS(WholeSampler, Component):
         return self.backend or ("pymc" if discrete else preferred())
 
     def tuning_steps(self, target: Any) -> int:
-        """Return `tune`, or what the library takes by itself."""
+        """Return `tune`, or the default of the library."""
         return TUNE[self.library(target)] if self.tune is None else self.tune
 
     def why_not_invariant(self, target: Any) -> str:
-        """Return "": tuned, each step leaves the law of the target invariant."""
+        """Return "": after tuning, each step leaves the target's distribution invariant."""
         return ""
 
     def run(self, target: Any, asked: WholeRun) -> NamedDraws:
@@ -101,5 +101,5 @@ class NUTS(WholeSampler, Component):
 
 
 def preferred() -> str:
-    """Return which NUTS runs continuous models: ``"nutpie"`` where it is installed, else ``"pymc"``."""
+    """Return which NUTS runs continuous models: ``"nutpie"`` if it is installed, else ``"pymc"``."""
     return "nutpie" if importlib.util.find_spec("nutpie") else "pymc"

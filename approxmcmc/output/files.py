@@ -85,7 +85,7 @@ def write_tree(tree: xr.DataTree, path: Path, *, compressed: bool = True) -> Non
 
 @contextlib.contextmanager
 def without_a_cluster() -> Iterator[None]:
-    """Write a file without Dask's scheduler: xarray asks an active scheduler for a lock, and fails without it.
+    """Write a file without Dask's scheduler: xarray requests a lock from an active scheduler, and fails without it.
 
     No lock is needed, because no other process knows the name of the file.
     """

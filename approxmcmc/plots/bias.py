@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 from arviz_plots import visuals as draw
 
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, label_axes, names_of, new_panels, stack
+from approxmcmc.plots.common import Drawing, names_of, stack
 
 PANELS = ("drift", "bias")
 NEEDED = ("bias", "bias_lower", "bias_upper", "posterior_sd", "drift", "drift_lower", "drift_upper")
@@ -81,44 +80,30 @@ def plot_bias(
     table = _table(data)
     names = names_of(var_names, PANELS)
     shown, drifting = _chosen(table, coords or {})
-    options, labeller = Options(visuals), labeller or BaseLabeller()
-    backend = chosen_backend(backend, plot_collection)
-    if plot_collection is None:
-        zeros = xr.DataArray(np.zeros(len(drifting)), {"estimand": drifting}, "estimand")
-        panels = xr.Dataset(dict.fromkeys(names, zeros if "drift" in names else xr.DataArray(0.0)))
-        colours = {"color": ["estimand"]} if "drift" in names else None
-        size = (5.0 * len(names) + 1.0, 3.6)
-        plot_collection = new_panels(panels, backend, size, pc_kwargs, aes=colours, sharey=True)
-    every_aes = plot_collection.aes_set
-    by_visual = {"band": ["color"], "line": ["color"], **(aes_by_visuals or {})}
-    drift, bias = _in_sds(table.sel(estimand=drifting), "drift"), _in_sds(table.sel(estimand=shown), "bias")
-    steps = xr.DataArray(drift["step"].values, dims="step")
-    drift, place = drift.drop_vars("step"), xr.DataArray(np.arange(float(len(shown))), dims="estimand")
-    layers: list[tuple[str, str, Any, xr.DataArray, dict[str, Any]]] = [
-        ("drift", "band", draw.fill_between_y, stack("kwarg", x=steps, **_limits(drift)), {"alpha": 0.15}),
-        ("drift", "line", draw.line_xy, stack("plot_axis", x=steps, y=drift["value"]), {}),
-        ("bias", "interval", draw.ci_line_y, stack("plot_axis", x=place, **_limits(bias)), {"color": "C0"}),
-        ("bias", "point", draw.scatter_xy, stack("plot_axis", x=place, y=bias["value"]), {"color": "C0"}),
-    ]
+    drifts = "drift" in names
+    plot = Drawing(plot_collection, backend, visuals, aes_by_visuals)
+    zeros = xr.DataArray(np.zeros(len(drifting)), {"estimand": drifting}, "estimand") if drifts else xr.DataArray(0.0)
+    colours = {"color": ["estimand"]} if drifts else None
+    plot.on(xr.Dataset(dict.fromkeys(names, zeros)), (5.0 * len(names) + 1.0, 3.6), pc_kwargs, aes=colours, sharey=True)
     for panel in names:
         for value, visual, look in LEVELS:
-            if options.wanted(visual):
-                level = xr.Dataset({panel: xr.DataArray(value)})
-                plot_collection.map(
-                    draw.hline, visual, data=level, ignore_aes=every_aes, store_artist=False,
-                    **options.arguments(visual, **look),
-                )  # fmt: skip
-        for visual, function, values, look in (layer[1:] for layer in layers if layer[0] == panel):
-            if options.wanted(visual):
-                ignored = every_aes.difference(by_visual.get(visual, ()))
-                arguments = options.arguments(visual, **look)
-                plot_collection.map(function, visual, data=xr.Dataset({panel: values}), ignore_aes=ignored, **arguments)
-    _axes(plot_collection, options, names, shown, backend, last=float(table["step"].max()))
-    unnamed = Options({**(visuals or {}), "xlabel": False})
-    label_axes(plot_collection, unnamed, labeller=labeller, x_text="", y_text="posterior standard deviations")
-    if "drift" in names and len(drifting) > 1 and options.wanted("legend") and backend != "none":
-        plot_collection.add_legend("estimand", **options.arguments("legend"))
-    return plot_collection
+            plot.set(visual, draw.hline, {panel: value}, **look)
+    if drifts:
+        drift = _in_sds(table.sel(estimand=drifting), "drift")
+        steps, drift = xr.DataArray(drift["step"].values, dims="step"), drift.drop_vars("step")
+        band, line = stack("kwarg", x=steps, **_limits(drift)), stack("plot_axis", x=steps, y=drift["value"])
+        plot.add("band", draw.fill_between_y, {"drift": band}, ["color"], alpha=0.15)
+        plot.add("line", draw.line_xy, {"drift": line}, ["color"])
+    if "bias" in names:
+        bias = _in_sds(table.sel(estimand=shown), "bias")
+        place = xr.DataArray(np.arange(float(len(shown))), dims="estimand")
+        plot.add("interval", draw.ci_line_y, {"bias": stack("plot_axis", x=place, **_limits(bias))}, color="C0")
+        plot.add("point", draw.scatter_xy, {"bias": stack("plot_axis", x=place, y=bias["value"])}, color="C0")
+    _axes(plot, names, shown, last=float(table["step"].max()))
+    plot.name_axes(labeller, x=None, y="posterior standard deviations")
+    if drifts and len(drifting) > 1:
+        plot.add_legend("estimand")
+    return plot.collection
 
 
 def _table(data: Any) -> xr.Dataset:
@@ -152,19 +137,14 @@ def _limits(figure: xr.Dataset) -> dict[str, xr.DataArray]:
     return {"y_bottom": figure["lower"], "y_top": figure["upper"]}
 
 
-def _axes(
-    collection: PlotCollection, options: Options, names: Sequence[str], shown: Sequence[str], backend: str, last: float
-) -> None:
+def _axes(plot: Drawing, names: Sequence[str], shown: Sequence[str], last: float) -> None:
     """Name both axes; use a log axis for steps that span a decade, and label the biases by estimand."""
-    shared: dict[str, Any] = {"ignore_aes": collection.aes_set, "store_artist": False}
-    for name in names if options.wanted("xlabel") else ():
-        arguments = {"text": "exact steps" if name == "drift" else "estimand", **options.arguments("xlabel")}
-        panel = xr.Dataset({name: xr.DataArray(0.0)})
-        collection.map(draw.labelled_x, "xlabel", data=panel, **shared, subset_info=True, **arguments)
+    for name in names:
+        text = "exact steps" if name == "drift" else "estimand"
+        plot.set("xlabel", draw.labelled_x, {name: 0.0}, subset_info=True, text=text)
     if "drift" in names and last > 10.0:
-        collection.map(draw.set_xscale, "xscale", data=xr.Dataset({"drift": xr.DataArray(0.0)}), scale="log", **shared)
-    if "bias" in names and options.wanted("xticks"):
+        plot.set("xscale", draw.set_xscale, {"drift": 0.0}, scale="log")
+    if "bias" in names:
         places = np.unique(np.linspace(0, len(shown) - 1, min(TICKS, len(shown))).round().astype(int))
-        turned = {"rotation": 45, "ha": "right"} if backend == "matplotlib" else {}
-        arguments = options.arguments("xticks", values=places, labels=[shown[k] for k in places], **turned)
-        collection.map(draw.set_xticks, "xticks", data=xr.Dataset({"bias": xr.DataArray(0.0)}), **shared, **arguments)
+        turned: dict[str, Any] = {"rotation": 45, "ha": "right"} if plot.backend == "matplotlib" else {}
+        plot.set("xticks", draw.set_xticks, {"bias": 0.0}, values=places, labels=[shown[k] for k in places], **turned)

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 from arviz_plots import visuals as draw
 
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, label_axes, new_panels, stack, without_gaps
+from approxmcmc.plots.common import Drawing, stack
 
+PANEL = "stationary law"
 NEEDED = ("value", "label", "verdict", "distance", "distance_lower", "distance_upper")
 
 
@@ -63,44 +63,30 @@ def plot_bound(
     >>> amc.plot_bound(amc.check_bound(target, sampler, epsilons=[0.01, 0.1]))  # doctest: +SKIP
     """
     table, knob = _table(data)
-    options, labeller = Options(visuals), labeller or BaseLabeller()
-    backend = chosen_backend(backend, plot_collection)
     lines = _lines(table, knob, [var_names] if isinstance(var_names, str) else var_names)
+    bounds = bool(lines.sizes["bound"])
+    plot = Drawing(plot_collection, backend, visuals, aes_by_visuals)
     if plot_collection is None:
-        pc_kwargs.setdefault("aes", {"color": ["bound"]} if lines.sizes["bound"] else {})
+        pc_kwargs.setdefault("aes", {"color": ["bound"]} if bounds else {})
         pc_kwargs.setdefault("color", [f"C{k}" for k in range(1, max(2, lines.sizes["bound"] + 1))])
-        panels = xr.Dataset(
-            {"stationary law": without_gaps(lines.isel({knob: 0}, drop=True).to_dataset(name="x"))["x"]}
-        )
-        if not lines.sizes["bound"]:
-            panels = xr.Dataset({"stationary law": xr.DataArray(0.0)})
-        plot_collection = new_panels(panels, backend, (7.0, 4.2), pc_kwargs)
-    every_aes = plot_collection.aes_set
-    without_aes = {"interval": every_aes, "distance": every_aes, "vacuous": every_aes}
+    panel = lines.isel({knob: 0}, drop=True).reset_coords(drop=True) if bounds else xr.DataArray(0.0)
+    plot.on(xr.Dataset({PANEL: panel}), (7.0, 4.2), pc_kwargs)
     x, one = xr.DataArray(table[knob].values, dims=knob), xr.DataArray(np.ones(table.sizes[knob]), dims=knob)
     lines = lines.drop_vars(knob)
     found = table[["distance", "distance_lower", "distance_upper"]].reset_coords(drop=True).drop_vars(knob)
     distance = found["distance"].where(found["distance"] > 0.0)
     floor = _floor(distance, found["distance_upper"], lines)
     ends = {"y_bottom": found["distance_lower"].clip(min=floor), "y_top": found["distance_upper"].clip(min=floor)}
-    layers: list[tuple[str, Any, xr.DataArray, dict[str, Any]]] = [
-        ("bound", draw.line_xy, stack("plot_axis", x=x, y=lines), {"alpha": 0.9}),
-        ("interval", draw.ci_line_y, stack("plot_axis", x=x, **ends), {"color": "C0"}),
-        ("distance", draw.scatter_xy, stack("plot_axis", x=x, y=distance), {"color": "C0"}),
-        ("vacuous", draw.line_xy, stack("plot_axis", x=x, y=one), {"color": "gray", "alpha": 0.5}),
-    ]
-    for visual, function, values, defaults in layers:
-        if options.wanted(visual) and (visual != "bound" or lines.sizes["bound"]):
-            dataset = xr.Dataset({"stationary law": values})
-            ignored = without_aes.get(visual, every_aes.difference((aes_by_visuals or {}).get(visual, every_aes)))
-            plot_collection.map(
-                function, visual, data=dataset, ignore_aes=ignored, **options.arguments(visual, **defaults)
-            )
-    plot_collection.map(draw.set_yscale, "yscale", ignore_aes=every_aes, scale="log", store_artist=False)
-    if lines.sizes["bound"] and options.wanted("legend") and backend != "none":
-        plot_collection.add_legend("bound", **options.arguments("legend"))
-    label_axes(plot_collection, options, labeller=labeller, x_text=knob, y_text="total variation from the posterior")
-    return plot_collection
+    if bounds:
+        plot.add("bound", draw.line_xy, {PANEL: stack("plot_axis", x=x, y=lines)}, plot.collection.aes_set, alpha=0.9)
+    plot.add("interval", draw.ci_line_y, {PANEL: stack("plot_axis", x=x, **ends)}, color="C0")
+    plot.add("distance", draw.scatter_xy, {PANEL: stack("plot_axis", x=x, y=distance)}, color="C0")
+    plot.add("vacuous", draw.line_xy, {PANEL: stack("plot_axis", x=x, y=one)}, color="gray", alpha=0.5)
+    plot.set("yscale", draw.set_yscale, scale="log")
+    if bounds:
+        plot.add_legend("bound")
+    plot.name_axes(labeller, x=knob, y="total variation from the posterior")
+    return plot.collection
 
 
 def _table(data: Any) -> tuple[xr.Dataset, str]:

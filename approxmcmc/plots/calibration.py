@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 from arviz_plots import visuals as draw
 
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.diagnostics.records import group as group_of
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, label_axes, names_of, new_panels, stack
+from approxmcmc.plots.common import Drawing, names_of, stack
 
 if TYPE_CHECKING:
     from approxmcmc.contracts import AcceptanceTest
@@ -85,28 +84,16 @@ def plot_calibration(
     if names_of(var_names, (VARIABLE,)) != [VARIABLE]:
         raise InvalidInputError(f"`plot_calibration` shows only {VARIABLE!r}; found {var_names!r} in var_names.")
     table = _table(data, test, **{"bins": BINS, "confidence": CONFIDENCE, **(stats or {})})
-    options, labeller = Options(visuals), labeller or BaseLabeller()
-    backend = chosen_backend(backend, plot_collection)
-    if plot_collection is None:
-        plot_collection = new_panels(xr.Dataset({VARIABLE: xr.DataArray(0.0)}), backend, (4.4, 4.0), pc_kwargs)
-    every_aes = plot_collection.aes_set
-
+    plot = Drawing(plot_collection, backend, visuals, aes_by_visuals)
+    plot.on(xr.Dataset({VARIABLE: xr.DataArray(0.0)}), (4.4, 4.0), pc_kwargs)
     ends = xr.DataArray([0.0, float(max(table["expected"].max(), table["found"].max()))], dims="end")
     x = table["expected"]
     bars = stack("plot_axis", x=x, y_bottom=table["lower"], y_top=table["upper"])
-    layers: tuple[tuple[str, Any, xr.DataArray, dict[str, Any]], ...] = (
-        ("equal", draw.line_xy, stack("plot_axis", x=ends, y=ends), {"color": "gray", "alpha": 0.6}),
-        ("interval", draw.ci_line_y, bars, {"color": "C0"}),
-        ("point", draw.scatter_xy, stack("plot_axis", x=x, y=table["found"]), {"color": "C0"}),
-    )
-    for visual, function, values, look in layers:
-        if options.wanted(visual):
-            ignored = every_aes.difference((aes_by_visuals or {}).get(visual, ()))
-            arguments = options.arguments(visual, **look)
-            dataset = xr.Dataset({VARIABLE: values})
-            plot_collection.map(function, visual, data=dataset, ignore_aes=ignored, **arguments)
-    label_axes(plot_collection, options, labeller=labeller, x_text="predicted", y_text="audited")
-    return plot_collection
+    plot.add("equal", draw.line_xy, {VARIABLE: stack("plot_axis", x=ends, y=ends)}, color="gray", alpha=0.6)
+    plot.add("interval", draw.ci_line_y, {VARIABLE: bars}, color="C0")
+    plot.add("point", draw.scatter_xy, {VARIABLE: stack("plot_axis", x=x, y=table["found"])}, color="C0")
+    plot.name_axes(labeller, x="predicted", y="audited")
+    return plot.collection
 
 
 def _table(data: Any, test: Any, *, bins: int, confidence: float) -> xr.Dataset:

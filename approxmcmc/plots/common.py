@@ -1,30 +1,106 @@
-"""Code shared by the plots: choice of the backend, optional visuals, axes with names and scales."""
+"""Code shared by the plots: panels, optional visuals, axes with names and scales."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import arviz as az
 import xarray as xr
+from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection, visuals
 
 PASSED_TO_ALL = ("var_names", "filter_vars", "group", "coords", "sample_dims", "stats")
 """Arguments that `az.combine_plots` passes to every plot, whether it uses them or not."""
 
 
-class Options:
-    """The `visuals` argument of an ArviZ plot: keyword arguments per visual, False to leave a visual out."""
+class Drawing:
+    """A plot in the making: the caller's visuals and aesthetics over the plot's own, and the collection of its panels.
 
-    def __init__(self, visuals: Mapping[str, Any] | None) -> None:
-        self._by_name = dict(visuals or {})
+    Parameters
+    ----------
+    visuals
+        Keyword arguments by visual, False to leave a visual out; as in every ArviZ plot.
+    aes_by_visuals
+        Aesthetics by visual, over those of the plot.
+    backend
+        None: that of the collection, or ArviZ's default.
+    """
 
-    def wanted(self, name: str) -> bool:
+    def __init__(
+        self,
+        collection: PlotCollection | None,
+        backend: str | None,
+        visuals: Mapping[str, Any] | None,
+        aes_by_visuals: Mapping[str, Sequence[str]] | None,
+    ) -> None:
+        self._given, self._visuals, self._aes = collection, dict(visuals or {}), dict(aes_by_visuals or {})
+        own = az.rcParams["plot.backend"] if collection is None else collection.backend
+        self.backend = str(own if backend is None else backend)
+
+    def on(
+        self,
+        panels: xr.Dataset,
+        size: tuple[float, float],
+        pc_kwargs: Mapping[str, Any],
+        *,
+        cols: Sequence[str] = ("__variable__",),
+        aes: Mapping[str, Sequence[str]] | None = None,
+        **figure: Any,
+    ) -> None:
+        """Draw on the caller's collection, or on new panels: the caller's arguments over the plot's own."""
+        if self._given is not None:
+            self.collection = self._given
+            return
+        arguments = {name: value for name, value in pc_kwargs.items() if name not in PASSED_TO_ALL}
+        arguments.setdefault("cols", list(cols))
+        if aes:
+            arguments["aes"] = {**aes, **arguments.get("aes", {})}
+        # Other backends lay out and size their texts themselves.
+        matplotlib = self.backend == "matplotlib"
+        inches = {"figsize": size, "figsize_units": "inches", "layout": "constrained"} if matplotlib else {}
+        arguments["figure_kwargs"] = {**figure, **inches, **arguments.get("figure_kwargs", {})}
+        # A collection leaves out the texts of panels whose first value is NaN.
+        self.collection = PlotCollection.wrap(xr.zeros_like(panels), backend=self.backend, **arguments)
+
+    def wants(self, visual: str) -> bool:
         """Return whether to draw the visual."""
-        return self._by_name.get(name, True) is not False
+        return self._visuals.get(visual, True) is not False
 
-    def arguments(self, name: str, **defaults: Any) -> dict[str, Any]:
+    def arguments(self, visual: str, **defaults: Any) -> dict[str, Any]:
         """Return the visual's keyword arguments: the caller's over the plot's defaults."""
-        chosen = self._by_name.get(name)
+        chosen = self._visuals.get(visual)
         return {**defaults, **(chosen if isinstance(chosen, Mapping) else {})}
+
+    def add(
+        self, visual: str, function: Any, panels: Mapping[str, xr.DataArray], aes: Iterable[str] = (), **look: Any
+    ) -> None:
+        """Draw a visual with its aesthetics in each panel, if the caller wants it."""
+        if self.wants(visual):
+            ignored = self.collection.aes_set.difference(self._aes.get(visual, aes))
+            arguments = self.arguments(visual, **look)
+            self.collection.map(function, visual, data=xr.Dataset(panels), ignore_aes=ignored, **arguments)
+
+    def set(self, visual: str, function: Any, panels: Mapping[str, float] | None = None, **settings: Any) -> None:
+        """Apply a visual without data to these panels (None: all), if the caller wants it; no artist is stored."""
+        if self.wants(visual):
+            data = {} if panels is None else {"data": xr.Dataset(panels)}
+            arguments = {"ignore_aes": self.collection.aes_set, **self.arguments(visual, **settings)}
+            self.collection.map(function, visual, store_artist=False, **data, **arguments)
+
+    def name_axes(self, labeller: Any, *, x: str | None, y: str) -> None:
+        """Write the title of each panel and the names of its axes; None leaves the horizontal axis without one."""
+        shared: dict[str, Any] = {"ignore_aes": self.collection.aes_set, "subset_info": True}
+        for name, visual, default in (
+            ("title", visuals.labelled_title, {"labeller": labeller or BaseLabeller()}),
+            ("xlabel", visuals.labelled_x, {"text": x}),
+            ("ylabel", visuals.labelled_y, {"text": y}),
+        ):
+            if self.wants(name) and (name != "xlabel" or x is not None):
+                self.collection.map(visual, name, **shared, **self.arguments(name, **default))
+
+    def add_legend(self, dim: str) -> None:
+        """Add the legend of a coloured dim, if the caller wants it and the backend can draw it."""
+        if self.wants("legend") and self.backend != "none" and "color" in self.collection.aes_set:
+            self.collection.add_legend(dim, **self.arguments("legend"))
 
 
 def names_of(var_names: str | Sequence[str] | None, default: Sequence[str]) -> list[str]:
@@ -32,55 +108,10 @@ def names_of(var_names: str | Sequence[str] | None, default: Sequence[str]) -> l
     return [var_names] if isinstance(var_names, str) else list(default if var_names is None else var_names)
 
 
-def chosen_backend(backend: str | None, plot_collection: PlotCollection | None) -> str:
-    """Return the plotting backend: the caller's, the collection's, or ArviZ's default."""
-    if backend is not None:
-        return backend
-    return str(az.rcParams["plot.backend"]) if plot_collection is None else str(plot_collection.backend)
-
-
-def new_panels(
-    panels: xr.Dataset,
-    backend: str,
-    size: tuple[float, float],
-    pc_kwargs: Mapping[str, Any],
-    *,
-    cols: Sequence[str] = ("__variable__",),
-    aes: Mapping[str, Sequence[str]] | None = None,
-    **figure: Any,
-) -> PlotCollection:
-    """Return the collection of a plot: the caller's arguments over the plot's own facets, aesthetics and figure."""
-    arguments = {name: value for name, value in pc_kwargs.items() if name not in PASSED_TO_ALL}
-    arguments.setdefault("cols", list(cols))
-    if aes:
-        arguments["aes"] = {**aes, **arguments.get("aes", {})}
-    # Other backends lay out and size their texts themselves.
-    inches = {"figsize": size, "figsize_units": "inches", "layout": "constrained"} if backend == "matplotlib" else {}
-    arguments["figure_kwargs"] = {**figure, **inches, **arguments.get("figure_kwargs", {})}
-    return PlotCollection.wrap(panels, backend=backend, **arguments)
-
-
-def without_gaps(panels: xr.Dataset) -> xr.Dataset:
-    """Replace values by zero: a PlotCollection leaves out the texts of panels whose first value is NaN."""
-    return xr.zeros_like(panels)
-
-
 def stack(dim: str, **parts: xr.DataArray) -> xr.DataArray:
     """Put arrays side by side along a new dim with their names as labels, as ArviZ's visuals expect them."""
     aligned = [part.rename(None) for part in xr.broadcast(*parts.values())]
     return xr.concat(aligned, dim=xr.Variable(dim, list(parts)), coords="minimal")
-
-
-def label_axes(collection: PlotCollection, options: Options, *, labeller: Any, x_text: str, y_text: str) -> None:
-    """Write the title of each panel and the names of its axes."""
-    shared: dict[str, Any] = {"ignore_aes": collection.aes_set, "subset_info": True}
-    for name, visual, default in (
-        ("title", visuals.labelled_title, {"labeller": labeller}),
-        ("xlabel", visuals.labelled_x, {"text": x_text}),
-        ("ylabel", visuals.labelled_y, {"text": y_text}),
-    ):
-        if options.wanted(name):
-            collection.map(visual, name, **shared, **options.arguments(name, **default))
 
 
 def logarithmic(collection: PlotCollection) -> None:

@@ -5,15 +5,14 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 from arviz_plots import visuals as draw
 
 from approxmcmc.contracts import Target
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.output.flat import flat_draws
-from approxmcmc.plots.common import Options, chosen_backend, label_axes, logarithmic, names_of, new_panels, stack
+from approxmcmc.output.reading import flat_draws
+from approxmcmc.plots.common import Drawing, logarithmic, names_of, stack
 from approxmcmc.surrogate import CoreRows
 
 VARIABLE = "core rows"
@@ -79,20 +78,15 @@ def plot_core_rows(
     """
     (name,) = names_of(var_names, (VARIABLE,))
     ranked = _ranked(_spreads(data, target, **{"draws": DRAWS, **(stats or {})}))
-    options, labeller = Options(visuals), labeller or BaseLabeller()
-    backend = chosen_backend(backend, plot_collection)
-    if plot_collection is None:
-        panel = xr.Dataset({name: xr.zeros_like(ranked["spread"].isel(place=0, drop=True))})
-        plot_collection = new_panels(panel, backend, (7.0, 3.8), pc_kwargs, aes={"color": ["rows"]})
-    if options.wanted("rows"):
-        ignored = plot_collection.aes_set.difference((aes_by_visuals or {}).get("rows", ("color", "marker")))
-        points = xr.Dataset({name: stack("plot_axis", x=ranked["rank"], y=ranked["spread"])})
-        plot_collection.map(draw.scatter_xy, "rows", data=points, ignore_aes=ignored, **options.arguments("rows"))
-    label_axes(plot_collection, options, labeller=labeller, x_text="rows, widest first", y_text="spread (nats)")
-    logarithmic(plot_collection)
-    if options.wanted("legend") and backend != "none" and "color" in plot_collection.aes_set:
-        plot_collection.add_legend("rows", **options.arguments("legend"))
-    return plot_collection
+    plot = Drawing(plot_collection, backend, visuals, aes_by_visuals)
+    panel = xr.Dataset({name: ranked["spread"].isel(place=0, drop=True)})
+    plot.on(panel, (7.0, 3.8), pc_kwargs, aes={"color": ["rows"]})
+    points = {name: stack("plot_axis", x=ranked["rank"], y=ranked["spread"])}
+    plot.add("rows", draw.scatter_xy, points, ("color", "marker"))
+    plot.name_axes(labeller, x="rows, widest first", y="spread (nats)")
+    logarithmic(plot.collection)
+    plot.add_legend("rows")
+    return plot.collection
 
 
 def _spreads(data: Any, target: Any, *, draws: int) -> dict[str, np.ndarray]:

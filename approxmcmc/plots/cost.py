@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 from arviz_plots import visuals as draw
 
@@ -13,7 +12,7 @@ from approxmcmc.diagnostics.cost import cost_summary
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.diagnostics.records import Traces, as_list
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, label_axes, names_of, new_panels, without_gaps
+from approxmcmc.plots.common import Drawing, names_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,35 +68,18 @@ def plot_cost(
     """
     names = names_of(var_names, _QUANTITIES)
     table, ticks = _axis_positions(_as_dataset(data, names, (stats or {}).get("confidence", 0.95)))
-    options, labeller = Options(visuals), labeller or BaseLabeller()
-    backend = chosen_backend(backend, plot_collection)
-    if plot_collection is None:
-        panels = without_gaps(table[names].isel(epsilon=0, drop=True))
-        plot_collection = new_panels(panels, backend, (4.0 * len(names), 3.2), pc_kwargs, sharex=True)
-    every_aes = plot_collection.aes_set
-
-    def ignored(visual: str) -> set[str]:
-        return every_aes.difference((aes_by_visuals or {}).get(visual, ()))
-
-    points = xr.Dataset({name: _points(table, name) for name in names})
-    bars = xr.Dataset({name: _bars(table, name) for name in names})
-    for visual, function, points_or_bars in (
-        ("line", draw.line_xy, points),
-        ("interval", draw.ci_line_y, bars),
-        ("point", draw.scatter_xy, points),
-    ):
-        if options.wanted(visual):
-            default = {"alpha": 0.4} if visual == "line" else {}
-            arguments = options.arguments(visual, color="C0", **default)
-            plot_collection.map(function, visual, data=points_or_bars, ignore_aes=ignored(visual), **arguments)
-    if ticks is not None and options.wanted("xticks"):
+    plot = Drawing(plot_collection, backend, visuals, aes_by_visuals)
+    plot.on(table[names].isel(epsilon=0, drop=True), (4.0 * len(names), 3.2), pc_kwargs, sharex=True)
+    points = {name: _points(table, name) for name in names}
+    plot.add("line", draw.line_xy, points, color="C0", alpha=0.4)
+    plot.add("interval", draw.ci_line_y, {name: _bars(table, name) for name in names}, color="C0")
+    plot.add("point", draw.scatter_xy, points, color="C0")
+    if ticks is not None:
         # Names under ticks overlap unless they are short; of the backends only matplotlib can rotate them here.
-        turned = {"rotation": 30, "ha": "right"} if backend == "matplotlib" else {}
-        arguments = options.arguments("xticks", values=np.arange(len(ticks)), labels=ticks, **turned)
-        plot_collection.map(draw.set_xticks, "xticks", ignore_aes=every_aes, store_artist=False, **arguments)
-    axis = "epsilon" if ticks is None else "setting"
-    label_axes(plot_collection, options, labeller=labeller, x_text=axis, y_text="fraction")
-    return plot_collection
+        turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if plot.backend == "matplotlib" else {}
+        plot.set("xticks", draw.set_xticks, values=np.arange(len(ticks)), labels=ticks, **turned)
+    plot.name_axes(labeller, x="epsilon" if ticks is None else "setting", y="fraction")
+    return plot.collection
 
 
 def cost_table(runs: Mapping[Any, Traces], *, confidence: float = 0.95) -> "pd.DataFrame":

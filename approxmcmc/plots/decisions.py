@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 from arviz_plots import visuals as draw
 
 from approxmcmc.diagnostics.records import group as group_of
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, label_axes, names_of, new_panels, stack, without_gaps
+from approxmcmc.plots.common import Drawing, names_of, stack
 
 DRAWN = 2000  # draws shown of a chain; longer chains are thinned to this number
 
@@ -71,27 +70,16 @@ def plot_decisions(
     """
     names = names_of(var_names, ("datapoints_touched",))
     records = _records(data, names, coords or {})
-    options, labeller = Options(visuals), labeller or BaseLabeller()
-    backend = chosen_backend(backend, plot_collection)
-    if plot_collection is None:
-        panels, size = without_gaps(records[names].isel(draw=0, drop=True)), (7.0 * len(names), 3.4)
-        plot_collection = new_panels(panels, backend, size, pc_kwargs, aes={"color": ["chain"]})
-    by_visual = {"draws": ["color"], **(aes_by_visuals or {})}
-    every_aes = plot_collection.aes_set
-
+    plot = Drawing(plot_collection, backend, visuals, aes_by_visuals)
+    panels = records[names].isel(draw=0, drop=True)
+    plot.on(panels, (7.0 * len(names), 3.4), pc_kwargs, aes={"color": ["chain"]})
     thinned = records.isel(draw=slice(None, None, -(-records.sizes["draw"] // DRAWN)))
     wrong = records.get("wrong_decisions", xr.zeros_like(records[names[0]])) > 0
-    layers: tuple[tuple[str, dict[str, xr.DataArray], dict[str, Any]], ...] = (
-        ("draws", {name: _points(thinned[name]) for name in names}, {"alpha": 0.5}),
-        ("wrong", {name: _marked(records[name], wrong) for name in names}, {"color": "black", "marker": "x"}),
-    )
-    for visual, points, look in layers:
-        if options.wanted(visual):
-            ignored = every_aes.difference(by_visual.get(visual, ()))
-            arguments = options.arguments(visual, **look)
-            plot_collection.map(draw.scatter_xy, visual, data=xr.Dataset(points), ignore_aes=ignored, **arguments)
-    label_axes(plot_collection, options, labeller=labeller, x_text="draw", y_text="per draw")
-    return plot_collection
+    marked = {name: _marked(records[name], wrong) for name in names}
+    plot.add("draws", draw.scatter_xy, {name: _points(thinned[name]) for name in names}, ["color"], alpha=0.5)
+    plot.add("wrong", draw.scatter_xy, marked, color="black", marker="x")
+    plot.name_axes(labeller, x="draw", y="per draw")
+    return plot.collection
 
 
 def _records(data: Any, names: Sequence[str], coords: Mapping[str, Any]) -> xr.Dataset:

@@ -5,21 +5,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 from arviz_plots import visuals as draw
 
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import (
-    Options,
-    chosen_backend,
-    label_axes,
-    logarithmic,
-    names_of,
-    new_panels,
-    stack,
-    without_gaps,
-)
+from approxmcmc.plots.common import Drawing, logarithmic, names_of, stack
 
 _AXES = ("time", "datapoints_touched")
 
@@ -73,66 +63,39 @@ def plot_risk(
     """
     names = names_of(var_names, ("risk",))
     table, axis = _table(risks, names, coords or {})
-    options, labeller = Options(visuals), labeller or BaseLabeller()
-    backend = chosen_backend(backend, plot_collection)
     facets = plot_collection.facet_dims if plot_collection is not None else pc_kwargs.get("cols", ())
     if table.sizes.get("estimand") == 1 and "estimand" not in facets:
         table = table.squeeze("estimand", drop=True)  # one panel needs no label
-    if plot_collection is None:
-        plot_collection = _panels(table, names, backend, pc_kwargs)
-    by_visual = {
-        "band": ["color"],
-        "line": ["color"],
-        "point": ["color"],
-        "interval": ["color"],
-        **(aes_by_visuals or {}),
-    }
-    every_aes = plot_collection.aes_set
-
-    x = table["x"]
-    if options.wanted("band"):
-        bands = xr.Dataset({name: _band(table, name, x) for name in names})
-        ignored = every_aes.difference(by_visual["band"])
-        arguments = options.arguments("band", alpha=0.2)
-        plot_collection.map(draw.fill_between_y, "band", data=bands, ignore_aes=ignored, **arguments)
-    if options.wanted("line"):
-        positive = {name: table[name].where(table[name] > 0) for name in names}
-        lines = xr.Dataset({name: stack("plot_axis", x=x, y=values) for name, values in positive.items()})
-        ignored = every_aes.difference(by_visual["line"])
-        plot_collection.map(draw.line_xy, "line", data=lines, ignore_aes=ignored, **options.arguments("line"))
-    single = {name: table[name].where(table[name] > 0).notnull().sum("point") == 1 for name in names}
+    plot = Drawing(plot_collection, backend, visuals, aes_by_visuals)
+    _open(plot, table, names, pc_kwargs)
+    x, positive = table["x"], {name: table[name].where(table[name] > 0) for name in names}
+    plot.add("band", draw.fill_between_y, {name: _band(table, name, x) for name in names}, ["color"], alpha=0.2)
+    lines = {name: stack("plot_axis", x=x, y=values) for name, values in positive.items()}
+    plot.add("line", draw.line_xy, lines, ["color"])
+    single = {name: values.notnull().sum("point") == 1 for name, values in positive.items()}
     if any(bool(alone.any()) for alone in single.values()):
-        _points(plot_collection, table, single, options, by_visual)
-    label_axes(plot_collection, options, labeller=labeller, x_text=axis, y_text="squared error")
-    logarithmic(plot_collection)
-    if options.wanted("legend") and table.sizes["sampler"] > 1 and "color" in every_aes:
-        plot_collection.add_legend("sampler", **options.arguments("legend"))
-    return plot_collection
+        _points(plot, table, single)
+    plot.name_axes(labeller, x=axis, y="squared error")
+    logarithmic(plot.collection)
+    if table.sizes["sampler"] > 1:
+        plot.add_legend("sampler")
+    return plot.collection
 
 
-def _points(
-    collection: PlotCollection,
-    table: xr.Dataset,
-    single: Mapping[str, xr.DataArray],
-    options: Options,
-    by_visual: Mapping[str, Sequence[str]],
-) -> None:
+def _points(plot: Drawing, table: xr.Dataset, single: Mapping[str, xr.DataArray]) -> None:
     """Draw curves of one point, which a line and a band cannot show: a marker, and a line over the interval."""
     first = table.isel(point=[0])
-    bands = {name: _band(first, name, first["x"]) for name in single}
     ends = {
-        name: stack("plot_axis", x=xr.concat([first["x"].rename(None)] * 2, "point"), y=_ends(band))
-        for name, band in bands.items()
+        name: stack("plot_axis", x=xr.concat([first["x"].rename(None)] * 2, "point"), y=_ends(first, name))
+        for name in single
     }
     marks = {name: stack("plot_axis", x=first["x"], y=first[name]) for name in single}
     for visual, function, data in (("interval", draw.line_xy, ends), ("point", draw.scatter_xy, marks)):
-        if options.wanted(visual):
-            shown = xr.Dataset({name: values.where(single[name]) for name, values in data.items()})
-            ignored = collection.aes_set.difference(by_visual[visual])
-            collection.map(function, visual, data=shown, ignore_aes=ignored, **options.arguments(visual))
+        plot.add(visual, function, {name: values.where(single[name]) for name, values in data.items()}, ["color"])
 
 
-def _ends(band: xr.DataArray) -> xr.DataArray:
+def _ends(first: xr.Dataset, name: str) -> xr.DataArray:
+    band = _band(first, name, first["x"])
     parts = [band.sel(kwarg=end, drop=True).rename(None) for end in ("y_bottom", "y_top")]
     return xr.concat(parts, "point")
 
@@ -171,15 +134,14 @@ def _table(
     return table, f"{attrs.get('long_name', axis)}{units}"
 
 
-def _panels(table: xr.Dataset, names: Sequence[str], backend: str, pc_kwargs: Mapping[str, Any]) -> PlotCollection:
+def _open(plot: Drawing, table: xr.Dataset, names: Sequence[str], pc_kwargs: Mapping[str, Any]) -> None:
     facets = [dim for dim in ("estimand",) if table.sizes.get(dim, 1) > 1]
     n_panels = len(names) * int(np.prod([table.sizes[dim] for dim in facets], dtype=int))
     columns = min(n_panels, int(pc_kwargs.get("col_wrap", 4)))
     # The legend is outside, beside the panels, and needs extra width.
     size = (3.6 * columns + 1.6, 3.2 * -(-n_panels // columns))
-    panels = without_gaps(table[list(names)].isel(point=0, drop=True))
-    cols = ("__variable__", *facets)
-    return new_panels(panels, backend, size, pc_kwargs, cols=cols, aes={"color": ["sampler"]})
+    panels = table[list(names)].isel(point=0, drop=True)
+    plot.on(panels, size, pc_kwargs, cols=("__variable__", *facets), aes={"color": ["sampler"]})
 
 
 def _band(table: xr.Dataset, name: str, x: xr.DataArray) -> xr.DataArray:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from arviz_base.labels import BaseLabeller
 from arviz_plots import PlotCollection
 from arviz_plots import visuals as draw
 from scipy.special import ndtri
@@ -13,7 +12,7 @@ from scipy.special import ndtri
 from approxmcmc.acceptance import SequentialTTest
 from approxmcmc.diagnostics.records import group as group_of
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.plots.common import Options, chosen_backend, label_axes, names_of, new_panels, stack, without_gaps
+from approxmcmc.plots.common import Drawing, names_of, stack
 
 if TYPE_CHECKING:
     from approxmcmc.contracts import AcceptanceTest
@@ -94,31 +93,18 @@ def plot_statistic(
     n_obs, distances = _audited(data, chosen["quantiles"])
     boundary = _boundary(test, n_obs)
     law = _law(distances, boundary, test, n_obs, chosen["probability"])
-    options, labeller = Options(visuals), labeller or BaseLabeller()
-    backend = chosen_backend(backend, plot_collection)
-    if plot_collection is None:
-        panel = without_gaps(xr.Dataset({name: law["mean"].isel(point=0, drop=True)}))
-        plot_collection = new_panels(panel, backend, (9.5, 3.8), pc_kwargs, aes={"color": ["decision"]})
-    every_aes = plot_collection.aes_set
-    by_visual = {"band": ["color"], "line": ["color"], **(aes_by_visuals or {})}
-
+    plot = Drawing(plot_collection, backend, visuals, aes_by_visuals)
+    panel = xr.Dataset({name: law["mean"].isel(point=0, drop=True)})
+    plot.on(panel, (9.5, 3.8), pc_kwargs, aes={"color": ["decision"]})
     band = stack("kwarg", x=law["share"], y_bottom=law["low"], y_top=law["high"])
     edge = stack("plot_axis", x=boundary["share"], y=boundary["critical"])
-    layers: tuple[tuple[str, Any, xr.DataArray, dict[str, Any]], ...] = (
-        ("band", draw.fill_between_y, band, {"alpha": 0.2}),
-        ("line", draw.line_xy, stack("plot_axis", x=law["share"], y=law["mean"]), {}),
-        ("critical", draw.line_xy, edge, {"color": "black"}),
-        ("look", draw.scatter_xy, edge, {"color": "black"}),
-    )
-    for visual, function, values, look in layers:
-        if options.wanted(visual):
-            ignored = every_aes.difference(by_visual.get(visual, ()))
-            arguments = options.arguments(visual, **look)
-            plot_collection.map(function, visual, data=xr.Dataset({name: values}), ignore_aes=ignored, **arguments)
-    label_axes(plot_collection, options, labeller=labeller, x_text="share of the data read", y_text="t-statistic")
-    if options.wanted("legend") and backend != "none" and "color" in every_aes:
-        plot_collection.add_legend("decision", **options.arguments("legend"))
-    return plot_collection
+    plot.add("band", draw.fill_between_y, {name: band}, ["color"], alpha=0.2)
+    plot.add("line", draw.line_xy, {name: stack("plot_axis", x=law["share"], y=law["mean"])}, ["color"])
+    plot.add("critical", draw.line_xy, {name: edge}, color="black")
+    plot.add("look", draw.scatter_xy, {name: edge}, color="black")
+    plot.name_axes(labeller, x="share of the data read", y="t-statistic")
+    plot.add_legend("decision")
+    return plot.collection
 
 
 def _audited(data: Any, quantiles: Sequence[float]) -> tuple[int, np.ndarray]:

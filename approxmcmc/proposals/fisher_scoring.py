@@ -118,7 +118,7 @@ class StochasticGradientFisherScoring(Component, Proposal):
     step_size
         alpha, the *variance* of the noise if it is small, times the inverse of B; positive, of any size.
     batch_size
-        n, the size of the minibatch, drawn anew for each step, without replacement.
+        n, the size of the minibatch, redrawn for each step, without replacement.
     noise_matrix
         B: a matrix, shape (dim, dim), or the square roots of a diagonal, shape (dim,). None: the estimated information
         itself, which needs more rows in a minibatch than parameters.

@@ -8,7 +8,7 @@ The map preserves volume and is its own inverse once the velocity is reversed, s
 
 .. math:: \log \frac{q(\theta \mid \theta')}{q(\theta' \mid \theta)} = \tfrac12 |v|^2 - \tfrac12 |v'|^2,
 
-minus the energy added by the kicks. Step and length are drawn anew each time, so that no trajectory is periodic.
+minus the energy added by the kicks. Step and length are redrawn each time, so that no trajectory is periodic.
 """
 
 import dataclasses

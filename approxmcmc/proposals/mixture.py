@@ -100,7 +100,7 @@ def make_settle_either(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Mixture(Component, Proposal):
-    """Propose by one of several proposals, drawn anew at every step.
+    """Propose by one of several proposals, redrawn at every step.
 
     Parameters
     ----------

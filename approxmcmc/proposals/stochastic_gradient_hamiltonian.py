@@ -8,7 +8,7 @@ each kick along the gradient of a minibatch. Without a test the last kick of a s
 gradient, and friction adds less noise, to make up for that gradient's own
 (:mod:`~approxmcmc.proposals.gradient_noise`).
 
-With a test a proposal is a trajectory of T steps, its T + 1 kicks by independent minibatches. Friction with the noise
+With a test a proposal is a trajectory of T steps with T + 1 kicks, each with its own minibatch. Friction with the noise
 (1 - c^2) I is reversible under N(0, I), kicks and drifts preserve volume and are their own inverses after the velocity
 is reversed, and the minibatches of the way back, the same in reverse order, are as probable. So the ratio of the
 densities of the way back and the way out, with those of the velocities, is
@@ -151,7 +151,7 @@ class StochasticGradientHamiltonian(Component, Proposal):
         gamma, a rate: a step keeps the share c = exp(-gamma h) of the velocity. Positive; inf draws the velocity anew
         at every step. In the metric of the posterior 2 is critical.
     batch_size
-        n, the size of a minibatch, drawn anew for each gradient, without replacement.
+        n, the size of a minibatch, redrawn for each gradient, without replacement.
     steps
         T, steps for each draw, or for each decision of a test.
     preconditioner

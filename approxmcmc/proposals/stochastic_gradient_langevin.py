@@ -161,7 +161,7 @@ class StochasticGradientLangevin(Component, Proposal):
         alpha, the *variance* of the noise (times M); the drift has alpha/2. A positive number, or a
         :class:`DecreasingStep`; draws then carry their step size as weight.
     batch_size
-        n, the size of the minibatch, drawn anew for each step, without replacement.
+        n, the size of the minibatch, redrawn for each step, without replacement.
     preconditioner
         M: a covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation. None: the
         identity.

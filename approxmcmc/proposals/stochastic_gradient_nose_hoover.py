@@ -102,7 +102,7 @@ class StochasticGradientNoseHoover(Component, Proposal):
         A, a positive rate: noise added to that of the gradients. Friction settles near A + B, where gradients of
         whitened covariance W contribute B = h W / 2.
     batch_size
-        n, the size of a minibatch, drawn anew for each step, without replacement.
+        n, the size of a minibatch, redrawn for each step, without replacement.
     preconditioner
         M: a covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation. None: the
         identity. With the posterior covariance, gradient noise is more equal in all directions.

@@ -114,7 +114,7 @@ class StochasticGradientZigZag(Component, Proposal):
     step_size
         h, the time of a step: coordinates run at speed 1 in the metric of the preconditioner.
     batch_size
-        n, the size of a minibatch, drawn anew for each step, without replacement.
+        n, the size of a minibatch, redrawn for each step, without replacement.
     steps
         T, steps for each draw.
     preconditioner

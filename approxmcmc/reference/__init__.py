@@ -3,10 +3,9 @@
 from approxmcmc.reference.attach import attach_reference
 from approxmcmc.reference.chain_gates import ChainGates
 from approxmcmc.reference.discrepancy import stein_discrepancy
-from approxmcmc.reference.exact_chain import exact_chain_reference
+from approxmcmc.reference.exact_chain import Kernel, exact_chain_reference
 from approxmcmc.reference.gates import GateReport, GateResult, Gates, check_gates
 from approxmcmc.reference.grid import grid_reference
-from approxmcmc.reference.kernels import Kernel
 from approxmcmc.reference.posterior import reference_posterior
 
 __all__ = [

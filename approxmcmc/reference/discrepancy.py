@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular
 from approxmcmc.engine.approximation import cov_of
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.output.flat import flat_draws
+from approxmcmc.output.reading import flat_draws
 from approxmcmc.reference.stein import gradient_of, minibatch_scores, scores_of
 from approxmcmc.targets import laplace
 
@@ -54,7 +54,7 @@ def stein_discrepancy(
     target
         A target with gradients.
     minibatch
-        Number of data for the gradient at a draw, drawn anew for each, without replacement; None: all (Gorham, Raj and
+        Number of data for the gradient at a draw, redrawn for each, without replacement; None: all (Gorham, Raj and
         Mackey 2020, section 3, for the stochastic discrepancy).
     draws
         Largest number of draws used, evenly spaced over all chains of a trace. They should be far enough apart to be

@@ -164,7 +164,7 @@ def _identify(target: Any) -> tuple[str | None, str | None, Callable[[], Any]]:
     raise IncompatibleError(
         "reference_posterior needs a pymc.Model, or a target that is a `contracts.TwinnedTarget`, with `to_pymc()` and "
         "`content_hash()`; found "
-        f"{type(target).__name__}. Write its model in PyMC, or pass draws of your own where a reference is asked for."
+        f"{type(target).__name__}. Write its model in PyMC, or pass your own draws as the reference."
     )
 
 

@@ -44,7 +44,6 @@ def _(target: DoublyIntractableTarget, points: np.ndarray) -> tuple[Target, Samp
     if np.linalg.matrix_rank(spread) < len(spread):
         raise InvalidInputError(
             f"bias: {len(points)} draws with variances {np.diag(spread)} do not determine the width of a random walk; "
-            "give a "
-            "kernel, such as Exchange(RandomWalk(0.1), auxiliary='exact')"
+            "give a kernel, such as Exchange(RandomWalk(0.1), auxiliary='exact')"
         )
     return target, Exchange(RandomWalk(2.38 / len(spread) ** 0.5, preconditioner=spread), auxiliary="exact")

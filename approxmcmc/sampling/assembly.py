@@ -1,14 +1,142 @@
-"""The parts of a run: its settings, a sampler bound to a target, and chains with streams and starting points."""
+"""What every run is made of: settings, a sampler bound to a target, chains with streams, and where they start."""
 
+import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import Chain, Program, Streams, Target
+from approxmcmc.contracts import Chain, ForeignSampler, Program, Proposal, Sampler, Streams, Target, Variables
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.sampling.initial import start_law, starting_points
+from approxmcmc.errors import InvalidInputError, NotFiniteError
+
+TRIES = 100
+
+
+def random_start(target: Target, rng: np.random.Generator, mover: Proposal | Sampler | ForeignSampler) -> np.ndarray:
+    """Return a random theta at which to start, shape (dim,): a draw that the target, or the mover, offers for this.
+
+    Discrete targets offer one, because their states cannot be shifted, and so do components built on a Laplace
+    approximation: `ControlVariate`, `PreconditionedCrankNicolson`. Without an offer, it is the target's initial point
+    plus U(-1, 1).
+    """
+    for role in (target, mover):
+        theta = role.draw_start(rng)
+        if theta is not None:
+            return np.asarray(theta, dtype=np.float64)
+    centre = np.asarray(target.initial_point(), dtype=np.float64)
+    return centre + rng.uniform(-1.0, 1.0, size=centre.shape)
+
+
+def start_law(target: Target, sampler: Sampler | ForeignSampler) -> Callable[[np.random.Generator], np.ndarray]:
+    """Return the function that draws a start for chains of this sampler, ``draw(rng) -> theta``; see `random_start`."""
+    return functools.partial(random_start, target, mover=sampler)
+
+
+def starting_points(
+    program: Program,
+    variables: Variables,
+    draw_start: Callable[[np.random.Generator], np.ndarray],
+    initvals: Any,
+    streams: Sequence[Streams],
+) -> tuple[np.ndarray, int]:
+    """Return one starting theta for each chain, shape (chains, dim), and the number of log densities evaluated.
+
+    Parameters
+    ----------
+    program
+        Evaluates the log density.
+    variables
+        Names and shapes, to read dicts.
+    draw_start
+        Returns a random theta, shape (dim,); see :func:`start_law`.
+    initvals
+        None: `draw_start` on the chain's own stream, repeated up to 100 times until the log density is finite. A
+        Laplace approximation: a draw of it, in the same way. Otherwise a dict by variable name, an array (dim,) or
+        (chains, dim), or a list of dicts.
+    streams
+        The random streams of each chain.
+
+    Raises
+    ------
+    InvalidInputError
+        When initvals have the wrong names or shapes, or a point has no finite log density.
+    NotFiniteError
+        When 100 random starts found no finite log density.
+    """
+    if initvals is None or callable(getattr(initvals, "draw", None)):  # an xarray object may have a coordinate draw
+        draw_start = draw_start if initvals is None else initvals.draw
+        return _search(program, draw_start, [own.start for own in streams])
+    points = as_points(initvals, variables, len(streams))
+    for k, (theta, density) in enumerate(zip(points, program.log_densities(points), strict=True)):
+        if not np.isfinite(density):
+            raise InvalidInputError(
+                f"initvals of chain {k} have log density {density} at {theta}; "
+                "start where prior and likelihood are positive"
+            )
+    return points, len(points)
+
+
+def _search(
+    program: Program, draw_start: Callable[[np.random.Generator], np.ndarray], rngs: Sequence[np.random.Generator]
+) -> tuple[np.ndarray, int]:
+    """Draw a start for each chain, repeated if the log density is not finite; one pass over the data checks all."""
+    points, evaluated = np.array([draw_start(rng) for rng in rngs]), 0
+    pending = np.arange(len(rngs))
+    for _ in range(TRIES):
+        densities = program.log_densities(points[pending])
+        evaluated += len(pending)
+        found = np.isfinite(densities)
+        if found.all():
+            return points, evaluated
+        worst, last, pending = points[pending][~found][-1], densities[~found][-1], pending[~found]
+        for k in pending:
+            points[k] = draw_start(rngs[int(k)])
+    raise NotFiniteError(
+        f"no starting point: {TRIES} random starts all had a log density that is not finite "
+        f"(the last: {last} at {worst}); give initvals, or an initial_point inside the support"
+    )
+
+
+def as_points(initvals: Any, variables: Variables, chains: int) -> np.ndarray:
+    """Return given starting values, by name or not, as one theta for each chain; shape (chains, dim)."""
+    if isinstance(initvals, Mapping):
+        initvals = [initvals] * chains
+    if isinstance(initvals, (list, tuple)) and initvals and isinstance(initvals[0], Mapping):
+        initvals = np.array([_from_mapping(values, variables) for values in initvals])
+    points = _numbers(initvals, "initvals")
+    if points.shape == (variables.size,):
+        points = np.tile(points, (chains, 1))
+    if points.shape != (chains, variables.size):
+        raise InvalidInputError(
+            f"initvals must have shape ({variables.size},) or ({chains}, {variables.size}), or be dicts with the keys "
+            f"{list(variables.shapes)}; found shape {points.shape}"
+        )
+    return np.ascontiguousarray(points)
+
+
+def _from_mapping(values: Mapping[str, Any], variables: Variables) -> np.ndarray:
+    values = {**variables.defaults, **values}  # a model has an initial point for every variable
+    unknown, missing = set(values) - set(variables.shapes), set(variables.shapes) - set(values)
+    if unknown or missing:
+        wrong = f"{sorted(unknown)} are unknown" if unknown else f"{sorted(missing)} are missing"
+        raise InvalidInputError(f"initvals need the variables {sorted(variables.shapes)}; {wrong}")
+    for name, shape in variables.shapes.items():
+        found = _numbers(values[name], f"initvals of {name}").shape
+        if found != shape:
+            raise InvalidInputError(
+                f"initvals of {name} need shape {shape}, found {found}; to start each chain elsewhere, give a "
+                "list of dicts"
+            )
+    return variables.pack(values)
+
+
+def _numbers(values: Any, what: str) -> np.ndarray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{what} must be numbers, found {values!r:.200}") from error
 
 
 class Settings(NamedTuple):
@@ -67,7 +195,7 @@ def assemble(
     audit_every
         As in `sample`.
     initvals, draw_start
-        As in :func:`~approxmcmc.sampling.initial.starting_points`; without `draw_start`, that of `start_law`.
+        As in :func:`~approxmcmc.sampling.assembly.starting_points`; without `draw_start`, that of `start_law`.
 
     Raises
     ------

@@ -15,10 +15,9 @@ import numpy as np
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Chain, Program, SamplingResult
 from approxmcmc.contracts.records import SECONDS
 from approxmcmc.errors import NotFiniteError, SamplingError
-from approxmcmc.sampling.checkpoints import Checkpoints, Snapshot
 from approxmcmc.sampling.goals import FixedDraws, Goal, Goals
 from approxmcmc.sampling.progress import Progress
-from approxmcmc.sampling.recorder import Recorder
+from approxmcmc.sampling.recorder import Keeper, Recorder, Snapshot
 
 
 def run(
@@ -34,7 +33,7 @@ def run(
     keep_warmup: bool,
     progress: Progress,
     begun: Snapshot | None = None,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: Keeper | None = None,
 ) -> SamplingResult:
     """Run chains to their end, the time limit, an interrupt, or a failure, and return the draws.
 
@@ -97,7 +96,7 @@ class ChainsUnderWay:
         goals: Goals,
         cores: int,
         progress: Progress,
-        checkpoints: Checkpoints | None,
+        checkpoints: Keeper | None,
         begun: Snapshot | None,
     ) -> None:
         self.recorders, self.goals, self.cores = recorders, goals, cores

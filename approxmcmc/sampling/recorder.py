@@ -3,8 +3,8 @@
 import copy
 import math
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -29,6 +29,39 @@ Chunk = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Draws, counts and values of consecutive draws."""
 
 RECORDS = ("draws", "counts", "values")
+
+
+class Snapshot(NamedTuple):
+    """The state of a run: its current goal and what the goals store, seconds spent, every chain.
+
+    `goal` is None after the end of the run, and `stopped` then says why: "" (done) or "time_limit". Each chain is a
+    result of `Recorder.snapshot`.
+    """
+
+    goal: Goal | None
+    goals: Mapping[str, float]
+    seconds: float
+    stopped: str
+    chains: Sequence[Mapping[str, Any]]
+
+
+class Keeper(Protocol):
+    """What keeps snapshots of a run; see `approxmcmc.checkpoints.when`."""
+
+    seconds: float
+    last: Snapshot | None
+
+    def begin(self, snapshot: Snapshot, steps: int) -> None:
+        """Keep the very first, before anything is drawn."""
+
+    def due(self, steps: int) -> bool:
+        """Say whether it is time for one after so many steps of all chains together."""
+
+    def keep(self, snapshot: Snapshot, steps: int) -> None:
+        """Keep one; the chains may go on at once."""
+
+    def finish(self) -> None:
+        """Wait until all are kept."""
 
 
 class GrowingRows:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
-from approxmcmc.output.origin import without_origin
+from approxmcmc.output.reading import without_origin
 from approxmcmc.study.bias_store import bias_report, bias_request, write_bias
 from approxmcmc.study.declare import Bias, Declaration
 from approxmcmc.study.knobs import Setting

@@ -23,7 +23,7 @@ from approxmcmc.engine.compiler.code_version import code_version
 from approxmcmc.engine.compiler.identity import UnknownContentError, content_id
 from approxmcmc.errors import StudyError
 from approxmcmc.interop.model_hash import twin_id
-from approxmcmc.sampling.initial import start_law
+from approxmcmc.sampling.assembly import start_law
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.knobs import Setting
 from approxmcmc.study.names import nearest

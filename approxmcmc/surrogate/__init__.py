@@ -1,4 +1,4 @@
-"""Surrogates: a cheap density in the prior's place, the terms that it leaves, and proposals that move as it moves."""
+"""Surrogates: a cheap density that replaces the prior, the residual terms, and proposals that sample the surrogate."""
 
 from approxmcmc.surrogate.control_variate import ControlVariate
 from approxmcmc.surrogate.core_rows import CoreRows

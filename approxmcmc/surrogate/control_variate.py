@@ -38,7 +38,7 @@ from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.mode import Mode
 from approxmcmc.targets.posterior import Posterior
 
-PAIRS, PAIR_ROWS = 16, 512  # of the look at set-up at how much smaller the variance gets
+PAIRS, PAIR_ROWS = 16, 512  # of the comparison of variances at set-up
 
 
 class PriorAndExpansion(NamedTuple):
@@ -78,11 +78,11 @@ class ControlVariate(ExpandedTarget):
         Where to expand: ``"mode"`` finds it, ``"pilot"`` the mean of a short chain on few rows, nearer to a skewed
         posterior; or an array of shape (dim,), a `Mode`, or a `Laplace` approximation.
     order
-        2, or 1 for the gradient alone: less memory, and terms of the order of ``|theta - theta_hat|^2``.
+        2, or 1 for the gradient only: less memory, and terms of the order of ``|theta - theta_hat|^2``.
     averaged
-        Take averages over the posterior's normal law for slope and bend, the best quadratic in mean square, instead of
-        Taylor's: generalised linear models, with ``at="pilot"``, ``"mode"`` or a `Laplace`. Terms vary two to five
-        times less. Rows whose predictor varies much keep Taylor's; for those see :class:`CoreRows`.
+        Take averages over the posterior's normal approximation for slope and curvature, the best quadratic in mean
+        square, instead of Taylor's: generalised linear models, with ``at="pilot"``, ``"mode"`` or a `Laplace`. Terms
+        vary two to five times less. Rows whose predictor varies much keep Taylor's; for those see :class:`CoreRows`.
     memory_limit
         Bytes that the numbers per datum may take.
 
@@ -91,11 +91,11 @@ class ControlVariate(ExpandedTarget):
     center
         theta_hat; shape (dim,).
     laplace
-        N(theta_hat + H^-1 g, H^-1), the normal law that the expansion of the posterior is, g its gradient at theta_hat;
-        None where the posterior bends up there.
+        N(theta_hat + H^-1 g, H^-1), the normal distribution given by the expansion of the posterior, g its gradient at
+        theta_hat; None if the expanded posterior has no maximum.
     distance_to_mode
         Length of the gradient of the expansion at theta_hat in posterior standard deviations, which is about the
-        distance to the mode; of no meaning at a pilot's mean.
+        distance to the mode; meaningless at a pilot's mean.
     variance_ratio
         Var r / var l over data, l_i and r_i the old and new log-likelihood differences between two draws of the
         Laplace approximation; the median of 16 pairs on at most 512 data. Above 0.5 control variates hurt.
@@ -112,7 +112,7 @@ class ControlVariate(ExpandedTarget):
     Notes
     -----
     Guarantee: the posterior is that of `target`, exactly, at any theta_hat. How many terms a test reads depends on
-    theta_hat: far from the mode there is nothing to win, and a run warns. At the mode the terms that a sequential test
+    theta_hat: far from the mode there is no gain, and a run warns. At the mode the terms that a sequential test
     reads at a tuned step do not grow with N, about 500 for 50 parameters. Set-up is booked as ``setup_mode_seconds``,
     ``setup_mode_passes``, ``setup_expansion_seconds`` and ``setup_expansion_passes``. Memory: one copy of the data is
     not made; the numbers per datum are.
@@ -177,7 +177,7 @@ class ControlVariate(ExpandedTarget):
         return survey.total
 
     def _approximate(self, here: Quadratic) -> tuple[Laplace | None, float]:
-        """Return the Laplace approximation, and the distance to the mode; None and infinity where it bends up."""
+        """Return the Laplace approximation and the distance to the mode; None and infinity if there is no maximum."""
         if not is_positive_definite(-here.hessian):
             return None, float("inf")
         cov = inverse(-here.hessian)
@@ -190,7 +190,7 @@ class ControlVariate(ExpandedTarget):
         """Return the median of var r / var l between two draws of the Laplace approximation; NaN without one."""
         if self.laplace is None:
             return float("nan")
-        rng = np.random.default_rng(0)  # of set-up alone: equal targets show equal numbers
+        rng = np.random.default_rng(0)  # for set-up only: equal targets show equal numbers
         rows = np.sort(rng.choice(self.n_obs, min(self.n_obs, PAIR_ROWS), replace=False))
         plain, ours, ratios = self.target.compile(), self.compile(), []
         for _ in range(PAIRS):
@@ -206,7 +206,7 @@ class ControlVariate(ExpandedTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """What set-up cost and found, beside what the target itself says, for the trace's attributes."""
+        """What set-up cost and found, in addition to the target's own attributes, for the trace."""
         (mode_seconds, mode_passes), (seconds, passes) = self._mode_cost, self._expansion_cost
         return {
             **self.target.setup_attrs,
@@ -252,7 +252,7 @@ class ControlVariate(ExpandedTarget):
         plain = self._linear_target()
         if self.laplace is None:
             raise IncompatibleError(
-                f"{self!r}: the posterior bends up at the centre, and no normal law says how far bounds must hold; "
+                f"{self!r}: the expanded posterior has no maximum, so it is unknown how far bounds must hold; "
                 'expand at="mode"'
             )
         law = self.center, self.laplace.cholesky, normal_pilot(self.laplace).draws

@@ -1,10 +1,10 @@
-"""Core rows: the rows that can matter much are always read, the light rest is replaced by a quadratic and sampled.
+"""Core rows: rows that can matter much are always read; the others are replaced by a quadratic, and sampled.
 
     log p(theta | x) = S(theta) + sum_{i light} r_i(theta),
     S(theta) = log p(theta) + sum_{i light} w_i(theta) + sum_{i core} log p(x_i | theta),
 
-w_i the best quadratic of light row i under a pilot's law, r_i what it misses. S stands in the prior's place; the r_i
-are the terms. Without the expansion, w_i = 0, this is stratified sampling: the core exactly, the light rows at random.
+w_i the best quadratic of light row i under a pilot's distribution, r_i its error. S replaces the prior; the r_i are the
+terms. Without the expansion, w_i = 0, this is stratified sampling: the core exactly, light rows at random.
 """
 
 import time
@@ -46,7 +46,7 @@ from approxmcmc.targets.posterior import Posterior
 
 
 class CoreRows(ExpandedTarget, SurrogateTarget):
-    """The same posterior, with the rows that can matter much read in every decision, and small terms for the rest.
+    """The same posterior, with the rows that can matter much read in every decision, and small terms for the others.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         Where to expand: ``"pilot"``, the mean of a short chain; ``"mode"``; or a `Laplace` approximation, such as the
         attribute `pilot` of another `CoreRows` of this target.
     expand
-        False leaves the light terms as they are: stratified sampling, core exactly, light rows at random.
+        False keeps the light terms unchanged: stratified sampling, core exactly, light rows at random.
     memory_limit
         Bytes that the numbers per datum may take.
 
@@ -73,7 +73,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     pilot
         Mean, covariance and some draws of the posterior as the pilot saw it.
     laplace
-        The normal law to propose from and to start at: S itself where the core is empty, else that of the pilot.
+        The normal distribution to propose and start from: S itself if the core is empty, else that of the pilot.
     surrogate
         S, compiled.
     spread
@@ -94,16 +94,15 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
 
     Notes
     -----
-    Guarantee: the posterior is that of `target`, exactly, whatever the core. What a test makes of it is the test's
-    affair: with :class:`ExactTest` the chain is exact; a sequential test errs as far as the light rows let it.
+    Guarantee: the posterior is that of `target`, exactly, for any core. The error of the decisions depends on the test:
+    with :class:`ExactTest` the chain is exact; with a sequential test the light rows decide how large it is.
 
     The core is the union of two sets. *Variance*: the fewest rows without which the light residuals together have a
     standard deviation of 0.3 over draws of the pilot. *Walls*: rows whose linear predictor varies by more than 1/2 (its
     variance, in squared units of the predictor's scale) under the posterior, and whose quadratic misses more than 1/8
     within 5 standard deviations of it. Ranking by residuals alone is silently wrong: a row that forbids a half-space
-    has residual zero on every draw. Coefficients of light rows are averages over the pilot's law (Price 1958) where
-    that is better than Taylor's. On data without heavy rows the core is empty.
-
+    has residual zero on every draw. Coefficients of light rows are averages over the pilot's draws' normal law (Price
+    1958) where that is better than Taylor's. On data without heavy rows the core is empty.
     Each evaluation of S reads the core: `datapoints_touched` and `likelihood_evaluations` count it.
 
     References
@@ -140,7 +139,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
             survey = self._expansion.survey(*law, numbers, averaged=True)
         in_core = self._choose(survey) if isinstance(core, str) and core == "auto" else self._given(core)
         self.core, self.n_obs = np.flatnonzero(in_core), int((~in_core).sum())
-        # Without a core all rows are light, as they lie: nothing is copied.
+        # Without a core all rows are light and keep their order: nothing is copied.
         self._light: Any = np.flatnonzero(~in_core) if self.core.size else slice(None)
         self._rows: Any = self._light if self.core.size else None  # of the bounds: None is all
         self._numbers = taken(numbers, self._light)
@@ -159,7 +158,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         self._cost = (time.perf_counter() - began, self._expansion.passes)
 
     def _choose(self, survey: Survey) -> np.ndarray:
-        """Return which rows are core, and warn where they are so many that all shall be."""
+        """Return which rows are core; warn if there are so many that all rows become core."""
         if self.expand:
             core = survey.walls | rows_that_vary(survey, LARGEST_SPREAD) | rows_that_pay(survey)
         else:
@@ -174,7 +173,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
                 stacklevel=3,
             )
             core[:] = True
-            core[np.argmin(survey.spreads()) if survey.spreads else 0] = False  # a target has a term
+            core[np.argmin(survey.spreads()) if survey.spreads else 0] = False  # a target needs at least one term
         return core
 
     def _given(self, core: Any) -> np.ndarray:
@@ -194,11 +193,11 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
                 f'CoreRows: core must be "auto", the numbers of rows, or {n_rows} booleans, found {core!r}'
             )
         if in_core.all():
-            raise InvalidInputError("CoreRows: one row at least must be light; with all rows core take ExactTest")
+            raise InvalidInputError("CoreRows: at least one row must be light; to read all rows use ExactTest")
         return in_core
 
     def _normal_law(self, here: Quadratic) -> Laplace:
-        """Return the normal law of S where that is one, with an empty core; else that of the pilot."""
+        """Return the normal distribution of S if the core is empty and S is one; else that of the pilot."""
         if self.core.size or not self.expand or not is_positive_definite(-here.hessian):
             return self.pilot
         cov = inverse(-here.hessian)
@@ -217,13 +216,13 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         return self._expansion.compile_residuals(packed, self.center, self._numbers)
 
     def _check_rows(self, plain: CompiledTarget, copy: tuple[np.ndarray, ...]) -> None:
-        """Refuse terms that depend on more than their own row."""
+        """Raise if terms depend on more than their own row."""
         try:
             check_rows_are_terms(plain, copy, self._light, self.center)
         except IncompatibleError as error:
             raise IncompatibleError(
                 f"CoreRows: the terms of {self.target!r} depend on more than their own row in every array with n_obs "
-                "rows, so that rows cannot be told apart; use the plain target"
+                "rows, so that rows cannot be separated; use the plain target"
             ) from error
 
     def compile_gradient(self) -> CompiledGradient:
@@ -237,7 +236,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         return light._replace(add_prior_gradient=self.surrogate.add_gradient, prior_rows=len(self.core))
 
     def compile_surrogate(self, kernel: str) -> CompiledSurrogate:
-        """Compile what moves by S, with the metric of the pilot and a step that is tuned now, on S alone."""
+        """Compile proposals from S, with the metric of the pilot and a step that is tuned now, on S only."""
         moves = kernel_named(kernel)
         if self.laplace is not self.pilot:
             law = self.laplace.mode, self.laplace.cov
@@ -279,7 +278,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """What set-up cost and found, beside what the target itself says, for the trace's attributes."""
+        """What set-up cost and found, in addition to the target's own attributes, for the trace."""
         seconds, passes = self._cost
         return {
             **self.target.setup_attrs,

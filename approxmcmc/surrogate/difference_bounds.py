@@ -16,7 +16,7 @@ free: a_i is about f''' h_i / 2, so that 3 makes the first and the last alike, a
 Taylor's own polynomial has a = b = 0, and P_3 is enough. Of order 1 the slope is at most K_i |delta|, K_i >= |f''|, and
 |l_i| <= K_i h_i P_2 / 2.
 
-*In which units.* This holds for any L, and the pilot's is not the best one: where the rows with large c_i point one
+*Units.* This holds for any L, and the pilot's is not the best one: if the rows with large c_i point one
 way, distances that way should count for more, and others for less. Let a_i = L' x_i in the pilot's units. In units in
 which the pilot has the covariance S the bounds add up to about sum_i K_i (a_i' S^-1 a_i)^(k/2) (trace S)^(k/2). At its
 minimum
@@ -42,8 +42,8 @@ from approxmcmc.targets.linear import LinearTarget
 
 SLOPE_WEIGHT, BEND_WEIGHT = 3.0, 0.5
 DRAWN_ROWS = 4096
-UNSEEN = 0.1  # of a draw in each direction: rows that no draw has seen may point there
-# How far bounds hold, in the pilot's largest radius: at 1.15 the sampler left for the exact sum in 1.5 % of the
+UNSEEN = 0.1  # of a draw in each direction: rows on which no draw depends may point there
+# How far bounds hold, in the pilot's largest radius: at 1.15 the sampler used the exact sum in 1.5 % of the
 # decisions, which made two thirds of all reads; at 1.6 in .1 %, still half of those of a first-order walk on 100 000
 # dense rows, where a wider radius hardly changes K_i.
 MARGINS, WORTH = (1.6, 2.5, 4.0), 1.05  # WORTH: what a wider margin may cost, in reads
@@ -109,7 +109,7 @@ def expansion_bound(
     *,
     averaged: bool = False,
 ) -> CompiledDifferenceBound:
-    """Return the bound of what an expansion leaves of some rows, None for all, from two passes over them.
+    """Return the bound of the residuals of some rows, None for all, from two passes over them.
 
     `numbers` is the expansion of these rows, of which slope and bend are not Taylor's where it is `averaged`; the law
     is that of the pilot: centre, cholesky factor and draws. The bound holds within the widest of the margins that costs

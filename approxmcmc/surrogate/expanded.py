@@ -1,4 +1,4 @@
-"""What targets share whose terms are those of another target, less an expansion of them."""
+"""Base of targets with the terms of another target minus an expansion of them."""
 
 import abc
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
     Subclasses set `laplace` and write `_compile`.
     """
 
-    terms_are_likelihood = False  # but its residuals: a temperature that divides them would leave the expansion whole
+    terms_are_likelihood = False  # but residuals: a temperature would divide these and not the expansion
 
     target: Target
     center: np.ndarray
@@ -46,7 +46,7 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
 
     @abc.abstractmethod
     def _compile(self, plain: CompiledTarget) -> CompiledTarget:
-        """Return the terms and what stands in the prior's place."""
+        """Return the compiled target: the residual terms, and the density that replaces the prior."""
 
     def compile(self) -> CompiledTarget:
         """Compile the residual terms, and the prior with what is not sampled; once for this object.
@@ -98,7 +98,7 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
         return self.target.to_pymc()  # type: ignore[attr-defined]  # told by the plain target where there is none
 
     def _linear_target(self) -> LinearTarget:
-        """Return the plain target, or say what bounds of single residuals need."""
+        """Return the plain target; raise if it has no linear predictor with known derivatives."""
         if isinstance(self.target, LinearTarget) and self.target.knows_derivatives:
             return self.target
         raise IncompatibleError(
@@ -107,7 +107,7 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
         )
 
     def _place(self, at: Any, memory_limit: float) -> Any:
-        """Return where to expand: what `at` stands for, found now if it is a word."""
+        """Return where to expand: `at`, or what the word `at` names, computed now."""
         if isinstance(at, str) and at not in PLACES:
             raise InvalidInputError(
                 f'{type(self).__name__}: at must be "mode", "pilot", an array or a Laplace object, found {at!r}'
@@ -117,11 +117,11 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
         return at
 
     def _pilot(self, found: Any) -> Pilot:
-        """Return what was found as a law with draws, or say that a point is not enough."""
+        """Return a distribution with draws; raise if only a point is known."""
         if not isinstance(found, Laplace):
             raise InvalidInputError(
                 f"{type(self).__name__}: averaged coefficients and core rows need to know how far the posterior "
-                'reaches, a point does not tell; give at="pilot", at="mode" or a Laplace approximation'
+                'reaches, which a point does not show; give at="pilot", at="mode" or a Laplace approximation'
             )
         if found.mode.shape != (self.variables.size,):
             raise InvalidInputError(

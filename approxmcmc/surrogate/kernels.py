@@ -3,10 +3,16 @@
     "hmc+walls"  a Hamiltonian trajectory     "mala+walls"  a Langevin step     "walk+walls"  a step of a random walk
 
 in the complement of the wall directions, and a slice update along each of these; without "+walls" in all directions
-alike. The moves come in a random order, afresh each time: each leaves S invariant, and so does their product; the
-reverse order is as likely, which makes the kernel reversible.
+alike. The moves come in a new random order each time: each leaves S invariant, and so does their product; the reverse
+order is as likely, which makes the kernel reversible.
+
+Two chains move together by one surrogate: the same momentum, the same slices in the same order. Trajectories with one
+momentum contract: on a normal distribution the distance of two chains shrinks by cos(length) in each. Along a wall both
+intervals begin on one lattice, so that close chains search the same slice at the same places. The distribution of each
+chain is that of `move`; the chains come close to each other but never meet exactly.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,27 +20,160 @@ import numpy as np
 from numba import config
 from numba import types as nb
 
-from approxmcmc.contracts.records import COUNT_NAMES
+from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS
 from approxmcmc.engine.compiler.compile import INDICES, MATRIX, VECTOR, compiled, entry_point, kernel, type_of
 from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generator_at
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
-from approxmcmc.surrogate.coupled_moves import make_move_both, move_both_by_trajectory, move_both_by_walk
 from approxmcmc.surrogate.moves import (
+    MOST_INTERVALS,
+    WIDTH,
     SurrogateState,
+    follow_trajectory,
+    follow_walk,
+    go_along_wall,
+    line_along,
+    log_density_along,
     move_along_wall,
     move_by_trajectory,
     move_by_walk,
+    move_or_stay,
     next_of,
     prepare_lines,
+    step_of_walk,
+    step_out,
+    trajectory_of,
 )
+
+
+@compiled
+def move_both_by_trajectory(
+    rng: np.random.Generator,
+    state: SurrogateState,
+    other: SurrogateState,
+    x: np.ndarray,
+    y: np.ndarray,
+    count: np.ndarray,
+) -> None:
+    """Make a trajectory from both states, with one momentum and one u."""
+    step, steps = trajectory_of(rng, state)
+    assign(other.momentum, state.momentum)
+    there, log_ratio = follow_trajectory(state, x, step, steps, count)
+    there_y, log_ratio_y = follow_trajectory(other, y, step, steps, count)
+    u = rng.random()
+    move_or_stay(state, x, there, log_ratio, u)
+    move_or_stay(other, y, there_y, log_ratio_y, u)
+
+
+@compiled
+def move_both_by_walk(
+    rng: np.random.Generator,
+    state: SurrogateState,
+    other: SurrogateState,
+    x: np.ndarray,
+    y: np.ndarray,
+    count: np.ndarray,
+) -> None:
+    """Make a step of a walk from both states, with one direction and one u."""
+    step = step_of_walk(rng, state)
+    assign(other.momentum, state.momentum)
+    there, log_ratio = follow_walk(state, x, step, count)
+    there_y, log_ratio_y = follow_walk(other, y, step, count)
+    u = rng.random()
+    move_or_stay(state, x, there, log_ratio, u)
+    move_or_stay(other, y, there_y, log_ratio_y, u)
+
+
+@compiled
+def distance_along(direction: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
+    """Return how far x lies ahead of y along a direction, in its units."""
+    product = square = 0.0
+    for j in range(direction.shape[0]):
+        product += direction[j] * (x[j] - y[j])
+        square += direction[j] * direction[j]
+    return product / square
+
+
+@compiled
+def move_both_along_wall(
+    rng: np.random.Generator,
+    state: SurrogateState,
+    other: SurrogateState,
+    wall: int,
+    x: np.ndarray,
+    y: np.ndarray,
+    count: np.ndarray,
+) -> None:
+    """Make a slice update of both along a wall, with one u for each decision; the lattice of y starts where x was."""
+    log_u = math.log1p(-rng.random())
+    line_x, line_y = line_along(state, wall, x, log_u), line_along(other, wall, y, log_u)
+    begin = -WIDTH * rng.random()
+    ahead = begin + distance_along(state.walls[wall], x, y)
+    to_the_left = int(MOST_INTERVALS * rng.random())
+    left, right = step_out(state, wall, x, line_x, begin, to_the_left, count)
+    begin = ahead - WIDTH * math.ceil(ahead / WIDTH)  # the point of the lattice just left of y
+    left_y, right_y = step_out(other, wall, y, line_y, begin, to_the_left, count)
+    t, there = 0.0, line_x.here
+    t_y, there_y = 0.0, line_y.here
+    searching, searching_y = True, True
+    while searching or searching_y:
+        u = rng.random()
+        if searching:
+            t = left + (right - left) * u
+            count[EVALUATIONS] += state.n_core
+            there = log_density_along(state, wall, x, line_x, t)
+            searching = not there > line_x.level
+            if searching:
+                left, right, t, there = (t, right, 0.0, line_x.here) if t < 0.0 else (left, t, 0.0, line_x.here)
+                searching = right - left > 1e-12
+        if searching_y:
+            t_y = left_y + (right_y - left_y) * u
+            count[EVALUATIONS] += other.n_core
+            there_y = log_density_along(other, wall, y, line_y, t_y)
+            searching_y = not there_y > line_y.level
+            if searching_y:
+                left_y, right_y, t_y, there_y = (
+                    (t_y, right_y, 0.0, line_y.here) if t_y < 0.0 else (left_y, t_y, 0.0, line_y.here)
+                )
+                searching_y = right_y - left_y > 1e-12
+    go_along_wall(state, wall, x, line_x, t, there)
+    go_along_wall(other, wall, y, line_y, t_y, there_y)
+
+
+@cached_by_content(maxsize=8)
+def make_move_both(move_both_elsewhere: Callable[..., None]) -> Callable[..., None]:
+    """Return one transition of both chains in place; see `approxmcmc.surrogate.kernels.make_move`."""
+
+    def move_both(
+        rng: np.random.Generator,
+        state: SurrogateState,
+        other: SurrogateState,
+        x: np.ndarray,
+        y: np.ndarray,
+        count: np.ndarray,
+    ) -> None:
+        order, predicted = state.order, False
+        for place in range(order.shape[0]):
+            chosen = next_of(rng, order, place)
+            if chosen < state.walls.shape[0]:
+                if not predicted:
+                    prepare_lines(state, x, count)
+                    prepare_lines(other, y, count)
+                    predicted = True
+                move_both_along_wall(rng, state, other, chosen, x, y, count)
+            else:
+                move_both_elsewhere(rng, state, other, x, y, count)
+                predicted = False
+
+    return compiled(move_both)
+
 
 FASTEST = 0.3  # change of the log step in one step of tuning
 WITH_WALLS = "+walls"
 
 
 class SurrogateKernel(NamedTuple):
-    """What moves in the complement of the walls, how far, at which acceptance rate, and whether walls have slices.
+    """How to move in the complement of the walls, how far, at which acceptance rate, and whether walls have slices.
 
     ``move(rng, state, theta, count) -> acceptance`` moves theta in place, and what the state knows of S there; it
     returns the acceptance probability that its step is tuned by. ``move_both(rng, state, other, x, y, count)`` moves
@@ -93,7 +232,7 @@ def adapt(state: SurrogateState, acceptance: float, step: int, wanted: float) ->
 
 
 def make_run(move: Callable[..., float]) -> Callable[..., None]:
-    """Return a chain of transitions that tunes its step, for pilots; it reads nothing but the surrogate."""
+    """Return a chain of transitions that tunes its step, for pilots; it only reads the surrogate."""
 
     def run(
         rng: Any, state: SurrogateState, theta: np.ndarray, wanted: float, draws: np.ndarray, count: np.ndarray
@@ -121,7 +260,7 @@ def make_entry(run: Callable[..., None]) -> Callable[..., None]:
 def run(
     rng: np.random.Generator, moves: SurrogateKernel, state: SurrogateState, theta: np.ndarray, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Make transitions from theta on, in place, and tune the step; return the draws (steps, dim), and what was read."""
+    """Make transitions from theta in place, and tune the step; return the draws (steps, dim) and the rows read."""
     draws, count = np.empty((steps, theta.shape[0])), np.zeros(len(COUNT_NAMES), dtype=np.int64)
     loop: Any = make_run(moves.move)
     generator: Any = rng

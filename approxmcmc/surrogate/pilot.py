@@ -3,7 +3,7 @@
 The mode and the curvature there understate a skewed posterior: with rare categories the mean lies one or two standard
 deviations of the Laplace approximation away, and some directions are ten times as wide. The pilot expands at the mode,
 keeps as a core the rows that matter at draws of the Laplace approximation, and runs a chain on this surrogate. It reads
-no light row; what it is biased by costs speed later, never correctness.
+no light row; its bias costs speed later, never correctness.
 """
 
 import dataclasses
@@ -25,18 +25,18 @@ from approxmcmc.targets.mode import laplace
 from approxmcmc.targets.posterior import Posterior
 
 DRAWS = 16  # at which residuals are compared; a spread from 16 is right to 20 %
-LARGEST_SPREAD = 1.0  # of what the pilot's own surrogate misses: it needs no more
+LARGEST_SPREAD = 1.0  # of the error of the pilot's own surrogate: small enough
 STEPS = (300, 600)  # with the metric of the mode, then with that of the first steps
 BURN_IN = (100, 50)
 SHRINKAGE = (2.0, 0.5)  # draws per parameter that the covariance known before is worth
 KERNEL = "hmc+walls"
 FIRST_STEP = float(np.log(0.4))
-TUNING_STEPS = 100  # of the step alone, on the surrogate that is sampled by
+TUNING_STEPS = 100  # of the step only, on the final surrogate
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pilot(Laplace):
-    """Mean and covariance of a pilot, in the place of mode and curvature, with some of its draws; made by `run_pilot`.
+    """Mean and covariance of a pilot instead of mode and curvature, with some of its draws; made by `run_pilot`.
 
     Parameters
     ----------
@@ -60,14 +60,14 @@ class Pilot(Laplace):
 
 
 def normal_pilot(fit: Laplace) -> Pilot:
-    """Return a normal law as a pilot, with independent draws of it."""
-    rng = np.random.default_rng(0)  # of set-up alone: equal targets show equal numbers
+    """Return a normal distribution as a pilot, with independent draws of it."""
+    rng = np.random.default_rng(0)  # for set-up only: equal targets show equal numbers
     draws = fit.mode + rng.standard_normal((DRAWS, fit.mode.size)) @ fit.cholesky.T
     return Pilot(fit.mode, fit.cov, fit.decrement, fit.passes, fit.seconds, draws=draws)
 
 
 class Surveyed(NamedTuple):
-    """A pilot and, where it is the normal law at which rows were expanded, these rows and what was seen of them."""
+    """A pilot and, if rows were expanded at its normal distribution, these rows and their survey."""
 
     pilot: Pilot
     numbers: np.ndarray | None = None
@@ -75,9 +75,9 @@ class Surveyed(NamedTuple):
 
 
 def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = None) -> Surveyed:
-    """Return a pilot of a posterior: the Laplace approximation where that is enough, else a chain on a surrogate.
+    """Return a pilot of a posterior: the Laplace approximation if that is enough, else a chain on a surrogate.
 
-    `fit` is that approximation, where it is known already.
+    `fit` is that approximation, if it is known already.
     """
     fit = laplace(target) if fit is None else fit
     start, began = normal_pilot(fit), time.perf_counter()
@@ -103,7 +103,7 @@ def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = N
 
 
 def _explore(surrogate: Surrogate, fit: Laplace) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Run the chain, whose metric is renewed once; return mean, Cholesky factor, draws and rows read."""
+    """Run the chain, with one update of its metric; return mean, Cholesky factor, draws and rows read."""
     rng, theta, dim = np.random.default_rng(1), fit.mode.copy(), fit.mode.size
     cholesky, log_step, rows_read, moves = fit.cholesky, FIRST_STEP, 0, kernel_named(KERNEL)
     for steps, burn_in, shrinkage in zip(STEPS, BURN_IN, SHRINKAGE, strict=True):
@@ -119,7 +119,7 @@ def _explore(surrogate: Surrogate, fit: Laplace) -> tuple[np.ndarray, np.ndarray
 
 
 def gradient_or_none(target: Target) -> CompiledGradient | None:
-    """Return the compiled gradient of a target; None where it has none, and differences of S must do."""
+    """Return the compiled gradient of a target; None if it has none, so that differences of S are used."""
     try:
         return target.compile_gradient() if isinstance(target, DifferentiableTarget) else None
     except IncompatibleError:

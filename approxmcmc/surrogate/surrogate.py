@@ -1,9 +1,9 @@
-"""The surrogate: what a posterior becomes when most of its rows are replaced by one quadratic.
+"""The surrogate: a posterior with most of its rows replaced by one quadratic.
 
     S(theta) = log p(theta) + q(theta) + sum_{i in core} log p(x_i | theta),
 
 q the sum of the quadratics of the light rows. S costs dim^2 multiplications and the rows of the core. With an empty
-core it is a normal law, up to the prior.
+core it is a normal distribution, up to the prior.
 """
 
 import functools
@@ -27,17 +27,17 @@ from approxmcmc.targets.expansion.quadratic import Quadratic
 from approxmcmc.targets.linear import LinearTarget
 
 THINNEST_WALL = 1.0  # variance of a predictor along a direction, in units of its scale, above which it is a wall
-MANY = 1 << 18  # rows: fewer are taken into memory
+MANY = 1 << 18  # rows: fewer are copied into memory
 PREDICT, ON_LINE = nb.void(VECTOR, VECTOR), nb.float64(VECTOR, VECTOR, nb.float64)
 
 
 def rows_of(data: tuple[np.ndarray, ...], n_obs: int, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the arrays of a target with these rows alone; an array without a row for each datum is as it was."""
+    """Return the arrays of a target restricted to these rows; arrays without a row per datum are unchanged."""
     return tuple(taken(array, rows) if array.shape[:1] == (n_obs,) else array for array in data)
 
 
 def taken(array: np.ndarray, rows: Any) -> np.ndarray:
-    """Return some rows of an array: of a mapped one, where they are many, in a nameless file as well."""
+    """Return some rows of an array; many rows of a mapped array go to an unnamed file."""
     if isinstance(rows, slice) or not is_mapped(array) or len(rows) < MANY:
         return np.ascontiguousarray(array[rows])
     chosen = nameless_array((len(rows), *array.shape[1:]), array.dtype, user_cache("light_rows"), who="CoreRows")
@@ -66,7 +66,7 @@ class SumOfRows(NamedTuple):
 
 
 class SumOfGradients(NamedTuple):
-    """The same for the gradient of S, with the target's kernels of the gradients of prior and terms."""
+    """The context of the gradient of S: as `SumOfRows`, with the gradients of prior and terms."""
 
     center: np.ndarray
     slope: np.ndarray
@@ -133,16 +133,16 @@ def make_on_line(loglik_eta: Callable[[float, float], float]) -> Callable[..., f
 
 
 def predict_nothing(theta: np.ndarray, out: np.ndarray) -> None:
-    """Stand in where the terms have no linear predictor, and there are no walls."""
+    """Do nothing: terms without a linear predictor have no walls."""
 
 
 def nothing_on_line(eta: np.ndarray, slopes: np.ndarray, t: float) -> float:
-    """Stand in likewise."""
+    """Return 0: terms without a linear predictor have no walls."""
     return 0.0
 
 
 class Directions(NamedTuple):
-    """Where a surrogate is moved: `walls` (q, dim) and the `others` (dim - q, dim), in standard deviations."""
+    """Directions of the moves: `walls` (q, dim) and the `others` (dim - q, dim), in standard deviations."""
 
     walls: np.ndarray
     others: np.ndarray
@@ -154,7 +154,7 @@ class Surrogate:
     Attributes
     ----------
     log_density, add_gradient
-        S and its gradient, as functions of theta alone; kernels.
+        S and its gradient, as functions of theta only; kernels.
     core
         The numbers of its rows; int64, shape (n_core,).
     """
@@ -182,7 +182,7 @@ class Surrogate:
 
     @functools.cached_property
     def add_gradient(self) -> Any:
-        """The gradient of S: the target's own, or differences of S where it has none."""
+        """The gradient of S: the target's own, or differences of S if it has none."""
         if self._gradient is None:
             return kernel(make_add_differences(self.log_density), ADD_PRIOR_GRADIENT, cache=False)
         kernels = self._gradient.add_prior_gradient, self._gradient.add_gradient
@@ -192,7 +192,7 @@ class Surrogate:
 
     @functools.cached_property
     def _lines(self) -> tuple[Any, Any]:
-        """What moves along lines need: the predictors of the core, and the sum of its terms there."""
+        """Kernels of moves along lines: the predictors of the core, and the sum of its terms there."""
         if not self._has_predictors:
             return kernel(predict_nothing, PREDICT), kernel(nothing_on_line, ON_LINE)
         rows = CorePredictors(self._X, np.array(self.target.y[self.core]), ALL_ROWS)
@@ -200,9 +200,9 @@ class Surrogate:
         return with_context(predict, PREDICT, rows), with_context(on_line, ON_LINE, rows, fastmath=True)
 
     def directions(self, cholesky: np.ndarray, *, along_walls: bool = True) -> Directions:
-        """Return wall directions and their complement in the metric L L', L = `cholesky`; or no walls, and all else.
+        """Return wall directions and their complement in the metric L L', L = `cholesky`; or all directions, no walls.
 
-        A direction is a wall where a predictor of the core varies by more than one unit of its scale along it. The
+        A direction is a wall if a predictor of the core varies by more than one unit of its scale along it. The
         choice is greedy: the row whose predictor varies most gives a direction, which is projected out, and so on.
         """
         dim, rows = len(self.center), self._X @ cholesky
@@ -219,7 +219,7 @@ class Surrogate:
         return Directions(frame @ cholesky.T, np.ascontiguousarray(whole[:, len(frame) :].T @ cholesky.T))
 
     def new_state(self, directions: Directions, length: float, log_step: float) -> SurrogateState:
-        """Return what a chain on S needs, with scratch of its own; `length` is that of a trajectory."""
+        """Return the state of a chain on S, with scratch of its own; `length` is that of a trajectory."""
         walls, others = directions
         dim, (predict, on_line) = len(self.center), self._lines
         return SurrogateState(

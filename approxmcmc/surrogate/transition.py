@@ -1,11 +1,11 @@
-"""Surrogate transitions: move as a cheap density moves, and let the rest of the data decide.
+"""Surrogate transitions: propose by a chain on a cheap density; a test on the other rows accepts or rejects.
 
 S(theta) is a surrogate of the posterior that costs few rows, P a transition that is reversible for S. From theta,
 theta' = P(theta) has the density ratio
 
     q(theta | theta') / q(theta' | theta) = exp(S(theta) - S(theta')),
 
-so that Metropolis and Hastings's ratio is that of the remainder R = log p(theta | x) - S alone. A test of the library
+so that the Metropolis-Hastings ratio is that of the remainder R = log p(theta | x) - S only. A test of the library
 decides on it: exactly, on all light rows, or on a sample.
 
 References: Liu (2001), section 9.4.3 (surrogate transition); Christen and Fox (2005).
@@ -46,7 +46,7 @@ class TransitionState(NamedTuple):
 
 @compiled
 def log_density_at(state: TransitionState, theta: np.ndarray) -> float:
-    """Return S(theta), which is known where the chain stands, accepted or not."""
+    """Return S(theta), which is known at the current state, accepted or not."""
     if not equal(theta, state.here):
         state.values[0] = state.values[1] if equal(theta, state.there) else state.surrogate.log_density(theta)
         assign(state.here, theta)
@@ -55,7 +55,7 @@ def log_density_at(state: TransitionState, theta: np.ndarray) -> float:
 
 @cached_by_content(maxsize=16)
 def make_propose(move: Callable[..., float]) -> Callable[..., float]:
-    """Return what moves `steps` times as the surrogate does, and returns S(theta) - S(theta')."""
+    """Return the kernel that moves `steps` times as the surrogate does, and returns S(theta) - S(theta')."""
 
     def propose(
         rng: np.random.Generator, state: TransitionState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
@@ -74,7 +74,7 @@ def make_propose(move: Callable[..., float]) -> Callable[..., float]:
 
 @cached_by_content(maxsize=16)
 def make_couple(move_both: Callable[..., None]) -> Callable[..., tuple[float, float]]:
-    """Return what moves two chains as the surrogate does, with the same momenta and slices."""
+    """Return the kernel that moves two chains as the surrogate does, with the same momenta and slices."""
 
     def couple(
         rng: np.random.Generator,
@@ -103,7 +103,7 @@ def make_couple(move_both: Callable[..., None]) -> Callable[..., tuple[float, fl
 
 @cached_by_content(maxsize=16)
 def make_move_freely(move: Callable[..., float]) -> Callable[..., float]:
-    """Return what moves without a decision to follow; nobody else counts the core as read."""
+    """Return the kernel that moves without a decision to follow, and counts the reads of the core."""
     propose = make_propose(move)
 
     def move_freely(
@@ -126,25 +126,25 @@ class SurrogateTransition(Component, Proposal):
         step, or ``"walk"``, a step of a random walk; with ``"+walls"`` in the complement of its wall directions, each
         of which has a slice update. All are reversible for the surrogate.
     steps
-        Transitions of the surrogate that make one proposal. More than one pays where a decision costs several of them,
-        as with :class:`ExactTest` on wide data; and "mala" and "walk" need many to get as far as one "hmc".
+        Transitions of the surrogate that make one proposal. More than one is faster if a decision costs several of
+        them, as with :class:`ExactTest` on wide data; and "mala" and "walk" need many to get as far as one "hmc".
 
     Raises
     ------
     InvalidInputError
         When there is no such kernel, or `steps` is not a positive integer.
     IncompatibleError
-        When the target is none that has a surrogate, such as :class:`CoreRows`.
+        When the target has no surrogate; give it to :class:`CoreRows` first.
 
     Notes
     -----
-    Guarantee: with :class:`ExactTest` or :class:`PoissonTest`, of which `MetropolisHastings` takes the cheaper where it
-    is given no test, exact for the target's posterior, whatever the surrogate; it costs speed where it is a bad one.
-    With :class:`AlwaysAccept` the surrogate itself is sampled, which is biased by all that it misses.
+    Guarantee: with :class:`ExactTest` or :class:`PoissonTest` (without a test `MetropolisHastings` takes the cheaper
+    one) exact for the target's posterior, whatever the surrogate; a bad surrogate costs speed. With
+    :class:`AlwaysAccept` the surrogate itself is sampled, which is biased by its error.
     The transition is reversible: each move leaves S invariant, and their order is random. Step and metric are tuned by
-    the target's pilot, never while sampling. Where the core is empty and S a normal law, proposals are independent
-    draws of it, whatever the kernel. Cost: some ten passes over the core, booked as ``gradient_evaluations`` and
-    ``likelihood_evaluations``; the core counts once in ``datapoints_touched``.
+    the target's pilot, never while sampling. If the core is empty and S a normal distribution, proposals are
+    independent draws of it, whatever the kernel. Cost: some ten passes over the core, booked as
+    ``gradient_evaluations`` and ``likelihood_evaluations``; the core counts once in ``datapoints_touched``.
 
     References
     ----------
@@ -163,7 +163,7 @@ class SurrogateTransition(Component, Proposal):
     True
     """
 
-    error_untested = "untested transitions sample the surrogate, and are biased by all that it misses"
+    error_untested = "untested transitions sample the surrogate, and are biased by its error"
 
     leaves_little = True
 
@@ -179,15 +179,15 @@ class SurrogateTransition(Component, Proposal):
         object.__setattr__(self, "steps", checked_integer(self.steps, "steps"))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Compile what proposes."""
+        """Compile the proposal."""
         return self._compile(target, make_propose)
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
-        """Compile what samples the surrogate itself."""
+        """Compile the chain that samples the surrogate itself."""
         return self._compile(target, make_move_freely)
 
     def with_meetings(self, target: Target) -> Proposal:
-        """Return a mixture with short steps of a random walk: near chains meet by them, as transitions never do."""
+        """Return a mixture with short steps of a random walk: these let close chains meet, transitions never do."""
         known = _surrogate_of(target, self.kernel)
         if known.normal_law is not None:
             return self
@@ -210,7 +210,7 @@ class SurrogateTransition(Component, Proposal):
 
 
 def _surrogate_of(target: Target, kernel: str) -> CompiledSurrogate:
-    """Return the surrogate of a target, or say that it has none."""
+    """Return the surrogate of a target; raise if it has none."""
     if not isinstance(target, SurrogateTarget):
         raise IncompatibleError(
             f"SurrogateTransition: {target!r} has no surrogate; give it to CoreRows first, CoreRows(target)"

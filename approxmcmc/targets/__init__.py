@@ -1,4 +1,4 @@
-"""Posterior distributions. One model per file; a user's own model is `FunctionTarget` or `GLMTarget`."""
+"""Posterior distributions, one model per file; custom models are `FunctionTarget` or `GLMTarget`."""
 
 from approxmcmc.targets.auxiliary import Auxiliary
 from approxmcmc.targets.bounded import BoundedLikelihood

@@ -24,11 +24,11 @@ from approxmcmc.engine.terms.passes import log_likelihood_ratios, log_likelihood
 from approxmcmc.errors import ClusterWarning
 from approxmcmc.targets.parts import Part, compiled_of, parts_of
 
-STATES = 32  # or pairs of them, at which a task looks: a worker that dies takes the work of one task with it
+STATES = 32  # or pairs of them, per task: when a worker dies, one task is lost
 
 
 class AllRows:
-    """A compiled target, and its passes over all rows; those that a lost cluster owes are made by this process."""
+    """A compiled target and its passes over all rows; this process makes the passes that a lost cluster did not."""
 
     def __init__(self, target: Target) -> None:
         self.target, self.compiled = target, target.compile()
@@ -40,12 +40,12 @@ class AllRows:
 
     @property
     def at_once(self) -> int:
-        """How many pairs of states one pass should look at: a task costs a cluster as much as a million cheap rows."""
+        """How many pairs of states one pass should evaluate: a task costs a cluster as much as a million cheap rows."""
         return 1 if self._of_density.parts is None else STATES
 
     @functools.cached_property
     def _of_density(self) -> "AllRows":
-        """The plain target of an expansion, where that has parts; else this one."""
+        """The plain target of an expansion, if that has parts; else this one."""
         plain = self.target.plain
         return self if plain is self.target or parts_of(plain) is None else AllRows(plain)
 
@@ -83,8 +83,8 @@ class AllRows:
         if self.parts is not None:
             try:
                 return self.parts.total(_on_part, function, *arguments, **by_row)
-            except ConnectionError as error:  # no reason to lose the draws of a run
-                warnings.warn(f"{error}. This process goes on with the passes", ClusterWarning, stacklevel=2)
+            except ConnectionError as error:  # the draws of a run are kept
+                warnings.warn(f"{error}. This process makes the remaining passes", ClusterWarning, stacklevel=2)
                 self.parts = None
         return function(self.compiled, *arguments, **by_row)
 

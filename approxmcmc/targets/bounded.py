@@ -25,7 +25,7 @@ def make_gaps(gap: Callable[..., float]) -> Callable[..., None]:
 
 
 def make_log_bound(log_bound: Callable[..., float]) -> Callable[..., float]:
-    """Return what calls a function of the user's, under the rules of batch kernels."""
+    """Return the kernel that calls a user's function, under the rules of batch kernels."""
 
     def bound(theta: np.ndarray, sums: tuple[np.ndarray, ...]) -> float:
         return log_bound(theta, sums)
@@ -54,14 +54,14 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
     Raises
     ------
     InvalidInputError
-        When arrays hold anything but finite numbers, or `target` is none.
+        When arrays hold anything but finite numbers, or `target` is not a target.
     CompilationError
         When a function does not compile, or returns anything but one number; raised here, before sampling.
 
     Notes
     -----
-    Sample it with ``Firefly(proposal, bound="own")``, which looks at B_i <= L_i and at the sum for some random theta
-    first, and at the gap of every datum that it reads later; all other samplers see the target alone.
+    Sample it with ``Firefly(proposal, bound="own")``, which checks B_i <= L_i and the sum at some random theta first,
+    and later the gap of every datum that it reads; all other samplers use the target only.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed."""
+        """The observed data."""
         return self.target.observed_data
 
     @property

@@ -1,4 +1,4 @@
-"""Looking at data and functions before anything runs."""
+"""Checks of data and functions before a run."""
 
 import linecache
 import traceback
@@ -17,7 +17,7 @@ from approxmcmc.engine.compiler.identity import cached_by_content, has_stale_hel
 from approxmcmc.errors import CompilationError, InvalidInputError
 from approxmcmc.sources import as_source
 
-ROWS_AT_ONCE = 65_536  # whose values are looked at, so that data on disk are never copied as a whole
+ROWS_AT_ONCE = 65_536  # checked at once, so that data on disk are never copied as a whole
 _INTEGERS = (bool, int, np.bool_, np.integer)
 _NUMBERS = (*_INTEGERS, float, np.floating)
 CHECKED_ROWS = 8  # data whose gradients are compared with finite differences
@@ -27,7 +27,7 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
     """Return `values` as a contiguous numeric array; floats become float64, integers and booleans int64.
 
     Of a source, see `approxmcmc.sources`, that is the array that is mapped from its local file. With `keep_float32`
-    floats of four bytes stay as they are. Columns of several types, as a DataFrame of floats and booleans has them,
+    floats of four bytes are kept. Columns of several types, such as a DataFrame of floats and booleans,
     become float64, or int64 without floats.
 
     Raises
@@ -38,7 +38,7 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
     """
     if np.ma.is_masked(values):
         raise InvalidInputError(
-            f"{who}: {name} has {np.ma.count_masked(values)} masked value(s), which would be read as if they were not; "
+            f"{who}: {name} has {np.ma.count_masked(values)} masked value(s), and the mask would be ignored; "
             "drop or impute these rows"
         )
     source = as_source(values)
@@ -50,7 +50,7 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
         raise InvalidInputError(f"{who}: {name}: {refusal}") from refusal
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
-            f"{who}: {name} must be an array of numbers, found a {type(values).__name__} that is none ({error}); give "
+            f"{who}: {name} must be an array of numbers, found a {type(values).__name__} ({error}); give "
             "all rows the same length"
         ) from error
     if array.dtype.kind == "O" and all(isinstance(value, _NUMBERS) for value in array.flat):
@@ -59,15 +59,12 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
         raise InvalidInputError(f"{who}: {name} holds {array.max()}, beyond the largest int64; convert it to floats")
     if array.dtype.kind not in "fiub":
         raise InvalidInputError(
-            f"{who}: {name} must hold numbers, found dtype {array.dtype}; "
-            "convert or encode it before building the target"
+            f"{who}: {name} must hold numbers, found dtype {array.dtype}; convert or encode it first"
         )
     if not (keep_float32 and array.dtype == np.float32):
         array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
     array = np.ascontiguousarray(array)
-    array = (
-        array if array.flags.aligned else array.copy()
-    )  # compiled code trusts that numbers begin at multiples of their size
+    array = array if array.flags.aligned else array.copy()  # compiled code trusts alignment
     bad, position = _not_finite(array)
     if bad:
         raise InvalidInputError(
@@ -106,7 +103,7 @@ def _not_finite(array: np.ndarray) -> tuple[int, tuple[int, ...]]:
 
 
 def positive_integer(value: Any, name: str, *, who: str) -> int:
-    """Return `value` as an int, or raise `InvalidInputError` when it is no whole number of at least 1."""
+    """Return `value` as an int, or raise `InvalidInputError` unless it is a whole number of at least 1."""
     return checked_integer(value, name, who=who, needed="a positive integer", whole_floats=True)
 
 
@@ -118,14 +115,14 @@ def plain_function(function: Any, name: str, *, who: str) -> Callable[..., Any]:
             f"{who}: {name} must be a plain Python function (def or lambda), found {type(function).__name__}; "
             "wrap builtins and methods in a function"
         )
-    has_stale_helpers(function)  # a first look at them, before the checks compile them
+    has_stale_helpers(function)  # notes them, before the checks compile them
     return function
 
 
 def check_compiles(
     function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str, *, who: str
 ) -> None:
-    """Compile `function` alone for these arguments, run it once, and compare it with plain Python.
+    """Compile `function` on its own for these arguments, run it once, and compare it with plain Python.
 
     Raises
     ------
@@ -160,7 +157,7 @@ def check_terms(
 ) -> None:
     """Do what `check_compiles` does at the first datum, then evaluate every datum once, with bounds of arrays checked.
 
-    Kernels do not check them: a group numbered from 1, or x[i + 1] at the last datum, would silently read whatever lies
+    Kernels do not check them: a group numbered from 1, or x[i + 1] at the last datum, would silently read the memory
     behind the array.
 
     Raises
@@ -190,7 +187,7 @@ def _visit(function: Any, theta: np.ndarray, data: Any, n_obs: int, place: np.nd
 def check_fills(
     function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str, *, who: str
 ) -> None:
-    """Run a function that adds to its last argument once in plain Python, and compile it alone.
+    """Run a function that adds to its last argument once in plain Python, and compile it on its own.
 
     Raises
     ------
@@ -248,8 +245,8 @@ def check_gradient(
         raise InvalidInputError(
             f"{who}: {name} disagrees with finite differences in {int((excess > 1.0).sum())} of {at.size} "
             f"coordinates, most in {labels[worst]}: it adds {claimed[worst]:.6g}, differences give "
-            f"{differences[worst]:.6g} at theta = {np.array2string(at, precision=4, threshold=20)}; mend it, and add "
-            "to out (out[j] += ...) instead of setting it"
+            f"{differences[worst]:.6g} at theta = {np.array2string(at, precision=4, threshold=20)}; correct it, and "
+            "add to out (out[j] += ...) instead of setting it"
         )
 
 
@@ -262,7 +259,7 @@ def _call(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], e
         raise CompilationError(
             f"{who}: {name} fails in plain Python with {type(error).__name__}: {error}"
             f"{_place(own[-1].filename, own[-1].lineno) if own else ''}\n"
-            f"  expected signature: {expected}\n  call it once by hand on that datum and mend it"
+            f"  expected signature: {expected}\n  call it yourself on that datum and correct it"
         ) from error
 
 
@@ -291,7 +288,7 @@ def _type(argument: Any) -> Any:
 
 
 def compiler_says(error: Exception) -> str:
-    """Return what a compiler's message says first, and the line of the user's function that it is about."""
+    """Return the first sentence of a compiler's message, and the line of the user's function that it is about."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and "numba.core" not in line]
     said = [line for line in lines if not line.startswith(("Failed in nopython mode", 'File "'))]
     where = getattr(error, "loc", None)

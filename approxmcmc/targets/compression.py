@@ -9,7 +9,7 @@ from approxmcmc.targets.statistics.target import NormalStatistics
 
 
 def compressed(target: Target) -> Target:
-    """Return the same posterior with terms that stand for many rows, or the target itself where none is known.
+    """Return the same posterior with terms that represent many rows each, or the target itself if none is known.
 
     Parameters
     ----------
@@ -25,8 +25,8 @@ def compressed(target: Target) -> Target:
 
     Notes
     -----
-    Guarantee: the posterior of `target`, to rounding. `sample` and `choose_sampler` take this form where they choose
-    the sampler; with a sampler of yours the target runs as it was given.
+    Guarantee: the posterior of `target`, to rounding. `sample` and `choose_sampler` use this form if they choose the
+    sampler; with a sampler that you give, the target runs unchanged.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def compressed(target: Target) -> Target:
 
 
 def explain_rows(target: Target) -> str:
-    """Say what stands for the rows of a target where the library chooses the sampler, and what a step then reads."""
+    """Return a sentence: what represents the rows if the library chooses the sampler, and what a step then reads."""
     found = compressed(target)
     if isinstance(found, StandsForRows):
         return found.found

@@ -1,4 +1,4 @@
-"""Predictors, responses and the names of coefficients, as every regression takes them."""
+"""Predictors, responses and the names of coefficients, shared by all regressions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,9 +13,9 @@ from approxmcmc.targets.checks import checked_array
 def design_matrix(
     X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None, who: str
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return X as contiguous floats, with a first column of ones where asked, y as it is, and a name per column.
+    """Return X as contiguous floats, with a first column of ones if asked for, y unchanged, and a name per column.
 
-    Both may be sources, as `design_source` and `response_source` return them. X is of float32 where it comes so, else
+    Both may be sources, as `design_source` and `response_source` return them. X is float32 if it was given so, else
     of float64. Names are those given, else those of a DataFrame or a source, else x0, x1, ...
 
     Raises
@@ -49,7 +49,7 @@ def design_matrix(
 
 
 def design_source(X: Any, *, intercept: bool) -> Any:
-    """Return a source of floats, with a first column of ones where asked, or X as it is where that is no source."""
+    """Return a source of floats, with a first column of ones if asked for; X unchanged if it is not a source."""
     source = as_source(X)
     if source is None:
         return X
@@ -59,6 +59,6 @@ def design_source(X: Any, *, intercept: bool) -> Any:
 
 
 def response_source(y: Any) -> Any:
-    """Return a source of float64, or y as it is where that is no source."""
+    """Return a source of float64, or y unchanged if it is not a source."""
     source = as_source(y)
     return y if source is None else source.astype(np.float64)

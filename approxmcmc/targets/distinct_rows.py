@@ -19,7 +19,7 @@ from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.stands_for_rows import StandsForRows
 
 LARGEST_SHARE = 0.5  # of the rows that distinct ones may be: an exact step is then at least twice as cheap
-LOOKED_AT = 1 << 15  # rows, of which pairs that are equal tell whether it is worth a pass over all
+LOOKED_AT = 1 << 15  # rows: their share of equal pairs decides whether all rows are compared
 FEWEST_PAIRS = 0.1  # times the pairs that N / 2 kinds of rows, equally common, would show
 
 
@@ -39,8 +39,10 @@ class DistinctRows(StandsForRows, LinearTarget):
     generalised linear model reads this one. A term is read as any other, once, whatever its weight: tests draw terms
     uniformly, so that rare and heavy rows are far-out terms to them; `CoreRows` reads such in every step. Bounds of a
     term, of its slope and its derivatives, are those of a row times its weight. `ZigZag` and `BouncyParticle`, and
-    `Firefly`, want the target of single rows.
+    `Firefly`, need the target of single rows.
     """
+
+    _rows: LinearTarget
 
     def __init__(self, rows: LinearTarget, first: np.ndarray, counts: np.ndarray) -> None:
         began = time.perf_counter()
@@ -81,14 +83,14 @@ class DistinctRows(StandsForRows, LinearTarget):
 
     @property
     def term_work(self) -> TermWork:
-        """What a term takes: as a row's."""
+        """Operations of a term, as of a row."""
         return self._rows.term_work
 
     @property
     def found(self) -> str:
-        """Say how many distinct rows stand for all."""
+        """Return a sentence: how many distinct rows represent all."""
         return (
-            f"identical rows: {self.n_obs:,} distinct ones, with weights, stand for {self.n_rows:,} rows, and a step "
+            f"identical rows: {self.n_obs:,} distinct ones, with weights, represent {self.n_rows:,} rows, and a step "
             f"with all data reads {self.n_obs:,}"
         )
 

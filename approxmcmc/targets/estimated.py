@@ -1,7 +1,7 @@
 """Posteriors whose likelihood is known through random estimates: log p(theta | y) = logprior(theta) + log p(y|theta).
 
 `EstimatedLikelihood` has an unbiased estimate of p(y|theta), as particle filters and importance sampling give;
-`EstimatedRatio` has an estimate of p(y|theta') / p(y|theta), of whatever quality.
+`EstimatedRatio` has an estimate of p(y|theta') / p(y|theta), biased or not.
 """
 
 import math
@@ -27,7 +27,7 @@ def compile_estimate(estimate: Callable[..., float]) -> Callable[..., float]:
 
 
 class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
-    """What the two kinds share: a prior, data, names, and a random function that compiles."""
+    """Base of both kinds: a prior, data, names, and a random function that compiles."""
 
     of: ClassVar[str]
     signature: ClassVar[str]
@@ -61,7 +61,7 @@ class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
         self._check_estimate()
 
     def _check_estimate(self) -> None:
-        """Compile the function alone, and compare it with plain Python on equal random numbers."""
+        """Compile the function on its own, and compare it with plain Python on equal random numbers."""
         who, points = type(self).__name__, [self._initial_point] * (2 if self.of == "ratio" else 1)
         generator = np.random.default_rng(0)
         try:
@@ -69,7 +69,7 @@ class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
         except Exception as error:
             raise CompilationError(
                 f"{who}: the estimate fails in plain Python with {type(error).__name__}: {error}\n"
-                f"  expected signature: {self.signature}\n  call it once by hand with np.random.default_rng()"
+                f"  expected signature: {self.signature}\n  call it yourself with np.random.default_rng()"
             ) from error
         if config.DISABLE_JIT:
             return
@@ -98,7 +98,7 @@ class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
         return CompiledEstimator(compile_estimate(self._estimate), self.of, self.data, self.n_terms)
 
     def log_likelihood(self, theta: np.ndarray) -> float | None:
-        """Return what the user's `log_likelihood` returns, or None where there is none."""
+        """Return what the user's `log_likelihood` returns, or None if there is no such function."""
         return None if self._log_likelihood is None else float(self._log_likelihood(theta))
 
     def initial_point(self) -> np.ndarray:
@@ -119,11 +119,11 @@ class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
         return {f"data_{k}": array for k, array in enumerate(self.data)}
 
     def compile(self) -> CompiledTarget:
-        """Refuse: there are no terms."""
+        """Raise: there are no terms."""
         self._refuse("it has random estimates and no terms")
 
     def to_pymc(self) -> Any:
-        """Refuse: there is no PyMC twin."""
+        """Raise: there is no PyMC twin."""
         self._refuse("it has no PyMC twin")
 
     def _refuse(self, why: str) -> NoReturn:
@@ -131,7 +131,7 @@ class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
         raise IncompatibleError(f"{self!r}: {why}; use {sampler}")
 
     def __repr__(self) -> str:
-        """Say the estimate's name and the dimension."""
+        """Show the estimate's name and the dimension."""
         return f"{type(self).__name__}({self._estimate.__name__}, dim={self.variables.size})"
 
 

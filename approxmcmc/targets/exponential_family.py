@@ -1,8 +1,8 @@
-"""What doubly intractable targets share: p(theta | y) proportional to p(theta) exp(theta's(y)) / Z(theta).
+"""Base of doubly intractable targets: p(theta | y) proportional to p(theta) exp(theta's(y)) / Z(theta).
 
 Z(theta) sums exp(theta's(y')) over all data that could have been seen, and depends on theta: a Metropolis-Hastings
-ratio asks for a number that nobody can afford. Exchange samplers ask for draws y' ~ f(.|theta) instead, of which only
-s(y') counts.
+ratio needs a number that is too expensive to compute. Exchange samplers need draws y' ~ f(.|theta) instead, of which
+only s(y') counts.
 
 Reference: Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 3.
 """
@@ -87,7 +87,7 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
 
     @abc.abstractmethod
     def build_simulator(self, auxiliary: Any) -> Simulator:
-        """Return the simulator that "auto", "exact" or an `Auxiliary` stands for."""
+        """Return the simulator for "auto", "exact" or an `Auxiliary`."""
 
     @abc.abstractmethod
     def _log_normalizers(self, thetas: np.ndarray) -> np.ndarray | None:
@@ -121,7 +121,7 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
         return float(self.log_densities(self._checked_theta(theta)[np.newaxis])[0])
 
     def log_densities(self, thetas: Any) -> np.ndarray:
-        """Return the same at every row of `thetas`, shape (n, dim); for exact gold standards on a grid.
+        """Return the log posterior densities at every row of `thetas`, shape (n, dim); for gold standards on a grid.
 
         Examples
         --------
@@ -162,14 +162,14 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
     @property
     @abc.abstractmethod
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed."""
+        """The observed data."""
 
     def compile(self) -> CompiledTarget:
-        """Refuse: the likelihood is no product of terms."""
+        """Raise: the likelihood is not a product of terms."""
         self._refuse("its likelihood has a normaliser that depends on theta, and is no sum of terms")
 
     def to_pymc(self) -> Any:
-        """Refuse: PyMC has no likelihood of this kind."""
+        """Raise: PyMC has no likelihood of this kind."""
         self._refuse("PyMC has no likelihood with an intractable normaliser")
 
     def _refuse(self, why: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What users hand over, as sources or not: arrays and numbers in tuples and mappings."""
+"""Arguments of users, sources or not: arrays and numbers in tuples and mappings."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -32,7 +32,7 @@ def leaves(given: Any) -> Iterator[Any]:
 
 
 def with_sources(given: Any) -> Any:
-    """Return the same with sources in the place of Dask collections and Zarr arrays; nothing else is touched."""
+    """Return the same arguments with sources for Dask collections and Zarr arrays; others are unchanged."""
 
     def known(leaf: Any) -> Any:
         source = as_source(leaf)

@@ -39,7 +39,7 @@ class GLMTarget(LinearTarget):
         Upper bound of the size of its second derivative, for `PoissonTest` on a `ControlVariate` of order 1.
     third_derivative_bound
         Upper bound of the size of its third derivative, for `BernsteinTest` and `PoissonTest` on a `ControlVariate` or
-        `CoreRows`. Where there is none for all eta, a function ``bound(eta, y, reach)`` of arrays, which returns upper
+        `CoreRows`. If no bound holds for all eta, a function ``bound(eta, y, reach)`` of arrays, which returns upper
         bounds over abs(t - eta) <= reach, for `PoissonTest`; ``lambda eta, y, reach: np.exp(eta + reach)`` for Poisson
         regression.
     pymc_model
@@ -48,8 +48,8 @@ class GLMTarget(LinearTarget):
     Raises
     ------
     InvalidInputError, CompilationError
-        When data or function cannot be used, or a bound is none of the function's differences for eta from -6 to 6 and
-        eight of the responses; the function is compiled when the target is made.
+        When data or function cannot be used, or a bound does not hold for the function's differences for eta from -6 to
+        6 and eight of the responses; the function is compiled when the target is made.
 
     Examples
     --------
@@ -116,7 +116,7 @@ class GLMTarget(LinearTarget):
         return np.unique(values[np.linspace(0, len(values) - 1, CHECKED_ROWS).astype(int)])
 
     def _refuse_false_bounds(self, y: float) -> None:
-        """Refuse a bound that differences break: the n-th over h^n is the n-th derivative at some eta between.
+        """Raise if differences break a bound: the n-th over h^n is the n-th derivative at some eta between.
 
         So true bounds pass, up to rounding, at which they are attained.
         """

@@ -1,4 +1,4 @@
-"""The Laplace approximation: the normal law with the posterior's mode and curvature.
+"""The Laplace approximation: the normal distribution with the posterior's mode and curvature.
 
     N(mode, H^-1),    H = -(Hessian of the log posterior at the mode).
 
@@ -101,5 +101,5 @@ class Laplace(Component):
         return self.mode + self.cholesky @ rng.standard_normal(self.mode.size)
 
     def __repr__(self) -> str:
-        """Say the size and what it cost."""
+        """Show the size and the cost."""
         return f"Laplace(dim={self.mode.size}, decrement={self.decrement:.2g}, passes={self.passes})"

@@ -10,7 +10,7 @@ with Q, l and c formed once. For a linear model a bound is a function of eta_i =
 - *Jaakkola-Jordan* (logistic): log B = a s^2 + s/2 + c with s = +-eta, a = -tanh(xi/2) / (4 xi) and c = -a xi^2 - log(2
   cosh(xi/2)); it touches the likelihood at s = xi and s = -xi.
 - *Taylor* (logistic): log B = log sigma(s_0) + sigma(-s_0) (s - s_0) - (s - s_0)^2 / 8, since (log sigma)'' >= -1/4; it
-  touches at s_0 alone, and is looser elsewhere.
+  touches at s_0 only, and is looser elsewhere.
 - *Student-t* (robust regression), r the residual in units of the scale: log B = alpha r^2 + c with alpha = -((nu + 1) /
   2) / (nu + xi^2), the tangent in r^2; it touches at r = xi and r = -xi.
 
@@ -157,7 +157,7 @@ def linear_bound(
 
 
 def check_kind(kind: str, known: tuple[str, ...], at: np.ndarray | None, *, who: str) -> None:
-    """Refuse a kind of bound that a target does not have, or a tuned one without a theta to touch at."""
+    """Raise if a target does not have this kind of bound, or a tuned bound has no theta to touch at."""
     if kind not in known:
         raise InvalidInputError(f"{who}: bound must be one of {known}, found {kind!r}")
     if kind in ("tuned", "taylor") and at is None:

@@ -51,7 +51,7 @@ def _bernoulli_logit_derivatives(eta: float, y: float) -> tuple[float, float]:
 
 
 def unit_normal(eta: float, y: float) -> float:
-    """Return log p(y | eta) of a normal law with standard deviation 1, up to its constant."""
+    """Return log p(y | eta) of a normal distribution with standard deviation 1, up to its constant."""
     return -0.5 * (y - eta) ** 2
 
 
@@ -88,12 +88,12 @@ class LinearTarget(TallDataTarget):
     slope_bound: float | None = None
     """Upper bound of abs(d log p(y_i | eta) / d eta) over all data and eta, where one is known."""
     second_derivative_bound: float | None = None
-    """Upper bound of abs(d^2 log p(y_i | eta) / d eta^2), likewise; for the residuals of a first-order expansion."""
+    """Upper bound of abs(d^2 log p(y_i | eta) / d eta^2), or a function; for residuals of a first-order expansion."""
     third_derivative_bound: float | None = None
-    """Upper bound of abs(d^3 log p(y_i | eta) / d eta^3), likewise; for the residuals of a second-order expansion."""
+    """Upper bound of abs(d^3 log p(y_i | eta) / d eta^3), or a function; for residuals of a second-order expansion."""
     by_row = ("data", "X", "y")
     predictor_scale: float | None = None
-    """How far eta moves until the second derivative is another, where one number tells: 1 for a logit."""
+    """How far eta moves until the second derivative changes, if one number is enough: 1 for a logit."""
 
     @property
     def derivatives_eta(self) -> Callable[[float, float], tuple[float, float]]:
@@ -128,7 +128,7 @@ class LinearTarget(TallDataTarget):
 
     @property
     def term_work(self) -> TermWork:
-        """What a term takes: a product of rows and the function of it; a gradient adds the row once more."""
+        """Operations of a term: a product of rows and the function of it; a gradient adds the row once more."""
         columns, bytes_of_row = self.X.shape[1], float(self.X[:1].nbytes + self.y[:1].nbytes)
         term, slope = operations(self._loglik_eta), operations(self.derivatives_eta)
         ours = (self._loglik_eta.__module__ or "").startswith(__name__.partition(".")[0] + ".")
@@ -205,7 +205,7 @@ class LinearTarget(TallDataTarget):
         return {"X": self.X}
 
     def __repr__(self) -> str:
-        """Say the model and its size."""
+        """Show the model and its size."""
         return f"{type(self).__name__}(n_obs={self.n_obs}, dim={self.variables.size})"
 
 
@@ -240,7 +240,7 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     prior
         A function ``log_prior(beta) -> float`` in place of the normal prior.
     coef_names
-        Labels of the columns, where X has none of its own.
+        Labels of the columns, if X has none.
 
     Raises
     ------

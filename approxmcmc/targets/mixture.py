@@ -183,5 +183,5 @@ class GaussianMixture(TallDataTarget):
         return np.concatenate([mean[~spread], mean_spread + upper, mean_spread + lower]), np.concatenate(weights)
 
     def __repr__(self) -> str:
-        """Say size and temperature."""
+        """Show size and temperature."""
         return f"GaussianMixture(n_obs={self.n_obs}, temperature={self.temperature})"

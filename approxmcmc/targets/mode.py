@@ -159,12 +159,12 @@ def _passes_for_a_step(posterior: Posterior) -> int:
 
 
 def _mode_of_some_rows(posterior: Posterior, theta: np.ndarray) -> Guess | None:
-    """Return the mode by some rows that stand for all; None of few data, or without a mode."""
+    """Return the mode of a sample of rows, scaled to all rows; None if there are few data, or no mode."""
     n_obs = posterior.target.n_obs
     wanted = max(FEWEST, FOR_EACH * theta.size, int(SHARE * n_obs))
     if wanted > LARGEST_SHARE * n_obs:
         return None
-    rows = np.sort(np.random.default_rng(0).choice(n_obs, wanted, replace=False, shuffle=False))  # of set-up alone
+    rows = np.sort(np.random.default_rng(0).choice(n_obs, wanted, replace=False, shuffle=False))  # for set-up only
     some, off = posterior.of_rows(rows), np.sqrt(n_obs / wanted)
     try:
         near = _climb(some, theta, off)
@@ -181,10 +181,10 @@ def _climb_from_guess(
     max_passes: int,
     progress: Progress | None,
 ) -> tuple[np.ndarray, Quadratic, float] | None:
-    """Return what Newton's method finds from the mode of some rows; None where it finds nothing, or that is far off.
+    """Return the mode by Newton's method from that of a sample of rows; None if it fails or moves far.
 
     Rare categories are in few of the rows or in none. What these say of them is then so far from what all rows say that
-    Newton's steps find no hold there: on the one-hot columns of KDD99 100 passes found nothing, 15 from the origin did.
+    Newton's method does not converge there: on the one-hot columns of KDD99 100 passes failed, 15 from the origin did.
     """
     try:
         theta = _climb(posterior, guess.theta, tolerance, inverse(guess.precision))

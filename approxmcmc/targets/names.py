@@ -45,7 +45,7 @@ def named_variables(
 
 
 def check_names(variables: Variables, *, who: str) -> None:
-    """Refuse names that the trace needs for its axes: xarray would drop such a variable without a word.
+    """Raise on names that the trace needs for its axes: xarray would drop such a variable silently.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def check_names(variables: Variables, *, who: str) -> None:
 def _check_names(
     names: Sequence[Any], dims: Mapping[str, Sequence[Any]], coords: Mapping[str, Sequence[Any]], *, who: str
 ) -> None:
-    """Refuse names that would be dropped or mixed up without a word."""
+    """Raise on names that would be silently dropped or mixed up."""
     if wrong := [name for name in names if names.count(name) > 1]:
         raise InvalidInputError(f"{who}: var_names must be different, found {wrong}")
     if wrong := [name for name in dims if name not in names]:

@@ -62,7 +62,7 @@ class NormalPrior(Prior):
 
     @functools.cached_property
     def _log_prior(self) -> Any:
-        """The kernel; a quarter of a second to make, and asked for five times in a run."""
+        """The kernel; it takes a quarter of a second to make, and is used five times in a run."""
         return with_context(log_normals, LOG_PRIOR.signature, self.known)
 
     @functools.cached_property

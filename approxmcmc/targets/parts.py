@@ -1,8 +1,8 @@
 """Parts of a target's rows on the workers of a Dask cluster: each is a target of its own.
 
 A target that was given sources keeps them. A worker reads its rows from there, and puts them into a copy of the target
-that holds none. So passes over all rows know nothing of clusters: they are what a target does with its rows, made for
-each part.
+that holds none. So passes over all rows contain no code for clusters: they are what a target does with its rows, made
+for each part.
 """
 
 import copy
@@ -31,7 +31,7 @@ class MadeOfRows:
     """Attributes that have a place for each row, or hold what has."""
 
     def without_rows(self) -> Any:
-        """Return what `with_rows` can be asked of, small: it travels to every worker."""
+        """Return the targets that `with_rows` can make, small: it travels to every worker."""
         bare = copy.copy(self)
         for name in ("given", *self.by_row):
             vars(bare).pop(name, None)
@@ -95,7 +95,7 @@ _known: "weakref.WeakKeyDictionary[Target, Partitions]" = weakref.WeakKeyDiction
 def parts_of(target: Target) -> Partitions | None:
     """Return the parts of a target on the cluster whose client is active: read once, they stay while the target lives.
 
-    None where no client is active, and for data that this process has to read itself.
+    None if no client is active, and for data that this process has to read itself.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def _compare_ends(target: Target, parts: Partitions) -> None:
         if not np.allclose(found[k], expected[2 * k : 2 * k + 2], rtol=1e-9, atol=1e-12, equal_nan=True):
             raise IncompatibleError(
                 f"{target!r}: the terms of rows {rows[0]} and {rows[1] - 1} are {expected[2 * k : 2 * k + 2]} here and "
-                f"{found[k]} on a worker, which reads rows {rows[0]} to {rows[1] - 1} alone. Either a term depends on "
+                f"{found[k]} on a worker, which only reads rows {rows[0]} to {rows[1] - 1}. Either a term depends on "
                 "more than its own row, and passes must be made without a Dask client, or the source leads to other "
                 "data there"
             )

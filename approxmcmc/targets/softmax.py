@@ -6,7 +6,7 @@ on theta. With eta = (x' beta_1, ..., x' beta_K), t the class of the datum and e
     log B = eta_t - [lse(eta_0) + g'(eta - eta_0) + (eta - eta_0)' A (eta - eta_0) / 2],   g = softmax(eta_0),
     A = (I - 11'/K) / 2,
 
-which touches at eta_0. It needs X'X alone, not a (K p, K p) matrix, since A is the same for all data.
+which touches at eta_0. It only needs X'X, not a (K p, K p) matrix, since A is the same for all data.
 """
 
 import copy
@@ -166,7 +166,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
     prior
         A function ``log_prior(beta) -> float`` of the flat beta (class after class) in place of the normal prior.
     coef_names
-        Labels of the columns, where X has none of its own.
+        Labels of the columns, if X has none.
 
     Raises
     ------
@@ -295,5 +295,5 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
         return model
 
     def __repr__(self) -> str:
-        """Say the size."""
+        """Show the size."""
         return f"SoftmaxRegression(n_obs={self.n_obs}, n_classes={self.n_classes}, dim={self.variables.size})"

@@ -1,4 +1,4 @@
-"""What targets share whose terms stand for the rows of another target: the same posterior, with fewer terms."""
+"""Base of targets with fewer terms than another target has rows, and the same posterior."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ class StandsForRows(TallDataTarget):
     """The posterior of `rows`, the target of single rows; subclasses set `data` and `n_obs`, and compile the terms."""
 
     seconds: float
-    """What making the terms took."""
+    """The cost of making the terms."""
 
     def __init__(self, rows: TallDataTarget) -> None:
         self._rows, self.n_rows = rows, rows.n_obs
@@ -26,7 +26,7 @@ class StandsForRows(TallDataTarget):
 
     @property
     def found(self) -> str:
-        """Say in a sentence what stands for the rows, and what a step reads."""
+        """Return a sentence: what represents the rows, and what a step reads."""
         raise NotImplementedError
 
     def initial_point(self) -> np.ndarray:
@@ -35,7 +35,7 @@ class StandsForRows(TallDataTarget):
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed, row by row."""
+        """The observed data, row by row."""
         return self._rows.observed_data
 
     @property
@@ -45,7 +45,7 @@ class StandsForRows(TallDataTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """What stands for the rows, and the seconds that it took to make."""
+        """For the trace: the terms that represent the rows, and the seconds to make them."""
         return {**self._rows.setup_attrs, "compression": self.found, "setup_compression_seconds": self.seconds}
 
     def to_pymc(self) -> Any:
@@ -60,5 +60,5 @@ class StandsForRows(TallDataTarget):
         return self._rows._identity()
 
     def __repr__(self) -> str:
-        """Say the sizes."""
+        """Show the sizes."""
         return f"{type(self).__name__}({self.n_rows} rows, n_obs={self.n_obs}, dim={self.variables.size})"

@@ -24,7 +24,7 @@ def categorical_columns(X: Any) -> tuple[str, ...]:
 
 
 def _is_of_numbers(column: Any) -> bool:
-    """Whether a column of Python objects holds nothing but numbers."""
+    """Whether a column of Python objects holds only numbers."""
     return column.dtype == object and all(isinstance(value, numbers.Real) for value in column)
 
 
@@ -34,7 +34,7 @@ class TableRegression(PredictorTarget):
     `LogisticRegression` and `GLMTarget` return it for a table with columns of text or categories. ``beta`` holds the
     intercept and the slopes of the columns of numbers; each other column is a variable of its own, with the effects of
     all its levels but the first, the reference level (treatment coding). Without an intercept the first of these
-    columns has an effect for every level, as in formulas of R. A column costs a row one addition, whatever the number
+    columns has an effect for every level, as in formulas of R. A column costs a row one addition, for any number
     of levels: there is no matrix of indicators.
 
     Attributes
@@ -88,7 +88,7 @@ class TableRegression(PredictorTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """What a trace says of the target: its reference levels."""
+        """Attributes of the target in the trace: its reference levels."""
         return {**super().setup_attrs, "reference_levels": _listed(self.reference_levels)}
 
     def to_pymc(self) -> Any:
@@ -113,7 +113,7 @@ class TableRegression(PredictorTarget):
         return model
 
     def __repr__(self) -> str:
-        """Say the model, its size and its reference levels."""
+        """Show the model, its size and its reference levels."""
         size = f"n_obs={self.n_obs}, dim={self.variables.size}"
         return f"{self.who}({size}; reference levels: {_listed(self.reference_levels)})"
 
@@ -123,7 +123,7 @@ def _listed(levels: Mapping[str, str]) -> str:
 
 
 def _numbers(X: Any, names: list[str], *, intercept: bool, who: str) -> Any:
-    """Return the columns of numbers, with a first column of ones where asked."""
+    """Return the columns of numbers, with a first column of ones if asked for."""
     if isinstance(X, DataSource):
         if names:
             table = X[names]

@@ -1,4 +1,4 @@
-"""What all tall-data targets share: a log prior, N terms, and a compiled form of both."""
+"""Base of all tall-data targets: a log prior, N terms, and a compiled form of both."""
 
 import abc
 import math
@@ -82,8 +82,8 @@ class Prior:
     ) -> None:
         if function is None and not (isinstance(scale, numbers.Real) and scale > SMALLEST_SCALE):
             raise InvalidInputError(
-                f"{who}: prior_scale must be positive (inf for a flat prior), one number for all, found {scale!r}; "
-                "any other prior is a function, prior="
+                f"{who}: prior_scale must be positive, one number (inf for a flat prior), found {scale!r}; "
+                "give any other prior as a function, prior=..."
             )
         self.scale, self.who, self.name = float(scale) if function is None else math.nan, who, name
         self.function = None if function is None else plain_function(function, name, who=who)
@@ -109,7 +109,7 @@ class Prior:
         return kernel
 
     def normal(self, dim: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return means and precisions, shape (dim,) each; None where the prior is a function."""
+        """Return means and precisions, shape (dim,) each; None if the prior is a function."""
         return None if self.function is not None else (np.zeros(dim), np.full(dim, 1.0 / self.scale**2))
 
     def identity(self) -> str:
@@ -142,7 +142,7 @@ class TallDataTarget(
 
     @property
     def term_work(self) -> TermWork:
-        """What a term takes: two operations for each number of its data, and three times that for a gradient."""
+        """Operations of a term: two for each number of its data, and three times that for a gradient."""
         numbers = sum(array.size for array in self.data) / self.n_obs
         known = type(self)._term_gradients is not TallDataTarget._term_gradients
         stored = sum(array.nbytes for array in self.data) / self.n_obs
@@ -174,11 +174,11 @@ class TallDataTarget(
         Raises
         ------
         IncompatibleError
-            When nothing bounds the terms; the message says how to give a bound.
+            When the terms have no bound; the message says how to give one.
         """
         raise IncompatibleError(
             f"{type(self).__name__} does not bound its terms; BernsteinTest needs range=<number>, an upper bound of "
-            "max l - min l, or range='observed', which guarantees nothing"
+            "max l - min l, or range='observed', without a guarantee"
         )
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
@@ -187,7 +187,7 @@ class TallDataTarget(
         Raises
         ------
         IncompatibleError
-            When nothing bounds the terms; the message says how to give a bound.
+            When the terms have no bound; the message says how to give one.
         """
         raise IncompatibleError(
             f"{type(self).__name__} does not bound its terms one by one, which exact subsampling needs: give a "
@@ -206,7 +206,7 @@ class TallDataTarget(
 
     @property
     def normal_prior(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Means and precisions of the normal prior, 0 where flat; None where the prior is a function."""
+        """Means and precisions of the normal prior, 0 where flat; None if the prior is a function."""
         return self.prior.normal(self.variables.size)
 
     def to_pymc(self) -> Any:

@@ -59,7 +59,7 @@ class FunctionTarget(TallDataTarget):
     difference_bound
         ``(rates, reach)`` with ``abs(l_i) <= rates[i] * reach(theta, proposed)`` for every datum and pair of states:
         positive `rates` of shape (n_obs,), and a function that is symmetric in the two states and infinite where
-        nothing is known. :class:`PoissonTest` and its kin need it, and refuse it where terms at some pairs of states
+        no bound is known. :class:`PoissonTest` and related tests need it, and raise if terms at some pairs of states
         break it.
     var_names
         Names of the variables that theta holds, in order: one name for a vector of length `dim`, or `dim` names of
@@ -181,7 +181,7 @@ class FunctionTarget(TallDataTarget):
 
     @property
     def term_work(self) -> TermWork:
-        """What a term takes, by the byte code of the user's functions; a loop runs over the numbers of a row."""
+        """Operations of a term, from the byte code of the user's functions; a loop runs over the numbers of a row."""
         numbers = sum(array.size for array in self.data if array.shape[:1] == (self.n_obs,)) / self.n_obs
         length = max(numbers, min(self.variables.size, LENGTH))
         slope = None if self._grad_loglik is None else operations(self._grad_loglik, length)
@@ -266,5 +266,5 @@ class FunctionTarget(TallDataTarget):
         return self.pymc_model() if self.pymc_model is not None else super().to_pymc()
 
     def __repr__(self) -> str:
-        """Say the likelihood's name and the size."""
+        """Show the likelihood's name and the size."""
         return f"FunctionTarget({self._loglik.__name__}, n_obs={self.n_obs}, dim={self.variables.size})"

@@ -14,8 +14,7 @@ import numpy as np
 import xarray as xr
 
 import approxmcmc as amc
-from approxmcmc.bounds.finite import stationary_law
-from approxmcmc.bounds.transition import grid_of_points
+from approxmcmc.bounds.finite import grid_of_points, stationary_law
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.study.report import Table
 

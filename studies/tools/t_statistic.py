@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from approxmcmc.output.flat import flat_draws
+from approxmcmc.output.reading import flat_draws
 from approxmcmc.study.report import Figure
 from approxmcmc.study.report.predictions import log_term_differences
 from approxmcmc.study.report.svg import COLOURS, subplots

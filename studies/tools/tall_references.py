@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import approxmcmc as amc
 from approxmcmc.errors import SamplingWarning
 from approxmcmc.reference import ChainGates, GateReport, exact_chain_reference
-from approxmcmc.reference.kernels import core_rows_kernel, langevin_kernel
+from approxmcmc.reference.exact_chain import core_rows_kernel, langevin_kernel
 from approxmcmc.study.report import Table
 from studies.tools.in_laplace_metric import laplace_of
 

@@ -58,3 +58,14 @@ def test_every_picture_of_the_gallery_is_of_a_script_that_begins_with_a_title():
     for path in sorted((DOCS / "examples").glob("*/*.py")):
         title, line = path.read_text(encoding="utf-8").splitlines()[1:3]
         assert set(line) == {"="} and len(line) >= len(title), path.name
+
+
+def test_the_picture_of_the_house_names_every_room():
+    """The directive draws it when the pages are built, and refuses another set of rooms."""
+    house = runpy.run_path(str(DOCS / "_extensions" / "house.py"))
+    block = re.search(r"```\{house\}\n(.*?)```", (DOCS / "architecture.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+    phrases = dict(line.split(": ", 1) for line in block.strip().splitlines())
+    imports = house["imports_of_rooms"](DOCS.parent / "approxmcmc")
+    floors = house["floors"](imports)
+    assert phrases.keys() == imports.keys()
+    assert "[...]" not in house["draw"](floors, phrases)

@@ -20,25 +20,25 @@ ORDER = (
     {"engine"},
     {"sources"},
     {"targets", "proposals", "acceptance"},
-    {"surrogate"},
+    {"surrogate", "audits"},
     {"interop", "samplers", "datasets"},
     {"sampling"},
     {"output"},
-    {"nuts"},
+    {"nuts", "checkpoints"},
     {"reference", "diagnostics"},
     {"design", "plots", "foreign"},
     {"couplings"},
     {"bounds"},
     {"runs"},
     {"api"},
-    {"auditing", "resuming"},
+    {"auditing", "importance", "resuming"},
     {"study"},
     {"cli", "__init__", "__main__"},
 )
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 EVERY_ROOM = {"api", "cli", "__init__", "__main__"}  # these may import all of it
 UNKNOWN_TO = {  # what a room must not know although it comes before
-    "sampling": {"targets", "proposals", "acceptance", "surrogate", "samplers", "interop"},
+    "sampling": {"targets", "proposals", "acceptance", "surrogate", "audits", "samplers", "interop"},
     "diagnostics": {"targets", "proposals", "surrogate", "samplers", "interop", "sampling"},
 }
 HEAVY = {

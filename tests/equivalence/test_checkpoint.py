@@ -10,12 +10,13 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.acceptance import barker_decision
+from approxmcmc.checkpoints import book
+from approxmcmc.checkpoints import when as checkpoints
+from approxmcmc.checkpoints.book import open_book
+from approxmcmc.checkpoints.tables import read_checkpoint
+from approxmcmc.checkpoints.when import Checkpoints, Snapshot
 from approxmcmc.errors import CheckpointWarning, InvalidInputError
-from approxmcmc.output import book
-from approxmcmc.output.book import open_book
-from approxmcmc.output.checkpoints import read_checkpoint
-from approxmcmc.sampling import checkpoints, driver, goals, recorder
-from approxmcmc.sampling.checkpoints import Checkpoints, Snapshot
+from approxmcmc.sampling import driver, goals, recorder
 from tests.examples import SAMPLERS, TARGETS
 from tests.models import logistic
 from tests.planting import plant

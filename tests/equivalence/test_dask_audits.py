@@ -167,7 +167,7 @@ def test_a_lost_scheduler_costs_no_audit(client, rng, monkeypatch):
     monkeypatch.setattr(partitions.Partitions, "total", lost)
     with client.as_current():
         rows = AllRows(target)
-        with pytest.warns(ClusterWarning, match=r"was lost\. This process goes on"):
+        with pytest.warns(ClusterWarning, match=r"was lost\. This process makes"):
             found = rows.differences(theta, -theta)
         np.testing.assert_array_equal(rows.differences(theta, -theta)[0], expected[0])  # and says so once
     np.testing.assert_array_equal(found[0], expected[0])

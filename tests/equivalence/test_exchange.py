@@ -49,6 +49,7 @@ def test_chunks_leave_no_trace(name):
         np.testing.assert_array_equal(one, many)
 
 
+@pytest.mark.recompiles
 def test_one_draw_behind_drift_and_ratio_is_noisy_with_one():
     """A noisy MALA step with N = 1 differs from the exact one by the draw that judges, and from itself by nothing."""
     noisy = amc.samplers.MALAExchange(0.5, True, 1)

@@ -50,6 +50,7 @@ class TestDrawsDependOnSeedAndChainAlone:
             np.testing.assert_array_equal(summed, third.sample_stats[name], err_msg=name)
 
 
+@pytest.mark.recompiles
 def test_restarts_find_the_same_mode_and_the_same_chain():
     """The mode is found anew in every process, from the same start by the same steps: nothing has to be kept."""
     tuned = amc.Firefly(amc.RandomWalk(0.2))
@@ -59,6 +60,7 @@ def test_restarts_find_the_same_mode_and_the_same_chain():
     assert_same(once, draw(given))
 
 
+@pytest.mark.recompiles
 def test_a_bound_that_touches_everywhere_is_metropolis_hastings():
     """Gap 0: no datum is ever bright, and the chain is the exact one, which reads the same streams."""
     (x,) = (np.linspace(-1.0, 1.0, 50),)

@@ -132,9 +132,9 @@ def test_always_accept_is_the_proposal_chain():
     np.testing.assert_allclose(trace.posterior["beta"][0], np.cumsum(steps, axis=0), rtol=1e-12)
 
 
-@pytest.mark.parametrize("shape", ["scalar", "vector", "matrix"])
+@pytest.mark.parametrize("shape", [pytest.param("vector", marks=pytest.mark.recompiles), "matrix"])
 def test_equal_scales_in_three_spellings_walk_alike(shape):
-    scale = {"scalar": 0.2, "vector": [0.2, 0.2, 0.2], "matrix": 0.04 * np.eye(3)}[shape]
+    scale = {"vector": [0.2, 0.2, 0.2], "matrix": 0.04 * np.eye(3)}[shape]
     np.testing.assert_allclose(
         draw(ExactTest(), proposal=RandomWalk(scale)).posterior["beta"], draw(ExactTest()).posterior["beta"], rtol=1e-12
     )

@@ -144,8 +144,8 @@ def kill_studies(kills: int, rng: np.random.Generator, folder: Path, engine: str
 def kill_runs(kills: int, rng: np.random.Generator, folder: Path) -> dict:
     """Kill checkpointed runs of two chains until there were so many kills."""
     import approxmcmc as amc
-    from approxmcmc.output.checkpoints import read_checkpoint
-    from approxmcmc.sampling import checkpoints
+    from approxmcmc.checkpoints import when as checkpoints
+    from approxmcmc.checkpoints.tables import read_checkpoint
     from tests.models import logistic
 
     checkpoints.SECONDS_BETWEEN, checkpoints.SHARE = 0.5, np.inf

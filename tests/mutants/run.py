@@ -30,7 +30,7 @@ from scipy.stats import binomtest
 
 from tests.mutants.forks import PASSED, outcomes
 from tests.mutants.reach import function_at, reaching
-from tests.mutants.tables import ROOT, STORE, equivalents, files_of, mapped_tests, modules, shared_tests
+from tests.mutants.tables import ROOT, STORE, equivalents, files_of, listed_modules, mapped_tests, modules, shared_tests
 
 NAMES = ("mutants", "judged", "killed", "same", "survive", "left", "seconds")
 SAMPLE = 10  # of each module: what two hours are enough for
@@ -168,6 +168,7 @@ def main():
     if unknown := set(given.modules) - set(table):
         raise SystemExit(f"not in modules.toml: {sorted(unknown)}")
     faults = [f"{module}: no tests in modules.toml" for module in sorted(set(modules()) - set(table))]
+    faults += [f"{module}: in equivalent.toml, and gone" for module in sorted(listed_modules() - set(modules()))]
     deadline, workers = time.monotonic() + 3600.0 * given.hours, len(os.sched_getaffinity(0))
     STORE.mkdir(parents=True, exist_ok=True)
     rooms = defaultdict(Counter)

@@ -10,8 +10,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PACKAGE = ROOT / "approxmcmc"
 STORE = ROOT / "results" / "mutants"
-ROOMS = ("acceptance", "bounds", "proposals", "samplers")
-ALONE = ("diagnostics/risk.py", "surrogate/transition.py")
+ROOMS = ("acceptance", "audits", "bounds", "proposals", "samplers")
+ALONE = ("importance.py", "diagnostics/risk.py", "surrogate/transition.py")
 ANY = "any module"
 
 
@@ -56,12 +56,18 @@ def modules():
     return [*(str(file.relative_to(PACKAGE)) for file in files), *ALONE]
 
 
+def listed_modules():
+    """Return the modules with equivalent mutants."""
+    return set(read("equivalent.toml")) - {ANY}
+
+
 def equivalents(module, survivors):
     """Return the listed mutants of a module, (function, line, line of the mutant), as often as listed.
 
     Of those listed for any module the ones that have survived count.
     """
     table = read("equivalent.toml")
-    anywhere = {(one["line"], one["mutant"]) for one in table[ANY]}
-    listed = Counter((one["in"], one["line"], one["mutant"]) for one in table.get(module, []))
+    anywhere = {(line, mutant) for rows in table[ANY].values() for line, mutant, _ in rows}
+    by_function = table.get(module, {}).items()
+    listed = Counter((function, line, mutant) for function, rows in by_function for line, mutant, _ in rows)
     return listed + Counter({mutant: n for mutant, n in survivors.items() if mutant[1:] in anywhere})

@@ -72,6 +72,7 @@ class TestChains:
         np.testing.assert_array_equal(thinned, [0.2] * 3 + [0.05] * 2 + [0.0] * 4)  # of the draw's last step
         np.testing.assert_array_equal(draw(test, tune=30, draws=30).sample_stats["epsilon"][0][:25], [0.05] * 25)
 
+    @pytest.mark.recompiles
     @pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
     def test_untested_steps_are_those_without_a_test(self):
         """Then the annealed test begins, from where they ended and with the random numbers that come next."""

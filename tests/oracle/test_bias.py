@@ -11,6 +11,7 @@ import xarray as xr
 import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.acceptance.laws.probability import exact_probability
+from approxmcmc.audits.replication import compile_replicate
 from approxmcmc.bounds.finite import stationary_law
 from approxmcmc.contracts import Population
 from approxmcmc.couplings import verdict
@@ -18,7 +19,6 @@ from approxmcmc.couplings.meeting import maximal_coupling
 from approxmcmc.couplings.summands import average
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.term_table import SHUFFLED, table_of_terms, write_pair
-from approxmcmc.samplers.replication import compile_replicate
 from tests.models import normal_loglik, normal_logprior
 
 pytestmark = pytest.mark.recompiles

@@ -296,6 +296,7 @@ def test_planted_bugs_in_the_expansion_are_seen(bug, monkeypatch):
     assert worst_difference(model, any_point(model)) > 1e-6
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("at", ["mode", CENTER + 0.5], ids=["mode", "anywhere"])
 def test_an_exact_chain_is_the_plain_targets_chain(at):
     """Same streams, same decisions: draws are bit-equal, and lp agrees to rounding."""

@@ -15,8 +15,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc import bounds
-from approxmcmc.bounds.finite import stationary_law
-from approxmcmc.bounds.transition import grid_of_points
+from approxmcmc.bounds.finite import grid_of_points, stationary_law
 from approxmcmc.contracts.records import COUNT_NAMES
 from approxmcmc.couplings.kernels import coupling_of
 from approxmcmc.couplings.meeting import maximal_coupling

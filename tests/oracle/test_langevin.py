@@ -69,7 +69,7 @@ CASES = {
 }  # fmt: skip
 
 
-RECOMPILED = ("SGLD, falling step, control variates, diagonal", "corrected SGLD")
+RECOMPILED = ("ULA", "SGLD, sequential test", "SGLD, falling step, control variates, diagonal", "corrected SGLD")
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,7 @@ LIMITS = [  # approximate tests at the settings where they read all rows
     amc.acceptance.MinibatchBarker(batch_size=1000),
     amc.acceptance.AnnealedEpsilon((0.0,), steps=()),
 ]
-
-
+INVARIANT = [test for test in [*itertools.chain(*TESTS.values()), *LIMITS] if test.leaves_invariant(ROWS)]
 GROUPS = (*PROPOSALS, *(name for name in SAMPLERS if name != "MetropolisHastings"), "targets")
 
 
@@ -78,10 +77,9 @@ def pairings(group: str) -> Iterator[Pairing]:
 
 def of_proposal(name: str) -> Iterator[Pairing]:
     """Yield the first example of a kind of proposal with all tests, further ones with the exact test."""
-    tests = [test for test in [*itertools.chain(*TESTS.values()), *LIMITS] if test.leaves_invariant(ROWS)]
     place, examples = list(PROPOSALS).index(name), PROPOSALS[name]
     worlds = FIELDS if examples[0].proposes_states else FORMS
-    for t, test in enumerate(tests):
+    for t, test in enumerate(INVARIANT):
         yield Pairing(name, amc.MetropolisHastings(examples[0], test), rotated(worlds, place + t))
     for k, example in enumerate(examples[1:]):
         yield Pairing(name, amc.MetropolisHastings(example, amc.ExactTest()), rotated(worlds, place + k))

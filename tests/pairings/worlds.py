@@ -15,7 +15,9 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 import approxmcmc as amc
+from approxmcmc.contracts import DiscreteTarget, DoublyIntractableTarget, EstimatedTarget
 from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.targets.all_rows import AllRows
 from tests import langevin as book
 from tests.examples import TARGETS, log_poisson, reach
 
@@ -54,9 +56,6 @@ def normal_prior(scale: Any = SCALE) -> Callable[[np.ndarray], np.ndarray]:
     return lambda u: scale * ndtri(u)
 
 
-# -------------------------------------------------------------------------------------------------- logistic regression
-
-
 def draw_responses(rng, theta):
     """Return y given theta."""
     return (rng.random(ROWS) < 1.0 / (1.0 + np.exp(-X @ theta))).astype(np.int64)
@@ -70,9 +69,6 @@ def logistic_log_likelihood(thetas, y):
 def logistic(y):
     """Return the target."""
     return amc.targets.LogisticRegression(X, y, prior_scale=SCALE)
-
-
-# ------------------------------------------------------------------------------------------------ estimated likelihoods
 
 
 @numba.njit
@@ -90,9 +86,6 @@ def log_prior(theta):
     for j in range(theta.shape[0]):
         total -= 2.0 * theta[j] ** 2
     return total
-
-
-# --------------------------------------------------------------------------------------------------------------- graphs
 
 
 @functools.cache
@@ -149,9 +142,6 @@ def lattice_log_likelihood(thetas, lattice):
     """Return log p(lattice | theta), with its normaliser by enumeration."""
     levels, counts = np.unique(lattices()[1], return_counts=True)
     return thetas[:, 0] * agreement(lattice[None])[0] - np.logaddexp.reduce(np.log(counts) + thetas * levels, axis=1)
-
-
-# ---------------------------------------------------------------------------------------------------- other likelihoods
 
 
 def normal_log_likelihood(thetas, x):
@@ -211,7 +201,7 @@ def predictor_target(y):
     return amc.targets.PredictorTarget(log_poisson, predictors, y, prior_scale=SCALE)
 
 
-def own_law(make, scales, burn=0):
+def own_law(make, scales):
     """Return a target with fixed data and a normal prior, whose likelihood is only known from its own terms."""
     target = functools.cache(make)
 
@@ -221,7 +211,7 @@ def own_law(make, scales, burn=0):
 
     return World(
         len(scales), normal_prior(np.array(scales)), lambda rng, theta: None, log_likelihood, lambda data: target(),
-        n_data_sets=1, burn=burn,
+        n_data_sets=1,
     )  # fmt: skip
 
 
@@ -231,14 +221,28 @@ def noisy_groups():
     return amc.targets.NormalGroups(X[:12], y, np.arange(12) // 2)
 
 
-def discrete(make):
-    """Return a target of finitely many states, which are all weighed."""
-    target = functools.cache(make)
-    states = np.array(list(itertools.product(*map(range, target().n_states))), dtype=np.float64)
-    return World(
-        states.shape[1], None, lambda rng, theta: None, lambda x, data: target().log_density(x.astype(int)),
-        lambda data: target(), n_data_sets=1, states=states,
-    )  # fmt: skip
+def around_the_mode(make):
+    """Return the world of a target that has no entry: its data are fixed, and its law is known from its own density.
+
+    Points come from a normal law around its mode, 1.5 times as wide as the Laplace approximation. Finitely many states
+    are all weighed. None for a target without a density of its own.
+    """
+    made = make()
+    if isinstance(made, (DoublyIntractableTarget, EstimatedTarget)):
+        return None
+    fixed = {"draw_data": lambda rng, theta: None, "target": lambda data: made, "n_data_sets": 1}
+    if isinstance(made, DiscreteTarget):
+        states = np.array(list(itertools.product(*map(range, made.n_states))), dtype=np.float64)
+        density = lambda x, data: made.log_density(x.astype(int))  # noqa: E731
+        return World(states.shape[1], None, log_likelihood=density, states=states, **fixed)
+    law = functools.cache(lambda: amc.laplace(made))
+
+    def log_weights(thetas, data):
+        z = np.linalg.solve(1.5 * law().cholesky, (thetas - law().mode).T)
+        return AllRows(made).log_densities(thetas) + 0.5 * (z**2).sum(axis=0)
+
+    points = lambda u: law().mode + 1.5 * ndtri(u) @ law().cholesky.T  # noqa: E731
+    return World(made.variables.size, points, log_likelihood=log_weights, **fixed)
 
 
 def world(log_likelihood, draw_data, target, **settings):
@@ -287,6 +291,5 @@ WORLDS = {
     "GaussianMixture": own_law(TARGETS["GaussianMixture"], [10.0**0.5, 1.0]),
     "GroupedTarget": own_law(TARGETS["GroupedTarget"], [1.0] * 3),
     "NormalGroups": own_law(noisy_groups, [1.0, 1.0, 1.0, 1.5]),
-    "BinaryMRF": discrete(TARGETS["BinaryMRF"]),
-    "BayesianNetwork": discrete(TARGETS["BayesianNetwork"]),
 }
+WORLDS |= {name: found for name, make in TARGETS.items() if name not in WORLDS and (found := around_the_mode(make))}

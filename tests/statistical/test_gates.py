@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from approxmcmc.audits.steps import WalkedSteps
 from approxmcmc.diagnostics.gates import gates
-from approxmcmc.samplers.audits import WalkedSteps
 from approxmcmc.targets.all_rows import AllRows
 from tests.models import normal_mean
 

@@ -7,7 +7,8 @@ the normal law, and the tails of means of thousands of independent replicates ar
 Power, .999 each, from the standard errors that are found: a posterior variance off by 10 %, asserted; means off by .016
 posterior standard deviations where that takes at most 12 000 replicates of 800 steps, .032 asserted. Where 3 % of the
 acceptances upwards are lost a walk is off by .034, Langevin steps by .036, pCN by .025, an independence sampler by .016
-(measured); Hamiltonian trajectories, which cross the posterior at once, by .0116, and so are run longer.
+(measured); Hamiltonian trajectories, which cross the posterior at once, by .0116, and so are run longer. That loss is
+seen in the decisions of each test themselves, whatever the proposal: see `tests.pairings.balance`.
 """
 
 import functools
@@ -15,9 +16,11 @@ import sys
 
 import pytest
 
-from tests.pairings.bugs import BUGS
+import approxmcmc as amc
+from tests.pairings.balance import LOST, balances
+from tests.pairings.bugs import BUGS, BuggyTest, lopsided
 from tests.pairings.law import SEEN, Z, data_sets, judge
-from tests.pairings.table import GROUPS, pairings, world_of
+from tests.pairings.table import FORMS, GROUPS, INVARIANT, pairings, world_of
 
 pytestmark = [
     pytest.mark.statistical,
@@ -41,6 +44,21 @@ def test_pairings_leave_the_joint_law_invariant(group, seed):
         if verdict.worst > Z or verdict.of("mean") > 2.0 * MEAN or verdict.of("variance") > 1.1 * VARIANCE:
             wrong.append(f"{pairing} on {world}: {verdict}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("test", INVARIANT, ids=repr)
+@pytest.mark.parametrize("form", FORMS)
+def test_acceptance_probabilities_balance(form, test, seed):
+    for excess, error in balances(form, test, seed):
+        sys.stdout.write(f"{test} on {form}: {excess:.4f} +- {error:.4f}\n")
+        assert abs(excess) < Z * error
+        assert SEEN * error < LOST
+
+
+@pytest.mark.parametrize("test", [amc.ExactTest(), amc.acceptance.PoissonTest()], ids=repr)
+def test_acceptances_that_are_lost_in_one_direction_are_seen(test, seed):
+    lost = balances("ControlVariate", BuggyTest(test, "decide", lopsided), seed)
+    assert max(abs(excess) / error for excess, error in lost) > Z
 
 
 @pytest.mark.parametrize("name", BUGS)

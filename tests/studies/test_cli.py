@@ -317,6 +317,7 @@ def test_the_command_itself_runs_in_a_new_process(project):
     assert "6 of 6 cells" in done.stdout
 
 
+@pytest.mark.recompiles
 def test_warm_samples_each_example_and_says_what_it_compiled(approxmcmc, monkeypatch):
     sampled = []
 
@@ -325,6 +326,7 @@ def test_warm_samples_each_example_and_says_what_it_compiled(approxmcmc, monkeyp
         count_kernel()
 
     monkeypatch.setattr("approxmcmc.api.sample", sample)
+    monkeypatch.setattr(warm, "ROWS", 60)
     code, out, _ = approxmcmc("warm")
     assert code == 0 and set(sampled) == {name.partition(",")[0] for name in warm.examples()}
     lines = out.splitlines()

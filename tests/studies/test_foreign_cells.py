@@ -222,6 +222,7 @@ execute(study_with(replicates=8), Path(sys.argv[1]))
 """
 
 
+@pytest.mark.faults
 def test_a_killed_run_loses_no_finished_foreign_cell(tmp_path, monkeypatch):
     monkeypatch.setenv("TOY_LOG", str(tmp_path / "calls.log"))
     monkeypatch.setenv("TOY_SECONDS", "0.05")

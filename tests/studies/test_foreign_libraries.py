@@ -59,7 +59,7 @@ def assert_near_the_mode(trace):
     assert np.all((beta.std(axis=0) / fit.sd > 0.6) & (beta.std(axis=0) / fit.sd < 1.6))
 
 
-@pytest.mark.slow
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_chain_of_each_library_is_near_the_posterior_and_times_its_draws(name):
     trace = run(name, *CHAINS[name])

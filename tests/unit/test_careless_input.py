@@ -58,7 +58,7 @@ class TestData:
     @pytest.mark.parametrize("model", [LogisticRegression, SoftmaxRegression])
     @pytest.mark.parametrize("bad", [np.ones(2), "1", None, -1.0])
     def test_a_prior_scale_that_is_no_positive_number(self, model, bad):
-        with pytest.raises(InvalidInputError, match=r"prior_scale must be positive .* one number for all, found"):
+        with pytest.raises(InvalidInputError, match=r"prior_scale must be positive, one number .* found"):
             model(X, y, prior_scale=bad)
 
     def test_an_initial_point_that_is_not_finite(self):
@@ -105,7 +105,7 @@ class TestShapes:
 
     def test_a_pilot_of_the_wrong_length_or_kind(self):
         walk = amc.RandomWalk(0.1)
-        with pytest.raises(InvalidInputError, match=r"initvals need shape \(3,\), found \(4,\)"):
+        with pytest.raises(InvalidInputError, match=r"initvals must have shape \(3,\) or \(1, 3\)"):
             amc.design.design_test(TARGET, proposal=walk, initvals=np.zeros(4))
         with pytest.raises(IncompatibleError, match="proposal must be a proposal, found <class"):
             amc.design.design_test(TARGET, proposal=amc.RandomWalk)

@@ -8,8 +8,8 @@ import pytest
 import xarray as xr
 
 import approxmcmc as amc
+from approxmcmc.audits import policy as audits
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.sampling import audits
 from tests.models import logistic
 
 RUN = {"draws": 15, "tune": 20, "chains": 2, "random_seed": 7, "progressbar": False, "thin": 2}

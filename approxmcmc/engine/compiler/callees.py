@@ -6,7 +6,7 @@ optimised intermediate code, which its caller links in; optimisation passes over
 them are 5 % slower. If Python calls such a function after all, it is compiled again, in full.
 
 The copies inside a kernel become internal symbols. Numba leaves them weak, so that the machine code of a kernel calls
-whatever of that name is already in the process: another copy, compiled alone, with sums in another order, or, because
+any code of that name already in the process: another copy, compiled alone, with sums in another order, or, because
 names are numbered by process, another function. Draws would then depend on the content of a cache.
 
 The methods of numba replaced here are private; tested with numba 0.68. If one is missing, or fails, kernels are

@@ -94,7 +94,7 @@ def kernel(
     if config.DISABLE_JIT:
         return function
     compile_now = _compile if cache else _compile.__wrapped__
-    return compile_now(function, signature, fastmath, cache, allocates, content)  # type: ignore[no-any-return]  # likewise
+    return compile_now(function, signature, fastmath, cache, allocates, content)  # type: ignore[no-any-return]  # as above
 
 
 def bind(

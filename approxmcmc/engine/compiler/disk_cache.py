@@ -136,7 +136,7 @@ class ContentCache(_Cache):
             return
         with contextlib.suppress(OSError):
             path = self._file(sig, data.codegen)
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # whatever the umask
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # for any umask
             library, descriptor, environment, found, *rest = data._reduce()
             descriptor = copy.copy(descriptor)
             descriptor.argtypes = None  # see load_overload; a class may come from a script with side effects

@@ -81,7 +81,7 @@ def cached_by_content(maxsize: int) -> Callable[[Callable[..., Any]], Any]:
 def has_stale_helpers(function: Any, *, _above: frozenset[int] = frozenset()) -> bool:
     """Return whether a function calls a numba-compiled helper of the user with code that may be older than its source.
 
-    Such a helper keeps the globals of its first call, whatever their values now. It can be trusted if it was not yet
+    Such a helper keeps the globals of its first call, even if they have changed. It can be trusted if it was not yet
     compiled when first seen, and has had the same content since. Helpers are searched for at any depth.
     """
     function = getattr(function, "py_func", function)
@@ -110,7 +110,7 @@ def _is_ours(function: Any) -> bool:
 def _contents(value: Any) -> Any:
     """Return the content of an argument's functions; those of this package do not change, and count as themselves.
 
-    A function that cannot be read equals none, not even itself, so it is compiled again.
+    A function that cannot be read equals no other, not even itself, so it is compiled again.
     """
     if isinstance(value, tuple):
         return tuple(_contents(item) for item in value)

@@ -88,7 +88,7 @@ def finish(outcome: int, moments: np.ndarray) -> int:
 def merge_differences(evidence: Evidence, places: np.ndarray, start: int, stop: int) -> int:
     """Merge l_i, i in ``places[start:stop]``, into the moments.
 
-    Returns FINITE; or IMPOSSIBLE if a datum has probability 0 at theta' (the full ratio is then 0, whatever the rest),
+    Returns FINITE; or IMPOSSIBLE if a datum has probability 0 at theta' (the full ratio is then 0),
     CERTAIN if a datum has probability 0 at theta and not at theta', UNDEFINED if a term is NaN.
     """
     log_terms, data = evidence.log_terms, evidence.data

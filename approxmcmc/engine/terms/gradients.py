@@ -1,7 +1,7 @@
 """The batch boundary of gradients: turn a per-datum gradient into a kernel that sums over many data.
 
 ``add_gradient(theta, data, order, lo, hi, out)`` adds sum of grad log p(x_i | theta), i in ``order[lo:hi]``, to `out`;
-an empty order stands for the rows lo ... hi - 1. ``add_prior_gradient(theta, out)`` adds grad log p(theta).
+an empty order means the rows lo ... hi - 1. ``add_prior_gradient(theta, out)`` adds grad log p(theta).
 """
 
 import math

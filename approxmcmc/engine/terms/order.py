@@ -3,8 +3,8 @@
 A decision reads a growing simple random sample without replacement. Two schedules draw it, behind one call:
 
 - *Rows.* A persistent permutation of 0..N-1 belongs to each chain. A decision that reads n data shuffles its first n
-  places by partial Fisher-Yates steps: whatever the last decision left, they are a simple random sample. Nothing of
-  size N is touched. Rows are scattered in memory: beyond the caches a datum costs 5 times as much.
+  places by partial Fisher-Yates steps: they are a simple random sample, for any order left by the last decision.
+  Nothing of size N is touched. Rows are scattered in memory: beyond the caches a datum costs 5 times as much.
 - *Blocks.* A copy of the data, shuffled once, is cut into blocks of m rows, and serves all chains. A decision reads
   blocks in a new random order, each from its front, and stops at the row at which its look ends. The copy is in random
   order, so any n places chosen without looking at it hold a simple random sample: one decision has the same

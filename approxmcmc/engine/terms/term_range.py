@@ -4,7 +4,7 @@ A kernel ``term_range(theta, proposed, numbers)`` returns C >= max_i l_i - min_i
 p(x_i|theta); `numbers` is a vector of constants, so that one kernel serves all data of a model. Targets provide such
 kernels, acceptance tests receive them as function pointers.
 
-How far a power of a predictor can move between two states, whatever its direction.
+How far a power of a predictor can move between two states, for any direction.
 
 With phi = L^-1 (theta - c) the predictor of a row lies delta = h^(1/2) u . phi from its place at c, h = |L' x|^2 and u
 a unit vector. A function r with abs(r'(delta)) <= K abs(delta)^(k - 1) / (k - 1)! cannot change by more than its slope

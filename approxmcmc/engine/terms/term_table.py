@@ -4,7 +4,7 @@ A table replaces the target. A test reads it through its evidence, like a target
 evaluation, and because the tables of all targets have one type, the test is compiled once for them.
 
 To use many orders of the data, read with `read_table`: from one random permutation of the terms, made by
-Fisher-Yates steps as far as it is read, windows that begin at fixed places and go on around the end. Each window is a
+Fisher-Yates steps as far as it is read, windows that begin at fixed places and wrap around the end. Each window is a
 uniformly random order of the data. Windows that do not overlap are a little less alike than independent orders. A chain
 that reads blocks of one partition of the rows reads each window as `Partition.windows` arranges the terms.
 """
@@ -60,7 +60,7 @@ class Partition(NamedTuple):
     def windows(self, rng: np.random.Generator, terms: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the terms block by block, and n places where to begin: each window is a random order of the blocks.
 
-        The whole blocks are in random order and the shorter one is last. As windows go on around the end and the first
+        The whole blocks are in random order and the shorter one is last. As windows wrap around the end and the first
         begins at a random block, all orders of the blocks are equally likely in each.
         """
         n_blocks, whole = -(-len(terms) // self.size), len(terms) // self.size

@@ -94,7 +94,7 @@ def _is_indexed(values: ValuesOfGraph, variable: Any, shape: tuple[int, ...]) ->
 
 
 def _refuse_other_users(model: Any, variable: Any) -> None:
-    """Refuse effects on which other variables or potentials depend."""
+    """Raise if other variables or potentials depend on effects."""
     for other in model.free_RVs:
         if other is not variable and variable in set(ancestors(other.owner.inputs)):
             raise NotGroupsError(f"the variable {other.name} depends on it")

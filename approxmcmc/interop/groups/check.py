@@ -42,7 +42,7 @@ def compare_with_model(target: Any) -> None:
             raise NotGroupsError(f"the term of group {g} is {own[g]:.6g}, and that of the model {expected[g]:.6g}")
         mine = compiled.log_prior(theta)
         if not abs(mine - prior) <= RELATIVE * (1.0 + abs(prior)):
-            raise NotGroupsError(f"the log prior is {mine:.6g}, and that of the model {prior:.6g}")
+            raise NotGroupsError(f"the log prior of the target is {mine:.6g}, and that of the model {prior:.6g}")
 
 
 def _densities(target: Any) -> Any:

@@ -2,9 +2,9 @@ r"""The parameters that are left of a PyMC model, their coordinates, and their p
 
 Parameters keep the model's unconstrained coordinates, but for scales of effects: these move with either sign, and their
 absolute value is reported. The integrated likelihood is a smooth and even function of such a scale, while in its
-logarithm a scale that the data hardly tell from 0 lies on a plateau without end. With t of either sign and s = abs(t)
-the density of t is that of s, halved; no Jacobian is due. A prior that is 0 or infinite at s = 0 keeps the model's
-coordinate.
+logarithm a scale that the data hardly distinguish from 0 lies on an infinite plateau. With t of either sign and s =
+abs(t) the density of t is that of s, halved; no Jacobian is due. A prior that is 0 or infinite at s = 0 keeps the
+model's coordinate.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from approxmcmc.targets.groups.link import ABS, AS_IT_IS, EXP
 
 
 class Coordinates:
-    """The flat theta of a model without its integrated effects, what it stands for, and the log prior."""
+    """The flat theta of a model without its integrated effects, its variables, and the log prior."""
 
     def __init__(self, model: Any, integrated: Collection[Any], signed: Collection[Any]) -> None:
         self.model, self.signed = model, set(signed)
@@ -179,7 +179,7 @@ def may_be_signed(model: Any, variable: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class GlobalVariables(ModelVariables):
-    """The constrained variables that theta stands for; many draws go back at once."""
+    """The constrained variables of theta; many draws are transformed at once."""
 
     unconstrain_draws: Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = None
 

@@ -55,7 +55,7 @@ class GraphOfFactors:
 
     @property
     def parts(self) -> tuple[Any, Any]:
-        """What kernels of a `link` call."""
+        """The functions that kernels of a `link` call."""
         return make_read(self.value), make_add(self.gradient)
 
 

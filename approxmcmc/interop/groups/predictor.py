@@ -85,7 +85,7 @@ def triangle_of(cov: Any) -> Any:
 
 
 def predictor_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> MixedPredictor:
-    """Return a form as design matrices."""
+    """Return the design matrices of a predictor that is given as a polynomial of the variables."""
     offset, fixed, random = np.zeros(int(np.prod(shape))), [], []
     for monomial, array in form.items():
         column = np.ascontiguousarray(np.broadcast_to(array, shape), dtype=np.float64).ravel()

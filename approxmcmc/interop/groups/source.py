@@ -13,7 +13,7 @@ from approxmcmc.interop.graphs import evaluate, is_shared, leaves, value_of
 from approxmcmc.interop.groups.candidates import GroupEffects, candidates
 from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
-from approxmcmc.interop.rows import refuse_unsuitable
+from approxmcmc.interop.variables import refuse_unsuitable
 
 
 class ModelOfGroups:
@@ -71,7 +71,7 @@ class ModelOfGroups:
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed, under the variable's name."""
+        """The observed data, under the variable's name."""
         return {self.observed.name: np.asarray(evaluate(self.model.rvs_to_values[self.observed]))}
 
     @property

@@ -118,7 +118,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed, under the variable's name."""
+        """The observed data, under the variable's name."""
         return self.source.observed_data
 
     @property
@@ -142,7 +142,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def sentence(self) -> str:
-        """What is integrated out, and how."""
+        """A sentence: the integrated effects, and the method."""
         signed = ", ".join(sorted(variable.name for variable in self.coordinates.signed))
         told = f"; {signed} moves with either sign" if signed else ""
         return f"{self.groups.name} of {self.groups.n_groups} groups integrated out {self.how}{told}"

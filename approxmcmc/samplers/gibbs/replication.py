@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.acceptance.rules import logit_uniform
+from approxmcmc.audits.replication import compile_replicate
 from approxmcmc.contracts import AcceptanceTest, CompiledConditionals, Decision, DiscreteTarget, Streams
 from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED
 from approxmcmc.engine.compiler.compile import as_python
@@ -18,7 +19,6 @@ from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.samplers.chain import new_clock
 from approxmcmc.samplers.gibbs.state import build_tests, evidence_on, new_state
-from approxmcmc.samplers.replication import compile_replicate
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.audits.steps import Judge, TestedSteps, WalkedSteps
 from approxmcmc.contracts import AcceptanceTest, Auditor, CompiledProposal, CompiledTest, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
@@ -18,7 +19,6 @@ from approxmcmc.engine.terms.order import BLOCKS_FROM, block_size, blocks_order,
 from approxmcmc.engine.terms.shuffled import by_row, check_rows_are_terms, order_of_files, shuffled_copy, word_of
 from approxmcmc.engine.terms.term_table import Partition
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.samplers.audits import Judge, TestedSteps, WalkedSteps
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, metropolis_hastings_step
 from approxmcmc.samplers.metropolis_hastings.undefined import looks_to_reject

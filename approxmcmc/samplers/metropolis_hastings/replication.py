@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types as nb
 
+from approxmcmc.audits.steps import compare
 from approxmcmc.contracts import AcceptanceTest, CompiledProposal, Decision, Streams, Target
 from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED, VALUE_NAMES
 from approxmcmc.engine.compiler.compile import INDICES, VECTOR, bind, compiled, entry_point, type_of
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.engine.terms.batches import full_terms, scale_of
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.samplers.audits import compare
 from approxmcmc.samplers.metropolis_hastings.program import MetropolisHastingsProgram, data_schedule
 from approxmcmc.targets.all_rows import AllRows
 
@@ -63,26 +63,34 @@ def replicate_pairs(
     target: Target, test: AcceptanceTest, program: Any, memory: Any, states: np.ndarray, replications: int, own: Streams
 ) -> Iterator[Decision]:
     """Propose from each of some states by a proposal with its state, and let a chain fixed to the pair decide."""
-    propose = compiled_propose(program.proposal)
-    rows = AllRows(target)
-    built = test.with_independent_subsets()  # in blocks the decisions at one pair would share a partition of the data
-    compiled_test = built.build_test(target)
-    pair = PinnedPair(np.zeros(target.variables.size), np.zeros(target.variables.size), np.zeros(1))
-    pinned = MetropolisHastingsProgram(
-        rows,
-        CompiledProposal(propose_pinned, lambda: pair),
-        compiled_test,
-        None,
-        data_schedule(built, compiled_test, rows.compiled.n_obs),
-    )
+    propose, rows, decisions = compiled_propose(program.proposal), AllRows(target), PinnedDecisions(target, test)
     count = np.zeros(len(COUNT_NAMES), dtype=np.int64)
     for theta in states:
         there = theta.copy()
         log_q_ratio = propose(own.proposal, memory, theta, there, count)
         log_ratio, tau = ratio_and_scale(rows, theta, there, log_q_ratio, test.temperature)
-        pair.here[:], pair.there[:], pair.log_q_ratio[0] = theta, there, log_q_ratio
-        accepted, touched = _decide(pinned.start(theta.copy(), own, 0), theta, replications)
+        accepted, touched = decisions(theta, there, log_q_ratio, replications, own)
         yield Decision(log_ratio, tau, rows.compiled.n_obs, test.rule, accepted, touched)
+
+
+class PinnedDecisions:
+    """A test whose chain is pinned to one pair of states after the other."""
+
+    def __init__(self, target: Target, test: AcceptanceTest) -> None:
+        rows, dim = AllRows(target), target.variables.size
+        built = test.with_independent_subsets()  # blocks would let the decisions at one pair share a partition
+        compiled_test = built.build_test(target)
+        schedule = data_schedule(built, compiled_test, rows.compiled.n_obs)
+        self.pair = PinnedPair(np.zeros(dim), np.zeros(dim), np.zeros(1))
+        proposal = CompiledProposal(propose_pinned, lambda: self.pair)
+        self.program = MetropolisHastingsProgram(rows, proposal, compiled_test, None, schedule)
+
+    def __call__(
+        self, here: np.ndarray, there: np.ndarray, log_q_ratio: float, replications: int, own: Streams
+    ) -> tuple[int, int]:
+        """Return how many of `replications` decisions at the pair accepted, and the data that they touched."""
+        self.pair.here[:], self.pair.there[:], self.pair.log_q_ratio[0] = here, there, log_q_ratio
+        return _decide(self.program.start(here.copy(), own, 0), here, replications)
 
 
 def ratio_and_scale(

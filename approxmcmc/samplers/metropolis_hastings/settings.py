@@ -12,6 +12,8 @@ import numpy as np
 
 from approxmcmc.acceptance import CheapestExactTest, ExactTest
 from approxmcmc.acceptance.exact import exact_twin_of
+from approxmcmc.audits.replication import compile_replicate
+from approxmcmc.audits.steps import Judge
 from approxmcmc.contracts import (
     AcceptanceTest,
     CompiledCoupling,
@@ -30,7 +32,6 @@ from approxmcmc.contracts import (
 from approxmcmc.engine.terms.shuffled import check_place
 from approxmcmc.engine.terms.term_table import table_of_terms
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers.audits import Judge
 from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.samplers.metropolis_hastings.coupling import couple_metropolis, why_no_audits
 from approxmcmc.samplers.metropolis_hastings.matrix import (
@@ -42,7 +43,6 @@ from approxmcmc.samplers.metropolis_hastings.matrix import (
 )
 from approxmcmc.samplers.metropolis_hastings.program import Audits, MetropolisHastingsProgram, data_schedule
 from approxmcmc.samplers.metropolis_hastings.replication import replicate_pairs
-from approxmcmc.samplers.replication import compile_replicate
 from approxmcmc.targets.all_rows import AllRows
 
 
@@ -181,6 +181,5 @@ def _refuse_tuning(proposal: Proposal, test: Any) -> None:
         if member.target_acceptance is not None:
             raise IncompatibleError(
                 f"{type(member).__name__}: target_acceptance={member.target_acceptance:g} tunes the size of steps to "
-                f"the decisions of a test, and {test!r} does not decide all steps; fix the step size, or "
-                "use ExactTest"
+                f"the decisions of a test, and {test!r} does not decide all steps; fix the step size, or use ExactTest"
             )

@@ -132,7 +132,7 @@ class Exchange(Component, ProposalSampler):
 
     def why_no_audits(self, target: DoublyIntractableTarget, adapted: Sequence[Mapping[str, float]]) -> str:
         """Return that no decision on all data exists."""
-        return "its ratio is drawn anew in every decision, and no decision on all data replaces it"
+        return "its ratio is redrawn in every decision, and no decision on all data replaces it"
 
     def transition_matrix(
         self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None

@@ -46,7 +46,7 @@ from approxmcmc.samplers.noisy.step import NoisyState, keep_nothing, make_step
 
 @cached_by_content(maxsize=64)
 def make_drift_and_return(simulate: Callable[..., None], refresh: bool) -> Callable[..., float]:
-    """Return the move of steps 1 and 2; with `refresh`, G is drawn anew for each step."""
+    """Return the move of steps 1 and 2; with `refresh`, G is redrawn for each step."""
     draw_rows = make_draw_rows(simulate)
 
     def drift_and_return(

@@ -37,7 +37,7 @@ def make_estimate_ratio(log_ratio: Callable[..., float]) -> Callable[..., float]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NoisyMetropolisHastings(Component, ProposalSampler):
-    """Metropolis-Hastings with a random estimate of the likelihood ratio, drawn anew in each step.
+    """Metropolis-Hastings with a random estimate of the likelihood ratio, redrawn in each step.
 
     Parameters
     ----------

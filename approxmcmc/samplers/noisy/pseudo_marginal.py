@@ -135,7 +135,7 @@ class PseudoMarginal(Component, ProposalSampler):
         )
 
     def why_not_invariant(self, target: EstimatedTarget) -> str:
-        """Return whether the estimate at theta is drawn anew."""
+        """Return whether the estimate at theta is redrawn."""
         return f"{self!r} draws the estimate at theta anew; the bias vanishes with its variance" if self.refresh else ""
 
 

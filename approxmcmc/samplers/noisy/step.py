@@ -2,7 +2,7 @@
 
 1. MOVE draws theta' and returns log q(theta|theta') - log q(theta'|theta);
 2. u ~ U(0, 1);  ESTIMATE returns an estimate of log p(y|theta') - log p(y|theta) from auxiliary draws;
-3. move if log u < log p(theta')/p(theta) + log q ratio + estimate; then KEEP carries over what belongs to theta'.
+3. move if log u < log p(theta')/p(theta) + log q ratio + estimate; then KEEP stores the values that belong to theta'.
 
 The samplers of the family differ only in these three functions.
 """

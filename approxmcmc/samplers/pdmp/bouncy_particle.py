@@ -12,9 +12,9 @@ import numpy as np
 
 from approxmcmc.contracts import Component, Sampler, Target
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.samplers.pdmp.flight import Dynamics, Flight, arrival, set_change
 from approxmcmc.samplers.pdmp.program import PDMPProgram, checked_fit, checked_positive
 from approxmcmc.samplers.pdmp.split import LENGTH, SCALARS
+from approxmcmc.samplers.pdmp.step import Dynamics, Flight, arrival, set_change
 
 BOUNCE, REFRESH = 0, 1
 
@@ -88,7 +88,7 @@ class BouncyParticle(Component, Sampler):
     fit, spacing
         As for :class:`ZigZag`; velocities are N(0, I) in whitened coordinates.
     refresh_rate
-        Rate at which the velocity is drawn anew, positive: without it the process may stay on a circle for ever.
+        Rate at which the velocity is redrawn, positive: without it the process may stay on a circle for ever.
 
     Raises
     ------

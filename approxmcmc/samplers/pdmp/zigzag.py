@@ -11,9 +11,9 @@ import numpy as np
 
 from approxmcmc.contracts import Component, Sampler, Target
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.samplers.pdmp.flight import Dynamics, Flight, arrival
 from approxmcmc.samplers.pdmp.program import PDMPProgram, checked_fit, checked_positive
 from approxmcmc.samplers.pdmp.split import LENGTH, SCALARS
+from approxmcmc.samplers.pdmp.step import Dynamics, Flight, arrival
 
 
 @compiled

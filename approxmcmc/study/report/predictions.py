@@ -15,7 +15,7 @@ import numpy as np
 from approxmcmc.contracts import AcceptanceTest, Target
 from approxmcmc.design.pairs import Pairs, pairs_from
 from approxmcmc.engine.terms.batches import full_terms
-from approxmcmc.output.flat import flat_draws
+from approxmcmc.output.reading import flat_draws
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.study.report.intervals import Interval, share_interval
 

@@ -114,12 +114,12 @@ class BayesianNetwork(FactorGraph):
                 f"BayesianNetwork: the event names {unknown}, not among the unobserved {self.names}"
             )
         if self.log_evidence() == -math.inf:
-            raise InvalidInputError(f"BayesianNetwork: the evidence {self.evidence} has probability 0; nothing follows")
+            raise InvalidInputError(f"BayesianNetwork: the evidence {self.evidence} has probability 0: no conditionals")
         states = tuple(_state(name, state, self.tables) for name, state in event.items())
         return float(self.joint([self.names.index(name) for name in event])[states])
 
     def ancestral(self) -> "AncestralLaw":
-        """Return the law that draws the unobserved from their own tables, parents first, with the evidence fixed.
+        """Return the distribution that draws the unobserved from their own tables, parents first, with evidence fixed.
 
         As proposal of `importance_sampling` this is likelihood weighting.
         """
@@ -140,7 +140,7 @@ class BayesianNetwork(FactorGraph):
         return content_hash("BayesianNetwork", described, *self.tables.values())
 
     def __repr__(self) -> str:
-        """Say the variables."""
+        """Show the variables."""
         given = f" | {', '.join(f'{name}={state}' for name, state in self.evidence.items())}" if self.evidence else ""
         return f"BayesianNetwork({', '.join(self.names)}{given})"
 

@@ -112,7 +112,7 @@ class BinaryMRF(FactorGraph):
         """Return (linear, pair, triple), the coefficients of the log density as a polynomial of the x_i.
 
         log p = const + sum_i linear_i x_i + sum_{i<j} pair_ij x_i x_j + sum_{i<j<k} triple_ijk x_i x_j x_k. `pair` and
-        `triple` are symmetric with zeros where two indices agree; shapes (D,), (D, D), (D, D, D). None where a factor
+        `triple` are symmetric with zeros where two indices agree; shapes (D,), (D, D), (D, D, D). None if a factor
         has more than three sites, or D > 400.
         """
         n = self.n_states.size
@@ -133,7 +133,7 @@ class BinaryMRF(FactorGraph):
         return linear, pair.reshape(n, n), triple.reshape(n, n, n)
 
     def __repr__(self) -> str:
-        """Say the size."""
+        """Show the size."""
         return f"BinaryMRF({self.n_states.size} sites, {self.n_obs} factors)"
 
 

@@ -153,7 +153,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         probability = np.exp(self.log_joint - self.log_normalizer()).sum(axis=others)
         return np.asarray(probability.transpose(np.argsort(np.argsort(sites))))
 
-    # --- what samplers ask for ---
+    # --- the interface of samplers ---
 
     def initial_point(self) -> np.ndarray:
         """Return the state 0 of every site; shape (D,)."""
@@ -180,7 +180,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         return CompiledTarget(_kernel(data), support, data, self.n_obs)
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
-        """Return how much the log of each factor can change at all: its range, whatever the states.
+        """Return how much the log of each factor can change at all: its range over all states.
 
         Raises
         ------
@@ -199,7 +199,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
     def compile_conditionals(self, *, fields: bool) -> CompiledConditionals:
         """Compile the conditionals of the sites; the fast form only where a subclass has one and it is wanted."""
         form = self.fields() if fields else None
-        # A chain that keeps fields reads no table: a single row stands for all of them.
+        # A chain that keeps fields reads no table: a single row is enough.
         groups = self.groups if form is None else (FactorGroup(np.zeros((1, 1), np.int64), np.zeros((1, 1))),)
         tables = _rows(groups, by_site=True)
         n_terms = np.zeros(self.n_states.size, dtype=np.int64)
@@ -240,7 +240,7 @@ def _rows(groups: Sequence[FactorGroup], *, by_site: bool) -> tuple[np.ndarray, 
             shift = arity - 1 - axis  # rolls the owner to the last place
             tables = group.log_tables.transpose(0, *(1 + (c - shift) % arity for c in range(arity)))
             steps = np.cumprod([1, *tables.shape[:1:-1]])[::-1]
-            pad = (0, width - arity)  # stride 0: a padded column counts for nothing
+            pad = (0, width - arity)  # stride 0: a padded column has no effect
             columns.append(np.pad(np.roll(group.sites, shift, axis=1), ((0, 0), pad)))
             strides.append(np.tile(np.pad(steps, pad), (count, 1)))
             owners.append(group.sites[:, axis] if by_site else np.zeros(count, dtype=np.int64))

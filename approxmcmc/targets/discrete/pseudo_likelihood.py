@@ -56,5 +56,5 @@ class PseudoLikelihood(LogisticRegression):
         return content_hash("PseudoLikelihood", self._field_hash, super().content_hash())
 
     def to_pymc(self) -> Any:
-        """Refuse: the twin would be of a likelihood that is none."""
+        """Raise: a pseudo-likelihood is not a likelihood, so no PyMC twin exists."""
         raise IncompatibleError(f"{self!r} has no PyMC twin: a pseudo-likelihood is no law of the data")

@@ -30,8 +30,8 @@ def by_weight(spreads: np.ndarray) -> np.ndarray:
 def rows_that_vary(seen: Survey, largest: float) -> np.ndarray:
     """Return the fewest rows without which the sum of the residuals varies by at most `largest`; booleans (rows,).
 
-    No sum varies by more than its terms together, so that the residuals of the lightest rows are not looked at one by
-    one: of 10^7 rows on which nothing weighs, those of none.
+    No sum varies by more than its terms together, so the residuals of the lightest rows are not evaluated one by one;
+    with 10^7 light rows, none is evaluated.
     """
     left, nothing = seen.left, np.zeros(len(seen.walls), dtype=bool)
     if left is None or seen.spreads is None or seen.residuals_of is None:  # light by their bounds

@@ -30,7 +30,8 @@ from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, chec
 # Share of the scale on which a typical term bends. Second differences are then right to about 1e-7.
 RELATIVE_STEP = 1e-3
 SHORTEST = 1e-4  # of the step so found: rounding then spoils a second derivative by 1e-8 of itself
-# Draws from a normal law so much wider than the posterior, and how much rows that are light may vary over them.
+# Draws from a normal distribution so much wider than the posterior, and how much rows that are light may vary over
+# them.
 WIDER, LARGEST_FAR_SPREAD = 1.5, 1.0
 
 
@@ -78,7 +79,7 @@ class GeneralExpansion(Expansion):
         return bind(make_gradients, known.add_gradient, signature=signature)
 
     def of_rows(self, rows: np.ndarray) -> "GeneralExpansion":
-        """Return the expansion of the terms of some rows, which stand for all."""
+        """Return the expansion of the terms of a sample of rows, scaled to all rows."""
         some = copy.copy(self)
         some.rows, some.n_rows, some.weight, some.passes = rows, len(rows), self.n_rows / len(rows), 0
         some.parts = None
@@ -107,7 +108,7 @@ class GeneralExpansion(Expansion):
         return self._steps
 
     def forget_steps(self) -> None:
-        """Let the next expansion, which is elsewhere, find its difference steps anew."""
+        """Discard the difference steps, so that the next expansion, elsewhere, finds new ones."""
         self._steps = None
         self._known_steps = {}
 
@@ -131,7 +132,7 @@ class GeneralExpansion(Expansion):
         if self.order == 2 and self.gradients is not None:
             here = self._total(theta)
             if all(np.isfinite(part).all() for part in here):
-                return here  # else the rows tell which datum it is
+                return here  # else the rows show which datum it is
         return self._by_rows(theta, np.empty((0, self.columns)))
 
     def expand(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
@@ -240,15 +241,15 @@ class GeneralExpansion(Expansion):
             out[:, place] = (corners - sum(ends[j]) - sum(ends[k])) / (2.0 * steps[j] * steps[k])
 
     def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> None:
-        """Return None: nothing bounds what the quadratics miss."""
+        """Return None: the errors of the quadratics have no bound."""
 
     def survey(
         self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
     ) -> Survey:
-        """Expand every row at a centre, and look at what is left at draws; the rows of the expansion go to `out`.
+        """Expand every row at a centre, and compute the residuals at draws; the rows of the expansion go to `out`.
 
-        Without a linear predictor nothing tells the reach of a row: walls are the rows that vary over draws from a
-        normal law wider than the posterior, where draws of the posterior never are. There is nothing to average.
+        Without a linear predictor the reach of a row is unknown: walls are the rows that vary over draws from a normal
+        distribution wider than the posterior, at places without posterior draws. There is nothing to average.
         """
         wide = center + WIDER * np.random.default_rng(0).standard_normal(draws.shape) @ cholesky.T
         left, far = np.empty((2, self.n_rows, len(draws)))
@@ -296,18 +297,18 @@ class GeneralExpansion(Expansion):
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the gradients of the r_i; that of the log prior is as it was."""
+        """Return the gradients of the r_i; that of the log prior is unchanged."""
         data = (*gradient.data, numbers, np.array(center[None, :]))
         signature = gradient_signature(type_of(data))
         parts = bind(make_add_residual_gradient, gradient.add_gradient, signature=signature)
         return gradient._replace(add_gradient=parts, data=data)
 
     def packed(self, data: Data) -> Data:
-        """Return the data as they are."""
+        """Return the data unchanged."""
         return data
 
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
-        """Return the terms r_i with the data that they read; the log prior is as it was."""
+        """Return the terms r_i with the data that they read; the log prior is unchanged."""
         # theta_hat has one row: an array with N rows would be shuffled along with the data.
         data = (*compiled.data, numbers, np.array(center[None, :]))
         residuals = bind_terms(make_residuals, compiled.log_terms, self.order == 2, data=data)

@@ -1,9 +1,9 @@
-"""Expansion of the terms of a generalised linear model, in closed form: two numbers per datum whatever the dimension.
+"""Expansion of the terms of a generalised linear model, in closed form: two numbers per datum for any dimension.
 
     r_i = f(eta) - eta (a_i + b_i eta),    a_i = f' - f'' eta_hat,    b_i = f'' / 2,
 
 f' and f'' at eta_hat = x_i' theta_hat: Taylor's polynomial without its constant, which no difference of two thetas
-sees. The cancellation does no harm: the error of r_i is that of f, some 1e-15 whatever r_i is, and 10^6 of them add up
+sees. The cancellation does no harm: the error of r_i is that of f, some 1e-15 for any r_i, and 10^6 of them add up
 to less than 1e-9 in a log ratio that is compared with numbers of size 1.
 """
 
@@ -48,7 +48,7 @@ REACH_ALONE = 3.0  # where no scale is known, and this is all that tells
 
 
 def _unpacked(sums: np.ndarray, dim: int) -> Quadratic:
-    """Return value, gradient and Hessian, which stand in one vector."""
+    """Return value, gradient and Hessian, which are stored in one vector."""
     hessian = sums[1 + dim :].reshape(dim, dim)
     return Quadratic(float(sums[0]), sums[1 : 1 + dim], 0.5 * (hessian + hessian.T))
 
@@ -82,7 +82,7 @@ class LinearExpansion(Expansion):
         self._add_up = bind(make_add_up, *self._functions, signature=add_up_signature(*types), fastmath=BATCH_FASTMATH)
 
     def of_rows(self, rows: np.ndarray) -> "LinearExpansion":
-        """Return the expansion of the terms of some rows, which stand for all."""
+        """Return the expansion of the terms of a sample of rows, scaled to all rows."""
         some = copy.copy(self)
         some.X, some.y, some.passes, some.parts = np.asarray(self.X[rows]), np.array(self.y[rows]), 0, None
         some.weight = len(self.y) / len(rows)
@@ -120,12 +120,12 @@ class LinearExpansion(Expansion):
             check_finite(sums[None, :], self.first_row + row, theta)
 
     def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> Survey | None:
-        """Return the survey of Taylor's quadratics where bounds alone tell that no row weighs, in one cheap pass.
+        """Return the survey of Taylor's quadratics if bounds prove that every row is light, in one cheap pass.
 
-        Where K bounds the third derivative a quadratic misses at most K abs(delta)^3 / 6. Under the normal law delta ~
-        N(0, h_i), whose sixth moment is 15 h_i^3, and h_i <= lambda |x_i|^2, lambda the largest eigenvalue of the
-        covariance. So the sum of all that is missed has a standard deviation of at most 15^(1/2) K lambda^(3/2) sum
-        |x_i|^3 / 6. None where that is above `largest`, where a row may be a wall, or where K is not known.
+        Where K bounds the third derivative a quadratic misses at most K abs(delta)^3 / 6. Under the normal distribution
+        delta ~ N(0, h_i), whose sixth moment is 15 h_i^3, and h_i <= lambda |x_i|^2, lambda the largest eigenvalue of
+        the covariance. So the sum of all that is missed has a standard deviation of at most 15^(1/2) K lambda^(3/2) sum
+        |x_i|^3 / 6. None if that is above `largest`, if a row may be a wall, or if K is unknown.
         """
         bound, scale = self.target.third_derivative_bound, self.target.predictor_scale
         if bound is None or scale is None or self.order != 2:
@@ -143,7 +143,7 @@ class LinearExpansion(Expansion):
     def survey(
         self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
     ) -> Survey:
-        """Expand every row at a centre, and look at what is left at draws, in one pass; the rows go to `out`.
+        """Expand every row at a centre, and compute the residuals at draws, in one pass; the rows go to `out`.
 
         With `averaged` the coefficients are E f' and E f'' / 2 over eta_i ~ N(x_i' center, h_i), the best quadratic in
         mean square (Price 1958), wherever that leaves less than Taylor's at the draws.
@@ -255,7 +255,7 @@ class LinearExpansion(Expansion):
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the gradients of the r_i; that of the log prior is as it was."""
+        """Return the gradients of the r_i; that of the log prior is unchanged."""
         data = (*gradient.data, numbers)
         parts = bind(
             make_add_residual_gradient,
@@ -272,7 +272,7 @@ class LinearExpansion(Expansion):
         return data if rows is None else (*rows, y)
 
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
-        """Return the terms r_i with the data that they read, which may be packed; the log prior is as it was."""
+        """Return the terms r_i with the data that they read, possibly packed; the log prior is unchanged."""
         data = (*compiled.data, numbers)
         predict = predict_from_full_rows if len(compiled.data) == FULL else predict_from_sparse_rows
         residuals = bind_terms(make_linear_residuals, predict, self.target._loglik_eta, data=data)

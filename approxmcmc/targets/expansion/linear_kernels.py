@@ -53,7 +53,7 @@ def add_tile(rows: np.ndarray, slopes: np.ndarray, bends: np.ndarray, scaled: np
 
 @compiled
 def read_tile(X: np.ndarray, start: int, stop: int, out: np.ndarray) -> None:
-    """Copy rows as float64, whatever they are: products of matrices take one type, and sums keep all their digits."""
+    """Copy rows as float64 from any type: products of matrices need one type, and sums keep all their digits."""
     for i in range(start, stop):
         for j in range(out.shape[1]):
             out[i - start, j] = X[i, j]
@@ -113,7 +113,7 @@ def make_add_up(
                 for i in range(n):
                     numbers[i, 0] = slopes[i] - bends[i] * eta[i]
                     numbers[i, 1] = 0.5 * bends[i]
-                write_leverages(rows, eta)  # the squared lengths of the rows as they are
+                write_leverages(rows, eta)  # the squared lengths of the rows
                 for i in range(n):
                     cubed = eta[i] * math.sqrt(eta[i])
                     norms[0] += cubed
@@ -127,7 +127,7 @@ def make_survey(  # noqa: PLR0915 (one pass over a tile: its steps share all of 
     loglik_eta: Callable[[float, float], float],
     derivatives_eta: Callable[[float, float], tuple[float, float]],
 ) -> Callable[..., None]:
-    """Return what expands some rows at a centre, and looks at what is left of them at draws.
+    """Return the kernel that expands some rows at a centre, and computes their residuals at draws.
 
     `cholesky` and `moves`, the draws less the centre, are columns, shape (dim, dim) and (dim, draws); `rule` has the
     nodes and the weights of Gauss and Hermite. For each row: a_i, b_i, whether it is a wall and, where `spreads` is not
@@ -137,7 +137,7 @@ def make_survey(  # noqa: PLR0915 (one pass over a tile: its steps share all of 
     deviations and variances.
     """
 
-    def survey(  # noqa: PLR0912, PLR0915 (likewise)
+    def survey(  # noqa: PLR0912, PLR0915 (as above)
         center: np.ndarray,
         cholesky: np.ndarray,
         moves: np.ndarray,

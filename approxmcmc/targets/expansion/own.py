@@ -32,7 +32,7 @@ class OwnExpansion(GeneralExpansion):
         self.own = target.compile_expansion()
 
     def steps(self, theta: np.ndarray) -> np.ndarray:
-        """Return nothing to step by."""
+        """Return an empty array: no difference steps are needed."""
         return np.zeros(self.dim)
 
     def _passes_of_rows(self) -> int:

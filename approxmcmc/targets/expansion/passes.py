@@ -18,7 +18,7 @@ from approxmcmc.targets.parts import Part
 
 
 class Expansion:
-    """What expansions of all kinds share: the order, a count of their passes, and who makes these."""
+    """Base of all expansions: the order, a count of their passes, and the process or workers that make these."""
 
     parts: Partitions | None = None
     """Parts of the rows, where a cluster makes the passes."""
@@ -33,7 +33,7 @@ def over_all_rows[**P, T](make_pass: Callable[P, T]) -> Callable[P, T]:
     """Count the calls of a method of an `Expansion`, a pass over its rows; where it has parts, let these make it.
 
     ``make_pass(self, *arguments, **by_row)`` returns sums, which can be added. `by_row` are arrays with a place for
-    each row, which the pass fills, or of length 0 where nobody wants these numbers.
+    each row, which the pass fills, or of length 0 if these numbers are not needed.
     """
 
     @functools.wraps(make_pass)

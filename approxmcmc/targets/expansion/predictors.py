@@ -1,4 +1,4 @@
-r"""Expansion of terms that see K linear predictors: 1 + 2 K + K (K + 1) / 2 numbers per datum whatever the dimension.
+r"""Expansion of terms that see K linear predictors: 1 + 2 K + K (K + 1) / 2 numbers per datum for any dimension.
 
 .. math:: r_i = f(\eta) - [f + g'\delta + \delta' H \delta / 2],    \delta = \eta - \hat\eta,
 
@@ -42,7 +42,7 @@ class PredictorExpansion(Expansion):
         self._terms = likelihood.compile("terms", target.responses)
 
     def of_rows(self, rows: np.ndarray) -> "PredictorExpansion":
-        """Return the expansion of the terms of some rows, which stand for all."""
+        """Return the expansion of the terms of a sample of rows, scaled to all rows."""
         some = copy.copy(self)
         some.rows, some.n_rows, some.weight, some.passes = rows, len(rows), self.n_rows / len(rows), 0
         some.parts = None
@@ -69,7 +69,7 @@ class PredictorExpansion(Expansion):
         return Quadratic(self.weight * total.value, self.weight * total.gradient, self.weight * total.hessian)
 
     def _where(self, lo: int, hi: int) -> slice | np.ndarray:
-        """Return where the rows number lo ... hi - 1 stand in the data."""
+        """Return the positions of the rows number lo ... hi - 1 in the data."""
         return self.rows[lo:hi] if self.rows.size else slice(lo, hi)
 
     def _fill(self, theta: np.ndarray, lo: int, hi: int, numbers: np.ndarray) -> None:
@@ -102,12 +102,12 @@ class PredictorExpansion(Expansion):
         return sum_over_blocks(block, len(rows), self.design.rows_at_a_time)
 
     def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> None:
-        """Return None: nothing bounds what the quadratics miss."""
+        """Return None: the errors of the quadratics have no bound."""
 
     def survey(
         self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
     ) -> Survey:
-        """Expand every row at a centre, and look at what is left at draws; the rows of the expansion go to `out`.
+        """Expand every row at a centre, and compute the residuals at draws; the rows of the expansion go to `out`.
 
         Walls are rows of which the quadratic misses more than 1/8 within 3 standard deviations of their predictors.
         Coefficients are Taylor's: with K predictors averages would take a grid in K dimensions.
@@ -175,11 +175,11 @@ class PredictorExpansion(Expansion):
         return terms
 
     def packed(self, data: Data) -> Data:
-        """Return the data as they are."""
+        """Return the data unchanged."""
         return data
 
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
-        """Return the terms r_i with the data that they read; the log prior is as it was."""
+        """Return the terms r_i with the data that they read; the log prior is unchanged."""
         data = (*self.target.predictor_data(compiled.data), numbers)
         kernel = self.target.batch_kernel(residuals, "terms", log_terms_type(type_of(data)).signature)
         return compiled._replace(log_terms=kernel, data=data, compile_at_both=None)
@@ -187,7 +187,7 @@ class PredictorExpansion(Expansion):
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the gradients of the r_i; that of the log prior is as it was."""
+        """Return the gradients of the r_i; that of the log prior is unchanged."""
         data = (*self.target.predictor_data(gradient.data), numbers)
         kernel = self.target.batch_kernel(add_residual_gradient, "slopes", gradient_signature(type_of(data)))
         return gradient._replace(add_gradient=kernel, data=data)

@@ -32,14 +32,14 @@ class Quadratic(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What an expansion of every row leaves at draws of a pilot.
+    """Residuals of an expansion of every row at draws of a pilot.
 
     `deviations` and `variances` are the sums over all rows of the standard deviations and variances, over the draws, of
     what each quadratic misses, or upper bounds of them; `left` (draws,) is the sum of what they miss, up to a constant,
-    None where bounds say that it is small. `walls` (rows,) says which rows no quadratic can stand for; `total` is the
+    None if bounds say that it is small. `walls` (rows,) marks the rows that no quadratic can replace; `total` is the
     sum of all quadratics. ``spreads()`` returns the standard deviations row by row, ``residuals_of(rows)`` what the
-    quadratics of some rows miss, shape (rows, draws), up to a constant for each row: of 10^7 rows on which nothing
-    weighs nobody asks.
+    quadratics of some rows miss, shape (rows, draws), up to a constant for each row; computed on demand, since light
+    rows are rarely needed.
     """
 
     deviations: float
@@ -75,7 +75,7 @@ def is_positive_definite(precision: np.ndarray) -> bool:
 
 
 def check_finite(numbers: np.ndarray, first: int, theta: np.ndarray) -> None:
-    """Refuse rows of an expansion that hold NaN or infinity, naming the datum; `first` is the number of the first."""
+    """Raise if rows of an expansion hold NaN or infinity, naming the datum; `first` is the number of the first."""
     bad = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
     if bad.size:
         raise NotFiniteError(

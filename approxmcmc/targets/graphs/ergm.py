@@ -117,13 +117,13 @@ class ERGM(ExponentialFamily):
 
     @functools.cached_property
     def _exact(self) -> Elimination | LevelTable | None:
-        """What knows the normaliser and draws exactly, if anything does."""
+        """The object that computes the normaliser and draws exactly; None if the model has none."""
         if self.n_nodes <= MOST_NODES_ENUMERATED:
             return enumeration(self.n_nodes, self.statistics)
         return elimination(self.n_nodes, self.statistics)
 
     def _log_normalizers(self, thetas: np.ndarray) -> np.ndarray | None:
-        """By enumeration or elimination; None where neither is possible."""
+        """By enumeration or elimination; None if neither is possible."""
         return None if self._exact is None else self._exact.log_normalizers(thetas)
 
     def build_simulator(self, auxiliary: Any) -> Simulator:
@@ -143,7 +143,7 @@ class ERGM(ExponentialFamily):
         return Simulator(toggle_simulator(self.statistics), make_state, exact=False)
 
     def __repr__(self) -> str:
-        """Say size, statistics and prior."""
+        """Show size, statistics and prior."""
         names = ", ".join(self.variables.coords["statistic"])
         return f"ERGM({self.n_nodes} nodes, {int(self.adjacency.sum()) // 2} edges; {names}; {self.prior})"
 

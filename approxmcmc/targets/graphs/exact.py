@@ -148,7 +148,7 @@ def vertex_weights(terms: np.ndarray, theta: np.ndarray, weights: np.ndarray) ->
 
 
 def log_sums(table: EliminationTable, terms: np.ndarray, thetas: np.ndarray, out: np.ndarray) -> None:
-    """Write log Z of each row of `thetas`; the table is read once for `LANES` of them, three times as fast as alone."""
+    """Write log Z of each row of `thetas`, `LANES` of them in each pass over the table: three times as fast as one."""
     n = terms.shape[0]
     v, w, weights = np.empty((1 << n, LANES)), np.empty((n, LANES)), np.empty(n)
     for start in range(0, thetas.shape[0], LANES):
@@ -260,7 +260,7 @@ class Elimination(NamedTuple):
 
 
 def elimination(n_nodes: int, statistics: Sequence[GraphStatistic]) -> Elimination | None:
-    """Return the elimination of a model; None where a statistic is no sum over degrees, or the graph is too large."""
+    """Return the elimination of a model; None if a statistic is not a sum over degrees, or the graph is too large."""
     terms = [statistic.of_degree for statistic in statistics if statistic.of_degree is not None]
     if n_nodes > MOST_NODES or len(terms) < len(statistics):
         return None

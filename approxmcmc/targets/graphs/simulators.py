@@ -43,7 +43,7 @@ class Graph(NamedTuple):
 
 
 class ToggleState(NamedTuple):
-    """What a chain over graphs reads (see `Auxiliary`), and where it is.
+    """Settings of a chain over graphs (see `Auxiliary`), and its current state.
 
     `starts` are graphs to start from, `values` their statistics; `log_hastings` holds log q_delete - log q_add by the
     number of other edges, `edge_share` the probability to pick an edge. `statistics` are those of the graph now,
@@ -76,7 +76,7 @@ def log_hastings_ratios(n_dyads: int, move: str) -> np.ndarray:
 def toggle_states(
     adjacency: np.ndarray, statistics: tuple[GraphStatistic, ...], auxiliary: Auxiliary
 ) -> Callable[[], ToggleState]:
-    """Return what makes the states of the chains that an auxiliary setting asks for."""
+    """Return the function that makes the states of the chains of an auxiliary setting."""
     n, dim = len(adjacency), len(statistics)
     pairs = np.ascontiguousarray(np.stack(np.triu_indices(n, 1), axis=1))
     starts = np.stack([np.zeros((n, n), np.int64), 1 - np.eye(n, dtype=np.int64), adjacency])
@@ -125,7 +125,7 @@ def toggle_simulator(statistics: tuple[GraphStatistic, ...]) -> Callable[..., No
             assign(state.theta, theta)
         n_edges, n_dyads = graph.n_edges[0], pairs.shape[0]
         # Near theta = 0 nearly every toggle is accepted, and the number of edges is even or odd with the number of
-        # toggles: a random dyad is left alone at first, with probability 1/2.
+        # toggles: first, with probability 1/2, a random dyad is kept.
         held = 1 if edge_share == 0.0 and rng.random() < 0.5 else 0
         for _ in range(held, n_updates):
             if edge_share > 0.0 and n_edges > 0 and rng.random() < edge_share:

@@ -13,13 +13,13 @@ from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.posterior import Posterior
 
 DRAWS, WIDER, ALONG_SCALE = 8, 1.5, 3.0
-MOST_GROUPS = 4000  # of which all are looked at
+MOST_GROUPS = 4000  # that are all checked
 MANY_STEPS = 30
 MOST_NODES, MOST_STEPS = 61, 8
 
 
 class Accuracy(NamedTuple):
-    """The largest change of the summed error over the points looked at, and how many groups were looked at."""
+    """The largest change of the summed error over the points checked, and how many groups were checked."""
 
     nats: float
     n_groups: int
@@ -31,7 +31,7 @@ def judge(target: Any, law: Laplace | None, limit: float | None) -> Accuracy:
     Twice as many Newton steps are tried where more nodes do not help.
     """
     thetas = points(law or _normal_law(target))
-    rng, n_obs = np.random.default_rng(0), target.n_obs  # of set-up alone
+    rng, n_obs = np.random.default_rng(0), target.n_obs  # for set-up only
     few = n_obs > MOST_GROUPS
     groups = np.sort(rng.choice(n_obs, MOST_GROUPS, replace=False)) if few else np.arange(n_obs)
     found = change_of_error(target, thetas, groups)
@@ -72,7 +72,7 @@ def terms_of(target: Any, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def _normal_law(target: Any) -> Laplace:
-    """Return a normal law around the target's centre, as wide as the log posterior bends, up or down."""
+    """Return a normal distribution around the target's centre, with the curvature of the log posterior there."""
     values, vectors = np.linalg.eigh(-Posterior(target).at(target.center).hessian)
     cov = (vectors / np.maximum(np.abs(values), 1e-8)) @ vectors.T
     return Laplace(target.center, cov, 0.0, 0, 0.0)

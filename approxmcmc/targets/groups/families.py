@@ -119,4 +119,4 @@ def make_of_pair(function: Callable[..., Any]) -> Callable[..., Any]:
 def of_user(loglik_eta: Callable[..., float], derivatives_eta: Callable[..., tuple[float, float]]) -> RowFamily:
     """Return the user's functions of (eta, y) as a family."""
     term, derivatives = closure(make_of_pair, loglik_eta), closure(make_of_pair, derivatives_eta)
-    return RowFamily(term, derivatives, _nothing, "whatever the function takes")
+    return RowFamily(term, derivatives, _nothing, "any that the function accepts")

@@ -3,7 +3,7 @@ r"""Normal rows in groups with normal effects of their own, integrated out in cl
 .. math:: y_{gi} = x_{gi}' \beta + z_{gi}' b_g + \varepsilon_{gi}, \quad b_g \sim N(0, LL'), \quad
           \varepsilon_{gi} \sim N(0, \tau^2 e_{gi}^2).
 
-Given theta the groups are independent, and the likelihood of one is that of a normal law (Laird and Ware 1982). Its
+Given theta the groups are independent, and the likelihood of one is normal (Laird and Ware 1982). Its
 rows enter through a triangle of (q + p + 1)^2 numbers, made once: no row is read in a step.
 """
 
@@ -52,7 +52,7 @@ class NormalGroups(NormalTerms):
     prior
         A function ``log_prior(theta) -> float`` in place of these, of theta = (beta, L row by row, log noise).
     coef_names
-        Labels of the columns of X, where it has none of its own.
+        Labels of the columns of X, if it has none.
 
     Raises
     ------
@@ -139,7 +139,7 @@ class NormalGroups(NormalTerms):
         self._start = np.concatenate([np.zeros(len(coef)), L, means[-1:] if noise else []])
 
     def _link(self) -> Any:
-        """Return theta as it is, the triangle of L filled up with zeros, and the noise as its exponential."""
+        """Return theta with the triangle of L filled up with zeros, and the noise as its exponential."""
         p, q, d = self.variables.n_coef, self.n_effects, self.variables.size
         places = [(j, AS_IT_IS) for j in range(d)]
         products = [(j, 1.0, [j]) for j in range(p)]
@@ -176,7 +176,7 @@ class NormalGroups(NormalTerms):
         return f"{self.n_effects} effects, noise {'known' if self.knows_noise else 'unknown'}"
 
     def __repr__(self) -> str:
-        """Say the sizes."""
+        """Show the sizes."""
         return f"NormalGroups({self.n_obs} groups, {self.n_rows} rows, dim={self.variables.size})"
 
 

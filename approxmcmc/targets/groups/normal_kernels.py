@@ -1,6 +1,6 @@
 r"""Terms of normal groups and their gradients, from the triangle that is left of the rows of a group.
 
-An orthogonal transformation of its n rows turns [Z, X, y] into an upper triangle R, and leaves normal noise as it is.
+An orthogonal transformation of its n rows turns [Z, X, y] into an upper triangle R, and leaves normal noise unchanged.
 With r = R_y - R_X beta, r_1 its first q entries, r_2 the rest, and A = R_Z L / tau,
 
 .. math:: \ell = -\tfrac n2 \log 2 \pi - n \log \tau - \frac{|r_2|^2}{2 \tau^2} - \tfrac12 \log|I + AA'|

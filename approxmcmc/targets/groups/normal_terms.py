@@ -1,4 +1,4 @@
-"""What all targets of normal groups share: terms, gradients and draws of effects, from the triangles of their rows."""
+"""Base of all targets of normal groups: terms, gradients and draws of effects, from the triangles of their rows."""
 
 from typing import Any
 

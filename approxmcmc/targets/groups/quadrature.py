@@ -135,8 +135,8 @@ def make_log_terms(nodes: Callable[..., float]) -> Callable[..., None]:
 def make_add_gradient(nodes: Callable[..., float], derivatives: Callable[..., Any]) -> Callable[..., None]:
     """Return the kernel that adds the gradients of terms, by Fisher's identity.
 
-    The gradient is the mean of that of the complete data over the effect given the data. The motion of the nodes is
-    left out: an error of the order of the quadrature's.
+    It is the mean of the gradient of the complete data over the effect given the data. The derivatives of the nodes
+    are ignored: an error of the order of the quadrature's.
     """
 
     def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:

@@ -3,7 +3,7 @@ r"""Exact draws of a log-concave effect by rejection under three tangents.
 A concave log density lies under its tangents at three points, those at the mode and 1.1 standard deviations to both
 sides, which make a density of three exponential pieces: 1.16 trials a draw (Gilks and Wild 1992, without adaptation).
 The points need not be right for draws to be exact, but far from the mode trials grow exponentially in the distance: the
-mode is found anew at each theta.
+mode is found again at each theta.
 """
 
 import math

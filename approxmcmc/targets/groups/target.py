@@ -80,7 +80,7 @@ class GroupedTarget(TallDataTarget, ExpandsItself, LatentTarget):
     n_nodes
         Nodes K of a group; None chooses, see Notes.
     coef_names
-        Labels of the columns of X, where it has none of its own.
+        Labels of the columns of X, if it has none.
 
     Attributes
     ----------
@@ -249,7 +249,7 @@ class GroupedTarget(TallDataTarget, ExpandsItself, LatentTarget):
 
     @property
     def latent_coords(self) -> Mapping[str, Sequence[Any]]:
-        """Return nothing: an effect is one number."""
+        """Return 0: an effect is one number."""
         return {}
 
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -274,7 +274,7 @@ class GroupedTarget(TallDataTarget, ExpandsItself, LatentTarget):
         return content_hash("GroupedTarget", self.family_name, content_id(self.family.term))
 
     def __repr__(self) -> str:
-        """Say family and sizes."""
+        """Show family and sizes."""
         sizes = f"{self.n_obs} groups, {self.n_rows} rows, dim={self.variables.size}"
         return f"GroupedTarget({self.family_name}, {sizes}, {self.n_nodes} nodes)"
 

@@ -1,10 +1,10 @@
 r"""The parameters of a model with group effects, in coordinates without an edge.
 
 A scale :math:`\sigma` of an effect is moved as a number of either sign, of which :math:`|\sigma|` is reported: the
-likelihood is a smooth, even function of it. In :math:`\log \sigma` a scale that the data hardly tell from 0 lies on a
-plateau without end, and in :math:`\sigma^2` a half-normal prior is infinite at 0. Several effects have the covariance
-LL', L lower triangular with entries of either sign. The noise :math:`\tau`, which data keep away from 0, is moved as
-:math:`\log \tau`.
+likelihood is a smooth, even function of it. In :math:`\log \sigma` a scale that the data hardly distinguish from 0 lies
+on a plateau without end, and in :math:`\sigma^2` a half-normal prior is infinite at 0. Several effects have the
+covariance LL', L lower triangular with entries of either sign. The noise :math:`\tau`, which data keep away from 0, is
+moved as :math:`\log \tau`.
 """
 
 import dataclasses

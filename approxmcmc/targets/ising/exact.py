@@ -128,7 +128,7 @@ def forward_moments(t: float, within: np.ndarray, width: int, length: int, table
 
 
 class BackwardState(NamedTuple):
-    """What draws read: disagreements within each state of a row, and the sizes; and their tables at one theta.
+    """Input of draws: disagreements within each state of a row, the sizes, and their tables at one theta.
 
     Rows of `tables` are v_1, ..., v_length at `t`, one number; `powers` and `partial_sums` are scratch.
     """

@@ -81,13 +81,13 @@ class Ising(ExponentialFamily):
         return (self.lattice > 0).astype(np.int64).ravel(), 2.0 * field.reshape(-1, 1)
 
     def _log_normalizers(self, thetas: np.ndarray) -> np.ndarray | None:
-        """By the transfer recursion; None where the lattice is more than 16 wide."""
+        """By the transfer recursion; None if the lattice is more than 16 wide."""
         if not self._has_recursion:
             return None
         return np.array([exact_lattice.log_normalizer(theta, *self.lattice.shape) for theta in thetas[:, 0]])
 
     def statistic_counts(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the values of s and the log numbers of lattices; None where the lattice is more than 12 wide."""
+        """Return the values of s and the log numbers of lattices; None if the lattice is more than 12 wide."""
         if min(self.lattice.shape) > exact_lattice.WIDEST_COUNTS:
             return None
         counts = exact_lattice.level_counts(*self.lattice.shape)
@@ -119,7 +119,7 @@ class Ising(ExponentialFamily):
         return Simulator(heat_bath, heat_bath_states(self.lattice, auxiliary), exact=False)
 
     def __repr__(self) -> str:
-        """Say size and prior."""
+        """Show size and prior."""
         rows, columns = self.lattice.shape
         return f"Ising({rows} x {columns}, {self.prior})"
 

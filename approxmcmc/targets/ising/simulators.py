@@ -40,7 +40,7 @@ ROW, COLOUR, OFFSET = range(3)  # of the next site to update
 
 
 class HeatBathState(NamedTuple):
-    """What a chain over lattices reads (see `Auxiliary`), and where it is.
+    """Settings of a chain over lattices (see `Auxiliary`), and its current state.
 
     `spins` have a rim of zeros. `next_site` holds ROW, COLOUR and OFFSET; `theta` is that of the spins, NaN at first;
     `n_started` counts chains started. `whole` and `rest` hold the probabilities to go up, one for each field.
@@ -59,7 +59,7 @@ class HeatBathState(NamedTuple):
 
 
 def heat_bath_states(observed: np.ndarray, auxiliary: Auxiliary) -> Callable[[], HeatBathState]:
-    """Return what makes the states of the chains that an auxiliary setting asks for."""
+    """Return the function that makes the states of the chains of an auxiliary setting."""
     (rows, columns), spins = observed.shape, observed.astype(np.int8)
     settings = spins, auxiliary.n_updates, auxiliary.thin or 0, STARTS.index(auxiliary.start)
     return lambda: HeatBathState(
@@ -102,7 +102,7 @@ def set_spins(spins: np.ndarray, observed: np.ndarray, start: int) -> None:
 
 @compiled
 def pair_sum(spins: np.ndarray) -> float:
-    """Return the sum of y_i y_j over neighbours, each pair once; the rim counts for nothing."""
+    """Return the sum of y_i y_j over neighbours, each pair once; the border has no effect."""
     total = 0
     for i in range(1, spins.shape[0] - 1):
         for j in range(1, spins.shape[1] - 1):
@@ -169,7 +169,7 @@ def coupling_simulator(rows: int, columns: int) -> Simulator:
     return Simulator(couple_from_the_past, make_state, exact=True)
 
 
-@allocating  # nobody knows how many sweeps a draw needs; each costs far more than room for its numbers
+@allocating  # the number of sweeps of a draw is unknown; each costs far more than memory for its numbers
 def couple_from_the_past(
     rng: np.random.Generator, theta: np.ndarray, state: CouplingState, statistics: np.ndarray, count: np.ndarray
 ) -> None:

@@ -1,1 +1,1 @@
-"""Likelihoods whose rows see theta through a few linear predictors, whatever the dimension of theta."""
+"""Likelihoods with rows that depend on theta through a few linear predictors, for any dimension of theta."""

@@ -41,14 +41,14 @@ class Treatment(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PredictorPart:
-    """What one variable adds to one predictor.
+    """The contribution of one variable to one predictor.
 
     Parameters
     ----------
     variable
         Its name; None for an offset.
     X
-        Dense columns, shape (n, p), of the entries `entries`; with `codes` the weights (n, 1), or nothing.
+        Dense columns, shape (n, p), of the entries `entries`; with `codes` the weights (n, 1), or empty.
     codes
         Entries of the variable, shape (n,), -1 for a row that picks none of them; None for dense columns.
     shared
@@ -83,7 +83,7 @@ def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> Pre
     Raises
     ------
     InvalidInputError
-        When it is none of the forms, or has another number of rows.
+        When it has none of the forms, or another number of rows.
     """
     if isinstance(design, numbers.Real):
         checked_array(design, name, who=who)
@@ -189,12 +189,12 @@ def _predictor(parts: list[PredictorPart], starts: Mapping[str, int], dim: int, 
 
 
 def codes_of(design: Any) -> Any:
-    """Return the codes of a categorical column of pandas; any other design as it is."""
+    """Return the codes of a categorical column of pandas; any other design unchanged."""
     return getattr(design, "cat", design).codes if _categories(design) is not None else design
 
 
 def labels_of(design: Any) -> tuple[str, ...]:
-    """Return a name for each entry that a design asks for, or none.
+    """Return a name for each entry that a design needs, or none.
 
     Examples
     --------

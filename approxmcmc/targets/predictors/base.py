@@ -1,4 +1,4 @@
-"""What all targets share whose rows see theta through a few linear predictors."""
+"""Base of targets with rows that depend on theta through a few linear predictors."""
 
 import functools
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class PredictorsTarget(TallDataTarget):
 
     @property
     def term_work(self) -> TermWork:
-        """What a term takes: what its predictors add up, and the likelihood of them."""
+        """Operations of a term: the sums of its predictors, and their likelihood."""
         work, added = self.likelihood.work(), self.design.additions
         stored = sum(array.nbytes for array in self.data if array.shape[:1] == (self.n_obs,)) / self.n_obs
         assert work.gradient is not None
@@ -61,11 +61,11 @@ class PredictorsTarget(TallDataTarget):
         return self.likelihood.identity()
 
     def __repr__(self) -> str:
-        """Say the sizes."""
+        """Show the sizes."""
         K, dim = self.design.n_predictors, self.variables.size
         return f"{type(self).__name__}(n_obs={self.n_obs}, {K} predictor{'s' if K > 1 else ''}, dim={dim})"
 
 
-@functools.lru_cache(maxsize=64)  # a target is compiled for each piece that asks for it, twenty times in a choice
+@functools.lru_cache(maxsize=64)  # a target is compiled for each part that uses it, twenty times in a choice
 def _around(function: Callable[..., Any], signature: Any, n_predictors: int, of_rows: Callable[..., Any]) -> Any:
     return with_context(function, signature, OfRows(n_predictors, of_rows), fastmath=True)

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 NUMBERS = 250_000  # of a predictor's design that are worked on at a time: they stay in cache
-SPANS = 7  # numbers that tell where the parts of a predictor lie
+SPANS = 7  # numbers that locate the parts of a predictor
 DESIGN = 7  # arrays of a design
 
 Rows = slice | np.ndarray
@@ -25,7 +25,7 @@ Rows = slice | np.ndarray
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictor:
-    """One predictor: its parts, each with the entries of theta that it multiplies; entry `dim` stands for 1.
+    """One predictor: its parts, each with the entries of theta that it multiplies; entry `dim` means 1.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Design:
     X
         Dense columns, shape (n, p); also those that only weight codes.
     codes
-        Entries of theta, int32, shape (n, C); `dim` adds nothing, as a reference level does.
+        Entries of theta, int32, shape (n, C); `dim` adds 0, for a reference level.
     weights
         For each column of codes the column of X that multiplies it; -1 for none.
     predictors
@@ -85,7 +85,7 @@ class Design:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """What kernels read: X, codes, and how they belong together; arrays without rows have the length 1."""
+        """Arrays for kernels: X, codes, and how they combine; arrays without rows have the length 1."""
         spans: list[int] = []
         places: list[int] = []
         shared: list[int] = []

@@ -1,8 +1,8 @@
 """Kernels of likelihoods that see K linear predictors; data = (*design, *responses).
 
 A batch is two steps. `predict` writes the predictors of its rows, one after the other, which is where theta is read.
-What follows, terms or slopes, is a function of predictors and responses alone (`likelihood`), and costs the same
-whatever the dimension of theta.
+What follows, terms or slopes, is a function of predictors and responses only (`likelihood`), and costs the same
+for any dimension of theta.
 """
 
 from typing import Any, NamedTuple
@@ -93,7 +93,7 @@ def predict_both(
     eta: np.ndarray,
     eta_proposed: np.ndarray,
 ) -> None:
-    """Write the predictors at theta and theta' of rows as they lie: to each, what `predict` writes.
+    """Write the predictors at theta and theta' of rows in memory order: to each, what `predict` writes.
 
     `coefs` is scratch of two rows.
     """
@@ -148,7 +148,7 @@ def add_rows(
 
 
 class OfRows(NamedTuple):
-    """What a kernel knows of its likelihood: the number K, and a batch function of predictors and responses.
+    """The likelihood of a kernel: the number K, and a batch function of predictors and responses.
 
     That is a compiled kernel of its own, called once a batch: what is written here is compiled once for all models.
     """
@@ -187,7 +187,7 @@ def terms_at_both(
 def add_gradient(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
 ) -> None:
-    """Add the gradients of the rows ``order[lo:hi]``; the function is that of the slopes."""
+    """Add the gradients of the rows ``order[lo:hi]``; ``known.function`` computes the slopes."""
     coefs, design = np.empty(data[0].shape[1]), data[:LAST]
     for start in range(lo, hi, BATCH):
         stop = min(start + BATCH, hi)
@@ -246,7 +246,7 @@ def residuals(
 def add_residual_gradient(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
 ) -> None:
-    """Add the gradient of what an expansion leaves; the function is that of the slopes."""
+    """Add the gradient of the residuals of an expansion; ``known.function`` computes the slopes."""
     eta, slopes = np.empty((known.n_predictors, hi - lo)), np.empty((known.n_predictors, hi - lo))
     coefs, design = np.empty(data[0].shape[1]), data[:LAST]
     predict(theta, design, order, lo, hi, coefs, eta)

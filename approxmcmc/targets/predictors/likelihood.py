@@ -32,6 +32,13 @@ class RowLikelihood(abc.ABC):
         """Compile one of the batch functions, "terms", "slopes" or "expansion", for responses of these types."""
         return kernel(getattr(self, name)(), self.signature(name, responses), fastmath=BATCH_FASTMATH)
 
+    def evaluate(self, eta: np.ndarray, responses: tuple[np.ndarray, ...], rows: np.ndarray) -> np.ndarray:
+        """Return the terms of some rows, whose predictors are eta, shape (K, rows)."""
+        out = np.empty(len(rows))
+        some = tuple(np.ascontiguousarray(array[rows]) for array in responses)
+        self.compile("terms", responses)(eta, some, np.arange(len(rows)), 0, len(rows), out)
+        return out
+
     def signature(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
         """Return the signature of one of them."""
         out = VECTOR if name == "terms" else MATRIX

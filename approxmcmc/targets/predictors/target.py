@@ -50,7 +50,7 @@ class PredictorTarget(PredictorsTarget):
         - a pair (n integers, n floats): x_i effect[code_i], a varying slope;
         - one number: that times a scalar that all rows share, such as an intercept or a log scale.
 
-        A name may stand in several predictors, and is the same variable there.
+        A name in several predictors is the same variable.
     y
         Responses: an array of n numbers, or a tuple of such arrays.
     offsets
@@ -242,7 +242,7 @@ def _variables(
         length = named[0] if len(named) == 1 and all(other.codes is not None for other in alike) else length
         if any(other.length != length if other.codes is None else other.length > length for other in alike):
             raise InvalidInputError(
-                f"{WHO}: {name!r} has {length} entries, and its designs ask for {[other.length for other in alike]}; "
+                f"{WHO}: {name!r} has {length} entries, and its designs need {[other.length for other in alike]}; "
                 "codes count from 0"
             )
         shapes[name] = () if part.is_scalar else (length,)

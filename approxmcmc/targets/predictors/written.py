@@ -1,6 +1,6 @@
 """Loops and differences around a function of K + m numbers, written out for these K and m.
 
-Compiled code cannot pass on a number of arguments that is known at run time alone, and arrays as arguments would keep
+Compiled code cannot pass on a number of arguments that is only known at run time, and arrays as arguments would keep
 the loop over rows from being vectorised.
 """
 

@@ -2,7 +2,7 @@ r"""Weighted least squares of tall data, and what is left of the rows once they 
 
 .. math:: \sum_i w_i (r_i - a_i' \beta)^2 = s + |R (\beta - \hat\beta)|^2,
 
-the whole of what a normal likelihood knows of its rows: no number in it is a difference of large ones, whatever the
+all information of a normal likelihood on its rows: no number in it is a difference of large ones, for any
 offset of r and the size of the columns.
 
 A fit of some rows comes first: it makes columns z = T'a that are nearly orthonormal, and residuals e that are nearly
@@ -51,7 +51,7 @@ class Basis(NamedTuple):
         return np.concatenate([(weighted.T @ z).ravel(), e @ weighted, [(w * e) @ e]])
 
     def noise(self, vectors: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Return what rounding of a'T alone makes of the eigenvalues of Z'WZ: less says nothing."""
+        """Return the eigenvalues of Z'WZ that rounding of a'T alone can make: smaller ones carry no information."""
         gram = sums[: len(self.S) ** 2].reshape(len(self.S), -1)
         lengths = np.sqrt(np.maximum(np.einsum("kj,kl,lj->j", self.S, gram, self.S), 0.0))
         return np.square(16.0 * np.finfo(np.float64).eps * (lengths @ np.abs(self.T @ vectors)))
@@ -108,7 +108,7 @@ def _eigen(sums: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def _of_some_rows(rows: Rows, n_rows: int, p: int) -> Basis:
-    """Return the basis and the fit of some rows; directions in which they say nothing keep some length."""
+    """Return the basis and the fit of some rows; directions without information keep some length."""
     each = -(-max(FEWEST, FOR_EACH * p) // SLICES)
     starts = np.unique(np.linspace(0, max(n_rows - each, 0), SLICES).astype(int))
     a, r, w = (np.concatenate(some) for some in zip(*(rows(lo, min(lo + each, n_rows)) for lo in starts), strict=True))

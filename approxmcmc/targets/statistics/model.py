@@ -1,4 +1,4 @@
-"""Normal models whose rows a few numbers stand for: what they read of the rows, outcome by outcome.
+"""Normal models with sufficient statistics: what they read of the rows, outcome by outcome.
 
 The mean is any linear predictor, the log scale one that all rows share but for an offset, such as a weight. So a step
 may read the numbers of `least_squares` in the place of n rows.
@@ -81,7 +81,7 @@ class NormalOutcome:
 
 
 def normal_outcomes(target: Target) -> list[NormalOutcome]:
-    """Return the outcomes of a model of normal rows whose log scales differ by offsets alone; nothing of any other."""
+    """Return the outcomes of a model of normal rows with log scales that only differ by offsets; else none."""
     if isinstance(target, LinearTarget) and target._loglik_eta is unit_normal:
         n, p = target.X.shape
         mean = Predictor((0, p), range(p))

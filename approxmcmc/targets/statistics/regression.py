@@ -87,7 +87,7 @@ class LinearRegression(NormalStatistics):
     intercept
         Add a column of ones in front, called "intercept".
     coef_names
-        Labels of the columns, where X has none of its own.
+        Labels of the columns, if X has none.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class LinearRegression(NormalStatistics):
 
     Notes
     -----
-    Guarantee: exact, to rounding: 1e-10 of the log-likelihood, whatever the offset of y and the scales of the columns,
+    Guarantee: exact, to rounding: 1e-10 of the log-likelihood, for any offset of y and any scales of the columns,
     also where these are collinear; at condition numbers above 1e5, and far from the fit, more in proportion. One pass
     over the rows, as fast as memory, and no row is read in a step: ``datapoints_touched`` is 0. Draws are called
     ``beta``, dims (coef,) or (coef, outcome), and ``sigma``.

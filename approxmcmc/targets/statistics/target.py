@@ -32,17 +32,17 @@ class NormalStatistics(StandsForRows, ExpandsItself):
     ----------
     rows
         The model of single rows: a mean that is a linear predictor, and a log scale that rows share but for known
-        offsets. From PyMC: ``pm.Normal("y", X @ beta + a, sigma, observed=y)``, whatever the priors.
+        offsets. From PyMC: ``pm.Normal("y", X @ beta + a, sigma, observed=y)``, with any priors.
 
     Attributes
     ----------
     plain
-        The model of single rows, for leave-one-out cross-validation and whatever else asks for them.
+        The model of single rows, for leave-one-out cross-validation and other uses of single rows.
 
     Raises
     ------
     IncompatibleError
-        When the model is none of this kind.
+        When the model is not of this kind.
 
     Notes
     -----
@@ -100,7 +100,7 @@ class NormalStatistics(StandsForRows, ExpandsItself):
         return at if np.isfinite(self.prior.compile(at.size)(at)) else own
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
-        """Return a draw of the Laplace approximation; None where there is no mode."""
+        """Return a draw of the Laplace approximation; None if there is no mode."""
         return None if self._law is None else self._law.draw(rng)
 
     @functools.cached_property
@@ -112,12 +112,12 @@ class NormalStatistics(StandsForRows, ExpandsItself):
 
     @property
     def found(self) -> str:
-        """Say in a sentence what stands for the rows."""
+        """Return a sentence: what represents the rows."""
         outcomes = "" if self.n_obs == 1 else f" of {self.n_obs} outcomes"
-        return f"normal rows: sufficient statistics{outcomes} stand for {self.n_rows:,} rows, and a step reads none"
+        return f"normal rows: sufficient statistics{outcomes} represent {self.n_rows:,} rows, and a step reads none"
 
     def __repr__(self) -> str:
-        """Say the sizes."""
+        """Show the sizes."""
         return f"{type(self).__name__}({self.n_rows} rows, dim={self.variables.size})"
 
 

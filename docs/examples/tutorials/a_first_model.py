@@ -3,7 +3,7 @@ Your first tall-data model
 ==========================
 
 From a DataFrame to an answer that you can trust: a logistic regression on forty thousand rows, sampled in seconds,
-with what it cost and whether it is right.
+with its cost and its checks. Install the library in a clone by ``python3 -m pip install .``
 """
 
 # %%
@@ -31,7 +31,7 @@ table.head()
 # The model
 # ---------
 #
-# Standardise the columns: then one prior suits all coefficients, and samplers move at one pace in every direction.
+# Standardise the columns, so that one prior suits all coefficients and all directions have a similar scale.
 # A DataFrame's columns become the labels of ``beta``.
 
 target = amc.targets.LogisticRegression(standardised, table["returns"], prior_scale=1.0, intercept=True)
@@ -41,14 +41,14 @@ print(target)
 # Sampling
 # --------
 #
-# Without a sampler, the library tries several in short runs and takes what answers first. The trace says what it
-# took, and why; another computer may choose otherwise.
+# Without a sampler, the library tries several in short runs and takes the fastest. The trace says which one, and
+# why; another kind of processor may give another choice.
 
 trace = amc.sample(target, target_ess=400, chains=4, random_seed=1, progressbar=False)
 print(trace.posterior.attrs["chosen"])
 
 # %%
-# The trace is an ArviZ trace, and everything that you know works on it.
+# The trace is an ArviZ trace: all of ArviZ's functions work on it.
 
 az.summary(trace)
 
@@ -60,8 +60,8 @@ az.plot_trace_dist(trace)
 # What did it cost?
 # -----------------
 #
-# ``data_fraction`` is the share of the rows that a step read: 1 where all of them are read, as an exact test does.
-# With four coefficients and a posterior that is nearly normal that is soon done, and nothing faster was worth a
+# ``data_fraction`` is the share of the rows that a step reads: 1 if it reads all of them, as an exact test does.
+# With four coefficients and a nearly normal posterior this is fast enough, and no faster sampler was worth its
 # bias. On millions of rows, or with rare categories, another sampler wins.
 
 amc.cost_summary(trace)[["draws", "data_fraction", "decisions_made", "wrong_decision_rate", "seconds"]]
@@ -70,14 +70,15 @@ amc.cost_summary(trace)[["draws", "data_fraction", "decisions_made", "wrong_deci
 # Is it right?
 # ------------
 #
-# A run warns by itself when something is wrong. The table shows every check, those that passed as well. A check
-# that could not be made says so; it never counts as passed.
+# Every run is checked, and warns about problems. The table shows every check, including passed ones. A check that
+# could not be made is "not checked"; it never counts as passed.
 
 amc.diagnose(trace)
 
 # %%
-# The coefficients that made the data were 0.5, 0.8 and -0.6, and the intercept -0.4: all are within two standard
-# deviations of what was found.
+# The true coefficients are 0.5, 0.8 and -0.6, and the intercept -0.4: all are within two posterior standard
+# deviations of the posterior means.
 #
-# Next: :doc:`b_rare_categories` shows data on which fast samplers go wrong, :doc:`c_is_it_biased` asks how far a
-# biased one is off, and :doc:`/choosing` says how the sampler was chosen.
+# Next: :doc:`/diagnose` explains the checks, and :doc:`/choosing` how the sampler was chosen. Later,
+# :doc:`b_rare_categories` shows data on which fast samplers go wrong, and :doc:`c_is_it_biased` measures the bias of
+# a run.

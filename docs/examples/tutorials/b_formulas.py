@@ -3,7 +3,7 @@ A formula, or a table with text
 ===============================
 
 Most regressions are written as ``y ~ x + kind + (1|group)``. A model of `Bambi <https://bambinos.github.io/bambi/>`_ is
-sampled as it stands, and Bambi's own functions read the trace. Without groups a table is enough.
+sampled unchanged, and Bambi's functions read the trace. Without groups a table is enough.
 """
 
 # %%
@@ -52,8 +52,8 @@ print(formula.predict(trace, data=new, inplace=False).posterior["mu"].mean(("cha
 # -------
 #
 # ``LogisticRegression`` and ``GLMTarget`` take a table whose columns hold text or categories. Each of these columns is
-# a variable with the effects of its levels, beside that of a reference level, which is named; a column costs a row one
-# addition, however many levels it has.
+# a variable with the effects of its levels, relative to a named reference level; a column costs one addition per
+# row, for any number of levels.
 
 late = (table["days"] > 4.0).astype(int)
 target = amc.targets.LogisticRegression(table[["distance", "kind"]], late, intercept=True)

@@ -2,8 +2,8 @@
 Your PyMC model, with a bias knob
 =================================
 
-A model written for PyMC is a target as it stands. The likelihood is read row by row through the code that PyTensor
-compiles, so that a sampler that needs 500 rows pays for 500 rows.
+A PyMC model is a target without changes. The likelihood is evaluated row by row by code that PyTensor compiles, so
+a sampler that needs 500 rows computes 500 rows.
 """
 
 # %%
@@ -29,11 +29,11 @@ target = amc.from_pymc(regression)
 trace = amc.sample(target, draws=1000, tune=200, chains=2, random_seed=1, progressbar=False)
 
 # %%
-# ``amc.sample(regression, ...)`` does the same, and makes the target anew each time, which costs a compilation.
+# ``amc.sample(regression, ...)`` does the same, and makes a new target each time, which costs a compilation.
 #
-# No sampler was named, so several were tried, and the one that answers first was taken (:doc:`/choosing`). The
-# second line says what was found in the model: its rows see the parameters through one linear predictor, so that it
-# runs in the library's fast form.
+# No sampler was named, so the library tried several and took the fastest (:doc:`/choosing`). The second line says
+# what was found in the model: its rows depend on the parameters through one linear predictor, so it runs in the
+# library's fast form.
 
 print(trace.posterior.attrs["chosen"])
 print(amc.explain(regression))
@@ -42,7 +42,7 @@ print(amc.explain(regression))
 # The knob
 # --------
 #
-# ``epsilon`` is how sure a decision must be before the rest of the data is left unread. At 0 every decision reads
+# ``epsilon`` is the error probability at which a decision may skip the rest of the data. At 0 every decision reads
 # all rows, and the chain is exact. The same model, the same proposal, three values of the knob:
 
 fit = amc.laplace(target)
@@ -64,7 +64,7 @@ runs = {
 amc.plot_cost(runs)
 
 # %%
-# What the cheaper chains got wrong shows beside the exact one. Each mean is compared in posterior standard deviations:
+# Errors of the cheaper chains, relative to the exact one: differences of means in posterior standard deviations.
 
 means = {epsilon: run.posterior["beta"].mean(("chain", "draw")) for epsilon, run in runs.items()}
 sd = runs[0.0].posterior["beta"].std(("chain", "draw"))
@@ -73,8 +73,8 @@ for epsilon, mean in means.items():
     print(f"epsilon = {epsilon}: largest shift of a mean {abs(shift).max().item():.2f} sd")
 
 # %%
-# R-hat and effective sample sizes cannot see a bias: chains that share it agree with each other. Put the draws beside
-# those of an exact sampler, as here, or ask for the bias with an interval, :doc:`c_is_it_biased`.
+# R-hat and effective sample sizes cannot detect a bias: chains that share it agree with each other. Compare the draws
+# with those of an exact sampler, as here, or estimate the bias with an interval, :doc:`c_is_it_biased`.
 
 named = {f"epsilon = {epsilon}": run for epsilon, run in runs.items()}
 az.plot_dist(
@@ -85,9 +85,9 @@ az.plot_dist(
 # A hierarchy
 # -----------
 #
-# Groups are welcome as long as their number does not grow with the data. Draws come back on the scale of the model,
+# Groups can be sampled if their number does not grow with the data. Draws are on the scale of the model,
 # with its names and dims; the positive ``tau`` was sampled on the logarithmic scale, Jacobian included. NUTS runs on
-# the very same model, and must agree.
+# the same model, and must agree.
 
 n_groups = 6
 group = rng.integers(0, n_groups, n)
@@ -115,14 +115,14 @@ az.plot_forest(
 ).add_legend("model")
 
 # %%
-# What is refused, and why
-# ------------------------
+# Unsupported models, and why
+# ---------------------------
 #
 # :func:`approxmcmc.from_pymc` needs a log-likelihood that is a sum over rows. A latent variable for each row,
-# discrete parameters, missing values, time series, Gaussian processes, and potentials that touch the data are refused
-# by name, with the way out; ``amc.sample(model)`` runs ``amc.NUTS()`` on them, and says why. So is a coupling of rows
-# that the graph hides (a cumulative sum, centring inside the model): before sampling, the terms of random groups of
-# rows are compared with the full log-likelihood.
+# discrete parameters, missing values, time series, Gaussian processes, and potentials that use the data raise an
+# error that names them and an alternative; ``amc.sample(model)`` runs ``amc.NUTS()`` on them, and says why. So does a
+# hidden coupling of rows (a cumulative sum, centring inside the model): before sampling, the terms of random groups
+# of rows are compared with the full log-likelihood.
 
 with pm.Model() as tied:
     level = pm.Normal("level")
@@ -134,17 +134,17 @@ except amc.errors.IncompatibleError as refusal:
     print(refusal)
 
 # %%
-# Groups that tell little of their scale may have no mode: the density rises without bound where all effects agree and
-# the scale goes to 0. :func:`approxmcmc.laplace` says so, and :func:`approxmcmc.sample` without a sampler measures the
-# scales by a pilot run instead; standardised effects (``intercept = mu + tau * z``) have a mode.
+# With little information on the scale of groups there may be no mode: the density rises without bound as all effects
+# become equal and the scale goes to 0. :func:`approxmcmc.laplace` says so, and :func:`approxmcmc.sample` without a
+# sampler measures the scales by a pilot run instead; standardised effects (``intercept = mu + tau * z``) have a mode.
 #
-# Standardised effects with many rows in each group have another trouble: the rows know ``tau * z`` almost exactly,
-# and ``z`` alone bends with ``tau``, a ridge that chains do not follow. From 100 rows for each entry of ``z`` on,
-# samplers therefore move ``tau * z``, Jacobian included, if one positive variable is all that multiplies a vector of
-# ``Normal(0, 1)``, and an analysis of variance at the initial point says that the groups differ: by over 10 times the
-# variance that their rows leave them. Where they hardly differ ``tau`` may be 0, and neither coordinate is easy: the
-# model's own are kept. Draws come back as ``z``. The attribute ``group_effects`` of the trace says what was found and
-# why; ``from_pymc(model, scale_effects=False)`` keeps to the model's own coordinates.
+# Standardised effects with many rows in each group have another problem: the rows determine ``tau * z`` almost
+# exactly, so ``z`` and ``tau`` lie on a curved ridge that chains do not follow. From 100 rows for each entry of ``z``
+# on, samplers therefore move ``tau * z``, Jacobian included, if exactly one positive variable multiplies a vector of
+# ``Normal(0, 1)``, and an analysis of variance at the initial point shows that the groups differ: by over 10 times
+# the variance within their rows. If they hardly differ, ``tau`` may be 0, and neither coordinate is easy: the model's
+# coordinates are kept. The trace holds ``z``. Its attribute ``group_effects`` says what was found and why;
+# ``from_pymc(model, scale_effects=False)`` keeps the model's coordinates.
 #
 # Data are read when the target is made. After ``pm.set_data``, make a new one: ``amc.from_pymc(model)``; the old one
-# refuses to run.
+# raises.

@@ -2,9 +2,9 @@
 Rare categories: how a subsampler goes wrong
 ============================================
 
-Real tables have categories that few rows fall into. A sample of rows then holds none of them, and a sampler that
-decides by samples is wrong while its chains agree. This page makes it happen, shows what tells you, and the way
-out.
+Real tables have categories with few rows. A sample of rows may then contain none of them, and a sampler that
+decides by samples is wrong while its chains agree. This page shows an example, the checks that detect it, and a
+solution.
 """
 
 # %%
@@ -12,7 +12,7 @@ out.
 # -------------------------
 #
 # Twenty thousand rows, three numbers, and a category of six levels, the rarest with a handful of rows. In these
-# rows the response is always 0, as it often is when there are few.
+# rows the response is always 0, as often happens with few rows.
 
 import arviz as az
 
@@ -29,8 +29,8 @@ rarest = data.columns[-1]
 # A fast sampler
 # --------------
 #
-# Control variates replace each row's term by a quadratic, and a t-test reads rows until it is sure of the rest. On
-# data without rare categories this reads few rows and is right.
+# Control variates replace each row's term by a quadratic, and a t-test reads rows until it can decide about the
+# residuals. On data without rare categories this reads few rows and is right.
 
 expanded = amc.ControlVariate(plain)
 test = amc.SequentialTTest(epsilon=0.05, batch_size=64, growth=2, tol=0.05)
@@ -49,21 +49,21 @@ print(f"R-hat: {float(az.rhat(fast)['beta'].max()):.3f}")
 print(f"data read by a step: {amc.cost_summary(fast).loc['all', 'data_fraction']:.1%}")
 
 # %%
-# What tells you
-# --------------
+# How to detect it
+# ----------------
 #
-# R-hat is near 1: chains that are wrong in the same way agree. But every fiftieth decision was made again on all
-# data, and more of them were wrong than the test promises. These are the checks that fired:
+# R-hat is near 1: chains that are wrong in the same way agree. But every fiftieth decision was repeated on all
+# data, and more of them were wrong than the test promises. These checks failed:
 
 checks = amc.diagnose(fast)
 checks[~checks["verdict"].isin(["ok", "not checked"])]
 
 # %%
-# The way out
-# -----------
+# The solution
+# ------------
 #
-# ``CoreRows`` finds the rows that can matter much. They are read in every decision, and the rest is left to the
-# test; here all of the rest is added up, so that the chain is exact.
+# ``CoreRows`` finds the rows that can matter much. They are read in every decision, and the test decides on the
+# others; here an exact test adds up all the others, so the chain is exact.
 
 core = amc.CoreRows(plain)
 print(f"{len(core.core)} of {plain.n_obs} rows belong to the core")
@@ -88,7 +88,7 @@ figure = az.plot_dist(runs, var_names="beta", coords={"coef": [rarest, "x1"]}, v
 figure.add_legend("model")
 
 # %%
-# How far are the means off, in posterior standard deviations?
+# Errors of the means, in posterior standard deviations:
 
 sd = exact.posterior["beta"].std(("chain", "draw"))
 shift = (fast.posterior["beta"].mean(("chain", "draw")) - exact.posterior["beta"].mean(("chain", "draw"))) / sd
@@ -96,6 +96,6 @@ for name in data.columns:
     print(f"{name:>14}: {float(shift.sel(coef=name)):+.2f}")
 
 # %%
-# What to remember: a subsampler is wrong where few rows carry the answer; its own chains cannot see it; audits
-# can. Without a sampler named, :func:`approxmcmc.sample` looks for such rows and tries core rows by itself. More
-# on :doc:`/samplers/core_rows`, and on what happens on real data on :doc:`/real_data`.
+# Summary: a subsampler is wrong if few rows determine the answer; its chains do not show it; audits do. Without a
+# named sampler, :func:`approxmcmc.sample` searches for such rows and tries core rows. More on
+# :doc:`/samplers/core_rows`, and results on real data on :doc:`/real_data`.

@@ -2,8 +2,8 @@
 Is it biased?
 =============
 
-A sampler that reads few data has a law of its own. This page measures how far that law is from the posterior, by
-three tools: audits while it runs, bias with an interval when it has run, and bounds from theory where the model is
+The stationary distribution of a subsampler is not exactly the posterior. This page measures the difference by three
+tools: audits during the run, bias with an interval after the run, and bounds from theory if the model is
 small.
 """
 
@@ -11,8 +11,8 @@ small.
 # A biased run
 # ------------
 #
-# The t-test stops when it is nearly sure. With epsilon = 0.2 "nearly" is generous, so that there is something to
-# see.
+# The t-test stops when its error probability is below epsilon. With epsilon = 0.2 it errs often enough to see
+# the bias.
 
 import approxmcmc as amc
 from approxmcmc.datasets import synthetic_logistic
@@ -27,15 +27,15 @@ trace = amc.sample(target, sampler, draws=2000, tune=100, chains=2, random_seed=
 # Audits: how often is a decision wrong?
 # --------------------------------------
 #
-# Every third decision was asked again on all data. Each cross is one that was wrong.
+# Every third decision was repeated on all data. Each cross is a wrong decision.
 
 summary = amc.cost_summary(trace).loc["all"]
 print(f"data read: {summary['data_fraction']:.0%}, wrong decisions: {summary['wrong_decision_rate']:.1%}")
 amc.plot_decisions(trace, coords={"draw": slice(0, 500)})
 
 # %%
-# Does the test err as often as its theory says? Then its terms behave, and the predictions of the library can be
-# trusted.
+# If the test errs as often as its theory says, the assumptions on the terms hold, and the library's predictions are
+# valid.
 
 amc.plot_calibration(trace, sampler.test)
 
@@ -43,8 +43,8 @@ amc.plot_calibration(trace, sampler.test)
 # Bias, with an interval
 # ----------------------
 #
-# Wrong decisions need not matter: those that are nearly a tie hardly move the law. What matters is the bias of
-# what you report. ``amc.bias`` estimates it from the draws and an exact kernel, with a sign and an interval, and
+# Wrong decisions need not matter: near ties hardly change the stationary distribution. The bias of your estimates
+# matters. ``amc.bias`` estimates it from the draws and an exact kernel, with a sign and an interval, and
 # needs no gold standard.
 
 biases = amc.bias(trace, target, sampler, n_audits=1000, random_seed=1)
@@ -61,8 +61,8 @@ amc.plot_bias(biases, coords={"estimand": means}, figure_kwargs={"figsize": (9.5
 # Bounds
 # ------
 #
-# Where a model is small enough to write its transition matrix down, theorems say how far the law can be off, and
-# the measured distance stands beside them. The interval of the distance must reach below every bound; the
+# If a model is small enough to compute its transition matrix, theorems bound the distance to the posterior, and the
+# table compares them with the measured distance. Its interval must reach below every bound; the
 # average-case bound ``b4`` is the sharpest.
 
 field = amc.targets.BinaryMRF.random_triples(6, scale=0.3, random_seed=0)
@@ -78,6 +78,6 @@ check = amc.check_bound(
 amc.plot_bound(check)
 
 # %%
-# What to do with it: a verdict "small" means go on; "biased" means a smaller epsilon, ``amc.debias``, or a bias
-# that you can live with, now that you know it; "inconclusive" names how many audits it wants. See :doc:`/bias`,
+# What to do: with the verdict "small", use the draws; with "biased", take a smaller epsilon, use ``amc.debias``, or
+# accept the known bias; "inconclusive" says how many audits are needed. See :doc:`/bias`,
 # :doc:`/bounds` and :doc:`/diagnose`.

@@ -2,9 +2,9 @@
 Networks and lattices
 =====================
 
-Random graphs and Ising models have a likelihood that nobody can compute: its normalising constant is a sum over
-all graphs, or all lattices, and depends on the parameters. Exchange samplers ask for simulated data instead. On a
-small lattice the exact answer is known as well, and stands beside.
+Random graphs and Ising models have a likelihood that is too expensive to compute: its normalising constant is a sum
+over all graphs, or all lattices, and depends on the parameters. Exchange samplers use simulated data instead. On a
+small lattice the exact answer is known too, and is shown for comparison.
 """
 
 # %%
@@ -42,8 +42,8 @@ print("edges and two-stars:", graph.observed_statistics)
 # %%
 # Exchange proposes a theta, simulates a network there, and compares it with the observed one. The network is the
 # end of a chain of toggles, ties made and unmade. The first run makes 2400 of them, from the empty graph and from
-# the full one in turn; the second makes 100 from the empty graph. The two parameters pull against each other, so
-# the walk takes the shape of the posterior.
+# the full one in turn; the second makes 100 from the empty graph. The two parameters are correlated, so
+# the walk uses the covariance of the posterior.
 
 walk = amc.RandomWalk(1.7, preconditioner=[[0.23, -0.042], [-0.042, 0.0108]])
 runs = {
@@ -61,8 +61,8 @@ az.plot_dist(traces, var_names="theta", visuals={"point_estimate_text": False}).
 # %%
 # The same data, the same model, and two answers, each with a good R-hat and without a warning: **a chain of
 # toggles that is too short biases the sampler**. The exact posterior mean under a flat prior is (-2.27, 0.07), see
-# :doc:`/samplers/doubly_intractable_targets`. R-hat and effective sample sizes tell how a chain moves in the law
-# that it has, not whether that is the right law. Compare lengths and starts, as here, or simulate exactly where
+# :doc:`/samplers/doubly_intractable_targets`. R-hat and effective sample sizes describe how a chain moves, not
+# whether its distribution is the posterior. Compare lengths and starts, as here, or simulate exactly where
 # the target can (``auxiliary="exact"``).
 
 for name, trace in traces.items():
@@ -74,7 +74,7 @@ for name, trace in traces.items():
 # --------------
 #
 # A lattice of spins, and how strongly neighbours agree. For lattices up to sixteen wide the normaliser is known,
-# and the posterior is a curve that the draws must follow.
+# and the draws must follow the exact posterior density.
 
 rng = np.random.default_rng(3)
 spins = rng.choice([-1, 1], size=(12, 12))  # with a frame of zeros, which are no neighbours

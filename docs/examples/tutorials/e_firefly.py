@@ -2,9 +2,9 @@
 Firefly: exact, and most of the data stay dark
 ==============================================
 
-Firefly Monte Carlo reads a handful of rows in most steps, and its law is the posterior, not something close to it. The
-price is a lower bound of every row's likelihood. This page shows the bound, the chain, what a good bound is worth,
-and when to leave it.
+Firefly Monte Carlo reads few rows in most steps, and its stationary distribution is exactly the posterior. It needs a
+lower bound of every row's likelihood. This page shows the bound, the chain, the effect of a good bound, and when to
+use another sampler.
 """
 
 # %%
@@ -12,8 +12,8 @@ and when to leave it.
 # ----------------------------
 #
 # Take a logistic regression. Each row's likelihood is a curve in its predictor, and a Gaussian can lie below that curve
-# and touch it at one place. Where they touch, the row tells nothing that the bound does not know: it stays *dark*. The
-# further apart they are, the likelier the row is *bright* and has to be read. Bounds are products of Gaussians, and
+# and touch it at one place. Where they touch, the row adds no information to the bound: it stays *dark*. The
+# further apart they are, the likelier the row is *bright* and must be read. Bounds are products of Gaussians, and
 # the product over all rows costs no more than one of them.
 
 import arviz as az
@@ -41,8 +41,8 @@ right.set(xlabel="predictor of a row", title="chance to be bright", ylim=(0, 1))
 # ----------
 #
 # ``bound="untuned"`` touches at the same place for every row. ``bound="tuned"`` finds the mode of the posterior first,
-# and touches there, for each row at its own predictor. Steps are those of a random walk, tuned for each chain; the
-# third chain reads everything.
+# and touches there, for each row at its own predictor. Steps are random walks, tuned for each chain; the
+# third chain reads all rows.
 
 X, y = synthetic_logistic(n=20_000, d=3, seed=1)
 target = amc.targets.LogisticRegression(X, y, prior_scale=1.0)
@@ -58,8 +58,8 @@ traces = {
 }
 
 # %%
-# How many rows are bright in each step? The chain starts with a row's brightness drawn for the first theta, and
-# settles at once.
+# Bright rows in each step. The chain starts with brightness drawn for the first theta, so it has no burn-in of its
+# own.
 
 figure, axes = plt.subplots(figsize=(8.4, 3.0), layout="constrained")
 for name in ("Firefly, untuned", "Firefly, tuned"):
@@ -73,8 +73,8 @@ axes.legend(fontsize=9)
 # Is it exact?
 # ------------
 #
-# Yes, with either bound: they change the cost, not the law. Differences are noise, and the chains differ in how much of
-# it they have.
+# Yes, with either bound: they change the cost, not the stationary distribution. Differences are noise, which is
+# larger for chains that mix slowly.
 
 names = ["x0", "x1"]
 az.plot_dist(traces, var_names="beta", coords={"coef": names}, visuals={"point_estimate_text": False}).add_legend(
@@ -82,11 +82,11 @@ az.plot_dist(traces, var_names="beta", coords={"coef": names}, visuals={"point_e
 )
 
 # %%
-# What does it buy?
+# What is the gain?
 # -----------------
 #
-# A step of Firefly is smaller, because the bright rows hold theta where it is: it takes more steps for an independent
-# draw. What counts is effective draws for each term that was evaluated, or for each second.
+# Steps of Firefly are smaller, because the bright rows restrict theta: an independent draw takes more steps. Compare
+# effective draws for each evaluated term, or for each second.
 
 print(f"{'':18}{'evaluations a step':>20}{'smallest ESS':>14}{'ESS per million evaluations':>30}")
 for name, trace in traces.items():
@@ -95,11 +95,11 @@ for name, trace in traces.items():
     print(f"{name:18}{float(evaluations.mean()):>20,.0f}{ess:>14.0f}{1e6 * ess / float(evaluations.sum()):>30.2f}")
 
 # %%
-# When to leave it
-# ----------------
+# When to use another sampler
+# ---------------------------
 #
-# An evaluation costs more in Firefly than in a pass over all rows, where rows lie side by side: on MNIST untuned bounds
-# read half of the data, and lose on the clock. Tuned bounds win where the mode is found quickly and the likelihood is
-# one of those that have a bound (logistic, softmax, robust regression, or one of your own). On the same models
+# An evaluation costs more in Firefly than in a pass over all rows, where rows are contiguous: on MNIST untuned bounds
+# read half of the data, and are slower. Tuned bounds win if the mode is found quickly and the likelihood has a bound
+# (logistic, softmax, robust regression, or your own). On the same models
 # :class:`approxmcmc.CoreRows` and :class:`approxmcmc.ControlVariate` are usually faster still: :doc:`/race` has the
-# figures. More on :doc:`/samplers/firefly`.
+# numbers. More on :doc:`/samplers/firefly`.

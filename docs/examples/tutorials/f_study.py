@@ -2,15 +2,15 @@
 A study of your own, and its report
 ===================================
 
-One run shows one chain on one afternoon. A study runs every setting several times, at equal cost, survives a kill, and
-ends in a page where each number has its interval. This one asks: what does it buy to decide wrongly now and then?
+One run shows one chain on one afternoon. A study runs every setting several times, at equal cost, can be resumed after
+a kill, and makes a page with an interval for each number. This one measures what occasional wrong decisions gain.
 """
 
 # %%
 # The question, declared
 # ----------------------
 #
-# Targets are functions, so that nothing is loaded before it is needed. ``vary`` makes one setting for each value of a
+# Targets are functions, so that data are loaded on first use. ``vary`` makes one setting for each value of a
 # knob. Each setting gets half a second, six times, and 400 audits for its bias. A gold standard by NUTS is made unless
 # you say ``gold=None``: here it would take longer than the rest.
 
@@ -55,8 +55,8 @@ study.plan("paper")[["label", "replicate", "seed"]].head()
 # Run it
 # ------
 #
-# In a file below ``./studies`` this is ``approxmcmc run price_of_errors``; from a notebook it is one line. What is
-# finished stays in the store: run the line again after a kill, and it makes what is missing.
+# In a file below ``./studies`` this is ``approxmcmc run price_of_errors``; from a notebook it is one line. Finished
+# cells stay in the store: after a kill, run the line again, and it draws the missing ones.
 
 store = Path(tempfile.mkdtemp())
 results = study.run("paper", store)
@@ -66,8 +66,8 @@ results.records[["label", "replicate", "status", "draws", "datapoints_touched", 
 # Look at it
 # ----------
 #
-# Traces come back by target and setting, and all plots of the library take them. Risk is bias² + variance of a mean,
-# here over the six replicates, against a long exact chain with better proposals.
+# Traces are returned by target and setting, and all plots of the library accept them. Risk is bias² + variance
+# of a mean, here over the six replicates, against a long exact chain with better proposals.
 
 target = regression()
 exact = amc.MetropolisHastings(amc.Independence(amc.laplace(target)), amc.ExactTest())
@@ -79,19 +79,20 @@ amc.plot_risk(risks, coords={"estimand": ["beta[x0]", "beta[x1]"]})
 # The report
 # ----------
 #
-# The page answers first, shows then, and tells last how it was made: machine, versions, seeds, cells that failed or
-# were disturbed. It is one file that opens without a network; figures and tables lie beside it as SVG and CSV.
+# The page begins with the answer, then shows figures, and ends with how it was made: machine, versions, seeds, cells
+# that failed or were disturbed. It is one file that opens without a network; figures and tables are also saved as
+# SVG and CSV.
 
 page = write_report(results, store / "report")
 print(*sorted(str(path.relative_to(store)) for path in (store / "report").rglob("*.svg")), sep="\n")
 
 # %%
-# Here it is, as it stands:
+# The whole page:
 
 html = escape(page.read_text(encoding="utf-8"))
 SimpleNamespace(_repr_html_=lambda: f'<iframe class="report" title="The report" srcdoc="{html}"></iframe>')
 
 # %%
-# Half a second is enough for a tutorial, and not for an answer: intervals are as wide as they are. The studies of
+# Half a second is enough for a tutorial but not for an answer: the intervals are wide. The studies of
 # this project take minutes to hours, and their pages look the same. All fields, the command line and what happens
-# after a change stand on :doc:`/studies`; :doc:`g_own_sampler` puts a sampler of your own into the comparison.
+# after a change are on :doc:`/studies`; :doc:`g_own_sampler` adds your own sampler to the comparison.

@@ -2,16 +2,16 @@
 Your own sampler in the comparison
 ==================================
 
-You have written a sampler, and want to know whether it is any good. It needs one method to take part in a study beside
-those of the library: the same data, starts and clock, replicates that are interleaved with the others, and a bias with
-an interval. This page does so with stochastic gradient Langevin dynamics in plain NumPy.
+You have written a sampler, and want to compare it. With one method it takes part in a study together with those of
+the library: the same data, starts and clock, interleaved replicates, and a bias with an interval. This page does so
+with stochastic gradient Langevin dynamics in plain NumPy.
 """
 
 # %%
 # One dataclass, one method
 # -------------------------
 #
-# ``run`` makes one chain and times each draw. What the sampler may know stands in the arguments: a target with its data
+# ``run`` makes one chain and times each draw. The arguments are the sampler's inputs: a target with its data
 # and prior, a time limit, a number of draws, a seed, and the start that all samplers of the same replicate share. SGLD
 # takes half a step along the gradient, estimated from a batch of rows, adds noise of the size of the step, and never
 # rejects.
@@ -59,10 +59,10 @@ class NumPySGLD(ForeignSampler):
 
 
 # %%
-# Beside the others
-# -----------------
+# The comparison
+# --------------
 #
-# Two step sizes of it, and an exact random walk.
+# Two step sizes of this sampler, and an exact random walk.
 
 
 def regression():
@@ -87,8 +87,8 @@ results = study.run("paper", tempfile.mkdtemp())
 results.records.groupby("label")[["draws", "wall_seconds"]].mean().round(1)
 
 # %%
-# Is it any good?
-# ---------------
+# The result
+# ----------
 #
 # Risk is bias² + variance of a mean after so many seconds, here against a long exact chain with better proposals. A
 # line that levels off is a bias; one that falls slowly, a chain that moves slowly.
@@ -107,8 +107,8 @@ amc.plot_risk({label: amc.risk(chains, reference, estimands=estimands) for label
 # Without a reference
 # -------------------
 #
-# A reference is dear on data of your own. ``amc.bias`` needs none: it lets exact chains run on from your draws, and
-# sees how far they take the means. ``sampler=None`` says that the draws come from elsewhere.
+# A reference is expensive on your own data. ``amc.bias`` needs none: it starts exact chains from your draws, and
+# measures how far they move the means. ``sampler=None`` says that the draws come from elsewhere.
 
 mine = next(chains for label, chains in traces.items() if "0.0002" in label)
 biases = amc.bias(mine[0], target, None, n_audits=2000, random_seed=1)
@@ -117,8 +117,8 @@ shown = ["beta[x0]", "(beta[x0] - mean)^2", "lp"]
 amc.plot_bias(biases, coords={"estimand": shown}, figure_kwargs={"figsize": (9.5, 5.5)})
 
 # %%
-# What to remember: a foreign sampler is a frozen dataclass with ``run``. Keep compilation and set-up out of the clock
-# and warm-up in it, as :func:`approxmcmc.foreign.chain_trace` asks, and the comparison is fair. Samplers of nutpie,
-# PyMC, blackjax and numpyro are there already: :doc:`/studies`. A trace that you have, from any library that writes
-# ArviZ's, needs no study at all: ``amc.risk(trace, reference, clock=12.3)``. To build on the compiled loop of the
+# Summary: a foreign sampler is a frozen dataclass with ``run``. For a fair comparison, exclude compilation and set-up
+# from the clock and include warm-up, as :func:`approxmcmc.foreign.chain_trace` requires. Samplers of nutpie, PyMC,
+# blackjax and numpyro are available: :doc:`/studies`. An existing trace, from any library that writes ArviZ's format,
+# needs no study: ``amc.risk(trace, reference, clock=12.3)``. To build on the compiled loop of the
 # library instead, with its proposals and tests, read :doc:`/adding_a_sampler`.

@@ -2,17 +2,17 @@
 Larger than memory
 ==================
 
-A file of numbers is a data set as it stands: it is mapped, never loaded, and a sampler that reads few rows reads few
-rows of the file. Four hundred thousand rows here, so that the page is made in seconds; nothing below changes with a
-thousand times as many but the time.
+A file of numbers can be used directly as data: it is mapped, never loaded, and a sampler that reads few rows reads few
+rows of the file. This page has four hundred thousand rows, so that it runs in seconds; with a thousand times as many
+only the time changes.
 """
 
 # %%
 # A file, written piece by piece
 # ------------------------------
 #
-# Data that do not fit into memory are not made in memory either. NumPy maps a file of doubles, and one piece at a time
-# is written to it.
+# Data that do not fit in memory must be written in pieces. NumPy maps a file of doubles, and one piece at a time is
+# written to it.
 
 import tempfile
 import tracemalloc
@@ -42,7 +42,7 @@ print(f"{X.nbytes / 1e6:.0f} MB on disk")
 # A target on the file
 # --------------------
 #
-# Opened for reading, the file is the target's data, where it lies.
+# Opened for reading, the file is the target's data, without a copy.
 
 X = np.memmap(folder / "X.f64", dtype=np.float64, mode="r", shape=(n, d))
 y = np.memmap(folder / "y.f64", dtype=np.float64, mode="r", shape=(n,))
@@ -53,19 +53,18 @@ print("the target's data are the file:", np.shares_memory(plain.X, X))
 # A sampler that reads few rows
 # -----------------------------
 #
-# On this many rows a posterior is narrow, and all rows together decide each step. Control variates take most of that
+# On this many rows a posterior is narrow, and all rows together decide each step. Control variates move most of that
 # into a quadratic (:doc:`/samplers/control_variates`): set-up reads the file some dozen times, a step a few hundred
-# rows. What stays in memory is three numbers for each row, whatever the number of columns.
+# rows. Three numbers for each row stay in memory, for any number of columns.
 
 target = amc.ControlVariate(plain)
 proposal = amc.Independence(target.laplace)
 test = amc.SequentialTTest(epsilon=0.05, batch_size=64, growth=2, tol=0.05)
 
 # %%
-# A t-test reads blocks of a shuffled copy, so that rows that lie side by side are still a random sample. The copy is as
-# large as the data. ``shuffled_copy="disk"`` puts it into a file in the package's cache folder, and the name of a
-# folder into that one. Room for it is claimed before anything is written, and the file serves all later runs on the
-# same data.
+# A t-test reads blocks of a shuffled copy, so that contiguous rows are a random sample. The copy is as large as the
+# data. ``shuffled_copy="disk"`` writes it to a file in the package's cache folder, or in a folder that you name. Its
+# space is reserved before anything is written, and all later runs on the same data use the file.
 
 sampler = amc.MetropolisHastings(proposal, test, shuffled_copy=str(folder))
 settings = {"chains": 2, "random_seed": 1, "audit_every": 50, "progressbar": False}
@@ -101,4 +100,4 @@ axes.set(xlabel="coefficient", ylabel="difference", ylim=(-0.025, 0.025))
 axes.legend(fontsize=9)
 
 # %%
-# More on blocks, on copies and on what they cost: :doc:`/data_order`.
+# More on blocks, copies and their cost: :doc:`/data_order`.

@@ -9,10 +9,10 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.acceptance.laws.probability import exact_probability, threshold_at
+from approxmcmc.audits.replication import ORDERS, compile_replicate
 from approxmcmc.contracts import Population
 from approxmcmc.engine.compiler.compile import config
 from approxmcmc.engine.terms.term_table import SHUFFLED, Partition, table_of_terms, write_pair
-from approxmcmc.samplers.replication import ORDERS, compile_replicate
 
 T = amc.SequentialTTest
 N = 40
@@ -61,6 +61,7 @@ class Both:
         return found > 0.0
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("test", KINDS, ids=repr)
 def test_every_decision_is_that_of_the_test(test):
     """Thresholds just above and below Lambda^, where a wrong one would show, and anywhere else."""

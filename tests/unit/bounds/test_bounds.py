@@ -23,16 +23,17 @@ from approxmcmc.bounds.distance import (
     marginal_distances,
     total_variation_interval,
 )
-from approxmcmc.bounds.finite import checked_matrix, stationary_law
-from approxmcmc.bounds.statements import LABELS, NAMES, _ratio
-from approxmcmc.bounds.transition import grid_of_points
+from approxmcmc.bounds.finite import LABELS, checked_matrix, grid_of_points, stationary_law
+from approxmcmc.bounds.statements import NAMES, _ratio
 from approxmcmc.contracts import Decision
 from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.plots.bound import _floor
 from approxmcmc.samplers.metropolis_hastings import replication
 from approxmcmc.samplers.metropolis_hastings.matrix import _scales
+from approxmcmc.samplers.metropolis_hastings.replication import ratio_and_scale
 from approxmcmc.samplers.noisy.matrix import _pairs
+from approxmcmc.targets.all_rows import AllRows
 from tests.models import logistic, normal_mean
 from tests.unit.samplers.test_gibbs import with_a_nan
 
@@ -347,6 +348,7 @@ def test_a_random_walk_on_the_reals_has_no_bound():
     assert table["label"].isin(LABELS).all()
 
 
+@pytest.mark.statistical
 @pytest.mark.needs_jit
 def test_heuristic_constants_give_a_heuristic_bound():
     target, sampler = normal_mean(200), amc.MetropolisHastings(amc.RandomWalk(0.2), amc.SequentialTTest(0.1, 20))
@@ -578,8 +580,7 @@ def test_the_ratio_of_a_pair_is_that_of_prior_terms_and_proposal():
     """Terms at a temperature of 2, under the prior N(1, 1/4)."""
     target, here, there = normal_mean(30), 0.3, -0.1
     terms = (0.5 * (target.data[0] - here) ** 2 - 0.5 * (target.data[0] - there) ** 2) / 2.0
-    test = amc.acceptance.MinibatchBarker(1.0, 5, temperature=2.0)
-    found = replication._pair(target.compile(), test, np.array([here]), np.array([there]), 0.7)
+    found = ratio_and_scale(AllRows(target), np.array([here]), np.array([there]), 0.7, 2.0)
     prior = 2.0 * (here - 1.0) ** 2 - 2.0 * (there - 1.0) ** 2
     assert found == pytest.approx((prior + 0.7 + terms.sum(), math.sqrt(30.0) * terms.std(ddof=1)), rel=1e-12)
 

@@ -8,7 +8,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc import bounds
-from approxmcmc.bounds import settings
+from approxmcmc.bounds import chains as settings
 from approxmcmc.bounds.finite import contraction, row_distances
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 

@@ -251,6 +251,7 @@ def test_a_probability_lies_strictly_between_0_and_1():
         amc.samplers.realised_conditional(PAIR, amc.ExactTest(), [[0, 1]], [1], probability=0.5)
 
 
+@pytest.mark.recompiles
 def test_a_term_that_is_nan_is_found_at_its_site():
     target = one_site(np.array([0.1, np.nan, 0.3, 0.2]))
     with pytest.raises(NotFiniteError, match=r"site 0 is NaN at x = \[1.0\]"):

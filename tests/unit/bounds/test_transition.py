@@ -8,7 +8,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.acceptance.laws.probability import acceptance_probability
-from approxmcmc.bounds.transition import grid_of_points
+from approxmcmc.bounds.finite import grid_of_points
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.metropolis_hastings import matrix as of_decisions
 from tests.models import logistic, normal_mean

@@ -83,6 +83,7 @@ def test_every_sampler_plays_its_role(name):
     assert not isinstance(role, type) or issubclass(role, Sampler)
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize(
     "test",
     [

@@ -9,17 +9,17 @@ import pytest
 import xarray as xr
 
 import approxmcmc as amc
+from approxmcmc.audits import steps as audits
 from approxmcmc.couplings import estimate
 from approxmcmc.couplings.debiasing import optimal_share
 from approxmcmc.couplings.estimate import STREAM
-from approxmcmc.couplings.forgetting import forgetting_time
 from approxmcmc.couplings.forms import audit_form
 from approxmcmc.couplings.measure import draws_of
+from approxmcmc.couplings.meeting import forgetting_time
 from approxmcmc.couplings.verdict import AuditSummary, verdict
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms import order
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
-from approxmcmc.samplers import audits
 from approxmcmc.sampling.assembly import assemble
 from tests.models import logistic
 

@@ -92,7 +92,9 @@ def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, bias, exact):
     choice = choose_sampler(logistic, target_ess=1e6, bias=bias, random_seed=1)
     assert choice.table["exact"].iloc[0] == exact
     biased = choice.table[~choice.table["exact"]].iloc[0]
-    assert biased["verdict"] == ("chosen" if not exact else "not tried: it is biased, and exact was asked for")
+    assert biased["verdict"] == (
+        "chosen" if not exact else "not tried: it is biased, and only exact samplers are allowed"
+    )
 
 
 def test_by_default_a_biased_sampler_must_be_within_the_allowed_error(logistic, monkeypatch):
@@ -147,6 +149,7 @@ def test_a_doubly_intractable_posterior_gets_the_exchange_algorithm():
     assert isinstance(choice.sampler, amc.Exchange) and choice.table["exact"].all()
 
 
+@pytest.mark.statistical
 def test_a_hierarchy_without_a_mode_is_measured_by_a_pilot(hierarchy):
     with pytest.raises(amc.errors.InvalidInputError, match="no mode"):
         amc.laplace(hierarchy)
@@ -257,12 +260,12 @@ def test_a_failed_search_for_a_mode_is_not_repeated_and_leaves_the_pilot():
 
 
 def test_where_rows_are_few_for_a_hierarchy_no_mode_is_sought():
-    """d^2 = 256 of 200 rows, and a prior that is no normal law: a pilot has the metric."""
+    """d^2 = 256 of 200 rows, and a prior that is not normal: a pilot has the metric."""
     known = _known(n_obs=200, pilot=LAW)
     assert known.why_no_mode == ""  # a regression with normal priors
     known.target.normal_prior = None
     known = _known(target=known.target, pilot=LAW)
-    assert "200 terms say too little of 16 parameters" in known.why_no_mode and known.fit is LAW
+    assert "200 terms are too few for a normal approximation of 16 parameters" in known.why_no_mode and known.fit is LAW
     assert _named("core rows, surrogate transitions, exact test").why_not(known) == known.why_no_mode
     known.target.n_obs = 256
     assert _known(target=known.target).why_no_mode == ""
@@ -346,6 +349,7 @@ def test_an_improper_posterior_is_told_of_whoever_samples_it():
     assert "NUTS" in choice.table["candidate"].iloc[0]  # ours are out: no mode, no pilot
 
 
+@pytest.mark.statistical
 def test_a_density_that_is_nan_somewhere_is_left_to_samplers_that_read_all_data():
     """Core rows do not notice, since a NaN of the surrogate is a rejection there: they would be taken."""
 
@@ -369,7 +373,7 @@ def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
     assert "share of the budget" in contest.why_not_tried(made, best, goal, 7.0)
     assert contest.why_not_tried(plain, best, goal, 7.0) == ""
     slow = prices.Entry(langevin, 41.0, has_set_up=False)
-    assert "cannot ask less" in contest.why_not_tried(slow, best, goal, 7.0)
+    assert "cannot cost less" in contest.why_not_tried(slow, best, goal, 7.0)
 
 
 def test_core_rows_that_are_made_serve_the_next_test_for_nothing():

@@ -10,7 +10,7 @@ import approxmcmc as amc
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.interop.any_model import as_target, in_terms_of
 from approxmcmc.interop.bambi import pymc_model
-from approxmcmc.output.flat import flat_draws
+from approxmcmc.output.reading import flat_draws
 
 # pandas 3 warns of how Bambi's formulas select columns of text
 pytestmark = pytest.mark.filterwarnings("ignore:For backward compatibility:DeprecationWarning")

@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from approxmcmc.interop import graph_content, graph_likelihood
+from approxmcmc.interop import graph_likelihood, model_hash
 from approxmcmc.interop import prior as prior_module
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.model import ModelOfPyMC
@@ -37,13 +37,13 @@ def test_equal_models_have_one_name_and_others_another(monkeypatch):
     assert name == name_of(likelihood())
     others = {name_of(likelihood(scale=2.0)), name_of(likelihood(counts=COUNTS + 1)), name_of(likelihood(), "slopes")}
     assert len({name, *others}) == 4
-    monkeypatch.setattr(graph_content, "source_version", lambda: "another")
+    monkeypatch.setattr(model_hash, "source_version", lambda: "another")
     assert name_of(likelihood()) != name
 
 
 def test_a_model_without_a_hash_has_no_name():
     one = likelihood()
-    one._identity = f"{graph_content.UNREADABLE} 1"
+    one._identity = f"{model_hash.UNREADABLE} 1"
     assert name_of(one) is None
 
 

@@ -10,7 +10,7 @@ import xarray as xr
 
 import approxmcmc as amc
 from approxmcmc.contracts import WholeRun
-from approxmcmc.diagnostics.trajectories import trajectories
+from approxmcmc.diagnostics.health import trajectories
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingError
 from approxmcmc.interop.any_model import as_target
 from approxmcmc.interop.whole_model import WholeModel

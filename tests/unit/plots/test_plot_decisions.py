@@ -158,7 +158,7 @@ def test_refusals(trace):
         amc.plot_calibration(trace)
     with pytest.raises(InvalidInputError, match=r"ExactTest.* predicts no audited decision"):
         amc.plot_calibration(trace, amc.ExactTest())
-    with pytest.raises(InvalidInputError, match="alone"):
+    with pytest.raises(InvalidInputError, match="shows only"):
         amc.plot_calibration(trace, TEST, var_names="datapoints_touched")
     with pytest.raises(InvalidInputError, match="stop before all 200 data are read"):
         amc.plot_statistic(trace, TEST.with_epsilon(0.0))

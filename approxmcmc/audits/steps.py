@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.acceptance.laws.probability import exact_probability, threshold_at
+from approxmcmc.audits.replication import DECISIONS, ORDERS, Replicate
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Auditor, CompiledTest, Streams
 from approxmcmc.engine.terms.batches import scale_of
 from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.term_table import Partition, write_pair
-from approxmcmc.samplers.replication import DECISIONS, ORDERS, Replicate
 from approxmcmc.targets.all_rows import AllRows
 
 CLASSICAL_SCALE = 2.38  # over sqrt(dim): Roberts, Gelman and Gilks (1997)
@@ -41,7 +41,7 @@ class Judge(NamedTuple):
 
 
 class AuditedStep(NamedTuple):
-    """A step looked at with all data.
+    """A step evaluated with all data.
 
     theta', log pi(theta') - log pi(theta), Lambda, the terms l_i, shape (n_obs,), and the log-likelihood at theta, NaN
     where it was not evaluated; the test's thresholds T(u), and its Lambda^ for each over an order of its own.
@@ -68,7 +68,7 @@ class TestedSteps(Auditor):
         refresh: Callable[[Any], None],
         state: Any,
         rng: np.random.Generator,
-        partition: Partition | None,
+        partition: Partition | None = None,
     ) -> None:
         self.rows, self.test, self.judge, self.step, self.state, self.rng = rows, test, judge, step, state, rng
         self.refresh, self.partition = refresh, partition
@@ -107,7 +107,7 @@ class TestedSteps(Auditor):
         state, rng = self.state, self.rng
         state.theta[:] = theta
         self.refresh(state.proposal)  # a velocity belongs to the chain: the draw's was not kept
-        state.log_prior[0] = math.inf  # beside it theta' is out of the question, and the step asks no test
+        state.log_prior[0] = math.inf  # so theta' is rejected without a test
         draws, counts = np.empty((1, theta.size)), np.empty((1, len(COUNT_NAMES)), dtype=np.int64)
         made = self.step(Streams(rng, rng, rng, rng, rng), state, 1, draws, counts, np.empty((1, len(VALUE_NAMES))))
         return (state.proposed, float(state.log_q_ratio[0])) if made else None
@@ -119,7 +119,7 @@ class TestedSteps(Auditor):
         test, table = self.test, self.judge.table
         n = orders * (DECISIONS // ORDERS) if test.threshold_form is None else orders
         thresholds = threshold_at((self.rng.permutation(n) + self.rng.random(n)) / n, self.judge.rule)
-        if log_rest == -math.inf:  # outside the support no test is asked
+        if log_rest == -math.inf:  # outside the support no test is used
             return thresholds, np.full(n, -math.inf)
         terms, begins = terms * self.judge.temperature, np.arange(n) * (table.n_obs // n or 1) % table.n_obs
         if self.partition is not None:
@@ -163,7 +163,7 @@ class WalkedSteps(Auditor):
     def __init__(self, rows: AllRows, draws: np.ndarray, rng: np.random.Generator) -> None:
         self.rows, self.rng = rows, rng
         some = draws[:: -(-len(draws) // DRAWS_OF_COVARIANCE)]
-        # z'(draws - mean) has the covariance of the draws, whatever its rank.
+        # z'(draws - mean) has the covariance of the draws, for any rank.
         scale = CLASSICAL_SCALE / math.sqrt(draws.shape[1] * max(len(some) - 1, 1))
         self.spread = scale * (some - some.mean(axis=0))
 

@@ -13,13 +13,84 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
+from approxmcmc.api import told
 from approxmcmc.contracts import DiscreteTarget, DoublyIntractableTarget, SamplingResult, Target, Variables
+from approxmcmc.diagnostics.importance import importance_diagnostics
+from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
+from approxmcmc.output.datatree import build_trace
 from approxmcmc.targets.all_rows import AllRows
 
 
-def weighted_draws(
+def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: Any = None) -> xr.DataTree:
+    """Draw independently from a proposal, and weight each draw by the ratio of target to proposal density.
+
+    Parameters
+    ----------
+    target
+        A target of the library, or a frozen distribution of `scipy.stats`.
+    proposal
+        A frozen distribution with ``rvs(size, random_state)`` and ``logpdf`` or ``logpmf``, over vectors of the
+        target's length; for a Bayesian network ``network.ancestral()`` (likelihood weighting). It must cover the
+        target.
+    draws
+        Number of draws.
+    random_seed
+        As in `sample`.
+
+    Returns
+    -------
+    xarray.DataTree
+        One chain. ``posterior`` holds the *unweighted* draws; ``sample_stats`` holds ``log_weight`` (unnormalised) and
+        ``weight`` (they sum to 1), which `risk` and `importance_estimates` use. Attributes: ``ess``, ``pareto_k``,
+        ``log_normalizer`` (log of the mean weight) and ``kl``, see `importance_diagnostics`. Averages of ``posterior``
+        that ignore the weights, including ArviZ's, are averages under the proposal.
+
+    Raises
+    ------
+    IncompatibleError
+        When target or proposal lacks a method, or their dimensions differ.
+    When `draws` is out of range, or every draw has density zero under the target.
+    NotFiniteError
+        When a weight is NaN or infinite.
+
+    Notes
+    -----
+    Guarantee: consistent; the self-normalised estimate has a bias of order 1 / draws. About exp(KL(target || proposal))
+    draws are needed: see `chatterjee_diaconis_bound`. A warning is issued if Pareto k exceeds 0.7.
+
+    References
+    ----------
+    Owen (2013), chapter 9; Vehtari et al. (2024); Chatterjee and Diaconis (2018).
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> network = amc.targets.alarm_network(J=1, M=1)
+    >>> trace = amc.importance_sampling(network, network.ancestral(), 1000, random_seed=1)
+    >>> amc.diagnostics.importance_estimates(trace)["A"].sizes["moment"]
+    2
+    """
+    draws = checked_integer(draws, "draws")
+    [sequence], seed = seed_sequences(random_seed, 1)
+    result, variables = _weighted_draws(target, proposal, draws, streams(sequence).proposal)
+    found = importance_diagnostics(result.stats["log_weight"])
+    described = {"kind": "importance_sampling", "proposal": repr(proposal)}
+    trace = build_trace(
+        result._replace(attrs={**result.attrs, **found, "seed": seed}),
+        variables=variables,
+        observed_data=target.observed_data if isinstance(target, Target) else {},  # a scipy distribution has no data
+        constant_data=target.constant_data if isinstance(target, Target) else {},
+        keep_warmup=False,
+        settings=described,
+    )
+    return told(trace)
+
+
+def _weighted_draws(
     target: Any, proposal: Any, draws: int, rng: np.random.Generator
 ) -> tuple[SamplingResult, Variables]:
     """Draw from the proposal and weight; return arrays of one chain, and their variables."""

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from approxmcmc.checkpoints.tables import Checkpoint, read_checkpoint, write_checkpoint
+from approxmcmc.checkpoints.when import Checkpoints
 from approxmcmc.contracts import Target, Variables, content_hash
 from approxmcmc.engine.checks import differences_of
 from approxmcmc.engine.compiler.code_version import code_version, version
 from approxmcmc.engine.files.whole_files import remove_leftovers
 from approxmcmc.errors import CheckpointWarning, InvalidInputError
-from approxmcmc.output.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
-from approxmcmc.sampling.assembly import Settings
-from approxmcmc.sampling.checkpoints import Checkpoints, Snapshot
-from approxmcmc.sampling.initial import as_points
+from approxmcmc.sampling.assembly import Settings, as_points
+from approxmcmc.sampling.recorder import Snapshot
 
 
 @dataclasses.dataclass

@@ -31,7 +31,7 @@ Replicate = Callable[..., np.ndarray]
 
 @cached_by_content(maxsize=64)
 def by_threshold_form(threshold_form: Callable[..., float]) -> Callable[..., None]:
-    """Return the loop that asks for Lambda^ over windows of a table that begin at given places."""
+    """Return the loop that computes Lambda^ over windows of a table that begin at given places."""
 
     def replicate(
         rng: Any,

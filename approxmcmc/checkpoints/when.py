@@ -17,29 +17,14 @@ import concurrent.futures
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
 
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import CheckpointWarning
-from approxmcmc.sampling.goals import Goal
+from approxmcmc.sampling.recorder import Snapshot
 
 SECONDS_BETWEEN = 30.0
 SHARE = 0.02  # of the time of a run
-
-
-class Snapshot(NamedTuple):
-    """The state of a run: its current goal and what the goals store, seconds spent, every chain.
-
-    `goal` is None after the end of the run, and `stopped` then says why: "" (done) or "time_limit". Each chain is a
-    result of `Recorder.snapshot`.
-    """
-
-    goal: Goal | None
-    goals: Mapping[str, float]
-    seconds: float
-    stopped: str
-    chains: Sequence[Mapping[str, Any]]
 
 
 class Checkpoints:

@@ -10,15 +10,15 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc import runs
+from approxmcmc.audits import policy as audits
+from approxmcmc.audits.policy import audit_draws, number_of_audits, time_for_draws
+from approxmcmc.audits.replication import DECISIONS, ORDERS, by_decision, by_threshold_form
+from approxmcmc.audits.steps import Judge, WalkedSteps, kurtosis_of, of_a_walk
+from approxmcmc.audits.steps import TestedSteps as AuditsOfATest  # pytest takes a class Test... for tests
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Auditor, SamplingResult
 from approxmcmc.engine.streams import streams
 from approxmcmc.engine.terms.term_table import table_of_terms
 from approxmcmc.errors import SamplingWarning
-from approxmcmc.samplers.audits import Judge, WalkedSteps, kurtosis_of, of_a_walk
-from approxmcmc.samplers.audits import TestedSteps as AuditsOfATest  # pytest takes a class Test... for tests
-from approxmcmc.samplers.replication import DECISIONS, ORDERS, by_decision, by_threshold_form
-from approxmcmc.sampling import audits
-from approxmcmc.sampling.audits import audit_draws, number_of_audits, time_for_draws
 from tests.models import logistic, normal_loglik, normal_logprior, normal_mean
 from tests.planting import plain
 
@@ -206,9 +206,9 @@ def test_the_orders_of_an_audit_begin_as_far_apart_as_they_can(n_obs, apart):
         table=table, rule="metropolis", temperature=1.0, replicate=lambda *arguments: seen.append(arguments[-1])
     )
     test, state = types.SimpleNamespace(threshold_form=True, state_at=None), types.SimpleNamespace(test=None)
-    given = types.SimpleNamespace(test=test, judge=judge, rng=np.random.default_rng(1), state=state)
+    given = types.SimpleNamespace(test=test, judge=judge, rng=np.random.default_rng(1), state=state, partition=None)
     AuditsOfATest.decide(given, np.zeros(1), np.ones(1), np.ones(n_obs), 0.0, 0, 4)
-    assert seen == [apart]
+    assert (np.diff(seen[0]) % n_obs == apart).all() and seen[0][0] == 0
 
 
 def test_an_audit_says_what_the_test_would_have_done():
@@ -336,8 +336,8 @@ class Steps:
             state.proposed[:], state.log_q_ratio[0] = THERE, log_q_ratio
             return int(not math.isnan(log_q_ratio))
 
-        def replicate(rng, table, log_rest, state, thresholds, apart):
-            self.asked.append((table.data[0].tolist(), log_rest, state, apart))
+        def replicate(rng, table, log_rest, state, thresholds, begins):
+            self.asked.append((table.data[0].tolist(), log_rest, state, begins.tolist()))
             return np.full(thresholds.size, answers)
 
         test = types.SimpleNamespace(
@@ -357,7 +357,7 @@ def test_a_step_is_judged_by_prior_proposal_and_terms():
     assert (found.log_ratio, found.energy_change) == (-1.125, -1.25)
     assert found.proposed.tolist() == THERE.tolist() and found.log_likelihood == -7.0
     assert found.terms.tolist() == [0.5, -1.0, 0.25, 0.0] and found.log_ratios.tolist() == [-0.5] * 4
-    assert steps.asked == [([0.5, -1.0, 0.25, 0.0], -0.875, "state at 3", 1)]
+    assert steps.asked == [([0.5, -1.0, 0.25, 0.0], -0.875, "state at 3", [0, 1, 2, 3])]
     assert steps.audit(HERE, 3)["audited_acceptance"] == pytest.approx(math.exp(-1.125))
 
 
@@ -428,17 +428,17 @@ def test_walks_begin_at_the_draws():
     np.testing.assert_allclose(seen[0], np.tile(2.38 / math.sqrt(2.0) * np.array([1.5, 0.5]), (2, 1)))
 
 
-def test_windows_of_a_table_begin_apart_and_go_round():
-    """Six windows of a table of 10 terms, 4 apart; rule, rest and state are handed on."""
+def test_windows_of_a_table_begin_where_they_are_told_to():
+    """Three windows of a table of 10 terms; rule, rest and state are handed on."""
     table = table_of_terms(10, 1)
 
     def form(rng, table, log_rest, test):
         assert (rng, test) == ("rng", "state")
         return table.order.cursor[1] + log_rest
 
-    found = np.empty(6)
-    plain(by_threshold_form(form))("rng", table, 0.5, "state", np.zeros(6), 4, found, None, None)
-    assert found.tolist() == [0.5, 4.5, 8.5, 2.5, 6.5, 0.5]
+    found = np.empty(3)
+    plain(by_threshold_form(form))("rng", table, 0.5, "state", np.zeros(3), np.array([0, 8, 2]), found, None, None)
+    assert found.tolist() == [0.5, 8.5, 2.5]
 
 
 def test_decisions_are_infinite_log_ratios():

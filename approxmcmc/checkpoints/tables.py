@@ -33,8 +33,8 @@ import xarray as xr
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.files import CHECKPOINT, read_tree, without_checkpoint, write_tree
-from approxmcmc.sampling.checkpoints import Snapshot
 from approxmcmc.sampling.goals import Goal
+from approxmcmc.sampling.recorder import Snapshot
 
 FORMAT = 2
 IN_TRACE, ONE_NUMBER, OWN = 0, 1, 2

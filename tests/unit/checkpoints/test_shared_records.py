@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from approxmcmc.checkpoints.tables import with_the_trace, without_the_trace
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, SamplingResult, Variables
 from approxmcmc.output import build_trace
-from approxmcmc.output.checkpoints import with_the_trace, without_the_trace
 
 N, M = 7, 5  # draws of a chain, and of its trace
 SHAPES = {"b": (2, 2), "tau": ()}

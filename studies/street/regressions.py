@@ -1,0 +1,155 @@
+"""Regressions of many laws, without groups."""
+
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from approxmcmc.datasets import eeg_eye_state
+
+ROWS, SLOPES = 5000, 6
+
+
+def _data(rows: int = ROWS, slopes: int = SLOPES) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
+    """Return predictors, what they add up to, and a generator."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, slopes))
+    return X, 0.3 + X @ rng.normal(scale=0.4, size=slopes), rng
+
+
+def _predictor(X: np.ndarray) -> Any:
+    return pm.Normal("intercept", 0.0, 2.0) + X @ pm.Normal("beta", 0.0, 1.0, shape=X.shape[1])
+
+
+def straight_line() -> None:
+    """1000 rows, normal, unknown noise."""
+    X, eta, rng = _data(1000)
+    pm.Normal("y", _predictor(X), pm.HalfNormal("noise", 1.0), observed=eta + rng.normal(size=1000))
+
+
+def logistic() -> None:
+    """3000 rows, ten slopes."""
+    X, eta, rng = _data(3000, 10)
+    pm.Bernoulli("y", logit_p=_predictor(X), observed=rng.random(3000) < 1.0 / (1.0 + np.exp(-eta)))
+
+
+def eyes() -> None:
+    """Open or closed eyes by 14 electrodes, 11 984 rows of real data."""
+    data = eeg_eye_state()
+    pm.Bernoulli("y", logit_p=_predictor(data.X_train[:, 1:]), observed=data.y_train)
+
+
+def counts() -> None:
+    """Poisson counts of known exposures."""
+    X, eta, rng = _data()
+    exposure = np.exp(rng.normal(scale=0.5, size=ROWS))
+    pm.Poisson("y", exposure * pm.math.exp(_predictor(X)), observed=rng.poisson(exposure * np.exp(0.5 * eta)))
+
+
+def overdispersed_counts() -> None:
+    """Negative binomial."""
+    X, eta, rng = _data()
+    observed = rng.poisson(np.exp(0.5 * eta) * rng.gamma(2.0, 0.5, size=ROWS))
+    pm.NegativeBinomial("y", mu=pm.math.exp(_predictor(X)), alpha=pm.Exponential("alpha", 1.0), observed=observed)
+
+
+def many_zeros() -> None:
+    """Zero-inflated Poisson, 20 000 rows."""
+    X, eta, rng = _data(20_000)
+    share = pm.Beta("share", 2.0, 2.0)
+    observed = rng.poisson(np.exp(0.5 * eta)) * (rng.random(20_000) < 0.7)
+    pm.ZeroInflatedPoisson("y", psi=share, mu=pm.math.exp(_predictor(X)), observed=observed)
+
+
+def durations() -> None:
+    """Gamma."""
+    X, eta, rng = _data()
+    shape = pm.Exponential("shape", 0.5)
+    mean = pm.math.exp(_predictor(X))
+    pm.Gamma("y", alpha=shape, beta=shape / mean, observed=rng.gamma(2.0, np.exp(eta) / 2.0))
+
+
+def shares() -> None:
+    """Beta."""
+    X, eta, rng = _data()
+    p, nu = 1.0 / (1.0 + np.exp(-eta)), pm.HalfNormal("nu", 20.0)
+    mean = pm.math.sigmoid(_predictor(X))
+    observed = np.clip(rng.beta(10.0 * p, 10.0 * (1.0 - p)), 1e-6, 1.0 - 1e-6)
+    pm.Beta("y", alpha=mean * nu, beta=(1.0 - mean) * nu, observed=observed)
+
+
+def survival() -> None:
+    """Weibull, censored at 3."""
+    X, eta, rng = _data()
+    shape = pm.HalfNormal("shape", 2.0)
+    law = pm.Weibull.dist(alpha=shape, beta=pm.math.exp(_predictor(X)))
+    pm.Censored("y", law, lower=None, upper=3.0, observed=np.minimum(rng.weibull(1.5, size=ROWS) * np.exp(eta), 3.0))
+
+
+def three_classes() -> None:
+    """Softmax."""
+    X, _, rng = _data(ROWS, 4)
+    logits = X @ rng.normal(size=(4, 3)) + rng.gumbel(size=(ROWS, 3))
+    a = pm.Normal("a", 0.0, 2.0, shape=3)
+    beta = pm.Normal("beta", 0.0, 1.0, shape=(4, 3))
+    pm.Categorical("y", logit_p=a + X @ beta, observed=logits.argmax(axis=1))
+
+
+def grades() -> None:
+    """Ordered logistic."""
+    X, eta, rng = _data()
+    cuts = pm.Normal("cuts", [-1.0, 0.5, 2.0], 2.0, transform=pm.distributions.transforms.ordered, shape=3)
+    rows = X @ pm.Normal("beta", 0.0, 1.0, shape=SLOPES)
+    observed = np.searchsorted([-1.0, 0.5, 2.0], eta + rng.logistic(size=ROWS))
+    pm.OrderedLogistic("y", eta=rows, cutpoints=cuts, observed=observed)
+
+
+def outliers() -> None:
+    """Student's t, unknown degrees of freedom."""
+    X, eta, rng = _data()
+    scale, nu = pm.HalfNormal("scale", 1.0), pm.Gamma("nu", 2.0, 0.1)
+    pm.StudentT("y", nu=nu, mu=_predictor(X), sigma=scale, observed=eta + rng.standard_t(4.0, size=ROWS))
+
+
+def varying_scale() -> None:
+    """Let the logarithm of the noise be linear in the predictors; 20 000 rows."""
+    X, eta, rng = _data(20_000)
+    gamma = pm.Normal("gamma", 0.0, 1.0, shape=SLOPES)
+    noise = np.exp(0.3 * X[:, 0]) * rng.normal(size=20_000)
+    pm.Normal("y", _predictor(X), pm.math.exp(X @ gamma), observed=eta + noise)
+
+
+def quantile() -> None:
+    """Fit the upper quartile, by an asymmetric Laplace law."""
+    X, eta, rng = _data()
+    scale = pm.HalfNormal("scale", 1.0)
+    pm.AsymmetricLaplace("y", b=1.0 / scale, q=0.75, mu=_predictor(X), observed=eta + rng.normal(size=ROWS))
+
+
+def horseshoe() -> None:
+    """Logistic, 1000 rows, 20 slopes most of which are 0."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(1000, 20))
+    tau, local = pm.HalfCauchy("tau", 0.1), pm.HalfCauchy("local", 1.0, shape=20)
+    beta = pm.Deterministic("beta", pm.Normal("z", shape=20) * local * tau)
+    won = rng.random(1000) < 1.0 / (1.0 + np.exp(-(X[:, 0] - X[:, 1])))
+    pm.Bernoulli("y", logit_p=pm.Normal("intercept") + X @ beta, observed=won)
+
+
+MODELS = (
+    straight_line,
+    logistic,
+    eyes,
+    counts,
+    overdispersed_counts,
+    many_zeros,
+    durations,
+    shares,
+    survival,
+    three_classes,
+    grades,
+    outliers,
+    varying_scale,
+    quantile,
+    horseshoe,
+)

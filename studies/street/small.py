@@ -1,0 +1,87 @@
+"""Small real tables: the models of textbooks, most with a latent variable for each row or group."""
+
+import numpy as np
+import pymc as pm
+
+from studies.street import tables
+
+
+def eight_schools() -> None:
+    """Effects of eight schools, centred."""
+    effect, error = tables.SCHOOLS
+    mu, tau = pm.Normal("mu", 0.0, 10.0), pm.HalfCauchy("tau", 5.0)
+    theta = pm.Normal("theta", mu, tau, shape=8)
+    pm.Normal("y", theta, error, observed=effect)
+
+
+def eight_schools_not_centred() -> None:
+    """Fit the same, not centred."""
+    effect, error = tables.SCHOOLS
+    mu, tau, z = pm.Normal("mu", 0.0, 10.0), pm.HalfCauchy("tau", 5.0), pm.Normal("z", shape=8)
+    pm.Normal("y", pm.Deterministic("theta", mu + tau * z), error, observed=effect)
+
+
+def baseball() -> None:
+    """Shares of hits, a latent logit for each batter."""
+    mu, tau, z = pm.Normal("mu", -1.0, 1.0), pm.HalfNormal("tau", 1.0), pm.Normal("z", shape=18)
+    pm.Binomial("y", n=tables.AT_BAT, logit_p=mu + tau * z, observed=tables.HITS)
+
+
+def pumps() -> None:
+    """Rates of failures with a gamma law."""
+    alpha, beta = pm.Exponential("alpha", 1.0), pm.Gamma("beta", 0.1, 1.0)
+    rate = pm.Gamma("rate", alpha, beta, shape=10)
+    pm.Poisson("y", rate * tables.HOURS, observed=tables.FAILURES)
+
+
+def surgery() -> None:
+    """Deaths in hospitals, centred logits."""
+    mu, tau = pm.Normal("mu", 0.0, 3.0), pm.HalfNormal("tau", 1.0)
+    logit = pm.Normal("logit", mu, tau, shape=12)
+    pm.Binomial("y", n=tables.OPERATIONS, logit_p=logit, observed=tables.DEATHS)
+
+
+def seeds() -> None:
+    """Binomial regression with an effect for each plate."""
+    beta, tau, z = pm.Normal("beta", 0.0, 2.0, shape=4), pm.HalfNormal("tau", 1.0), pm.Normal("z", shape=21)
+    kind, extract = tables.KIND_OF_SEED, tables.EXTRACT
+    fixed = beta[0] + beta[1] * kind + beta[2] * extract + beta[3] * kind * extract
+    pm.Binomial("y", n=tables.SEEDS, logit_p=fixed + tau * z, observed=tables.GERMINATED)
+
+
+def growth_curves() -> None:
+    """Lines of twelve rats, flat scales."""
+    rat = np.repeat(np.arange(12), 5)
+    age = np.tile(tables.AGES - 22.0, 12)
+    level, slope = pm.Normal("level", 250.0, 100.0), pm.Normal("slope", 6.0, 5.0)
+    spread, tilt, noise = (pm.HalfFlat(name) for name in ("spread", "tilt", "noise"))
+    a = pm.Normal("a", level, spread, shape=12)
+    b = pm.Normal("b", slope, tilt, shape=12)
+    pm.Normal("y", a[rat] + b[rat] * age, noise, observed=tables.RATS.ravel().astype(float))
+
+
+def disasters() -> None:
+    """Fit a change of the rate in an unknown, discrete year."""
+    year = np.arange(1851, 1962)
+    change = pm.DiscreteUniform("change", 1851, 1961)
+    early, late = pm.Exponential("early", 1.0), pm.Exponential("late", 1.0)
+    pm.Poisson("y", pm.math.switch(change >= year, early, late), observed=tables.DISASTERS)
+
+
+def lynx() -> None:
+    """Fit an autoregression of order two on logarithms."""
+    rho, noise = pm.Normal("rho", 0.0, 1.0, shape=3), pm.HalfNormal("noise", 1.0)
+    pm.AR("y", rho, sigma=noise, constant=True, init_dist=pm.Normal.dist(6.0, 2.0), observed=np.log(tables.LYNX))
+
+
+MODELS = (
+    eight_schools,
+    eight_schools_not_centred,
+    baseball,
+    pumps,
+    surgery,
+    seeds,
+    growth_curves,
+    disasters,
+    lynx,
+)

@@ -1,0 +1,54 @@
+"""The table of the street, from the cells in a folder."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from studies.race.answer import shift
+from studies.street.models import KIND, WRITTEN
+
+ENOUGH = 400.0  # effective draws, bulk and tail, of the worst parameter
+TIMES, SECONDS = 1.2, 2.0  # the goal: at most so many times nutpie's seconds, and so many more
+
+
+def table(folder: Path) -> pd.DataFrame:
+    """Return a row for each model that has a cell: seconds of both, moments, problems, and who was chosen."""
+    cells = {name: _cells(folder, name) for name in WRITTEN}
+    return pd.DataFrame([_row(name, found) for name, found in cells.items() if found])
+
+
+def _cells(folder: Path, name: str) -> dict[str, Any]:
+    files = {state: folder / f"{name}-{state}.json" for state in ("new", "again", "nutpie", "long")}
+    return {state: json.loads(file.read_text()) for state, file in files.items() if file.exists()}
+
+
+def _row(name: str, cells: Mapping[str, Any]) -> dict[str, Any]:
+    row: dict[str, Any] = {"model": name, "kind": KIND[name]}
+    for state in ("new", "again", "nutpie"):
+        one = cells.get(state, {})
+        row |= {f"{state}_cpu": one.get("cpu", math.nan), f"{state}_wall": one.get("wall", math.nan)}
+        row |= {f"{state}_to_400": seconds_to_enough(one)}
+    new, rival = cells.get("new", {}), cells.get("nutpie", {})
+    row |= {f"ours_{key}": new.get(key, math.nan) for key in ("ess_bulk", "ess_tail", "rhat", "memory")}
+    row |= {f"nutpie_{key}": rival.get(key, math.nan) for key in ("ess_bulk", "ess_tail", "rhat", "memory")}
+    row["dim"] = new.get("dim", rival.get("dim", 0))
+    row["within"] = row["new_cpu"] <= TIMES * row["nutpie_cpu"] + SECONDS
+    row["chosen"] = new.get("sampler", new.get("error", ""))
+    row["problems"] = " | ".join(new.get("problems", []))
+    reference = cells.get("long", rival)
+    if "names" in new and "names" in reference:
+        row["shift"], row["shift_if_unbiased"] = shift(new, reference)
+        row["reference"] = "long" if "long" in cells else "nutpie"
+    return row
+
+
+def seconds_to_enough(found: Mapping[str, Any]) -> float:
+    """Return CPU seconds to 400 effective draws, bulk and tail: the share of kept draws is scaled, the rest is not."""
+    if "cpu" not in found:
+        return math.nan
+    reached = min(found["ess_bulk"], found["ess_tail"])
+    return float(found["cpu"] * (1.0 - found["drawing"] + found["drawing"] * ENOUGH / reached))
