@@ -1,4 +1,4 @@
-"""Approximate and subsampling MCMC: what every step costs, how often it decides wrongly, and whether that pays.
+"""Approximate and subsampling MCMC: the cost of every step, the rate of wrong decisions, and the gain.
 
 Names are resolved on first use, so ``import approxmcmc`` does not load the heavy libraries (PEP 562).
 """
@@ -84,7 +84,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _where(name: str) -> str:
-    """Return the rooms that hold a name, or what is on top."""
+    """Return the rooms that hold a name, or the names at the top level."""
     rooms = [] if name.startswith("_") else [f"approxmcmc.{room}" for room in _ROOMS]
     found = [f"{room}.{name}" for room in rooms if name in getattr(importlib.import_module(room), "__all__", ())]
     return f"it is {' or '.join(found)}" if found else f"public names: {', '.join(__all__)}"

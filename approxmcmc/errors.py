@@ -1,6 +1,6 @@
 """Exceptions and warnings of the package.
 
-Every message says which pieces are concerned, what they need, what was found, and what to do.
+Every message names the parts concerned, their requirement, what was found, and what to do.
 """
 
 

@@ -44,7 +44,7 @@ def resume(
     cores, progressbar
         As in `sample`.
     time_limit
-        Seconds for this call. None: no limit for a finished run; for an interrupted run, what is left of its own limit.
+        Seconds for this call. None: no limit for a finished run; for an interrupted run, the rest of its limit.
 
     Returns
     -------

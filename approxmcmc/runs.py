@@ -16,9 +16,8 @@ from approxmcmc.audits.policy import FEWEST, audit_draws, time_for_draws
 from approxmcmc.checkpoints.book import Book, described, plain, refuse_another_run
 from approxmcmc.contracts import Sampler, SamplingResult, Target, Variables, WholeRun, WholeSampler
 from approxmcmc.contracts.records import ENOUGH_AUDITS
-from approxmcmc.diagnostics.convergence import LEAST_ESS
+from approxmcmc.diagnostics.convergence import LEAST_ESS, chains_agree, smallest_ess
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
-from approxmcmc.diagnostics.target_ess import chains_agree, smallest_ess
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.messages import tell
 from approxmcmc.engine.streams import chain_seeds
@@ -238,7 +237,7 @@ def _origin(plan: RunPlan) -> dict[str, Any]:
 
 
 def _without_rows(result: SamplingResult) -> SamplingResult:
-    """Return the result of a run on a target without rows: what it evaluated were terms, not data."""
+    """Return the result of a run on a target without rows: it evaluated terms, not data."""
 
     def untouched(stats: Any) -> Any:
         return stats and {**stats, "datapoints_touched": np.zeros_like(stats["datapoints_touched"])}

@@ -16,7 +16,7 @@ import arviz as az
 
 import approxmcmc
 
-sys.path.insert(0, str(Path(__file__).with_name("_extensions")))
+sys.path[:0] = [str(Path(__file__).with_name("_extensions")), str(Path(__file__).parents[1])]
 
 for _name in approxmcmc.__all__:  # autodoc leaves out what fails to import, without a word
     getattr(approxmcmc, _name)
@@ -29,6 +29,7 @@ release = version_of("approxmcmc")
 extensions = [
     "house",
     "mathml",
+    "results",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
@@ -38,7 +39,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "sphinxcontrib.bibtex",
 ]
-exclude_patterns = ["_build", "_static/*.md", "examples"]  # _static: tables that pages include
+exclude_patterns = ["_build", "_generated", "examples"]  # _generated: tables that pages include
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 templates_path = ["_templates"]

@@ -17,7 +17,7 @@ from approxmcmc.datasets import TALL_DATA, synthetic_logistic, tall_target
 from approxmcmc.reference import ChainGates, exact_chain_reference
 from approxmcmc.reference.exact_chain import core_rows_kernel, langevin_kernel
 from approxmcmc.study import Budget, Gold, Study, standard_estimands
-from approxmcmc.study.estimands import ALL_STANDARD, MEANS
+from approxmcmc.study.estimands import ALL_STANDARD
 from approxmcmc.targets import Laplace
 from studies.tools import tall_models
 from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, core_rows, laplace_of, start
@@ -34,7 +34,6 @@ from studies.tools.tall_samplers import (
     surrogate,
     t_test,
 )
-from studies.tools.who_wins import who_wins
 
 DENSE_COLUMNS = 20
 
@@ -119,11 +118,6 @@ MAIN = (
 )
 
 
-def winners(results: Any) -> list:
-    """Draw and tabulate who wins at three times."""
-    return who_wins(results, FAMILIES, MEANS)
-
-
 def chosen(names: str) -> dict[str, Any]:
     """Return some of the samplers."""
     return {name: SAMPLERS[name] for name in names.split()}
@@ -141,7 +135,7 @@ study = Study(
     gold=GOLD,
     seed=SEED,
     start=start,
-    analyses=(winners,),
+    families=FAMILIES,
     presets={
         "smoke": {
             "targets": {

@@ -92,7 +92,7 @@ PROPOSALS = {
     "SingleSite": [amc.proposals.SingleSite()],
     "StochasticGradientFisherScoring": [amc.proposals.StochasticGradientFisherScoring(0.1, 6, np.ones(2))],
     "StochasticGradientHamiltonian": [
-        amc.proposals.StochasticGradientHamiltonian(0.02, 20.0, 4, steps=2, control_variate=[0.1, 0.2]),
+        amc.proposals.StochasticGradientHamiltonian(0.1, 4.0, 4, steps=2, control_variate=[0.1, 0.2]),
         amc.proposals.StochasticGradientHamiltonian(0.05, 1.0, 4, gradient_noise=None),
     ],
     "StochasticGradientLangevin": [

@@ -52,7 +52,7 @@ class AlwaysAccept(AcceptanceTest):
 
     Notes
     -----
-    Guarantee: none of its own; the chain is the proposal's. `accepted` is always True, `acceptance_rate` 1, and no
+    Guarantee: only that of the proposal. `accepted` is always True, `acceptance_rate` 1, and no
     decisions are counted.
 
     Examples

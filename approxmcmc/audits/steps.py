@@ -4,13 +4,13 @@
     l_i = log p(x_i|theta') - log p(x_i|theta),  Lambda = c + sum_i l_i,
     alpha = F(Lambda),  alpha^ = mean of F(Lambda^) over fresh orders of the data.
 
-An audit needs theta alone, so that it is made after the chain, from any kept draw, and cannot touch what it judges. The
-chain's own compiled step proposes, in a state of its own that shares what was tuned. Orders are drawn afresh; where the
-chains read blocks of one partition of the rows, from that partition: what it adds to the error is part of it. Copies
-that are shuffled anew have the law of fresh orders.
+An audit only needs theta, so it is made after the chain, from any kept draw, and does not change the chain. The chain's
+compiled step proposes theta', in a separate state with the tuned values. Each audit draws new orders of the data. If
+the chains read blocks of one partition of the rows, orders come from that partition, because it contributes to the
+error. Copies that are shuffled again during a run have the distribution of new orders.
 
-A sampler without a test has no alpha^, and need not have a q: a symmetric walk with the covariance of the draws takes
-its place, and audits judge the draws alone.
+A sampler without a test has no alpha^, and may have no q: a symmetric walk with the covariance of the draws replaces
+it, and audits only check the draws.
 """
 
 import math
@@ -129,7 +129,7 @@ class TestedSteps(Auditor):
         return thresholds, self.judge.replicate(self.rng, table, log_rest, state, thresholds, begins)
 
     def of_the_pair(self, energy_change: float, log_ratio: float, terms: np.ndarray) -> Mapping[str, float]:
-        """Return what all data say."""
+        """Return the result on all data."""
         return {
             "audited_acceptance": float(exact_probability(np.array(log_ratio), self.judge.rule)),
             "audited_log_ratio": log_ratio,
@@ -141,7 +141,7 @@ class TestedSteps(Auditor):
     def of_the_test(
         self, log_ratio: float, thresholds: np.ndarray, log_ratios: np.ndarray, tau: float
     ) -> Mapping[str, float]:
-        """Return what the test says: one decision with one u, and its acceptance probability."""
+        """Return the result of the test: one decision with one u, and its acceptance probability."""
         accepts, should = bool(thresholds[0] < log_ratios[0]), bool(thresholds[0] < log_ratio)
         errors = exact_probability(log_ratios, self.judge.rule) - exact_probability(
             np.array(log_ratio), self.judge.rule
@@ -184,7 +184,7 @@ class WalkedSteps(Auditor):
 
 
 def of_a_walk(log_ratio: float) -> Mapping[str, float] | None:
-    """Return what all data say of a symmetric step; None where a log density is NaN, or infinite at theta'."""
+    """Return the result of a symmetric step on all data; None where a log density is NaN, or infinite at theta'."""
     if not log_ratio < math.inf:
         return None
     return {

@@ -131,7 +131,8 @@ def check_bound(
     A transition matrix in the Gaussian regime describes the sampler approximately, and one on a grid a truncated state
     space: such bounds are labelled heuristic when they are claimed of the sampler. Noisy exchange with three or more
     draws has a slightly too large delta: `b4` and `tv` are then heuristic, the other bounds rigorous. `looseness` is
-    bound / `tv` if matrices give the truth, else bound / distance if the distance is above its noise. PASS with a
+    bound / `tv` if matrices give the truth, else bound / distance if the distance is above its noise. A heuristic `tv`
+    that the interval of the distance excludes is not the truth. PASS with a
     marginal distance is a statement on marginals only.
 
     Examples
@@ -275,7 +276,11 @@ def _root(rows: list[dict[str, Any]], settings: list[float], knob: str) -> "xr.D
     distances = np.array([row["distance"] for row in rows])
     # Compared with the truth if the matrices give it; a distance that noise alone explains is not used as a divisor.
     tv = np.array([row["tv"] for row in rows])
-    truth = np.where(np.isnan(tv), np.where(distances[:, 1] > 0.0, distances[:, 0], np.nan), tv)
+    refuted = np.array([row["label_tv"] == HEURISTIC for row in rows]) & (
+        (tv < distances[:, 1]) | (tv > distances[:, 2])
+    )
+    measured = np.where(distances[:, 1] > 0.0, distances[:, 0], np.nan)
+    truth = np.where(np.isnan(tv) | refuted, measured, tv)
     truth = np.where(truth > 0.0, truth, np.nan)
     looseness = values / truth[:, None]
     table = (knob, "bound")

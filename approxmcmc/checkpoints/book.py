@@ -29,7 +29,7 @@ from approxmcmc.sampling.recorder import Snapshot
 class Book:
     """The file of a run: its settings, what was derived from them, and its current state.
 
-    `asked` must be equal when the run resumes. `made` is what followed from it when the run began: the sampler and the
+    `asked` must be equal when the run resumes. `made` was derived from it when the run began: the sampler and the
     tuning steps, which may have been chosen, the rate of audits, the starting points.
     """
 

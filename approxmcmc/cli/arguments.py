@@ -44,8 +44,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         "--allow-stale", action="store_true", help="report cells of one code version if there are several"
     )
     publishing = verb("publish", verbs.publish, "write the published page and numbers from the finished cells")
-    for kind, folder in (("pages", "docs/results"), ("pictures", "docs/_static/results")):
-        publishing.add_argument(f"--{kind}", default=folder, metavar="DIR", help=f"default: {folder}")
+    publishing.add_argument("--pages", default="docs/results", metavar="DIR", help="default: docs/results")
     publishing.add_argument(
         "--data", default="approxmcmc/study/published_results", metavar="DIR", help="the package's folder by default"
     )

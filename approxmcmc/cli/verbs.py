@@ -198,7 +198,7 @@ def publish(args: Arguments) -> int:
     """Write the documentation page, its pictures and the packaged CSV file, and print their paths."""
     from approxmcmc.study.report.publish import publish as write
 
-    for path in write(open_results(args), args.pages, args.pictures, args.data):
+    for path in write(open_results(args), args.data, args.pages):
         print(f"published: {path}")
     return 0
 

@@ -1,7 +1,7 @@
 """``approxmcmc warm``: compile the kernels of the default sampler of each built-in target in advance.
 
-A kernel depends on types and code, not on the sizes of the data, so a small example of each target compiles what large
-data need. Each kernel is kept once it is compiled: a repeated command continues after an interruption.
+A kernel depends on types and code, not on the sizes of the data, so a small example of each target compiles the kernels
+that large data need. Each kernel is kept once it is compiled: a repeated command continues after an interruption.
 """
 # ruff: noqa: T201 (the command line is the one place that prints)
 
@@ -41,7 +41,7 @@ def examples() -> dict[str, Callable[[], Any]]:
 
 
 def warm(args: argparse.Namespace) -> int:
-    """Sample each example with its default, and print what was compiled, how long that took, and how large it is."""
+    """Sample each example with its default, and print the compiled kernels, their time and their size."""
     from approxmcmc.api import sample
 
     folder = user_cache("kernels")

@@ -1,7 +1,7 @@
 """What a check of a finished run found.
 
 The warning of `sample`, the table of `diagnose` and the attributes of a trace all use one type. It is among the roles
-because an acceptance test has findings of its own (`AcceptanceTest.problems`).
+because acceptance tests return findings too (`AcceptanceTest.problems`).
 """
 
 import math

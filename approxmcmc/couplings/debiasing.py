@@ -92,7 +92,7 @@ def _sentence(cheap: bool, estimated: bool, verdict: str, c1: float, c2: float) 
         return f"the means are unchanged: the verdict on their bias is {verdict!r}"
     if math.isnan(c1):
         return "the means are unchanged: the trace does not record the cost of its draws"
-    ratio = f"an audit costs {c2 / c1:.2g} times what the chain costs for the same variance" if c1 else ""
+    ratio = f"for the same variance an audit costs {c2 / c1:.2g} times as much as the chain" if c1 else ""
     return f"the bias was taken off: {ratio}" if cheap else f"the means are unchanged: {ratio}"
 
 

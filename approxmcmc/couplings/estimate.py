@@ -169,7 +169,8 @@ def bias(
     if n_audits is None:
         left = allowed - (time.perf_counter() - started)
         wanted = max(FEWEST, int(left / pilots[best].seconds))
-    chosen = _systematic(min(wanted, len(draws.flat)), len(draws.flat), places)
+    n_draws, n_audits = len(draws.flat), min(wanted, len(draws.flat))
+    chosen = ((np.arange(n_audits) + places.random()) * n_draws / n_audits).astype(np.int64)
     run = _audit(forms[best], streams, draws, measure, chosen)
     forgetting = forgetting_time(forms[best].coupling, draws.flat, len(run.records), places, streams.coupling)
     finished = FinishedAudits(
@@ -291,8 +292,3 @@ def _pilot(
     passes = sum(record.passes for record in run.records)
     work = float(variance.mean()) * passes / len(run.records) if variance.size else 0.0
     return AuditPilot(run.seconds / len(run.records), passes, work)
-
-
-def _systematic(n: int, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-    """Return n indices, evenly spread, with a random offset."""
-    return ((np.arange(n) + rng.random()) * n_draws / n).astype(np.int64)

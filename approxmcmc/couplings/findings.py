@@ -69,12 +69,14 @@ def as_dataset(run: FinishedAudits) -> xr.Dataset:
     found = average(run.rows) if has_delta or launched.any() else unknown(run.rows)
     at = at_draws(run.measure, run.draws, run.audited, columns["log_density"])
     strain = np.where(launched, np.abs(columns["weight"]) * columns["meeting_time"], 0.0)
+    # A step of probability 0 may lead to a density of 0.
+    energy_change = np.where(columns["alpha"] == 0.0, 0.0, columns["energy_change"])
     scalars: dict[str, Any] = {
         **_with_limits("wrong_decision_rate", columns["wrong"], confidence),
         **_with_limits("mean_abs_delta", distance(columns["delta"], columns["noise"]), confidence),
         **_with_limits("tv_bound", strain if has_delta else np.full(len(strain), math.nan), confidence),
         **_with_limits("sign_score", columns["alpha"] * np.sign(columns["log_ratio"]), confidence),
-        **_with_limits("energy_drift", _energy(columns["alpha"], columns["energy_change"]), confidence),
+        **_with_limits("energy_drift", columns["alpha"] * energy_change, confidence),
     }
     told, reasons = verdict(_evidence(run, found, at, launched, columns["met"], strain, scalars))
     c2 = _mean_over(found.variance, at.sd) * run.audit_seconds / found.n
@@ -163,11 +165,6 @@ def _with_limits(name: str, values: np.ndarray, confidence: float) -> dict[str, 
     found = average(values)
     lower, upper = found.interval(confidence)
     return {name: float(found.mean), f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
-
-
-def _energy(alpha: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """Return alpha times the change of the log density; a step of probability 0 may lead to a density of 0."""
-    return np.asarray(alpha * np.where(alpha == 0.0, 0.0, change))
 
 
 def _in_sds(values: np.ndarray, sd: np.ndarray) -> np.ndarray:

@@ -118,7 +118,7 @@ def plan_annealing(
     Notes
     -----
     Heuristic. The pilot costs ``4 + tune + n_pairs`` passes, and some 150 steps more for ``cost="time"``: booked as
-    set-up. Keep it at a per cent or two of what the run may spend.
+    set-up. Keep it at one or two per cent of the run's budget.
 
     Examples
     --------

@@ -127,7 +127,7 @@ def _surrogate(test: AcceptanceTest | None) -> Callable[[Situation], Pairing]:
     return lambda known: Pairing(known.core_rows, MetropolisHastings(SurrogateTransition(), test))
 
 
-# --- what a target cannot have ---
+# --- candidates that a target cannot have ---
 
 
 def _no_covariance(known: Situation) -> str:

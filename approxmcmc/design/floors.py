@@ -43,7 +43,7 @@ class Floor(NamedTuple):
         return TRIAL_STEPS * self.per_step
 
 
-# --- what a step and an effective draw take at best ---
+# --- lower bounds for a step and an effective draw ---
 
 
 def _step(known: Situation, products: float, alone: float = STEP) -> float:
@@ -109,7 +109,7 @@ def of_few_rows_exactly(known: Situation) -> Floor:
     return floor._replace(per_draw=step, per_step=step)
 
 
-# --- what counted work takes ---
+# --- seconds of counted work ---
 
 
 def seconds_with_products(known: Situation, counted: Counted, products: float) -> float:

@@ -194,7 +194,7 @@ class Situation:
             raise found
         return found
 
-    # --- what they cost, where they are not made ---
+    # --- costs of parts that are not made ---
 
     def seconds_of(self, law: str) -> float:
         """Return the seconds that a law would take, compilation included: "mode", "pilot", "fit" or ""."""

@@ -3,8 +3,8 @@
     seconds = operations x OPERATION + bytes x BYTE + multiply-adds of matrices x PRODUCT + steps x STEP + ...
 
 The constants are those of one core of a server (AMD EPYC, 2.x GHz, AVX2), each with how it was measured; on another
-processor all change together, and what is cheapest hardly does. The compilation that a new model needs is charged from
-a table; code that is compiled once per machine is free, compiled already or not.
+processor all change together, and the cheapest candidate hardly does. The compilation of a new model is charged from a
+table; code that is compiled once per machine is free, compiled already or not.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-r"""Have the chains converged, and do they hold enough draws? Rank-normalised split R-hat, bulk and tail ESS.
+r"""Have the chains converged, and do they hold enough draws? Split R-hat, bulk and tail ESS, and a target ESS.
 
 All three are those of `rank_statistics` (Vehtari, Gelman, Simpson, Carpenter and Buerkner 2021). The limits are theirs
 and PyMC's: R-hat at most 1.01, or the value that chance explains, and ESS at least 100 per chain, both checked from 100
@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
-from approxmcmc.contracts import Finding, Verdict
+from approxmcmc.contracts import Finding, Variables, Verdict
 from approxmcmc.diagnostics.health import share_of_moves
 from approxmcmc.diagnostics.rank_statistics import bulk_ess, rank_r_hat, tail_ess
 
@@ -167,3 +167,81 @@ def _advice(r_hat: float, shortage: float, posterior: xr.Dataset) -> str:
         f"do not use these draws: {longer} at least, start the chains nearer to the posterior, or take a proposal that "
         "mixes better"
     )
+
+
+def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.ndarray, float], float]:
+    """Return a function ``measure(draws, enough)`` of flat draws, shape (chains, draws, dim).
+
+    It returns the smallest bulk or tail ESS of the parameters that move, computed from 2500 draws per chain, or from
+    `judged_at_least` if that is more. A bulk ESS below `enough` is returned at once, because tail ESS takes twice as
+    long. 0 if no parameter moves, or with fewer than 4 draws.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(0).normal(size=(4, 500, 2))
+    >>> bool(1000.0 < smallest_ess(Variables({"beta": (2,)}), 0)(draws, 0.0) < 3000.0)
+    True
+    """
+    most_draws = max(MOST_DRAWS, math.ceil(judged_at_least))
+
+    def measure(draws: np.ndarray, enough: float) -> float:
+        if draws.shape[1] < 4:
+            return 0.0
+        sample = _moving(variables, draws, most_draws)
+        if not sample.labels:
+            return 0.0
+        with np.errstate(divide="ignore", invalid="ignore"):  # chains stuck at different values
+            least = float(np.min(BULK.of(sample.draws)))
+            if least >= enough:
+                least = min(least, float(np.min(TAIL.of(sample.draws))))
+        return 0.0 if math.isnan(least) else least
+
+    return measure
+
+
+def chains_agree(variables: Variables) -> Callable[[np.ndarray], bool]:
+    """Return a function that says whether flat draws, shape (chains, draws, dim), pass `convergence`'s R-hat check.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(0).normal(size=(4, 500, 2))
+    >>> agree = chains_agree(Variables({"beta": (2,)}))
+    >>> agree(draws), agree(draws + np.arange(4)[:, None, None])
+    (True, False)
+    """
+
+    def agree(draws: np.ndarray) -> bool:
+        sample, chains = _moving(variables, draws, MOST_DRAWS), draws.shape[0]
+        if chains == 1 or not sample.labels:
+            return True
+        with np.errstate(divide="ignore", invalid="ignore"):
+            r_hat, ess = float(np.max(R_HAT.of(sample.draws))), float(np.min(BULK.of(sample.draws)))
+        return r_hat <= r_hat_limit(ess, chains, len(sample.labels))
+
+    return agree
+
+
+def _moving(variables: Variables, draws: np.ndarray, most_draws: int) -> Sample:
+    """Return flat draws, shape (chains, draws, dim), in the form in which `convergence` checks them."""
+    values = variables.unpack(draws[:, :: math.ceil(draws.shape[1] / most_draws)].astype(variables.dtype))
+    dims = {name: [f"{name}_{axis}" for axis in range(array.ndim - 2)] for name, array in values.items()}
+    arrays = {name: (("chain", "draw", *dims[name]), array) for name, array in values.items()}
+    return drawn(xr.Dataset(arrays), most_draws)
+
+
+def effective(posterior: xr.Dataset) -> list[Finding]:
+    """Report whether the run reached its target ESS, if it had one, and what ended it earlier."""
+    attrs = posterior.attrs
+    if "target_ess" not in attrs:
+        return []
+    wanted, ess = float(attrs["target_ess"]), float(attrs["smallest_ess"])
+    told = f"the smallest bulk or tail ESS is {ess:.0f}, of target_ess={wanted:g}"
+    if ess >= wanted:
+        return [Finding("target ESS", "ok", told, "", ess, wanted)]
+    cause, more = {
+        "": ("the limit draws= came first", "raise draws"),
+        "time_limit": ("the time limit came first", "give it more time"),
+        "interrupt": ("the run was interrupted", ""),
+    }.get(attrs["stopped"], ("the run failed", ""))
+    times = f" ({wanted / ess:.2g} times as much)" if more and ess > 0.0 else ""
+    return [Finding("target ESS", "warning", f"{told}: {cause}", f"{more}{times}", ess, wanted)]

@@ -9,13 +9,12 @@ import xarray as xr
 
 import approxmcmc.acceptance  # noqa: F401 (a trace names the class of its test, and classes are known once imported)
 from approxmcmc.contracts import VERDICTS, AcceptanceTest, Finding, Verdict
-from approxmcmc.diagnostics.convergence import FEWEST_DRAWS, convergence
+from approxmcmc.diagnostics.convergence import FEWEST_DRAWS, convergence, effective
 from approxmcmc.diagnostics.expansion_gates import expansion_gates
 from approxmcmc.diagnostics.gates import Gate, accumulated_error, gates
 from approxmcmc.diagnostics.health import movement, stopped, trajectories, undefined
 from approxmcmc.diagnostics.importance import pareto_finding
 from approxmcmc.diagnostics.records import group
-from approxmcmc.diagnostics.target_ess import effective
 
 if TYPE_CHECKING:
     import pandas as pd

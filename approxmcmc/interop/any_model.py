@@ -1,4 +1,8 @@
-"""The models that users pass: a target of the library, a PyMC model, or a formula of Bambi."""
+"""What users give as a model: a target of the library, a PyMC model, or a formula of Bambi.
+
+Bambi centres the predictors and draws group effects as standard normal variables times a scale. Its `predict` and its
+plots use the intercept of the uncentred predictors and the effects themselves, so both are computed from the draws.
+"""
 
 from typing import Any
 
@@ -8,8 +12,6 @@ import xarray as xr
 def as_target(given: Any) -> Any:
     """Return the target of a PyMC or Bambi model, anything else unchanged; the check imports neither."""
     if is_bambi(given):
-        from approxmcmc.interop.bambi import pymc_model
-
         given = pymc_model(given)
     if _is_model_of(given, "pymc"):
         from approxmcmc.interop.whole_model import target_of
@@ -22,8 +24,6 @@ def in_terms_of(given: Any, trace: xr.DataTree) -> xr.DataTree:
     """Return a trace in the variables of the user's model: those of a Bambi formula, else unchanged."""
     if not is_bambi(given):
         return trace
-    from approxmcmc.interop.bambi import in_terms_of_formula
-
     return in_terms_of_formula(trace, given)
 
 
@@ -34,3 +34,32 @@ def is_bambi(given: Any) -> bool:
 
 def _is_model_of(given: Any, library: str) -> bool:
     return any(kind.__name__ == "Model" and kind.__module__.startswith(f"{library}.") for kind in type(given).__mro__)
+
+
+def pymc_model(model: Any) -> Any:
+    """Return the PyMC model of a Bambi model, building it if necessary."""
+    if not model.built:
+        model.build()
+    return model.backend.model
+
+
+def in_terms_of_formula(trace: xr.DataTree, model: Any) -> xr.DataTree:
+    """Return a trace of `pymc_model(model)` with the variables that ``model.fit()`` returns."""
+    import pymc as pm
+
+    inner, posterior = model.backend.model, trace["posterior"].to_dataset()
+    missing = [
+        variable.name
+        for variable in inner.deterministics
+        if variable.name not in posterior and "__obs__" not in (inner.named_vars_to_dims.get(variable.name) or ())
+    ]
+    if missing:
+        drawn = posterior[[variable.name for variable in inner.free_RVs]]
+        posterior = posterior.merge(pm.compute_deterministics(drawn, model=inner, var_names=missing, progressbar=False))
+    trace["posterior"] = xr.DataTree(posterior)
+    attrs = {group: trace[group].attrs for group in trace.children}
+    # The last step of Bambi's own `fit`: it has no public name.
+    trace = model.backend._clean_results(trace, omit_offsets=True, include_response_params=False)
+    for group, before in attrs.items():
+        trace[group].attrs = {**before, **trace[group].attrs}
+    return trace

@@ -19,10 +19,9 @@ from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.compile import allocating, closure, kept
 from approxmcmc.engine.terms.row_reader import row_reader
 from approxmcmc.interop.graphs import GRADIENT, merge_branches, operations_of_a_row, rebuild, simplify
-from approxmcmc.interop.kernels import numba_function
+from approxmcmc.interop.kernels import numba_function, with_compiled_trigamma
 from approxmcmc.interop.model_hash import content_of
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, Quantity
-from approxmcmc.interop.trigamma import with_compiled_trigamma
 from approxmcmc.targets.predictors.likelihood import RowLikelihood
 
 FEW = 4  # rows of an example call

@@ -283,7 +283,7 @@ def _compared(source: ModelOfPyMC, target: StructuredTarget) -> np.ndarray | flo
 
 
 def _some_terms(target: StructuredTarget, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the terms of some rows, by what needs the least compilation."""
+    """Return the terms of some rows, by the method with the least compilation."""
     if isinstance(target, PredictorsTarget):
         return target.likelihood.evaluate(target.design.eta(theta, rows), target.responses, rows)
     compiled, some = target.compile(), np.empty(len(rows))

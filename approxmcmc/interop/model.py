@@ -158,7 +158,7 @@ class TargetOfPyMC:
 
     @property
     def effects(self) -> list[Effects]:
-        """Which group effects are sampled in what coordinates, and why."""
+        """The coordinates in which group effects are sampled, and why."""
         return self.source.effects
 
     @property

@@ -129,7 +129,7 @@ def from_pymc(
     PyMCTarget(y: 1000 rows; beta, sigma)
     """
     if integrate is True or (integrate and data is None and structure and not deterministics and row_dim is None):
-        whole = _integrated(model)
+        whole = _integrated(model, always=integrate is True)
         if isinstance(whole, IntegratedOfPyMC):
             whole.latents_wanted = latents
             return whole
@@ -189,10 +189,10 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     return f"{rows}: {found}; {slow}{effects}"
 
 
-def _integrated(model: Any) -> IntegratedOfPyMC | str:
+def _integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC | str:
     """Return the model without the effects of its groups, or why they cannot be integrated out."""
     try:
-        return integrated(model)
+        return integrated(model, always=always)
     except NotGroupsError as error:
         return str(error)
     except NOT_UNDERSTOOD as error:

@@ -199,7 +199,7 @@ class Rows:
         )
 
     def _sizes(self) -> dict[Any, Any]:
-        """Map what fixes a random variable's size, a constant or the length of a dim, to the number of rows read."""
+        """Map each constant or dim length that fixes a random variable's size to the number of rows read."""
         count = self.inputs[0].shape[0]
         variables = [v for v in (*ancestors(self.parameters), *self.variables) if v.owner is not None]
         sizes = [size for v in variables if (size := _size_of(v.owner)) is not None]

@@ -13,7 +13,7 @@ def why_no_start(model: Any, error: Exception) -> str:
     """Return PyMC's diagnosis of a model from which no chain could start, and what to do.
 
     The log density of each variable at the model's initial point comes from ``model.point_logps``; where one of them is
-    not finite, ``model.debug`` says what its parameters are there.
+    not finite, ``model.debug`` shows its parameters there.
     """
     said = str(error).strip().partition("\n")[0]
     try:

@@ -1,4 +1,4 @@
-"""Read a trace: its draws in the target's form, and what it records about the run that made it."""
+"""Read a trace: its draws in the target's form, and its records of the run that made it."""
 
 import json
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class StatVariable:
-    """One variable of ``sample_stats``: how it is stored and what it means.
+    """One variable of ``sample_stats``: its type and its meaning.
 
     Parameters
     ----------

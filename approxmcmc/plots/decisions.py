@@ -1,4 +1,4 @@
-"""Decisions along a chain: what each draw cost, and which audited decisions were wrong."""
+"""Decisions along a chain: the cost of each draw, and which audited decisions were wrong."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ def plot_decisions(
     visuals: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot what each draw of a trace cost, and mark the draws whose audited decision was wrong.
+    """Plot the cost of each draw of a trace, and mark the draws whose audited decision was wrong.
 
     Parameters
     ----------

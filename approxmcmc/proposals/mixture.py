@@ -229,7 +229,7 @@ def _count_up(described: Mapping[str, float], *, nested: bool) -> dict[str, floa
 
 
 def _of_member_0(described: Mapping[str, float]) -> dict[str, float]:
-    """Return what the first member described, under its own names."""
+    """Return the description of the first member, under its own names."""
     return {name.removesuffix("_0"): value for name, value in described.items() if name.endswith("_0")}
 
 

@@ -72,7 +72,10 @@ def judge_chains(
 
     Returns the report, and the summaries of the long chain's variables and estimands.
     """
-    values, other_values = (_variables_and_estimands(posterior, estimands) for posterior in (main, second))
+    values, other_values = (
+        estimand_values(posterior, None) | (estimand_values(posterior, estimands) if estimands else {})
+        for posterior in (main, second)
+    )
     summaries, others = ({k: summarize(v.rename(k)) for k, v in draws.items()} for draws in (values, other_values))
     squares, other_squares = (_squared_deviations(draws, summaries) for draws in (values, other_values))
     report = GateReport(
@@ -87,10 +90,6 @@ def judge_chains(
         )
     )
     return report, summaries
-
-
-def _variables_and_estimands(posterior: xr.Dataset, estimands: Estimands | None) -> dict[str, xr.DataArray]:
-    return estimand_values(posterior, None) | (estimand_values(posterior, estimands) if estimands else {})
 
 
 def _squared_deviations(values: Mapping[str, xr.DataArray], about: Summaries) -> list[Summary]:

@@ -112,7 +112,8 @@ def reference_posterior(
     >>> reference = amc.reference_posterior(target, random_seed=1)  # doctest: +SKIP
     >>> reference["reference_moments"]["beta"].sel(moment="mean")  # doctest: +SKIP
     """
-    _check_counts(draws=draws, tune=tune, chains=chains)
+    for name, count in (("draws", draws), ("tune", tune), ("chains", chains)):
+        checked_integer(count, name, who="reference_posterior", needed="a positive integer")
     if not isinstance(gates, Gates):
         raise InvalidInputError(f"reference_posterior: gates must be Gates(...), found {gates!r}.")
     if not isinstance(random_seed, (int, np.integer)):
@@ -245,8 +246,3 @@ def _complain(report: GateReport, settings: Mapping[str, Any], *, enforce: bool)
             "`enforce=False` returns these draws with the report."
         )
     warnings.warn(f"{message} What is measured against it inherits this.", SamplingWarning, stacklevel=3)
-
-
-def _check_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        checked_integer(count, name, who="reference_posterior", needed="a positive integer")

@@ -1,4 +1,4 @@
-"""What every run is made of: settings, a sampler bound to a target, chains with streams, and where they start."""
+"""Assemble a run: settings, a sampler bound to a target, chains with random streams, and starting points."""
 
 import functools
 import time

@@ -158,6 +158,7 @@ class Declaration:
     measures: Mapping[str, Measure] = dataclasses.field(default_factory=dict)
     paper_values: Mapping[str, PaperValue] = dataclasses.field(default_factory=dict)
     bias: Bias | None = None
+    families: Mapping[str, str] = dataclasses.field(default_factory=dict)
     presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:

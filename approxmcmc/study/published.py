@@ -1,12 +1,10 @@
-"""Results that ship with the package: the risk of every setting at several times, with their provenance.
-
-One CSV for each study, in the folder ``published_results``. Its first line is a comment with preset, command, machine
-and versions as JSON, so that table and provenance stay together.
-"""
+"""Results that ship with the package: for each study a table, and the words around it with what it came from."""
 
 import json
+import numbers
+from collections.abc import Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from approxmcmc.errors import StudyError
 from approxmcmc.study.names import nearest
@@ -15,44 +13,121 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FOLDER = "published_results"
+# Of the data sets, estimands and gold standards together. A number of one version is not compared with one of another.
+VERSION = 1
 
 
-def load_results(name: str) -> "pd.DataFrame":
-    """Return the published results of a study of this library, as they ship with the package.
+def shipped_studies() -> list[str]:
+    """Return the names of the studies whose results ship."""
+    folder = files("approxmcmc.study") / FOLDER
+    return sorted(entry.name.removesuffix(".json") for entry in folder.iterdir() if entry.name.endswith(".json"))
+
+
+def shipped(name: str) -> "tuple[dict[str, Any], pd.DataFrame]":
+    """Return the words of a study's results, and their table as text.
+
+    Raises
+    ------
+    StudyError
+        If no results of that name ship; the message names the nearest.
+    """
+    from approxmcmc.study.report.shipped import from_bytes
+
+    known = shipped_studies()
+    if name not in known:
+        raise StudyError(f"There are no published results of {nearest(name, known)}")
+    folder = files("approxmcmc.study") / FOLDER
+    words: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    return words, from_bytes((folder / f"{name}.csv.gz").read_bytes())
+
+
+def load_results(name: str, piece: str = "risk") -> "pd.DataFrame":
+    """Return published results of a study of this library, as they ship with the package.
 
     Parameters
     ----------
     name
         Name of the study, such as ``"tall_data"``.
+    piece
+        Title of a table or picture of its page; ``"risk"`` for the risks at three times.
 
     Returns
     -------
     DataFrame
-        A row for each target, setting, estimand and time (seconds of one chain): `risk`, `bias_sq`, `variance`, and the
-        `ratio` of the risk to that of an exact setting, each with the limits of its 95 % interval, ``_lower`` and
-        ``_upper``; `floor`, the squared standard error of the gold standard, which is subtracted; `replicates`
-        finished, out of `planned`. Undefined values are NaN. ``frame.attrs`` holds `preset`, `command`, `budget`,
-        `reference` and `provenance`: code, machine, versions.
+        The rows of the piece. Of the risks, a row for each target, setting, estimand and time (seconds of one chain):
+        `risk`, `bias_sq`, `variance`, and the `ratio` of the risk to that of an exact setting, each with the ends of
+        its 95 % interval, ``_lower`` and ``_upper``; `floor`, the squared standard error of the gold standard, which is
+        taken off; `replicates` that delivered, of `planned`. Of a picture, `mark`, `series`, `x` and `y`. What is not
+        defined is NaN. ``frame.attrs`` holds `version` of the suite, `preset`, `command`, `budget`, `reference` and
+        `provenance`: code, machine, versions.
 
     Raises
     ------
     StudyError
-        If there are no results of that name; the message names the nearest.
+        If no results of that name ship, or the page has no such piece; the message names the nearest.
 
     Examples
     --------
     >>> frame = load_results("tall_data")
     >>> sorted(frame.attrs)
-    ['budget', 'command', 'preset', 'provenance', 'reference', 'study']
+    ['budget', 'command', 'preset', 'provenance', 'reference', 'study', 'version']
     """
-    import pandas as pd
+    from approxmcmc.study.report.shipped import rows_of
 
-    folder = files("approxmcmc.study") / FOLDER
-    known = sorted(entry.name.removesuffix(".csv") for entry in folder.iterdir() if entry.name.endswith(".csv"))
-    if name not in known:
-        raise StudyError(f"There are no published results of {nearest(name, known)}")
-    with (folder / f"{name}.csv").open(encoding="utf-8") as stream:
-        attrs = json.loads(stream.readline().removeprefix("#"))
-        frame = pd.read_csv(stream)
-    frame.attrs.update(attrs)
+    words, table = shipped(name)
+    known = list(dict.fromkeys(table["piece"]))
+    if piece not in known:
+        raise StudyError(f"The results of {name} have no piece {nearest(piece, known)}")
+    pieces = [one for section in words["sections"] for one in section["pieces"]]
+    frame = rows_of(table, piece, next((one["columns"] for one in pieces if one["title"] == piece), None))
+    frame.attrs.update({key: words[key] for key in ATTRIBUTES})
     return frame
+
+
+ATTRIBUTES = ("study", "version", "preset", "reference", "budget", "command", "provenance")
+
+
+def number_of(name: str, piece: str, where: Sequence[tuple[str, str]], column: str) -> tuple[float, float, float, str]:
+    """Return one number of the results of a study, the ends of its interval (NaN for none), and its format.
+
+    Parameters
+    ----------
+    name, piece
+        As of :func:`load_results`.
+    where
+        Columns and what they hold in the row that is meant.
+    column
+        The column of the number.
+
+    Raises
+    ------
+    StudyError
+        If not exactly one row fits, the column is unknown, or what stands there is no number.
+
+    Examples
+    --------
+    >>> number_of("bounds_gibbs", "Contraction", [("target", "six")], "eta of a sweep")
+    (0.898, nan, nan, '')
+    """
+    frame = load_results(name, piece)
+    for key in (*(key for key, _ in where), column):
+        if key not in frame:
+            raise StudyError(f"{name}, {piece}: there is no column {nearest(key, list(frame))}")
+    rows = frame
+    for key, value in where:
+        rows = rows[[_same(cell, value) for cell in rows[key]]]
+    told = ", ".join(f"{key} = {value}" for key, value in where)
+    if len(rows) != 1:
+        raise StudyError(f"{name}, {piece}: {len(rows)} rows fit {told or 'no condition'}; name one.")
+    row = rows.iloc[0]
+    if not isinstance(row[column], numbers.Real) or row[column] != row[column]:
+        raise StudyError(f"{name}, {piece}, {told}: {column} holds {row[column]!r}, which is no number.")
+    lower, upper = (float(row.get(f"{column}_{end}", float("nan"))) for end in ("lower", "upper"))
+    words, _ = shipped(name)
+    pieces = [one for section in words["sections"] for one in section["pieces"]]
+    formats: dict[str, str] = next((one.get("formats", {}) for one in pieces if one["title"] == piece), {})
+    return float(row[column]), lower, upper, formats.get(column, "")
+
+
+def _same(cell: object, value: str) -> bool:
+    return f"{cell:g}" == value if isinstance(cell, float) else str(cell) == value

@@ -3,7 +3,7 @@
 The surrogate S(theta) is a log density: prior, a quadratic for the light rows of the data, exact terms for the few
 rows of the core. A rare category whose responses are all equal makes S a half-normal with a wall: flat on one side,
 gone within one logit on the other. A trajectory in all directions would need steps as short as the wall is thick. So
-the momentum lives in the complement of the wall directions, and each wall direction has a slice update of its own,
+the momentum lives in the complement of the wall directions, and each wall direction has its own slice update,
 along a line on which the linear predictors of the core change by stored numbers.
 
 A trajectory of one step is a Langevin step: its kinetic energies are the densities of the way there and back.

@@ -219,7 +219,7 @@ class Surrogate:
         return Directions(frame @ cholesky.T, np.ascontiguousarray(whole[:, len(frame) :].T @ cholesky.T))
 
     def new_state(self, directions: Directions, length: float, log_step: float) -> SurrogateState:
-        """Return the state of a chain on S, with scratch of its own; `length` is that of a trajectory."""
+        """Return the state of a chain on S, with its own scratch; `length` is that of a trajectory."""
         walls, others = directions
         dim, (predict, on_line) = len(self.center), self._lines
         return SurrogateState(

@@ -27,13 +27,13 @@ class Auxiliary(Component):
         How a graph's chain moves: "dyad" (toggle a random dyad) or "tnt" (with probability 1/2 a random edge, else a
         random dyad). "auto" is the heat bath of a lattice, and "tnt" of a graph.
     thin
-        None: every draw is a chain of its own. A number: further draws at one theta continue the last chain by `thin`
+        None: every draw is a new chain. A number: further draws at one theta continue the last chain by `thin`
         updates. They are dependent, and cost less: Alquier et al. (2016) take 1000 updates and then one draw every 4.
 
     Notes
     -----
     Guarantee: none at any finite length. The law of y' tends to f(.|theta) as `n_updates` grows, and samplers that are
-    exact with exact draws are biased by what is missing.
+    exact with exact draws are biased by the remaining difference.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Auxiliary(Component):
 
 
 def checked_auxiliary(auxiliary: Any, who: str) -> Any:
-    """Return "auto", "exact" or an `Auxiliary`; refuse anything else."""
+    """Return "auto", "exact" or an `Auxiliary`; raise on anything else."""
     if isinstance(auxiliary, Auxiliary) or auxiliary in ("auto", "exact"):
         return auxiliary
     raise InvalidInputError(

@@ -155,7 +155,7 @@ def check_terms(
     *,
     who: str,
 ) -> None:
-    """Do what `check_compiles` does at the first datum, then evaluate every datum once, with bounds of arrays checked.
+    """Run `check_compiles` at the first datum, then evaluate every datum once, with bounds of arrays checked.
 
     Kernels do not check them: a group numbered from 1, or x[i + 1] at the last datum, would silently read the memory
     behind the array.
@@ -213,7 +213,7 @@ def check_gradient(
     Parameters
     ----------
     value, add_gradient
-        The function, and what adds its gradient to its second argument.
+        The function, and a function that adds its gradient to its second argument.
     at
         Where to compare; shape (dim,).
     name, labels, who

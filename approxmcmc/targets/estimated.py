@@ -22,7 +22,7 @@ from approxmcmc.targets.tall_data import Prior
 
 @cached_by_content(maxsize=64)
 def compile_estimate(estimate: Callable[..., float]) -> Callable[..., float]:
-    """Return the user's estimate for kernels to call; one for equal functions, so that chains are found again."""
+    """Return the user's estimate for kernels to call; equal functions share one, so that compiled chains are reused."""
     return allocating(estimate)
 
 
@@ -94,7 +94,7 @@ class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
         return self.prior.compile(self.variables.size)
 
     def build_estimator(self) -> CompiledEstimator:
-        """Return the estimator and what it reads."""
+        """Return the estimator and its data."""
         return CompiledEstimator(compile_estimate(self._estimate), self.of, self.data, self.n_terms)
 
     def log_likelihood(self, theta: np.ndarray) -> float | None:

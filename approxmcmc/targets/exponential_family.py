@@ -62,7 +62,7 @@ class FamilyPrior:
         return bind(make_uniform_log_prior, *self.bounds, signature=LOG_PRIOR.signature)
 
     def identity(self) -> str:
-        """Return what the prior is, as text."""
+        """Return a text that identifies the prior."""
         return self.normal.identity() if self.normal is not None else f"uniform{self.bounds!r}"
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
         return content_hash(type(self).__name__, self._identity(), self.prior.identity(), *arrays)
 
     def _identity(self) -> str:
-        """Return what the likelihood is, beyond the data."""
+        """Return a text that identifies the likelihood without its data."""
         return ""
 
     @property

@@ -23,7 +23,7 @@ def each(function: Callable[[Any], Any], given: Any) -> Any:
 
 
 def leaves(given: Any) -> Iterator[Any]:
-    """Yield what is neither tuple nor mapping."""
+    """Yield all values that are neither tuple nor mapping."""
     if isinstance(given, (Mapping, tuple)):
         for value in given.values() if isinstance(given, Mapping) else given:
             yield from leaves(value)
@@ -42,5 +42,5 @@ def with_sources(given: Any) -> Any:
 
 
 def kept(given: Any) -> Any:
-    """Return what a target keeps of what it was given: all where some of it is a source, else None."""
+    """Return the arguments that a target keeps: all of them if one is a source, else None."""
     return given if any(isinstance(leaf, DataSource) for leaf in leaves(given)) else None

@@ -1,4 +1,4 @@
-"""A generalised linear model of the user's: one function of predictor and response, and what is known of it."""
+"""A user's generalised linear model: one function of predictor and response, with its derivatives and bounds."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -169,7 +169,7 @@ class GLMTarget(LinearTarget):
         check_gradient(lambda eta: self._loglik_eta(eta[0], y), add_slope, at, name, ["eta"], who="GLMTarget")
 
     def third_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
-        """Return what the user's function says, or the bound that holds everywhere."""
+        """Return the value of the user's function, or the bound that holds everywhere."""
         if self._third_derivative_within is None:
             return super().third_derivative_within(eta, y, reach)
         bounds = np.asarray(self._third_derivative_within(eta, y, reach), dtype=np.float64)

@@ -19,7 +19,7 @@ from approxmcmc.errors import InvalidInputError
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Laplace(Component):
-    """A normal approximation of a posterior, and what it cost to find; made by `laplace`.
+    """A normal approximation of a posterior, and the cost of finding it; made by `laplace`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Collapsible lower bounds of likelihood terms: what Firefly needs of a target.
+"""Collapsible lower bounds of likelihood terms, as Firefly needs them.
 
 A bound is useful when it is tight where the posterior lies, and when its sum over all data costs no pass over them.
 Here every log B_i is a quadratic function of theta, so that

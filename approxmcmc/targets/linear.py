@@ -176,8 +176,8 @@ class LinearTarget(TallDataTarget):
         """Return upper bounds of abs(d^2 log p(y_i | t) / dt^2) over abs(t - eta_i) <= reach_i; shape (rows,)."""
         if self.second_derivative_bound is None:
             raise IncompatibleError(
-                f"{type(self).__name__} does not bound its second derivative, which exact subsampling of what a "
-                "first-order expansion leaves needs; give a GLMTarget second_derivative_bound="
+                f"{type(self).__name__} does not bound its second derivative, which exact subsampling of a "
+                "first-order expansion needs; give a GLMTarget second_derivative_bound="
             )
         return np.full(len(eta), self.second_derivative_bound)
 
@@ -185,8 +185,8 @@ class LinearTarget(TallDataTarget):
         """Return upper bounds of abs(d^3 log p(y_i | t) / dt^3) over abs(t - eta_i) <= reach_i; shape (rows,)."""
         if self.third_derivative_bound is None:
             raise IncompatibleError(
-                f"{type(self).__name__} does not bound its third derivative, which exact subsampling of what an "
-                "expansion leaves needs; give a GLMTarget third_derivative_bound=, a number or a function of (eta, y, "
+                f"{type(self).__name__} does not bound its third derivative, which exact subsampling of an "
+                "expansion needs; give a GLMTarget third_derivative_bound=, a number or a function of (eta, y, "
                 "reach)"
             )
         return np.full(len(eta), self.third_derivative_bound)

@@ -145,7 +145,7 @@ class GaussianMixture(TallDataTarget):
     def log_density(self) -> Callable[[np.ndarray], float]:
         """Return the unnormalised log posterior density as a function of theta = (theta1, theta2), for grids.
 
-        It reads some thousand nodes in place of the data: two per bin, with the moments of its data up to the third.
+        It reads some thousand nodes instead of the data: two per bin, with the same moments up to the third.
         """
         x, weights = self._nodes()
 
@@ -156,7 +156,7 @@ class GaussianMixture(TallDataTarget):
         return log_density
 
     def to_pymc(self) -> Any:
-        """Return the same posterior as a `pymc.Model`; beyond 20 000 data by way of the nodes of `log_density`."""
+        """Return the same posterior as a `pymc.Model`; above 20 000 data, on the nodes of `log_density`."""
         import pymc as pm
 
         x, weights = self._nodes() if self.n_obs > LARGEST_TWIN else (self.x, np.ones(self.n_obs))

@@ -183,7 +183,7 @@ def _climb_from_guess(
 ) -> tuple[np.ndarray, Quadratic, float] | None:
     """Return the mode by Newton's method from that of a sample of rows; None if it fails or moves far.
 
-    Rare categories are in few of the rows or in none. What these say of them is then so far from what all rows say that
+    Few rows of the sample have a rare category. The mode of the sample may then be so far from that of all rows that
     Newton's method does not converge there: on the one-hot columns of KDD99 100 passes failed, 15 from the origin did.
     """
     try:
@@ -219,7 +219,7 @@ def _climb(posterior: Posterior, theta: np.ndarray, tolerance: float, cov: np.nd
 
     if objective(theta) >= 1e300:
         raise NotFiniteError(f"find_mode: the log posterior is not finite at the start {theta}; give another start=")
-    # Gradients of the mean term: 1e-6 leaves what Newton's steps finish. Differences cannot promise less; a target's
+    # Gradients of the mean term: 1e-6 is enough for Newton's steps to finish. Differences cannot reach less; a target's
     # own gradient can, and a few more steps here save a Hessian there.
     smallest = 1e-6 if expansion.gradients is None else np.clip(0.1 * tolerance / np.sqrt(n_obs), 1e-8, 1e-6)
     known = {} if cov is None else {"hess_inv0": cov * n_obs}
@@ -283,7 +283,7 @@ def _step(precision: np.ndarray, gradient: np.ndarray, bends_down: bool) -> np.n
 def _line_search(
     posterior: Posterior, theta: np.ndarray, here: Quadratic, step: np.ndarray, decrement: float, max_passes: int
 ) -> tuple[np.ndarray, Quadratic] | None:
-    """Return the first of t = 1, 1/2, 1/4, ... whose density is higher by what the slope promises, or None."""
+    """Return the first of t = 1, 1/2, 1/4, ... with the increase of the density that the slope predicts, or None."""
     rounding = 1e-13 * abs(here.value)
     for halving in range(40):
         t = 0.5**halving

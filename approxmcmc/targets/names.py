@@ -15,7 +15,7 @@ def named_variables(
     *,
     who: str,
 ) -> Variables:
-    """Return what a theta of length `dim` holds: one name for all of it, a name per scalar, or names with `dims`.
+    """Return the variables in a theta of length `dim`: one name for all of it, a name per scalar, or names with `dims`.
 
     Raises
     ------

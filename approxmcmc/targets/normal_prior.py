@@ -70,5 +70,5 @@ class NormalPrior(Prior):
         return with_context(add_slopes, ADD_PRIOR_GRADIENT, self.known)
 
     def identity(self) -> str:
-        """Return a hash of what the prior is."""
+        """Return a hash of the prior."""
         return content_hash("normal", *self.known)

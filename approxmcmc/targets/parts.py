@@ -1,7 +1,7 @@
-"""Parts of a target's rows on the workers of a Dask cluster: each is a target of its own.
+"""Parts of a target's rows on the workers of a Dask cluster: each is itself a target.
 
 A target that was given sources keeps them. A worker reads its rows from there, and puts them into a copy of the target
-that holds none. So passes over all rows contain no code for clusters: they are what a target does with its rows, made
+that holds none. So passes over all rows contain no code for clusters: they are the target's usual passes, made
 for each part.
 """
 
@@ -28,7 +28,7 @@ class MadeOfRows:
     given: Any = None
     """Sources in the place of the data, in tuples and mappings, where some of these came from sources."""
     by_row: tuple[str, ...] = ("data",)
-    """Attributes that have a place for each row, or hold what has."""
+    """Attributes with an entry for each row, or objects that have such attributes."""
 
     def without_rows(self) -> Any:
         """Return the targets that `with_rows` can make, small: it travels to every worker."""
@@ -50,7 +50,7 @@ class Recipe(NamedTuple):
 
 
 class Part:
-    """The target that some rows make, the number of the first, and what passes over them keep here."""
+    """The target of some rows, the number of the first row, and values that passes store here."""
 
     def __init__(self, target: Target, first_row: int) -> None:
         self.target, self.first_row = target, first_row
@@ -67,12 +67,12 @@ class Part:
         return self.target.n_obs
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave behind what is kept: compiled code does not travel."""
+        """Drop stored values: compiled code cannot be sent."""
         return {**self.__dict__, "_kept": {}}
 
 
 def recipe_of(target: MadeOfRows) -> Recipe:
-    """Return what it takes to make parts of a target; small, since it travels to every worker."""
+    """Return the data needed to make parts of a target; small, because it is sent to every worker."""
     return Recipe(target.without_rows(), target.given)
 
 
@@ -144,7 +144,7 @@ def _why_here(target: Target) -> str:
 
 
 def _by_row(target: Any) -> Iterator[Any]:
-    """Yield what a target was given that has a place for each row."""
+    """Yield the arguments of a target that have an entry for each row."""
     return (leaf for leaf in leaves(target.given) if np.ndim(leaf) and len(leaf) == target.n_obs)
 
 
@@ -178,5 +178,5 @@ def terms_at_ends(part: Part, theta: np.ndarray) -> np.ndarray:
 
 
 def compiled_of(target: Target) -> CompiledTarget:
-    """Return what a part keeps of its target for terms."""
+    """Return the attributes that a part needs of its target for terms."""
     return target.compile()

@@ -29,7 +29,7 @@ AnyExpansion = LinearExpansion | PredictorExpansion | GeneralExpansion
 
 
 def expansion_of(target: Target, order: int) -> AnyExpansion:
-    """Return what expands the terms of a target: in closed form where they have linear predictors.
+    """Return the expansion method of a target: in closed form if terms have linear predictors.
 
     Passes over rows that came from sources are made by the Dask cluster whose client is active.
     """

@@ -49,7 +49,7 @@ def make_gaussian_log_prior(precision: float) -> Callable[[np.ndarray], float]:
 
 
 def make_add_gaussian_gradient(precision: float) -> Callable[..., None]:
-    """Return the gradient of that log density."""
+    """Return the gradient of the log density of independent N(0, 1 / precision)."""
 
     def add_gradient(theta: np.ndarray, out: np.ndarray) -> None:
         for j in range(theta.shape[0]):
@@ -113,7 +113,7 @@ class Prior:
         return None if self.function is not None else (np.zeros(dim), np.full(dim, 1.0 / self.scale**2))
 
     def identity(self) -> str:
-        """Return a hash of what the prior is."""
+        """Return a hash of the prior."""
         return f"normal({self.scale!r})" if self.function is None else content_id(self.function)
 
 

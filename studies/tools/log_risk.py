@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.diagnostics.running import completion_clocks
-from approxmcmc.study.report import Figure
+from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.evidence import Contest, gather
 from approxmcmc.study.report.figures import legend_below, style_of
-from approxmcmc.study.report.intervals import mean_interval
+from approxmcmc.study.report.intervals import mean_interval, rate_interval
 from approxmcmc.study.report.svg import subplots
 from approxmcmc.study.report.wording import number
 
@@ -22,15 +22,17 @@ if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
 
-def log_risk_against_time(results: "StudyResults", *, lead: str = "") -> list[Figure]:
-    """Draw log risk of the first estimand against time on a linear axis, with the number of steps of every setting.
+def log_risk_against_time(results: "StudyResults", *, lead: str = "") -> "list[Figure | Table]":
+    """Draw log risk of the first estimand against time on a linear axis, and tabulate the steps of every setting.
 
     Parameters
     ----------
     lead
         Opens the caption: the published figure that this one repeats.
     """
-    figures = []
+    import pandas as pd
+
+    pieces: list[Figure | Table] = []
     for contest in gather(results):
         if contest.reference is None or not contest.estimands:
             continue
@@ -39,19 +41,27 @@ def log_risk_against_time(results: "StudyResults", *, lead: str = "") -> list[Fi
         styles = style_of(list(contest.traces), contest.exact)
         curves = contest.over_time[contest.over_time.estimand == estimand]
         for label in contest.traces:
-            described = f"{label}, T = {_steps(contest, label)}"
-            _log_risk(axes, curves[curves.setting == label], described, styles[label])
+            _log_risk(axes, curves[curves.setting == label], label, styles[label])
         axes.set_xlabel("sampling time per chain (s)")
         axes.set_ylabel("log risk (natural)")
         axes.set_title(estimand)
         legend_below(figure, [axes])
-        caption = (
-            f"{lead} Natural logarithm of the risk in {estimand} against time; T: steps per chain in "
-            f"{number(float(contest.budgets[-1]))} s, mean and Student interval over replicates. Bands: 95 % bootstrap "
-            "intervals."
-        )
-        figures.append(Figure(f"Log risk against time, {contest.target}", caption.lstrip(), figure, curves))
-    return figures
+        seconds = number(float(contest.budgets[-1]))
+        caption = f"{lead} Natural logarithm of the risk in {estimand} against time. Bands: 95 % intervals."
+        steps = {label: _steps(contest, label) for label in contest.traces}
+        base = steps.get(contest.exact or "", [])
+        rows: list[dict[str, Any]] = [
+            {"setting": label}
+            | mean_interval(counts).columns("steps")
+            | rate_interval([a / b for a, b in zip(counts, base, strict=False) if b]).columns("times exact")
+            for label, counts in steps.items()
+        ]
+        what = f"In {seconds} s, mean and Student interval over replicates; beside it over that of {contest.exact}."
+        pieces += [
+            Figure(f"Log risk against time, {contest.target}", caption.lstrip(), figure, curves),
+            Table(f"Steps of a chain, {contest.target}", what, pd.DataFrame(rows)),
+        ]
+    return pieces
 
 
 def _log_risk(panel: Any, curve: "pd.DataFrame", label: str, style: Mapping[str, Any]) -> None:
@@ -60,12 +70,10 @@ def _log_risk(panel: Any, curve: "pd.DataFrame", label: str, style: Mapping[str,
     panel.fill_between(curve.time, lower, upper, color=style["color"], alpha=0.13, linewidth=0)
 
 
-def _steps(contest: Contest, label: str) -> str:
+def _steps(contest: Contest, label: str) -> list[float]:
     counts = []
     for trace in contest.traces[label]:
         [clock] = completion_clocks([trace], "time", True)
         draws = int(np.searchsorted(clock.ends, contest.budgets[-1], side="right"))
         counts.append(float(draws * int(trace["sample_stats"].attrs.get("thin", 1))))
-    mean = mean_interval(counts)
-    half = "" if np.isnan(mean.upper) else f" ± {mean.upper - mean.value:,.0f}"
-    return f"{mean.value:,.0f}{half}"
+    return counts

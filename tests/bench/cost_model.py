@@ -6,7 +6,7 @@
 
 a line through the medians of the runs with 10^6 and with 10^7 rows on one thread; runs with more rows are predicted,
 not fitted. Medians, because other work on a machine makes some runs slow and none fast. Reads docs/_static/scale.jsonl,
-and writes the tables of docs/scale.md beside it.
+and writes the tables of docs/scale.md, as a build of the documentation does.
 """
 
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 PHASES = ("lay out", "check", "mode", "core rows", "bounds", "sample")
 FITTED = 1_000_000, 10_000_000  # rows
 ON_WORKERS = ("mode", "core rows")
-FOLDER = Path(__file__).parents[2] / "docs" / "_static"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def read_runs(path: Path) -> list[dict]:
@@ -175,11 +175,11 @@ def tables(runs: Sequence[dict]) -> dict[str, str]:
     }
 
 
-def main() -> None:
-    """Write the tables."""
-    for name, text in tables(read_runs(FOLDER / "scale.jsonl")).items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+def main(source: Path, folder: Path) -> None:
+    """Write the tables of a file of runs."""
+    for name, text in tables(read_runs(source)).items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(DOCS / "_static" / "scale.jsonl", DOCS / "_generated")

@@ -10,10 +10,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 RUNS = cost_model.read_runs(DOCS / "_static" / "scale.jsonl")
 
 
-@pytest.mark.parametrize("name", cost_model.tables(RUNS))
-def test_each_table_is_made_of_the_runs(name):
-    assert f"_static/{name}" in (DOCS / "scale.md").read_text(encoding="utf-8")
-    assert (DOCS / "_static" / name).read_text(encoding="utf-8") == cost_model.tables(RUNS)[name]
+def test_the_page_shows_every_table():
+    page = (DOCS / "scale.md").read_text(encoding="utf-8")
+    assert all(f"{{include}} _generated/{name}" in page for name in cost_model.tables(RUNS))
 
 
 def test_a_line_is_found_again():

@@ -30,7 +30,7 @@ def test_coupled_rows_are_found_by_running(model):
 @pytest.mark.parametrize("model_function", zoo.ACCEPTED, ids=lambda model: model.__name__)
 def test_every_kind_of_model_is_read_row_by_row(model_function):
     model = zoo.build(model_function)
-    target = from_pymc(model)
+    target = from_pymc(model, integrate=False)
     terms, gradient = target.compile(), target.compile_gradient()
     theta = target.initial_point() + 0.1 * np.random.default_rng(1).normal(size=target.variables.size)
     order = np.random.default_rng(0).permutation(target.n_obs)
@@ -67,7 +67,7 @@ def test_every_kind_of_model_is_read_row_by_row(model_function):
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_posteriors_agree_with_nuts(model_function, sampler, seed):
-    target = from_pymc(zoo.build(model_function))
+    target = from_pymc(zoo.build(model_function), integrate=False)
     # Where the intercepts agree, the density of their scale rises without bound: that hierarchy has no mode.
     fit = normal_by_pilot(target, random_seed=seed) if model_function is zoo.varying_intercepts else amc.laplace(target)
     dim = target.variables.size

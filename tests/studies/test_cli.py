@@ -175,7 +175,7 @@ def test_publish_says_what_it_wrote(approxmcmc, monkeypatch):
         "approxmcmc.study.report.publish.publish", lambda results, *folders: asked.append(folders) or ("page", "data")
     )
     assert approxmcmc("publish", "good", "--pages", "p") == (0, "published: page\npublished: data\n", "")
-    assert asked == [("p", "docs/_static/results", "approxmcmc/study/published_results")]
+    assert asked == [("approxmcmc/study/published_results", "p")]
 
 
 def test_a_store_elsewhere_and_no_report(approxmcmc, project):

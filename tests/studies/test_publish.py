@@ -1,8 +1,8 @@
-"""Published results: a page without a number that was typed in, and the same numbers as a table that ships."""
+"""Published results: a table and the words around it, and the page that is drawn from the two."""
 
+import json
 import re
 import xml.etree.ElementTree
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,30 +11,33 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.errors import StudyError
 from approxmcmc.study import published
+from approxmcmc.study.report.drawn_page import page_body
 from approxmcmc.study.report.evidence import gather
 from approxmcmc.study.report.markdown import NAMESPACE, picture, plain_text, slim
-from approxmcmc.study.report.pieces import Figure
+from approxmcmc.study.report.marks import drawn, marks_of
+from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.publish import publish
+from approxmcmc.study.report.shipped import from_bytes, packed, to_bytes, unpacked
 from approxmcmc.study.report.svg import subplots, svg_document
 from tests.studies.test_report import make_results
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
-LARGEST_BYTES = 4_000_000  # of all pages and pictures: they are kept in the repository
 ESTIMATES = ("risk", "bias_sq", "variance", "ratio")
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Publish three settings of four replicates, one of which failed."""
+    """Publish three settings of six replicates, one of which failed."""
     folder, results = tmp_path_factory.mktemp("published"), make_results()
-    page, first, numbers = publish(results, folder / "pages", folder / "pictures", folder / "published_results")
-    assert first == folder / "pictures" / "toy.svg"
-    return results, page.read_text(encoding="utf-8"), numbers
+    table, words, page = publish(results, folder / published.FOLDER, folder / "pages")
+    assert page.read_text(encoding="utf-8").endswith("```{study} toy\n```\n")
+    assert publish(results, folder / published.FOLDER, folder / "pages") == [table, words]  # the page is kept
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(published, "files", lambda package: folder)
+        yield results, page_body(*published.shipped("toy"))
 
 
-def test_the_numbers_that_ship_are_those_of_the_store_with_what_they_came_from(made, monkeypatch):
-    results, _, numbers = made
-    monkeypatch.setattr(published, "files", lambda package: numbers.parents[1])
+def test_the_numbers_that_ship_are_those_of_the_store_with_what_they_came_from(made):
+    results, _ = made
     frame = amc.study.load_results("toy")
     [contest] = gather(results)
     assert len(frame) == len(contest.at_budgets) == 3 * 3
@@ -42,23 +45,14 @@ def test_the_numbers_that_ship_are_those_of_the_store_with_what_they_came_from(m
         for end in ("", "_lower", "_upper"):
             assert np.allclose(frame[name + end], contest.at_budgets[name + end], rtol=1e-6, equal_nan=True)
     assert (frame["replicates"] < frame["planned"]).sum() == 3  # of the setting that lost a cell
-    assert frame.attrs["preset"] == "quick"
+    assert (frame.attrs["preset"], frame.attrs["version"]) == ("quick", published.VERSION)
     assert frame.attrs["provenance"]["libraries"] == {"numpy": "2.4"}
     with pytest.raises(StudyError, match=r"'tyo'.*toy"):
         amc.study.load_results("tyo")
 
 
-def test_what_ships_with_the_package_can_be_read():
-    for path in sorted((published.files("approxmcmc.study") / published.FOLDER).iterdir()):
-        frame = amc.study.load_results(path.name.removesuffix(".csv"))
-        assert isinstance(frame, pd.DataFrame) and len(frame)
-        assert frame.attrs["provenance"]["processor"] and frame.attrs["provenance"]["libraries"]["numba"]
-        known = frame[frame["risk"].notna() & (frame["replicates"] > 1)]
-        assert known[["risk_lower", "risk_upper"]].notna().all(axis=None)
-
-
 def test_the_page_has_an_interval_with_every_estimate(made):
-    _, page, _ = made
+    _, page = made
     [risks] = re.findall(r"### Risk at three budgets.*?</table>", page, flags=re.DOTALL)
     cells = re.findall(r'<td class="number">(.*?)</td>', risks)
     floors_and_times = 2
@@ -66,30 +60,27 @@ def test_the_page_has_an_interval_with_every_estimate(made):
     assert len(with_interval) + floors_and_times * 9 + sum(not cell for cell in cells) == len(cells)
     assert not re.search(r"(src|href)=\"(https?:)?//", page)
     assert "ValueError" in page and "<script>" not in page  # the failed cell, escaped
-    for block in re.findall(r"```\{raw\} html\n(.*?)\n```", page, flags=re.DOTALL):
+    for block in re.findall(r"```\{raw\} html\n(.*?)\n?```", page, flags=re.DOTALL):
         assert "\n\n" not in block  # a blank line would end it
 
 
-def test_the_page_names_its_pictures_which_need_no_other_file(made):
-    _, page, numbers = made
-    named = re.findall(r":file: (.*)", page)
-    assert named == ["../pictures/toy.svg"]  # no foreign sampler, hence one figure of the risk
-    text = (numbers.parents[1] / "pages" / named[0]).read_text(encoding="utf-8")
-    drawn = xml.etree.ElementTree.fromstring(text)
-    assert drawn.tag == f"{{{NAMESPACE}}}svg" and "currentColor" in text
-    assert "http" not in text.replace(NAMESPACE, "")
+def test_the_page_opens_with_its_picture_and_its_answer_in_words(made):
+    _, page = made
+    opening, rest = page.split("\n## ", 1)
+    [document] = re.findall(r"<svg.*?</svg>", opening, flags=re.DOTALL)
+    assert xml.etree.ElementTree.fromstring(document).tag == f"{{{NAMESPACE}}}svg" and "currentColor" in document
+    assert "the least risk in probability was measured for" in opening
+    assert "[epsilon=" not in opening and r"\[epsilon=" not in opening.split("Census")[0]
+    assert "<svg" not in rest  # no foreign sampler, hence one picture of the risk
 
 
-def test_without_a_gold_standard_a_study_publishes_a_page_and_no_numbers(tmp_path):
+def test_without_a_gold_standard_a_study_publishes_no_risks(tmp_path):
     results = make_results()
     results.gold = None
-    (tmp_path / "pictures" / "toy").mkdir(parents=True)
-    (tmp_path / "pictures" / "toy" / "earlier.svg").touch()
-    (tmp_path / "toy.csv").touch()
-    [page] = publish(results, tmp_path, tmp_path / "pictures", tmp_path)
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [page]
-    text = page.read_text(encoding="utf-8")
-    assert "## Cost" in text and "## Risk and clocks" not in text
+    gather.cache_clear()
+    table, words = publish(results, tmp_path)
+    assert "risk" not in set(from_bytes(table.read_bytes())["piece"])
+    assert any("so no risk is stated here" in text for text in json.loads(words.read_text(encoding="utf-8"))["told"])
 
 
 def test_a_store_without_a_finished_cell_publishes_nothing(tmp_path):
@@ -97,8 +88,52 @@ def test_a_store_without_a_finished_cell_publishes_nothing(tmp_path):
     results.records = results.records.assign(status="missing")
     results.store = type("Store", (), {"folder": "results/toy-quick"})()
     with pytest.raises(StudyError, match="toy can be published: no cell is done"):
-        publish(results, tmp_path / "pages", tmp_path / "pictures", tmp_path / "data")
+        publish(results, tmp_path / "data", tmp_path / "pages")
     assert not list(tmp_path.iterdir())
+
+
+def test_pieces_come_back_from_the_table():
+    """Gaps, infinities, words and numbers in one column, and a column of nothing but gaps."""
+    data = pd.DataFrame({"name": ["a", None, "c"], "risk": [0.1, np.inf, np.nan], "gap": [np.nan] * 3})
+    mixed = pd.DataFrame({"risk": ["no bound", 0.25, 3]})
+    section = Section(
+        "S", ("text",), (("term", "meaning"),), (Table("one", "", data), Table("two", "", mixed)), ("do",)
+    )
+    words, table = packed([section], None)
+    [back] = unpacked(words, from_bytes(to_bytes(table)))
+    assert (back.text, back.terms, back.commands) == (section.text, section.terms, section.commands)
+    one, two = (piece.data for piece in back.pieces)
+    assert list(one["name"]) == ["a", None, "c"] and one["gap"].isna().all()
+    np.testing.assert_array_equal(one["risk"], data["risk"])
+    assert list(two["risk"]) == ["no bound", 0.25, 3.0]
+
+
+def test_a_picture_comes_back_from_its_marks():
+    """Lines, markers, error bars, bands, bars, levels and words, on linear and log axes, drawn twice from the table."""
+    figure, (left, right) = subplots(1, 2)
+    left.plot([1.0, 10.0], [0.5, 2.0], "o--", color="#3a86c8", label="a line")
+    left.fill_between([1.0, 10.0], [0.4, 1.0], [0.6, 3.0], color="#e07b39", alpha=0.2, label="a band")
+    left.errorbar([2.0, 5.0], [1.0, 1.5], yerr=[0.1, 0.2], fmt="s", color="#2a9d76", label="measured")
+    left.axhline(1.0, color="#24292f")
+    left.set(xscale="log", xlabel="seconds", title="times")
+    left.legend()
+    right.bar([0, 1], [3.0, 4.0], color="#b5629e")
+    right.set_xticks([0, 1], ["few", "many"])
+    right.text(0.5, 2.0, "a word")
+    words, table = marks_of(figure)
+    again, table_again = marks_of(drawn(words, table))
+    assert table_again.drop(columns="mark").equals(table.drop(columns="mark"))
+    assert [mark["kind"] for mark in again["marks"]] == [mark["kind"] for mark in words["marks"]]
+    assert {mark["kind"] for mark in words["marks"]} == {"line", "points", "segments", "area", "text"}
+    assert words["panels"][0]["x"]["scale"] == "log" and words["panels"][1]["x"]["ticks"] == [
+        [0.0, "few"],
+        [1.0, "many"],
+    ]
+    document = svg_document(drawn(words, table))
+    assert all(word in document for word in ("a line", "a band", "measured", "seconds", "times", "many", "a word"))
+    right.imshow(np.zeros((2, 2)))
+    with pytest.raises(TypeError, match="image"):
+        marks_of(figure)
 
 
 def test_a_slim_picture_keeps_its_words_styles_and_references():
@@ -121,18 +156,3 @@ def test_a_slim_picture_keeps_its_words_styles_and_references():
 
 def test_text_of_a_page_is_text():
     assert plain_text("a_b *c* <d>\n[e]") == r"a\_b \*c\* &lt;d&gt; \[e\]"
-
-
-def test_every_page_that_ships_is_listed_and_has_its_pictures():
-    listed = (RESULTS / "index.md").read_text(encoding="utf-8")
-    pages = [path for path in RESULTS.glob("*.md") if path.name != "index.md"]
-    assert pages
-    shown = []
-    for page in pages:
-        named = re.findall(r":file: (.*)", page.read_text(encoding="utf-8"))
-        assert named[0] == f"../_static/results/{page.stem}.svg"
-        shown += [(RESULTS / name).resolve() for name in named]
-        assert f"({page.name})" in listed and f"\n{page.stem}\n" in listed
-        assert "--store" not in page.read_text(encoding="utf-8")  # it would name a folder of one machine
-    assert set(shown) == set((RESULTS.parent / "_static" / "results").rglob("*.svg"))
-    assert sum(path.stat().st_size for path in [*shown, *pages]) < LARGEST_BYTES

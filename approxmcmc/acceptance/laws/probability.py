@@ -1,7 +1,7 @@
 """The probability that a test accepts, given the terms of a pair of states, by the best available method.
 
 A pair (x, x') gives differences l_i = log p(x_i|x') - log p(x_i|x), the exact log ratio Lambda = c + sum l_i and the
-scale tau = sqrt(N) S_l. Where the test reads all data, or none, the answer is the law of the random threshold,
+scale tau = sqrt(N) S_l. If the test reads all data, or none, the probability is that of the random threshold,
 P(T(u) < Lambda). Else the law of the test gives it:
 
 ``enumerate``  exact: all ways to draw the looks, each with the probability over u in closed form. For tiny N.

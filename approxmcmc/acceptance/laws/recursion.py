@@ -191,7 +191,7 @@ def _labelled(**named: Any) -> list["xr.DataArray"]:
 
 
 def _with_coordinate(name: str, value: Any) -> "xr.DataArray":
-    """Return a DataArray; one that runs along a dim of its own name becomes that dim's coordinate."""
+    """Return a DataArray; an array with a dim of the same name becomes the coordinate of that dim."""
     import xarray as xr
 
     if not isinstance(value, xr.DataArray):

@@ -154,7 +154,7 @@ def _walk(value: Any, walk: _Walk) -> Iterator[str | bytes]:
         yield value.__name__
     elif isinstance(value, enum.EnumType):
         yield repr([(name, value[name].value) for name in value.__members__])
-    elif hasattr(value, "_defn"):  # a numba intrinsic: its code generator is what counts
+    elif hasattr(value, "_defn"):  # a numba intrinsic: identified by its code generator
         yield from _walk_function(value._defn, walk)
     elif isinstance(value, (type, types.BuiltinFunctionType, np.ufunc)) or _is_pinned(value, walk.pinned):
         yield getattr(value, "__module__", "") or ""

@@ -1,4 +1,4 @@
-"""A question that a kernel puts to Python: what hardly ever happens is no code in every kernel where it could.
+"""Call Python from a kernel for rare events, so that their code is not compiled into every kernel.
 
 The kernel holds a pointer to a C function that takes the interpreter lock and calls Python. That costs a microsecond a
 call, and nothing until then.

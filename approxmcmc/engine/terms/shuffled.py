@@ -3,8 +3,8 @@
 Every array with a row for each of the N terms is copied row by row; others are passed through. The copy is written
 front to back in pieces, so that data on disk (`numpy.memmap`) are never in memory as a whole.
 
-On disk the copy of an array in a file of its own is also a named file: one for a data set, made once and mapped by all
-chains, runs and processes. So its order belongs to the data, not to a seed. Other arrays, such as those that an
+On disk, the copy of an array that is mapped from a file is also a named file: one per data set, made once and mapped
+by all chains, runs and processes. So its order depends on the data, not on a seed. Other arrays, such as those that an
 expansion computes for each row, are copied to scratch.
 
 Read one by one, rows of data larger than memory cost a page each: 400 MB, with memory for a third of them, did not

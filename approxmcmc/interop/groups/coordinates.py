@@ -184,7 +184,7 @@ class GlobalVariables(ModelVariables):
     unconstrain_draws: Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = None
 
     def pack(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Map constrained values to theta; what they leave out is taken from the model's initial point."""
+        """Map constrained values to theta; missing values come from the model's initial point."""
         known = {name: np.asarray(values.get(name, default))[None] for name, default in self.defaults.items()}
         assert self.unconstrain_draws is not None
         return self.unconstrain_draws(known)[0]

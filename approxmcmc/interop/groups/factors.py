@@ -1,5 +1,6 @@
 """How the factors of a linear predictor follow from theta: by a table where each is one coordinate, else by a graph."""
 
+import functools
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -13,6 +14,7 @@ from approxmcmc.interop.groups.coordinates import Coordinates, may_be_signed
 from approxmcmc.interop.groups.forms import FactorsOfModel
 from approxmcmc.interop.groups.predictor import Product
 from approxmcmc.interop.kernels import numba_function
+from approxmcmc.targets.groups.link import add_factor_slopes, factors_of
 
 
 def scales_of(
@@ -41,6 +43,38 @@ def places_of(factors: FactorsOfModel, coordinates: Coordinates) -> list[tuple[i
     return found
 
 
+class FactorsGiven:
+    """A target whose factors are read off theta by the table of its link, or by a graph."""
+
+    coordinates: Coordinates
+    keeps_kernels: bool
+
+    def read_factors(self, factors: FactorsOfModel) -> list[tuple[int, int]]:
+        """Return the places of a link's table; they are not looked at where the factors take a graph."""
+        self._factors_given, places = factors, places_of(factors, self.coordinates)
+        self.keeps_kernels = places is not None
+        return [(0, 0)] * len(factors.entries) if places is None else places
+
+    @functools.cached_property
+    def _graph(self) -> "GraphOfFactors":
+        return GraphOfFactors(self._factors_given, self.coordinates)
+
+    @functools.cached_property
+    def _bound(self) -> dict[Any, Any]:
+        return {}
+
+    def _bind(self, make: Callable[..., Any], *parts: Any, signature: Any) -> Any:
+        """Compile a kernel: one around a graph once for this target, since none is kept on disk."""
+        if self.keeps_kernels:
+            return super()._bind(make, *parts, signature=signature)  # type: ignore[misc]
+        if (make, signature) not in self._bound:
+            self._bound[make, signature] = super()._bind(make, *parts, signature=signature)  # type: ignore[misc]
+        return self._bound[make, signature]
+
+    def _factors(self) -> tuple[Any, Any]:
+        return (factors_of, add_factor_slopes) if self.keeps_kernels else self._graph.parts
+
+
 class GraphOfFactors:
     """The factors as a graph of theta, compiled by PyTensor."""
 
@@ -60,7 +94,7 @@ class GraphOfFactors:
 
 
 def make_read(value: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    """Return what reads the factors."""
+    """Return the kernel that reads the factors."""
 
     def read(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
         return value(theta)[0]
@@ -69,7 +103,7 @@ def make_read(value: Callable[..., Any]) -> Callable[..., np.ndarray]:
 
 
 def make_add(gradient: Callable[..., Any]) -> Callable[..., None]:
-    """Return what adds slopes in theta."""
+    """Return the kernel that adds slopes in theta."""
 
     def add(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray, out: np.ndarray) -> None:
         found = gradient(theta, slopes)[0]

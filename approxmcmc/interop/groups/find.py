@@ -2,16 +2,17 @@
 
 from typing import Any
 
-from pytensor.tensor.random.basic import NormalRV
-
 from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
+from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
 
+FEW_GROUPS, MANY_ROWS = 20, 100  # of each: effects that many rows know well are parameters like others, and rows a term
 
-def integrated(model: Any) -> IntegratedOfPyMC:
-    """Return a model as a target without the effects of its groups.
+
+def integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC:
+    """Return a model as a target without the effects of its groups; `always`: also where that saves nothing.
 
     Raises
     ------
@@ -22,10 +23,14 @@ def integrated(model: Any) -> IntegratedOfPyMC:
     reasons = list(source.reasons)
     for effects in source.sets:
         try:
-            if not isinstance(source.observed.owner.op, NormalRV):
-                law = type(source.observed.owner.op).__name__.removesuffix("RV")
-                raise NotGroupsError(f"rows of the law {law} are not known here")
-            return NormalGroupsOfPyMC(source, effects)
+            if source.law is None:
+                return NormalGroupsOfPyMC(source, effects)
+            if not always and effects.n_groups < FEW_GROUPS and source.y.size > MANY_ROWS * effects.n_groups:
+                raise NotGroupsError(
+                    f"{effects.n_groups} groups of {source.y.size // effects.n_groups} rows are too few to be terms "
+                    "of a quadrature; integrate=True makes them so"
+                )
+            return QuadratureGroupsOfPyMC(source, effects, source.law)
         except NotGroupsError as error:
             reasons.append(f"{effects.name}: {error}")
     raise NotGroupsError("; ".join(reasons))

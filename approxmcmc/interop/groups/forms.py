@@ -48,7 +48,7 @@ class FactorsOfModel:
 def forms_of(
     values: ValuesOfGraph, factors: FactorsOfModel, known: Mapping[Any, Form], wanted: Sequence[Any]
 ) -> list[Form]:
-    """Return graphs as forms, given those of the effects; what depends on these in another way is refused."""
+    """Return graphs as forms, given those of the effects; raise if a graph depends on effects in another way."""
     found: dict[Any, Form] = dict(known)
     depend = set(known)
     for node in values.nodes:
@@ -83,7 +83,7 @@ def _below(values: ValuesOfGraph, wanted: Sequence[Any]) -> set[Any]:
 
 
 def _form(node: Any, values: ValuesOfGraph, form: Any) -> Form | None:
-    """Return what a node makes of the forms of its inputs, or None: it is not linear in them."""
+    """Return the form of a node, given those of its inputs; None if it is not linear in them."""
     name, shape = name_of(node), values.shape(node.outputs[0])
     if isinstance(node.op, Elemwise):
         return _elementwise(node, values, form, shape)
@@ -104,7 +104,7 @@ def _in(k: int, data: slice, node: Any) -> bool:
 
 
 def _linear(node: Any, values: ValuesOfGraph, forms: Sequence[Form], data: slice) -> Form:
-    """Return what an operation that is linear in some inputs makes of each product apart."""
+    """Return the form of an operation that is linear in some inputs: it is applied to each product separately."""
     arrays = [values.of[one] for one in node.inputs]
     shapes = [np.shape(array) for array in arrays[data]]
     found: Form = {}
@@ -156,7 +156,7 @@ def _summed(pairs: Any, shape: tuple[int, ...] | None) -> Form:
 
 
 def _small(form: Form) -> Form:
-    """Leave out what is 0 everywhere; refuse what does not fit into memory."""
+    """Drop products that are 0 everywhere; raise if a form does not fit in memory."""
     if sum(np.size(a) for a in form.values()) > MOST_NUMBERS:
         raise NotGroupsError(f"its {len(form)} columns of {np.shape(next(iter(form.values())))} do not fit")
     return {m: a for m, a in form.items() if m == CONSTANT or np.any(a)} or {CONSTANT: np.zeros(())}

@@ -36,7 +36,7 @@ MULTIPLYING = {"Dot", "Matmul", "BatchedDot"}
 
 
 def join(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the labels of what depends on both."""
+    """Return the labels of a value that depends on both."""
     return np.where(one == FREE, other, np.where((other == FREE) | (one == other), one, MIXED))
 
 

@@ -1,17 +1,19 @@
 """A normal hierarchy of a PyMC model, with its effects integrated out in closed form."""
 
-import functools
-from typing import Any
-
 import numpy as np
 
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.check import compare_with_model
 from approxmcmc.interop.groups.coordinates import Coordinates
-from approxmcmc.interop.groups.factors import GraphOfFactors, places_of, scales_of
+from approxmcmc.interop.groups.factors import FactorsGiven, scales_of
 from approxmcmc.interop.groups.forms import FactorsOfModel, forms_of
-from approxmcmc.interop.groups.labels import FREE
-from approxmcmc.interop.groups.predictor import n_effects_of, predictor_of, scale_of, standard_effects
+from approxmcmc.interop.groups.predictor import (
+    labels_of_rows,
+    n_effects_of,
+    predictor_of,
+    scale_of,
+    standard_effects,
+)
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
@@ -23,7 +25,7 @@ MOST_NUMBERS = 60_000_000  # of the triangles of all groups
 MOST_EFFECTS = 12  # of a group: a term costs their cube
 
 
-class NormalGroupsOfPyMC(IntegratedOfPyMC, NormalTerms):
+class NormalGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, NormalTerms):
     """Normal rows of a PyMC model in groups, whose effects are integrated out in closed form."""
 
     how = "in closed form"
@@ -46,31 +48,11 @@ class NormalGroupsOfPyMC(IntegratedOfPyMC, NormalTerms):
         noise_products = [] if scale is None else [(p + self.n_columns * self.n_effects, 1.0, scale)]
         L = [(p + j, weight, rest) for j, weight, rest in found.L]
         signed = scales_of(source.model, effects.axes, factors, L, [*found.beta, *noise_products])
-        coordinates = Coordinates(source.model, effects.axes, signed)
-        self._factors_given, places = factors, places_of(factors, coordinates)
-        self.keeps_kernels = places is not None
+        self.coordinates = Coordinates(source.model, effects.axes, signed)
         logs = [*[False] * (p + self.n_columns * self.n_effects), *([] if scale is None else [True])]
-        table = link(places or [(0, 0)] * len(factors.entries), [*found.beta, *L, *noise_products], logs)
+        table = link(self.read_factors(factors), [*found.beta, *L, *noise_products], logs)
         rows = np.column_stack([found.Z, found.X, source.y.ravel() - found.offset]) / errors[:, None]
         log_weights = np.add.reduceat(-np.log(errors)[self.grouping.order], self.grouping.start[:-1])
         self.data = triangles(rows, self.grouping), np.column_stack([self.grouping.sizes, log_weights]), *table
-        self.describe_model(source, effects, coordinates)
+        self.describe_model(source, effects)
         compare_with_model(self)
-
-    @functools.cached_property
-    def _graph(self) -> GraphOfFactors:
-        return GraphOfFactors(self._factors_given, self.coordinates)
-
-    def _factors(self) -> tuple[Any, Any]:
-        return super()._factors() if self.keeps_kernels else self._graph.parts
-
-    def draw_standard_effects(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
-        """Return exact draws of u of these terms: they are normal."""
-        return NormalTerms.draw_standard_effects(self, rng, thetas, groups)
-
-
-def labels_of_rows(effects: GroupEffects) -> np.ndarray:
-    """Return the group of each row; a row without one is a group of its own."""
-    labels, alone = effects.rows.copy(), effects.rows == FREE
-    labels[alone] = effects.n_groups + np.arange(alone.sum())
-    return labels

@@ -1,4 +1,4 @@
-"""A linear predictor with effects of groups, as two design matrices and what multiplies their columns.
+"""A linear predictor with effects of groups, as two design matrices and the factors of their columns.
 
 eta = offset + X beta + Z L u, where the entries of beta and L are sums of products of the model's parameters. Columns
 that are multiples of one another are one.
@@ -10,6 +10,7 @@ import numpy as np
 
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.forms import CONSTANT, FactorsOfModel, Form, Monomial, forms_of
+from approxmcmc.interop.groups.labels import FREE
 from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph
 
 Product = tuple[int, float, Monomial]  # the sum that it belongs to, its weight, its factors
@@ -58,7 +59,7 @@ def n_effects_of(values: ValuesOfGraph, effects: GroupEffects) -> int:
 
 
 def law_of(variable: Any) -> tuple[Any, Any, Any]:
-    """Return location and scale of a normal variable, and what writes the share of u_k: a scale may be a triangle."""
+    """Return location and scale of a normal variable, and the writer of the share of u_k: a scale may be a triangle."""
     node = variable.owner
     location, scale = node.op.dist_params(node)
     if type(node.op).__name__ != "MvNormalRV":
@@ -143,3 +144,10 @@ def scale_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> tuple[np.nda
     if not (errors > 0.0).all():
         raise NotGroupsError("the scale of the noise is not positive")
     return errors, None if monomial == CONSTANT else tuple(f - n_effects for f in monomial)
+
+
+def labels_of_rows(effects: GroupEffects) -> np.ndarray:
+    """Return the group of each row; a row without one is a group of its own."""
+    labels, alone = effects.rows.copy(), effects.rows == FREE
+    labels[alone] = effects.n_groups + np.arange(alone.sum())
+    return labels

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+from pytensor.tensor.random.basic import NormalRV
 
 from approxmcmc.contracts import content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, value_of
 from approxmcmc.interop.groups.candidates import GroupEffects, candidates
+from approxmcmc.interop.groups.likelihoods import law_of_rows
 from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
 from approxmcmc.interop.variables import refuse_unsuitable
@@ -38,8 +40,10 @@ class ModelOfGroups:
         if not hasattr(node.op, "dist_params") or not np.isfinite(self.y).all():
             raise NotGroupsError(f"the rows of {self.observed.name} are not apart")
         self.parameters = list(node.op.dist_params(node))
+        self.law = None if isinstance(node.op, NormalRV) else law_of_rows(self.observed, model.free_RVs)
+        graphs = [] if self.law is None else self.law.graphs
         laws = [p for v in model.free_RVs if hasattr(v.owner.op, "dist_params") for p in v.owner.inputs]
-        self.values = ValuesOfGraph(model, [*self.parameters, *(p for p in laws if hasattr(p, "ndim"))])
+        self.values = ValuesOfGraph(model, [*self.parameters, *graphs, *(p for p in laws if hasattr(p, "ndim"))])
         self.sets, self.reasons = candidates(model, self.values, self.parameters, self.y.shape)
         if not self.sets:
             told = "; ".join(self.reasons) or "no variable has an effect for each of several groups"

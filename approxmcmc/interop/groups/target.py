@@ -1,6 +1,7 @@
 """The methods shared by every target made from a PyMC model with integrated effects."""
 
-from collections.abc import Mapping, Sequence
+import abc
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,17 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     n_effects: int
     latents_wanted: Any = "auto"
 
-    how: str
-    """How effects are integrated out, in words."""
+    draw_standard_effects: Callable[[np.random.Generator, np.ndarray, np.ndarray], np.ndarray]
+    """Draws of u of terms given their rows, ``(rng, thetas, terms)``; shape (thetas, terms, K)."""
 
-    def describe_model(self, source: ModelOfGroups, effects: GroupEffects, coordinates: Coordinates) -> None:
-        """Take names, prior and effects from the model."""
-        self.source, self.groups, self.coordinates = source, effects, coordinates
+    @property
+    @abc.abstractmethod
+    def how(self) -> str:
+        """How effects are integrated out, in words."""
+
+    def describe_model(self, source: ModelOfGroups, effects: GroupEffects) -> None:
+        """Take names, prior and effects from the model, given the coordinates."""
+        self.source, self.groups, coordinates = source, effects, self.coordinates
         self.prior = PriorOfCoordinates(coordinates, source.hash)
         mine = set(effects.axes)
         own = [one for one in source.model.deterministics if not mine & set(ancestors([one]))]
@@ -76,7 +82,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def latent_coords(self) -> Mapping[str, Sequence[Any]]:
-        """Return the number of each effect of a group."""
+        """Return the coords of the effects of a group: their numbers."""
         return {"effect_number": range(self.n_effects)}
 
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -86,10 +92,6 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         has_rows = self.grouping.labels[places] == groups
         u[:, has_rows] = self.draw_standard_effects(rng, thetas, places[has_rows])
         return u
-
-    def draw_standard_effects(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
-        """Return exact draws of u of these terms."""
-        raise NotImplementedError
 
     def name_latents(
         self, thetas: np.ndarray, drawn: np.ndarray, groups: np.ndarray

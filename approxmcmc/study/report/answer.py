@@ -1,50 +1,53 @@
-"""The answer in three sentences, from the table: which setting has least risk, which it beats clearly, and why."""
+"""The answer in three sentences, made from the table: who has least risk, against whom it can be told, and why.
+
+Nothing is ranked where the gold standard is too coarse, and nothing is decided below five replicates; the verdicts of
+a page share a family rate, see :mod:`approxmcmc.study.report.scores`.
+"""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
-from approxmcmc.study.report.evidence import Contest
 from approxmcmc.study.report.families import in_words
-from approxmcmc.study.report.wording import estimate_text, number
+from approxmcmc.study.report.scores import LARGEST_FLOOR, LEAST_REPLICATES, Scores, beside_least_risk, can_rank, widened
+from approxmcmc.study.report.wording import counted, estimate_text, number
 
 
-def sentences(contest: Contest, *, gold_wanted: bool = True, own_figures: bool = False, biases: str = "") -> list[str]:
-    """Return three sentences on the first estimand at the largest common budget.
+def answers(scores: Sequence[Scores]) -> list[str]:
+    """Return what is to be said of all targets that have a gold standard; what is said of several stands last."""
+    judged = [one for one in scores if one.estimands]
+    verdicts = sum(len(one.settings) - 1 for one in judged)
+    told = [sentence for one in judged for sentence in sentences(one, max(verdicts, 1))]
+    if verdicts > 1 and any(map(_decided, judged)):
+        told.append(f"These are {verdicts} verdicts; together they err in at most one page of twenty.")
+    return list(dict.fromkeys(reversed(told)))[::-1]
+
+
+def _decided(scores: Scores) -> bool:
+    enough = max(scores.replicates.values()) >= LEAST_REPLICATES
+    return enough and can_rank(scores.at_last_budget(scores.estimands[0]))
+
+
+def without_gold(target: str, *, gold_wanted: bool, own_figures: bool) -> list[str]:
+    """Return what is to be said of a target without risks.
 
     Parameters
     ----------
-    contest
-        The settings of one target.
+    target
+        Its name.
     gold_wanted
-        Whether the study wants gold standards by NUTS.
-    biases
-        One sentence on the biases estimated from the draws; "" for none.
+        Whether the study asks for gold standards by NUTS.
     own_figures
         Whether the study has its own figures; a study without NUTS checks its chains there.
     """
-    if contest.reference is None or not contest.estimands:
-        return [
-            *([biases] if biases else []),
-            _without_gold(contest.target, gold_wanted, own_figures),
-            "Cost and diagnostics below are those of the chains alone.",
-            "R-hat and effective sample size cannot say how far a biased sampler is off.",
-        ]
-    estimand = contest.estimands[0]
-    table = contest.at_last_budget(estimand)
-    known = {label: row for label, row in table.iterrows() if math.isfinite(row.risk)}
-    unknown = [str(label) for label in table.index if label not in known]
-    if not known:
-        return [f"No setting has a draw by {number(float(contest.budgets[-1]))} s, so no risk can be stated."]
-    best = min(known, key=lambda label: known[label].risk)
     return [
-        _who(contest, estimand, best, known[best]),
-        _against(best, contest.exact, known, unknown),
-        _why(best, best == contest.exact, known[best]),
-        *([biases] if biases else []),
+        _why_no_risk(target, gold_wanted, own_figures),
+        "Cost and diagnostics below are those of the chains alone.",
+        "R-hat and effective sample size cannot say how far a biased sampler is off.",
     ]
 
 
-def _without_gold(target: str, gold_wanted: bool, own_figures: bool) -> str:
+def _why_no_risk(target: str, gold_wanted: bool, own_figures: bool) -> str:
     if gold_wanted:
         return f"There is no accepted gold standard for {target}, so no risk is stated here."
     if own_figures:
@@ -55,34 +58,61 @@ def _without_gold(target: str, gold_wanted: bool, own_figures: bool) -> str:
     return "The study asks for no gold standard, so no risk is stated here."
 
 
-def _who(contest: Contest, estimand: str, best: str, row: Any) -> str:
-    text = (
-        f"After {number(float(contest.budgets[-1]))} s of sampling per chain on {contest.target}, the least risk in "
-        f"{estimand} was measured for {best}: {estimate_text(row.risk, row.risk_lower, row.risk_upper)}"
+def sentences(scores: Scores, verdicts: int) -> list[str]:
+    """Return three sentences on the first estimand at the largest common budget, with verdicts at the family rate."""
+    estimand, seconds = scores.estimands[0], number(scores.times[-1])
+    table = scores.at_last_budget(estimand)
+    known = {str(label): row for label, row in table.iterrows() if math.isfinite(row.risk)}
+    unknown = [str(label) for label in table.index if label not in known]
+    if not known:
+        return [f"No setting has a draw by {seconds} s, so no risk can be stated."]
+    if not can_rank(table):
+        return [_not_ranked(scores, estimand, table)]
+    best = min(known, key=lambda label: known[label].risk)
+    who = f"After {seconds} s of sampling per chain on {scores.target}, the least risk in {estimand} was measured for "
+    if scores.replicates[best] < LEAST_REPLICATES:
+        chains = counted(scores.replicates[best], "chain")
+        return [f"{who}{best}: {number(known[best].risk)}. With {chains} of a setting that is no verdict."]
+    return [
+        who + _who(scores, best, known[best], verdicts),
+        _against(best, scores.exact, known, unknown, verdicts),
+        _why(best, best == scores.exact, known[best]),
+    ]
+
+
+def _not_ranked(scores: Scores, estimand: str, table: Any) -> str:
+    floor = number(float(table.floor.max()))
+    return (
+        f"The settings are not ranked on {scores.target}: the squared error of the gold standard in {estimand}, "
+        f"{floor}, is {beside_least_risk(table)}, and {LARGEST_FLOOR:.0%} is the most that lets an order be told."
     )
-    if contest.exact is None:
+
+
+def _who(scores: Scores, best: str, row: Any, verdicts: int) -> str:
+    text = f"{best}: {estimate_text(row.risk, row.risk_lower, row.risk_upper)}"
+    if scores.exact is None:
         return f"{text}; no exact setting takes part, so there is no ratio."
-    if best == contest.exact:
+    if best == scores.exact:
         return f"{text}; it is the exact sampler, so no approximation was seen to pay at this budget."
     ratio = row.ratio, row.ratio_lower, row.ratio_upper
     if not math.isfinite(ratio[0]):
-        return f"{text}; its ratio to {contest.exact} is not defined."
-    text += f", {estimate_text(*ratio)} times that of {contest.exact}"
-    if not math.isfinite(ratio[1]):
-        return f"{text}, and from these replicates we cannot tell whether that is a gain."
-    if ratio[2] < 1.0:
+        return f"{text}; its ratio to {scores.exact} is not defined."
+    text += f", {estimate_text(*ratio)} times that of {scores.exact}"
+    if widened(row, "ratio", verdicts)[1] < 1.0:
         return f"{text}, a gain that the interval supports."
-    return f"{text}; the interval contains 1, so we cannot tell it from the exact sampler."
+    where = "at the family rate of this page the interval" if ratio[2] < 1.0 else "the interval"
+    return f"{text}; {where} contains 1, so we cannot tell it from the exact sampler."
 
 
-def _against(best: str, exact: str | None, rows: dict[Any, Any], unknown: list[str]) -> str:
-    """Compare the best setting with the approximate others; the first sentence compares it with the exact one."""
+def _against(best: str, exact: str | None, rows: dict[str, Any], unknown: list[str], verdicts: int) -> str:
+    """Compare the best setting with the approximate others; the first sentence has compared it with the exact one."""
     others = [label for label in rows if label not in (best, exact)]
     if best == exact:
-        far = [label for label in others if rows[label].ratio_lower > 1.0]
+        far = [label for label in others if widened(rows[label], "ratio", verdicts)[0] > 1.0]
         how = "the ratio's interval lies above 1"
     else:
-        far = [label for label in others if rows[label].risk_lower > rows[best].risk_upper]
+        end = widened(rows[best], "risk", verdicts)[1]
+        far = [label for label in others if widened(rows[label], "risk", verdicts)[0] > end]
         how = "the intervals do not overlap"
     near = [label for label in others if label not in far]
     parts = []

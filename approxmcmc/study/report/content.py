@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.report import census, figures, tables
-from approxmcmc.study.report.answer import sentences
+from approxmcmc.study.report.answer import answers, without_gold
 from approxmcmc.study.report.biases import bias_section, sentence, told_of
 from approxmcmc.study.report.bounds import bounds_section
 from approxmcmc.study.report.evidence import Contest, gather
@@ -19,7 +19,7 @@ from approxmcmc.study.report.kept import kept
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.published import published_section
 from approxmcmc.study.report.svg import STYLE
-from approxmcmc.study.report.trust import banners
+from approxmcmc.study.report.trust import banners, limits
 from approxmcmc.study.report.wording import counted, data_order
 
 if TYPE_CHECKING:
@@ -33,10 +33,6 @@ BLIND = (
 RISK = (
     "risk = bias² + variance of the running mean against the gold standard; bias² is unbiased for replicate noise "
     "and for the gold standard's error; bootstrap over replicates; "
-)
-WITHOUT_INTERVAL = (
-    "Intervals are 95 %; blank is not defined, never zero. A number without an interval is a setting, a count, exact, "
-    "or a summary of these chains alone; its caption tells which."
 )
 OWN_PERFORMANCE = "what the study's own figures measure; "
 COUNTED = "data per decision; audited wrong decisions."
@@ -72,7 +68,7 @@ def compose(results: "StudyResults") -> dict[str, Any]:
 
 
 def compose_published(results: "StudyResults") -> dict[str, Any]:
-    """Return the arguments of :func:`approxmcmc.study.report.markdown.markdown_page` without pictures."""
+    """Return what ships beside the risks: sections, notes, sentences on targets without risks, exact settings."""
     with _style():
         found = _found(results)
         failures = census.failures_table(results)
@@ -88,10 +84,11 @@ def compose_published(results: "StudyResults") -> dict[str, Any]:
             Section("Census", pieces=tuple(piece for piece in (census.census_table(results), failures) if piece)),
             provenance(results),
         ]
-        head = _head(results, found)
-        return head | {
-            "title": results.study.name.replace("_", " "),
-            "subtitle": f"{head['subtitle']} {WITHOUT_INTERVAL}",
+        return {
+            "notes": _notes(results, found),
+            "told": _told(results, found),
+            "exact": {contest.target: contest.exact for contest in found.judged},
+            "families": dict(results.study.families),
             "sections": sections,
         }
 
@@ -103,7 +100,6 @@ def _risk_and_clocks(results: "StudyResults", judged: Sequence[Contest]) -> list
         for piece in (
             figures.risk_against_time(contest),
             figures.risk_with_setup(contest),
-            tables.risk_table(contest),
             tables.seconds_table(results, contest),
         )
         if piece is not None
@@ -143,23 +139,28 @@ def _analysed(results: "StudyResults") -> list[Figure | Table | Note]:
 
 
 def _head(results: "StudyResults", found: _Found) -> dict[str, Any]:
-    known = {"gold_wanted": results.study.gold is not None, "own_figures": bool(found.pictures)}
-    told = told_of(results)
-    answers = [sentences(contest, **known, biases=sentence(contest.target, told)) for contest in found.contests]
     return {
         "subtitle": f"Source: {results.study.reference or 'not stated'}. Preset {results.preset}.",
-        "banners": [*found.notes, *banners(results, found.contests)],
-        "answer": _once([sentence for told in answers for sentence in told]) or ["No cell is done yet."],
+        "banners": [*_notes(results, found), *limits(found.judged)],
+        "answer": [*answers(found.judged), *_told(results, found)] or ["No cell is done yet."],
     }
+
+
+def _notes(results: "StudyResults", found: _Found) -> list[str]:
+    return [*found.notes, *banners(results, found.contests)]
+
+
+def _told(results: "StudyResults", found: _Found) -> list[str]:
+    """Return what draws tell of their biases, and what is said of targets that have no risks, each sentence once."""
+    known = {"gold_wanted": results.study.gold is not None, "own_figures": bool(found.pictures)}
+    told = told_of(results)
+    sentences = [text for contest in found.contests if (text := sentence(contest.target, told))]
+    unjudged = [contest for contest in found.contests if contest.reference is None or not contest.estimands]
+    return list(dict.fromkeys([*sentences, *(text for one in unjudged for text in without_gold(one.target, **known))]))
 
 
 def _own_figures(found: _Found, title: str = "The study's own figures") -> list[Section]:
     return [Section(title, pieces=found.pictures)] if found.pictures else []
-
-
-def _once(sentences: Sequence[str]) -> list[str]:
-    """Return sentences without repetitions; those shared by several targets come last."""
-    return list(dict.fromkeys(reversed(sentences)))[::-1]
 
 
 def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:

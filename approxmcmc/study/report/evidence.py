@@ -26,6 +26,7 @@ from approxmcmc.diagnostics.risk import coordinate, summarise
 from approxmcmc.diagnostics.running import Completions, completion_clocks, knows, running_means
 from approxmcmc.study.declare import estimands_of
 from approxmcmc.study.report.intervals import NOTHING, Interval
+from approxmcmc.study.report.scores import CONFIDENCE, LEAST_REPLICATES, Scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,58 +34,38 @@ if TYPE_CHECKING:
 
     from approxmcmc.study.results import StudyResults
 
-CONFIDENCE = 0.95
 BOOTSTRAPS = 2000
-LEAST_REPLICATES = 5  # with fewer, pages show no interval: a valid one would span orders of magnitude
 GRID_POINTS = 30
 BUDGET_SHARES = (0.1, 10**-0.5, 1.0)
 MANY = 10**6  # data; a test that reads so many in one look is exact by design, not by its settings
 QUANTITIES = ("risk", "bias_sq", "variance")
 
 
-@dataclasses.dataclass(frozen=True)
-class Contest:
-    """The settings that sampled one target, compared with its gold standard.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Contest(Scores):
+    """The settings that sampled one target, judged against its gold standard.
 
     Parameters
     ----------
-    target
-        Name of the target.
+    target, exact, at_budgets
+        As of :class:`~approxmcmc.study.report.scores.Scores`.
     traces
         One-chain traces of every setting, in replicate order; settings in the order of the plan.
-    exact
-        The setting without bias that the others are compared with, or None.
     reference
-        The gold standard, or None: then the tables below are empty.
+        The gold standard, or None: then the tables are empty.
     budgets
         Three times in seconds; the last is the longest that every chain reached.
     over_time, over_data
         Risk curves: a row per setting, estimand and point of the axis (``time`` or ``datapoints_touched``; settings
-        that do not count data have no rows), with risk, bias_sq and variance, their limits ``_lower`` and ``_upper``,
-        and the squared error ``floor`` of the reference.
-    at_budgets
-        A row per setting, estimand and budget: the same, with ``ratio`` to the exact setting and its limits, and the
-        numbers of finished and of planned replicates.
+        that count no data have none), with risk,
+        bias_sq and variance, their ends ``_lower`` and ``_upper``, and the squared error ``floor`` of the reference.
     """
 
-    target: str
     traces: Mapping[str, Sequence["xr.DataTree"]]
-    exact: str | None
     reference: "xr.DataTree | None"
     budgets: np.ndarray
     over_time: "pd.DataFrame"
     over_data: "pd.DataFrame"
-    at_budgets: "pd.DataFrame"
-
-    @property
-    def estimands(self) -> list[str]:
-        """Labels of the estimands, in the order of the study."""
-        return list(dict.fromkeys(self.at_budgets["estimand"])) if len(self.at_budgets) else []
-
-    def at_last_budget(self, estimand: str) -> "pd.DataFrame":
-        """Return one row per setting at the longest common time, indexed by setting."""
-        table = self.at_budgets
-        return table[(table.estimand == estimand) & (table.time == self.budgets[-1])].set_index("setting")
 
 
 @functools.lru_cache(maxsize=2)
@@ -108,7 +89,7 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
     longest = _longest(clocks.values())
     budgets = longest * np.array(BUDGET_SHARES)
     if reference is None:
-        return Contest(target, traces, exact, None, budgets, pd.DataFrame(), pd.DataFrame(), pd.DataFrame())
+        return Contest(target, exact, pd.DataFrame(), traces, None, budgets, pd.DataFrame(), pd.DataFrame())
     replicates = {label: done_replicates(results, target, label, len(runs)) for label, runs in traces.items()}
     planned = results.records[results.records.target == target].groupby("label").size()
     tables: tuple[list[dict[str, Any]], ...] = ([], [], [])
@@ -129,7 +110,8 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
                 ratio = NOTHING if rival is None else block_ratio(errors, rival, replicates, k)
                 delivered = {"replicates": len(errors.values), "planned": int(planned[errors.setting])}
                 tables[2].append(row | ratio.columns("ratio") | delivered)
-    return Contest(target, traces, exact, reference, budgets, *(pd.DataFrame(rows) for rows in tables))
+    over_time, over_data, at_budgets_table = map(pd.DataFrame, tables)
+    return Contest(target, exact, at_budgets_table, traces, reference, budgets, over_time, over_data)
 
 
 @dataclasses.dataclass(frozen=True)

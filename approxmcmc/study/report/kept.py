@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from approxmcmc.engine.compiler.code_version import PACKAGE, version
 from approxmcmc.study.json_files import read_json, write_bytes
 from approxmcmc.study.provenance import LIBRARIES
+from approxmcmc.study.report.marks import marks_of
 from approxmcmc.study.report.pieces import Figure, Note, Table
 from approxmcmc.study.report.svg import svg_document
 
@@ -74,9 +75,10 @@ def _code(study: Path) -> list[Path]:
 def _plain(piece: Piece) -> dict[str, Any]:
     fields = {"kind": type(piece).__name__, **vars(piece)}
     if not isinstance(piece, Note):
-        fields["data"] = {"columns": list(piece.data.columns), "rows": piece.data.to_numpy(dtype=object).tolist()}
+        fields["data"] = _as_lists(piece.data)
     if isinstance(piece, Figure):
-        fields["figure"] = svg_document(piece.figure)
+        words, table = piece.marks or marks_of(piece.figure)
+        fields["figure"], fields["marks"] = svg_document(piece.figure), [words, _as_lists(table)]
     return fields
 
 
@@ -84,8 +86,14 @@ def _revived(fields: dict[str, Any]) -> Piece:
     kind = KINDS[fields.pop("kind")]
     if "data" in fields:
         fields["data"] = _frame(**fields["data"])
+    if "marks" in fields:
+        fields["marks"] = fields["marks"][0], _frame(**fields["marks"][1])
     piece: Piece = kind(**fields)
     return piece
+
+
+def _as_lists(frame: "pd.DataFrame") -> dict[str, list[Any]]:
+    return {"columns": list(frame.columns), "rows": frame.to_numpy(dtype=object).tolist()}
 
 
 def _frame(columns: list[Any], rows: list[list[Any]]) -> "pd.DataFrame":

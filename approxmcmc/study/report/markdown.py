@@ -1,7 +1,6 @@
-"""A results page of the documentation: sections of a report as Markdown, pictures, tables with their intervals.
+"""Sections of a report as Markdown for the documentation: pictures inside the page, tables with their intervals.
 
-The documentation puts each picture into the page as an element with the colours of the theme: it opens without a
-network. A caption is enclosed in two comments of the same name, so that a front page can include picture and caption.
+The documentation takes each picture in as an element whose ink follows the theme: it opens without a network.
 
 Pictures are small SVG files. The ink is ``currentColor``: inside a page it follows the page's theme, as a file it is
 black. From matplotlib's document, unused ids are removed, repeated styles are written once, and coordinates keep
@@ -17,7 +16,6 @@ from typing import Any
 from approxmcmc.study.report.page import table_view
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.svg import inline_svg, svg_document
-from approxmcmc.study.report.wording import slug
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 
@@ -80,40 +78,18 @@ def _styles_once(document: str) -> str:
     return body.replace("</style>", f"{sheet}</style>", 1)
 
 
-def markdown_page(
-    *,
-    title: str,
-    subtitle: str,
-    banners: Sequence[str],
-    answer: Sequence[str],
-    sections: Sequence[Section],
-    pictures: Sequence[str],
-    note: str,
-) -> str:
-    """Return the page.
-
-    Parameters
-    ----------
-    title, subtitle, banners, answer, sections
-        As in :func:`approxmcmc.study.report.page.write_page`.
-    pictures
-        Path of the picture of each figure, from the page, in the order of the figures.
-    note
-        A comment in the source, such as the command that makes the page.
-    """
-    parts = [f"<!-- {note} -->", f"# {plain_text(title)}", plain_text(subtitle)]
-    places = iter(pictures)
-    listed = "\n".join(f"- {plain_text(banner)}" for banner in banners)
-    parts += [f":::{{note}}\n{listed}\n:::"] if banners else []
-    parts += [plain_text(sentence) for sentence in answer]
-    for section in sections:
-        parts += [f"## {plain_text(section.title)}", *map(plain_text, section.text)]
-        parts += [f"- **{plain_text(term)}**: {plain_text(meaning)}" for term, meaning in section.terms]
-        parts += [
-            _figure(piece, next(places)) if isinstance(piece, Figure) else _table(piece) for piece in section.pieces
-        ]
-        parts += [f"```text\n{command}\n```" for command in section.commands]
-    return "\n\n".join(part for part in parts if part) + "\n"
+def section_block(section: Section, pieces: Sequence[Figure | Table], number: int) -> tuple[str, int]:
+    """Return a section with some of its pieces, and the number of the next picture of the page."""
+    parts = [f"## {plain_text(section.title)}", *map(plain_text, section.text)]
+    parts += [f"- **{plain_text(term)}**: {plain_text(meaning)}" for term, meaning in section.terms]
+    for piece in pieces:
+        if isinstance(piece, Figure):
+            parts.append(f"### {plain_text(piece.title)}\n\n{figure_block(piece, f'p{number}')}")
+            number += 1
+        else:
+            parts.append(_table(piece))
+    parts += [f"```text\n{command}\n```" for command in section.commands]
+    return "\n\n".join(part for part in parts if part), number
 
 
 def plain_text(text: str) -> str:
@@ -121,11 +97,10 @@ def plain_text(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]#|$~])", r"\\\1", escape(" ".join(text.split()), quote=False))
 
 
-def _figure(piece: Figure, place: str) -> str:
-    anchor = slug(piece.title)
-    body = f"::::{{container}} result-figure\n```{{raw}} html\n:file: {place}\n```\n::::"
-    caption = f"<!-- {anchor} -->\n\n*{plain_text(piece.caption)}*\n\n<!-- {anchor} -->"
-    return f"### {plain_text(piece.title)}\n\n{body}\n\n{caption}"
+def figure_block(piece: Figure, prefix: str) -> str:
+    """Return picture and caption; the ids of the picture begin with `prefix`."""
+    drawn = f"```{{raw}} html\n{picture(piece, prefix)}```"
+    return f"::::{{container}} result-figure\n{drawn}\n::::\n\n*{plain_text(piece.caption)}*"
 
 
 def _table(piece: Table) -> str:

@@ -6,7 +6,7 @@ the three as one entry, "x [x_lower, x_upper]". NaN prints as a blank: an undefi
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -26,13 +26,17 @@ class Figure:
     figure
         The matplotlib figure, or its SVG document.
     data
-        The plotted numbers; written as CSV beside the page.
+        The plotted numbers; written as CSV next to the page.
+    marks
+        Words and table of the picture, as `approxmcmc.study.report.marks.marks_of` returns them, where `figure` can no
+        longer be asked; None otherwise.
     """
 
     title: str
     caption: str
     figure: "matplotlib.figure.Figure | str"
     data: "pd.DataFrame"
+    marks: "tuple[dict[str, Any], pd.DataFrame] | None" = None
 
 
 @dataclasses.dataclass(frozen=True)

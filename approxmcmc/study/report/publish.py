@@ -1,46 +1,45 @@
-"""Publish a study from its store: a documentation page, its pictures, and the numbers that ship with the package."""
+"""What a study publishes from its store: the table that ships, and the words around it."""
 
 import dataclasses
-import json
 import os
-import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.errors import StudyError
 from approxmcmc.study.json_files import plain, write_bytes
+from approxmcmc.study.published import VERSION
 from approxmcmc.study.report.content import compose_published
 from approxmcmc.study.report.evidence import gather
-from approxmcmc.study.report.markdown import markdown_page, picture
-from approxmcmc.study.report.pieces import Figure, Section
-from approxmcmc.study.report.wording import slug, unique
+from approxmcmc.study.report.shipped import packed, to_bytes, words_to_text
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from approxmcmc.study.results import StudyResults
 
-DIGITS = "%.7g"
+STUB = """# {title}
+
+```{{study}} {name}
+```
+"""
 
 
 def publish(
-    results: "StudyResults",
-    pages: str | os.PathLike[str],
-    pictures: str | os.PathLike[str],
-    data: str | os.PathLike[str],
+    results: "StudyResults", data: str | os.PathLike[str], pages: str | os.PathLike[str] | None = None
 ) -> list[Path]:
-    """Write the page of a study, its pictures and its numbers; return the paths of page, first picture and numbers.
+    """Write what ships of a study, and return the paths.
 
-    All numbers on the page come from the store; nothing is typed by hand. The page has the sections of the report that
-    matter to readers of results. Numbers are written if risks are known, that is, if a target has both a finished cell
-    and a gold standard; other studies only get a page with pictures.
+    The documentation draws page and pictures from it. Nothing is typed in: every number comes from the store.
 
     Parameters
     ----------
     results
         Records, traces and gold standards of a study at one preset.
-    pages, pictures, data
-        Folders. Earlier output of this study is replaced, each file atomically: ``<study>.md`` in `pages`, the first
-        picture ``<study>.svg`` and the others, ``<study>/*.svg``, in `pictures`, ``<study>.csv`` in `data`.
+    data
+        Folder of ``NAME.csv.gz`` and ``NAME.json``, each replaced whole or not at all.
+    pages
+        Folder of the documentation's pages. Where it has none of this study, ``NAME.md`` is begun there: a title, which
+        the first line of the study's file gives, and the line that draws the rest. Put the answer in words between.
 
     Raises
     ------
@@ -52,53 +51,41 @@ def publish(
             f"Nothing of {results.study.name} can be published: no cell is done in {results.store.folder}. Run the "
             "study first; `approxmcmc status` shows what is missing."
         )
-    name, content = results.study.name, compose_published(results)
-    page, shown = Path(pages) / f"{name}.md", _write_pictures(name, content["sections"], Path(pictures))
-    places = [Path(os.path.relpath(picture, page.parent)).as_posix() for picture in shown]
-    note = f"Written by `approxmcmc publish` from what `{results.command}` leaves in its store. Do not edit."
-    _write(page, markdown_page(note=note, pictures=places, **content))
-    numbers, text = Path(data) / f"{name}.csv", numbers_of(results)
-    if not text:
-        numbers.unlink(missing_ok=True)  # left by an earlier form of the study
-        return [page, *shown[:1]]
-    _write(numbers, text)
-    return [page, *shown[:1], numbers]
+    name, folder = results.study.name, Path(data)
+    content = compose_published(results)
+    words, table = packed(content.pop("sections"), risks_of(results))
+    written = [folder / f"{name}.csv.gz", folder / f"{name}.json"]
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(written[0], to_bytes(table))
+    write_bytes(written[1], words_to_text(plain({**_facts(results), **content, "sections": words})).encode())
+    if pages is not None and not (page := Path(pages) / f"{name}.md").exists():
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(STUB.format(title=_title(results), name=name), encoding="utf-8")
+        written.append(page)
+    return written
 
 
-def _write_pictures(name: str, sections: Sequence[Section], folder: Path) -> list[Path]:
-    """Write the pictures of all figures and return their paths; remove pictures of an earlier page."""
-    figures = [piece for section in sections for piece in section.pieces if isinstance(piece, Figure)]
-    shutil.rmtree(folder / name, ignore_errors=True)
-    taken: set[str] = set()
-    paths = []
-    for number, figure in enumerate(figures):
-        own = unique(slug(figure.title), taken)
-        paths.append(folder / name / f"{own}.svg" if number else folder / f"{name}.svg")
-        _write(paths[-1], picture(figure, f"p{number}"))
-    return paths
+def _title(results: "StudyResults") -> str:
+    lines = Path(results.source).read_text(encoding="utf-8").splitlines() if results.source else []
+    return lines[0].strip('"').rstrip(".") if lines and lines[0].startswith('"""') else results.study.name
 
 
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, text.encode())
-
-
-def numbers_of(results: "StudyResults") -> str:
-    """Return the text that `load_results` reads: a line of provenance, then the risks as CSV; "" without a risk."""
+def risks_of(results: "StudyResults") -> "pd.DataFrame | None":
+    """Return the risks of all targets that have a gold standard; None where no target has one."""
     import pandas as pd
 
     judged = [contest for contest in gather(results) if contest.reference is not None]
     if not judged:
-        return ""
+        return None
     frame = pd.concat([contest.at_budgets.assign(target=contest.target) for contest in judged], ignore_index=True)
     frame.insert(0, "target", frame.pop("target"))
-    table = frame.to_csv(index=False, float_format=DIGITS, lineterminator="\n")
-    return f"#{json.dumps(plain(_facts(results)), allow_nan=False)}\n{table}"
+    return frame
 
 
 def _facts(results: "StudyResults") -> dict[str, Any]:
     study = results.study
     return {
+        "version": VERSION,
         "study": study.name,
         "preset": results.preset,
         "reference": study.reference,

@@ -22,6 +22,7 @@ from approxmcmc.study.report.intervals import (
 )
 from approxmcmc.study.report.pieces import Table
 from approxmcmc.study.report.predictions import Prediction, predict_setting
+from approxmcmc.study.report.scores import Scores, can_rank
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -32,28 +33,30 @@ if TYPE_CHECKING:
 # --- risk ---
 
 
-def risk_table(contest: Contest) -> Table:
-    """Tabulate risk, bias², variance and the ratio to the exact setting, at three budgets."""
-    order = ["time", "estimand", "risk"] if len(contest.traces) > FEW else ["time"]  # best first
-    place = {"estimand": lambda column: column.map(contest.estimands.index)}
-    data = contest.at_budgets.sort_values(
+def risk_table(scores: Scores) -> Table:
+    """Tabulate risk, bias², variance and the ratio to the exact setting at three times, by risk if it can be ranked."""
+    ranked = len(scores.settings) > FEW and all(can_rank(scores.at_last_budget(name)) for name in scores.estimands)
+    order = ["time", "estimand", "risk"] if ranked else ["time"]  # of many, the best stand first
+    place = {"estimand": lambda column: column.map(scores.estimands.index)}
+    data = scores.at_budgets.sort_values(
         order,
         ascending=[name != "time" for name in order],
         kind="stable",
         ignore_index=True,
         key=lambda column: place.get(column.name, lambda same: same)(column),
     )
-    data.insert(3, "n/R", [f"{n}/{planned}" for n, planned in zip(data.replicates, data.planned, strict=True)])
+    delivered = [f"{n:.0f}/{planned:.0f}" for n, planned in zip(data.replicates, data.planned, strict=True)]
+    data.insert(3, "n/R", delivered)
     data = data.drop(columns=["replicates", "planned"])
     what = ""
-    if len(contest.estimands) == 1:
-        data, what = data.drop(columns="estimand"), f" Estimand: {contest.estimands[0]}."
-    if contest.exact is None:
+    if len(scores.estimands) == 1:
+        data, what = data.drop(columns="estimand"), f" Estimand: {scores.estimands[0]}."
+    if scores.exact is None:
         data = data.drop(columns=["ratio", "ratio_lower", "ratio_upper"])
     else:
-        what += f" Ratio: risk over that of {contest.exact}, formed within blocks, paired bootstrap."
+        what += f" Ratio: risk over that of {scores.exact}, formed within blocks, paired bootstrap."
     return Table(
-        f"Risk at three budgets, {contest.target}",
+        f"Risk at three budgets, {scores.target}",
         f"Estimates with 95 % bootstrap intervals over replicates; n/R: replicates delivered, of those planned.{what} "
         "Negative bias² is an unbiased estimate of something near zero. Floor: squared standard error of the gold "
         "standard. Blank: a replicate has no draw yet, or the risk cannot be told from the floor.",

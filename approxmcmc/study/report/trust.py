@@ -1,29 +1,27 @@
 """Warnings on a page: a loose or coarse gold standard, a disturbed machine, old code, missing cells."""
 
 import dataclasses
-import math
 import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from approxmcmc.study.declare import Gold
 from approxmcmc.study.report.census import census_table, numbers
-from approxmcmc.study.report.evidence import LEAST_REPLICATES, Contest
-from approxmcmc.study.report.wording import enumeration
+from approxmcmc.study.report.evidence import Contest
+from approxmcmc.study.report.scores import LEAST_REPLICATES, Scores, beside_least_risk, can_rank
+from approxmcmc.study.report.wording import counted, enumeration
 
 if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
-# Above this share of the smallest risk, the gold standard's own error decides the order of the settings.
-LARGEST_FLOOR = 0.05
 LEAST_CPU_SHARE = 0.9
 # Ratio of two settings' shares of a core: cells that ran again later, on a less or more busy machine.
 LARGEST_UNEQUAL_SHARE = 1.5
 
 
 def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
-    """Return one sentence for each thing that readers must know before the numbers."""
-    sentences = [*_gold(results, contests), *_coarse_gold(contests), *_few_replicates(contests)]
+    """Return one sentence for each thing that the reader must know before the numbers."""
+    sentences = _gold(results, contests)
     if results.stale:
         sentences.append("An earlier version of the code drew these cells.")
     census = census_table(results).data
@@ -97,28 +95,27 @@ def _unequal_shares(results: "StudyResults") -> list[str]:
     return sentences
 
 
-def _few_replicates(contests: Sequence[Contest]) -> list[str]:
-    fewest = min((len(runs) for c in contests if c.estimands for runs in c.traces.values()), default=LEAST_REPLICATES)
-    if fewest >= LEAST_REPLICATES:
+def limits(scores: Sequence[Scores]) -> list[str]:
+    """Return what keeps risks from being ranked: few replicates, a coarse gold standard."""
+    return [*_few_replicates(scores), *_coarse_gold(scores)]
+
+
+def _few_replicates(scores: Sequence[Scores]) -> list[str]:
+    chains = {(one.target, name): count for one in scores for name, count in one.replicates.items()}
+    few = [count for count in chains.values() if count < LEAST_REPLICATES]
+    if not few:
         return []
-    many = "one replicate" if fewest == 1 else f"{fewest} replicates"
-    return [f"With {many} there are no intervals and no verdicts: {LEAST_REPLICATES} are needed."]
+    which = "" if len(few) == len(chains) else f" {len(few)} of {len(chains)} settings on a target have so few."
+    needed = f"there are no intervals and no verdicts: {LEAST_REPLICATES} are needed."
+    return [f"With {counted(max(few), 'chain')} or fewer {needed}{which}"]
 
 
-def _coarse_gold(contests: Sequence[Contest]) -> list[str]:
+def _coarse_gold(scores: Sequence[Scores]) -> list[str]:
     sentences = []
-    for contest in contests:
-        shares = []
-        for estimand in contest.estimands:
-            risks = contest.at_last_budget(estimand)
-            least = float(risks.risk.min())
-            floor = float(risks.floor.max())
-            if math.isfinite(least) and floor > LARGEST_FLOOR * least:
-                share = f"{floor / least:.0%} of" if 0.0 < floor <= least else "above"
-                shares.append(f"{share} the least risk in {estimand}")
-        if shares:
-            sentences.append(
-                f"The squared error of the gold standard is {enumeration(shares)} of {contest.target}: too coarse to "
-                "order the best settings."
-            )
+    for one in scores:
+        tables = {name: one.at_last_budget(name) for name in one.estimands}
+        told = [f"{beside_least_risk(table)} in {name}" for name, table in tables.items() if not can_rank(table)]
+        if told:
+            error = f"The squared error of the gold standard of {one.target} is {enumeration(told)}"
+            sentences.append(f"{error}: nothing is ranked there.")
     return sentences

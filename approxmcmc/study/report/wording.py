@@ -48,10 +48,16 @@ def interval(lower: float, upper: float, spec: str = "") -> str:
 def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[str, str]:
     """Return the text of an estimate and that of its interval; all three numbers share one power of ten, or one %.
 
+    The interval keeps two digits of its half-width, and the estimate as many decimals; without an interval, three.
+
     Examples
     --------
     >>> estimate(2.5e-7, 1e-7, 4.25e-7)
-    ('2.50', '[1.00, 4.25] ×10⁻⁷')
+    ('2.5', '[1.0, 4.2] ×10⁻⁷')
+    >>> estimate(-2.7412, -8.1, 2.64)
+    ('−2.7', '[−8.1, 2.6]')
+    >>> estimate(0.035812, 0.03312, 0.03847)
+    ('0.0358', '[0.0331, 0.0385]')
     >>> estimate(2e-6, 1e-8, 4e-3)
     ('0.02', '[0.00, 40.00] ×10⁻⁴')
     >>> estimate(0.05, 0.01, 0.1, ".1%")
@@ -75,9 +81,19 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
         exponent = min(exponent, _exponent(value) + 2)
     scaled = exponent < -2 or exponent >= 6
     scale = 10.0**exponent if scaled else 1.0
-    decimals = f",.{max(0, 2 if scaled else 2 - exponent)}f"
+    most = 2 if scaled else 2 - exponent
+    half = (upper - lower) / (2.0 * scale)
+    known = 1 - _exponent(half) if math.isfinite(half) and half > 0.0 else most
+    if lower * upper > 0.0:
+        known = max(known, -_exponent(value / scale))
+    decimals = f",.{max(0, min(most, known))}f"
     centre, bracket = number(value / scale, decimals), interval(lower / scale, upper / scale, decimals)
-    return centre, f"{bracket} ×{power_of_ten(exponent)}" if scaled else bracket
+    return _unsigned(centre), f"{bracket} ×{power_of_ten(exponent)}" if scaled else bracket
+
+
+def _unsigned(text: str) -> str:
+    """Return a number without the sign of a zero."""
+    return text.removeprefix("−") if re.fullmatch(r"−0[.0]*", text) else text
 
 
 def estimate_text(value: float, lower: float, upper: float, spec: str = "") -> str:
@@ -88,6 +104,18 @@ def estimate_text(value: float, lower: float, upper: float, spec: str = "") -> s
 def counted(count: int, noun: str) -> str:
     """Return a number of things: "1 chain", "8 chains"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def setting_in_words(label: str) -> str:
+    """Return the name of a setting in words.
+
+    Examples
+    --------
+    >>> setting_in_words("control_variates[epsilon=0.2,batch_size=500]")
+    'control variates (epsilon 0.2, batch size 500)'
+    """
+    name, _, knobs = re.sub(r"[\\\]'\"]", "", label).replace("_", " ").partition("[")
+    return f"{name} ({', '.join(knob.replace('=', ' ') for knob in knobs.split(','))})" if knobs else name
 
 
 def enumeration(names: list[str]) -> str:

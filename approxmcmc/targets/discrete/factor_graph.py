@@ -2,9 +2,9 @@
 
 Every site has finitely many states 0, 1, ... . The terms of the log density are the tables' entries log psi_f(x_f);
 the conditional of one site has the terms of the factors that hold it. Both are read by one kernel: a row of integers
-per term says where its table starts, then the sites that it depends on, each with its stride. Rows of one site lie
-together, each with a table of its own whose last axis is that site: a test that evaluates a term at two states of the
-site touches two places in memory, one row and one table.
+per term says where its table starts, then the sites that it depends on, each with its stride. Rows of one site are
+stored together. Each has its own table with that site as last axis, so a test that evaluates a term at two states of
+the site touches two places in memory, one row and one table.
 """
 
 import functools
@@ -164,7 +164,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         return np.floor(rng.random(self.n_states.size) * self.n_states)
 
     def content_hash(self) -> str:
-        """Return a hash of the tables and of what they are tables of."""
+        """Return a hash of the tables and of their variables."""
         names = {name: list(shape) for name, shape in self.variables.shapes.items()}
         arrays = [array for group in self.groups for array in group]
         return content_hash(type(self).__name__, names, self.n_states, *arrays)

@@ -272,7 +272,7 @@ class GeneralExpansion(Expansion):
         left: np.ndarray,
         far: np.ndarray,
     ) -> np.ndarray:
-        """Expand every row at a centre, and write what is left at two sets of draws."""
+        """Expand every row at a centre, and write the residuals at two sets of draws."""
         total = self._fill_rows(center, steps, numbers)
         residuals = self.compile_residuals(self.compiled, center, numbers)
         _write_each(residuals, near, left)

@@ -1,4 +1,4 @@
-"""Kernels of what the quadratics of any terms leave: r_i = l_i - w_i and its gradient, and the gradient of each term.
+"""Kernels of the residuals of quadratics of any terms: r_i = l_i - w_i and its gradient, and the gradient of each term.
 
 Compiled in a chain; a row of the expansion is (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2).
 """
@@ -11,7 +11,7 @@ from approxmcmc.engine.terms.batches import Data, datum_at, linear_predictor
 
 
 def make_gradients(add_gradient: Callable[..., None]) -> Callable[..., None]:
-    """Return what writes the gradient of each of some terms."""
+    """Return the kernel that writes the gradient of each of some terms."""
 
     def gradients(theta: np.ndarray, data: Data, lo: int, hi: int, order: np.ndarray, out: np.ndarray) -> None:
         for i in range(hi - lo):

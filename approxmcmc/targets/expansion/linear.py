@@ -146,7 +146,7 @@ class LinearExpansion(Expansion):
         """Expand every row at a centre, and compute the residuals at draws, in one pass; the rows go to `out`.
 
         With `averaged` the coefficients are E f' and E f'' / 2 over eta_i ~ N(x_i' center, h_i), the best quadratic in
-        mean square (Price 1958), wherever that leaves less than Taylor's at the draws.
+        mean square (Price 1958), if its residuals at the draws are smaller than those of Taylor's polynomial.
         """
         law, n_rows, dim = (center, np.ascontiguousarray(cholesky), draws), len(self.y), len(center)
 
@@ -199,7 +199,7 @@ class LinearExpansion(Expansion):
         return sum_over_blocks(block, len(y))
 
     def _left_of(self, rows: np.ndarray, draws: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Return what the quadratics of some rows miss of their terms at draws; shape (rows, draws)."""
+        """Return the residuals of the quadratics of some rows at draws; shape (rows, draws)."""
         eta, (slope, bend) = self._predictors(rows, draws), numbers[rows].T[:, :, None]
         return self._terms(eta, rows) - eta * (slope + eta * bend)
 

@@ -1,4 +1,4 @@
-"""One block of rows of a linear model: sums of its terms and derivatives, and what quadratics leave of them.
+"""One block of rows of a linear model: sums of its terms and derivatives, and the residuals of quadratics.
 
 Each kernel reads the predictors once. A tile of rows stays in the first-level cache, or the second, while it is used:
 for its predictors eta, for the gradient X' f', and for the Hessian X' diag(f'') X, a product of two small matrices.
@@ -73,7 +73,7 @@ def make_add_up(
     loglik_eta: Callable[[float, float], float],
     derivatives_eta: Callable[[float, float], tuple[float, float]],
 ) -> Callable[..., None]:
-    """Return what adds value, gradient and Hessian of some terms to ``sums``, shape (1 + dim + dim^2,).
+    """Return the kernel that adds value, gradient and Hessian of some terms to ``sums``, shape (1 + dim + dim^2,).
 
     With a row of `out` for each, it writes a_i and b_i of the quadratics eta (a_i + b_i eta) there, and to
     `norms` the sums of |x|^3 and |x|^6 and the largest |x|^2. With ``curved=False`` f'' counts as 0.
@@ -242,7 +242,7 @@ def _spread(values: np.ndarray) -> float:
 
 
 def make_places(derivatives_eta: Callable[[float, float], tuple[float, float]]) -> Callable[..., None]:
-    """Return what writes of some rows eta at a centre, its variance under L L', f' and f'' / 2; four columns."""
+    """Return the kernel for eta of some rows at a centre, its variance under L L', f' and f'' / 2; four columns."""
 
     def places(
         center: np.ndarray, cholesky: np.ndarray, X: np.ndarray, y: np.ndarray, as_they_lie: np.ndarray, out: np.ndarray
@@ -261,7 +261,7 @@ def make_places(derivatives_eta: Callable[[float, float], tuple[float, float]]) 
 
 
 def make_slopes(derivatives_eta: Callable[[float, float], tuple[float, float]]) -> Callable[..., None]:
-    """Return what writes f' and f'' / 2 of some rows, two columns."""
+    """Return the kernel that writes f' and f'' / 2 of some rows, two columns."""
 
     def slopes(eta: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
         for i in range(eta.shape[0]):
@@ -273,7 +273,7 @@ def make_slopes(derivatives_eta: Callable[[float, float], tuple[float, float]]) 
 
 
 def make_terms_on_grid(loglik_eta: Callable[[float, float], float]) -> Callable[..., None]:
-    """Return what turns the predictors of some rows, each at several thetas, into terms, in place."""
+    """Return the kernel that turns the predictors of some rows, each at several thetas, into terms, in place."""
 
     def terms_on_grid(eta: np.ndarray, y: np.ndarray) -> None:
         for i in range(eta.shape[0]):

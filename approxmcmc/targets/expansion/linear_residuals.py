@@ -1,4 +1,4 @@
-"""Kernels of what the quadratics of a generalised linear model leave: r_i = f(eta) - eta (a_i + b_i eta), its gradient.
+"""Kernels of residuals of a generalised linear model's quadratics: r_i = f(eta) - eta (a_i + b_i eta), its gradient.
 
 Compiled in a chain; a row of the expansion is (a_i, b_i). Predictors come from full rows or from sparse ones.
 """

@@ -142,7 +142,7 @@ class PredictorExpansion(Expansion):
         return sum_over_blocks(block, self.n_rows, self.design.rows_at_a_time)
 
     def _left(self, numbers: np.ndarray, delta: np.ndarray, lo: int, hi: int) -> np.ndarray:
-        """Return what the quadratics miss of their terms at predictors that are `delta` (K, rows, places) off."""
+        """Return the residuals of the quadratics at predictors that are `delta` (K, rows, places) off."""
         K = self.K
         left = self._terms_at(numbers[:, :K].T[:, :, None] + delta, lo, hi)
         left -= numbers[:, K, None] + np.einsum("rk,krj->rj", numbers[:, K + 1 : 2 * K + 1], delta)

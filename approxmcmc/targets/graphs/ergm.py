@@ -1,6 +1,6 @@
 """Exponential random graph models: f(y | theta) = exp(theta's(y)) / Z(theta), y an undirected simple graph.
 
-s(y) counts what the graph is made of: edges, stars, triangles. Z(theta) sums over 2^(n (n - 1) / 2) graphs.
+s(y) counts parts of the graph: edges, stars, triangles. Z(theta) sums over 2^(n (n - 1) / 2) graphs.
 
 References: Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 4.2; Caimo and Friel (2011).
 """
@@ -34,7 +34,7 @@ class ERGM(ExponentialFamily):
         or a `networkx.Graph`.
     statistics
         Names of statistics, or `GraphStatistic` objects. Known names: "edges", "two_stars", "three_stars",
-        "triangles", "isolates", and what `register_statistic` added.
+        "triangles", "isolates", and names added by `register_statistic`.
     prior_scale
         Standard deviation of the independent normal priors with mean 0; inf = flat.
     prior_bounds
@@ -149,7 +149,7 @@ class ERGM(ExponentialFamily):
 
 
 def checked_graph(graph: Any) -> np.ndarray:
-    """Return the adjacency matrix of an undirected simple graph, int64 of zeros and ones, or say what is wrong."""
+    """Return the adjacency matrix of an undirected simple graph, int64 of zeros and ones; raise if it is not one."""
     if hasattr(graph, "is_directed"):  # a networkx graph, or what behaves like one
         if graph.is_directed() or graph.is_multigraph():
             kind = "directed" if graph.is_directed() else "a multigraph"

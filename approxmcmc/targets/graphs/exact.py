@@ -191,7 +191,7 @@ def forward_lanes(table: EliminationTable, w: np.ndarray, v: np.ndarray, out: np
 
 
 class EliminationState(NamedTuple):
-    """An elimination, f(D) of every statistic, and what it amounts to at one theta.
+    """An elimination, f(D) of every statistic, and the result at one theta.
 
     That is v of every state, the factors of its layers, and the weights w(D).
     """

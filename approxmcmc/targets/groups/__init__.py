@@ -1,1 +1,1 @@
-"""Targets whose terms are groups of rows: what is peculiar to a group has been integrated out."""
+"""Targets with groups of rows as terms: the effects of each group are integrated out."""

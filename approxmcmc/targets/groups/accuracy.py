@@ -5,6 +5,7 @@ error of K. What counts is the sum over groups, and of that the change with thet
 """
 
 import copy
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from approxmcmc.targets.posterior import Posterior
 DRAWS, WIDER, ALONG_SCALE = 8, 1.5, 3.0
 MOST_GROUPS = 4000  # that are all checked
 MANY_STEPS = 30
-MOST_NODES, MOST_STEPS = 61, 8
+MOST_STEPS = 8
 
 
 class Accuracy(NamedTuple):
@@ -25,18 +26,18 @@ class Accuracy(NamedTuple):
     n_groups: int
 
 
-def judge(target: Any, law: Laplace | None, limit: float | None) -> Accuracy:
+def judge(target: Any, law: Laplace | None, limit: float | None, most_nodes: int) -> Accuracy:
     """Return the accuracy of a target's quadrature around a law; where it is above the limit, nodes are added to it.
 
     Twice as many Newton steps are tried where more nodes do not help.
     """
-    thetas = points(law or _normal_law(target))
+    thetas = points(law or _normal_law(target), target.scale_coordinates)
     rng, n_obs = np.random.default_rng(0), target.n_obs  # for set-up only
     few = n_obs > MOST_GROUPS
     groups = np.sort(rng.choice(n_obs, MOST_GROUPS, replace=False)) if few else np.arange(n_obs)
     found = change_of_error(target, thetas, groups)
-    while limit is not None and found > limit and target.n_nodes < MOST_NODES:
-        target.set_rule(n_nodes=min(2 * target.n_nodes, MOST_NODES))
+    while limit is not None and found > limit and target.n_nodes < most_nodes:
+        target.set_rule(n_nodes=min(2 * target.n_nodes, most_nodes))
         found = change_of_error(target, thetas, groups)
     while limit is not None and found > limit and target.n_steps < MOST_STEPS:
         target.set_rule(n_steps=2 * target.n_steps)
@@ -44,11 +45,12 @@ def judge(target: Any, law: Laplace | None, limit: float | None) -> Accuracy:
     return Accuracy(found, len(groups))
 
 
-def points(law: Laplace) -> np.ndarray:
-    """Return the law's mean, draws from a wider law, and points 3 standard deviations along the scale."""
+def points(law: Laplace, scales: Sequence[int]) -> np.ndarray:
+    """Return the law's mean, draws from a wider law, and points 3 standard deviations along each scale."""
     noise = np.random.default_rng(1).standard_normal((DRAWS, law.mode.size))
-    ends = np.zeros((2, law.mode.size))
-    ends[:, -1] = ALONG_SCALE * np.sqrt(law.cov[-1, -1]) * np.array([1.0, -1.0])
+    ends = np.zeros((2 * len(scales), law.mode.size))
+    for place, j in enumerate(scales):
+        ends[2 * place : 2 * place + 2, j] = ALONG_SCALE * np.sqrt(law.cov[j, j]) * np.array([1.0, -1.0])
     return np.asarray(law.mode + np.vstack([np.zeros((1, law.mode.size)), WIDER * noise @ law.cholesky.T, ends]))
 
 

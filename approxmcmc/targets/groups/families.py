@@ -1,7 +1,8 @@
-"""Laws of a row given its linear predictor, ``term(eta, y, size)``, log-concave in eta, with their derivatives.
+"""Laws of a row given its linear predictor, ``term(eta, y, size, shape)``, log-concave in eta, with derivatives.
 
-`size` is a second number of each row: the trials of a binomial law, 1 of others. Constants in eta are left out of terms
-and returned by `constants`.
+`size` is a second number of each row: the trials of a binomial law, 1 of others. `shape` is a positive number that all
+rows share, which may be a parameter: that of a negative binomial law, 1 of others. Constants in eta are left out of
+terms: those that are known are returned by `constants`, those that depend on the shape by `of_row`.
 """
 
 import math
@@ -17,20 +18,39 @@ HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 FAR = -25.0  # where erfc nears the smallest double
 
 
+def _no_slope(eta: float, y: float, size: float, shape: float) -> float:
+    return 0.0
+
+
+def _no_share(y: float, shape: float) -> tuple[float, float]:
+    return 0.0, 0.0
+
+
 class RowFamily(NamedTuple):
-    """Term and derivatives in eta, its constants as a function of arrays y and size, and which y there are."""
+    """Term and derivatives in eta, its constants as a function of arrays y and size, and which y there are.
+
+    A law with a shape has, in the logarithm of it, the slope of its term, and `of_row(y, shape)`: the part of the term
+    that is constant in eta, and its slope.
+    """
 
     term: Callable[..., float]
     derivatives: Callable[..., tuple[float, float]]
     constants: Callable[[np.ndarray, np.ndarray], Any]
     support: str
+    in_shape: Callable[..., float] = _no_slope
+    of_row: Callable[..., tuple[float, float]] = _no_share
+
+    @property
+    def has_shape(self) -> bool:
+        """Whether the law has a shape."""
+        return self.of_row is not _no_share
 
 
-def _logit(eta: float, y: float, size: float) -> float:
+def _logit(eta: float, y: float, size: float, shape: float) -> float:
     return y * eta - size * softplus(eta)
 
 
-def _logit_derivatives(eta: float, y: float, size: float) -> tuple[float, float]:
+def _logit_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
     mean = sigmoid(eta)
     return y - size * mean, -size * mean * (1.0 - mean)
 
@@ -41,11 +61,11 @@ def _log_binomial(y: np.ndarray, size: np.ndarray) -> Any:
     return gammaln(size + 1.0) - gammaln(y + 1.0) - gammaln(size - y + 1.0)
 
 
-def _poisson(eta: float, y: float, size: float) -> float:
+def _poisson(eta: float, y: float, size: float, shape: float) -> float:
     return y * eta - math.exp(eta)
 
 
-def _poisson_derivatives(eta: float, y: float, size: float) -> tuple[float, float]:
+def _poisson_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
     mean = math.exp(eta)
     return y - mean, -mean
 
@@ -65,11 +85,11 @@ def log_normal_cdf(x: float) -> float:
     return -0.5 * square - math.log(-x) - HALF_LOG_2_PI + math.log1p((-1.0 + (3.0 - 15.0 / square) / square) / square)
 
 
-def _probit(eta: float, y: float, size: float) -> float:
+def _probit(eta: float, y: float, size: float, shape: float) -> float:
     return log_normal_cdf((2.0 * y - 1.0) * eta)
 
 
-def _probit_derivatives(eta: float, y: float, size: float) -> tuple[float, float]:
+def _probit_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
     sign = 2.0 * y - 1.0
     x = sign * eta
     ratio = math.exp(-0.5 * x * x - HALF_LOG_2_PI - log_normal_cdf(x))
@@ -80,40 +100,61 @@ def _nothing(y: np.ndarray, size: np.ndarray) -> Any:
     return np.zeros_like(y)
 
 
+@compiled
+def digamma(x: float) -> float:
+    """Return the slope of lgamma at x > 0: the recursion up to 6, then the asymptotic series, right to 1e-12."""
+    total = 0.0
+    while x < 6.0:
+        total -= 1.0 / x
+        x += 1.0
+    z = 1.0 / (x * x)
+    series = z * (1 / 12 - z * (1 / 120 - z * (1 / 252 - z * (1 / 240 - z * (1 / 132 - z * (691 / 32760 - z / 12))))))
+    return total + math.log(x) - 0.5 / x - series
+
+
+def _negative_binomial(eta: float, y: float, size: float, shape: float) -> float:
+    return y * eta - (y + shape) * softplus(eta - math.log(shape))
+
+
+def _negative_binomial_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
+    mean = sigmoid(eta - math.log(shape))
+    return y - (y + shape) * mean, -(y + shape) * mean * (1.0 - mean)
+
+
+def _negative_binomial_in_shape(eta: float, y: float, size: float, shape: float) -> float:
+    shifted = eta - math.log(shape)
+    return (y + shape) * sigmoid(shifted) - shape * softplus(shifted)
+
+
+def _negative_binomial_of_row(y: float, shape: float) -> tuple[float, float]:
+    value = math.lgamma(y + shape) - math.lgamma(shape) - y * math.log(shape)
+    return value, shape * (digamma(y + shape) - digamma(shape)) - y
+
+
 FAMILIES = {
     "logit": RowFamily(_logit, _logit_derivatives, _nothing, "0 or 1"),
     "probit": RowFamily(_probit, _probit_derivatives, _nothing, "0 or 1"),
     "binomial": RowFamily(_logit, _logit_derivatives, _log_binomial, "integers from 0 to trials"),
     "poisson": RowFamily(_poisson, _poisson_derivatives, _minus_log_factorial, "integers from 0"),
+    # Counts with mean m = exp(eta) and variance m + m^2 / shape.
+    "negative binomial": RowFamily(
+        _negative_binomial,
+        _negative_binomial_derivatives,
+        _minus_log_factorial,
+        "integers from 0",
+        _negative_binomial_in_shape,
+        _negative_binomial_of_row,
+    ),
 }
 
 
-def negative_binomial(shape: float) -> RowFamily:
-    """Return the law of counts with mean m = exp(eta) and variance m + m^2 / shape."""
-    log_shape = math.log(shape)
-
-    def term(eta: float, y: float, size: float) -> float:
-        return y * eta - (y + shape) * softplus(eta - log_shape)
-
-    def derivatives(eta: float, y: float, size: float) -> tuple[float, float]:
-        mean = sigmoid(eta - log_shape)
-        return y - (y + shape) * mean, -(y + shape) * mean * (1.0 - mean)
-
-    def constants(y: np.ndarray, size: np.ndarray) -> Any:
-        from scipy.special import gammaln
-
-        return gammaln(y + shape) - gammaln(y + 1.0) - gammaln(shape) - y * log_shape
-
-    return RowFamily(term, derivatives, constants, "integers from 0")
-
-
 def make_of_pair(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of (eta, y) as one of (eta, y, size)."""
+    """Return a function of (eta, y) as one of (eta, y, size, shape)."""
 
-    def of_three(eta: float, y: float, size: float) -> Any:
+    def of_four(eta: float, y: float, size: float, shape: float) -> Any:
         return function(eta, y)
 
-    return of_three
+    return of_four
 
 
 def of_user(loglik_eta: Callable[..., float], derivatives_eta: Callable[..., tuple[float, float]]) -> RowFamily:

@@ -1,4 +1,4 @@
-r"""From what a chain moves to the parameters of the groups: sums of products of factors.
+r"""Map the coordinates of a chain to the parameters of the groups: sums of products of factors.
 
 .. math:: \phi_j = \sum_{m \to j} \alpha_m \prod_{f \in m} a_f(\theta),
 
@@ -18,6 +18,7 @@ from approxmcmc.engine.compiler.compile import allocating
 from approxmcmc.engine.terms.batches import Data
 
 AS_IT_IS, EXP, ABS = 0, 1, 2
+STEP, NEAR_0 = 1e-4, 1e-8  # of differences, and what stands for a coordinate of 0
 
 
 class Link(NamedTuple):
@@ -104,6 +105,33 @@ def slopes_in_factors(
                         others *= factors[products[0, m, n]]
                 found[products[0, m, k]] += others
     return found
+
+
+def derivatives_of_link(
+    theta: np.ndarray, table: Sequence[np.ndarray], factors_of: Callable[..., np.ndarray], add: Callable[..., None]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return phi (n,), its first derivatives (n, d), and its second (n, d, d) by differences of those.
+
+    What depends on an absolute value is even in it, so that any side of 0 gives the derivatives at 0.
+    """
+    places, *sums = table
+    theta = np.where(theta == 0.0, NEAR_0, theta)
+
+    def at(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        factors = factors_of(theta, places)
+        phi = sums_of(factors, *sums)
+        found = np.zeros((len(phi), len(theta)))
+        for row, unit in zip(found, np.eye(len(phi)), strict=True):
+            add(theta, places, slopes_in_factors(factors, phi, unit, *sums), row)
+        return phi, found
+
+    phi, jacobian = at(theta)
+    curvature = np.empty((*jacobian.shape, len(theta)))
+    for j in range(len(theta)):
+        shift = np.zeros(len(theta))
+        shift[j] = min(STEP, 0.5 * abs(theta[j]))
+        curvature[:, :, j] = (at(theta + shift)[1] - at(theta - shift)[1]) / (2.0 * shift[j])
+    return phi, jacobian, 0.5 * (curvature + curvature.swapaxes(1, 2))
 
 
 def make_linked_terms(core: Callable[..., None], factors_of: Callable[..., np.ndarray]) -> Callable[..., None]:

@@ -33,10 +33,10 @@ class NormalTerms(TallDataTarget, LatentTarget):
     n_effects: int
     knows_noise: bool
     keeps_kernels = True
-    """Whether kernels are kept on disk: not those around what PyTensor compiled."""
+    """Whether kernels are kept on disk: not those around code compiled by PyTensor."""
 
     def _factors(self) -> tuple[Any, Any]:
-        """Return what reads the factors of the table off theta, and what pulls slopes back."""
+        """Return the kernels that read the factors of the table from theta, and that map slopes back."""
         return factors_of, add_factor_slopes
 
     def _log_terms(self) -> Any:

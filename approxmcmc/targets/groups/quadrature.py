@@ -1,18 +1,17 @@
-r"""A group's integral over its effect by Gauss-Hermite quadrature around the mode of the integrand.
+r"""A group's integral over its effects by Gauss-Hermite quadrature around the mode of the integrand.
 
-.. math:: \ell_g(\beta, \sigma) = \log \int \phi(z) \prod_i p(y_i \mid x_i' \beta + \sigma z)\, dz
-          \approx \log \sum_k w_k\, e^{h_k^2} \sqrt 2\, s\, \phi(z_k) \prod_i p(y_i \mid x_i' \beta + \sigma z_k),
+.. math:: \ell_g(\beta, L) = \log \int \phi(u) \prod_i p(y_i \mid x_i' \beta + z_i' L u)\, du
+          \approx \log \sum_m w_m\, e^{|h_m|^2}\, |\sqrt 2 C^{-1}|\, \phi(u_m) \prod_i p(y_i \mid u_m),
 
-:math:`z_k = \hat z + \sqrt 2 s h_k` (Liu and Pierce 1994; Pinheiro and Bates 1995). Mode and width move with theta:
+:math:`u_m = \hat u + \sqrt 2 C^{-T} h_m`, CC' minus the second derivative of the log integrand (Liu and Pierce 1994;
+Pinheiro and Bates 1995); the h_m are a product of rules where a group has several effects. Mode and C move with theta:
 some Newton steps from a start that is predicted from what is stored of the group, so that the sum is one function of
-theta. Nodes that stay where they were are wrong by tens to thousands of nats where counts are large or sigma is small.
+theta. Nodes that stay where they were are wrong by tens to thousands of nats where counts are large or L is small.
 
-The start is where the group's score, expanded at its mode b* = sigma* z* at the centre, meets the prior of z: with the
-information I and c = score(b*) + I b*, it is z = sigma c / (1 + sigma^2 I), which holds for every sigma, 0 among them.
-
-Data: X (1, N, p), responses (1, N, 2) sorted by group; spans (G, 2) from row to row; starts (G, 2) = (c, I); the rule
-(1, K, 2) = (sqrt(2) h, log(w exp(h^2) sqrt(2))); the number of Newton steps (1, 1). What has one entry on the first
-axis is never shuffled with the groups.
+Data: W = [Z, X] (1, N, q + p) and responses (1, N, 2) = (y, size), sorted by group; spans (G, 2) from row to row;
+starts (G, q + q (q + 1) / 2) = (c, I); the rule (1, M, K + 1) = (sqrt(2) h, log weight); the number of Newton steps
+(1, 1). What has one entry on the first axis is never shuffled with the groups. The parameters are phi = (beta, L (q, K)
+row by row, and the logarithm of the family's shape, where it has one).
 """
 
 import math
@@ -21,169 +20,146 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.terms.batches import Data, datum_at
+from approxmcmc.targets.groups.newton import largest_group, predict, predictors, solve_turned, work_space
 
 HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
-LONGEST_STEP = 2.0  # in eta: the curvature of a logit or a Poisson term changes by a factor of 7 at most
-ARRIVED = 1e-9  # posterior standard deviations of z and less: another step would move no sum by more than rounding
 
 
-def gauss_hermite(n_nodes: int) -> np.ndarray:
-    """Return sqrt(2) h_k and log(w_k exp(h_k^2) sqrt(2)); shape (1, K, 2)."""
+def gauss_hermite(n_nodes: int, n_effects: int = 1) -> np.ndarray:
+    """Return (sqrt(2) h_m, log(w_m exp(|h_m|^2) 2^(K / 2))) of a product of rules; shape (1, n_nodes^K, K + 1)."""
     from scipy.special import roots_hermite
 
     h, w = roots_hermite(n_nodes)
-    return np.column_stack([math.sqrt(2.0) * h, np.log(w) + h * h + 0.5 * math.log(2.0)])[None]
+    log_w = np.log(w) + h * h + 0.5 * math.log(2.0)
+    places = np.indices((n_nodes,) * n_effects).reshape(n_effects, -1)
+    return np.column_stack([math.sqrt(2.0) * h[places].T, log_w[places].sum(axis=0)])[None]
 
 
-@compiled
-def predictor(theta: np.ndarray, X: np.ndarray, lo: int, hi: int, eta: np.ndarray) -> None:
-    """Write x_i' beta of the rows lo ... hi - 1."""
-    for i in range(lo, hi):
-        total = 0.0
-        for j in range(X.shape[2]):
-            total += X[0, i, j] * theta[j]
-        eta[i - lo] = total
+def make_nodes(
+    q: int, K: int, has_shape: bool, term: Callable[..., float], of_row: Callable[..., Any], newton: Callable[..., None]
+) -> Callable[..., float]:
+    """Return what places the nodes of a group: it writes the u_m and their log weights, and returns l_g."""
 
-
-def make_newton(derivatives: Callable[..., tuple[float, float]]) -> Callable[..., tuple[float, float, float, float]]:
-    """Return what finds the mode of a group's integrand: (z, its width s, score and information in b = sigma z)."""
-
-    def newton(
-        eta: np.ndarray, responses: np.ndarray, lo: int, n: int, sigma: float, z: float, steps: int
-    ) -> tuple[float, float, float, float]:
-        longest = LONGEST_STEP / max(sigma, 1e-300)
-        curvature, score, information = 1.0, 0.0, 0.0
-        for _ in range(steps):
-            score = information = 0.0
+    def nodes(phi: np.ndarray, data: Data, g: int, space: tuple[np.ndarray, ...]) -> float:
+        W, responses, spans, starts, rule, steps = data
+        eta, a, u, weight, mode, step, A, C = space
+        lo, n, p = spans[g, 0], spans[g, 1] - spans[g, 0], W.shape[2] - q
+        shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
+        predictors(phi, W, lo, n, q, eta, a)
+        predict(phi[p:], q, starts[g], mode, A, C)
+        newton(responses, lo, n, shape, steps[0, 0], eta, a, mode, step, A, C)
+        base, best = -K * HALF_LOG_2_PI, -math.inf
+        for k in range(K):
+            base -= math.log(C[k, k])
+        if has_shape:
             for i in range(n):
-                slope, bend = derivatives(eta[i] + sigma * z, responses[0, lo + i, 0], responses[0, lo + i, 1])
-                score += slope
-                information -= bend
-            curvature = 1.0 + sigma * sigma * information
-            step = (sigma * score - z) / curvature
-            z += min(max(step, -longest), longest)
-            if abs(step) < ARRIVED:
-                break
-        return z, 1.0 / math.sqrt(curvature), score, information
-
-    return newton
-
-
-def make_nodes(term: Callable[..., float], newton: Callable[..., Any]) -> Callable[..., float]:
-    """Return what places the nodes of a group: it writes the z_k and their log weights, and returns l_g."""
-
-    def nodes(
-        eta: np.ndarray,
-        responses: np.ndarray,
-        lo: int,
-        n: int,
-        sigma: float,
-        start: np.ndarray,
-        rule: np.ndarray,
-        steps: int,
-        z: np.ndarray,
-        weight: np.ndarray,
-    ) -> float:
-        middle, width, _, _ = newton(
-            eta, responses, lo, n, sigma, sigma * start[0] / (1.0 + sigma * sigma * start[1]), steps
-        )
-        log_width, best = math.log(width), -math.inf
-        for k in range(rule.shape[1]):
-            z[k] = middle + width * rule[0, k, 0]
-            shift, total = sigma * z[k], 0.0
-            for i in range(n):
-                total += term(eta[i] + shift, responses[0, lo + i, 0], responses[0, lo + i, 1])
-            weight[k] = total + rule[0, k, 1] + log_width - 0.5 * z[k] * z[k] - HALF_LOG_2_PI
-            best = max(best, weight[k])
+                base += of_row(responses[0, lo + i, 0], shape)[0]
+        for m in range(rule.shape[1]):
+            for k in range(K):
+                step[k] = rule[0, m, k]
+            solve_turned(C, step)
+            weight[m] = base + rule[0, m, K]
+            for k in range(K):
+                u[k, m] = mode[k] + step[k]
+                weight[m] -= 0.5 * u[k, m] * u[k, m]
+        for i in range(n):  # nodes in the inner loop, which vectorises: most groups have few rows
+            y, size = responses[0, lo + i, 0], responses[0, lo + i, 1]
+            for m in range(rule.shape[1]):
+                x = eta[i]
+                for k in range(K):
+                    x += a[i, k] * u[k, m]
+                weight[m] += term(x, y, size, shape)
+        for m in range(rule.shape[1]):
+            best = max(best, weight[m])
         mass = 0.0
-        for k in range(rule.shape[1]):
-            mass += math.exp(weight[k] - best)
+        for m in range(rule.shape[1]):
+            mass += math.exp(weight[m] - best)
         return best + math.log(mass) if best > -math.inf else best
 
     return nodes
 
 
-@compiled
-def largest_group(spans: np.ndarray, order: np.ndarray, lo: int, hi: int) -> int:
-    """Return the rows of the largest of some groups."""
-    largest = 0
-    for place in range(lo, hi):
-        g = datum_at(order, place)
-        largest = max(largest, spans[g, 1] - spans[g, 0])
-    return largest
-
-
-def make_log_terms(nodes: Callable[..., float]) -> Callable[..., None]:
+def make_log_terms(K: int, nodes: Callable[..., float]) -> Callable[..., None]:
     """Return the kernel of the terms l_g."""
 
-    def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        X, responses, spans, starts, rule, steps = data
-        eta = np.empty(largest_group(spans, order, lo, hi))
-        z, weight = np.empty(rule.shape[1]), np.empty(rule.shape[1])
-        sigma = abs(theta[X.shape[2]])
+    def log_terms(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        space = work_space(largest_group(data[2], order, lo, hi), data[4].shape[1], K)
         for place in range(lo, hi):
-            g = datum_at(order, place)
-            first, last = spans[g, 0], spans[g, 1]
-            predictor(theta, X, first, last, eta)
-            out[place - lo] = nodes(eta, responses, first, last - first, sigma, starts[g], rule, steps[0, 0], z, weight)
+            out[place - lo] = nodes(phi, data, datum_at(order, place), space)
 
     return log_terms
 
 
-def make_add_gradient(nodes: Callable[..., float], derivatives: Callable[..., Any]) -> Callable[..., None]:
+def make_add_gradient(
+    q: int,
+    K: int,
+    has_shape: bool,
+    nodes: Callable[..., float],
+    derivatives: Callable[..., Any],
+    in_shape: Callable[..., float],
+    of_row: Callable[..., Any],
+) -> Callable[..., None]:
     """Return the kernel that adds the gradients of terms, by Fisher's identity.
 
-    It is the mean of the gradient of the complete data over the effect given the data. The derivatives of the nodes
+    It is the mean of the gradient of the complete data over the effects given the data. The derivatives of the nodes
     are ignored: an error of the order of the quadrature's.
     """
 
-    def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        X, responses, spans, starts, rule, steps = data
-        p = X.shape[2]
-        eta = np.empty(largest_group(spans, order, lo, hi))
-        z, weight = np.empty(rule.shape[1]), np.empty(rule.shape[1])
-        sigma = abs(theta[p])
+    def add_gradient(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        W, responses, spans, _, rule, _ = data
+        p, last, n_nodes = W.shape[2] - q, phi.shape[0] - 1, rule.shape[1]
+        space = work_space(largest_group(spans, order, lo, hi), n_nodes, K)
+        eta, a, u, weight, in_effect = space[0], space[1], space[2], space[3], space[5]
+        shape = math.exp(phi[last]) if has_shape else 1.0
         for place in range(lo, hi):
             g = datum_at(order, place)
-            first, last = spans[g, 0], spans[g, 1]
-            predictor(theta, X, first, last, eta)
-            value = nodes(eta, responses, first, last - first, sigma, starts[g], rule, steps[0, 0], z, weight)
-            for k in range(rule.shape[1]):
-                weight[k] = math.exp(weight[k] - value)
-            in_scale = 0.0
-            for i in range(first, last):
-                slope = 0.0
-                for k in range(rule.shape[1]):
-                    at_node = (
-                        weight[k]
-                        * derivatives(eta[i - first] + sigma * z[k], responses[0, i, 0], responses[0, i, 1])[0]
-                    )
+            value = nodes(phi, data, g, space)
+            for m in range(n_nodes):
+                weight[m] = math.exp(weight[m] - value)
+            for i in range(spans[g, 0], spans[g, 1]):
+                y, size, slope = responses[0, i, 0], responses[0, i, 1], 0.0
+                for k in range(K):
+                    in_effect[k] = 0.0
+                if has_shape:
+                    out[last] += of_row(y, shape)[1]
+                for m in range(n_nodes):
+                    x = eta[i - spans[g, 0]]
+                    for k in range(K):
+                        x += a[i - spans[g, 0], k] * u[k, m]
+                    at_node = weight[m] * derivatives(x, y, size, shape)[0]
                     slope += at_node
-                    in_scale += at_node * z[k]
+                    for k in range(K):
+                        in_effect[k] += at_node * u[k, m]
+                    if has_shape:
+                        out[last] += weight[m] * in_shape(x, y, size, shape)
                 for j in range(p):
-                    out[j] += slope * X[0, i, j]
-            out[p] += in_scale * np.sign(theta[p])
+                    out[j] += slope * W[0, i, q + j]
+                for j in range(q):
+                    for k in range(K):
+                        out[p + j * K + k] += in_effect[k] * W[0, i, j]
 
     return add_gradient
 
 
-def make_refit(newton: Callable[..., Any]) -> Callable[..., None]:
-    """Return the kernel that writes the starts of groups: where the expansion of their scores at theta is stored."""
+def make_log_joint(q: int, K: int, has_shape: bool, term: Callable[..., float], of_row: Callable[..., Any]) -> Any:
+    """Return the kernel that writes log p(y_g, u_g) of all groups, given u (G, K)."""
 
-    def refit(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        X, responses, spans, starts, _, steps = data
-        eta = np.empty(largest_group(spans, order, lo, hi))
-        sigma = abs(theta[X.shape[2]])
-        for place in range(lo, hi):
-            g = datum_at(order, place)
-            first, last = spans[g, 0], spans[g, 1]
-            predictor(theta, X, first, last, eta)
-            guess = sigma * starts[g, 0] / (1.0 + sigma * sigma * starts[g, 1])
-            z, _, _, _ = newton(eta, responses, first, last - first, sigma, guess, steps[0, 0])
-            _, _, score, information = newton(eta, responses, first, last - first, sigma, z, 1)
-            out[2 * (place - lo)] = score + information * sigma * z
-            out[2 * (place - lo) + 1] = information
+    def log_joint(phi: np.ndarray, data: Data, u: np.ndarray, out: np.ndarray) -> None:
+        W, responses, spans = data[0], data[1], data[2]
+        shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
+        eta, a = np.empty(1), np.empty((1, K))
+        for g in range(spans.shape[0]):
+            out[g] = -K * HALF_LOG_2_PI
+            for k in range(K):
+                out[g] -= 0.5 * u[g, k] * u[g, k]
+            for i in range(spans[g, 0], spans[g, 1]):
+                predictors(phi, W, i, 1, q, eta, a)
+                x = eta[0]
+                for k in range(K):
+                    x += a[0, k] * u[g, k]
+                out[g] += term(x, responses[0, i, 0], responses[0, i, 1], shape)
+                if has_shape:
+                    out[g] += of_row(responses[0, i, 0], shape)[0]
 
-    return refit
+    return log_joint

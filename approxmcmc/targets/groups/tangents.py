@@ -3,7 +3,7 @@ r"""Exact draws of a log-concave effect by rejection under three tangents.
 A concave log density lies under its tangents at three points, those at the mode and 1.1 standard deviations to both
 sides, which make a density of three exponential pieces: 1.16 trials a draw (Gilks and Wild 1992, without adaptation).
 The points need not be right for draws to be exact, but far from the mode trials grow exponentially in the distance: the
-mode is found again at each theta.
+mode is found again at each theta. Several effects are drawn one by one along lines, in sweeps (Gibbs).
 """
 
 import math
@@ -14,10 +14,11 @@ import numpy as np
 
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.terms.batches import Data
-from approxmcmc.targets.groups.quadrature import predictor
+from approxmcmc.targets.groups.newton import predict, predictors, solve_turned, work_space
 
 APART = 1.1  # standard deviations between tangents
 NEWTON_STEPS = 20
+SWEEPS = 8  # over several effects
 FLAT = 1e-9  # slope of a tangent, in nats per unit, below which its piece is uniform
 
 
@@ -40,37 +41,59 @@ def inverse(u: float, slope: float, height: float, left: float, where: float) ->
     return where + (math.log(low + u * slope) - height) / slope
 
 
-def make_log_conditional(
-    term: Callable[..., float], derivatives: Callable[..., tuple[float, float]]
+def make_along(
+    term: Callable[..., float], derivatives: Callable[..., tuple[float, float]], K: int
 ) -> Callable[..., tuple[float, float]]:
-    """Return the log density of z given the rows of a group, up to a constant, and its slope."""
+    """Return the log density of u + t d given the rows of a group, up to a constant, and its slope in t."""
 
-    def log_conditional(
-        z: float, eta: np.ndarray, responses: np.ndarray, lo: int, n: int, sigma: float
+    def along(
+        t: float,
+        u: np.ndarray,
+        d: np.ndarray,
+        responses: np.ndarray,
+        lo: int,
+        n: int,
+        shape: float,
+        eta: np.ndarray,
+        a: np.ndarray,
     ) -> tuple[float, float]:
-        value, slope = -0.5 * z * z, 0.0
+        value = slope = 0.0
+        for k in range(K):
+            value -= 0.5 * (u[k] + t * d[k]) ** 2
+            slope -= (u[k] + t * d[k]) * d[k]
         for i in range(n):
-            y, size = responses[0, lo + i, 0], responses[0, lo + i, 1]
-            value += term(eta[i] + sigma * z, y, size)
-            slope += derivatives(eta[i] + sigma * z, y, size)[0]
-        return value, sigma * slope - z
+            y, size, x, ahead = responses[0, lo + i, 0], responses[0, lo + i, 1], eta[i], 0.0
+            for k in range(K):
+                x += a[i, k] * (u[k] + t * d[k])
+                ahead += a[i, k] * d[k]
+            value += term(x, y, size, shape)
+            slope += derivatives(x, y, size, shape)[0] * ahead
+        return value, slope
 
-    return log_conditional
+    return along
 
 
-def make_draw(log_conditional: Callable[..., tuple[float, float]], newton: Callable[..., Any]) -> Callable[..., float]:
-    """Return what draws z of one group."""
+def make_draw(along: Callable[..., tuple[float, float]]) -> Callable[..., float]:
+    """Return what draws t of u + t d, where t = 0 is near the mode and 1 one standard deviation."""
 
     def draw(
-        rng: Any, eta: np.ndarray, responses: np.ndarray, lo: int, n: int, sigma: float, guess: float, work: np.ndarray
+        rng: Any,
+        u: np.ndarray,
+        d: np.ndarray,
+        responses: np.ndarray,
+        lo: int,
+        n: int,
+        shape: float,
+        eta: np.ndarray,
+        a: np.ndarray,
+        work: np.ndarray,
     ) -> float:
         c, f, df, mass, edge = work[0], work[1], work[2], work[3], work[4]
-        mode, width, _, _ = newton(eta, responses, lo, n, sigma, guess, NEWTON_STEPS)
-        width *= APART
+        width = APART
         while True:  # until the outer tangents fall away
             for j in range(3):
-                c[j] = mode + (j - 1) * width
-                f[j], df[j] = log_conditional(c[j], eta, responses, lo, n, sigma)
+                c[j] = (j - 1) * width
+                f[j], df[j] = along(c[j], u, d, responses, lo, n, shape, eta, a)
             if df[0] > FLAT and df[2] < -FLAT:
                 break
             width *= 2.0
@@ -83,32 +106,55 @@ def make_draw(log_conditional: Callable[..., tuple[float, float]], newton: Calla
             mass[j] = piece(df[j], f[j] - peak, edge[j], edge[j + 1], c[j])
             total += mass[j]
         while True:
-            u, j = rng.random() * total, 0
-            while j < 2 and u > mass[j]:
-                u -= mass[j]
+            v, j = rng.random() * total, 0
+            while j < 2 and v > mass[j]:
+                v -= mass[j]
                 j += 1
-            z = inverse(u, df[j], f[j] - peak, edge[j], c[j])
-            value, _ = log_conditional(z, eta, responses, lo, n, sigma)
-            if math.log(1.0 - rng.random()) < value - f[j] - df[j] * (z - c[j]):
-                return z
+            t = inverse(v, df[j], f[j] - peak, edge[j], c[j])
+            value, _ = along(t, u, d, responses, lo, n, shape, eta, a)
+            if math.log(1.0 - rng.random()) < value - f[j] - df[j] * (t - c[j]):
+                return t
 
     return draw
 
 
-def make_draw_latents(draw: Callable[..., float]) -> Callable[..., None]:
-    """Return the kernel that writes sigma z of some groups at some thetas; shape (thetas, groups)."""
+def make_draw_latents(
+    q: int, K: int, has_shape: bool, draw: Callable[..., float], newton: Callable[..., None]
+) -> Callable[..., None]:
+    """Return the kernel that writes u of some groups at some phis; shape (thetas, groups, K).
 
-    def draw_latents(rng: Any, thetas: np.ndarray, data: Data, groups: np.ndarray, out: np.ndarray) -> None:
-        X, responses, spans, starts, _, _ = data
-        work = np.empty((5, 4))
-        for a in range(groups.shape[0]):
-            g = groups[a]
+    Of several effects each is drawn in turn, along axes in which the normal law at the mode is independent: from a draw
+    of that law, `SWEEPS` times.
+    """
+
+    def draw_latents(rng: Any, phis: np.ndarray, data: Data, groups: np.ndarray, out: np.ndarray) -> None:
+        W, responses, spans, starts, _, _ = data
+        p, work, axis = W.shape[2] - q, np.empty((5, 4)), np.empty(K)
+        for place in range(groups.shape[0]):
+            g = groups[place]
             lo, n = spans[g, 0], spans[g, 1] - spans[g, 0]
-            eta = np.empty(n)
-            for b in range(thetas.shape[0]):
-                sigma = abs(thetas[b, X.shape[2]])
-                predictor(thetas[b], X, lo, lo + n, eta)
-                guess = sigma * starts[g, 0] / (1.0 + sigma * sigma * starts[g, 1])
-                out[b, a] = sigma * draw(rng, eta, responses, lo, n, sigma, guess, work)
+            eta, a, _, _, u, step, A, C = work_space(n, 1, K)
+            for b in range(phis.shape[0]):
+                phi = phis[b]
+                shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
+                predictors(phi, W, lo, n, q, eta, a)
+                predict(phi[p:], q, starts[g], u, A, C)
+                newton(responses, lo, n, shape, NEWTON_STEPS, eta, a, u, step, A, C)
+                if K > 1:
+                    for k in range(K):
+                        axis[k] = rng.standard_normal()
+                    solve_turned(C, axis)
+                    for k in range(K):
+                        u[k] += axis[k]
+                for _ in range(1 if K == 1 else SWEEPS):
+                    for k in range(K):
+                        axis[:] = 0.0
+                        axis[k] = 1.0
+                        solve_turned(C, axis)
+                        t = draw(rng, u, axis, responses, lo, n, shape, eta, a, work)
+                        for m in range(K):
+                            u[m] += t * axis[m]
+                for k in range(K):
+                    out[b, place, k] = u[k]
 
     return draw_latents

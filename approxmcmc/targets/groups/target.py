@@ -11,43 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numba import types as nb
 
-from approxmcmc.contracts import LatentTarget, content_hash
-from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, closure, type_of
+from approxmcmc.contracts import content_hash
 from approxmcmc.engine.compiler.identity import content_id
-from approxmcmc.engine.terms.batches import bind_terms
-from approxmcmc.engine.terms.gradients import ALL_ROWS, gradient_signature
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import checked_array, plain_function
 from approxmcmc.targets.design_matrix import design_matrix
-from approxmcmc.targets.expansion.own import ExpandsItself
-from approxmcmc.targets.groups.accuracy import judge
-from approxmcmc.targets.groups.families import FAMILIES, RowFamily, negative_binomial, of_user
+from approxmcmc.targets.groups.families import FAMILIES, RowFamily, of_user
 from approxmcmc.targets.groups.grouping import grouping
-from approxmcmc.targets.groups.louis import make_expand
-from approxmcmc.targets.groups.quadrature import (
-    gauss_hermite,
-    make_add_gradient,
-    make_log_terms,
-    make_newton,
-    make_nodes,
-    make_refit,
-)
-from approxmcmc.targets.groups.tangents import make_draw, make_draw_latents, make_log_conditional
+from approxmcmc.targets.groups.link import ABS, AS_IT_IS, link
+from approxmcmc.targets.groups.quadrature_terms import QuadratureTerms
 from approxmcmc.targets.groups.variables import group_variables
 from approxmcmc.targets.linear import numerical_derivatives
-from approxmcmc.targets.mode import laplace
 from approxmcmc.targets.normal_prior import NormalPrior
-from approxmcmc.targets.tall_data import Prior, TallDataTarget
-
-SEARCHING_STEPS = 30  # of Newton's method in a group while the centre is looked for
-STEPS = 2  # afterwards: as good as many from a start that was predicted
-FIRST_NODES = 15
-LARGEST_ERROR = 0.01  # nats by which the summed error may change over the posterior
+from approxmcmc.targets.tall_data import Prior
 
 
-class GroupedTarget(TallDataTarget, ExpandsItself, LatentTarget):
+class GroupedTarget(QuadratureTerms):
     r"""Rows of a generalised linear model in groups with random intercepts, integrated out by adaptive quadrature.
 
     ``y_gi ~ family(x_gi' beta + sigma z_g)``, ``z_g ~ N(0, 1)``; the terms are the G groups.
@@ -104,7 +84,7 @@ class GroupedTarget(TallDataTarget, ExpandsItself, LatentTarget):
     Guarantee: the terms are one function of theta, so that chains which are exact are exact for *it*. Its distance from
     the integral is ``accuracy.nats``: the largest change of (sum_K - sum_2K), the latter with many Newton steps, from
     the centre to draws of the Laplace approximation widened by a half and to 3 standard deviations of sigma both ways.
-    K is doubled, up to 61, until that is below 0.01; errors of quadrature fall geometrically in K, so that the
+    K is doubled, up to 64, until that is below 0.01; errors of quadrature fall geometrically in K, so that the
     difference is the error of K. It is booked as ``setup_quadrature_nats``. Groups beyond 4000 are represented by as
     many at random, and two standard errors are added.
 
@@ -119,7 +99,7 @@ class GroupedTarget(TallDataTarget, ExpandsItself, LatentTarget):
     >>> shop = rng.integers(50, size=400)
     >>> y = rng.poisson(np.exp(1.0 + 0.5 * rng.normal(size=50)[shop]))
     >>> amc.targets.GroupedTarget(np.ones((400, 1)), y, shop, family="poisson")  # doctest: +SKIP
-    GroupedTarget(poisson, 50 groups, 400 rows, dim=2, 15 nodes)
+    GroupedTarget(poisson, 50 groups, 400 rows, dim=2, 16 nodes)
     """
 
     def __init__(
@@ -144,103 +124,52 @@ class GroupedTarget(TallDataTarget, ExpandsItself, LatentTarget):
         X, y, coef = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
         y, n_rows, p = y.astype(np.float64), len(y), len(coef)
         self.family_name = family if isinstance(family, str) else family.__name__
-        self.family = _family(family, derivatives_eta, shape, who)
+        self.family = _family(family, derivatives_eta, who)
         size = _sizes(self.family_name, y, trials, who)
+        if self.family.has_shape != (shape is not None) or (shape is not None and not shape > 0.0):
+            raise InvalidInputError(
+                f"{who}: family='negative binomial' needs a positive shape=, others none; found {shape!r}"
+            )
+        self.shape = shape
+        self.n_columns = self.n_effects = 1
         self.grouping = grouping(groups, n_rows, who=who)
-        order, start = self.grouping.order, self.grouping.start
-        rows = np.ascontiguousarray(np.asarray(X, np.float64)[order][None])
-        responses = np.column_stack([y, size])[order][None].copy()
-        self.n_obs, self.n_rows = len(start) - 1, n_rows
-        self.data = (
-            rows,
-            responses,
-            np.column_stack([start[:-1], start[1:]]),
-            np.zeros((self.n_obs, 2)),
-            gauss_hermite(n_nodes or FIRST_NODES),
-            np.array([[SEARCHING_STEPS]]),
-        )
-        if np.any(self.family.constants(y, size)):
-            self.omitted_constants = np.add.reduceat(self.family.constants(y, size)[order], start[:-1])
         self.variables = group_variables(coef, ["intercept"], knows_noise=True)
+        self._refuse_convex(y, size)
+        rows = np.column_stack([np.ones(n_rows), np.asarray(X, np.float64)])
+        self.arrange(rows, y, size, self.grouping, self._link(p))
         for name, value in {"prior_scale": prior_scale, "effect_scale": effect_scale}.items():
             if not value > 0.0:
                 raise InvalidInputError(f"{who}: {name} must be positive, found {value!r}")
         scales = np.array([*[prior_scale] * p, effect_scale], dtype=np.float64)
         self.prior = NormalPrior(np.zeros(p + 1), scales) if prior is None else Prior(1.0, prior, who=who)
         self.center = np.append(np.zeros(p), 0.5 * effect_scale)
-        self._refuse_convex(y, size)
-        self._place(at, n_nodes)
+        if at is not None:
+            at = checked_array(at, "at", who=who).astype(np.float64)
+            if at.shape != (self.variables.size,):
+                raise InvalidInputError(f"{who}: at must have shape ({self.variables.size},), found {at!r}")
+        if n_nodes is not None:
+            self.set_rule(n_nodes=n_nodes)
+        self.place(at, n_nodes)
 
-    @property
-    def n_nodes(self) -> int:
-        """The number K of nodes of a group."""
-        return int(self.data[4].shape[1])
-
-    @property
-    def n_steps(self) -> int:
-        """Newton steps that a group's nodes take to follow theta."""
-        return int(self.data[5][0, 0])
+    def _link(self, p: int) -> Any:
+        """Return theta as it is, the scale as its absolute value, and a known shape."""
+        places = [*((j, AS_IT_IS) for j in range(p)), (p, ABS)]
+        products: list[tuple[int, float, list[int]]] = [(j, 1.0, [j]) for j in range(p + 1)]
+        if self.shape is None:
+            return link(places, products, [False] * (p + 1))
+        return link(places, [*products, (p + 1, float(self.shape), [])], [*[False] * (p + 1), True])
 
     def _refuse_convex(self, y: np.ndarray, size: np.ndarray) -> None:
         rows = np.unique(np.linspace(0, len(y) - 1, 64).astype(int))
         for eta in (-3.0, -1.0, 0.0, 1.0, 3.0):
             for i in rows:
-                bend = self.family.derivatives(eta, y[i], size[i])[1]
+                bend = self.family.derivatives(eta, y[i], size[i], self.shape or 1.0)[1]
                 if not bend <= 1e-6:
                     raise IncompatibleError(
                         f"GroupedTarget: the family must be log-concave in eta, so that a group has one mode; at eta = "
                         f"{eta} and y = {y[i]:g} the second derivative of {self.family_name} is {bend:.3g}. Integrals "
                         "with several modes, as of mixtures or Student's t, take a sampler of all effects"
                     )
-
-    def _place(self, at: Any, n_nodes: int | None) -> None:
-        """Store starts at the mode, or at the point given; then choose the nodes."""
-        self._refit()
-        law = None
-        if at is None:
-            law = laplace(self)
-            self.center = law.mode
-        else:
-            self.center = checked_array(at, "at", who="GroupedTarget").astype(np.float64)
-            if self.center.shape != (self.variables.size,):
-                raise InvalidInputError(f"GroupedTarget: at must have shape ({self.variables.size},), found {at!r}")
-        self._refit()
-        self.set_rule(n_steps=STEPS)
-        self.accuracy = judge(self, law, None if n_nodes else LARGEST_ERROR)
-        self.distance_to_model = self.accuracy.nats
-
-    def set_rule(self, *, n_nodes: int | None = None, n_steps: int | None = None) -> None:
-        """Take another number of nodes, or of Newton steps: another target."""
-        rule = self.data[4] if n_nodes is None else gauss_hermite(n_nodes)
-        self.data = (*self.data[:4], rule, self.data[5] if n_steps is None else np.array([[n_steps]]))
-
-    def _refit(self) -> None:
-        """Store the starts of all groups at the centre."""
-        starts = np.empty(2 * self.n_obs)
-        signature = nb.void(VECTOR, type_of(self.data), INDICES, nb.int64, nb.int64, VECTOR)
-        refit = bind(make_refit, self._newton(), signature=signature, fastmath=BATCH_FASTMATH)
-        refit(self.center, self.data, ALL_ROWS, 0, self.n_obs, starts)
-        self.data = (*self.data[:3], starts.reshape(-1, 2), *self.data[4:])
-
-    def _newton(self) -> Any:
-        return closure(make_newton, self.family.derivatives, fastmath=BATCH_FASTMATH)
-
-    def _nodes(self) -> Any:
-        return closure(make_nodes, self.family.term, self._newton(), fastmath=BATCH_FASTMATH)
-
-    def _log_terms(self) -> Any:
-        return bind_terms(make_log_terms, self._nodes(), data=self.data)
-
-    def _term_gradients(self) -> Any:
-        signature = gradient_signature(type_of(self.data))
-        parts = self._nodes(), self.family.derivatives
-        return bind(make_add_gradient, *parts, signature=signature, fastmath=BATCH_FASTMATH)
-
-    def compile_expansion(self) -> Any:
-        """Compile what writes the second-order expansions of groups, by Louis' identity."""
-        signature = nb.void(VECTOR, type_of(self.data), INDICES, nb.int64, nb.int64, MATRIX)
-        parts = self._nodes(), self.family.derivatives
-        return bind(make_expand, *parts, signature=signature, fastmath=BATCH_FASTMATH)
 
     @property
     def group_labels(self) -> np.ndarray:
@@ -254,21 +183,11 @@ class GroupedTarget(TallDataTarget, ExpandsItself, LatentTarget):
 
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Return exact draws of sigma z_g; shape (thetas, groups)."""
-        conditional = closure(make_log_conditional, self.family.term, self.family.derivatives, fastmath=BATCH_FASTMATH)
-        draw = closure(make_draw, conditional, self._newton(), fastmath=BATCH_FASTMATH)
-        arguments = rng, thetas, self.data, groups.astype(np.int64), np.empty((len(thetas), len(groups)))
-        kernel = bind(make_draw_latents, draw, signature=nb.void(*map(type_of, arguments)))
-        kernel(*arguments)
-        return arguments[-1]
+        return np.abs(thetas[:, -1:]) * self.draw_standard_effects(rng, thetas, groups)[..., 0]
 
     def initial_point(self) -> np.ndarray:
         """Return the centre."""
         return self.center.copy()
-
-    @property
-    def setup_attrs(self) -> Mapping[str, Any]:
-        """How many nodes were chosen, and the integral's error in nats."""
-        return {"setup_quadrature_nodes": self.n_nodes, "setup_quadrature_nats": self.accuracy.nats}
 
     def _identity(self) -> str:
         return content_hash("GroupedTarget", self.family_name, content_id(self.family.term))
@@ -280,36 +199,30 @@ class GroupedTarget(TallDataTarget, ExpandsItself, LatentTarget):
 
 
 def _family(
-    family: str | Callable[..., float],
-    derivatives: Callable[..., tuple[float, float]] | None,
-    shape: float | None,
-    who: str,
+    family: str | Callable[..., float], derivatives: Callable[..., tuple[float, float]] | None, who: str
 ) -> RowFamily:
     if callable(family):
         term = plain_function(family, "family", who=who)
         return of_user(term, derivatives or numerical_derivatives(term))
-    if family == "negative binomial":
-        if shape is None or not shape > 0.0:
-            raise InvalidInputError(f"{who}: family='negative binomial' needs a positive shape=, found {shape!r}")
-        return negative_binomial(float(shape))
     if family not in FAMILIES:
-        known = ", ".join(map(repr, [*FAMILIES, "negative binomial"]))
+        known = ", ".join(map(repr, FAMILIES))
         raise InvalidInputError(f"{who}: family must be one of {known}, or a function (eta, y), found {family!r}")
     return FAMILIES[family]
 
 
 def _sizes(family: str, y: np.ndarray, trials: Any, who: str) -> np.ndarray:
-    """Return the trials of each row, 1 without; refuse responses outside the support."""
+    """Return the trials of each row (default 1); raise if responses are outside the support."""
     size = np.ones(len(y))
     if (trials is None) == (family == "binomial"):
         raise InvalidInputError(f"{who}: trials= goes with family='binomial' and no other; found family={family!r}")
     if trials is not None:
         size = np.broadcast_to(checked_array(trials, "trials", who=who).astype(np.float64), y.shape).copy()
-    if family in FAMILIES or family == "negative binomial":
+    if family in FAMILIES:
         counted = (y >= 0.0) & (y == np.round(y))
         fits = counted if family in ("poisson", "negative binomial") else counted & (y <= size)
         if not fits.all():
             row = int(np.flatnonzero(~fits)[0])
-            support = "integers from 0" if family == "negative binomial" else FAMILIES[family].support
-            raise InvalidInputError(f"{who}: responses of {family!r} are {support}, found {y[row]:g} in row {row}")
+            raise InvalidInputError(
+                f"{who}: responses of {family!r} are {FAMILIES[family].support}, found {y[row]:g} in row {row}"
+            )
     return size

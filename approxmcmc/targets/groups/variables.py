@@ -47,7 +47,7 @@ class GroupVariables(Variables):
         return names if self.knows_noise else [*names, f"log_{NOISE}"]
 
     def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
-        """Map the last axis of `theta` to what is reported; leading axes stay."""
+        """Map the last axis of `theta` to the reported variables; leading axes are kept."""
         stop = self.n_coef + self.n_scales
         values = {"beta": theta[..., : self.n_coef]}
         if self.n_effects == 1:
@@ -58,7 +58,7 @@ class GroupVariables(Variables):
         return values if self.knows_noise else {**values, NOISE: np.exp(theta[..., stop])}
 
     def pack(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Map what is reported to theta; the diagonal of L is taken as positive."""
+        """Map reported variables to theta; the diagonal of L is taken as positive."""
         packed = self.pack_draws({name: np.asarray(values[name], np.float64)[None, None] for name in self.shapes})
         return np.asarray(packed[0, 0])
 

@@ -78,7 +78,7 @@ class PredictorPart:
 
 
 def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> PredictorPart:
-    """Return what a user's design says, see `PredictorTarget`.
+    """Return the parts of a user's design, see `PredictorTarget`.
 
     Raises
     ------

@@ -20,7 +20,8 @@ from approxmcmc.targets.tall_data import TallDataTarget
 class PredictorsTarget(TallDataTarget):
     """A target whose terms are ``likelihood(eta_i1 ... eta_iK, responses_i)``, eta the predictors of a `Design`.
 
-    Subclasses set `design`, `likelihood` and `responses`; those with kernels of their own override what makes them.
+    Subclasses set `design`, `likelihood` and `responses`; those with their own kernels override the methods that make
+    them.
     """
 
     design: Design

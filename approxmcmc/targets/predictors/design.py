@@ -5,7 +5,7 @@ r"""The design of K linear predictors: which entries of theta each row adds up, 
 
 dense columns, which predictors may share; categories as codes, one addition each however many there are; and entries
 that all rows have in common, such as an intercept or a log scale. theta is followed by a constant 1, so that an offset
-is a dense column, and the algebra needs no case of its own for it.
+is a dense column, and needs no special case.
 
 Kernels read the design as a tuple of arrays (`kernels`); set-up works on runs of rows as NumPy and SciPy have them.
 """

@@ -18,7 +18,7 @@ LAST = DESIGN  # the first array of the responses
 
 @compiled(fastmath=set(BATCH_FASTMATH))
 def gather(theta: np.ndarray, design: Data, k: int, coefs: np.ndarray) -> float:
-    """Copy the coefficients of the dense columns of predictor k, and return what all rows have in common."""
+    """Copy the coefficients of the dense columns of predictor k, and return the sum of entries that all rows share."""
     spans, places, shared, values = design[2], design[3], design[5], design[6]
     dim = theta.shape[0]
     first, last, at = spans[0, SPANS * k], spans[0, SPANS * k + 1], spans[0, SPANS * k + 2]
@@ -35,7 +35,7 @@ def gather(theta: np.ndarray, design: Data, k: int, coefs: np.ndarray) -> float:
 def add_coded(
     theta: np.ndarray, design: Data, k: int, order: np.ndarray, lo: int, hi: int, common: float, eta: np.ndarray
 ) -> None:
-    """Add to a predictor what its codes pick out of theta, and what all rows have in common."""
+    """Add to a predictor the entries of theta given by its codes, and those that all rows share."""
     X, codes, spans, weights = design[0], design[1], design[2], design[4]
     dim = theta.shape[0]
     for i in range(hi - lo):
@@ -150,7 +150,7 @@ def add_rows(
 class OfRows(NamedTuple):
     """The likelihood of a kernel: the number K, and a batch function of predictors and responses.
 
-    That is a compiled kernel of its own, called once a batch: what is written here is compiled once for all models.
+    That is a separate compiled kernel, called once a batch, so the code here is compiled once for all models.
     """
 
     n_predictors: int
@@ -236,7 +236,7 @@ def subtract_slopes(
 def residuals(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
 ) -> None:
-    """Write what an expansion leaves of the terms; its rows are the last array of the data."""
+    """Write the residuals of an expansion of the terms; its rows are the last array of the data."""
     eta, coefs = np.empty((known.n_predictors, hi - lo)), np.empty(data[0].shape[1])
     predict(theta, data[:LAST], order, lo, hi, coefs, eta)
     known.function(eta, data[LAST:-1], order, lo, hi, out)

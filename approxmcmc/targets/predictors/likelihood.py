@@ -25,7 +25,7 @@ class RowLikelihood(abc.ABC):
     """The number K."""
 
     def work(self) -> TermWork:
-        """Return what a row takes, beside its predictors: ten operations for each, an exponential."""
+        """Return the operations of a row without its predictors: ten for each predictor, an exponential."""
         return TermWork(TRANSCENDENTAL * self.n_predictors, TRANSCENDENTAL * self.n_predictors, 0.0)
 
     def compile(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
@@ -92,7 +92,7 @@ class ScalarLikelihood(RowLikelihood):
         self.derivatives = derivatives or differences(loglik, n_predictors, n_responses)
 
     def work(self) -> TermWork:
-        """Return what a row takes by the byte code of the user's functions, or of the library's."""
+        """Return the operations of a row, from the byte code of the user's or the library's functions."""
         ours = (self.loglik.__module__ or "").startswith(__name__.partition(".")[0] + ".")
         return TermWork(operations(self.loglik), operations(self.derivatives), 0.0, "library" if ours else "python")
 

@@ -78,7 +78,7 @@ def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: 
 
 
 def make_expand(log_terms: Callable[..., None], add_gradient: Callable[..., None]) -> Callable[..., None]:
-    """Return what writes rows of `GeneralExpansion`: value, gradient, and half the Hessian, its upper triangle."""
+    """Return the writer of rows of `GeneralExpansion`: value, gradient, and half the Hessian, its upper triangle."""
 
     def expand(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         dim, p = theta.shape[0], data[1].shape[1]

@@ -1,14 +1,14 @@
-r"""Weighted least squares of tall data, and what is left of the rows once they are fitted.
+r"""Weighted least squares of tall data, and the residual sum of squares of the rows.
 
 .. math:: \sum_i w_i (r_i - a_i' \beta)^2 = s + |R (\beta - \hat\beta)|^2,
 
 all information of a normal likelihood on its rows: no number in it is a difference of large ones, for any
 offset of r and the size of the columns.
 
-A fit of some rows comes first: it makes columns z = T'a that are nearly orthonormal, and residuals e that are nearly
-the last. Then one pass adds up Z'WZ, Z'We and e'We, as fast as memory is read. Where some rows were misleading, as with
-rare categories or columns that are nearly collinear, what the pass has found makes better columns for another one: the
-Cholesky QR algorithm, repeated (Yamamoto et al. 2015), which is as accurate as a QR decomposition of the rows.
+A fit of some rows comes first: it makes columns z = T'a that are nearly orthonormal, and residuals e that are close to
+the final ones. Then one pass adds up Z'WZ, Z'We and e'We, as fast as memory is read. Where some rows were misleading,
+as with rare categories or columns that are nearly collinear, the result of a pass makes better columns for another one:
+the Cholesky QR algorithm, repeated (Yamamoto et al. 2015), which is as accurate as a QR decomposition of the rows.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Normal models with sufficient statistics: what they read of the rows, outcome by outcome.
+"""Normal models with sufficient statistics: the values that they read from the rows, outcome by outcome.
 
 The mean is any linear predictor, the log scale one that all rows share but for an offset, such as a weight. So a step
 may read the numbers of `least_squares` in the place of n rows.
@@ -65,7 +65,7 @@ class NormalOutcome:
         return self.design.matrix_of(self.log_scale, slice(lo, hi))[:, -1]
 
     def fit(self) -> tuple[LeastSquares, float]:
-        """Return the least-squares fit, and what the terms hold beside it: the sum of -log s_i - log(2 pi) / 2."""
+        """Return the least-squares fit, and the rest of the log-likelihood: the sum of -log s_i - log(2 pi) / 2."""
         entries, n_rows = self.entries, self.design.n_rows
 
         def rows(lo: int, hi: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

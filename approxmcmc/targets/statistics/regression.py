@@ -31,12 +31,12 @@ class RegressionVariables(Variables):
         return [f"log_{name}" if name.startswith("sigma") else name for name in super().labels()]
 
     def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
-        """Map the last axis of `theta` to what is reported."""
+        """Map the last axis of `theta` to the reported variables."""
         values = super().unpack(theta)
         return {**values, "sigma": np.exp(values["sigma"])}
 
     def pack(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Map what is reported to theta."""
+        """Map reported variables to theta."""
         return super().pack({**values, "sigma": np.log(values["sigma"])})
 
     def pack_draws(self, values: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -83,7 +83,7 @@ class NormalStatistics(StandsForRows, ExpandsItself):
         return kernel(add_gradient, gradient_signature(type_of(self.data)), fastmath=BATCH_FASTMATH)
 
     def compile_expansion(self) -> Any:
-        """Compile what writes the second-order expansion of an outcome."""
+        """Compile the kernel that writes the second-order expansion of an outcome."""
         signature = nb.void(VECTOR, type_of(self.data), INDICES, nb.int64, nb.int64, MATRIX)
         parts = self._log_terms(), self._term_gradients()
         return bind(make_expand, *parts, signature=signature, fastmath=BATCH_FASTMATH)
@@ -112,7 +112,7 @@ class NormalStatistics(StandsForRows, ExpandsItself):
 
     @property
     def found(self) -> str:
-        """Return a sentence: what represents the rows."""
+        """Return a sentence that says what represents the rows."""
         outcomes = "" if self.n_obs == 1 else f" of {self.n_obs} outcomes"
         return f"normal rows: sufficient statistics{outcomes} represent {self.n_rows:,} rows, and a step reads none"
 

@@ -200,7 +200,7 @@ class TestQuiet:
     @pytest.mark.parametrize(
         ("trace", "reason"),
         [
-            (trace_of(chains(draws=99)), "100 draws per chain are needed, there are 99"),
+            (trace_of(chains(draws=99)), "100 draws per chain are needed, found 99"),
             (trace_of(stuck(chains(), 0)), "a chain never moved"),
             (trace_of(chains(), stats={"weight": 0.5}), "the draws carry weights"),
         ],

@@ -8,8 +8,7 @@ import xarray as xr
 
 import approxmcmc as amc
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.interop.any_model import as_target, in_terms_of
-from approxmcmc.interop.bambi import pymc_model
+from approxmcmc.interop.any_model import as_target, in_terms_of, pymc_model
 from approxmcmc.output.reading import flat_draws
 
 # pandas 3 warns of how Bambi's formulas select columns of text

@@ -50,7 +50,7 @@ SLOW = (zoo.transposed_design, times_a_parameter, zoo.two_observed)  # a minute 
 )
 def test_the_density_is_that_of_the_model_but_for_a_constant(model):
     built, (kind, constant) = zoo.build(model), FOUND[model]
-    target = from_pymc(built)
+    target = from_pymc(built, integrate=False)
     posterior = Posterior(target)
     log_density, slope = (make(mode="FAST_COMPILE") for make in (built.compile_logp, built.compile_dlogp))
     assert isinstance(posterior.expansion, kind)
@@ -125,7 +125,7 @@ def test_rows_that_a_nonlinear_function_couples_are_refused_as_ever():
 
 
 def test_draws_have_the_names_of_the_model():
-    target = from_pymc(zoo.build(zoo.varying_intercepts))
+    target = from_pymc(zoo.build(zoo.varying_intercepts), integrate=False)
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.05), amc.ExactTest())
     trace = amc.sample(target, sampler, draws=20, tune=0, chains=1, random_seed=1, progressbar=False)
     assert {"tau", "mu", "intercept", "beta"} == set(trace.posterior.data_vars)

@@ -9,9 +9,9 @@ from pytensor.scalar.math import TriGamma
 from scipy.special import polygamma
 
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
+from approxmcmc.interop.kernels import with_compiled_trigamma
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import find_predictors
-from approxmcmc.interop.trigamma import with_compiled_trigamma
 
 
 def asks_for_trigamma(graphs):

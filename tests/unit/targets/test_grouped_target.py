@@ -158,28 +158,31 @@ def test_a_group_of_ten_thousand_rows_and_groups_of_equal_responses():
 def kernel(stand_ins, target):
     """Return the kernel of terms with a wrong part, not compiled but for the family."""
     newton = stand_ins.get("newton", lambda right: right)(target._newton())
-    nodes = stand_ins.get("nodes", lambda right: right)(quadrature.make_nodes(target.family.term, newton))
-    return quadrature.make_log_terms(nodes)
+    right = quadrature.make_nodes(1, 1, False, target.family.term, target.family.of_row, newton)
+    core = quadrature.make_log_terms(1, stand_ins.get("nodes", lambda right: right)(right))
+    return lambda theta, data, *where: core(theta, data[:6], *where)
 
 
 def stale(right):
-    def newton(eta, responses, lo, n, sigma, z, steps):
-        _, width, score, information = right(eta, responses, lo, n, sigma, z, steps)
-        return 0.0, width, score, information
+    def newton(responses, lo, n, shape, steps, eta, a, u, step, A, C):
+        right(responses, lo, n, shape, steps, eta, a, u, step, A, C)
+        u[:] = 0.0
 
     return newton
 
 
 def fixed(right):
-    return lambda eta, responses, lo, n, sigma, z, steps: (0.0, 1.0, 0.0, 0.0)
+    def newton(responses, lo, n, shape, steps, eta, a, u, step, A, C):
+        u[:], C[:] = 0.0, 1.0
+
+    return newton
 
 
 def without_width(right):
-    """Leave out the factor s of the change of variables."""
+    """Leave out the Jacobian of the change of variables."""
 
-    def nodes(eta, responses, lo, n, sigma, start, rule, steps, z, weight):
-        value = right(eta, responses, lo, n, sigma, start, rule, steps, z, weight)
-        return value - math.log((z[1] - z[0]) / (rule[0, 1, 0] - rule[0, 0, 0]))
+    def nodes(phi, data, g, space):
+        return right(phi, data, g, space) + math.log(space[7][0, 0])
 
     return nodes
 
@@ -211,14 +214,14 @@ def test_a_wrong_sign_of_the_covariance_would_be_seen():
 def complete_part(target, theta):
     """Return the mean of the complete data's second derivative in sigma, by the nodes."""
     family, total = target.family, 0.0
-    X, responses, spans, starts, rule, steps = target.data
-    nodes = target._nodes()
-    for g, (lo, hi) in enumerate(spans):
-        eta = X[0, lo:hi] @ theta[:3]
-        z, weight = np.empty(rule.shape[1]), np.empty(rule.shape[1])
-        value = nodes(eta, responses, lo, hi - lo, theta[3], starts[g], rule, steps[0, 0], z, weight)
-        for k, w in enumerate(np.exp(weight - value)):
-            bends = [family.derivatives(e + theta[3] * z[k], *responses[0, lo + i])[1] for i, e in enumerate(eta)]
+    data = target.data[:6]
+    space = quadrature.work_space(10, target.n_nodes, 1)
+    for g, (lo, hi) in enumerate(data[2]):
+        value = target._nodes()(theta, data, g, space)
+        eta, z = data[0][0, lo:hi, 1:] @ theta[:3], space[2][0].copy()
+        for k, w in enumerate(np.exp(space[3] - value)):
+            y = data[1][0, lo:hi]
+            bends = [family.derivatives(e + theta[3] * z[k], *one, 1.0)[1] for e, one in zip(eta, y, strict=True)]
             total += w * sum(bends) * z[k] ** 2
     return total
 
@@ -240,7 +243,7 @@ def test_the_mode_is_found_and_nodes_are_added_where_they_are_needed():
 
 def test_points_are_the_centre_draws_and_ends_of_the_scale():
     law = amc.targets.Laplace(np.zeros(2), np.diag([1.0, 4.0]), 0.0, 0, 0.0)
-    found = points(law)
+    found = points(law, [1])
     assert found.shape == (11, 2)
     assert found[0].tolist() == [0.0, 0.0]
     assert found[-2:].tolist() == [[0.0, 6.0], [0.0, -6.0]]

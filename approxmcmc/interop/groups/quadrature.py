@@ -1,0 +1,125 @@
+"""A hierarchy of a PyMC model whose rows are not normal, with its effects integrated out by quadrature."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.interop.groups.candidates import GroupEffects
+from approxmcmc.interop.groups.check import compare_with_model
+from approxmcmc.interop.groups.coordinates import Coordinates
+from approxmcmc.interop.groups.factors import FactorsGiven, scales_of
+from approxmcmc.interop.groups.forms import FactorsOfModel, forms_of
+from approxmcmc.interop.groups.likelihoods import LawOfRows
+from approxmcmc.interop.groups.predictor import labels_of_rows, n_effects_of, predictor_of, scale_of, standard_effects
+from approxmcmc.interop.groups.source import ModelOfGroups
+from approxmcmc.interop.groups.target import IntegratedOfPyMC
+from approxmcmc.interop.groups.values import NotGroupsError
+from approxmcmc.targets.groups.families import FAMILIES
+from approxmcmc.targets.groups.grouping import grouping
+from approxmcmc.targets.groups.link import link
+from approxmcmc.targets.groups.quadrature_terms import FIRST_NODES, LARGEST_ERROR, QuadratureTerms
+
+MOST_COLUMNS = 400  # of the predictor: second derivatives of a term are their square
+
+
+class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
+    """Rows of a PyMC model in groups, whose effects are integrated out by adaptive quadrature."""
+
+    def __init__(self, source: ModelOfGroups, effects: GroupEffects, law: LawOfRows) -> None:
+        shape, values = source.y.shape, source.values
+        self.n_effects, self.family, self.family_name = n_effects_of(values, effects), FAMILIES[law.family], law.family
+        if self.n_effects not in FIRST_NODES:
+            n_nodes = FIRST_NODES[2] ** self.n_effects
+            raise NotGroupsError(
+                f"{self.n_effects} effects of a group would take {n_nodes} nodes and more; two are the most"
+            )
+        factors = FactorsOfModel(self.n_effects)
+        known = standard_effects(values, factors, effects)
+        mean = sum_of_forms(forms_of(values, factors, known, law.predictors), shape)
+        found = predictor_of(mean, self.n_effects, shape)
+        offset = found.offset + log_exposure(law, source)
+        has_offset, p = bool(offset.any()), found.X.shape[1]
+        X = np.column_stack([found.X, offset]) if has_offset else found.X
+        self.n_columns, columns = found.Z.shape[1], X.shape[1]
+        if columns > MOST_COLUMNS:
+            raise NotGroupsError(f"its predictor has {columns} columns beside the effects, above {MOST_COLUMNS}")
+        products = [*found.beta, *((columns + j, weight, rest) for j, weight, rest in found.L)]
+        n_products = columns + self.n_columns * self.n_effects
+        shapes: list[Any] = []
+        if law.shape is not None:
+            [form] = forms_of(values, factors, known, [law.shape])
+            weights, parameter = scale_of(form, self.n_effects, shape)
+            if np.ptp(weights) > 0.0:
+                raise NotGroupsError("the shape of the negative binomial law differs from row to row")
+            shapes = [(n_products, weights[0], parameter or ())]
+        offsets = [(p, 1.0, ())] if has_offset else []
+        signed = scales_of(source.model, effects.axes, factors, products[len(found.beta) :], [*found.beta, *shapes])
+        self.coordinates = coordinates = Coordinates(source.model, effects.axes, signed)
+        table = link(
+            self.read_factors(factors),
+            [*products, *offsets, *shapes],
+            [*[False] * n_products, *[True] * len(shapes)],
+        )
+        self.scales = sorted({coordinates.places[v] for v in coordinates.signed})
+        self.grouping = grouping(labels_of_rows(effects), source.y.size, who="from_pymc")
+        size = np.ones(source.y.size)
+        if law.trials is not None:
+            size = np.ascontiguousarray(np.broadcast_to(values.of[law.trials], shape), dtype=np.float64).ravel()
+        self.arrange(np.column_stack([found.Z, X]), source.y.ravel(), size, self.grouping, table)
+        self.describe_model(source, effects)
+        self.center = coordinates.initial_point()
+        compare_with_model(self)
+        self.place()
+        if not self.accuracy.nats <= LARGEST_ERROR:
+            raise NotGroupsError(
+                f"the quadrature's error of {self.accuracy.nats:.2g} nats with {self.n_nodes} nodes is above "
+                f"{LARGEST_ERROR}"
+            )
+
+    @property
+    def scale_coordinates(self) -> list[int]:
+        """Coordinates that scale effects and may be 0."""
+        return self.scales
+
+    def initial_point(self) -> np.ndarray:
+        """Return the point around which nodes were placed."""
+        return self.center.copy()
+
+    @property
+    def how(self) -> str:
+        """How effects are integrated out, in words."""
+        return f"by quadrature ({self.n_nodes} nodes, error {self.accuracy.nats:.1g} nats)"
+
+    @property
+    def setup_attrs(self) -> Mapping[str, Any]:
+        """What was integrated out and how."""
+        return {**IntegratedOfPyMC.setup_attrs.fget(self), **QuadratureTerms.setup_attrs.fget(self)}  # type: ignore[attr-defined]
+
+    def at_random(self, rng: np.random.Generator, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return some u for each group, and what the target takes for its log density given the rows.
+
+        That is the log density of rows and u by the family and the predictor found, less the target's own integral.
+        """
+        u = rng.standard_normal((self.n_obs, self.n_effects))
+        return u, self.log_joint(theta, u) - self.own_terms(theta)
+
+
+def sum_of_forms(forms: list[Any], shape: tuple[int, ...]) -> Any:
+    """Return the sum of forms."""
+    total: dict[Any, Any] = {}
+    for one in forms:
+        for monomial, array in one.items():
+            total[monomial] = total.get(monomial, np.zeros(shape)) + array
+    return total
+
+
+def log_exposure(law: LawOfRows, source: ModelOfGroups) -> Any:
+    """Return the logarithm of the known factors of the mean."""
+    total = np.zeros(source.y.shape)
+    for graph in law.exposures:
+        known = np.asarray(source.values.of[graph], dtype=np.float64)
+        if not (known > 0.0).all():
+            raise NotGroupsError("a known factor of the mean is not positive")
+        total = total + np.log(known)
+    return total.ravel()

@@ -1,0 +1,113 @@
+"""A page of the documentation, drawn from what ships of a study: its picture, its answer, then all else.
+
+What may be said is decided here and not when the study ran: whether an order can be told, at which rate verdicts err,
+and to how many digits a number is known.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from approxmcmc.errors import StudyError
+from approxmcmc.study.names import nearest
+from approxmcmc.study.report.answer import answers
+from approxmcmc.study.report.markdown import figure_block, plain_text, section_block
+from approxmcmc.study.report.pieces import Figure, Section
+from approxmcmc.study.report.scores import LEAST_REPLICATES, Scores
+from approxmcmc.study.report.shipped import RISK, rows_of, unpacked
+from approxmcmc.study.report.tables import risk_table
+from approxmcmc.study.report.trust import limits
+from approxmcmc.study.report.who_wins import who_wins
+from approxmcmc.study.report.wording import setting_in_words, slug
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WITHOUT_INTERVAL = (
+    "Intervals are 95 %; blank is not defined, never zero. A number without an interval is a setting, a count, exact, "
+    "or a summary of these chains alone; its caption tells which."
+)
+CODE = re.compile(r"[a-z]\w*_\w+(\[.+\])?|[a-z]\w*\[.+\]")
+NAMING = ("series", "setting", "sampler", "winner", "no less", "label")  # columns of names of settings
+
+
+def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequence[str] = ()) -> str:
+    """Return the page below its title and opening paragraph, as Markdown.
+
+    Parameters
+    ----------
+    words, table
+        What ships, from :func:`approxmcmc.study.published.shipped`.
+    commands
+        What would run the presets that are not on the page.
+    """
+    scores = scores_of(words, table)
+    sections = [*who_wins(scores, words.get("families") or {}), *unpacked(words["sections"], table)]
+    first = next((piece for section in sections for piece in section.pieces if isinstance(piece, Figure)), None)
+    notes = [*words["notes"], *limits(scores)]
+    worded = in_words(table)
+    parts = [worded(figure_block(first, "p0"))] if first else []
+    parts += [worded(plain_text(text)) for text in [*answers(scores), *words["told"]]]
+    parts += ["\n".join([":::{note}", *(f"- {worded(plain_text(note))}" for note in notes), ":::"])] if notes else []
+    parts.append(plain_text(f"{_source(words)} {WITHOUT_INTERVAL}"))
+    number = 1
+    for section in [*sections[:1], *_risks(scores), *sections[1:]]:
+        rest = tuple(piece for piece in section.pieces if piece is not first)
+        if rest or section.text or section.terms or section.commands:
+            text, number = section_block(section, rest, number)
+            parts.append(text if section.title in ("Census", "Provenance") else worded(text))
+    if commands:
+        parts += ["## Not run", *(f"```text\n{command}\n```" for command in commands)]
+    return "\n\n".join(parts) + "\n"
+
+
+def figure_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str) -> str:
+    """Return one picture of a page with its caption, as Markdown.
+
+    Raises
+    ------
+    StudyError
+        If the page has no such picture; the message names the nearest.
+    """
+    pieces = [piece for section in unpacked(words["sections"], table) for piece in section.pieces]
+    known = {piece.title: piece for piece in pieces if isinstance(piece, Figure)}
+    if title not in known:
+        raise StudyError(f"The page of {words['study']} has no picture {nearest(title, known)}")
+    return in_words(table)(figure_block(known[title], f"{slug(title)}-"))
+
+
+def scores_of(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Scores]:
+    """Return the risks of each target that has a gold standard."""
+    risks = rows_of(table, RISK)
+    if len(risks):
+        ends = [name for name in risks if name.endswith(("_lower", "_upper"))]
+        risks.loc[risks.replicates < LEAST_REPLICATES, ends] = math.nan
+    return [
+        Scores(str(target), words["exact"].get(target), rows.drop(columns="target").reset_index(drop=True))
+        for target, rows in (risks.groupby("target", sort=False) if len(risks) else ())
+    ]
+
+
+def _risks(scores: Sequence[Scores]) -> list[Section]:
+    return [Section("Risk at three times", pieces=tuple(map(risk_table, scores)))] if scores else []
+
+
+def _source(words: Mapping[str, Any]) -> str:
+    machine = words["provenance"]
+    made = machine.get("processor", "")
+    clock = f"Seconds are those of the {words.get('clock', 'wall')} clock"
+    suite = f"suite version {words['version']}"
+    source = f"Source: {words['reference'] or 'not stated'}. Preset {words['preset']}, {suite}."
+    return f"{source} {clock}, on {made or 'a machine that was not named'}."
+
+
+def in_words(table: "pd.DataFrame") -> Callable[[str], str]:
+    """Return a function that puts the names of the settings of a page in words, in text and in pictures."""
+    columns = [name for name in NAMING if name in table]
+    names = {part for name in columns for cell in set(table[name]) for part in re.split(r", (?![^\[]*\])", cell)}
+    code = sorted((name for name in names if CODE.fullmatch(name)), key=len, reverse=True)
+    spelled = {re.sub(r"([_\[\]])", r"\\\1", name): setting_in_words(name) for name in code}
+    spelled |= {name: setting_in_words(name) for name in code}
+    pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, spelled)) + r")(?![\w\[])") if code else None
+    return lambda text: pattern.sub(lambda found: spelled[found[1]], text) if pattern else text

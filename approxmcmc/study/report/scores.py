@@ -1,0 +1,111 @@
+"""Risks of the settings of one target at three times: what ships of a comparison, and what verdicts are made of.
+
+A verdict needs three things: five replicates, without which there is no interval; a gold standard whose squared error
+is at most a tenth of the least risk, without which nothing is ranked; and an interval at a family rate, since a page
+makes many verdicts. With m of them each is made at 5 % / m: the 95 % interval is widened on the log scale by the ratio
+of the normal quantiles.
+"""
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+from scipy import special
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONFIDENCE = 0.95
+LEAST_REPLICATES = 5  # fewer have no interval on a page: the best that covers spans orders of magnitude
+LARGEST_FLOOR = 0.1  # of the least risk: above it the gold standard's own error decides the order of the settings
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Scores:
+    """The risks of the settings of one target.
+
+    Parameters
+    ----------
+    target
+        Name of the target.
+    exact
+        The setting without bias that the others are compared with, or None.
+    at_budgets
+        A row per setting, estimand and time, with risk, bias_sq, variance and ratio to the exact setting, their ends
+        ``_lower`` and ``_upper``, the squared error ``floor`` of the gold standard, and the numbers of replicates that
+        delivered and that were planned. Empty without a gold standard.
+    """
+
+    target: str
+    exact: str | None
+    at_budgets: "pd.DataFrame"
+
+    @property
+    def settings(self) -> list[str]:
+        """Labels of the settings, in the order of the study."""
+        return list(dict.fromkeys(self.at_budgets["setting"])) if len(self.at_budgets) else []
+
+    @property
+    def estimands(self) -> list[str]:
+        """Labels of the estimands, in the order of the study."""
+        return list(dict.fromkeys(self.at_budgets["estimand"])) if len(self.at_budgets) else []
+
+    @property
+    def times(self) -> list[float]:
+        """The times in seconds of a chain, the longest last."""
+        return sorted(map(float, set(self.at_budgets["time"]))) if len(self.at_budgets) else []
+
+    def at(self, estimand: str, time: float) -> "pd.DataFrame":
+        """Return one row per setting at a time, indexed by setting."""
+        table = self.at_budgets
+        return table[(table.estimand == estimand) & (table.time == time)].set_index("setting")
+
+    def at_last_budget(self, estimand: str) -> "pd.DataFrame":
+        """Return one row per setting at the longest common time, indexed by setting."""
+        return self.at(estimand, self.times[-1])
+
+    @property
+    def replicates(self) -> dict[str, int]:
+        """The number of chains that each setting delivered."""
+        return {name: int(self.at_budgets.replicates[self.at_budgets.setting == name].min()) for name in self.settings}
+
+
+def floor_share(table: "pd.DataFrame") -> float:
+    """Return the gold standard's squared error over the least risk of a table; infinite for a risk of 0 or less."""
+    least, floor = float(table.risk.min()), float(table.floor.max())
+    if math.isnan(least) or floor == 0.0:
+        return 0.0
+    return floor / least if least > 0.0 else math.inf
+
+
+def can_rank(table: "pd.DataFrame") -> bool:
+    """Whether the gold standard is fine enough to order the settings of a table."""
+    return floor_share(table) <= LARGEST_FLOOR
+
+
+def beside_least_risk(table: "pd.DataFrame") -> str:
+    """Return how large the gold standard's squared error is, in words."""
+    share = floor_share(table)
+    return f"{share:.0%} of the least risk" if share <= 1.0 else "above the least risk"
+
+
+def widened(row: Any, name: str, verdicts: int) -> tuple[float, float]:
+    """Return the ends of a positive figure's interval at a family rate of 5 % over so many verdicts.
+
+    NaN where there is no interval; a lower end of 0 or less stays.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> row = SimpleNamespace(risk=1.0, risk_lower=0.5, risk_upper=2.0)
+    >>> [round(end, 3) for end in widened(row, "risk", 1)]
+    [0.5, 2.0]
+    >>> [round(end, 3) for end in widened(row, "risk", 10)]
+    [0.371, 2.699]
+    """
+    value, lower, upper = (float(getattr(row, f"{name}{end}")) for end in ("", "_lower", "_upper"))
+    tail = (1.0 - CONFIDENCE) / 2.0
+    stretch = float(special.ndtri(tail / max(verdicts, 1)) / special.ndtri(tail))
+    low = value * (lower / value) ** stretch if min(value, lower) > 0.0 else lower
+    high = value * (upper / value) ** stretch if min(value, upper) > 0.0 and math.isfinite(upper) else upper
+    return low, high

@@ -1,0 +1,115 @@
+"""What ships of a study: one table with the rows of all tables and pictures, and the words around them.
+
+The table is ``NAME.csv.gz``: a row belongs to the piece that its first column names, and has the columns of that piece;
+``risk`` are the risks at three times. The words are ``NAME.json``: sections, captions, headings, styles of pictures,
+and what the numbers came from. Pages are drawn from the two, see :mod:`approxmcmc.study.report.drawn_page`.
+"""
+
+import gzip
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from approxmcmc.study.report.marks import drawn, marks_of
+from approxmcmc.study.report.pieces import Figure, Section, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RISK = "risk"  # the piece with the risks at three times
+DIGITS = "%.7g"
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf|nan")
+
+
+def packed(sections: Sequence[Section], risks: "pd.DataFrame | None") -> "tuple[list[dict[str, Any]], pd.DataFrame]":
+    """Return the words of sections, and one table with the rows of their pieces and of the risks."""
+    import pandas as pd
+
+    frames = [] if risks is None else [risks.assign(piece=RISK)]
+    words = []
+    for section in sections:
+        told = []
+        for piece in section.pieces:
+            common = {"kind": type(piece).__name__, "title": piece.title, "caption": piece.caption}
+            if isinstance(piece, Figure):
+                picture, data = piece.marks or marks_of(piece.figure)
+                told.append({**common, "picture": picture})
+            else:
+                data = piece.data
+                told.append({**common, "headings": dict(piece.headings), "formats": dict(piece.formats)})
+            told[-1]["columns"] = list(map(str, data.columns))
+            frames.append(data.set_axis(told[-1]["columns"], axis=1).assign(piece=piece.title))
+        kept = {"title": section.title, "text": section.text, "terms": section.terms, "commands": section.commands}
+        words.append({**kept, "pieces": told})
+    table = pd.concat([frame.astype(object) for frame in frames if len(frame)], ignore_index=True)
+    return words, table[["piece", *(name for name in table if name != "piece")]]
+
+
+def unpacked(words: Sequence[Mapping[str, Any]], table: "pd.DataFrame") -> list[Section]:
+    """Return the sections that :func:`packed` took apart, with pictures drawn anew."""
+    return [
+        Section(
+            section["title"],
+            tuple(section["text"]),
+            tuple((str(term), str(meaning)) for term, meaning in section["terms"]),
+            tuple(_piece(piece, table) for piece in section["pieces"]),
+            tuple(section["commands"]),
+        )
+        for section in words
+    ]
+
+
+def _piece(words: Mapping[str, Any], table: "pd.DataFrame") -> Figure | Table:
+    data = rows_of(table, words["title"], words["columns"])
+    if words["kind"] == "Figure":
+        return Figure(words["title"], words["caption"], drawn(words["picture"], data), data)
+    return Table(words["title"], words["caption"], data, words["headings"], words["formats"])
+
+
+def rows_of(table: "pd.DataFrame", piece: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
+    """Return the rows of one piece, with its columns; numbers are numbers again."""
+    rows = table[table["piece"] == piece].drop(columns="piece")
+    kept = [name for name in rows if (rows[name] != "").any()] if columns is None else list(columns)
+    return rows.reindex(columns=kept, fill_value="").apply(_values).reset_index(drop=True)
+
+
+def _values(column: "pd.Series[str]") -> Any:
+    """Return a column of text as numbers where it holds nothing else, and cell by cell where it holds both."""
+    import pandas as pd
+
+    numeric = column.str.fullmatch(NUMBER)
+    if (numeric | (column == "")).all():
+        return pd.to_numeric(column)
+    cells = zip(column, numeric, strict=True)
+    return pd.Series([float(text) if number else text or None for text, number in cells], column.index, dtype=object)
+
+
+def to_bytes(table: "pd.DataFrame") -> bytes:
+    """Return a table as compressed CSV, the same bytes for the same table."""
+    text = table.to_csv(index=False, float_format=DIGITS, lineterminator="\n")
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as file:
+        file.write(text.encode())
+    return buffer.getvalue()
+
+
+def from_bytes(content: bytes) -> "pd.DataFrame":
+    """Return the table, all of it as text."""
+    import pandas as pd
+
+    return pd.read_csv(io.BytesIO(gzip.decompress(content)), dtype=str, keep_default_na=False)
+
+
+def words_to_text(words: Mapping[str, Any]) -> str:
+    """Return the words as JSON, each piece of a section on one line."""
+    held: list[str] = []
+
+    def aside(piece: Mapping[str, Any]) -> str:
+        held.append(json.dumps(piece, ensure_ascii=False, allow_nan=False))
+        return f"piece {len(held) - 1}"
+
+    sections = [{**section, "pieces": list(map(aside, section["pieces"]))} for section in words["sections"]]
+    text = json.dumps({**words, "sections": sections}, ensure_ascii=False, indent=1, allow_nan=False)
+    return re.sub(r'"piece (\d+)"', lambda found: held[int(found[1])], text) + "\n"

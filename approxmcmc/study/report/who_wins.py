@@ -1,0 +1,118 @@
+"""Who wins: for each data set and time, the setting with least risk, and those that cannot be told from it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from approxmcmc.study.report.pieces import Figure, Section, Table
+from approxmcmc.study.report.scores import LEAST_REPLICATES, Scores, can_rank, widened
+from approxmcmc.study.report.svg import COLOURS, subplots
+from approxmcmc.study.report.wording import estimate_text, setting_in_words
+
+NOBODY = "no draw yet"
+UNRANKED = "not ranked"
+FAINT = "#9aa1a9"
+
+
+def who_wins(scores: Sequence[Scores], families: Mapping[str, str]) -> list[Section]:
+    """Draw and tabulate the winners of every data set that has a gold standard; nothing where no order can be told.
+
+    Parameters
+    ----------
+    scores
+        Of a study whose estimands are the same for all targets.
+    families
+        The family of each setting, in the order of the legend; settings of one family share a colour.
+    """
+    import pandas as pd
+
+    if not families or not scores:
+        return []
+    longest = max(one.times[-1] for one in scores)
+    verdicts = sum(len(one.settings) - 1 for one in scores) * len(scores[0].times)
+    rows = [
+        {"data": one.target, "about": f"{float(f'{longest * share / scores[0].times[-1]:.1g}'):g} s"}
+        | _winner(one, estimand, time, verdicts)
+        for one in scores
+        for estimand in one.estimands
+        for share, time in zip(scores[0].times, one.times, strict=True)
+    ]
+    data = pd.DataFrame(rows)
+    if data.risk.isna().all():
+        return []
+    estimand = scores[0].estimands[0]
+    caption = (
+        "The setting with least risk after so many seconds of one chain on one core: warm-up, mode, expansion and "
+        "trials of a choice count, compilation does not. Below its name the time, and the risk of the "
+        f"{estimand}, averaged over coordinates, with its 95 % bootstrap interval over chains; then those that cannot "
+        f"be told from it. The {verdicts} comparisons of a picture err together in at most one of twenty pictures. "
+        f'"{UNRANKED}": the gold standard\'s squared error is above a tenth of the least risk, or a setting has fewer '
+        f"than {LEAST_REPLICATES} chains."
+    )
+    drawn = data[data.estimand == estimand]
+    table = data.drop(columns="about")
+    return [
+        Section(
+            "Who wins",
+            pieces=(
+                Figure("Who wins", caption, _grid(drawn, families), drawn),
+                Table("Who wins, all estimands", "The same for every estimand.", table),
+            ),
+        )
+    ]
+
+
+def _winner(scores: Scores, estimand: str, time: float, verdicts: int) -> dict[str, Any]:
+    here = scores.at(estimand, time)
+    known = here[here.risk.notna()]
+    row = {"after": f"{time:.2g} s", "estimand": estimand, "no less": ""}
+    nothing = {"risk": float("nan"), "risk_lower": float("nan"), "risk_upper": float("nan")}
+    if known.empty:
+        return row | {"winner": NOBODY} | nothing
+    if not can_rank(known) or known.replicates.min() < LEAST_REPLICATES:
+        return row | {"winner": UNRANKED} | nothing
+    best = known.risk.idxmin()
+    end = widened(known.loc[best], "risk", verdicts)[1]
+    near = [name for name in known.index if name != best and not widened(known.loc[name], "risk", verdicts)[0] > end]
+    return row | {
+        "winner": best,
+        "risk": known.risk[best],
+        "risk_lower": known.risk_lower[best],
+        "risk_upper": known.risk_upper[best],
+        "no less": ", ".join(near),
+        "no draw yet in some chain": ", ".join(label for label in here.index if label not in known.index),
+    }
+
+
+def _near(names: Any) -> str:
+    """Return the settings that cannot be told from the winner, or how many they are."""
+    listed = names.split(", ") if isinstance(names, str) and names else []
+    return "" if not listed else f"or {names}" if len(listed) < 3 else f"or one of {len(listed)} others"
+
+
+def _grid(data: Any, families: Mapping[str, str]) -> Any:
+    from matplotlib.patches import Patch, Rectangle
+
+    names, times = (list(dict.fromkeys(data[column])) for column in ("data", "about"))
+    kinds = list(dict.fromkeys(families.values()))
+    paint = {kind: COLOURS[place % len(COLOURS)] for place, kind in enumerate(kinds)}
+    figure, axes = subplots(figsize=(2.0 + 2.6 * len(times), 1.1 + 0.85 * len(names)))
+    for row in data.rename(columns={"no less": "near"}).itertuples():
+        x, y = times.index(row.about), names.index(row.data)
+        colour = paint.get(families.get(row.winner, ""), FAINT)
+        axes.add_patch(Rectangle((x - 0.48, y - 0.45), 0.96, 0.9, color=colour, alpha=0.45, linewidth=0))
+        told = estimate_text(row.risk, row.risk_lower, row.risk_upper) if row.risk == row.risk else ""
+        axes.text(x, y - 0.2, setting_in_words(row.winner), ha="center", va="center", fontsize=10, fontweight="bold")
+        axes.text(x, y + 0.05, f"at {row.after}: {told}" if told else "", ha="center", va="center", fontsize=8)
+        axes.text(x, y + 0.28, _near(row.near), ha="center", va="center", fontsize=7)
+    axes.set(xlim=(-0.5, len(times) - 0.5), ylim=(len(names) - 0.5, -0.5))
+    axes.set_xticks(range(len(times)), [f"after about {time}" for time in times])
+    axes.set_yticks(range(len(names)), names)
+    axes.xaxis.tick_top()
+    axes.grid(visible=False)
+    axes.tick_params(length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    shown = [kind for kind in kinds if kind in {families.get(winner) for winner in data.winner}]
+    handles = [Patch(color=paint[kind], alpha=0.45, linewidth=0, label=kind) for kind in shown]
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3))
+    return figure

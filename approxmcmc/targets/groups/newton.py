@@ -1,0 +1,193 @@
+r"""The mode of a group's integrand over its effects, by Newton's method from a start that is predicted.
+
+The start is where the group's score in b = L u, expanded at its mode b* at the centre, meets the prior of u: with the
+information I and c = score(b*) + I b*, it is u = (1 + L'IL)^{-1} L'c, which holds for every L, 0 among them.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.engine.compiler.compile import allocating, compiled
+from approxmcmc.engine.terms.batches import Data, datum_at
+
+LONGEST_STEP = 2.0  # in eta: the curvature of a logit or a Poisson term changes by a factor of 7 at most
+ARRIVED = 1e-9  # units of u and less: another step would move no sum by more than rounding
+
+
+@compiled
+def factorise(A: np.ndarray, C: np.ndarray) -> None:
+    """Write the lower triangle C of A = CC', of which the lower triangle is read."""
+    for i in range(A.shape[0]):
+        for j in range(i + 1):
+            total = A[i, j]
+            for k in range(j):
+                total -= C[i, k] * C[j, k]
+            C[i, j] = math.sqrt(total) if i == j else total / C[j, j]
+
+
+@compiled
+def solve_turned(C: np.ndarray, x: np.ndarray) -> None:
+    """Overwrite x by C^-T x."""
+    n = C.shape[0]
+    for i in range(n - 1, -1, -1):
+        for j in range(i + 1, n):
+            x[i] -= C[j, i] * x[j]
+        x[i] /= C[i, i]
+
+
+@compiled
+def solve(C: np.ndarray, x: np.ndarray) -> None:
+    """Overwrite x by (CC')^-1 x."""
+    for i in range(C.shape[0]):
+        for j in range(i):
+            x[i] -= C[i, j] * x[j]
+        x[i] /= C[i, i]
+    solve_turned(C, x)
+
+
+@compiled
+def largest_group(spans: np.ndarray, order: np.ndarray, lo: int, hi: int) -> int:
+    """Return the rows of the largest of some groups."""
+    largest = 0
+    for place in range(lo, hi):
+        g = datum_at(order, place)
+        largest = max(largest, spans[g, 1] - spans[g, 0])
+    return largest
+
+
+@allocating
+def work_space(n: int, n_nodes: int, K: int) -> tuple[np.ndarray, ...]:
+    """Return (eta, a, u, weight, mode, step, precision, triangle) for groups of up to n rows."""
+    return (
+        np.empty(n),
+        np.empty((n, K)),
+        np.empty((K, n_nodes)),
+        np.empty(n_nodes),
+        np.empty(K),
+        np.empty(K),
+        np.empty((K, K)),
+        np.empty((K, K)),
+    )
+
+
+@compiled
+def predictors(phi: np.ndarray, W: np.ndarray, lo: int, n: int, q: int, eta: np.ndarray, a: np.ndarray) -> None:
+    """Write x_i' beta and a_i = L'z_i of n rows from row lo."""
+    p, K = W.shape[2] - q, a.shape[1]
+    for i in range(n):
+        total = 0.0
+        for j in range(p):
+            total += W[0, lo + i, q + j] * phi[j]
+        eta[i] = total
+        for k in range(K):
+            total = 0.0
+            for j in range(q):
+                total += W[0, lo + i, j] * phi[p + j * K + k]
+            a[i, k] = total
+
+
+@compiled
+def predict(L: np.ndarray, q: int, start: np.ndarray, u: np.ndarray, A: np.ndarray, C: np.ndarray) -> None:
+    """Write where the mode is likely, (1 + L'IL)^-1 L'c."""
+    K = u.shape[0]
+    for k in range(K):
+        u[k] = 0.0
+        for j in range(q):
+            u[k] += L[j * K + k] * start[j]
+        for m in range(k + 1):
+            A[k, m] = 1.0 if k == m else 0.0
+            place = q
+            for i in range(q):
+                for j in range(i, q):
+                    both = L[i * K + k] * L[j * K + m]
+                    A[k, m] += start[place] * (both if i == j else both + L[j * K + k] * L[i * K + m])
+                    place += 1
+    factorise(A, C)
+    solve(C, u)
+
+
+def make_newton(derivatives: Callable[..., tuple[float, float]], K: int) -> Callable[..., None]:
+    """Return what finds the mode of a group's integrand from `u`, and the triangle C of its precision."""
+
+    def newton(
+        responses: np.ndarray,
+        lo: int,
+        n: int,
+        shape: float,
+        steps: int,
+        eta: np.ndarray,
+        a: np.ndarray,
+        u: np.ndarray,
+        step: np.ndarray,
+        A: np.ndarray,
+        C: np.ndarray,
+    ) -> None:
+        for _ in range(steps):
+            for k in range(K):
+                step[k] = -u[k]
+                for m in range(k + 1):
+                    A[k, m] = 1.0 if k == m else 0.0
+            for i in range(n):
+                x = eta[i]
+                for k in range(K):
+                    x += a[i, k] * u[k]
+                slope, bend = derivatives(x, responses[0, lo + i, 0], responses[0, lo + i, 1], shape)
+                for k in range(K):
+                    step[k] += slope * a[i, k]
+                    for m in range(k + 1):
+                        A[k, m] -= bend * a[i, k] * a[i, m]
+            factorise(A, C)
+            solve(C, step)
+            longest = LONGEST_STEP
+            for i in range(n):
+                x = 0.0
+                for k in range(K):
+                    x += a[i, k] * step[k]
+                longest = max(longest, abs(x))
+            far = 0.0
+            for k in range(K):
+                u[k] += step[k] * LONGEST_STEP / longest
+                far = max(far, abs(step[k]))
+            if far < ARRIVED:
+                break
+
+    return newton
+
+
+def make_refit(q: int, K: int, has_shape: bool, newton: Callable[..., None], derivatives: Callable[..., Any]) -> Any:
+    """Return the kernel that writes the starts of groups: where the expansion of their scores at phi is stored."""
+
+    def refit(phi: np.ndarray, data: Data, out: np.ndarray) -> None:
+        W, responses, spans, starts, _, steps = data
+        p, G = W.shape[2] - q, spans.shape[0]
+        eta, a, _, _, u, step, A, C = work_space(largest_group(spans, np.empty(0, np.int64), 0, G), 1, K)
+        shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
+        b = np.empty(q)
+        for g in range(G):
+            lo, n = spans[g, 0], spans[g, 1] - spans[g, 0]
+            predictors(phi, W, lo, n, q, eta, a)
+            predict(phi[p:], q, starts[g], u, A, C)
+            newton(responses, lo, n, shape, steps[0, 0], eta, a, u, step, A, C)
+            for j in range(q):
+                b[j] = 0.0
+                for k in range(K):
+                    b[j] += phi[p + j * K + k] * u[k]
+            out[g, :] = 0.0
+            for i in range(lo, lo + n):
+                x, along = eta[i - lo], 0.0
+                for k in range(K):
+                    x += a[i - lo, k] * u[k]
+                slope, bend = derivatives(x, responses[0, i, 0], responses[0, i, 1], shape)
+                for j in range(q):
+                    along += W[0, i, j] * b[j]
+                place = q
+                for j in range(q):
+                    out[g, j] += (slope - bend * along) * W[0, i, j]
+                    for m in range(j, q):
+                        out[g, place] -= bend * W[0, i, j] * W[0, i, m]
+                        place += 1
+
+    return refit

@@ -1,0 +1,94 @@
+"""Results of studies on pages: drawn, and numbers written, from the tables that ship with the package.
+
+An empty block ``{study} NAME`` becomes the page of a study, below its title and opening paragraph, and an empty block
+``{picture} NAME; TITLE`` one picture of it. The role ``{result}`` of
+``NAME; PIECE; COLUMN = VALUE; ...; COLUMN`` is a number of one row, to the digits that its interval supports;
+``{estimate}`` has the interval with it. A number that is not there is a warning, hence an error of the build.
+"""
+
+import functools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.util import logging
+
+from approxmcmc.errors import StudyError
+from approxmcmc.study.load import load_study
+from approxmcmc.study.published import number_of, shipped
+from approxmcmc.study.report.drawn_page import figure_of, page_body
+from approxmcmc.study.report.wording import estimate, estimate_text
+from studies.race import chart
+from tests.bench import cost_model
+
+ROOT = Path(__file__).parents[2]
+GENERATED = ROOT / "docs" / "_generated"
+STUDY, PICTURE = (re.compile(rf"^```\{{{kind}\}} (.+)\n```$", re.MULTILINE) for kind in ("study", "picture"))
+_log = logging.getLogger(__name__)
+
+
+def draw_pages(app: Any, document: str, source: list[str]) -> None:
+    """Put what ships of a study in the place of its line."""
+    for line, drawn in ((STUDY, _page), (PICTURE, _picture)):
+        source[0] = line.sub(functools.partial(_drawn, app.env, document, drawn), source[0])
+
+
+def _drawn(env: Any, document: str, drawn: Callable[..., str], line: re.Match[str]) -> str:
+    name, *rest = (part.strip() for part in line[1].split(";"))
+    for end in ("csv.gz", "json"):
+        env.note_dependency(str(ROOT / f"approxmcmc/study/published_results/{name}.{end}"), docname=document)
+    return drawn(name, *rest)
+
+
+def _page(name: str) -> str:
+    words, table = shipped(name)
+    return page_body(words, table, _not_run(name, words["preset"]))
+
+
+def _picture(name: str, title: str) -> str:
+    return figure_of(*shipped(name), title)
+
+
+def _not_run(name: str, shown: str) -> list[str]:
+    """Return the commands of the larger presets that are not on the page."""
+    study = load_study(ROOT / "studies" / f"{name}.py")
+    larger = study.preset_names[study.preset_names.index(shown) + 1 :] if shown in study.preset_names else []
+    return [f"approxmcmc run studies/{name} --preset {preset}" for preset in larger]
+
+
+def draw_race_and_scale(app: Any) -> None:
+    """Draw the pictures and tables of the race and of large data from their files."""
+    GENERATED.mkdir(exist_ok=True)
+    chart.main(ROOT / "docs/_static/race.csv", GENERATED)
+    cost_model.main(ROOT / "docs/_static/scale.jsonl", GENERATED)
+
+
+def looked_up(text: str, *, interval: bool) -> str:
+    """Return the number that a reference names, as text."""
+    name, piece, *where, column = (part.strip() for part in text.split(";"))
+    conditions = [(key.strip(), value.strip()) for key, _, value in (one.partition("=") for one in where)]
+    value, lower, upper, spec = number_of(name, piece, conditions, column)
+    if interval:
+        return estimate_text(value, lower, upper, spec)
+    centre, bracket = estimate(value, lower, upper, spec)
+    scale = bracket.partition("]")[2].strip()
+    return f"{centre} {scale}".strip() if scale else centre
+
+
+def _role(kind: str, raw: str, text: str, line: int, inliner: Any, options: Any = None, content: Any = ()) -> Any:
+    try:
+        return [nodes.Text(looked_up(text, interval=kind == "estimate"))], []
+    except (StudyError, ValueError) as problem:
+        _log.warning("%s", problem, location=(inliner.document.settings.env.docname, line))
+        return [nodes.Text(f"({text})")], []
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Draw pages as they are read, and add the roles."""
+    app.connect("builder-inited", draw_race_and_scale)
+    app.connect("source-read", draw_pages)
+    for kind in ("result", "estimate"):
+        app.add_role(kind, _role)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

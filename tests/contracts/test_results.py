@@ -1,0 +1,127 @@
+"""Numbers of studies on pages: each is read from the table that ships, and what ships is small and complete."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from approxmcmc.study import published
+from approxmcmc.study.load import load_study
+from approxmcmc.study.report.drawn_page import scores_of
+from approxmcmc.study.report.markdown import picture
+from approxmcmc.study.report.shipped import unpacked
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+SHIPPED = ROOT / "approxmcmc" / "study" / published.FOLDER
+LARGEST_BYTES = 3_000_000
+PAGES = sorted({*DOCS.glob("*.md"), *DOCS.glob("*/*.md"), ROOT / "README.md"} - {*DOCS.glob("_*/*")})
+NUMBER = re.compile(r"\{(result|estimate)\}`([^`]*)`", re.DOTALL)
+TO_A_RESULT = re.compile(r"\]\((\.\./)*(docs/)?results/\w|\{doc\}`[^`]*results/\w|\{(result|estimate)\}`")
+# Roles, code, addresses; settings as equations.
+NOT_TYPED = re.compile(r"\{\w+\}`[^`]*`|`[^`]*`|(?<=\])\([^)]*\)|\$[^$]*\$")
+
+
+@pytest.fixture(scope="module")
+def extension():
+    """Return the extension of the documentation that reads the tables."""
+    sys.path.insert(0, str(DOCS / "_extensions"))
+    import results
+
+    yield results
+    sys.path.remove(str(DOCS / "_extensions"))
+
+
+def sentences(page):
+    """Return the sentences of a page outside of blocks of code."""
+    prose = NUMBER.sub(r"{\1}``", re.sub(r"^(`{3,}).*?^\1$", "", page, flags=re.DOTALL | re.MULTILINE))
+    for paragraph in re.split(r"\n\s*\n|\n(?=[-|#*])", prose):
+        yield from re.split(r"(?<=[.:!?])\s+(?=[A-Z*(`{$])", " ".join(paragraph.split()))
+
+
+def typed(sentence):
+    """Return whether a sentence that links to a result has a digit that somebody typed."""
+    return bool(TO_A_RESULT.search(sentence) and re.search(r"\d", NOT_TYPED.sub("", sentence)))
+
+
+def test_a_digit_beside_a_result_is_found():
+    assert typed("It is 3 times as fast ({doc}`results/firefly`).")
+    assert typed("[The page](../results/firefly.md) says 0.1.")
+    assert not typed(
+        "At $\\epsilon = 0.1$ it makes {result}`firefly; risk; N = 2; risk` steps ({doc}`results/firefly`)."
+    )
+    assert not typed("A chain of 3 steps.")
+
+
+def test_no_number_of_a_result_is_typed():
+    assert not [(p.name, one) for p in PAGES for one in sentences(p.read_text(encoding="utf-8")) if typed(one)]
+
+
+def test_every_number_on_a_page_is_in_its_table(extension):
+    named = [found for page in PAGES for found in NUMBER.findall(page.read_text(encoding="utf-8"))]
+    assert len(named) > 20
+    for kind, reference in named:
+        if not reference.startswith("NAME;"):  # the page that explains it
+            assert re.search(r"\d", extension.looked_up(" ".join(reference.split()), interval=kind == "estimate")), (
+                reference
+            )
+
+
+@pytest.mark.parametrize(
+    ("reference", "told"),
+    [
+        ("tall_dat; risk; risk", "tall_data"),
+        ("bounds_gibbs; Contractoin; target = six; sites", "Contraction"),
+        ("bounds_gibbs; Contraction; target = sixty; sites", "0 rows fit target = sixty"),
+        ("bounds_gibbs; Contraction; target = six; site", "sites"),
+        ("bounds_gibbs; Contraction; target = six; label", "no number"),
+    ],
+)
+def test_a_number_that_is_not_there_is_an_error(extension, reference, told):
+    with pytest.raises(extension.StudyError, match=told):
+        extension.looked_up(reference, interval=False)
+
+
+def test_what_ships_is_small_and_every_study_has_its_page():
+    names = published.shipped_studies()
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < LARGEST_BYTES
+    assert {path.name for path in SHIPPED.iterdir()} == {
+        f"{name}.{end}" for name in names for end in ("json", "csv.gz")
+    }
+    index = (DOCS / "results" / "index.md").read_text(encoding="utf-8")
+    for name in names:
+        page = (DOCS / "results" / f"{name}.md").read_text(encoding="utf-8")
+        assert f"```{{study}} {name}\n```" in page and f"({name}.md)" in index and f"\n{name}\n" in index
+        assert load_study(ROOT / "studies" / f"{name}.py").name == name
+
+
+def test_a_result_names_suite_machine_and_clock():
+    for name in published.shipped_studies():
+        words, table = published.shipped(name)
+        assert words["version"] == published.VERSION and words["provenance"]["libraries"]
+        assert "--store" not in words["command"]  # it would name a folder of one machine
+        for one in scores_of(words, table):
+            few = one.at_budgets[one.at_budgets.replicates < 5]
+            assert few[[column for column in few if column.endswith(("_lower", "_upper"))]].isna().all(axis=None)
+
+
+def test_no_picture_or_page_is_kept_that_is_drawn():
+    assert {path.name for path in (DOCS / "_static").iterdir()} == {
+        "austerity_mnist_risk.svg", "pages.css", "race.csv", "race_regret.csv", "scale.jsonl",
+    }  # fmt: skip
+
+
+def test_the_picture_of_the_readme_is_drawn_from_its_table():
+    words, table = published.shipped("austerity_mnist")
+    pieces = [piece for section in unpacked(words["sections"], table) for piece in section.pieces]
+    [risk] = [piece for piece in pieces if piece.title == "Risk against time, mnist_7v9"]
+    assert shape(picture(risk, "p0")) == shape(
+        (DOCS / "_static" / "austerity_mnist_risk.svg").read_text(encoding="utf-8")
+    )
+
+
+def shape(document):
+    """Return the words of a picture and the beginnings of its paths, which no version of matplotlib moves."""
+    starts = [tuple(map(round, map(float, start))) for start in re.findall(r'd="M(-?[\d.]+) (-?[\d.]+)l', document)]
+    return re.findall(r"<text[^>]*>([^<]+)</text>", document), starts
