@@ -99,11 +99,10 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
 
     The core is the union of two sets. *Variance*: the fewest rows without which the light residuals together have a
     standard deviation of 0.3 over draws of the pilot. *Walls*: rows whose linear predictor varies by more than 1/2 (its
-    variance, in squared units of the predictor's scale) under the posterior. Ranking by residuals alone is silently
-    wrong: a row that forbids a half-space has residual zero on every draw. Coefficients of light rows are averages over
-    the pilot's distribution (Price 1958) where that is better than Taylor's. On data without heavy rows the core is
-    empty.
-
+    variance, in squared units of the predictor's scale) under the posterior, and whose quadratic misses more than 1/8
+    within 5 standard deviations of it. Ranking by residuals alone is silently wrong: a row that forbids a half-space
+    has residual zero on every draw. Coefficients of light rows are averages over the pilot's draws' normal law (Price
+    1958) where that is better than Taylor's. On data without heavy rows the core is empty.
     Each evaluation of S reads the core: `datapoints_touched` and `likelihood_evaluations` count it.
 
     References
@@ -222,8 +221,8 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
             check_rows_are_terms(plain, copy, self._light, self.center)
         except IncompatibleError as error:
             raise IncompatibleError(
-                f"CoreRows: the terms of {self.target!r} depend on more than their own row in every array with n_obs "
-                "rows, so that rows cannot be separated; use the plain target"
+                "CoreRows: each term must depend only on its own row of the arrays with n_obs rows, and some terms of "
+                f"{self.target!r} depend on more; use the plain target"
             ) from error
 
     def compile_gradient(self) -> CompiledGradient:
