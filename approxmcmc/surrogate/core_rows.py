@@ -262,7 +262,6 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
                 f"{self!r} does not bound its terms: that takes an expansion and a generalised linear model with a "
                 "known third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
             )
-
         return residual_range(linear, bound, self._numbers, self._rows, (self.center, self.pilot.cholesky))
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
