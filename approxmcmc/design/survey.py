@@ -83,6 +83,11 @@ class Situation:
         return rates_of(self.target)
 
     @functools.cached_property
+    def written_work(self) -> tuple[float, int]:
+        """Operations of all terms of the model as it is written, and its number of parameters."""
+        return self.target.written_work
+
+    @functools.cached_property
     def pass_seconds(self) -> float:
         """Seconds in which all terms are evaluated once."""
         return self.target.n_obs * self.rates.term

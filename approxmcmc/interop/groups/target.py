@@ -11,6 +11,7 @@ from pytensor.graph.traversal import ancestors
 from approxmcmc.contracts import CompiledTarget, LatentTarget, content_hash
 from approxmcmc.engine.extras import extra
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.interop.graphs import operations_of_a_row, simplify
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.coordinates import Coordinates, GlobalVariables, labels_of_model
 from approxmcmc.interop.groups.effects import EffectsOfModel, Named
@@ -59,6 +60,14 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     def initial_point(self) -> np.ndarray:
         """Return the model's initial point; shape (dim,)."""
         return self.coordinates.initial_point()
+
+    @property
+    def written_work(self) -> tuple[float, int]:
+        """What the model takes with its effects: operations of all rows, and the number of parameters."""
+        model, n_rows = self.source.model, self.source.y.size
+        [rows] = model.logp(vars=model.observed_RVs, sum=False)
+        dim = sum(np.size(value) for value in model.initial_point().values())
+        return n_rows * operations_of_a_row(simplify(rows), n_rows), dim
 
     @property
     def group_labels(self) -> np.ndarray:
