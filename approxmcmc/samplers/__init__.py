@@ -1,4 +1,4 @@
-"""Samplers: how target, proposal and test make one step. One sampler per file."""
+"""Samplers: each combines target, proposal and test into one step. One sampler per file or folder."""
 
 from approxmcmc.samplers.firefly import ExplicitZ, Firefly, ImplicitZ
 from approxmcmc.samplers.gibbs import Gibbs, PoissonGibbs

@@ -1,14 +1,14 @@
-"""The loop over draws shared by all samplers: a sampler is a step, and this loop makes chains of it.
+"""The loop over draws that all samplers share: a sampler defines a step, and this loop repeats the step.
 
     repeat for each draw:  repeat `thin` times:  step;  then record theta, counts, values, seconds.
 
 A step is ``step(streams, state, count, value) -> status``: it moves ``state.theta`` in place, adds what it read,
-evaluated and decided to `count`, writes its values to `value`, and returns 1 where it moved, 0 where it stayed, and
-FAILED if a log density was NaN, which ends the chain at the last complete draw.
+evaluated and decided to `count`, writes its values to `value`, and returns 1 if it moved, 0 if it stayed, and FAILED if
+a log density was NaN; a failure ends the chain after the last complete draw.
 
-The state of a chain is a named tuple of the sampler's choice. Four of its fields are known here: `theta`; `proposed`,
-the last proposal; `log_density`, one number, the log posterior density at theta if the step computes it; and `clock`, a
-:class:`Clock`.
+The state of a chain is a named tuple that the sampler defines. This module uses four of its fields: `theta`;
+`proposed`, the last proposal; `log_density`, one number, the log posterior density at theta if the step computes it;
+and `clock`, a :class:`Clock`.
 """
 
 import weakref
@@ -43,7 +43,7 @@ STAYED, MOVED, FAILED = 0, 1, -1
 
 
 class Clock(NamedTuple):
-    """The position of a chain: steps made, how many of them tune, and how often a decision is audited."""
+    """The progress of a chain: steps made, number of tuning steps, and the probability that a decision is audited."""
 
     steps: np.ndarray
     n_tune: int
@@ -62,7 +62,7 @@ def settle_nothing(proposal: Any, accepted: bool) -> None:
 
 @compiled
 def adapt_nothing(state: Any, acceptance: float, step: int) -> None:
-    """Learn nothing from a tuning step."""
+    """Do nothing: a tuning step changes no setting."""
 
 
 @compiled
@@ -73,7 +73,7 @@ def is_tuning(clock: Clock) -> bool:
 
 @compiled
 def is_chosen_for_audit(streams: Streams, clock: Clock) -> bool:
-    """Decide whether the next decision is repeated on all data; a run without audits draws nothing for it."""
+    """Decide whether the next decision is repeated on all data; without audits no random number is drawn."""
     return clock.audit_probability > 0.0 and streams.audit.random() < clock.audit_probability
 
 
@@ -109,7 +109,7 @@ def make_chain(step: Callable[..., int]) -> Callable[..., int]:
             count[ACCEPTED] = status
             value[ACCEPTANCE_RATE] = acceptance_rate
             value[LP] = state.log_density[0]
-            value[SECONDS] += 1e-9 * (nanoseconds() - started)  # audits have subtracted theirs
+            value[SECONDS] += 1e-9 * (nanoseconds() - started)  # audits have subtracted their time
         return draws.shape[0]
 
     return advance
@@ -136,13 +136,13 @@ def make_entry(advance: Callable[..., int]) -> Callable[..., int]:
 class Loop:
     """The loop around a step, ``loop(streams, state, thin, draws, counts, values) -> draws made``.
 
-    It was made for a template `state`. Arrays that the template shares with a chain belong to many chains on many
-    threads, and no step writes to them: data, tables.
+    The loop was compiled for a template `state`. Arrays that the template shares with a chain, such as data and tables,
+    are used by many chains on many threads, so no step writes to them.
     """
 
     def __init__(self, advance: Callable[..., int], state: Any) -> None:
         self.advance = advance
-        # Only the ids are stored: the template's own arrays, some as long as the data, are released.
+        # Only the ids are stored, so that the template's arrays, some as long as the data, can be released.
         self.shared = [weakref.ref(leaf) for _, leaf in leaves(state) if isinstance(leaf, np.ndarray)]
 
     def __call__(self, streams: Streams, *arguments: Any) -> int:
@@ -150,7 +150,7 @@ class Loop:
         return self.advance(streams, *arguments)
 
     def memory(self, state: Any, fixed: Sequence[np.ndarray]) -> dict[str, Any]:
-        """Return a chain's own arrays by name, each once, and its numbers; nothing shared, `fixed` or read-only."""
+        """Return a chain's numbers and arrays by name, each array once; no shared, `fixed` or read-only arrays."""
         others = {id(array) for array in (*fixed, *(note() for note in self.shared))}
         memory: dict[str, Any] = {}
         met = set()
@@ -208,7 +208,7 @@ class CompiledChain:
 
     @property
     def memory(self) -> dict[str, Any]:
-        """Its changing state, by name, and the numbers of its set-up."""
+        """Return the arrays and numbers that change during the run, by name, and the numbers of the set-up."""
         return self.loop.memory(self.state, self.fixed)
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:

@@ -1,4 +1,4 @@
-"""One decision and, now and then, its audit: how Metropolis-Hastings and Gibbs use an acceptance test."""
+"""Make one decision by an acceptance test, and audit it if it is chosen; for Metropolis-Hastings and Gibbs."""
 
 import math
 from collections.abc import Callable

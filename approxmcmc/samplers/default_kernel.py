@@ -1,4 +1,4 @@
-"""The default exact sampler of a posterior, by the role of its target."""
+"""Choose the default exact sampler of a posterior by the type of its target."""
 
 import functools
 
@@ -19,7 +19,8 @@ def default_kernel(target: Target, points: np.ndarray) -> tuple[Target, Sampler]
     """Return an exact sampler whose chains can be coupled, and the form of the target that it runs on.
 
     `points` (n, dim) are draws. Nine of ten proposals are independent draws of the Laplace approximation, and one is a
-    step of a random walk in its metric, which frees a chain from a tail in which the approximation is too light.
+    step of a random walk in the metric of the approximation. The walk frees a chain that is stuck in a tail of the
+    posterior that is heavier than the approximation's.
     """
     fit = laplace(target.plain)
     walk = RandomWalk(2.38 / target.variables.size**0.5, preconditioner=fit)
@@ -43,7 +44,7 @@ def _(target: DoublyIntractableTarget, points: np.ndarray) -> tuple[Target, Samp
     spread = np.atleast_2d(np.cov(points, rowvar=False))
     if np.linalg.matrix_rank(spread) < len(spread):
         raise InvalidInputError(
-            f"bias: {len(points)} draws with variances {np.diag(spread)} do not determine the width of a random walk; "
+            f"bias: {len(points)} draws with variances {np.diag(spread)} do not determine a width for the random walk; "
             "give a kernel, such as Exchange(RandomWalk(0.1), auxiliary='exact')"
         )
     return target, Exchange(RandomWalk(2.38 / len(spread) ** 0.5, preconditioner=spread), auxiliary="exact")

@@ -20,7 +20,7 @@ from approxmcmc.samplers.gibbs.step import SCANS, draw_by_terms
 
 
 class SharedSites(NamedTuple):
-    """The state that both chains use: counts, no look, the values that a step writes, and the common threshold."""
+    """The state that both chains use: counts, an empty `Look`, the values that a step writes, and the threshold."""
 
     counts: np.ndarray
     look: np.ndarray

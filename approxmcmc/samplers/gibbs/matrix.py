@@ -18,7 +18,7 @@ def sweep_matrix(
     method: str,
     site: int | None,
 ) -> TransitionMatrix:
-    """Return the law of a sweep or of one site; without `conditionals` that of the exact conditionals."""
+    """Return the transition matrix of a sweep or of one site; without `conditionals` use the exact conditionals."""
     if len(points) != math.prod(target.n_states.tolist()):
         raise InvalidInputError("transition_matrix: Gibbs needs all states; leave the grid out.")
     strides = np.append(np.cumprod(target.n_states[:0:-1])[::-1], 1)
@@ -29,7 +29,7 @@ def sweep_matrix(
     for i in sites:
         with np.errstate(invalid="ignore"):
             law, used = _conditional(target, conditionals, test, points, i, method)
-        law[np.isnan(law)] = 1.0 / law.shape[1]  # no value is possible, and no chain enters: use any
+        law[np.isnan(law)] = 1.0 / law.shape[1]  # no value is possible, and no chain gets here: any numbers will do
         kernels.append(_site_kernel(points, law, i, int(strides[i])))
         moved = kernels[-1].copy()
         np.fill_diagonal(moved, 0.0)
@@ -51,7 +51,7 @@ def _conditional(
     site: int,
     method: str,
 ) -> tuple[np.ndarray, str]:
-    """Return the realised conditional law of a site in every state, shape (states, n_states[site])."""
+    """Return the realised conditional distribution of a site in every state, shape (states, n_states[site])."""
     if conditionals is None:
         return np.asarray(target.conditional(points, site)), "closed form"
     n = int(conditionals.n_terms[site])

@@ -37,7 +37,8 @@ class PoissonCounts(NamedTuple):
     """The tables for drawing counts, and scratch.
 
     `table` (terms, 4) holds the alias tables of the sites, one after the other, with the weights M_n; `shift` (D,) is
-    lambda / L of every site, `expected` (D,) its lambda + L. `terms` (states, ROWS) are those of one batch.
+    lambda / L of every site, `expected` (D,) lambda + L of every site. `terms` (states, ROWS) holds the terms of a
+    batch.
     """
 
     table: np.ndarray
@@ -66,7 +67,7 @@ def counts_maker(conditionals: CompiledConditionals, rate: float | None, *, who:
     """Return a factory of the counts of a chain; `rate` is lambda, None for L^2."""
     tables = conditionals.tables[1]
     if not np.isfinite(tables).all():
-        raise IncompatibleError(f"{who} needs bounded terms, and a table contains the probability 0; use Gibbs()")
+        raise IncompatibleError(f"{who} needs bounded terms, but a table contains the probability 0; use Gibbs()")
     changes, stops = largest_changes(conditionals), conditionals.first + conditionals.n_terms
     parts = [changes[first:stop] for first, stop in zip(conditionals.first, stops, strict=True)]
     totals = np.array([part.sum() for part in parts])
@@ -123,7 +124,7 @@ def draw_given_counts(streams: Streams, state: GibbsState, site: int, count: np.
     for k in range(n_states):
         total += math.exp(log_weights[k] - largest)
     rest = math.exp(-streams.uniform.standard_exponential()) * total
-    chosen = n_states - 1  # from the top, as in `draw_by_states`
+    chosen = n_states - 1  # start at the last state, as in `draw_by_states`
     while chosen > 0 and rest >= math.exp(log_weights[chosen] - largest):
         rest -= math.exp(log_weights[chosen] - largest)
         chosen -= 1

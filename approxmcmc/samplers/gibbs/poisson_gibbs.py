@@ -26,8 +26,8 @@ class PoissonGibbs(Component, Sampler):
     Parameters
     ----------
     rate
-        :math:`\lambda`, the mean number of counts added for each site, positive. None: :math:`L_i^2`, at which the
-        noise of the log odds is at most of order 1.
+        :math:`\lambda`, the mean number of counts added for each site, positive. None: :math:`L_i^2`, so that the noise
+        of the log odds is at most of order 1.
     metropolised
         Propose another state and accept by Metropolis's rule given the counts (PoissonMH), instead of a draw from all
         states (Poisson-Gibbs). With two states this moves more often.
@@ -52,9 +52,10 @@ class PoissonGibbs(Component, Sampler):
     Guarantee: exact, for every `rate`: the counts are auxiliary variables, and p(x) is the marginal of the joint
     distribution.
     Cost: :math:`\lambda + L_i` terms for each site on average, drawn with replacement, each at all of its states;
-    ``expected_reads`` and ``setup_expected_reads`` are their sums over a sweep. It pays if the energies :math:`L_i` of
-    the sites are small compared with their numbers of terms. A small `rate` makes the log odds given the counts noisy,
-    with a variance of at most about :math:`L_i^2 / \lambda`, and the chain slow.
+    ``expected_reads`` and ``setup_expected_reads`` are their sums over a sweep. The sampler is cheaper than
+    :class:`Gibbs` if the energies :math:`L_i` of the sites are small compared with their numbers of terms. A small
+    `rate` makes the log odds given the counts noisy, with a variance of at most about :math:`L_i^2 / \lambda`, and the
+    chain slow.
 
     ``accepted``, ``acceptance_rate`` and ``lp`` are not written. The stored states are int64.
 
@@ -101,7 +102,7 @@ class PoissonGibbs(Component, Sampler):
         return PoissonGibbsProgram(target, _conditionals(target), self)
 
     def why_not_invariant(self, target: DiscreteTarget) -> str:
-        """Return "": its conditionals given the counts are exact."""
+        """Return "": the sampler is exact, because the conditionals given the counts are exact."""
         return ""
 
 
@@ -115,7 +116,7 @@ def _conditionals(target: DiscreteTarget) -> CompiledConditionals:
 
 
 class PoissonGibbsProgram:
-    """A sampler by counts bound to a target; see the protocol `Program`."""
+    """A `PoissonGibbs` sampler bound to a target; see the protocol `Program`."""
 
     def __init__(self, target: DiscreteTarget, conditionals: CompiledConditionals, settings: PoissonGibbs) -> None:
         self.target, self.conditionals = target, conditionals
@@ -147,7 +148,7 @@ class PoissonGibbsProgram:
         rng: np.random.Generator,
         shuffled_by: np.random.Generator | None = None,
     ) -> None:
-        """Return None: its updates are exact."""
+        """Return None: updates are exact, so there is nothing to audit."""
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
         """Start a chain at a state of positive probability."""

@@ -1,8 +1,8 @@
 """Estimate the conditional that an acceptance test realises, at fixed contexts, by repeating one decision.
 
-A chain visits every context about once, so its frequencies mix the test's error with that of the binning. Here the
-other sites are fixed, only u and the order of the terms change, and the frequency of x_i = 1 estimates P_epsilon(x_i =
-1 | rest) itself.
+A chain visits every context about once, so frequencies must be binned over contexts, and the error of the binning adds
+to the test's error. Here the other sites are fixed, and only u and the order of the terms change. So the frequency of
+x_i = 1 estimates P_epsilon(x_i = 1 | rest) directly.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,8 @@ def realised_conditional(
     replications
         Decisions per context, each with a new u and new batches.
     probability
-        Shift the log odds of every context so that this is the exact conditional, in (0, 1); None does not shift.
+        Shift the log odds of every context so that the exact conditional has this value, in (0, 1); None does not
+        shift.
     random_seed
         As in `sample`.
 
@@ -101,7 +102,7 @@ def realised_conditional(
     conditionals = target.compile_conditionals(fields=False)
     tests = build_tests(test, target, conditionals)
     if tests[0].log_likelihood is not None:
-        raise IncompatibleError("realised_conditional: an exact test realises the exact conditional")
+        raise IncompatibleError("realised_conditional: test must be approximate; an exact test has no error")
     [sequence], _ = seed_sequences(random_seed, 1)
     own, state = streams(sequence), new_state(conditionals, tests, contexts[0].copy(), new_clock(0))
     evidence_of, draw_threshold = as_python(evidence_on), as_python(logit_uniform)

@@ -5,8 +5,8 @@ A sweep visits every site once and draws it from its conditional. For a binary s
     x_i = 1  iff  logit(u) < L_i,    L_i = sum_n l_n,    l_n = log psi_n(x_i = 1, rest) - log psi_n(x_i = 0, rest),
 
 the sum over the terms that contain the site ("pairs", if every term is a table of three sites). An acceptance test
-decides exactly this: is a sum of terms above a threshold? So every test can be used, with threshold logit(u) and no
-other part (c = 0), and may decide after a few terms.
+decides whether a sum of terms is above a threshold. So every test can be used, with threshold logit(u) and c = 0, and
+may decide after a few terms.
 
 References: Geman and Geman (1984); Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, sections 5
 and 6.3; in the conference version (2014) supplement F.
@@ -61,9 +61,9 @@ class Gibbs(Component, TestedSampler):
     Parameters
     ----------
     test
-        How a binary site is decided: :class:`ExactTest`, :class:`SequentialTTest`, :class:`MinibatchBarker`. Sites with
-        more than two states need :class:`ExactTest`. The rule of an exact test does not matter: a conditional is drawn
-        with threshold logit(u).
+        The test that decides a binary site: :class:`ExactTest`, :class:`SequentialTTest`, :class:`MinibatchBarker`.
+        Sites with more than two states need :class:`ExactTest`. The rule of an exact test does not matter, because a
+        conditional is drawn with threshold logit(u).
     scan
         ``"systematic"``: sites 0, 1, ..., D - 1. ``"random"``: D sites drawn uniformly with replacement.
     conditional
@@ -80,8 +80,8 @@ class Gibbs(Component, TestedSampler):
 
     Notes
     -----
-    Guarantee: exact with :class:`ExactTest`. With another test each conditional has the error of the test, and so has
-    the stationary distribution; the error of one sweep is at most D times the largest error of a conditional.
+    Guarantee: exact with :class:`ExactTest`. With another test each conditional has the error of the test, so the
+    stationary distribution is biased; the error of one sweep is at most D times the largest error of a conditional.
 
     Records: a sweep adds up its D decisions. Every decision of an exact test touches all terms of its site, even if
     they are cached. Evaluations: 2 per term read; in the fast form 2 per term of a site that flips, and none otherwise.
@@ -134,8 +134,8 @@ class Gibbs(Component, TestedSampler):
         return GibbsProgram(target, conditionals, tests, self.scan, audit_every)
 
     def why_not_invariant(self, target: DiscreteTarget) -> str:
-        """Return the error of the test at one of the sites."""
-        if self.test.leaves_invariant(target.n_obs):  # which also covers the fewer terms of a site
+        """Return the test's reason, at a site where the test is not exact; "" if all sites are exact."""
+        if self.test.leaves_invariant(target.n_obs):  # then also with the fewer terms of a site
             return ""
         sizes = np.unique(target.compile_conditionals(fields=False).n_terms)
         return next((why for size in sizes if (why := self.test.why_not_invariant(int(size)))), "")
@@ -155,7 +155,7 @@ class Gibbs(Component, TestedSampler):
     def transition_matrix(
         self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
     ) -> TransitionMatrix:
-        """Return the law of one sweep, or of one site, on all states."""
+        """Return the transition matrix of one sweep, or of the update of one site, on all states."""
         if not isinstance(target, DiscreteTarget):
             raise IncompatibleError(f"transition_matrix: Gibbs needs a discrete target, found {target!r}")
         conditionals = None
@@ -218,7 +218,7 @@ class GibbsProgram:
         rng: np.random.Generator,
         shuffled_by: np.random.Generator | None = None,
     ) -> None:
-        """Return None: its steps are audited while they are made."""
+        """Return None: steps are audited during the run."""
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return the unnormalised log densities of some states."""
@@ -231,7 +231,7 @@ class GibbsProgram:
         return CompiledChain(self.loop, streams, state, explain=lambda: self.explain_failure(state))
 
     def explain_failure(self, state: GibbsState) -> str:
-        """Return which term is NaN, of which site, and the states of all sites."""
+        """Return the number of the NaN term, its site, and the states of all sites, in words."""
         for site, n_states in enumerate(self.conditionals.n_states):
             for k in range(n_states):
                 x = state.theta.copy()

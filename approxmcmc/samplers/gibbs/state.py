@@ -1,4 +1,4 @@
-"""The state of a Gibbs chain, and which acceptance tests can decide its sites."""
+"""The state of a Gibbs chain, and the check that an acceptance test can decide its sites."""
 
 import math
 from typing import Any, NamedTuple
@@ -17,9 +17,9 @@ from approxmcmc.samplers.chain import Clock
 class Sites(NamedTuple):
     """The place and number of the terms of every site; int64, shape (D,) each, except `base`.
 
-    Site i has the terms ``first[i] ... first[i] + n_terms[i] - 1`` of all; `base` is one number that tells the kernel
-    which site's terms to compute. Sites with equally many terms are a `group`: one test decides them, and they share
-    one permutation of their terms, which begins at ``first_place[i]`` of all permutations.
+    Site i has the terms ``first[i] ... first[i] + n_terms[i] - 1`` in the list of all terms; `base` is one number from
+    which the kernel knows the site. Sites with equally many terms form a `group`: one test decides them, and they share
+    one permutation of their terms, which begins at ``first_place[i]`` in the array of all permutations.
     """
 
     base: np.ndarray
@@ -42,8 +42,8 @@ class Field(NamedTuple):
 class GibbsState(NamedTuple):
     """A chain of Gibbs: its states, and the parts of its conditionals.
 
-    While a site is tested, `theta` holds it at 0 and `proposed` at 1. `evidence` is that on all sites, see
-    :func:`evidence_on`; `tests` are the states of the test, one for each group of sites; `log_weights` is scratch.
+    While a site is tested, its value is 0 in `theta` and 1 in `proposed`. `evidence` holds the evidence on all sites,
+    see :func:`evidence_on`; `tests` are the states of the test, one for each group of sites; `log_weights` is scratch.
     `field` is None if no log odds are cached.
     """
 
@@ -65,7 +65,7 @@ def new_state(
     clock: Clock,
     log_density: float = math.nan,
 ) -> GibbsState:
-    """Return the state of a chain at `theta`, which it takes over; one test for each number of terms, ascending."""
+    """Return the state of a chain that uses the array `theta`; one test for each number of terms, ascending."""
     sizes, group = np.unique(conditionals.n_terms, return_inverse=True)
     first_place = (np.cumsum(sizes) - sizes)[group]
     base, proposed = np.zeros(1, dtype=np.int64), theta.copy()
@@ -140,5 +140,7 @@ def build_tests(
         )
     tests = tuple(test.build_test(Population(int(size), same_terms=False)) for size in sizes)
     if not tests[0].uses_ratio:
-        raise IncompatibleError(f"Gibbs: {kind} ignores the terms, and a conditional is made of them; use ExactTest")
+        raise IncompatibleError(
+            f"Gibbs: {kind} ignores the terms, but a conditional consists only of terms; use ExactTest"
+        )
     return tests

@@ -2,8 +2,8 @@
 
 - *field*: the log odds L_i of all binary sites are kept, and updated when a site flips. O(1) per decision, O(D^2) per
   flip; exact.
-- *terms*: the terms l_n = log psi_n(x_i = 1, rest) - log psi_n(x_i = 0, rest) of a binary site and the threshold
-  logit(u) are put to an acceptance test, as Metropolis-Hastings does.
+- *terms*: an acceptance test decides a binary site from the terms l_n = log psi_n(x_i = 1, rest) - log psi_n(x_i = 0,
+  rest) and the threshold logit(u), as in Metropolis-Hastings.
 - *states*: the log probabilities of all states of a site are computed, and one is drawn by inversion; exact.
 
 All forms use one uniform u per decision, from one stream: x_i becomes 1 iff u < P(x_i = 1 | rest). Each is a function
@@ -25,7 +25,7 @@ from approxmcmc.samplers.chain import FAILED, MOVED, STAYED
 from approxmcmc.samplers.decision import make_decision
 from approxmcmc.samplers.gibbs.state import Field, GibbsState, evidence_on
 
-SWEEPS_BETWEEN_REFRESHES = 1000  # of the fields; after a thousand sweeps rounding errors are 1e-13
+SWEEPS_BETWEEN_REFRESHES = 1000  # sweeps after which log odds are recomputed; rounding errors are then 1e-13
 
 
 # --- which site is next ---
@@ -133,7 +133,7 @@ def make_draw_by_field(draw_threshold: Callable[[np.random.Generator], float]) -
         step = drawn - theta[site]
         state.log_density[0] += step * log_odds
         flip(theta, state.field, site, step)
-        count[EVALUATIONS] += 2 * n  # its terms enter at both of its states
+        count[EVALUATIONS] += 2 * n  # the site's terms are used at both states of the site
         return MOVED
 
     return compiled(inline="always")(draw)
@@ -160,7 +160,7 @@ def make_draw_by_terms(
     keep_sum: Callable[..., None],
     keeps_sum: bool,
 ) -> Callable[..., int]:
-    """Return the update of a binary site by a decision; a test that caches a sum of terms gets that at x_i = 0."""
+    """Return the update of a binary site by a decision; a test that caches a sum of terms gets the sum at x_i = 0."""
 
     def draw(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:
         theta, proposed, test = state.theta, state.proposed, state.tests[state.sites.group[site]]
@@ -178,7 +178,7 @@ def make_draw_by_terms(
         theta[site] = proposed[site] = decision
         if decision == before:
             return STAYED
-        state.log_density[0] += (decision - before) * log_odds  # the log odds are infinite where a table holds a zero
+        state.log_density[0] += (decision - before) * log_odds  # the log odds are infinite if a table holds a zero
         return MOVED
 
     return compiled(inline="always")(draw)
@@ -205,7 +205,7 @@ def draw_by_states(streams: Streams, state: GibbsState, site: int, count: np.nda
         theta[site] = before
         return FAILED
     rest = math.exp(-exponential) * total
-    chosen = n_states - 1  # from the top, so that two states follow the rule u < P(x = 1)
+    chosen = n_states - 1  # start at the last state, so that with two states x = 1 iff u < P(x = 1)
     while chosen > 0 and rest >= math.exp(log_weights[chosen] - largest):
         rest -= math.exp(log_weights[chosen] - largest)
         chosen -= 1

@@ -2,10 +2,10 @@
 
     (x', y') by the proposal's own coupling,  one u;  X moves iff T(u) < Lambda(x, x'),  Y iff T(u) < Lambda(y, y').
 
-If each chain is offered the other's state, as on the sites of a discrete target, they meet iff exactly one of them
-moves: Y then uses 1 - u, which makes this as likely as possible.
+If each chain proposes the other's state, as on the sites of a discrete target, they meet iff exactly one of them moves.
+Y then uses 1 - u, which makes a meeting as likely as possible.
 
-Terms at a point that both chains propose are evaluated once. A step of X alone is the sampler's own step, with the same
+Terms at a point that both chains propose are evaluated once. A step of X alone is the sampler's step, with the same
 random numbers.
 """
 
@@ -30,7 +30,7 @@ HERE, THERE = 0, 1
 
 
 class Walker(NamedTuple):
-    """A chain: its state and proposal, log prior and log-likelihood at both, and the state of its proposal."""
+    """A chain: theta and theta', log prior and log-likelihood at both, and the state of the proposal."""
 
     theta: np.ndarray
     proposed: np.ndarray
@@ -40,7 +40,7 @@ class Walker(NamedTuple):
 
 
 class SharedTarget(NamedTuple):
-    """The state that both chains use: counts, the look of X alone, the target, and scratch."""
+    """The state that both chains use: counts, X's `Look` while it runs alone, the target, and scratch."""
 
     counts: np.ndarray
     look: np.ndarray
@@ -93,7 +93,7 @@ def log_density(walker: Walker) -> float:
 
 @compiled
 def trade_places(x: Walker, y: Walker) -> bool:
-    """Return whether each chain that would change is offered the other's value."""
+    """Return whether each chain proposes the other's value in every coordinate that changes."""
     for j in range(x.theta.shape[0]):
         changes = x.proposed[j] != x.theta[j] or y.proposed[j] != y.theta[j]
         if changes and (x.proposed[j] != y.theta[j] or y.proposed[j] != x.theta[j]):
@@ -196,7 +196,9 @@ def coupling_of_proposal(
         When the proposal has no coupling, or still adapts.
     """
     if adapted is None and any(member.target_acceptance is not None for member in settings.members):
-        raise IncompatibleError("couplings: a proposal that still adapts does not give a Markov chain; fix the scale")
+        raise IncompatibleError(
+            "couplings: the proposal must not adapt, as the chain is then not Markov; fix the scale"
+        )
     if built.couple is None or built.settle is not None:
         raise IncompatibleError(
             f"couplings: no coupling is known for {settings!r}; use RandomWalk, Langevin, Independence, "

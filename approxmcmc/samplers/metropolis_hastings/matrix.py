@@ -20,7 +20,7 @@ from approxmcmc.contracts import AcceptanceTest, Proposal, Sampler, Target, Tran
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
-ENTRIES_AT_ONCE = 20_000_000  # of (pairs x terms): 160 MB
+ENTRIES_AT_ONCE = 20_000_000  # pairs x terms in memory: 160 MB
 
 
 def decided(steps: np.ndarray, acceptance: np.ndarray, method: str, error: float = 0.0) -> TransitionMatrix:
@@ -74,7 +74,7 @@ def acceptance_by_test(
         return _pair_by_pair(test, terms, prior, possible, wanted, method)
     if not test.uses_ratio:
         return np.ones(wanted.shape), method
-    # All pairs at once: sums and scales of differences follow from sums and inner products of the terms.
+    # All pairs at once, because sums and scales of differences follow from sums and inner products of the terms.
     terms, pairs = terms[possible] / test.temperature, np.ix_(possible, possible)
     log_density = prior[possible] + terms.sum(axis=1)
     log_ratio = log_density[None, :] - log_density[:, None]

@@ -72,7 +72,7 @@ class MetropolisHastingsProgram:
         self.audits = audits
         self.copy: tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]] | None = None
         self.shuffled_by: np.random.Generator | None = None
-        # Only blocks evaluate at two thetas at once; other chains are compiled without it.
+        # Only chains that read blocks evaluate at two thetas at once; other chains are compiled without this code.
         at_both = target.compile_at_both if schedule.name == "blocks" else None
         self.at_both = at_both() if at_both else None
         in_steps = 0 if isinstance(audit_every, str) else audit_every or 0
@@ -95,7 +95,7 @@ class MetropolisHastingsProgram:
         self.loop = compile_chain(step or metropolis_hastings_step(proposal, test), stand_in)
 
     def new_order(self) -> DataOrder:
-        """Return a fresh order of the data as they lie, or of their rows."""
+        """Return a new order: memory order, or a permutation of the rows."""
         data, n_obs = self.target.data, self.target.n_obs
         n_places, n_arrays = n_obs if self.schedule.name == "rows" else 0, sum(by_row(data, n_obs))
         return rows_order(n_places, n_arrays, self.at_both, word_of(data, n_obs))
@@ -103,8 +103,8 @@ class MetropolisHastingsProgram:
     def arrange(self, theta: np.ndarray, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], DataOrder, int]:
         """Return the data that a chain reads, its order, and the number of terms evaluated to check them.
 
-        In blocks the data are a shuffled copy: that of the first chain, by its own stream or in the order of files,
-        serves all, unless chains shuffle theirs anew.
+        A chain that reads blocks reads a shuffled copy of the data. All chains share the copy of the first chain,
+        shuffled by its random stream or in the order of files, unless every chain shuffles a copy anew.
         """
         target, schedule = self.target, self.schedule
         if schedule.name != "blocks":
@@ -119,13 +119,13 @@ class MetropolisHastingsProgram:
         return data, blocks_order(target.n_obs, schedule.size, rows, self.at_both), evaluations
 
     def shuffled_rows(self, rng: np.random.Generator) -> np.ndarray:
-        """Return the rows in the order of a shuffled copy: that of the data set's files, or one by a stream."""
+        """Return the rows in the order of a shuffled copy, from the data set's files or drawn from a random stream."""
         n_obs, schedule = self.target.n_obs, self.schedule
         of_files = schedule.place != "memory" and not is_reshuffled(n_obs, schedule.size)
         return order_of_files(n_obs) if of_files else rng.permutation(n_obs)
 
     def partition(self, shuffled_by: np.random.Generator | None) -> Partition | None:
-        """Return the partition that all chains read; None where they read rows, or shuffle their copies anew."""
+        """Return the partition that all chains read; None if they read rows, or shuffle their copies anew."""
         name, size, _ = self.schedule
         if shuffled_by is None or name != "blocks" or is_reshuffled(self.target.n_obs, size):
             return None
@@ -191,7 +191,7 @@ class MetropolisHastingsProgram:
         rng: np.random.Generator,
         shuffled_by: np.random.Generator | None = None,
     ) -> Auditor | None:
-        """Return what audits stored draws of a chain that had adapted like this; None where nothing is approximate."""
+        """Return the auditor of stored draws, given the chain's tuned values; None if nothing is approximate."""
         return (
             None if self.audits is None else self.auditor(tuned_state(self.proposal, adapted), draws, rng, shuffled_by)
         )
@@ -199,11 +199,11 @@ class MetropolisHastingsProgram:
     def auditor(
         self, tuned: Any, draws: np.ndarray, rng: np.random.Generator, shuffled_by: np.random.Generator | None
     ) -> Auditor:
-        """Return what audits a finished chain: from its tuned proposal, its kept draws and its stream for audits."""
+        """Return the auditor of a finished chain, with its tuned proposal, its kept draws and its stream for audits."""
         judge = self.audits.judge if self.audits else None
         if judge is None:
             return WalkedSteps(self.rows, draws, rng)
-        # Its proposals read no data, so any order will do. A step at the chain's end is tested, and tells its q ratio.
+        # The auditor's proposals read no data, so any order will do. The step at the chain's end also gives a q ratio.
         state = self.new_state(draws[-1].copy(), self.target.data, self.new_order(), n_tune=0)._replace(proposal=tuned)
         if self.test.state_at is not None:
             state = state._replace(test=self.test.state_at(END))

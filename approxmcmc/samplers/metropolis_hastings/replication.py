@@ -1,7 +1,7 @@
 """Repeat Metropolis-Hastings decisions many times at one pair (x, x') that it proposes.
 
-A chain with a proposal fixed to a pair proposes x' from x, and from x' always returns: the decision at x is made by the
-sampler's own test, with a new u and new subsets each time.
+A chain with a proposal fixed to the pair proposes x' from x, and always returns from x' to x. So the sampler's test
+decides at x again and again, with a new u and new subsets each time.
 """
 
 import math
@@ -21,7 +21,7 @@ from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.metropolis_hastings.program import MetropolisHastingsProgram, data_schedule
 from approxmcmc.targets.all_rows import AllRows
 
-MOST_STEPS = 2000  # of one call of the chain: some 10 to 100 ms
+MOST_STEPS = 2000  # steps in one call of the chain, which take some 10 to 100 ms
 
 
 class PinnedPair(NamedTuple):
@@ -51,7 +51,7 @@ def compiled_propose(proposal: CompiledProposal) -> Callable[..., float]:
 
 
 def _returning(propose: Callable[..., float]) -> Callable[..., float]:
-    """Return what calls a compiled proposal."""
+    """Return a function that calls a compiled proposal."""
 
     def call(rng: np.random.Generator, state: Any, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
         return propose(rng, state, theta, out, count)
@@ -62,7 +62,7 @@ def _returning(propose: Callable[..., float]) -> Callable[..., float]:
 def replicate_pairs(
     target: Target, test: AcceptanceTest, program: Any, memory: Any, states: np.ndarray, replications: int, own: Streams
 ) -> Iterator[Decision]:
-    """Propose from each of some states by a proposal with its state, and let a chain fixed to the pair decide."""
+    """Propose once from each of some states, and replicate the decision by a chain fixed to this pair."""
     propose, rows, decisions = compiled_propose(program.proposal), AllRows(target), PinnedDecisions(target, test)
     count = np.zeros(len(COUNT_NAMES), dtype=np.int64)
     for theta in states:
@@ -74,7 +74,7 @@ def replicate_pairs(
 
 
 class PinnedDecisions:
-    """A test whose chain is pinned to one pair of states after the other."""
+    """Replicates the decisions of a test at one pair of states after the other."""
 
     def __init__(self, target: Target, test: AcceptanceTest) -> None:
         rows, dim = AllRows(target), target.variables.size
@@ -98,7 +98,7 @@ def ratio_and_scale(
 ) -> tuple[float, float]:
     """Return Lambda and tau of a pair of states, by two passes over the data.
 
-    They are -inf and 0 outside the support, and -inf and inf where a datum has probability 0 at theta'.
+    They are -inf and 0 if theta' is outside the support, and -inf and inf if a datum has probability 0 at theta'.
 
     Raises
     ------
@@ -112,8 +112,8 @@ def ratio_and_scale(
         model = rows.compiled
         bad = np.argmin(np.isfinite(full_terms(model.log_terms, theta, model.data, model.n_obs)))
         raise InvalidInputError(
-            f"estimate_delta: datum {bad} has probability 0 or no density at the state theta = {theta}, where no exact "
-            "chain comes; give `states` of positive density"
+            f"estimate_delta: datum {bad} has probability 0 or no density at the state theta = {theta}, which no exact "
+            "chain visits; give `states` of positive density"
         )
     return log_prior_ratio + log_q_ratio + total, scale_of(terms)
 

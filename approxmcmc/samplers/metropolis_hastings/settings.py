@@ -1,7 +1,7 @@
 """Metropolis-Hastings: target x proposal x acceptance test.
 
-The kernel keeps its rejection atom: a rejected step repeats theta. With :class:`ExactTest` the chain leaves the
-posterior invariant (Hastings 1970); with another test its guarantee is that of the test.
+A rejected step repeats theta. With :class:`ExactTest` the chain leaves the posterior invariant (Hastings 1970); with
+another test the sampler has the guarantee of the test.
 """
 
 import dataclasses
@@ -53,10 +53,10 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
     Parameters
     ----------
     proposal
-        Where to go: :class:`RandomWalk`, :class:`Langevin`, :class:`PreconditionedCrankNicolson`, or another
+        The proposal of theta': :class:`RandomWalk`, :class:`Langevin`, :class:`PreconditionedCrankNicolson`, or another
         proposal of `approxmcmc.proposals`.
-    test
-        When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`PoissonTest`, or another test
+        test
+        The acceptance test: :class:`ExactTest`, :class:`SequentialTTest`, :class:`PoissonTest`, or another test
         of `approxmcmc.acceptance`. None with a :class:`SurrogateTransition`: :class:`CheapestExactTest`, never a
         biased one.
     shuffled_copy
@@ -75,7 +75,7 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
     according to the test (Hastings 1970, section 2), and stays otherwise; a test with Barker's rule has log(u / (1 -
     u)) on the left.
 
-    Guarantee: exact with :class:`ExactTest` and the tests of exact subsampling; otherwise that of the test.
+    Guarantee: exact with :class:`ExactTest` and the tests of exact subsampling; otherwise the guarantee of the test.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
         )
 
     def why_not_invariant(self, target: Target) -> str:
-        """Return the error of the test, or of the steps if they are untested."""
+        """Return the test's reason, or the proposal's if steps are untested; "" if the sampler is exact."""
         return self.test.why_not_invariant(target.n_obs) if self.test.uses_ratio else self.proposal.error_untested
 
     def exact_twin(self, target: Target) -> "MetropolisHastings":
@@ -140,13 +140,13 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
         return couple_metropolis(target, self.proposal, exact_twin_of(self.test).rule, adapted)
 
     def why_no_audits(self, target: Target, adapted: Sequence[Mapping[str, float]]) -> str:
-        """Return whether test, proposal or tuning prevents audits that couplings can follow."""
+        """Return why decisions cannot be audited and followed by couplings; "" if they can."""
         return why_no_audits(target, self.proposal, self.test, adapted)
 
     def transition_matrix(
         self, target: Target, states: np.ndarray, *, method: str = "auto", site: int | None = None
     ) -> TransitionMatrix:
-        """Return the law of one step: the proposal's probability times that of the test to accept."""
+        """Return the transition matrix of one step: proposal probability times the test's acceptance probability."""
         refuse_site(self, site)
         steps = proposed(self.proposal, target, states)
         if isinstance(target, DoublyIntractableTarget):
@@ -166,7 +166,7 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
         return replicate_pairs(target, self.test, program, chain.state.proposal, states, replications, streams)
 
     def _audits(self, target: Target, test: CompiledTest, audit_every: int | str | None) -> Audits | None:
-        """Return the settings of audits of finished chains; None if they are not wanted, or have nothing to check."""
+        """Return the settings of audits of finished chains; None if audits are off or there is nothing to check."""
         if not isinstance(audit_every, str) or isinstance(target, DiscreteTarget) > test.uses_ratio:
             return None
         if not test.uses_ratio:

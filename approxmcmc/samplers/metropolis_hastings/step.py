@@ -5,8 +5,8 @@
 3. let the test decide whether c + sum_i [log p(x_i|theta') - log p(x_i|theta)] exceeds the threshold of u; move if it
 does.
 
-If one of these is NaN, or a density +inf, the step is a rejection if theta' is out of reach of the posterior, and
-otherwise ends the chain; see `samplers/metropolis_hastings/undefined.py`.
+If one of these numbers is NaN, or a density is +inf, theta' is rejected if it is out of reach of the posterior;
+otherwise the chain ends. See `samplers/metropolis_hastings/undefined.py`.
 """
 
 import math
@@ -38,9 +38,9 @@ class MetropolisHastingsState(NamedTuple):
     """A chain of Metropolis-Hastings: theta, its proposal, and the states of its parts.
 
     `log_prior_of` is the target's compiled log prior, which reads `prior_rows` of the data, and `log_prior` its value
-    at theta; `log_q_ratio` is that of the last proposal; `looks_to_reject` tells, where a density is undefined, after
-    how many looks the proposal turned out to be out of reach, or 0; `proposal` and `test` are the states of the two
-    parts.
+    at theta; `log_q_ratio` is the log q ratio of the last proposal; `looks_to_reject` is called if a density is
+    undefined, and returns the number of densities evaluated until the proposal proved out of reach, or 0; `proposal`
+    and `test` are the states of the two parts.
     """
 
     theta: np.ndarray
@@ -76,7 +76,7 @@ def unknown_log_likelihood(test: Any) -> float:
 
 
 def metropolis_hastings_step(proposal: CompiledProposal, test: CompiledTest) -> Callable[..., int]:
-    """Return the step of a pairing."""
+    """Return the step for a proposal and a test."""
     return make_step(
         proposal.propose,
         proposal.move or proposal.propose,

@@ -22,9 +22,9 @@ BISECTIONS = 60  # enough to reach the rounding of s
 
 
 def looks_to_reject(log_density: Callable[[np.ndarray], float], theta: np.ndarray, proposed: np.ndarray) -> int:
-    """Return the number of densities evaluated until one is negligible, on the way to `proposed`; 0 if none is.
+    """Return the number of densities evaluated on the way to `proposed` until one is negligible; 0 if none is.
 
-    The density at theta is the first of them.
+    The count includes the density at theta.
     """
     if not np.isfinite(proposed).all():  # the gradient at theta is wrong
         return 0

@@ -5,7 +5,7 @@
     u.
 
 With one exact draw the sampler leaves the posterior invariant (Murray, Ghahramani and MacKay 2006), whatever the
-normaliser. A step of X alone is the sampler's own step, with the same numbers.
+normaliser. A step of X alone is the sampler's step, with the same random numbers.
 """
 
 import math
@@ -35,7 +35,7 @@ class ExchangeWalker(NamedTuple):
 
 
 class SharedDraws(NamedTuple):
-    """The state that both chains use: counts, the look of X alone, the log prior, the simulator, and scratch."""
+    """The state that both chains use: counts, X's `Look` while it runs alone, log prior, simulator, and scratch."""
 
     counts: np.ndarray
     look: np.ndarray
@@ -100,13 +100,13 @@ def couple_exchange(target: DoublyIntractableTarget, proposal: Proposal) -> Comp
     Raises
     ------
     IncompatibleError
-        When the target has no exact draws, or the proposal no coupling.
+        When the target has no exact draws, or the proposal has no coupling.
     """
     try:
         simulator = target.build_simulator("exact")
     except IncompatibleError as error:
         raise IncompatibleError(
-            f"couplings: no kernel of {target!r} is exact, so biases and bounds by couplings are not available: {error}"
+            f"couplings need an exact kernel, and {target!r} has none, so biases and bounds are not available: {error}"
         ) from None
     built = proposal.build_proposal(target)
     couple = coupling_of_proposal(proposal, built)

@@ -2,7 +2,7 @@
 
     theta' ~ N(m(theta, G), Sigma),    m(theta, G) = theta + Sigma/2 [grad log p(theta) + s(y) - mean statistic of G],
 
-G drawn at theta. NoisyLangevin and MALAExchange are composed of these pieces.
+where G are auxiliary draws at theta. NoisyLangevin and MALAExchange use these functions.
 """
 
 import math
@@ -20,17 +20,17 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.noisy.doubly_intractable import RECORDS, RatioState, check_target, log_likelihood_of
 from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
 
-# Of the central difference of the log prior, which is quadratic or constant: only rounding remains, 1e-12 relative.
+# Step of the central difference of the log prior, which is quadratic or constant: rounding of 1e-12 remains.
 PRIOR_STEP = 1e-4
 
 
 class DriftState(NamedTuple):
     """Steps of covariance factor^2 sigma, sigma = L L', along a drift that auxiliary draws estimate.
 
-    `lower` is L; `log_factor` the log of the factor tuned to the `wanted` acceptance rate. `here` and `there` are G and
-    G', the statistics drawn at theta and at theta', one row each; `has_draws` says whether G has been drawn. The ratio
-    uses another simulator state: draws for the ratio never continue a Markov chain of draws for the drift. `gradient`,
-    `mean_back` and `scratch` have the length of theta.
+    `lower` is L; `log_factor` is the log of the factor, which is tuned to the `wanted` acceptance rate. `here` and
+    `there` are G and G', the statistics drawn at theta and at theta', one row for each draw; `has_draws` says whether G
+    has been drawn. The ratio has a separate simulator state, so draws for the ratio never continue a Markov chain of
+    draws for the drift. `gradient`, `mean_back` and `scratch` have the length of theta.
     """
 
     sigma: np.ndarray
@@ -161,7 +161,7 @@ def langevin_program(
 ) -> NoisyProgram:
     """Bind a Langevin sampler to a target; ``make_step(simulate)`` returns its step.
 
-    `fresh_for_ratio` says that the ratio has its own draw; otherwise it uses G'.
+    If `fresh_for_ratio`, the ratio is estimated from a separate draw, otherwise from G'.
     """
     who = type(sampler).__name__
     check_target(target, who)

@@ -3,8 +3,8 @@
     log a = (theta' - theta)'s(y) + log p(theta')/p(theta) + log q ratio + log (1/N) sum_k exp((theta - theta')'s(y'_k))
 
 with y'_k drawn from the model at theta'. With N = 1 and exact draws the chain leaves the posterior invariant (Murray,
-Ghahramani and MacKay 2006); with N = infinity it would be Metropolis-Hastings; in between it is biased (Alquier,
-Friel, Everitt and Boland 2016, algorithms 6 and 7).
+Ghahramani and MacKay 2006); with N = infinity it would be Metropolis-Hastings, also exact; with other N it is biased
+(Alquier, Friel, Everitt and Boland 2016, algorithms 6 and 7).
 """
 
 import dataclasses
@@ -51,10 +51,10 @@ class Exchange(Component, ProposalSampler):
     proposal
         The proposal: :class:`RandomWalk`, or :class:`AdaptiveDirection` for a population of chains.
     n_auxiliary
-        Auxiliary draws N of one decision. 1 is the exchange algorithm, more is noisy exchange.
+        Number N of auxiliary draws in one decision: 1 is the exchange algorithm, more is noisy exchange.
     auxiliary
-        How they are drawn: ``"exact"``, ``Auxiliary(n_updates, start)`` (the end of a Markov chain), or ``"auto"``:
-        exact if the target can.
+    How to draw: ``"exact"``, ``Auxiliary(n_updates, start)`` (take the end of a Markov chain), or ``"auto"``: exact
+    if the target has exact draws.
 
     Raises
     ------
@@ -70,8 +70,8 @@ class Exchange(Component, ProposalSampler):
     order 1 / sqrt(N), but the bias is 0 at N = 1, largest at a few draws, and vanishes again as N grows.
 
     Records: ``auxiliary_updates`` counts sites or dyads visited. The observed data count as one datum, read whole by
-    each decision. If the target knows its normaliser, audits compare with the exact ratio at the same theta' and u; the
-    differences they count are noise, not bias: the exact sampler has most of them.
+    each decision. If the target knows its normaliser, audits compare with the exact ratio at the same theta' and u. The
+    differences that audits count are noise, not bias: the exact sampler, N = 1, has the most differences.
 
     References
     ----------
@@ -115,7 +115,7 @@ class Exchange(Component, ProposalSampler):
         return NoisyProgram(setup, target.compile_log_prior(), start, log_likelihood_of(target), audit_every)
 
     def why_not_invariant(self, target: DoublyIntractableTarget) -> str:
-        """Return the error of the estimated ratio of normalisers."""
+        """Return the reason if the ratio of normalisers has an error; "" otherwise."""
         if self.n_auxiliary > 1:
             return f"{self!r} averages auxiliary draws: the error of one step is of order 1 / sqrt({self.n_auxiliary})"
         return why_not_exact(target, self.auxiliary, "Exchange")
@@ -131,7 +131,7 @@ class Exchange(Component, ProposalSampler):
         return couple_exchange(target, self.proposal)
 
     def why_no_audits(self, target: DoublyIntractableTarget, adapted: Sequence[Mapping[str, float]]) -> str:
-        """Return that no decision on all data exists."""
+        """Return the reason: there is no decision on all data to compare with."""
         return "its ratio is redrawn in every decision, and no decision on all data replaces it"
 
     def transition_matrix(
@@ -144,7 +144,7 @@ class Exchange(Component, ProposalSampler):
         return decided(law.steps, accepted, "lattice" if law.error > 0.0 else "enumerate", law.error)
 
     def draws_law(self, target: Any, states: np.ndarray) -> DrawsLaw:
-        """Return the distribution of the draws behind the ratio, and that of the proposal."""
+        """Return the distribution of the draws that estimate the ratio, and the proposal probabilities."""
         check_target(target, "Exchange")
         refuse_inexact_draws(self)
         return DrawsLaw(counted_model(target, states), self.n_auxiliary, proposed(self.proposal, target, states))

@@ -1,6 +1,6 @@
 """MALA-exchange: Langevin steps with an estimated gradient, corrected by an exchange test.
 
-Together with theta the chain stores G, the auxiliary draws behind its drift. One step:
+Together with theta the chain stores G, the auxiliary draws that estimate its drift. One step:
 
 1. theta' ~ N(m(theta, G), Sigma);
 2. G' = N draws at theta' for the drift of the way back, and *another* draw y' at theta' for the ratio;
@@ -9,7 +9,8 @@ Together with theta the chain stores G, the auxiliary draws behind its drift. On
 4. move to (theta', G') if log u < log a.
 
 Exchanging (theta, G) for (theta', G') and y for y' leaves the extended distribution invariant, so the chain is exact.
-It is not exact if y' is one of G': then the proposal of the way back uses the draw that decides.
+The chain is not exact if y' is one of the draws G', because the proposal of the way back then uses the draw that
+decides.
 """
 
 import dataclasses
@@ -92,18 +93,18 @@ class MALAExchange(Component, Sampler):
     step_size
         Variance alpha of the noise, in the units of `cov`: Sigma = step_size * cov.
     noisy
-        False: the ratio has its own draw. True: it uses the N draws behind the drift at theta', which saves a draw and
-        makes the chain biased.
-    n_auxiliary
-        Auxiliary draws N behind each drift.
+        False: the ratio is estimated from a separate draw. True: it is estimated from the N draws for the drift at
+        theta', which saves a draw and makes the chain biased.
+        n_auxiliary
+        Number N of auxiliary draws for each drift.
     cov, auxiliary
         As for :class:`NoisyLangevin`.
     refresh
-        Whether the draws behind the drift at theta are made anew in each step. Otherwise they are kept from the step
-        that led to theta, which halves the cost and keeps the chain exact.
+        True: redraw the auxiliary draws for the drift at theta in each step. False: keep them from the step that led to
+        theta, which halves the cost and keeps the chain exact.
     target_acceptance
-        Wanted acceptance rate in (0, 1). Tuning adapts the step size to it, and it is frozen afterwards. None: it is
-        used as given.
+        Wanted acceptance rate in (0, 1). Tuning adapts the step size to reach this rate; afterwards the step size is
+        fixed. None: the step size is used as given.
 
     Raises
     ------
@@ -161,7 +162,7 @@ class MALAExchange(Component, Sampler):
         )
 
     def why_not_invariant(self, target: DoublyIntractableTarget) -> str:
-        """Return the error of the ratio of normalisers."""
+        """Return the reason if the ratio of normalisers has an error; "" otherwise."""
         if self.noisy:
             return f"{self!r} uses the drift's draws for the ratio, too; the bias vanishes as n_auxiliary grows"
         return why_not_exact(target, self.auxiliary, "MALAExchange")

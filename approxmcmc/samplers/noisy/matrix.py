@@ -4,17 +4,18 @@ With auxiliary data y'_1 ... y'_N drawn at theta', the ratio is estimated by
 
     a^ = exp((theta' - theta)' s(y)) p(theta') / p(theta)  (1/N) sum_k exp((theta - theta')' s(y'_k)),
 
-and depends on them only through their statistics. The distribution of these at theta is the number of data sets with
-each value of the statistic, tilted by exp(theta' s) and normalised. N = 1 (exchange, exact) and N = infinity
-(Metropolis-Hastings, exact) are sums in closed form. For other N the distribution of the mean is a convolution: it is
-cut by min(1, .) first, V = min(1, a W / N) in [0, 1], and E min(1, V_1 + ... + V_N) is computed on a lattice of that
-interval with M steps, each atom split between two neighbours with its mean preserved.
+and depends on the data only through their statistics. The probability of a value of the statistic at theta is
+proportional to the number of data sets with this value times exp(theta' s). For N = 1 (exchange, exact) and N =
+infinity (Metropolis-Hastings, exact) the acceptance probability is a sum in closed form. For other N the distribution
+of the mean is a convolution. Each term is first capped, V = min(1, a W / N) in [0, 1]; then E min(1, V_1 + ... + V_N)
+is computed on a lattice of [0, 1] with M steps. Each atom is split between its two lattice neighbours so that the mean
+is preserved.
 
 The split adds noise Z, of mean 0 given the sum X, and variance at most N / (4 M^2). Because min(1, .) is concave, the
 result can only be too low, by at most E Z^+ = E|Z| / 2 <= sqrt(N) / (4 M): 0.0012 at N = 100. The measured error is
-2e-6 (see the tests). An acceptance that is too low is farther from the exact one, E min(1, a^) <= min(1, a): the
-one-step error delta is too large, so bounds that grow with delta hold for the sampler. The stationary distribution of
-the matrix is approximate.
+2e-6 (see the tests). Because E min(1, a^) <= min(1, a), an acceptance probability that is too low is farther from the
+exact one. So the computed one-step error delta is too large, and bounds that grow with delta hold for the sampler. The
+stationary distribution of the matrix is approximate.
 
 References: Murray, Ghahramani and MacKay (2006); Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo.
 """
@@ -42,12 +43,13 @@ def acceptance_of_exchange(model: CountedModel, n_auxiliary: float, wanted: np.n
     n_auxiliary
         N >= 1; ``inf`` is Metropolis-Hastings, a^ = a.
     wanted
-        Pairs that are needed, shape (n, n); the others are 0.
+        Pairs to compute, shape (n, n); other pairs get 0.
 
     Returns
     -------
     np.ndarray
-        Shape (n, n), row: current, column: proposed. From three draws on too low, by at most :func:`lattice_error`.
+        Shape (n, n), row: current, column: proposed. With three or more draws the values are too low, by at most
+        :func:`lattice_error`.
     """
     rows, columns = _pairs(model, wanted)
     found = np.zeros((len(model.points),) * 2)
@@ -70,9 +72,10 @@ class ExpectedMinima(NamedTuple):
 
 
 def expected_minima(model: CountedModel, n_auxiliary: int, wanted: np.ndarray) -> ExpectedMinima:
-    """Return the effect of the estimate on a ratio and on its acceptance; log a is 0 for pairs that are not wanted.
+    """Return log a and the means of the three minima for the wanted pairs; log a is 0 for other pairs.
 
-    From three draws on the means are too low, by at most :func:`lattice_error` times the largest value of the minimum.
+    With three or more draws the means are too low, by at most :func:`lattice_error` times the largest value of the
+    minimum.
     """
     rows, columns = _pairs(model, wanted)
     found = ExpectedMinima(*np.zeros((4, len(model.points), len(model.points))))
@@ -103,7 +106,7 @@ def _log_ratio(model: CountedModel, rows: np.ndarray, columns: np.ndarray) -> np
 def single_draws(
     model: CountedModel, wanted: np.ndarray | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield pairs in parts: log a^ by one draw, for each value of its statistic, and the values' probabilities."""
+    """Yield pairs in parts: log a^ from one draw, for each value of the statistic, and the values' probabilities."""
     rows, columns = _pairs(model, wanted)
     law = model.law_of_statistics()[0]
     for start in range(0, rows.size, PAIRS_AT_ONCE):
@@ -116,7 +119,7 @@ def single_draws(
 def standard_deviation_of_ratio(
     model: CountedModel, log_a: np.ndarray, n_auxiliary: int, wanted: np.ndarray
 ) -> np.ndarray:
-    """Return sd(a^) of every pair of points, lemma 3.1's bound of E|a^ - a|; shape (n, n)."""
+    """Return sd(a^) of every pair of points, which bounds E|a^ - a| (lemma 3.1); shape (n, n)."""
     found = np.zeros(wanted.shape)
     for i, j, log_draws, law in single_draws(model, wanted):
         error = np.exp(log_draws) - np.exp(log_a[i, j])[:, None]
@@ -160,7 +163,7 @@ def _law_of_capped_sum(values: np.ndarray, law: np.ndarray, count: int) -> tuple
 
 
 def _power(law: np.ndarray, count: int) -> np.ndarray:
-    """Return the law of the capped sum of `count` draws, by repeated doubling."""
+    """Return the distribution of the capped sum of `count` draws, by repeated doubling."""
     result: np.ndarray | None = None
     while True:
         if count & 1:
@@ -183,11 +186,11 @@ def _capped_convolution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 class DrawsLaw(NamedTuple):
-    """The distribution of the N auxiliary draws behind a step.
+    """The distribution of the N auxiliary draws that a step uses, and the rest of the step.
 
-    `steps` describes the step without them: the probability of proposing each state from each, (n, n), if draws
-    estimate the ratio; the variance of the noise if they estimate the drift. `error` is the largest error (too low) of
-    an expected minimum, see :func:`lattice_error`.
+    `steps` describes the rest: if draws estimate the ratio, the probability of proposing each state from each, (n, n);
+    if draws estimate the drift, the variance of the noise. `error` is the largest error (too low) of an expected
+    minimum, see :func:`lattice_error`.
     """
 
     model: CountedModel
@@ -212,5 +215,5 @@ def refuse_inexact_draws(sampler: Any) -> None:
     """Raise if an exchange-type sampler takes its auxiliary data from a finite Markov chain."""
     if sampler.auxiliary not in ("auto", "exact"):
         raise IncompatibleError(
-            f'auxiliary draws by a finite chain have no closed form, found {sampler!r}; use auxiliary="exact"'
+            f"auxiliary draws must be exact, because draws by a finite chain have no closed form, found {sampler!r}"
         )

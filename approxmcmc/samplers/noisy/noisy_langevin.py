@@ -2,7 +2,7 @@
 
     theta' = theta + Sigma/2 [grad log p(theta) + s(y) - (1/N) sum_k s(y'_k)] + N(0, Sigma),    y'_k drawn at theta.
 
-Biased twice: by the step size, like every unadjusted Langevin chain, and by the noise of the gradient.
+The chain has two biases: from the step size, like every unadjusted Langevin chain, and from the noise of the gradient.
 """
 
 import dataclasses
@@ -80,8 +80,8 @@ class NoisyLangevin(Component, Sampler):
     Notes
     -----
     Guarantee: biased. As the step size tends to 0 and N to infinity the stationary distribution tends to the posterior;
-    the error of one step's drift has a standard deviation of Sigma/2 sd(s) / sqrt(N). A step out of the support of the
-    prior is not made. The gradient of the log prior is a central difference.
+    the error of one step's drift has a standard deviation of Sigma/2 sd(s) / sqrt(N). The chain does not make steps out
+    of the support of the prior. The gradient of the log prior is a central difference.
 
     Records: ``decisions_made`` is 0, ``gradient_evaluations`` 1 per step: the data count as one datum.
 
@@ -115,11 +115,11 @@ class NoisyLangevin(Component, Sampler):
         return langevin_program(self, target, step, fresh_for_ratio=False, decides=False, audit_every=None)
 
     def why_not_invariant(self, target: DoublyIntractableTarget) -> str:
-        """Return that no step is tested."""
+        """Return the reason: steps are not tested."""
         return f"{self!r} does not test its steps; the bias vanishes as step_size tends to 0 and n_auxiliary grows"
 
     def draws_law(self, target: Any, states: np.ndarray) -> DrawsLaw:
-        """Return the distribution of the draws behind the drift of one parameter, and the variance of the noise."""
+        """Return the distribution of the draws that estimate one parameter's drift, and the variance of the noise."""
         refuse_inexact_draws(self)
         variance = self.step_size * (1.0 if self.cov is None else self.cov.item())
         return DrawsLaw(counted_model(target, states), self.n_auxiliary, variance)

@@ -1,9 +1,9 @@
-"""Noisy Metropolis-Hastings in general: any estimate of the log likelihood ratio may decide.
+"""Noisy Metropolis-Hastings in general: accept by any estimate of the log likelihood ratio.
 
     accept iff  log u < [estimate of log p(y|theta') - log p(y|theta)] + log p(theta')/p(theta) + log q ratio
 
-(Alquier, Friel, Everitt and Boland 2016, algorithm 2). If E|exp(estimate) - ratio| is small for every pair, so is the
-distance of the stationary law from the posterior (their corollary 2.3).
+(Alquier, Friel, Everitt and Boland 2016, algorithm 2). If E|exp(estimate) - ratio| is small for every pair of states,
+the stationary distribution is close to the posterior (their corollary 2.3).
 """
 
 import dataclasses
@@ -81,5 +81,5 @@ class NoisyMetropolisHastings(Component, ProposalSampler):
         return estimated_program(self, target, "ratio", make_estimate_ratio, keeps=False, audit_every=audit_every)
 
     def why_not_invariant(self, target: EstimatedTarget) -> str:
-        """Return that the ratio is estimated."""
+        """Return the reason: the likelihood ratio is estimated."""
         return "the ratio of likelihoods is estimated anew in each step; the bias vanishes with the estimate's variance"

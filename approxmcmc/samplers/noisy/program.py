@@ -1,7 +1,7 @@
 """The program shared by samplers with an acceptance ratio, or a drift, estimated from random draws.
 
-Audits compare a decision with the exact ratio, which plain Python computes. So the kernel only lists the decisions to
-audit, and the chain audits them after the chunk, when the clock is stopped.
+Audits compare a decision with the exact ratio, which is computed in plain Python. So the kernel only lists the
+decisions to audit, and the chain audits them after the chunk; this time is not counted.
 """
 
 import functools
@@ -19,11 +19,11 @@ from approxmcmc.samplers.chain import CompiledChain, book_audit, compile_chain, 
 from approxmcmc.samplers.noisy.step import NoisyState, new_audit_list
 
 LEAST_AUDIT_EVERY = 50
-STEP_SECONDS = 1e-4  # of a typical step; "auto" audits add a tenth to it
+STEP_SECONDS = 1e-4  # time of a typical step; "auto" audits add a tenth to this
 
 
 class NoisySetup(NamedTuple):
-    """The parts that one sampler of the family adds to the program.
+    """The parts of the program that differ between the samplers of the family.
 
     `step` is made by `make_step`. ``make_states(theta, rng)`` returns the states of MOVE and of ESTIMATE for a new
     chain at theta, ``describe(state of MOVE)`` the tuned values. `records` are the optional counts that the step fills,
@@ -81,7 +81,7 @@ class NoisyProgram:
         self.attrs: Mapping[str, Any] = {
             "n_obs": setup.n_obs,
             "audit_every": audit_every if audited else 0,
-            # The exact sampler with one auxiliary draw flips decisions, too.
+            # Decisions of the exact sampler with one auxiliary draw differ from the exact ratio's decisions, too.
             **({"wrong_decisions_note": "noise, not bias"} if audited else {}),
         }
         stand_in = self.new_state(start, np.random.default_rng(0), n_tune=0)
@@ -108,7 +108,7 @@ class NoisyProgram:
         rng: np.random.Generator,
         shuffled_by: np.random.Generator | None = None,
     ) -> None:
-        """Return None: its steps are audited while they are made."""
+        """Return None: steps are audited during the run."""
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return log prior + log-likelihood if it is known; otherwise the log prior, which has the same support."""
@@ -150,7 +150,7 @@ class AuditedChain:
         self.chain = chain
         self.adapted, self.explain_failure, self.streams = chain.adapted, chain.explain_failure, chain.streams
 
-        # Decisions come in pairs at one theta: a rejected step needs its likelihood again.
+        # After a rejected step the next decision needs the likelihood at the same theta again.
         @functools.lru_cache(maxsize=64)
         def log_likelihood(theta: tuple[float, ...]) -> float:
             known = likelihood.log_likelihood(np.array(theta))
@@ -165,7 +165,7 @@ class AuditedChain:
 
     @property
     def memory(self) -> Mapping[str, Any]:
-        """Its changing state, by name."""
+        """Return the arrays and numbers that change during the run, by name."""
         return self.chain.memory
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:

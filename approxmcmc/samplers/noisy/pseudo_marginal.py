@@ -2,9 +2,9 @@
 
     log a = log p^(y|theta') - log p^(y|theta) + log p(theta')/p(theta) + log q ratio.
 
-GIMH keeps the estimate that led to theta, and draws one only at theta': (theta, p^) is a Markov chain with the
-posterior as its exact theta-marginal (Beaumont 2003; Andrieu and Roberts 2009). MCWM draws both anew in each step:
-theta alone is a Markov chain, which mixes better and is biased.
+GIMH keeps the estimate at theta from the step that led there, and draws an estimate only at theta'. So (theta, p^) is a
+Markov chain with the posterior as its exact theta-marginal (Beaumont 2003; Andrieu and Roberts 2009). MCWM redraws both
+estimates in each step. So theta alone is a Markov chain, which mixes better and is biased.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from approxmcmc.samplers.noisy.step import NoisyState, follow, keep_nothing, mak
 
 
 class EstimateState(NamedTuple):
-    """The data of a user's estimate, how many likelihood terms it reads, and two estimates.
+    """The data of a user's estimate, the number of likelihood terms that it reads, and two estimates.
 
     `here` and `there` hold log p^(y|theta) and log p^(y|theta'), one number each, if estimates outlive their step.
     """
@@ -40,7 +40,7 @@ class EstimateState(NamedTuple):
 
 @compiled
 def difference(here: float, there: float) -> float:
-    """Return there - here; a proposal with estimate 0 is always rejected, and +inf is not an estimate."""
+    """Return there - here; -inf, a rejection, if the estimate at the proposal is 0; NaN if an estimate is +inf."""
     if math.inf in (there, here):
         return math.nan
     return there if there == -math.inf else there - here
@@ -79,7 +79,7 @@ def make_estimate_both(log_estimate: Callable[..., float]) -> Callable[..., floa
 
 @compiled
 def carry_estimate(state: NoisyState) -> None:
-    """Make the estimate at theta' the one at theta."""
+    """Store the estimate at theta' as the estimate at theta."""
     state.estimate.here[0] = state.estimate.there[0]
 
 
@@ -92,7 +92,7 @@ class PseudoMarginal(Component, ProposalSampler):
     proposal
         The proposal: :class:`RandomWalk`.
     refresh
-        False: keep the estimate that led to theta (GIMH). True: draw it anew in each step (MCWM).
+        False: keep the estimate at theta from the step that led there (GIMH). True: redraw it in each step (MCWM).
 
     Raises
     ------
@@ -107,7 +107,8 @@ class PseudoMarginal(Component, ProposalSampler):
     rejected.
 
     Records: `datapoints_touched` and `likelihood_evaluations` count the target's `n_terms` for each estimate. If the
-    target knows its likelihood, audits compare with the exact decision at the same theta' and u: noise, not bias.
+    target knows its likelihood, audits compare with the exact decision at the same theta' and u; the differences are
+    noise, not bias.
 
     References
     ----------
@@ -135,7 +136,7 @@ class PseudoMarginal(Component, ProposalSampler):
         )
 
     def why_not_invariant(self, target: EstimatedTarget) -> str:
-        """Return whether the estimate at theta is redrawn."""
+        """Return the reason if the estimate at theta is redrawn; "" otherwise."""
         return f"{self!r} draws the estimate at theta anew; the bias vanishes with its variance" if self.refresh else ""
 
 
@@ -148,14 +149,14 @@ def estimated_program(
     keeps: bool,
     audit_every: int | str | None,
 ) -> NoisyProgram:
-    """Bind a sampler to a target with estimates of the kind `of`; `keeps` says that estimates outlive their step."""
+    """Bind a sampler to a target with estimates of the kind `of`; if `keeps`, an estimate is kept for later steps."""
     who = type(sampler).__name__
     if not isinstance(target, EstimatedTarget) or target.build_estimator().of != of:
         raise IncompatibleError(
             f"{who} needs a target that estimates its {of}, targets.Estimated{of.capitalize()}; found {target!r}"
         )
     estimator, proposal = target.build_estimator(), sampler.proposal.build_proposal(target)
-    # The estimate at the start is one call: to compile it for Python as well would take a second.
+    # The start needs one call of the estimate; compiling the estimate for Python as well would take a second.
     plain_estimate = as_python(estimator.estimate)
     n_obs = int(target.n_obs)
     step = make_step(

@@ -62,7 +62,7 @@ def new_audit_list(size: int, dim: int) -> AuditList:
 
 @compiled
 def list_for_audit(state: NoisyState, decision: int, threshold: float, log_rest: float) -> None:
-    """List a decision for its audit, before theta moves."""
+    """Add a decision to the audit list, before theta moves."""
     audits = state.audits
     place = audits.length[0]
     audits.step[place], audits.decision[place] = state.clock.steps[0], decision
@@ -78,18 +78,18 @@ def keep_nothing(state: NoisyState) -> None:
 
 
 def follow(proposal: CompiledProposal, who: str) -> Callable[..., float]:
-    """Return the move that follows a proposal; raise if the proposal must know the decision."""
+    """Return the move to the proposal's theta'; raise if the proposal needs to know whether it was accepted."""
     if proposal.settle is not None:
         raise IncompatibleError(
-            f"{who} does not report decisions to its proposal, and this one has a velocity that "
-            "depends on them; use a proposal without memory, such as RandomWalk"
+            f"{who} needs a proposal without memory, such as RandomWalk: it does not report decisions, "
+            "on which the velocity of this proposal depends"
         )
     return make_follow_proposal(proposal.propose)
 
 
 @cached_by_content(maxsize=64)
 def make_follow_proposal(propose: Callable[..., float]) -> Callable[..., float]:
-    """Return the move that follows a proposal, without auxiliary draws."""
+    """Return the move to the proposal's theta', without auxiliary draws."""
 
     def follow_proposal(
         streams: Streams, proposal: Any, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
@@ -107,7 +107,7 @@ def make_step(
     adapt: Callable[..., None],
     decides: bool,
 ) -> Callable[..., int]:
-    """Return the step; one without decisions accepts every theta' inside the support."""
+    """Return the step; a step without decisions accepts every theta' inside the support."""
     draw_threshold, acceptance_probability = METROPOLIS
 
     def step(streams: Streams, state: NoisyState, count: np.ndarray, value: np.ndarray) -> int:
@@ -121,7 +121,7 @@ def make_step(
             log_rest = log_prior - state.log_prior_of(theta) + log_q_ratio
         log_ratio = log_rest
         if decides and log_rest != -math.inf:
-            # Auxiliary data use the stream of the data order, because no data are ordered.
+            # Auxiliary data use the random stream of the data order, which is free because no data are ordered.
             log_ratio += estimate(streams.order, state.estimate, theta, proposed, count)
         if math.isnan(log_ratio) or log_prior == math.inf:  # no chain would ever leave +inf
             return FAILED

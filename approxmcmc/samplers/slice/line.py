@@ -17,14 +17,13 @@ from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.chain import FAILED, MOVED, STAYED
 
-MOST_SHRINKS = 200  # 2^-200 of the first length is numerically 0
+MOST_SHRINKS = 200  # shrinkings of an interval: 2^-200 of the first length is numerically 0
 
 
 class SliceState(NamedTuple):
     """The width of each coordinate, the largest number of widths to step out, and the direction of the last step.
 
-    `coordinates` is 1 if directions are those of the axes. `kept` is a number that a comparison must not change, see
-    `SliceSampler`.
+    `coordinates` is 1 if directions are axes. `kept` is a number that a comparison must not change, see `SliceSampler`.
     """
 
     widths: np.ndarray
@@ -143,8 +142,8 @@ class Slice(Component):
 
     Notes
     -----
-    Nothing is rejected: ``acceptance_rate`` is 1, and ``accepted`` False only if 200 shrinkings found no point, which
-    only rounding, or a test with errors, can cause. Inside Firefly each evaluation of the joint density costs one
+    Steps are not rejected: ``acceptance_rate`` is 1, and ``accepted`` is False only if 200 shrinkings found no point,
+    which only rounding, or a test with errors, can cause. Inside Firefly each evaluation of the joint density costs one
     evaluation of every bright likelihood; the records add them up.
 
     References

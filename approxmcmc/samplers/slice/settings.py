@@ -55,10 +55,11 @@ class SliceSampler(Component, Sampler):
     An interval around theta is stepped out until both ends are found outside, and shrunk until a point is found inside:
     about five comparisons, all with the same `u`.
 
-    Guarantee: exact with :class:`ExactTest`. With an approximate test, biased: comparisons of one step read data
-    independently, an end wrongly found outside cuts off a part of the slice, and a wrong point is accepted finally; the
-    error has the order of the test's error times the number of comparisons. Integer `audit_every` counts the wrong
-    ones. No step size needs tuning: a width ten times too small or too large costs comparisons, not mixing.
+    Guarantee: exact with :class:`ExactTest`; biased with an approximate test. The comparisons of one step read data
+    independently. If an end is wrongly found outside, a part of the slice is cut off; if a point is wrongly found
+    inside, it is accepted. The error has the order of the test's error times the number of comparisons. With an integer
+    `audit_every` the trace counts wrong comparisons. No step size needs tuning: a width ten times too small or too
+    large costs comparisons, not mixing.
 
     Records: ``decisions_made`` counts comparisons; ``datapoints_touched`` and ``likelihood_evaluations`` add them up.
 
@@ -109,6 +110,6 @@ class SliceSampler(Component, Sampler):
         )
 
     def why_not_invariant(self, target: Target) -> str:
-        """Return the error of its comparisons."""
+        """Return the test's reason; "" if comparisons are exact."""
         why: str = self.test.why_not_invariant(target.n_obs)
         return why

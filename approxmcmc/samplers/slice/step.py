@@ -1,4 +1,4 @@
-"""One step of slice sampling with an acceptance test: theta moves along a line, and the test compares.
+"""One step of slice sampling: theta moves along a line, and an acceptance test decides which points are in the slice.
 
 1. log u, u ~ U(0, 1): the height of the slice is p(theta | x) u, and theta' lies in it when
 
