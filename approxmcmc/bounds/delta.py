@@ -105,6 +105,10 @@ def estimate_delta(
     -----
     Nothing here bounds the supremum over all pairs: `delta_max` is always labelled heuristic.
 
+    A test that reads blocks is replicated with fresh rows: the errors are averages over partitions of the data. A run
+    of 150 blocks or more reads one partition, with an error of its own at each pair: .014 (rms) beside .043 of the test
+    on Covertype with 186 blocks. Audits of the run include it.
+
     Examples
     --------
     >>> import approxmcmc as amc

@@ -198,8 +198,8 @@ def uniform_exchange_bound(
     log_gap = math.log(volume) - 2.0 * log_p - 3.0 * log_h - 4.0 * log_kappa
     if log_gap > 0.0:
         raise InvalidInputError(
-            f"uniform_exchange_bound: the volume {volume} is more than c_p^2 c_h^3 kappa^4 allows: a proposal density "
-            "of at least 1 / c_h has a total of at most 1, so that volume <= c_h"
+            f"uniform_exchange_bound: the volume {volume} is larger than c_p^2 c_h^3 kappa^4, which is impossible: a "
+            "proposal density of at least 1 / c_h on the whole set implies volume <= c_h"
         )
     log_one_step = 2.0 * log_p + 2.0 * log_h + 4.0 * log_kappa - 0.5 * math.log(n_auxiliary)
     return UniformBound(log_gap, log_one_step, _log_factor(log_gap) + log_one_step)

@@ -1,7 +1,7 @@
 """The roles of the library, and what each guarantees to the others.
 
-A sampler is *target x proposal x acceptance test*. The three rooms never import each other; they share the roles in
-this room, which imports only the errors, so that every other room can import it.
+A sampler is *target x proposal x acceptance test*. The three subpackages never import each other; they share the
+roles in this one, which imports only the errors, so that every other subpackage can import it.
 
 A component (proposal, test, sampler) is a frozen dataclass of plain settings. For a target it builds compiled
 functions, and a named tuple of numbers and arrays that they read and write (`compiled`). Settings are sent to other

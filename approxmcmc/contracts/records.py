@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-# Columns of the integer and float records that a chain fills for every kept draw. The output room names and documents
+# Columns of the integer and float records that a chain fills for every kept draw. `output` names and documents
 # them in its schema; the order here is the order in memory.
 CORE_COUNTS = (
     "datapoints_touched",

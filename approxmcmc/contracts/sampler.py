@@ -272,7 +272,7 @@ class ProposalSampler(Sampler):
 
 
 class SamplingResult(NamedTuple):
-    """Plain arrays of a finished run; the output room turns them into a DataTree.
+    """Plain arrays of a finished run; `approxmcmc.output` turns them into a DataTree.
 
     `draws` has shape (chains, draws, dim); every entry of `stats` has shape (chains, draws); `warmup_draws` and
     `warmup_stats` have the same form over tuning steps, or are None. `tuning_totals` holds, per chain, the sums over

@@ -120,7 +120,7 @@ class Target(abc.ABC):
 
     @property
     def plain(self) -> "Target":
-        """The same posterior with one term per row: this target, unless its terms expand another's or replace rows."""
+        """The target of the same posterior that has one term per row: this one, unless it wraps such a target."""
         return self
 
     @property

@@ -1,1 +1,1 @@
-"""The base of all rooms: files, the compiler, and the terms of a likelihood; also checks and messages."""
+"""The base of all other subpackages: files, the compiler, and the terms of a likelihood; also checks and messages."""

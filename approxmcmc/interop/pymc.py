@@ -5,7 +5,7 @@ axis as long as the data becomes an input that is indexed by the row numbers, an
 So a call costs only its rows, and nothing of size N is evaluated in a step. (Indexing the full log-likelihood instead
 costs O(N) a call: PyTensor does not push the index down.)
 
-Only this room uses semi-private parts of PyTensor and PyMC: in `model` the removal of minibatches, in `rows` and
+Only this subpackage uses semi-private parts of PyTensor and PyMC: in `model` the removal of minibatches, in `rows` and
 `graphs` the rebuilding of random variables, in `kernels` the dispatcher of functions compiled by PyTensor's numba
 linker.
 """

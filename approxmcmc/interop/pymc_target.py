@@ -133,7 +133,7 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
                 except (IndexError, ValueError) as error:
                     raise InvalidInputError(
                         f"from_pymc: the terms of rows {lo} to {min(here.stop, self.n_obs) - 1} of data cannot be "
-                        f"evaluated, such as codes beyond the categories of the model: {first_line(error)}"
+                        f"evaluated; perhaps a code is beyond the categories of the model: {first_line(error)}"
                     ) from error
                 undefined[here] |= np.isnan(terms) & (point == 0)
                 impossible[here] &= terms == -np.inf

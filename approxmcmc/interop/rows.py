@@ -252,7 +252,7 @@ def rows_given(given: Mapping[str, np.ndarray], name: str, own: np.ndarray, axis
 def _one_length(given: Mapping[str, np.ndarray], names: list[str], data: tuple[np.ndarray, ...]) -> int:
     """Return the number of rows, which all arrays must have."""
     if unknown := sorted(set(given) - set(names)):
-        raise InvalidInputError(f"from_pymc: data names {unknown}, the model's arrays with rows are {names}")
+        raise InvalidInputError(f"from_pymc: data holds {unknown}, but the model has rows in {names} only")
     lengths = {name: len(array) for name, array in zip(names, data, strict=True)}
     if len(set(lengths.values())) > 1:
         raise InvalidInputError(f"from_pymc: the arrays in data must have the same number of rows, found {lengths}")

@@ -64,7 +64,7 @@ def core_rows_kernel(target: Target) -> Kernel:
 
 
 def mixture_kernel(fit: Laplace, thin: int = 1) -> Kernel:
-    """Return Metropolis-Hastings with independent draws of a Laplace approximation and random-walk steps, in turn."""
+    """Return Metropolis-Hastings that proposes at random a draw of a Laplace approximation or a random-walk step."""
     walk = RandomWalk(2.38 / math.sqrt(fit.mode.size), preconditioner=fit)
     return Kernel(MetropolisHastings(Mixture([PreconditionedCrankNicolson(0.0, fit), walk]), ExactTest()), thin=thin)
 

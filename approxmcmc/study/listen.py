@@ -14,7 +14,7 @@ class Listener:
     """Receives the events of a run and ignores them. The base of listeners that show them."""
 
     def line(self, text: str) -> None:
-        """Show an event."""
+        """Receive a line of text about the run."""
 
     def start(self, total: int) -> None:
         """Receive the number of cells to run."""

@@ -102,7 +102,7 @@ def number_of(name: str, piece: str, where: Sequence[tuple[str, str]], column: s
     Raises
     ------
     StudyError
-        If not exactly one row fits, the column is unknown, or what stands there is no number.
+        If not exactly one row fits, the column is unknown, or the value is not a number.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def number_of(name: str, piece: str, where: Sequence[tuple[str, str]], column: s
         raise StudyError(f"{name}, {piece}: {len(rows)} rows fit {told or 'no condition'}; name one.")
     row = rows.iloc[0]
     if not isinstance(row[column], numbers.Real) or row[column] != row[column]:
-        raise StudyError(f"{name}, {piece}, {told}: {column} holds {row[column]!r}, which is no number.")
+        raise StudyError(f"{name}, {piece}, {told}: {column} holds {row[column]!r}, which is not a number.")
     lower, upper = (float(row.get(f"{column}_{end}", float("nan"))) for end in ("lower", "upper"))
     words, _ = shipped(name)
     pieces = [one for section in words["sections"] for one in section["pieces"]]

@@ -222,8 +222,8 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
             check_rows_are_terms(plain, copy, self._light, self.center)
         except IncompatibleError as error:
             raise IncompatibleError(
-                f"CoreRows: the terms of {self.target!r} depend on more than their own row in every array with n_obs "
-                "rows, so that rows cannot be separated; use the plain target"
+                "CoreRows: each term must depend only on its own row of the arrays with n_obs rows, and some terms of "
+                f"{self.target!r} depend on more; use the plain target"
             ) from error
 
     def compile_gradient(self) -> CompiledGradient:

@@ -166,7 +166,7 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
 
     def compile(self) -> CompiledTarget:
         """Raise: the likelihood is not a product of terms."""
-        self._refuse("its likelihood has a normaliser that depends on theta, and is no sum of terms")
+        self._refuse("its likelihood has a normaliser that depends on theta, and is not a sum of terms")
 
     def to_pymc(self) -> Any:
         """Raise: PyMC has no likelihood of this kind."""

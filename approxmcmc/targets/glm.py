@@ -135,7 +135,7 @@ class GLMTarget(LinearTarget):
             worst = int(np.argmax(excess))
             if excess[worst] > 0.0:
                 raise InvalidInputError(
-                    f"GLMTarget: {name} is no bound of derivative {order} of loglik_eta: near eta = "
+                    f"GLMTarget: {name} is not a bound of derivative {order} of loglik_eta: near eta = "
                     f"{centers[worst]:g}, at y = {y:g}, it is {found[worst]:.4g} where the bound says "
                     f"{bounds[worst]:.4g}; steps that rely on it would decide wrongly without a word. Give a larger one"
                 )

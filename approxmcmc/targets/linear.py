@@ -120,7 +120,7 @@ class LinearTarget(TallDataTarget):
         return y
 
     def with_rows(self, given: tuple[np.ndarray, np.ndarray], n_obs: int) -> Self:
-        """Return the model of other rows: X of floats, with a column of ones where this model has one, and y."""
+        """Return this model with other data: X of floats, with a column of ones if this model has one, and y."""
         other = copy.copy(self)
         other.X, other.y, other.given = given[0], self.responses(given[1]), None
         other.data, other.n_obs = (other.X, other.y), n_obs

@@ -196,9 +196,9 @@ def _climb_from_guess(
 
 
 def _climb(posterior: Posterior, theta: np.ndarray, tolerance: float, cov: np.ndarray | None = None) -> np.ndarray:
-    """Return a point near the mode of a target that is no generalised linear model, by BFGS; its metric may be known.
+    """Return a point near the mode, found by BFGS; `cov`, if given, is its first inverse Hessian.
 
-    A generalised linear model has no need of it.
+    Returns `theta` unchanged for a generalised linear model, which needs no BFGS.
     """
     expansion, n_obs = posterior.expansion, posterior.target.n_obs
     if not isinstance(expansion, GeneralExpansion):

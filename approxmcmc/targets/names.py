@@ -50,7 +50,7 @@ def check_names(variables: Variables, *, who: str) -> None:
     Raises
     ------
     InvalidInputError
-        When a name is no string, is "chain" or "draw", or is the name of an axis.
+        When a name is not a string, is "chain" or "draw", or is the name of an axis.
     """
     axes = {axis for name in variables.shapes for axis in variables.dims.get(name, ())}
     taken = {"chain", "draw"}

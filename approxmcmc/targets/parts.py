@@ -38,7 +38,7 @@ class MadeOfRows:
         return bare
 
     def with_rows(self, given: Any, n_obs: int) -> Target:
-        """Return the model of other rows: arrays, as `given` has sources, with so many rows."""
+        """Return this model with other data: `given` has arrays in the place of sources, with `n_obs` rows each."""
         raise IncompatibleError(f"{type(self).__name__} cannot be made of other rows")
 
 

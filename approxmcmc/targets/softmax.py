@@ -226,7 +226,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
         self.design = Design(self.n_classes * p, X, np.empty((n, 0), dtype=np.int32), (), classes)
 
     def with_rows(self, given: tuple[np.ndarray, np.ndarray], n_obs: int) -> Self:
-        """Return the model of other rows: X, with a column of ones where this model has one, and the classes y."""
+        """Return this model with other data: X, with a column of ones if this model has one, and the classes y."""
         other = copy.copy(self)
         other.given = None
         other._set_rows(*given)

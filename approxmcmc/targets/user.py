@@ -154,7 +154,7 @@ class FunctionTarget(TallDataTarget):
         self.prior.compile(dim)
 
     def with_rows(self, given: Any, n_obs: int) -> Self:
-        """Return the model of other rows: arrays as `data`, those with a row for each term of other rows."""
+        """Return this model with other `data`; those of its arrays with a row for each term have `n_obs` rows."""
         other = copy.copy(self)
         other.given, other.data, other.n_obs = None, checked_arrays(given, "data", who="FunctionTarget"), n_obs
         return other

@@ -75,7 +75,7 @@ def test_every_number_on_a_page_is_in_its_table(extension):
         ("bounds_gibbs; Contractoin; target = six; sites", "Contraction"),
         ("bounds_gibbs; Contraction; target = sixty; sites", "0 rows fit target = sixty"),
         ("bounds_gibbs; Contraction; target = six; site", "sites"),
-        ("bounds_gibbs; Contraction; target = six; label", "no number"),
+        ("bounds_gibbs; Contraction; target = six; label", "not a number"),
     ],
 )
 def test_a_number_that_is_not_there_is_an_error(extension, reference, told):

@@ -135,8 +135,8 @@ def judge(
 ) -> Verdict:  # fmt: skip
     """Run chains of a sampler from draws of the joint law, and compare.
 
-    `first` replicates give the standard errors; so many are made in all, at most `most`, that means and variances have
-    those in `goals`.
+    `first` replicates give the standard errors; more are made, `most` in all, until means and variances have those in
+    `goals`.
     """
     sets = data_sets(world, data_seed)
     programs = [sampler.build(target, audit_every=None) for target, _ in sets]
@@ -154,12 +154,13 @@ def judge(
         return np.sqrt((found**2).mean(axis=0) / len(found))
 
     names, found = function_names(sets[0][1].points.shape[1]), run(first)
-    if most > first:
-        pilot = Verdict(names, error(found), error(found), len(found), draws * thin)
-        ratio = max(pilot.of("mean") / goals[0], pilot.of("variance") / goals[1])
-        wanted = min(most, math.ceil(1.1 * first * ratio**2))
-        if wanted > first:
-            found = np.concatenate([found, run(wanted - first)])
+    while len(found) < most:
+        so_far = Verdict(names, error(found), error(found), len(found), draws * thin)
+        ratio = max(so_far.of("mean") / goals[0], so_far.of("variance") / goals[1])
+        wanted = min(most, math.ceil(1.1 * len(found) * ratio**2))
+        if wanted <= len(found):
+            break
+        found = np.concatenate([found, run(wanted - len(found))])
     return Verdict(names, found.mean(axis=0) / error(found), error(found), len(found), draws * thin)
 
 

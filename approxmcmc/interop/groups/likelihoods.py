@@ -86,7 +86,7 @@ class Known:
         if is_a(node, TrueDiv) and self.holds(node.inputs[1]):
             graphs, data = self.logarithm(moved(node.inputs[0]))
             return graphs, [*data, moved(1.0 / node.inputs[1])]
-        raise NotGroupsError("the mean of a row is no exponential of a linear predictor")
+        raise NotGroupsError("the mean of a row is not the exponential of a linear predictor")
 
     def probability(self, graph: Any) -> tuple[str, Any]:
         """Return the link of a probability, and its predictor."""
@@ -99,7 +99,7 @@ class Known:
             for half, other in (node.inputs, reversed(node.inputs)):
                 if self._is(half, 0.5) and (predictor := self._probit(other)) is not None:
                     return "probit", moved(predictor)
-        raise NotGroupsError("the probability of a row is no logit or probit of a linear predictor")
+        raise NotGroupsError("the probability of a row is not linked to a linear predictor by logit or probit")
 
     def _probit(self, graph: Any) -> Any:
         node, moved = below(graph)

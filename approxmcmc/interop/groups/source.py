@@ -1,4 +1,4 @@
-"""A PyMC model read for effects of groups: its observed variable, its rows, and the sets of effects that it has."""
+"""Read a PyMC model, and find its observed variable, its rows and the group effects that can be integrated out."""
 
 import uuid
 from collections.abc import Mapping

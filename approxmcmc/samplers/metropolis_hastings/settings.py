@@ -53,11 +53,12 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
     Parameters
     ----------
     proposal
-        Where to go: :class:`RandomWalk`, :class:`Langevin`, :class:`PreconditionedCrankNicolson`, or another one of
-        the room `proposals`.
+        Where to go: :class:`RandomWalk`, :class:`Langevin`, :class:`PreconditionedCrankNicolson`, or another
+        proposal of `approxmcmc.proposals`.
     test
-        When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`PoissonTest`, or another one of the room
-        `acceptance`. None with a :class:`SurrogateTransition`: :class:`CheapestExactTest`, never a biased one.
+        When to accept: :class:`ExactTest`, :class:`SequentialTTest`, :class:`PoissonTest`, or another test
+        of `approxmcmc.acceptance`. None with a :class:`SurrogateTransition`: :class:`CheapestExactTest`, never a
+        biased one.
     shuffled_copy
         Where the chains of a test that reads in blocks keep their shuffled data: ``"memory"``, ``"disk"`` (below the
         package's cache folder), or an existing folder. All chains share one copy, or with fewer than 150 blocks have

@@ -16,7 +16,7 @@ FEW = 10  # settings with distinguishable lines, and few enough to name in a sen
 
 
 def family(label: str) -> str:
-    """Return the family of a setting.
+    """Return the name of a setting without its values in brackets.
 
     Examples
     --------

@@ -252,7 +252,9 @@ def _topological_order(parents: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 
 def _state(name: str, state: Any, tables: Mapping[str, np.ndarray]) -> int:
     if name not in tables:
-        raise InvalidInputError(f"BayesianNetwork: {name!r} is no variable of the network, those are {list(tables)}")
+        raise InvalidInputError(
+            f"BayesianNetwork: {name!r} is not a variable of the network; its variables are {list(tables)}"
+        )
     n_states = tables[name].shape[-1]
     if isinstance(state, (bool, np.bool_)):
         state = int(state)

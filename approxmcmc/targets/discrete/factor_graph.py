@@ -90,7 +90,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
     # --- the distribution ---
 
     def log_density(self, states: np.ndarray) -> np.ndarray:
-        """Return the unnormalised log density of states of shape (..., D); -inf where a number is no state."""
+        """Return the unnormalised log density of states of shape (..., D); -inf where a number is not a state."""
         states = np.asarray(states, dtype=np.float64)
         flat = states.reshape(-1, self.n_states.size)
         whole = flat.astype(np.int64)

@@ -25,7 +25,7 @@ class PseudoLikelihood(LogisticRegression):
     Raises
     ------
     IncompatibleError
-        When the target is no such field.
+        When the target is not such a field.
 
     Notes
     -----
@@ -57,4 +57,4 @@ class PseudoLikelihood(LogisticRegression):
 
     def to_pymc(self) -> Any:
         """Raise: a pseudo-likelihood is not a likelihood, so no PyMC twin exists."""
-        raise IncompatibleError(f"{self!r} has no PyMC twin: a pseudo-likelihood is no law of the data")
+        raise IncompatibleError(f"{self!r} has no PyMC twin: a pseudo-likelihood is not a distribution of the data")

@@ -25,7 +25,7 @@ class RowLikelihood(abc.ABC):
     """The number K."""
 
     def work(self) -> TermWork:
-        """Return the operations of a row without its predictors: ten for each predictor, an exponential."""
+        """Return the operations of a row, given its predictors: one exponential (ten operations) for each predictor."""
         return TermWork(TRANSCENDENTAL * self.n_predictors, TRANSCENDENTAL * self.n_predictors, 0.0)
 
     def compile(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:

@@ -150,7 +150,7 @@ class PredictorTarget(PredictorsTarget):
         self.data = (*self.design.arrays, *self.responses)
 
     def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
-        """Return the model of other rows, with the variables of this one: (predictors, offsets, y)."""
+        """Return this model, with the same variables, for other data: (predictors, offsets, y)."""
         other = copy.copy(self)
         other.given = None
         other._assemble(other._read(*given))

@@ -109,7 +109,7 @@ class TestTheLaw:
 
 
 class TestRecords:
-    @pytest.mark.statistical
+    @pytest.mark.recompiles
     @pytest.mark.needs_jit
     def test_variance_skewness_and_acceptance_probability(self):
         trace = draw(MinibatchBarker(0.5, 30), draws=300, audit_every=5)
@@ -250,7 +250,7 @@ class TestMixture:
         _, weights = target._nodes()
         assert weights.sum() == pytest.approx(30_000) and weights.min() >= 0.0
 
-    @pytest.mark.statistical
+    @pytest.mark.recompiles
     @pytest.mark.needs_jit
     @pytest.mark.parametrize("n_obs", [300, 30_000])
     def test_the_pymc_twin_is_the_same_posterior(self, n_obs):

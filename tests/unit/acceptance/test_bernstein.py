@@ -149,7 +149,7 @@ class TestRuns:
         assert counts["datapoints_touched"].min() < n  # some stop early
         np.testing.assert_array_equal(counts["decision_rounds"], np.ceil(counts["datapoints_touched"] / 10))
 
-    @pytest.mark.statistical
+    @pytest.mark.recompiles
     @pytest.mark.needs_jit
     @pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
     def test_a_range_that_is_too_small_is_noticed(self):

@@ -275,9 +275,9 @@ def test_without_bounds_in_reach_it_is_the_exact_test(monkeypatch):
 @pytest.mark.parametrize(
     ("bounds", "message"),
     [
-        ({"slope_bound": 0.9}, "slope_bound is no bound of derivative 1"),
-        ({"second_derivative_bound": 0.2}, "second_derivative_bound is no bound of derivative 2"),
-        ({"third_derivative_bound": 1e-9}, "third_derivative_bound is no bound of derivative 3"),
+        ({"slope_bound": 0.9}, "slope_bound is not a bound of derivative 1"),
+        ({"second_derivative_bound": 0.2}, "second_derivative_bound is not a bound of derivative 2"),
+        ({"third_derivative_bound": 1e-9}, "third_derivative_bound is not a bound of derivative 3"),
         ({"third_derivative_bound": lambda eta, y, reach: 0.001 * np.exp(-reach)}, "of derivative 3"),
         ({"slope_bound": 1.0, "second_derivative_bound": 0.25, "third_derivative_bound": 0.0963}, None),
         ({"third_derivative_bound": lambda eta, y, reach: 0.0963 + 0.0 * eta}, None),

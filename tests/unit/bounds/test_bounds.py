@@ -348,7 +348,7 @@ def test_a_random_walk_on_the_reals_has_no_bound():
     assert table["label"].isin(LABELS).all()
 
 
-@pytest.mark.statistical
+@pytest.mark.recompiles
 @pytest.mark.needs_jit
 def test_heuristic_constants_give_a_heuristic_bound():
     target, sampler = normal_mean(200), amc.MetropolisHastings(amc.RandomWalk(0.2), amc.SequentialTTest(0.1, 20))

@@ -149,7 +149,7 @@ def test_a_doubly_intractable_posterior_gets_the_exchange_algorithm():
     assert isinstance(choice.sampler, amc.Exchange) and choice.table["exact"].all()
 
 
-@pytest.mark.statistical
+@pytest.mark.recompiles
 def test_a_hierarchy_without_a_mode_is_measured_by_a_pilot(hierarchy):
     with pytest.raises(amc.errors.InvalidInputError, match="no mode"):
         amc.laplace(hierarchy)
@@ -349,7 +349,7 @@ def test_an_improper_posterior_is_told_of_whoever_samples_it():
     assert "NUTS" in choice.table["candidate"].iloc[0]  # ours are out: no mode, no pilot
 
 
-@pytest.mark.statistical
+@pytest.mark.recompiles
 def test_a_density_that_is_nan_somewhere_is_left_to_samplers_that_read_all_data():
     """Core rows do not notice, since a NaN of the surrogate is a rejection there: they would be taken."""
 

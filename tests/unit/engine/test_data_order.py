@@ -495,6 +495,7 @@ def peak_of_a_run(target, test, place):
     return peak, draws
 
 
+@pytest.mark.recompiles
 @pytest.mark.needs_jit
 def test_mapped_files_are_never_in_memory_as_a_whole(mapped, tmp_path):
     target, size = mapped

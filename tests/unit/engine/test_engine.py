@@ -319,8 +319,8 @@ print(float(trace.posterior["mu"].sum()))
 """
 
 
+@pytest.mark.recompiles
 @pytest.mark.needs_jit
-@pytest.mark.slow
 def test_a_state_of_a_script_is_read_from_the_disk_cache(tmp_path):
     """Its class cannot be imported by another process, which has its own."""
     environment = {

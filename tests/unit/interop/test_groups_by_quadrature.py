@@ -220,9 +220,9 @@ REFUSED = {
     "a gamma law": (lambda eta: pm.Gamma("y", 2.0, pm.math.exp(eta), observed=COUNTS + 1.0), "law Gamma are not known"),
     "a cloglog link": (
         lambda eta: pm.Bernoulli("y", 1.0 - pm.math.exp(-pm.math.exp(eta)), observed=CLASSES),
-        "no logit or probit",
+        "by logit or probit",
     ),
-    "an identity link": (lambda eta: pm.Poisson("y", pt.abs(eta), observed=COUNTS), "no exponential of a linear"),
+    "an identity link": (lambda eta: pm.Poisson("y", pt.abs(eta), observed=COUNTS), "not the exponential of a linear"),
     "unknown trials": (
         lambda eta: pm.Binomial("y", pt.ceil(pm.HalfNormal("n") + COUNTS), logit_p=eta, observed=COUNTS),
         "needs known trials",

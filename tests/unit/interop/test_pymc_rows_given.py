@@ -113,7 +113,7 @@ def test_the_twin_is_refused_since_it_holds_other_rows(target):
         ({"X": np.zeros((N - 1, 2))}, "same number of rows, found .*'X': 399"),
         ({"X": np.zeros((N, 3))}, r"data\['X'\] must hold rows as the model's own, float64 of shape \(n, 2\)"),
         ({"group": np.zeros(N)}, r"data\['group'\] must hold rows as the model's own, int"),
-        ({"z": np.zeros(N)}, r"data names \['z'\], the model's arrays with rows are"),
+        ({"z": np.zeros(N)}, r"data holds \['z'\], but the model has rows in"),
         ({"y": np.where(np.arange(N) == 77, np.nan, 0.0)}, r"y has 1 NaN .* the first at index \(77,\)"),
     ],
 )

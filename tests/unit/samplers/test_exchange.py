@@ -136,6 +136,7 @@ def test_estimates_that_only_python_understands_are_explained():
 DRAWS_PER_STEP = {"exchange": 1, "noisy": 4, "population": 1, "Langevin": 4, "MALA": 5, "refreshed": 9, "noisy MALA": 4}
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_counts_are_those_of_the_algorithm(name):
     trace = run(SAMPLERS[name], tune=0, thin=2, audit_every=1)
@@ -191,6 +192,7 @@ def test_a_normaliser_that_is_unknown_is_not_audited():
     np.testing.assert_array_equal(trace.posterior["theta"], same.posterior["theta"])
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize(("refresh", "touched", "evaluated"), [(False, 5, 5), (True, 10, 10)])
 def test_pseudo_marginal_counts_its_estimates(refresh, touched, evaluated):
     target = likelihood(n_obs=20, n_terms=5, log_likelihood=lambda theta: -0.5 * theta[0] ** 2)

@@ -145,6 +145,7 @@ def bounded(slack, *, closed=0.0, above=()):
 
 
 class TestOwnBound:
+    @pytest.mark.recompiles
     def test_it_is_a_target_again(self):
         target = bounded(0.1)
         assert target.content_hash() == bounded(0.1).content_hash() != bounded(0.2).content_hash()
@@ -182,6 +183,7 @@ class TestOwnBound:
             amc.sample(target, amc.Firefly(WALK, "own", amc.ImplicitZ(0.5)), initvals=np.array([0.5]), **settings)
 
 
+@pytest.mark.recompiles
 class TestCosts:
     """The likelihood writes every call into an array among the data: records must equal what it has counted."""
 
@@ -625,8 +627,8 @@ def explained(*, log_prior=0.0, gaps=(0.0, 0.1, 0.2)):
 def test_a_bound_that_fails_is_explained_by_its_worst_datum(gaps, worst, gap, n):
     """A gap of 0 is no fault."""
     assert explained(gaps=gaps) == (
-        f"the lower bound of datum {worst} is not below its likelihood at theta = [2.]: log L - log B = {gap}; so for "
-        f"{n} of 3 data"
+        f"the lower bound of datum {worst} is not below its likelihood at theta = [2.]: log L - log B = {gap}; this "
+        f"holds for {n} of 3 data"
     )
 
 

@@ -45,7 +45,7 @@ def fit_of(dim):
         (normal_mean, "needs a generalised linear model"),
         (lambda: amc.ControlVariate(logistic()), "give the plain target and not an expansion"),
         (lambda: logistic(dim=1, prior=flat), "a prior given as a function"),
-        (lambda: amc.targets.GLMTarget(log_poisson, np.ones((4, 1)), np.arange(4.0)), "those of .* are differences"),
+        (lambda: amc.targets.GLMTarget(log_poisson, np.ones((4, 1)), np.arange(4.0)), "are finite differences"),
         (
             lambda: amc.targets.GLMTarget(
                 log_poisson, np.ones((4, 1)), np.arange(4.0), derivatives_eta=poisson_derivatives

@@ -83,6 +83,7 @@ def test_a_point_is_inside_by_its_prior_and_the_test(log_prior, answer, counted,
     assert {k: n for k, n in enumerate(count.tolist()) if n} == counted
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize(
     ("test", "audit_every"),
     [(amc.SequentialTTest(0.2, 20), None), pytest.param(amc.ExactTest(), "auto", marks=pytest.mark.recompiles)],
