@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.foreign import ForeignSampler, chain_trace
-from approxmcmc.study import Budget
+from approxmcmc.study import Budget, Gold
 from studies import tall_data
 
 
@@ -70,7 +70,7 @@ study = dataclasses.replace(
             "targets": {"logistic": functools.partial(tall_data.dense, 2000)},
             "budget": Budget(seconds=2.0),
             "replicates": 5,
-            "gold": dataclasses.replace(tall_data.GOLD, draws=4000, tune=500, gates=tall_data.QUICK_GATES),
+            "gold": Gold(chains=4, draws=5000),
         },
     },
 )
