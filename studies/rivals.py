@@ -55,7 +55,7 @@ class EmceeStretch(ForeignSampler):
 
 
 def _legacy(seed: int) -> Any:
-    return np.random.RandomState(seed).get_state()
+    return np.random.RandomState(seed % 2**32).get_state()
 
 
 RIVALS = {"emcee_stretch": EmceeStretch()}
