@@ -106,6 +106,7 @@ COMPILED = (
     "equal_the_textbook or equal_numpy or test_engine"
     " or (without_compilation and (test_data_order or test_ising or test_ergm))"
 )
+COMPILED_IN = ["tests/equivalence", "tests/oracle", "tests/unit/engine", "tests/unit/targets"]  # no other is collected
 
 
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
@@ -144,7 +145,7 @@ def tests(session: nox.Session) -> None:
         _pytest(session, *session.posargs)
     elif session.python != MAIN:
         _pytest(session, "-m", UNMARKED, *PLAIN, NUMBA_DISABLE_JIT="1")
-        _pytest(session, "-k", COMPILED)
+        _pytest(session, "-k", COMPILED, *COMPILED_IN)
     else:
         _pytest(session)
 

@@ -1,7 +1,7 @@
 """The trivial test: accept every proposal and read no data.
 
-With a stochastic-gradient Langevin proposal this is SGLD (Welling and Teh 2011); with a random walk it is a random
-walk. As a regular member of the role it saves every sampler an ``if``.
+With a stochastic-gradient Langevin proposal the chain is SGLD (Welling and Teh 2011); with a random walk proposal the
+chain is a plain random walk. Because it has the interface of every other test, no sampler needs a special case.
 """
 
 import dataclasses
@@ -52,8 +52,8 @@ class AlwaysAccept(AcceptanceTest):
 
     Notes
     -----
-    Guarantee: only that of the proposal. `accepted` is always True, `acceptance_rate` 1, and no
-    decisions are counted.
+    Guarantee: none beyond the proposal's guarantee. In the trace `accepted` is always True, `acceptance_rate` is 1,
+    and no decisions are counted.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class AlwaysAccept(AcceptanceTest):
         return False
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return that no test is made."""
+        """Return the reason: the chain is not tested."""
         return f"{self!r} tests nothing"
 
     def looks(self, n_obs: int) -> np.ndarray:

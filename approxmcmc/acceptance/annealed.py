@@ -1,8 +1,8 @@
 """Annealed epsilon: begin with a fast, biased test, or without a test, and end with an exact one.
 
-The run is divided into epochs, each with its own epsilon; some steps before the first epoch may go untested. The
-schedule is fixed in steps before the chain starts, and does not depend on what the chain does. Within an epoch the
-chain is homogeneous; over the run it is not. `annealing_rule.py` computes schedules.
+The run is divided into epochs, each with its own epsilon. Some steps before the first epoch may be accepted without a
+test. The number of steps in each epoch is fixed before the chain starts, and does not depend on what the chain does.
+Within an epoch the chain is homogeneous; over the run it is not. `annealing_rule.py` computes schedules.
 
 Reference: Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 7 (a falling epsilon) and the
 end of section 6.2 (SGLD without a test, then tests, then a falling epsilon).
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class AnnealedState(NamedTuple):
-    """The end of each epoch in decisions, its epsilon and critical values; decisions made, and cached values.
+    """The last decision, epsilon and critical values of each epoch, the number of decisions made, and cached values.
 
-    `untested` counts the steps left before the first epoch. `log_likelihood` at the current theta is NaN until the
-    exact epoch begins.
+    `untested` is the number of steps left before the first epoch. `log_likelihood` at the current theta is NaN until
+    the exact epoch begins.
     """
 
     ends: np.ndarray
@@ -66,7 +66,7 @@ def decide(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Decide with the epsilon of this decision; at epsilon = 0 on all data."""
+    """Decide by the t-test with the epsilon of the current epoch; at epsilon = 0, decide on all data."""
     epoch = np.searchsorted(test.ends, test.decisions[0], side="right")
     test.decisions[0] += 1.0
     value[EPSILON] = test.epsilons[epoch]
@@ -84,7 +84,7 @@ def decide(
     count[ROUNDS] += 1
     if not total < math.inf:
         return -1, 0.0
-    if total == -math.inf:  # also for the current one, if a biased epoch ended at data of probability 0
+    if total == -math.inf:  # also for the current theta, if a biased epoch ended where a datum has probability 0
         return 0, total
     log_ratio = log_rest + (total - test.log_likelihood[0])
     if threshold < log_ratio:
@@ -95,7 +95,7 @@ def decide(
 
 @compiled
 def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: AnnealedState) -> float:
-    """Return Lambda^ of the epoch's t-test: Lambda at epsilon = 0, whose critical values are infinite; inf untested."""
+    """Return Lambda^ of the epoch's t-test, which is Lambda at epsilon = 0; return inf if the step is not tested."""
     if test.untested[0] > 0:
         return math.inf
     epoch = np.searchsorted(test.ends, test.decisions[0], side="right")
@@ -112,10 +112,10 @@ class AnnealedEpsilon(AcceptanceTest):
     epsilons
         Epsilon of each epoch, not increasing; the last must be 0.
     steps
-        Decisions of each epoch but the last, which has no end; one number less than `epsilons`. A step to prior density
-        0 is rejected without reading data: it makes no decision, and its ``epsilon`` is NaN in the trace.
+        Number of decisions in each epoch but the last, which has no end; one number fewer than `epsilons`. A step to
+        prior density 0 is rejected without reading data: it is not a decision, and its ``epsilon`` is NaN in the trace.
     test
-        The other settings of the tests: a `SequentialTTest`; its own epsilon is ignored.
+        A `SequentialTTest` with the other settings of the tests; its epsilon is ignored.
     untested
         Steps before the first epoch that always accept, as with :class:`AlwaysAccept`: no data are read for a decision,
         and SGLD computes no gradient for a density ratio. Only a step to prior density 0 is rejected. Their ``epsilon``
@@ -124,16 +124,17 @@ class AnnealedEpsilon(AcceptanceTest):
     Raises
     ------
     InvalidInputError
-        When the epsilons rise, do not end at 0, or the numbers do not fit.
+        When the epsilons rise or do not end at 0, or when the number of `steps` does not match the number of
+        `epsilons`.
     IncompatibleError
-        When the proposal is tuned to its acceptance rate while steps go untested.
+        When the proposal is tuned to its acceptance rate and `untested` is positive.
 
     Notes
     -----
-    Guarantee: biased at any finite time, consistent: the last epoch is exact and does not end, and the pooled mean
-    forgets the rest. The chain is inhomogeneous: R-hat and ESS over several epochs mean little. Decisions during tuning
-    count. The trace records ``epsilon`` for every draw. At epsilon = 0 a step costs N evaluations, as with
-    :class:`ExactTest`.
+    Guarantee: biased at any finite time, but consistent: the last epoch is exact and does not end, so the share of the
+    biased epochs in the pooled mean vanishes. The chain is inhomogeneous, so R-hat and ESS over several epochs mean
+    little. Decisions during tuning count towards `steps`. The trace records ``epsilon`` for every draw. At epsilon = 0
+    a step costs N evaluations, as with :class:`ExactTest`.
 
     ``untested=k`` starts with SGLD, then tests with a falling epsilon (end of section 6.2 of the reference), with
     :class:`StochasticGradientLangevin`. Audits of untested draws report the error of a step that accepts with
@@ -164,7 +165,7 @@ class AnnealedEpsilon(AcceptanceTest):
     untested: int = 0
 
     def __post_init__(self) -> None:
-        """Check that epsilon falls to 0, and that the numbers fit."""
+        """Check that epsilon falls to 0, and that `steps` and `epsilons` match."""
         untested = checked_integer(self.untested, "untested", 0, needed="0 or a positive integer", whole_floats=True)
         object.__setattr__(self, "untested", untested)
         epsilons, steps = tuple(float(e) for e in self.epsilons), tuple(int(n) for n in self.steps)
@@ -175,7 +176,7 @@ class AnnealedEpsilon(AcceptanceTest):
         falling = all(later <= earlier <= 0.5 for earlier, later in itertools.pairwise(epsilons))
         if not epsilons or epsilons[-1] != 0.0 or not falling:
             raise InvalidInputError(
-                "AnnealedEpsilon: epsilons must fall from at most 0.5 to 0, which makes the end exact; found "
+                "AnnealedEpsilon: epsilons must fall from at most 0.5 to 0, so that the last epoch is exact; found "
                 f"{epsilons}"
             )
         if len(steps) != len(epsilons) - 1 or any(n < 1 for n in steps):
@@ -186,7 +187,7 @@ class AnnealedEpsilon(AcceptanceTest):
 
     @property
     def batch_size(self) -> int:
-        """Data of the first look."""
+        """Number of data that the first look reads."""
         return int(self.test.batch_size)
 
     @property
@@ -208,12 +209,12 @@ class AnnealedEpsilon(AcceptanceTest):
         return not self.untested and (self.epsilons[0] == 0.0 or self.test.reads_all(n_obs))
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return the step from which it is exact."""
+        """Return the step from which the chain is exact."""
         if self.reads_all(n_obs):
             return ""
         return (
             f"{self!r} leaves the posterior invariant from step {self.untested + sum(self.steps)} on, where "
-            "epsilon is 0; the bias of what was drawn before vanishes with the length of the run"
+            "epsilon is 0; the bias of earlier draws vanishes with the length of the run"
         )
 
     def with_independent_subsets(self) -> "AnnealedEpsilon":
@@ -221,11 +222,11 @@ class AnnealedEpsilon(AcceptanceTest):
         return dataclasses.replace(self, test=self.test.with_independent_subsets())
 
     def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:
-        """Return the error of the recursion at the audited decisions, each at the epsilon of its draw."""
+        """Return the error that the recursion predicts for each audited decision, at the epsilon of its draw."""
         return self.test.expected_errors(stats)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Return the warnings of the epochs' tests about their decisions."""
+        """Return the warnings of the epochs' t-tests about their decisions."""
         decided = np.isfinite(stats["epsilon"].values).any(axis=0) if self.untested else np.ones(1, dtype=bool)
         return self.test.problems(stats.isel(draw=slice(int(decided.argmax()), None))) if decided.any() else []
 

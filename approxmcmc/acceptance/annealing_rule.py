@@ -1,9 +1,9 @@
-"""The rule of annealing: the epsilon of each epoch.
+"""The annealing rule: choose the epsilon of each epoch.
 
 At a budget t the risk of a posterior mean is R(epsilon, t) = b(epsilon)^2 + V(epsilon) k(epsilon) / t, with the bias b,
-the asymptotic variance V of a step and its cost k. Small budgets want a large epsilon, large ones want 0. So the run is
-divided into epochs that double the budget, and every epoch takes the epsilon with the least predicted risk of the
-*pooled* mean at its end,
+the asymptotic variance V per step and the cost k of a step. The risk of a small budget is least at a large epsilon,
+that of a large budget at 0. So the run is divided into epochs that double the budget, and every epoch uses the epsilon
+with the least predicted risk of the *pooled* mean at its end,
 
     ( (n b_old + m b) / (n + m) )^2 + ( n V_old + m V ) / (n + m)^2,    m = (t_{k+1} - t_k) / k(epsilon),
 
@@ -23,14 +23,14 @@ from approxmcmc.acceptance.annealed import AnnealedEpsilon
 from approxmcmc.acceptance.sequential_t import SequentialTTest
 from approxmcmc.errors import InvalidInputError
 
-LONGEST = 2**62  # steps of an epoch without end
+LONGEST = 2**62  # number of steps that stands for an epoch without end
 
 
 class Ingredients(NamedTuple):
     """The input of the rule for each epsilon; the first axis runs over `epsilons`, which include 0.
 
-    `bias` (squared units of `variance`) and `variance`, the asymptotic variance of a step, have shape (n_epsilons,) or
-    (n_epsilons, n_functionals); `cost` is that of a step, in any unit, shape (n_epsilons,).
+    `bias` (its square has the unit of `variance`) and `variance`, the asymptotic variance per step, have shape
+    (n_epsilons,) or (n_epsilons, n_functionals); `cost`, the cost of a step in any unit, has shape (n_epsilons,).
     """
 
     epsilons: np.ndarray
@@ -64,11 +64,11 @@ def annealing_schedule(
     Parameters
     ----------
     ingredients
-        Bias, variance and cost of each epsilon, 0 among them.
+        Bias, variance and cost of a step at each epsilon; 0 must be among the epsilons.
     test
         The other settings of the tests.
     first_budget
-        Cost at the end of the first epoch; default that of ten steps at epsilon = 0.
+        Cost at the end of the first epoch; by default the cost of ten steps at epsilon = 0.
     max_doublings
         Number of epochs after which epsilon is 0 whatever the prediction, so that the run is consistent even if an
         ingredient claims a bias of 0.
@@ -76,8 +76,8 @@ def annealing_schedule(
     Raises
     ------
     InvalidInputError
-        When 0 is not among the epsilons, shapes do not fit, or a number is NaN or infinite, a variance or cost not
-        positive.
+        When 0 is not among the epsilons, shapes do not match, a number is NaN or infinite, or a variance or cost is
+        not positive.
 
     Examples
     --------

@@ -4,9 +4,9 @@ Barker accepts iff Delta + X_log > 0, Delta the log ratio of the posterior at tw
 that is with probability S(Delta) = 1 / (1 + exp(-Delta)). From a minibatch the test computes an acceptance probability
 A, and accepts iff u < A for a uniform u; see `barker_decision`.
 
-Accepting u < A and Barker's u < S(Delta) use the same u. How often they differ measures the noise of the minibatch,
-which is harmless: averaged over minibatches, A is S(Delta) up to the error of the central limit theorem. That
-average is the bias, and an audit estimates it, by drawing the minibatch again and again at one pair of states.
+The decision u < A and Barker's decision u < S(Delta) use the same u. How often the two differ measures the noise of the
+minibatch. This noise is harmless, because the mean of A over minibatches is S(Delta) up to the error of the central
+limit theorem. The bias is the mean of A - S(Delta); an audit estimates it from many minibatches at one pair of states.
 
 Reference: Seita, Pan, Chen and Canny (2017), An Efficient Minibatch Acceptance Test for Metropolis-Hastings, UAI,
 algorithm 1.
@@ -43,18 +43,18 @@ class MinibatchBarker(AcceptanceTest):
     Parameters
     ----------
     target_variance
-        sigma^2: data are added until the estimated variance of the log ratio's estimate falls below it; 0.01 to 2.25.
-        Smaller values read more and err less where the terms are skewed.
+        sigma^2, 0.01 to 2.25: the test reads data until the estimated variance of the log ratio's estimate is below it.
+        With a smaller value the test reads more, and errs less if the terms are skewed.
     batch_size
-        Data of the first look and of every further one, at least 2; 50 or more for skewed terms.
+        Number of data that each look reads, at least 2; use 50 or more for skewed terms.
     temperature
-        K > 0: the log-likelihood is divided by K, and the chain aims at the tempered posterior.
+        K > 0: the log-likelihood is divided by K, and the chain samples the tempered posterior.
     correction
-        How the correction distribution is made: ``"minimax"``, ``"ridge"`` or ``"nnls"``; see
+        How the correction distribution is computed: ``"minimax"``, ``"ridge"`` or ``"nnls"``; see
         :func:`correction_distribution`.
     max_error
-        Read on until :func:`minibatch_barker_error_bound`, estimated from the terms read, is at most this, too. None:
-        no such rule. The bound is loose: 0.1 takes about 17 000 data, and the test then saves little.
+        The test also reads on until :func:`minibatch_barker_error_bound`, estimated from the terms read, is at most
+        `max_error`. None: no such rule. The bound is loose: 0.1 takes about 17 000 data, so the test then saves little.
     order
         How subsets are drawn: ``"rows"``, ``"blocks"`` or ``"auto"``, as in :class:`SequentialTTest`.
 
@@ -63,18 +63,19 @@ class MinibatchBarker(AcceptanceTest):
     InvalidInputError
         When a setting is out of range.
     IncompatibleError
-        With a temperature, when the target's terms are not its whole likelihood (:class:`ControlVariate`).
+        When `temperature` is not 1 and the target's terms are not its whole likelihood (:class:`ControlVariate`).
 
     Notes
     -----
-    Guarantee: biased; the bias vanishes in the Gaussian regime, up to 5e-8 of the correction, and when all data are
-    read. Skewed terms bias it, because a minibatch that misses the heavy tail looks both low and precise: see
-    ``skewness_ratio`` in the trace; a run warns if it is large. The exact counterpart is ``ExactTest("barker")``.
-    Cost: 2 evaluations for each datum read; about N^2 Var(l) / (K sigma)^2 data, so the test pays for small steps or
-    K > 1.
+    Guarantee: biased. In the Gaussian regime only the error of the correction is left, 5e-8; if all data are read,
+    there is no bias. Skewed terms bias the test, because a minibatch that misses the heavy tail gives an estimate that
+    looks both low and precise. A run warns if ``skewness_ratio`` in the trace is large. The exact counterpart is
+    ``ExactTest("barker")``.
+    Cost: 2 evaluations for each datum read. A decision reads about N^2 Var(l) / (K sigma)^2 data, so the test saves
+    reads only if steps are small or K > 1.
 
-    In an audited trace, ``wrong_decisions`` counts differences from the exact decision with the same uniform. That is
-    the minibatch's noise, not bias: do not compare it with a sequential test's. The bias is
+    In an audited trace, ``wrong_decisions`` counts differences from the exact decision with the same uniform. They
+    measure the minibatch's noise, not bias: do not compare the count with the count of a sequential test. The bias is
     ``audit_acceptance_error``.
 
     References
@@ -119,7 +120,7 @@ class MinibatchBarker(AcceptanceTest):
         return "barker"
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return why it is biased."""
+        """Return why the test is biased."""
         if self.temperature != 1.0 or self.reads_all(n_obs):
             return super().why_not_invariant(n_obs)
         return (
@@ -132,7 +133,7 @@ class MinibatchBarker(AcceptanceTest):
         return look_sizes(n_obs, self.batch_size)
 
     def law_unknown(self, method: str) -> str:
-        """Return which setting a method does not support; "" if it supports all."""
+        """Return the setting that `method` does not support; "" if it supports all settings."""
         if method == "enumerate":
             return "" if self.max_error is None else f"enumeration excludes max_error, found {self!r}; leave it out"
         if self.temperature == 1.0 and self.max_error is None:
@@ -143,7 +144,7 @@ class MinibatchBarker(AcceptanceTest):
         )
 
     def gaussian_probability(self, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str) -> np.ndarray:
-        """Return the smoothed correction distribution at Lambda, or Barker's rule where tau makes it read all data."""
+        """Return the acceptance probability at (Lambda, tau): Barker's rule if tau makes the test read all data."""
         return barker_law.gaussian_probability(log_ratio, tau, self.looks(n_obs), rule=rule, **self._noise())
 
     def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:
@@ -156,7 +157,7 @@ class MinibatchBarker(AcceptanceTest):
         return {"target_variance": self.target_variance, "correction": correction}
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn about skewed terms: ``abs(skewness) / sqrt(n)`` over its limit in most draws; 4 % for normal terms."""
+        """Warn if ``abs(skewness) / sqrt(n)`` exceeds its limit in most draws; with normal terms 4 % do."""
         if "skewness_ratio" not in stats or not stats.sizes["draw"]:
             return []
         share = float((stats["skewness_ratio"] > LARGEST_SKEWNESS_RATIO).mean())

@@ -1,4 +1,4 @@
-"""Decisions of the minibatch Barker test: the terms it reads, its log odds of acceptance, and its audit.
+"""Decisions of the minibatch Barker test: how many terms to read, the log odds of acceptance, and the audit.
 
 Here c is the log ratio of priors and proposal densities, l_i = log p(x_i|theta') - log p(x_i|theta), K a temperature,
 and Delta = c + (1/K) sum_i l_i. After b data drawn without replacement,
@@ -41,7 +41,7 @@ from approxmcmc.engine.terms.moments import M2, MEAN, merge, reset, skewness
 from approxmcmc.engine.terms.order import draw_next, read_differences
 from approxmcmc.engine.terms.term_table import read_table
 
-REPLICATIONS = 64  # of the minibatch in one audit: a standard error of about 0.03, without a further evaluation
+REPLICATIONS = 64  # minibatches drawn in one audit: a standard error of about 0.03, without further evaluations
 
 
 class BarkerState(NamedTuple):
@@ -67,7 +67,7 @@ def log_ratio_variance(moments: np.ndarray, n: int, n_obs: int, temperature: flo
 
 @compiled
 def has_read_enough(moments: np.ndarray, n: int, n_obs: int, test: BarkerState) -> bool:
-    """Return whether the estimate is precise enough, and the error bound, if one is set, small enough."""
+    """Return whether the estimate is precise enough, and the error bound, if there is one, small enough."""
     if n == n_obs:
         return True
     if log_ratio_variance(moments, n, n_obs, test.temperature) >= test.target_variance:

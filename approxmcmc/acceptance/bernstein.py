@@ -1,4 +1,4 @@
-"""The empirical Bernstein test: stop when a concentration bound, valid for any terms, has decided.
+"""The empirical Bernstein test: stop when a concentration bound, valid for any terms, settles the decision.
 
 Metropolis-Hastings accepts iff the mean mu of the N terms l_i = log p(x_i|theta') - log p(x_i|theta) exceeds
 mu_0 = (log u - c) / N. After n terms drawn without replacement, with mean lbar and standard deviation s, the test at
@@ -11,12 +11,12 @@ delta at most. So a decision is wrong with probability at most delta: heavy tail
 
 The inequality (Audibert, Munos and Szepesvari 2009) is stated for draws with replacement. It rests on exponential
 moments, which are no larger without replacement (Hoeffding 1963, theorem 4), and so holds here. Bardenet and Maillard
-(2015), theorem 4.3, add a finite-population factor rho_n at the price of larger constants,
+(2015), theorem 4.3, add a finite-population factor rho_n, but need larger constants,
 
     c_n = s sqrt(2 rho_n log(5 / delta_j) / n) + (7/3 + 3/sqrt(2)) C log(5 / delta_j) / n,
 
-rho_n = 1 - (n - 1)/N for n <= N/2 and (1 - n/N)(1 + 1/n) beyond: better where s, not C, decides and n nears N. It
-bounds one side, which is what a wrong decision needs.
+rho_n = 1 - (n - 1)/N for n <= N/2 and (1 - n/N)(1 + 1/n) beyond. This bound is smaller if the term with s dominates the
+term with C and n is near N. It is one-sided, which is enough because a decision can be wrong on one side only.
 
 Reference: Bardenet, Doucet and Holmes (2014), Towards Scaling up Markov Chain Monte Carlo, ICML, algorithm 2 (with
 C >= max abs(l) and 6 in place of 3); Bardenet, Doucet and Holmes (2017), On Markov Chain Monte Carlo Methods for Tall
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
     import xarray as xr
 
 BOUNDS = ("bernstein", "serfling")
-ROUNDING = 1e-9  # relative; terms that differ by exactly the range must not count as a violation
+ROUNDING = 1e-9  # relative tolerance, so that terms which differ by exactly the range are no violation
 
 
 class BernsteinState(NamedTuple):
-    """Looks, the factors of spread and range in the bound of each look, and the source of the range C."""
+    """Sizes of the looks, the factors a_j of s and b_j of C in the bound of each look, and the source of C."""
 
     looks: np.ndarray
     spread_factor: np.ndarray
@@ -80,7 +80,7 @@ def decide(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Read look by look until the bound has decided."""
+    """Read look by look until the bound settles the decision."""
     looks, spread_factor, range_factor = test.looks, test.spread_factor, test.range_factor
     moments, n_obs = evidence.moments, evidence.n_obs
     mu_0 = (threshold - log_rest) / n_obs
@@ -135,25 +135,25 @@ class BernsteinTest(AcceptanceTest):
     Parameters
     ----------
     delta
-        Largest probability of a wrong decision, 0 <= delta < 1; 0 never stops early.
+        Largest probability of a wrong decision, 0 <= delta < 1; with 0 the test never stops early.
     batch_size
-        Data of the first look, at least 2.
+        Number of data that the first look reads, at least 2.
     growth
-        Look j adds ``round(batch_size * growth**(j - 1))`` data. A bound costs more for every further look, so looks
-        that double are the rule.
+        Look j adds ``round(batch_size * growth**(j - 1))`` data. Every further look makes the bounds wider, so the
+        default is to double the looks.
     range
         Source of C, which bounds ``max l - min l`` over all data. ``"target"``: from the target, as a function of both
         states (`LogisticRegression`; `GLMTarget` with ``slope_bound``; `FunctionTarget` with ``term_range``;
         `ControlVariate` of a logistic regression). A number: an upper bound that holds for every pair of states.
-        ``"observed"``: the range of the terms read so far. This is a guess, and voids the guarantee.
+        ``"observed"``: the range of the terms read so far. This is a guess, so the guarantee does not hold.
     p
         Exponent of delta_j = (p - 1) / (p j^p) delta, over 1; 2 as in the paper.
     bound
-        ``"bernstein"`` or ``"serfling"``, see the module: the first is tighter where the range decides, the second
-        where the standard deviation does and many data are read.
+        ``"bernstein"`` or ``"serfling"``, see the module. The first is tighter if the term with the range C dominates,
+        the second if the term with the standard deviation s dominates and many data are read.
     order
-        How subsets are drawn, as for :class:`SequentialTTest`. In blocks delta holds on average over the chain's
-        shuffles, not for each partition of the data.
+        How subsets are drawn, as for :class:`SequentialTTest`. With blocks the bound delta holds on average over the
+        chain's shuffles of the data, not for each shuffle.
 
     Raises
     ------
@@ -166,11 +166,11 @@ class BernsteinTest(AcceptanceTest):
     -----
     Guarantee: each decision is wrong with probability at most delta, whatever the distribution of the terms; so the
     error of the acceptance probability is at most delta, and the bias vanishes with delta. No guarantee with
-    ``range="observed"``. If the terms read lie further apart than C, the decision is made on all data and counted in
-    ``range_violations``; a run warns.
+    ``range="observed"``. If two of the terms read differ by more than C, the decision is made on all data and counted
+    in ``range_violations``, and a run warns.
 
-    Cost: 2 evaluations for each datum read, and conservative: without control variates it reads nearly all data near
-    a mode, because C is many times the terms' standard deviation.
+    Cost: 2 evaluations for each datum read. The test is conservative: without control variates it reads nearly all data
+    near a mode, because C is many times the terms' standard deviation.
 
     References
     ----------
@@ -192,7 +192,7 @@ class BernsteinTest(AcceptanceTest):
     order: str = "auto"
 
     def __post_init__(self) -> None:
-        """Check the ranges; `look_sizes` checks those of the looks."""
+        """Check delta, p, range and bound; `look_sizes` checks the looks."""
         look_sizes(2, self.batch_size, self.growth)
         check_order(self.order, who="BernsteinTest")
         number = isinstance(self.range, (int, float, np.number)) and not isinstance(self.range, bool)
@@ -207,11 +207,11 @@ class BernsteinTest(AcceptanceTest):
                 raise InvalidInputError(f"BernsteinTest: {name} must {needed}, found {getattr(self, name)!r}")
 
     def reads_all(self, n_obs: int) -> bool:
-        """Return whether it never stops early, or has one look."""
+        """Return whether the test never stops early, or has one look."""
         return self.delta == 0.0 or super().reads_all(n_obs)
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return how often its decisions may be wrong."""
+        """Return how often decisions may be wrong."""
         if self.reads_all(n_obs):
             return ""
         known = "with no bound, as the range is a guess" if self.range == "observed" else f"at most {self.delta:g}"
@@ -222,7 +222,7 @@ class BernsteinTest(AcceptanceTest):
         return look_sizes(n_obs, self.batch_size, self.growth)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn about a range that is too small: more wrong decisions than delta, or terms that lie further apart."""
+        """Warn about a range that is too small: more wrong decisions than delta, or terms that differ by more."""
         problems = []
         found = wrong_decisions(stats)
         if found.lower > self.delta:
@@ -236,7 +236,7 @@ class BernsteinTest(AcceptanceTest):
         if violations:
             sentence = (
                 f"in {violations} of {int(stats['decisions_made'].sum())} decisions the terms read lay further apart "
-                "than the range given to BernsteinTest. They were decided on all data; others may have been "
+                "than the range given to BernsteinTest. These were decided on all data; other decisions may have been "
                 "decided wrongly"
             )
             advice = "give an upper bound of max l - min l over all data"
@@ -271,13 +271,13 @@ class BernsteinTest(AcceptanceTest):
 
 
 def bound_factors(looks: np.ndarray, delta: float, p: float = 2.0, bound: str = "bernstein") -> tuple[Any, Any]:
-    """Return a_j and b_j of c_n = a_j s + b_j C at every look; float64, shape (J,) each, infinite for ``delta=0``.
+    """Return the factors a_j and b_j in c_n = a_j s + b_j C; float64, shape (J,) each, infinite for ``delta=0``.
 
     Parameters
     ----------
     looks
-        Cumulative numbers of terms from `look_sizes`; shape (J,). The last look, at all terms, needs no bound; its
-        entries are unused.
+        Cumulative numbers of terms from `look_sizes`; shape (J,). The last look reads all terms and needs no bound, so
+        the last entries of the results are unused.
     delta, p, bound
         As for `BernsteinTest`.
 

@@ -1,4 +1,4 @@
-"""The cheaper of two exact tests, as predicted by a pilot: a Poisson number of rows, or all of them."""
+"""Choose the cheaper of two exact tests by a pilot: read a Poisson number of rows, or all rows."""
 
 import dataclasses
 from typing import TYPE_CHECKING
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CheapestExactTest(AcceptanceTest):
-    """Decide as `PoissonTest` if that is cheap, otherwise as `ExactTest`; never wrongly.
+    """Decide by `PoissonTest` if it is cheap, otherwise by `ExactTest`; both are exact.
 
     Notes
     -----
     `PoissonTest` is used if the target bounds its terms one by one and a pilot predicts that a decision reads less than
     a fifth of the rows (:meth:`PoissonTest.expected_reads`). The choice is made when the sampler is built, and stored
-    in the trace as ``setup_exact_test``. Guarantee: exact with either. `MetropolisHastings` uses this test by default
-    for a `SurrogateTransition`.
+    in the trace as ``setup_exact_test``. Guarantee: exact with either test. `MetropolisHastings` uses this test by
+    default for a `SurrogateTransition`.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class CheapestExactTest(AcceptanceTest):
         return poisson if reads < LARGEST_SHARE * target.n_obs else ExactTest()
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn about a bound that was found to be false."""
+        """Warn if a bound of the terms proved false during the run."""
         return PoissonTest().problems(stats)
 
     def build_test(self, target: Target | Population) -> CompiledTest:

@@ -1,7 +1,8 @@
 """Delayed acceptance: evaluate the cheap part of the ratio first, and the data only if it accepts.
 
-Accepting with probability min(1, e^c) and then with probability alpha_2, that of any rule which balances the terms,
-alpha_2(theta, theta') / alpha_2(theta', theta) = e^{sum l_i}, satisfies detailed balance, as each factor does.
+A proposal is accepted with probability min(1, e^c) alpha_2. Here alpha_2 is the acceptance probability of any rule that
+balances the terms, alpha_2(theta, theta') / alpha_2(theta', theta) = e^{sum l_i}. Each factor satisfies detailed
+balance for its part of the ratio, so the product satisfies it too.
 
 References: Christen and Fox (2005), Markov Chain Monte Carlo Using an Approximation; Banterle, Grazian, Lee and Robert
 (2019), Accelerating Metropolis-Hastings Algorithms by Delayed Acceptance.
@@ -94,7 +95,7 @@ def delayed(second: CompiledTest) -> CompiledTest:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DelayedAcceptance(AcceptanceTest):
-    r"""Decide on prior, expansion and proposal first; if they accept, decide on the terms by another test.
+    r"""Decide on prior, expansion and proposal first; if this stage accepts, decide on the terms by another test.
 
     Parameters
     ----------
@@ -104,7 +105,7 @@ class DelayedAcceptance(AcceptanceTest):
     Raises
     ------
     IncompatibleError
-        When `test` is not a test, uses no ratio, or changes along the chain.
+        When `test` is not an acceptance test, uses no ratio, or changes during the run.
 
     Notes
     -----
@@ -115,10 +116,10 @@ class DelayedAcceptance(AcceptanceTest):
     targets only the prior, which helps little. :math:`\alpha_2` is the probability of the second test, on the terms
     only.
 
-    Guarantee: exact with an exact second stage; otherwise only the errors of the second stage's decisions matter. The
-    product is at most Metropolis's probability, so the chain mixes a little less, and reads no data for proposals that
-    the expansion rejects. Not audited: the second stage has its own threshold. With :class:`PoissonTest` it is the
-    algorithm of Prado, Nemeth and Sherlock (2024).
+    Guarantee: exact if the second stage is exact; otherwise only the errors of the second stage's decisions matter. The
+    product is at most Metropolis's acceptance probability, so the chain mixes a little more slowly; it reads no data
+    for proposals that the first stage rejects. Decisions are not audited, because the second stage has its own
+    threshold. With :class:`PoissonTest` it is the algorithm of Prado, Nemeth and Sherlock (2024).
 
     References
     ----------
@@ -165,7 +166,7 @@ class DelayedAcceptance(AcceptanceTest):
         return False
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return the second stage's reason: the first stage always balances everything but the terms."""
+        """Return the second stage's reason: the first stage satisfies detailed balance for everything but the terms."""
         why: str = self.test.why_not_invariant(n_obs)
         return why
 

@@ -1,8 +1,8 @@
-"""The exact test: all N terms, every time.
+"""The exact test: read all N terms in every decision.
 
-Lambda = c + sum_i [log p(x_i|theta') - log p(x_i|theta)], accept iff the threshold lies below Lambda. The
-log-likelihood at the current theta is cached, so that a decision costs N evaluations, not 2N. It is the baseline
-that every approximate test is measured against, and reads its data in memory order at the full speed of the machine.
+With Lambda = c + sum_i [log p(x_i|theta') - log p(x_i|theta)], accept iff the threshold lies below Lambda. The
+log-likelihood at the current theta is cached, so a decision costs N evaluations, not 2N. The exact test is the baseline
+for every approximate test; it reads its data in memory order, as fast as memory allows.
 """
 
 import dataclasses
@@ -74,9 +74,9 @@ class ExactTest(AcceptanceTest):
     Parameters
     ----------
     rule
-        ``"metropolis"``: accept with probability min(1, exp(Lambda)). ``"barker"``: 1 / (1 + exp(-Lambda)), which
-        accepts less often; its asymptotic variance is between that of Metropolis and twice that plus the posterior
-        variance.
+        ``"metropolis"``: accept with probability min(1, exp(Lambda)). ``"barker"``: accept with probability 1 / (1 +
+        exp(-Lambda)), which is smaller. Barker's asymptotic variance is at least Metropolis's asymptotic variance V,
+        and at most 2 V plus the posterior variance.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""The factorised test: every datum may veto, but few are read; scalable Metropolis-Hastings.
+"""The factorised test (scalable Metropolis-Hastings): any datum may reject a proposal, but few data are read.
 
 Reference: Cornish, Vanetti, Bouchard-Cote, Deligiannidis and Doucet (2019), Scalable Metropolis-Hastings for Exact
 Bayesian Inference with Large Datasets, ICML. `approxmcmc.acceptance.thinning` shows that a veto is a Poisson count of
@@ -28,16 +28,16 @@ class FactorizedTest(ThinnedTest):
     .. math:: \alpha = \min(1, e^c) \prod_{i=1}^N \min(1, e^{D_i}),
               \qquad D_i = \log p(x_i \mid \theta') - \log p(x_i \mid \theta),
 
-    c the log ratio of prior and proposal, satisfies detailed balance as each factor does. The product is the
-    probability that a Poisson process of rate :math:`\sum D_i^-` has no event: :math:`\mathrm{Poisson}(M \sum c_i)`
-    rows are drawn by their bounds :math:`|D_i| \le c_i M`, and each is a veto with probability :math:`D_i^- / (c_i M)`.
-    Reading ends with the batch of the first veto, and does not begin if c already rejects. If all terms are summed
-    instead, their sum is one factor.
+    Here c is the log ratio of prior and proposal. :math:`\alpha` satisfies detailed balance, because each factor does.
+    The product over i is the probability that a Poisson process of rate :math:`\sum D_i^-` has no event. So the test
+    draws :math:`\mathrm{Poisson}(M \sum c_i)` rows with probabilities proportional to their bounds :math:`|D_i| \le c_i
+    M`; each row rejects (a veto) with probability :math:`D_i^- / (c_i M)`. Reading ends after the batch with the first
+    veto; no row is read if c already rejects. If all terms are summed instead, their sum is one factor.
 
-    Guarantee and needs: as :class:`PoissonTest`. :math:`\alpha` is smaller than Metropolis's probability, by a factor
-    that vanishes with N on plain targets; so it needs the expansion of order 1 or 2 that a :class:`ControlVariate`
-    makes (SMH-1 and SMH-2), or :class:`CoreRows`. Cost: at most that of :class:`PoissonTest`; ``expected_reads``
-    is the cost without a veto.
+    Guarantee and requirements: the same as for :class:`PoissonTest`. :math:`\alpha` is smaller than Metropolis's
+    probability, by a factor that vanishes as N grows on plain targets; so use the expansion of order 1 or 2 that a
+    :class:`ControlVariate` makes (SMH-1 and SMH-2), or :class:`CoreRows`. Cost: at most that of :class:`PoissonTest`;
+    ``expected_reads`` is the cost without a veto.
 
     References
     ----------
@@ -51,5 +51,5 @@ class FactorizedTest(ThinnedTest):
     """
 
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Compile the test, which reads rows until one vetoes."""
+        """Compile the test, which reads rows until one of them rejects."""
         return delayed(self.compile_with(rate, target))

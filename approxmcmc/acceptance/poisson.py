@@ -1,4 +1,4 @@
-"""The Poisson test: Metropolis and Hastings's rule without its sum, exactly, on a random number of rows.
+"""The Poisson test: an exact Metropolis-Hastings test that reads a random number of rows.
 
 Reference: Prado, Nemeth and Sherlock (2024), Metropolis-Hastings with Scalable Subsampling, gamma = 0; Zhang, Cooper
 and De Sa (2020). `approxmcmc.acceptance.thinning` has the proof.
@@ -29,22 +29,22 @@ class PoissonTest(ThinnedTest):
 
     .. math:: \log u < c + \sum_\text{kept} \log\frac{c_i M - D_i^-}{c_i M - D_i^+},
 
-    c the log ratio of prior and proposal. Guarantee: exact if the bounds hold. A term beyond its bound shows that they
-    do not: such decisions are made on all data and counted in ``range_violations``; a run warns.
+    Here c is the log ratio of prior and proposal. Guarantee: exact if the bounds hold. A decision that reads a term
+    beyond its bound is made on all data and counted in ``range_violations``, and a run warns.
 
-    Needs a target that bounds its terms one by one: :class:`CoreRows` or :class:`ControlVariate` of a generalised
-    linear model whose third derivative is bounded (`LogisticRegression`; `GLMTarget` with ``derivatives_eta`` and
-    ``third_derivative_bound``), or the plain model with a bounded slope, which needs tiny steps. If M sum c_i exceeds a
-    fifth of the rows, or a state lies beyond the pilot's range, all terms are summed instead, exactly.
+    Requires a target that bounds each of its terms: :class:`CoreRows` or :class:`ControlVariate` of a generalised
+    linear model with a bounded third derivative (`LogisticRegression`; `GLMTarget` with ``derivatives_eta`` and
+    ``third_derivative_bound``), or the plain model with a bounded slope, which only pays at tiny steps. If M sum c_i
+    exceeds a fifth of the rows, or a state lies beyond the pilot's range, the test sums all terms, which is also exact.
 
-    Cost: B rows, each at two states, counted with repetitions; ``expected_reads`` holds its mean given the states,
-    ``setup_expected_reads`` what a pilot predicts. The estimate of the log ratio has the variance sum D_i^2 / (c_i M),
-    which hardly lowers the acceptance rate if the bounds are wide.
+    Cost: B rows, each evaluated at two states and counted with repetitions. In the trace ``expected_reads`` is the mean
+    of B given the two states, and ``setup_expected_reads`` the pilot's prediction. The estimate of the log ratio has
+    variance sum D_i^2 / (c_i M), which hardly lowers the acceptance rate if the bounds are wide.
 
     References
     ----------
-    Prado, Nemeth and Sherlock (2024), gamma = 0; Zhang, Cooper and De Sa (2020), algorithm 2 with chi = 0 has twice the
-    variance at equal reads.
+    Prado, Nemeth and Sherlock (2024), gamma = 0. Algorithm 2 of Zhang, Cooper and De Sa (2020) with chi = 0 reads as
+    many rows, but has twice the variance.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The rules of Metropolis and Barker: the same comparison with two thresholds.
+"""The rules of Metropolis and Barker: both compare the log ratio with a random threshold.
 
 With Lambda the full log ratio and u ~ U(0, 1), Metropolis accepts iff log u < Lambda, Barker iff logit(u) < Lambda
 (methods: Metropolis et al. 1953; Barker 1965). Gibbs sampling of a binary variable uses Barker's rule. The threshold is
@@ -23,7 +23,7 @@ class Rule(NamedTuple):
 
 @compiled
 def log_uniform(rng: np.random.Generator) -> float:
-    """Return log u = -Exponential(1): no u = 0, and digits to spare near u = 1."""
+    """Return log u, drawn as -Exponential(1): u is never 0, and log u keeps its digits near u = 1."""
     return -rng.standard_exponential()
 
 

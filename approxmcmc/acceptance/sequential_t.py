@@ -119,18 +119,20 @@ class SequentialTTest(AcceptanceTest):
     Parameters
     ----------
     epsilon
-        Stop when the one-sided p-value falls below epsilon; 0 <= epsilon <= 0.5. 0 never stops early and decides as
-        :class:`ExactTest` does; 0.5 stops at the first look.
+        Stop when the one-sided p-value falls below epsilon; 0 <= epsilon <= 0.5. With 0 the test never stops early and
+        makes the same decisions as :class:`ExactTest`; with 0.5 it stops at the first look.
     batch_size
-        Data of the first look, at least 2. About 500 lets the central limit theorem hold; skewed terms need more.
+        Number of data that the first look reads, at least 2. With about 500 the central limit theorem holds well
+        enough; skewed terms need more.
     growth
         Look j adds ``round(batch_size * growth**(j - 1))`` data; 1 = equal looks.
     tol
-        Also stop once the standard error of the log ratio's estimate, N s, is at most `tol`; 0 = never. It bounds the
-        error of the log ratio, not of its sign: meant for control variates, with 0.05. No effect at epsilon = 0.
+        Also stop once the standard error of the log ratio's estimate, N s, is at most `tol`; 0 = never. This limits the
+        error of the log ratio, not the probability of a wrong sign. Use it with control variates, at 0.05. It has no
+        effect at epsilon = 0.
     boundary_shape
-        Shape of the boundary over the looks, 0 to 1/2: ``0.5`` is Pocock's, one critical value for all looks; smaller
-        values require more evidence early and reach the critical value of `epsilon` at the end.
+        Shape of the boundary over the looks, 0 to 1/2. ``0.5`` is Pocock's boundary, with one critical value for all
+        looks; smaller values require more evidence early and reach the critical value of `epsilon` at the end.
     order
         How subsets are drawn: ``"rows"``, new random rows for every decision; ``"blocks"``, blocks of a shuffled
         copy, several times faster per datum; ``"auto"``, blocks from 10 000 data on. See the page on the data order.
@@ -142,8 +144,8 @@ class SequentialTTest(AcceptanceTest):
 
     Notes
     -----
-    Guarantee: biased unless epsilon = 0; the bias vanishes with epsilon. This holds in the Gaussian regime:
-    heavy-tailed terms break it, and a run warns when they do; use :class:`BernsteinTest` then. Cost: 2 evaluations for
+    Guarantee: biased unless epsilon = 0; in the Gaussian regime the bias vanishes with epsilon. Heavy-tailed terms
+    void this; a run then warns, and :class:`BernsteinTest` is the alternative. Cost: 2 evaluations for
     each datum read. With ``tol > 0`` the trace counts the stops by tolerance in ``tolerance_stops``.
 
     References
@@ -204,17 +206,17 @@ class SequentialTTest(AcceptanceTest):
         return cls(epsilon=epsilon, **looks)
 
     def reads_all(self, n_obs: int) -> bool:
-        """Return whether it never stops early, or has one look."""
+        """Return whether the test never stops early, or has one look."""
         return self.epsilon == 0.0 or super().reads_all(n_obs)
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return when it stops early."""
+        """Return why the test is biased: it stops early."""
         if self.reads_all(n_obs):
             return ""
         return (
             f"{self!r} stops early; the bias vanishes with epsilon, audits count the wrong decisions, and `bias` "
             "estimates "
-            "their effect on averages"
+            "estimates their effect on averages"
         )
 
     def looks(self, n_obs: int) -> np.ndarray:
@@ -226,7 +228,7 @@ class SequentialTTest(AcceptanceTest):
         return dataclasses.replace(self, epsilon=epsilon)
 
     def law_unknown(self, method: str) -> str:
-        """Return that the Gaussian regime does not cover stops by tolerance, if there are any."""
+        """Return the reason if ``tol > 0``: the Gaussian regime does not cover stops by tolerance; else return ""."""
         if method == "enumerate" or self.tol == 0.0:
             return ""
         return (
@@ -245,7 +247,7 @@ class SequentialTTest(AcceptanceTest):
         return sequential_law.enumerated_probability(differences, log_rest, looks, rule=rule, **settings)
 
     def decision_law(self, mu_std: np.ndarray, n_obs: int) -> DecisionLaw | None:
-        """Return error and data fraction by the recursion, see `sequential_test_error`; None with ``tol > 0``."""
+        """Return the decision's error and data fraction from `sequential_test_error`; None with ``tol > 0``."""
         if self.reads_all(n_obs) or self.tol > 0.0:
             return super().decision_law(mu_std, n_obs)
         law = sequential_test_error(mu_std, n_obs=n_obs, **self._boundary)
@@ -256,11 +258,11 @@ class SequentialTTest(AcceptanceTest):
         return {name: getattr(self, name) for name in ("epsilon", "batch_size", "growth", "boundary_shape")}
 
     def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:
-        """Return the error of the recursion at the audited decisions."""
+        """Return the error that the recursion predicts for each audited decision."""
         return expected_errors(stats, tol=self.tol, **self._boundary)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn about heavy tails, and about more wrong decisions than the recursion expects at the audited ones."""
+        """Warn about heavy tails, and about more wrong decisions in the audits than the recursion predicts."""
         problems = []
         if (share := share_of_heavy_draws(stats)) >= SHARE_OF_HEAVY_DRAWS:
             sentence = (

@@ -9,9 +9,10 @@ then accepting with probability min(1, e^c prod_i [lambda_i(theta', theta) / lam
 ratio of priors and proposals, is exact.
 
 *Proof.* With the counts the flow from theta to theta' is p(theta) prod_i p(x_i | theta) q(theta' | theta) prod_i
-e^{-lambda_i} lambda_i^{s_i} / s_i!. Divide the flow back, with the same counts, by it: the likelihoods give e^{sum
-D_i}, the exponents of the Poisson laws e^{-sum (lambda_i(theta', theta) - lambda_i(theta, theta'))} = e^{-sum D_i}. The
-two cancel, the rest is the ratio above, and detailed balance holds for every value of the counts, hence for their sum.
+e^{-lambda_i} lambda_i^{s_i} / s_i!. Divide the flow back, with the same counts, by this flow. The likelihoods give
+e^{sum D_i}, the exponents of the Poisson distributions e^{-sum (lambda_i(theta', theta) - lambda_i(theta, theta'))} =
+e^{-sum D_i}. The two cancel, and the rest is the ratio above. So detailed balance holds for every value of the counts,
+hence for the sum over all values.
 
 A datum with s_i = 0 is not read. With abs(D_i) <= b_i = c_i M, M symmetric, and a rate of at most w_i b_i, the counts
 are found by thinning: draw B ~ Poisson(sum w_i b_i) rows with probabilities c_i / sum c, and keep each with probability
@@ -23,9 +24,9 @@ lambda_i / (w_i b_i). The tests differ only in the rate:
 `FactorizedTest`    max(0, -D_i)                               Cornish et al. (2019): any row that is kept rejects
 ==================  =========================================  =====================================================
 
-Each satisfies (1), because max(0, D) - max(0, -D) = D. If reading is more expensive than summing all terms, the sum is
-used instead, with Metropolis's rule; the choice depends only on M, which is symmetric, so either rule balances its own
-pairs.
+Each rate satisfies (1), because max(0, D) - max(0, -D) = D. If drawing rows is more expensive than summing all terms,
+the test sums all terms and uses Metropolis's rule. This choice depends only on M, which is symmetric: the same rule is
+used for a pair of states in both directions, so detailed balance holds.
 """
 
 import math
@@ -55,16 +56,16 @@ from approxmcmc.errors import IncompatibleError
 if TYPE_CHECKING:
     import xarray as xr
 
-LARGEST_SHARE = 0.2  # of the rows: one read at random, at two states, costs 150 ns, one in a full sum 25 (Covertype)
-ROWS = 64  # read at once: 50 columns of them stay in the first-level cache between the two states
-ROUNDING = 1e-12  # a difference of two terms is wrong by so much, and must not count as a violation
+LARGEST_SHARE = 0.2  # of all rows: a random row at two states costs 150 ns, a row of a full sum 25 ns (Covertype)
+ROWS = 64  # rows in a batch: with 50 columns they stay in the first-level cache between the two states
+ROUNDING = 1e-12  # rounding error of a difference of two terms, which must not count as a violation
 
 
 class ThinningState(NamedTuple):
     """The bounds of the differences, rows drawn by them, and the log-likelihood at theta (NaN if unknown).
 
-    `reach` and `numbers` compute M, `classes` holds the rows by their c_i, rounded up, `total` their sum, `chi` that of
-    `TunaTest`. `rows`, `rates` and `terms` are scratch of one batch.
+    `reach` and `numbers` compute M, `classes` groups the rows by their c_i, rounded up, `total` is the sum of the
+    rounded c_i, `chi` the setting of `TunaTest`. `rows`, `rates` and `terms` are scratch arrays for one batch.
     """
 
     reach: Any
@@ -102,9 +103,10 @@ def add_up(
 
 @compiled
 def arrivals(rng: np.random.Generator, now: float, end: float) -> tuple[int, float]:
-    """Return the number of events of a rate-1 Poisson process from now to `end`, and `end`; or one batch, and its time.
+    """Return the number of events of a rate-1 Poisson process from `now` to `end`, up to one batch, and the end time.
 
-    Waiting times take 8 ns an event, a random row 40 times as long; numba's Poisson numbers would allocate lists.
+    A waiting time takes 8 ns an event, reading a random row 40 times as long; numba's Poisson numbers would allocate
+    lists.
     """
     n = 0
     while n < ROWS:
@@ -117,7 +119,7 @@ def arrivals(rng: np.random.Generator, now: float, end: float) -> tuple[int, flo
 
 @cached_by_content(maxsize=16)
 def make_decide(rate: Callable[[float, float, float], float]) -> Callable[..., tuple[int, float]]:
-    """Return the decision with counts of this rate, ``rate(bound, difference, w)``, at most (1 + w) bound / 2."""
+    """Return the decision with Poisson counts of ``rate(bound, difference, w)``, which is at most (1 + w) bound / 2."""
 
     def decide(
         rng: np.random.Generator,
@@ -133,7 +135,7 @@ def make_decide(rate: Callable[[float, float, float], float]) -> Callable[..., t
         reach = test.reach(evidence.theta, evidence.proposed, test.numbers)
         w = 1.0 + 2.0 * test.chi * test.total * reach
         expected = 0.5 * (1.0 + w) * test.total * reach
-        if not expected <= test.most_reads:  # or NaN, where the reach is infinite and chi 0
+        if not expected <= test.most_reads:  # true for NaN, too: the reach is infinite and chi is 0
             value[EXPECTED_READS] += evidence.n_obs
             return add_up(evidence, threshold, log_rest, test, count)
         value[EXPECTED_READS] += expected
@@ -168,13 +170,13 @@ def make_decide(rate: Callable[[float, float, float], float]) -> Callable[..., t
 
 
 class ThinnedTest(AcceptanceTest):
-    """The base of the tests with Poisson counts; each defines a rate, see the module."""
+    """Base class of the tests with Poisson counts; each subclass defines a rate, see the module."""
 
     chi: float = 0.0
 
     @property
     def order(self) -> str:
-        """It draws rows itself, from data in memory order."""
+        """Return the memory order: the test draws its rows itself."""
         return "memory"
 
     def looks(self, n_obs: int) -> np.ndarray:
@@ -182,11 +184,11 @@ class ThinnedTest(AcceptanceTest):
         return np.empty(0, dtype=np.int64)
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return "": it leaves the target invariant if the bounds hold; a run counts violations."""
+        """Return "": the test leaves the target invariant if the bounds hold; a run counts violations."""
         return ""
 
     def difference_bound(self, target: Target | Population) -> CompiledDifferenceBound:
-        """Return the target's bound of its single terms, or raise with advice."""
+        """Return the target's bound on each of its terms; raise with advice if it has none."""
         return self._bounding(target).compile_difference_bound()
 
     def _bounding(self, target: Target | Population) -> BoundedDifferencesTarget:
@@ -219,7 +221,7 @@ class ThinnedTest(AcceptanceTest):
         return float(np.where(per_pair <= LARGEST_SHARE * n_obs, per_pair, n_obs).mean())
 
     def compile_with(self, rate: Callable[..., float], target: Target | Population) -> CompiledTest:
-        """Compile the test with counts of this rate; raise if some terms break their bounds."""
+        """Compile the test with Poisson counts of `rate`; raise if some terms exceed their bounds."""
         bound = checked_differences(self._bounding(target), who=type(self).__name__)
         classes, expected = row_classes(bound.rates), self._expected_reads(bound, target.n_obs)
 
@@ -247,7 +249,7 @@ class ThinnedTest(AcceptanceTest):
         )
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn about a bound that was found to be false."""
+        """Warn if a bound of the terms proved false during the run."""
         violations = int(stats["range_violations"].sum()) if "range_violations" in stats else 0
         if not violations:
             return []

@@ -1,9 +1,9 @@
 """Reduce a sequential test on data in a fixed order to one number that decides for every u.
 
 The test stops at the first look j where mu_0 = (log u - c) / N lies outside lbar_j -+ h_j, and accepts iff mu_0 lies
-below. The half-width h_j does not depend on u. So the mu_0 that a look leaves undecided form an interval; those below
-it have been accepted and those above it rejected. A final stop, at all data or by tolerance, cuts the interval at the
-mean: there is a mu^ with
+below this interval. The half-width h_j does not depend on u. So the values of mu_0 that are undecided after a look form
+an interval; values below it have been accepted and values above it rejected. A final stop, at all data or by tolerance,
+cuts the interval at the mean. So there is a mu^ with
 
     accept  <=>  mu_0 < mu^  <=>  log u < Lambda^ = c + N mu^    for every u.
 
@@ -28,7 +28,7 @@ from approxmcmc.engine.terms.term_table import read_table
 def make_threshold_form(half_width: Callable[..., float]) -> Callable[..., float]:
     """Return Lambda^ of the test with the looks ``test.looks`` and ``half_width(table, test, look, n) -> h``.
 
-    h = 0 stops for every u, and h = inf for none.
+    With h = 0 the test stops for every u, with h = inf for no u.
     """
 
     def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: Any) -> float:

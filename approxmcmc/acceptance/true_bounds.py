@@ -1,9 +1,9 @@
 """Check the bounds that a test relies on, using the terms at some pairs of states.
 
-A bound limits the terms between *every* two states. So pairs are drawn around the target's initial point, near and far,
-and the terms are evaluated: a true bound never fails, beyond rounding, and one that is far too small fails at once.
-During a run a false bound would hardly be noticed: the fewer rows it makes a test read, the fewer can show that it is
-false.
+A bound limits the change of a term between *every* two states. So the check draws pairs of states around the target's
+initial point, near and far, and evaluates the terms. A true bound never fails, beyond rounding; a bound that is far too
+small fails at once. During a run a false bound would hardly be noticed: the smaller it is, the fewer rows the test
+reads, and the fewer rows can show that it is false.
 """
 
 from collections.abc import Iterator
@@ -23,20 +23,20 @@ from approxmcmc.contracts import (
 from approxmcmc.engine.checks import show
 from approxmcmc.errors import InvalidInputError
 
-SPREADS = (0.01, 0.1, 1.0, 10.0)  # of states around the initial point, and of the steps between two of them
-MOST_ROWS = 20_000  # checked, evenly spaced: two milliseconds a pair
-ROUNDING = 1e-9  # of a difference, beside the size of its terms
+SPREADS = (0.01, 0.1, 1.0, 10.0)  # standard deviations of states around the initial point, and of steps between two
+MOST_ROWS = 20_000  # rows checked, evenly spaced: two milliseconds a pair of states
+ROUNDING = 1e-9  # rounding error of a difference, relative to the size of its terms
 
 
 def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> CompiledDifferenceBound:
-    """Return the bound of the single terms of a target, after checking it.
+    """Return the target's bound on each of its terms, after checking it.
 
     Raises
     ------
     IncompatibleError
         When the target has no such bound.
     InvalidInputError
-        When a term changes by more than its bound at one of some pairs of states; the message names the worst.
+        When a term changes by more than its bound at one of the pairs of states; the message names the worst term.
     """
     bound = target.compile_difference_bound()
     for theta, proposed, rows, differences, size in _looks(target):
@@ -48,13 +48,13 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
                 f"{who}: the bound of the terms of {target!r} is false: between theta = {show(theta)} and "
                 f"{show(proposed)} the term of datum {rows[worst]} changes by {abs(differences[worst]):.4g}, and the "
                 f"bound says {allowed[worst]:.4g} at most. Decisions would be wrong: give a larger bound, infinite "
-                "where none is known, or use ExactTest"
+                "if none is known, or use ExactTest"
             )
     return bound
 
 
 def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
-    """Return the bound of the range of a target's terms; raises as `checked_differences` does."""
+    """Return the target's bound on the range of its terms; raise as in `checked_differences`."""
     bound = target.compile_term_range()
     for theta, proposed, _, differences, size in _looks(target):
         allowed = bound.term_range(theta, proposed, bound.numbers)
@@ -71,7 +71,7 @@ def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
 def _looks(target: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """Yield pairs of states, rows, the differences of their terms, and the size of these terms.
 
-    States of a discrete target are left out: its bounds are computed from its tables.
+    No pair is yielded for a discrete target: its bounds are computed from its tables.
     """
     if isinstance(target, DiscreteTarget) or not isinstance(target, Target):
         return

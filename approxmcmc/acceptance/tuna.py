@@ -26,8 +26,8 @@ class TunaTest(ThinnedTest):
     Parameters
     ----------
     chi
-        How many more rows are read than needed, at least 0: :math:`\chi C^2 M^2` in addition to :math:`C M`. More rows
-        make the estimated log ratio less noisy, and the acceptance rate closer to that of all data.
+        Sets the mean number of additional rows, :math:`\chi C^2 M^2` beside the necessary :math:`C M`; at least 0. More
+        rows make the estimated log ratio less noisy, and the acceptance rate closer to the rate of the exact test.
 
     Raises
     ------
@@ -41,7 +41,8 @@ class TunaTest(ThinnedTest):
     :math:`w = 1 + 2 \chi C M`, and accepts when :math:`\log u` lies below :math:`c + 2 \sum_\text{kept}
     \operatorname{artanh}(D_i / (w c_i M))`.
 
-    Guarantee, needs and cost: as :class:`PoissonTest`, which reads as much as ``TunaTest(0)`` at half the variance. The
+    Guarantee, requirements and cost: the same as for :class:`PoissonTest`, which reads as many rows as ``TunaTest(0)``
+    and has half its variance. The
     paper uses plain terms and :math:`M = \lVert\theta' - \theta\rVert`; here an expanded target is far cheaper.
 
     References

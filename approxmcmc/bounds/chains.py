@@ -1,4 +1,4 @@
-"""The settings of a check of bounds, and their chains: run, compared with the posterior, joined along the knob.
+"""The samplers that `check_bound` compares, their chains, and the measured distances from the posterior.
 
 The knob may be anything that changes the sampler but not its exact limit: epsilon, the target variance of a
 minibatch Barker test, a batch size, the number of auxiliary draws.
@@ -30,7 +30,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 
 def settings_of(sampler: Any, epsilons: Sequence[float] | None) -> dict[float, Any]:
-    """Return samplers by the value of their knob: those of a mapping, or one sampler at several epsilons.
+    """Return samplers by the value of their knob: a mapping's samplers, or one sampler at several epsilons.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def settings_of(sampler: Any, epsilons: Sequence[float] | None) -> dict[float, A
     if not isinstance(sampler, Mapping):
         return _at_epsilons(sampler, epsilons)
     if epsilons is not None:
-        raise InvalidInputError("check_bound: a dict of samplers has its values already; leave `epsilons` out.")
+        raise InvalidInputError("check_bound: leave `epsilons` out: the dict of samplers has its own keys.")
     if not sampler:
         raise InvalidInputError("check_bound needs at least one sampler in the dict.")
     for value in sampler:
@@ -78,7 +78,7 @@ def common_limit(settings: Mapping[float, Any], target: Any) -> Any:
 
 
 def reads_all(sampler: Any, target: Any) -> bool:
-    """Return whether every decision uses all data; a Gibbs conditional never has more terms than the target."""
+    """Return whether every decision reads all data; a Gibbs conditional never has more terms than the target."""
     return isinstance(sampler, TestedSampler) and sampler.test.reads_all(target.n_obs)
 
 
@@ -115,14 +115,14 @@ def measured_distance(
         cells = cells_of_states(flat_draws(trace), target.n_states)
         law = found["stationary"]
         distance = total_variation_interval(frequencies(cells, len(law)), law, confidence)
-        return {"distance": distance, "source": "draws against the enumerated law", **nothing}
+        return {"distance": distance, "source": "draws against the enumerated distribution", **nothing}
     if trace is not None and reference is not None:
         distance, wasserstein, floor = marginal_distances(flat_draws(trace), flat_draws(reference), confidence)
         source = "largest marginal total variation between draws and the gold standard"
         return {"distance": distance, "source": source, "wasserstein": wasserstein, "wasserstein_floor": floor}
     if not math.isnan(found["tv"]):
         tv = found["tv"]
-        return {"distance": Distance(tv, tv, tv, 0.0), "source": "stationary laws of the matrices", **nothing}
+        return {"distance": Distance(tv, tv, tv, 0.0), "source": "stationary distributions of the matrices", **nothing}
     return {"distance": UNKNOWN, "source": "none: neither a reference nor a matrix", **nothing}
 
 

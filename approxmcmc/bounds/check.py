@@ -1,7 +1,7 @@
-"""Check distances against bounds: one target, settings of a sampler along one knob, a verdict for each bound.
+"""Compare measured distances with bounds, at several values of one knob of a sampler, and give a verdict for each.
 
-For each value of the knob the *distance* of the approximate stationary distribution from the posterior, with limits, is
-compared with every bound. The verdict follows from the limits, never from a point:
+For each value of the knob, measure the *distance* of the approximate stationary distribution from the posterior, with
+confidence limits, and compare it with every bound. The verdict follows from the limits, never from the point estimate:
 
 PASS           the upper limit of the distance is at most the bound
 FAIL           the lower limit is above it: the theory, or an implementation, is wrong
@@ -11,9 +11,9 @@ available
 
 A verdict is only as strong as the label of its bound: a vacuous bound always passes, a heuristic one may fail.
 
-There are two routes. If a transition matrix is available (a discrete target of at most 2048 states, or a `grid`), B1 to
-B5 are those of :func:`approxmcmc.bounds.exact`. Otherwise eta is 1 or unknown and B1 to B4 do not apply; B5 takes the
-heuristic constants of couplings, and Delta from replicated decisions, if these are given.
+There are two routes. If a transition matrix is available (a discrete target of at most 2048 states, or a `grid`),
+:func:`approxmcmc.bounds.exact` computes B1 to B5. Otherwise eta is 1 or unknown, so B1 to B4 do not apply; B5 then uses
+the heuristic constants of `coupled`, and Delta from replicated decisions, if these are given.
 """
 
 import math
@@ -86,12 +86,12 @@ def check_bound(
         `MetropolisHastings` or `Gibbs` whose test has an `epsilon`; or, for any other knob, a dict from the knob's
         values to samplers that all approximate one exact chain: ``{n: amc.Exchange(walk, n) for n in (1, 2, 5)}``.
     epsilons
-        With one sampler: values of epsilon; each replaces the test's own.
+        With one sampler: values of epsilon; each replaces the epsilon of the sampler's test.
     knob
         Meaning of the dict's keys, such as "target_variance": the name of the dim.
     reference
-        A gold standard (DataTree with a posterior) for marginal distances. None: NUTS is not run; the distance is that
-        of the transition matrices, or of the draws from the enumerated distribution.
+        A gold standard (DataTree with a posterior) for marginal distances. None: NUTS is not run; the distance is
+        computed from the transition matrices, or between the draws and the enumerated distribution.
     grid
         Points for :func:`transition_matrix`; discrete targets need none.
     traces
@@ -99,11 +99,11 @@ def check_bound(
     coupled
         Output of :func:`couplings`: its heuristic (C, rho) are used in B5 if there is no matrix.
     draws, tune, chains
-        Of the chains to run for each value, if no `traces` are given and draws are needed.
+        Arguments of `sample` for each value, used if no `traces` are given and draws are needed.
     n_pairs, replications
-        Of :func:`estimate_delta` for each value, if there is no matrix; ``n_pairs=0`` skips it.
+    Arguments of :func:`estimate_delta` for each value, used if there is no matrix; ``n_pairs=0`` skips it.
     method
-        Of :func:`transition_matrix`.
+    Argument of :func:`transition_matrix`.
     confidence
         Level of the limits of each distance.
     random_seed, progressbar
@@ -112,28 +112,29 @@ def check_bound(
     Returns
     -------
     xarray.DataTree
-        At the root, with dims `knob` and ``bound`` (b1 ... b5, and with Delta_max for delta): `value`, `label`,
-        `verdict`, `looseness`; by `knob` `distance`, `distance_lower`, `distance_upper`, `noise_floor`, `wasserstein`
-        and its floor, `tv` (of the matrices) with `label_tv`, `delta`, `delta_max` with `label_delta_max`. ``eta`` (k).
+        At the root, with dims `knob` and ``bound`` (b1 ... b5, and the same with Delta_max in place of delta): `value`,
+        `label`, `verdict`, `looseness`. With dim `knob`: `distance`, `distance_lower`, `distance_upper`, `noise_floor`,
+        `wasserstein` and its noise floor, `tv` (from the matrices) with `label_tv`, `delta`, `delta_max` with
+        `label_delta_max`. With dim ``k``: ``eta``.
         Groups ``posterior`` and ``sample_stats`` hold the draws, with the dim `knob` in front. :func:`check_table`
         makes a DataFrame, `plot_bound` a figure.
 
     Raises
     ------
     IncompatibleError
-        When the sampler's test has no epsilon, samplers of a dict approximate different exact chains, or a kernel has
-        no matrix where one is needed.
+        When the sampler's test has no epsilon, samplers of a dict approximate different exact chains, or no transition
+        matrix of a needed kernel can be computed.
     InvalidInputError
         When there is no value to check, or `traces` lacks one.
 
     Notes
     -----
-    A transition matrix in the Gaussian regime describes the sampler approximately, and one on a grid a truncated state
-    space: such bounds are labelled heuristic when they are claimed of the sampler. Noisy exchange with three or more
-    draws has a slightly too large delta: `b4` and `tv` are then heuristic, the other bounds rigorous. `looseness` is
-    bound / `tv` if matrices give the truth, else bound / distance if the distance is above its noise. A heuristic `tv`
-    that the interval of the distance excludes is not the truth. PASS with a
-    marginal distance is a statement on marginals only.
+    A transition matrix in the Gaussian regime describes the sampler approximately, and a matrix on a grid describes a
+    truncated state space; so bounds from these matrices are labelled heuristic as statements on the sampler. For noisy
+    exchange with three or more draws the computed delta is slightly too large: `b4` and `tv` are then heuristic, the
+    other bounds rigorous. `looseness` is bound / `tv` if matrices give the truth, otherwise bound / distance if the
+    distance is above its noise. A heuristic `tv` outside the interval of the distance does not count as the truth. PASS
+    with a marginal distance is a statement on marginals only.
 
     Examples
     --------
@@ -220,8 +221,8 @@ def check_table(check: "xr.DataTree") -> "pd.DataFrame":
 def _from_matrices(target: Any, sampler: Any, T: Any, grid: Any, method: str) -> dict[str, Any]:
     T_hat = transition_matrix(target, sampler, grid, method=method)
     found, worth = exact(T, T_hat), T_hat.attrs["label"]
-    # A one-sided matrix has too large a delta, and another stationary distribution than the sampler, which b4 averages
-    # over.
+    # The delta of a one-sided matrix is too large, and its stationary distribution, over which b4 averages, is not the
+    # sampler's.
     of_delta, of_law = (HEURISTIC if worth in worse else RIGOROUS for worse in ((HEURISTIC,), (HEURISTIC, ONE_SIDED)))
     values = {name: float(found[name]) for name in BOUNDS if name in found}
     return {
@@ -274,7 +275,7 @@ def _root(rows: list[dict[str, Any]], settings: list[float], knob: str) -> "xr.D
     labels = [[row["labels"].get(name, NOT_APPLICABLE) for name in BOUNDS] for row in rows]
     verdicts = [[verdict_of(row["distance"], value) for value in line] for row, line in zip(rows, values, strict=True)]
     distances = np.array([row["distance"] for row in rows])
-    # Compared with the truth if the matrices give it; a distance that noise alone explains is not used as a divisor.
+    # Divide by the truth if the matrices give it, otherwise by the distance, unless noise alone explains the distance.
     tv = np.array([row["tv"] for row in rows])
     refuted = np.array([row["label_tv"] == HEURISTIC for row in rows]) & (
         (tv < distances[:, 1]) | (tv > distances[:, 2])

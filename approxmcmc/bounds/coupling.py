@@ -1,21 +1,21 @@
-r"""How fast does the exact chain forget its start? Couplings with a lag, for chains without a transition matrix.
+r"""Bound how fast the exact chain forgets its start, by couplings with a lag; no transition matrix is needed.
 
 Chain X runs L steps ahead of chain Y; both start from pi_0. From then on the pair (X_{t+L}, Y_t) moves together by a
 coupling that makes them meet, and stay equal once they have met, at time tau = inf{t >= L: X_t = Y_{t-L}}. Then
 
     d_v(law of X_t, pi) <= E[max(0, ceil((tau - L - t) / L))],
 
-whose Monte Carlo mean over independent couplings is unbiased: an upper bound, for the chain started at pi_0, up to its
-bootstrap interval. A larger L is tighter. Couplings that have not met when they are cut off count as if they met then,
-and the result says that it is then not a bound.
+The mean over independent couplings estimates the right side without bias. So it is an upper bound for the chain started
+at pi_0, up to its bootstrap interval. A larger L gives a tighter bound. Couplings that have not met when they are cut
+off count as if they met then; the result is then labelled "not applicable", because it is not a bound.
 
-- Metropolis-Hastings: the proposal's own coupling, and one u for both decisions. Normal proposals (random walks, MALA,
-  pCN) are coupled by reflection, independent ones are equal, members of a mixture are drawn for both.
+- Metropolis-Hastings: the proposal's coupling, and one u for both decisions. Normal proposals (random walks, MALA, pCN)
+  are coupled by reflection, independent proposals are equal, both chains use the same member of a mixture.
 - Gibbs: the maximal coupling of each conditional, one u for both chains, sites in the same order.
 - Exchange: the proposal's coupling, one u, and the same auxiliary draw if both propose one point.
 - A transition matrix: the maximal coupling of two rows.
 
-It does not hold for all starting points together. (C, rho) fitted to the curve are *heuristic* inputs to B5.
+The bound does not hold uniformly over starting points. So (C, rho) fitted to the curve are *heuristic* inputs to B5.
 
 Reference: Biswas, Jacob and Vanetti (2019), Estimating Convergence of Markov chains with L-Lag Couplings.
 """
@@ -66,17 +66,18 @@ def couplings(
     sampler
         `MetropolisHastings` with `RandomWalk`, `Langevin`, `PreconditionedCrankNicolson`, `Independence`, a mixture of
         them, `SurrogateTransition` (mixed with short steps of a walk, so that chains can meet), or `SingleSite` on
-        discrete states; `Gibbs` on binary sites; `Exchange`; None with a matrix. The *exact* chain is coupled: of an
-        approximate test only the rule, Metropolis or Barker, is used, and noisy exchange is replaced by one exact draw.
+        discrete states; `Gibbs` on binary sites; `Exchange`; None with a matrix. The *exact* chain is coupled: an
+        approximate test is replaced by the exact test with the same rule, Metropolis or Barker, and noisy exchange by
+        exchange with one exact draw.
     lag
-        L, in steps (sweeps of Gibbs); about the time that the chain needs to forget, or more.
+        L, in steps (sweeps of Gibbs); choose about the time in which the chain forgets its start, or more.
     n_couplings
         Independent couplings.
     max_steps
         Steps of X after which a coupling is stopped.
     initvals
         pi_0: an array (dim,) from which both chains start, or a function ``draw(rng) -> theta`` called for each chain;
-        the number of a state for a matrix. None: the target's random starting points.
+        for a matrix, the index of a state. None: the target's random starting points.
     confidence
         Level of the bootstrap interval.
     random_seed, progressbar
@@ -136,9 +137,9 @@ def couplings(
 def coupling_bound(
     meeting_times: Any, lag: int, *, times: Any = None, confidence: float = 0.95, max_steps: int | None = None
 ) -> "xr.Dataset":
-    """Turn meeting times into the bound on total variation, with its bootstrap interval; see :func:`couplings`.
+    """Compute from meeting times the bound on total variation, with its bootstrap interval; see :func:`couplings`.
 
-    If few couplings have not met, the upper limit is that of their share (Clopper and Pearson 1934).
+    If few couplings have not met, the upper limit uses the upper limit of their share (Clopper and Pearson 1934).
 
     Parameters
     ----------
@@ -147,7 +148,7 @@ def coupling_bound(
     lag
         L.
     times
-        Steps t at which the bound is wanted; None: some 60 up to the last at which it is positive.
+        Steps t at which to compute the bound; None: about 60 steps up to the last with a positive bound.
     confidence
         Level of the interval.
     max_steps
@@ -163,7 +164,7 @@ def coupling_bound(
     weights = np.random.default_rng(0).multinomial(len(tau), np.full(len(tau), 1.0 / len(tau)), size=N_BOOTSTRAP)
     tail = 0.5 * (1.0 - confidence)
     lower, upper = np.quantile(weights @ each / len(tau), [tail, 1.0 - tail], axis=0)
-    # A bootstrap of zeros is zero, and ignores rare couplings that have not met yet: their share has a limit.
+    # A bootstrap of zeros is zero and ignores rare couplings that have not met yet, so use the limit of their share.
     upper = np.maximum(upper, clopper_pearson((each > 0.0).sum(axis=0), len(tau), confidence)[1])
     unmet = 0 if max_steps is None else int((tau > max_steps).sum())
     C, rho = geometric_majorant(times, bound)
@@ -187,7 +188,7 @@ def coupling_bound(
 
 
 def geometric_majorant(times: np.ndarray, bound: np.ndarray) -> tuple[float, float]:
-    """Return (C, rho) with 2 bound <= C rho^t at the given times: the slope of log bound, raised until it covers.
+    """Return (C, rho) with 2 bound <= C rho^t at the given times: a line fitted to log bound, raised to lie above it.
 
     C is for the norm of signed measures, twice d_v. NaN with fewer than three positive points or no decay.
     """

@@ -1,7 +1,7 @@
-r"""How wrong is one decision of a real sampler? Replicated decisions at pairs that the chain visits.
+r"""Estimate the error of one decision of a real sampler: replicate decisions at pairs that the chain visits.
 
-At a pair (x, x') the exact acceptance probability P_a is known from all data; M independent decisions of the test, each
-with a new u and new subsets, give K accepts, and Clopper and Pearson's interval [lo, hi] at level 1 - alpha/B gives
+At a pair (x, x') the exact acceptance probability P_a is computed from all data. Of M independent decisions of the
+test, each with a new u and new subsets, K accept; Clopper and Pearson's interval [lo, hi] at level 1 - alpha/B gives
 
     U_b = max(|lo - P_a|, |hi - P_a|).
 
@@ -10,7 +10,7 @@ Statements that can be made with B pairs:
 sampled    max_b U_b bounds the largest error over the *sampled* pairs with probability 1 - alpha: rigorous.
 quantile   for independent pairs, at most a share s of the pair distribution errs by more than max_b U_b, with
            probability 1 - (1 - s)^B - alpha: rigorous; 0.9505 - alpha for B = 299, s = 0.01.
-supremum   that max_b U_b is Delta_max, the largest error over all pairs: heuristic, but the input of Theorem 1.
+supremum   max_b U_b is taken for Delta_max, the largest error over all pairs: heuristic; Theorem 1 needs Delta_max.
 model      the largest error of the Gaussian regime at the sampled (Lambda, tau): heuristic, without sampling noise.
 mean       mean_b |K/M - P_a| estimates E|Delta| from above (its own noise is not subtracted): with Hoeffding's
            inequality, for independent pairs, a rigorous upper limit, which B4 may use in place of E delta.
@@ -38,7 +38,7 @@ from approxmcmc.sampling.progress import progress
 if TYPE_CHECKING:
     import xarray as xr
 
-MOST_STEPS = 2000  # of one call of the chain: some 10 to 100 ms
+MOST_STEPS = 2000  # steps in one call of the chain, which take some 10 to 100 ms
 
 
 def quantile_confidence(n_pairs: int, share: float) -> float:
@@ -74,12 +74,12 @@ def estimate_delta(
     target, sampler
         A target and the `MetropolisHastings` or `Gibbs` sampler whose decisions are replicated.
     n_pairs, replications
-        Pairs B (for Gibbs: contexts with a site each), and decisions M at each.
+        Number B of pairs (for Gibbs: of states, each with a site to update), and number M of decisions at each pair.
     states
         Independent states, shape (n_pairs, dim), such as draws of a gold standard. None: states of one chain, `thin`
         steps apart after `tune` steps; they are dependent, and the statements that need independence become heuristic.
     confidence
-        1 - alpha, of all intervals at once (union bound).
+        1 - alpha, the probability that all intervals hold at once (union bound).
     share
         s of the quantile statement.
     initvals, random_seed, progressbar
@@ -105,9 +105,9 @@ def estimate_delta(
     -----
     Nothing here bounds the supremum over all pairs: `delta_max` is always labelled heuristic.
 
-    A test that reads blocks is replicated with fresh rows: the errors are averages over partitions of the data. A run
-    of 150 blocks or more reads one partition, with an error of its own at each pair: .014 (rms) beside .043 of the test
-    on Covertype with 186 blocks. Audits of the run include it.
+    A test that reads blocks is replicated with fresh rows, so its errors are averages over partitions of the data. A
+    run with 150 blocks or more reads one partition only, which adds an error at each pair: on Covertype with 186 blocks
+    its rms is .014, beside .043 for the test. Audits of the run include this error.
 
     Examples
     --------
@@ -122,8 +122,8 @@ def estimate_delta(
     _check(n_pairs, replications, confidence, share)
     if isinstance(sampler, TestedSampler) and not sampler.test.is_homogeneous:
         raise IncompatibleError(
-            "estimate_delta: an annealed test errs differently in each epoch; estimate the error of one epsilon at a "
-            f"time, with SequentialTTest, found {sampler.test!r}"
+            "estimate_delta: the test must be the same at every step, but an annealed test errs differently in each "
+            f"epoch, found {sampler.test!r}; estimate the error at one epsilon at a time, with SequentialTTest"
         )
     _, seed = seed_sequences(random_seed, 1)
     made = assemble(target, sampler, seed=seed, chains=1, tune=tune, initvals=initvals)
@@ -169,7 +169,7 @@ def visited_states(chain: Any, tune: int, n_draws: int, thin: int, dim: int) -> 
                 n, every, draws, np.empty((n, len(COUNT_NAMES)), dtype=np.int64), np.empty((n, len(VALUE_NAMES)))
             )
             if made < n:
-                raise InvalidInputError(f"estimate_delta: the chain broke off: {chain.explain_failure()}")
+                raise InvalidInputError(f"estimate_delta: the chain failed: {chain.explain_failure()}")
             done += n
             if keep_them:
                 kept.append(draws)
@@ -227,7 +227,7 @@ def _judged(
     scalars = {
         "delta_sampled": (bound.max(), RIGOROUS, "largest error over the sampled pairs, upper confidence limit"),
         "delta_quantile": (bound.max(), iid, f"exceeded by at most a share {share:g} of pairs, upper confidence limit"),
-        "delta_max": (bound.max(), HEURISTIC, "largest error over all pairs, estimated by that over the sampled ones"),
+        "delta_max": (bound.max(), HEURISTIC, "largest error over all pairs, estimated from the sampled pairs"),
         "delta_max_model": (
             np.nanmax(np.abs(columns["error_model"])) if known else math.nan,
             HEURISTIC if known else NOT_APPLICABLE,

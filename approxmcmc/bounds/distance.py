@@ -1,14 +1,15 @@
-"""How far are draws from a distribution, or from other draws? Total variation and Wasserstein distance, with intervals.
+"""Total variation and Wasserstein distance of draws from a distribution, or from other draws, with intervals.
 
-The plug-in estimate 1/2 sum |f_k - p_k| of total variation is biased upwards: noise adds distance. So the two limits
-come from different estimates, each safe on its side:
+The plug-in estimate 1/2 sum |f_k - p_k| of total variation is biased upwards, because noise adds distance. So the two
+limits come from different estimates:
 
-upper   the plug-in estimate plus z standard errors: its expectation is never below the truth.
+upper   the plug-in estimate plus z standard errors: the estimate's expectation is never below the truth.
 lower   d_v >= f(A) - p(A) for every set A. The set where f exceeds p is chosen on half of the chains and evaluated on
-        the other half, independent of the choice; minus z standard errors, and never below 0.
+        the other half, which is independent of the choice; subtract z standard errors, and set values below 0 to 0.
 
-Standard errors come from batch means, 20 to a chain. The noise floor is the plug-in distance that draws of the right
-distribution would show, by chance, at the same batch variances. Distances of marginals never exceed joint ones.
+Standard errors come from batch means, with 20 batches in each chain. The noise floor is the plug-in distance that draws
+from the right distribution would show by chance, at the same batch variances. The distance of two marginal
+distributions never exceeds the distance of the joint distributions.
 """
 
 import math
@@ -81,7 +82,7 @@ def total_variation_interval(found: np.ndarray, law: np.ndarray, confidence: flo
 def marginal_distances(
     draws: np.ndarray, reference: np.ndarray, confidence: float = 0.95
 ) -> tuple[Distance, float, float]:
-    """Return the largest marginal total variation (20 bins of equal mass), and Wasserstein-1 with its noise floor.
+    """Return the largest marginal total variation (20 bins of equal mass), and the largest Wasserstein-1 distance.
 
     Parameters
     ----------
@@ -92,8 +93,8 @@ def marginal_distances(
     -------
     tuple
         The distance of the coordinate whose estimate is largest, with limits at a level shared by all coordinates; the
-        largest Wasserstein-1 distance over coordinates, in reference standard deviations; and its floor, half the
-        distance between the two halves of the draws, for the same coordinate.
+        largest Wasserstein-1 distance over coordinates, in standard deviations of the reference; and its noise floor,
+        which is half the distance between the two halves of the draws in the same coordinate.
     """
     n = draws.shape[2]
     if n == 0:
@@ -113,12 +114,12 @@ def _binned_distance(draws: np.ndarray, reference: np.ndarray, confidence: float
 
 def _wasserstein(draws: np.ndarray, reference: np.ndarray) -> tuple[float, float]:
     levels = (np.arange(200) + 0.5) / 200
-    scale = float(reference.std()) or 1.0  # a coordinate that never varies is measured in its own units
+    scale = float(reference.std()) or 1.0  # if the coordinate never varies, keep its units
     ours, theirs = (np.quantile(values, levels) for values in (draws, reference))
     half = len(draws) // 2
     parts = (draws[:half], draws[half:]) if half else np.array_split(draws, 2, axis=1)
     first, second = (np.quantile(part, levels) for part in parts)
-    # The difference of two halves is sqrt(2) sqrt(2) times the error of the mean of both.
+    # The difference of two halves has sqrt(2) sqrt(2) = 2 times the error of the mean of both.
     return float(np.abs(ours - theirs).mean()) / scale, 0.5 * float(np.abs(first - second).mean()) / scale
 
 

@@ -1,4 +1,4 @@
-"""Finite Markov chains: their matrices, stationary distributions, and how fast two starts forget each other.
+"""Finite Markov chains: transition matrices, stationary distributions, and how fast a chain forgets its start.
 
 The distance of distributions is total variation, d_v(P, Q) = 1/2 sum |P - Q|, from 0 to 1. A transition matrix T has
 one row per state and contracts by
@@ -6,8 +6,8 @@ one row per state and contracts by
     eta_k = max over x, y of d_v(T^k(x, .), T^k(y, .))            (Dobrushin 1956),   eta_{j + k} <= eta_j eta_k.
 
 The transition matrix of a sampler comes with a label of its validity. The chain on a grid is a different chain, with
-the target restricted to the grid as its exact stationary distribution: results are exact for it, and approximate the
-continuous chain as far as the grid is fine.
+the target restricted to the grid as its exact stationary distribution. Results are exact for the chain on the grid, and
+approximate for the continuous chain; the finer the grid, the smaller the error.
 
 A binary or other discrete target needs no grid: its states are enumerated, the last site changing fastest.
 """
@@ -22,8 +22,8 @@ from approxmcmc.contracts import DiscreteTarget, TransitionMatrix
 from approxmcmc.errors import InvalidInputError
 
 RIGOROUS, HEURISTIC, NOT_APPLICABLE, VACUOUS = LABELS = ("rigorous", "heuristic", "not applicable", "vacuous")
-ONE_SIDED = "one-sided"  # of a matrix: its one-step error is at least the sampler's, its law is not the sampler's
-ROW_TOLERANCE = 1e-9  # of a row's sum, for the rounding of thousands of products
+ONE_SIDED = "one-sided"  # label: the matrix's one-step error is at least the sampler's, its stationary law differs
+ROW_TOLERANCE = 1e-9  # error allowed in a row's sum, for the rounding of thousands of products
 LARGEST_MATRIX = 2048
 BLOCK = 64  # states eliminated together, by one product of matrices
 NEGLIGIBLE = 1e-13  # contraction below which further powers add nothing to a sum
@@ -69,7 +69,7 @@ def checked_matrix(values: Any, name: str) -> np.ndarray:
         shown = ", ".join(str(states[:5].tolist()) for states in closed[:3])
         raise InvalidInputError(
             f"{name} is reducible: {len(closed)} sets of states are never left (they begin with {shown}), so there is "
-            "no unique stationary law. Compare the laws on one of them."
+            "no unique stationary distribution. Compare the chains on one of these sets."
         )
     matrix = np.maximum(matrix, 0.0)
     return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
@@ -89,9 +89,9 @@ def closed_classes(matrix: np.ndarray) -> list[np.ndarray]:
 def stationary_law(matrix: np.ndarray) -> np.ndarray:
     """Return the probability vector p with p T = p; shape (n,).
 
-    States are eliminated one by one; the others keep the chain that is observed on them (Grassmann, Taksar and Heyman
-    1985). Nothing is subtracted, so every p_i is right to n roundings, however rarely the chain moves between modes; a
-    linear solve errs by 5e-4 if modes are e^25 apart.
+    States are eliminated one by one; what remains is the chain observed on the other states (Grassmann, Taksar and
+    Heyman 1985). The algorithm subtracts nothing, so every p_i is right to n roundings, however rarely the chain moves
+    between modes; the error of a linear solve is 5e-4 if the chain changes modes with probability e^-25.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def stationary_law(matrix: np.ndarray) -> np.ndarray:
         for k in range(stop - 1, max(start, 1) - 1, -1):
             leaving = chain[k, :k].sum()
             if not leaving > 0.0:
-                raise InvalidInputError(f"from state {closed[k]} the way to those before it has a probability of 0.")
+                raise InvalidInputError(f"the probability of leaving state {closed[k]} to earlier ones underflows.")
             chain[:k, k] /= leaving
             chain[start:k, :k] += chain[start:k, k, None] * chain[k, :k]
             chain[:start, start:k] += chain[:start, k, None] * chain[k, start:k]
@@ -142,7 +142,7 @@ def contractions(matrix: np.ndarray, law: np.ndarray, n_steps: int) -> tuple[np.
 
 
 def asymptotic_variance(matrix: np.ndarray, law: np.ndarray, values: np.ndarray) -> float:
-    """Return lim n Var(mean of f over n steps) of a chain with this stationary law; f by state, shape (n,)."""
+    """Return lim n Var(mean of f over n steps), given the stationary distribution; f by state, shape (n,)."""
     centred = values - law @ values
     n = len(matrix)
     solution = np.linalg.solve(np.eye(n) - matrix + np.outer(np.ones(n), law), centred)
@@ -165,14 +165,14 @@ def transition_matrix(
     sampler
         `MetropolisHastings` with `RandomWalk` (grid) or `SingleSite` (discrete) and `ExactTest`, `SequentialTTest`,
         `MinibatchBarker` or `AlwaysAccept`; `Gibbs` with these tests, one sweep; `Exchange` with exact auxiliary draws,
-        and `MetropolisHastings` with `ExactTest` on the same target, which is its limit for many draws.
+        and `MetropolisHastings` with `ExactTest` on the same target, the limit of `Exchange` for many draws.
     grid
         Points, shape (n,) for one parameter or (n, dim); None enumerates a discrete target. At most 2048 states.
     method
-        Acceptance of approximate tests: "enumerate" (exact, tiny N), "gaussian" (the recursion for sequential tests,
-        the smoothed correction for Barker's), or "auto".
+        How to compute the acceptance probability of approximate tests: "enumerate" (exact, tiny N), "gaussian" (the
+        recursion for sequential tests, the smoothed correction for the Barker test), or "auto".
     site
-        For Gibbs: the kernel of this site only, instead of a sweep.
+        For Gibbs: index of a site; the matrix then updates this site only, instead of a sweep.
 
     Returns
     -------
@@ -180,17 +180,18 @@ def transition_matrix(
         Dims ``state``, ``next_state``; rows sum to 1. The coordinate `decision` holds the probability of the decision
         that leads from one state to the other (acceptance of the proposal; for Gibbs the conditional of the site that
         changes), NaN if no decision does: :func:`exact` reads Delta_max from it. Attributes: `method`, `n_decisions`
-        per step, and `label`, how the matrix describes the sampler: "rigorous" for closed forms and enumeration;
-        "heuristic" for the Gaussian regime; "one-sided" for `Exchange` with three or more draws (method "lattice"),
-        whose acceptance is too low by at most `acceptance_error`: delta, and every bound that grows with it, hold for
-        the sampler, its stationary law and what is averaged under it (`b4`) are approximate.
+        per step, and `label`, which says how well the matrix describes the sampler: "rigorous" for closed forms and
+        enumeration; "heuristic" for the Gaussian regime; "one-sided" for `Exchange` with three or more draws (method
+        "lattice"). A one-sided acceptance probability is too low by at most `acceptance_error`: delta, and every bound
+        that grows with it, hold for the sampler; the stationary distribution and averages over it (`b4`) are
+        approximate.
 
     Raises
     ------
     InvalidInputError
-        When the grid has the wrong shape, or there are more than 2048 states: a bound of this kind is not available.
+        When the grid has the wrong shape, or there are more than 2048 states.
     IncompatibleError
-        When the law of the proposal or test is unknown.
+        When the probabilities of the proposal or of the test cannot be computed.
 
     Examples
     --------

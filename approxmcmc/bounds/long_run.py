@@ -4,11 +4,12 @@ The mean of f over n steps of a chain with the stationary distribution S_e has, 
 
     risk = bias^2 + v / n,      bias = E_{S_e} f - E_{S_0} f,      v = lim n Var(mean of f over n steps).
 
-A budget B buys n = B / c steps at a cost c each, so that risk(B) = bias^2 + c v / B. The best setting depends on the
-budget: cheap and biased ones win early, expensive and exact ones in the end. The start is ignored: it adds a bias of
-order 1 / n, and its square is of smaller order.
+A budget B pays for n = B / c steps at a cost c each, so that risk(B) = bias^2 + c v / B. The best setting depends on
+the budget: cheap, biased settings are best at small budgets, expensive, exact settings at large ones. The starting
+point is ignored: it adds a bias of order 1 / n, and the square of this bias is of smaller order than the variance.
 
-For noisy exchange the variance exceeds that of the ideal chain, because fewer draws accept less. Andrieu and Vihola
+For noisy exchange the variance exceeds the variance of the ideal chain, because with fewer auxiliary draws fewer
+proposals are accepted. Andrieu and Vihola
 prove this for the pseudo-marginal chain; for noisy chains Alquier, Friel, Everitt and Boland (2016), section 5, name
 the question as future work. Here the answer is a linear solve for each matrix.
 """
@@ -47,11 +48,11 @@ def long_run_risk(
     values
         f by state, shape (n,).
     costs
-        Cost c of one step by the same keys, in any unit.
+        Cost c of one step for each key of `settings`, in any unit.
     budgets
-        Budgets B in that unit, shape (m,).
+    Budgets B in the same unit, shape (m,).
     knob
-        Meaning of the keys, the name of the dim.
+        Meaning of the keys; it becomes the name of the dim.
 
     Returns
     -------

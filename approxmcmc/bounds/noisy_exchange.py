@@ -1,7 +1,7 @@
 r"""Error bounds of noisy exchange, step by step, on a grid where the truth is known.
 
 The ratio a(theta, theta') is estimated by a^ from N auxiliary draws at theta'. Three inequalities lead from the
-distance of one step to the provable bound, and each of them loses something:
+distance of one step to the provable bound; each of them makes the bound looser:
 
     d_v(P^(theta, .), P(theta, .))  =   int h |E min(1, a^) - min(1, a)|    for bounds on stationary distributions
                                     <=  int h E|min(1, a^) - min(1, a)|       how often two coupled chains part
@@ -14,10 +14,10 @@ with h(theta'|theta) the proposal. Lemma 3.1 writes sd(a^) as
         sqrt(Var_{y' ~ f(.|theta')} q_theta(y') / q_theta'(y')),        q_theta(y) = exp(theta's(y)).
 
 Corollary 2.3: d_v(P^n, P^^n) <= (lambda + C rho^lambda / (1 - rho)) sup int h E|a^ - a|, for every number of steps n
-and every start, if the exact chain is uniformly ergodic with (C, rho). Theorem 3.2 puts in constants for any proposal
-and prior that are bounded above and below on a bounded set; they are astronomical.
+and every start, if the exact chain is uniformly ergodic with (C, rho). Theorem 3.2 gives constants for any proposal
+and prior that are bounded above and below on a bounded set; the resulting bounds are astronomical.
 
-The loss comes from ignoring min(1, .): a ratio of 10^6 with an error of 10^4 is accepted all the same.
+The last two bounds are loose because they ignore min(1, .): a ratio of 10^6 with an error of 10^4 is still accepted.
 
 Reference: Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, corollary 2.3 (section 2.1.1), lemma 3.1 and
 theorem 3.2 (section 3.3, appendix A).
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def law_of_ratios(target: Any, sampler: Any, grid: Any) -> Any:
-    """Return the distribution of the draws behind the ratios of an `Exchange` sampler, at all pairs of grid points."""
+    """Return the distribution of an `Exchange` sampler's estimated ratios at all pairs of grid points."""
     if not isinstance(sampler, ProposalSampler):
         raise IncompatibleError(f"the theory of noisy exchange is about Exchange, found {sampler!r}")
     return sampler.draws_law(target, grid_of_points(target, grid))
@@ -55,7 +55,7 @@ def law_of_ratios(target: Any, sampler: Any, grid: Any) -> Any:
 def noisy_exchange_errors(
     target: Any, sampler: Any, grid: Any, *, constants: tuple[float, float] | None = None
 ) -> "xr.Dataset":
-    """Return the one-step error of noisy exchange from every point of a grid, and each bound of it.
+    """Return the one-step error of noisy exchange from every point of a grid, and all bounds on it.
 
     Parameters
     ----------
@@ -66,15 +66,16 @@ def noisy_exchange_errors(
     grid
         Points, shape (n,) for one parameter or (n, dim), inside the support of the prior.
     constants
-        (C, rho) of corollary 2.3, for the norm of signed measures; None: the best that follow from the matrix of exact
-        Metropolis-Hastings on the grid.
+        (C, rho) of corollary 2.3, for the norm of signed measures; None: the best constants that follow from the
+        transition matrix of exact Metropolis-Hastings on the grid.
 
     Returns
     -------
     xarray.Dataset
         Dim ``state``, the starting point: `delta` (the truth), `mean_flip`, `mean_error`, `lemma_3_1`, in the order of
         the module's inequalities; `factor` = lambda + C rho^lambda / (1 - rho); `corollary_2_3` = factor sup mean_error
-        and `theorem_bound` = factor sup lemma_3_1, bounds of d_v of the laws after any number of steps from any start.
+        and `theorem_bound` = factor sup lemma_3_1, bounds on the distance d_v between the two chains' distributions
+        after any number of steps from any start.
         Each carries the attribute `label`: "rigorous", or from three draws on "one-sided" (too large by at most
         2 `lattice_error` per unit of min(1, a), or of a for mean_error; `mean_flip` is off by as much, either way).
 
@@ -149,26 +150,28 @@ def uniform_exchange_bound(
 
     With kappa = exp(T S), 1/c_p <= p <= c_p and 1/c_h <= h <= c_h on a set of volume V,
 
-        C = 2,    rho = 1 - V / (c_p^2 c_h^3 kappa^4),    int h E|a^ - a| <= c_p^2 c_h^2 kappa^4 / sqrt(N),
+        C = 2,    rho = 1 - V / (c_p^2 c_h^3 kappa^4),    int h E|a^ - a| <= c_p^2 c_h^2 kappa^4 / sqrt(N).
 
-    the first since h min(1, a) is at least 1 / (c_p^2 c_h^3 kappa^4), the second from lemma 3.1; d_v of the laws after
-    any number of steps from any start is at most the product of the last with lambda + C rho^lambda / (1 - rho).
+    The constants (C, rho) follow because h min(1, a) is at least 1 / (c_p^2 c_h^3 kappa^4), the one-step error from
+    lemma 3.1. The distance d_v of the two chains' distributions after any number of steps from any start is at most the
+    one-step error times lambda + C rho^lambda / (1 - rho).
 
     Parameters
     ----------
     n_auxiliary
         N.
     largest_theta, largest_statistic
-        T, the largest norm of theta in the set, and S, that of s(y) over all data.
+        T, the largest norm of theta in the set, and S, the largest norm of s(y) over all data y.
     volume
-        V, of the set, in units of theta.
+    V, the volume of the set in units of theta.
     prior_constant, proposal_constant
-        c_p, c_h >= 1, bounds of the two densities and of their reciprocals.
+    c_p, c_h >= 1, bounds on the two densities and on their reciprocals.
 
     Returns
     -------
     UniformBound
-        Natural logarithms of 1 - rho, of the one-step error and of the bound; the bound is vacuous from 0 on.
+        Natural logarithms of 1 - rho, of the one-step error and of the bound; a bound with logarithm 0 or more is
+        vacuous.
 
     Raises
     ------

@@ -1,27 +1,27 @@
 r"""Error bounds of noisy Langevin, with the truth by quadrature, for one parameter.
 
-The ideal chain draws theta' ~ N(theta + Sigma g / 2, Sigma) with g = grad log pi(theta); the noisy one takes g^ from N
-auxiliary draws at theta. The prior drops out of g^ - g = E s - mean of s(y'_k): the distance of one step is a property
-of the model alone. With V = Sigma^(1/2) (g - g^),
+The ideal chain draws theta' ~ N(theta + Sigma g / 2, Sigma) with g = grad log pi(theta); the noisy chain replaces g by
+g^, estimated from N auxiliary draws at theta. The prior cancels in g^ - g = E s - mean of s(y'_k), so the distance of
+one step depends on the model alone. With V = Sigma^(1/2) (g - g^),
 
     d_v(P^(theta, .), P(theta, .))  <=  (1/4) E|V|                        Pinsker, and convexity in g^
                                     <=  sqrt(delta / 2),   delta = E exp(|V|^2 / 4) - 1             lemma 2.4
     delta  <=  (1 - k ||Sigma|| S^2 / (2 N))^(-1/2) - 1   for N > k ||Sigma|| S^2 / 2             lemma 3.3
 
-with k parameters and S = sup |s|. Two normal laws with one covariance Sigma and means Sigma (g^ - g) / 2 apart have the
-Kullback-Leibler divergence |V|^2 / 8 and the chi-square divergence exp(|V|^2 / 4) - 1. Pinsker's inequality, d_v <=
-sqrt(KL / 2), gives the first line; KL <= chi^2 <= delta gives the second. Hoeffding's lemma makes each coordinate of V
-sub-Gaussian with the variance ||Sigma|| S^2 / N, and exp is convex: the third. **The exponent 1/4 and the third line
-are rederived here.** The paper bounds the same expectation through Hoeffding's tail inequality, cut at a level of its
-choice, which costs a factor log N.
+with k parameters and S = sup |s|. Two normal distributions with the same covariance Sigma and means that differ by
+Sigma (g^ - g) / 2 have the Kullback-Leibler divergence |V|^2 / 8 and the chi-square divergence exp(|V|^2 / 4) - 1.
+Pinsker's inequality, d_v <= sqrt(KL / 2), gives the first line; KL <= chi^2 <= delta gives the second. By Hoeffding's
+lemma each coordinate of V is sub-Gaussian with variance ||Sigma|| S^2 / N; together with the convexity of exp this
+gives the third. **The exponent 1/4 and the third line are rederived here.** The paper bounds the same expectation with
+Hoeffding's tail inequality, cut at a chosen level, which costs a factor log N.
 
-Theorem 2.2 needs a function W, a rate r < 1 and L with P W <= r W + L and P^ W <= r W + L for all N. Theorem 3.4, a
-real parameter with the prior N(0, v), has it: with W = 1 + |theta|,
+Theorem 2.2 needs a function W, a rate r < 1 and L with P W <= r W + L and P^ W <= r W + L for all N. Theorem 3.4 gives
+them for a real parameter with the prior N(0, v): with W = 1 + |theta|,
 
     r = |1 - Sigma / (2 v)|,    L = 1 - r + Sigma S + sqrt(2 Sigma / pi),      so that 0 < Sigma < 4 v is enough,
 
-at every N. It follows that both chains are geometrically ergodic and that their stationary laws meet as N grows; the
-theorem gives no rate of that.
+at every N. It follows that both chains are geometrically ergodic, and that the distance of their stationary
+distributions vanishes as N grows; the theorem gives no rate.
 
 Reference: Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, theorem 2.2, lemma 2.4 (section 2.3), lemma 3.3
 and theorem 3.4 (section 3.4).
@@ -39,14 +39,14 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 if TYPE_CHECKING:
     import xarray as xr
 
-QUADRATURE, REACH = 801, 8.0  # points of an integral over theta', and how many standard deviations it reaches
+QUADRATURE, REACH = 801, 8.0  # points of an integral over theta', and its half-width in standard deviations
 
 
 def law_of_the_mean(model: Any, n_auxiliary: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the values of the mean of s over N draws, and their distribution at every point; shapes (m,) and (n, m).
 
-    The statistic is an integer multiple of a spacing, so the sum over draws has an exact distribution: a convolution.
-    N = inf: the mean itself, as one value for each point; the values then have the shape (n, 1).
+    The statistic is an integer multiple of a spacing, so a convolution gives the exact distribution of the sum over
+    draws. With N = inf the mean is the expectation, one value for each point, and the values have the shape (n, 1).
     """
     law = model.law_of_statistics()[0]
     values = model.statistics[:, 0]
@@ -61,7 +61,7 @@ def law_of_the_mean(model: Any, n_auxiliary: float) -> tuple[np.ndarray, np.ndar
 
 
 def noisy_langevin_errors(target: Any, sampler: Any, grid: Any) -> "xr.Dataset":
-    """Return the distance of one noisy Langevin step from the ideal one at every point of a grid, and its bounds.
+    """Return the distance of one noisy Langevin step from the ideal step at every point of a grid, and its bounds.
 
     Parameters
     ----------
@@ -76,8 +76,8 @@ def noisy_langevin_errors(target: Any, sampler: Any, grid: Any) -> "xr.Dataset":
     -------
     xarray.Dataset
         Dim ``state``: `delta`, the true d_v of the two steps (quadrature); `pinsker`, (1/4) E|V|; `lemma_2_4`. Scalar
-        `lemma_3_3`, which holds at every theta; NaN where N is too small for it. All bounds rigorous, vacuous from 1
-        on.
+        `lemma_3_3`, which holds at every theta; NaN if N is too small for the lemma. All bounds are rigorous; a bound
+        of 1 or more is vacuous.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def noisy_langevin_errors(target: Any, sampler: Any, grid: Any) -> "xr.Dataset":
 
 
 def hoeffding_langevin_bound(n_auxiliary: int, variance: float, largest_statistic: float, *, dim: int = 1) -> float:
-    """Return lemma 3.3's bound of the one-step distance, d_v <= sqrt(delta / 2); NaN where N is too small for it.
+    """Return lemma 3.3's bound on the one-step distance, d_v <= sqrt(delta / 2); NaN if N is too small for the lemma.
 
     Parameters
     ----------
@@ -172,11 +172,11 @@ def langevin_drift(variance: float, prior_scale: float, largest_statistic: float
     Parameters
     ----------
     variance
-        Sigma, of a step; below 4 prior_scale^2.
+        Sigma, the variance of a step; below 4 prior_scale^2.
     prior_scale
         Standard deviation of the normal prior with mean 0.
     largest_statistic
-        S, the largest absolute value of s(y); the statistic's part of the drift is at most Sigma S.
+        S, the largest absolute value of s(y); the statistic moves theta by at most Sigma S in a step.
 
     Returns
     -------
@@ -214,12 +214,12 @@ def langevin_matrix(target: Any, sampler: Any, grid: Any, *, ideal: bool = False
     target, sampler, grid
         As for :func:`noisy_langevin_errors`; the prior is normal or flat.
     ideal
-        The same step with the expectation of the statistic in place of the mean of draws.
+        Use the expectation of the statistic in place of the mean of auxiliary draws.
 
     Raises
     ------
     IncompatibleError
-        When the prior is uniform: the sampler's steps across its edge are not made, and the ideal step has no gradient.
+        When the prior is uniform: the sampler does not make steps across its edge, where the prior has no gradient.
     """
     model, n_auxiliary, variance = _langevin(target, sampler, grid)
     if target.prior.bounds is not None:
@@ -237,7 +237,7 @@ def langevin_matrix(target: Any, sampler: Any, grid: Any, *, ideal: bool = False
 
 
 def _langevin(target: Any, sampler: Any, grid: Any) -> Any:
-    """Return model, N and Sigma of a sampler that moves along a drift without decisions."""
+    """Return the model, N and Sigma of a `NoisyLangevin` sampler on a grid."""
     if isinstance(sampler, ProposalSampler):
         raise IncompatibleError(f"the theory of noisy Langevin is about NoisyLangevin, found {sampler!r}")
     return sampler.draws_law(target, grid_of_points(target, grid))

@@ -1,4 +1,4 @@
-r"""How far apart are two chains after n steps from the same start? Bounds for every n and every start.
+r"""Bound the distance of two chains' distributions after n steps from the same start, for every n and every start.
 
 From T^^n - T^n = sum_{k < n} T^^(n - 1 - k) (T^ - T) T^k, for any start mu,
 
@@ -7,24 +7,26 @@ From T^^n - T^n = sum_{k < n} T^^(n - 1 - k) (T^ - T) T^k, for any start mu,
     b5                         <=  min(n, lambda + C rho^lambda / (1 - rho)) delta        Mitrophanov, corollary 2.3
 
 with delta(x) = d_v(T^(x, .), T(x, .)), delta its largest value, eta_0 = 1 and eta_k the contraction of k exact steps.
-As n grows, b3 and b4 become the bounds of the stationary laws. T converges to the posterior, so
+As n grows, b3 and b4 become the bounds on the distance of the stationary distributions. T converges to the posterior,
+so
 
     d_v(mu T^^n, S_0)  <=  d_v(mu T^n, S_0) + b3,        and the first term is at most eta_n.
 
 Reference: Mitrophanov (2005), theorem 3.1 and corollary 3.1; Alquier, Friel, Everitt and Boland (2016), theorem 2.1 and
 corollary 2.3, which hold for every n and start.
 
-When do the ideal chain and the noisy one first differ? On a grid that time has a known distribution. Both chains start
-at theta, propose the same theta' and compare the same u with their own acceptance probability: the ideal one with
-min(1, a), the noisy one with min(1, a^). They part at the first step tau at which one accepts and the other does not.
-Until then they are one chain, with the kernel
+The step at which the ideal and the noisy chain first differ has a known distribution on a grid. Both chains start at
+theta, propose the same theta' and use the same u: the ideal chain compares u with min(1, a), the noisy chain with
+min(1, a^). They separate at the first step tau at which one accepts and the other does not. Until then they are one
+chain, with the kernel
 
     K(theta, theta') = h(theta'|theta) E min(1, a, a^)  (both accept),    K(theta, theta) = the rest where both reject,
 
 whose rows lack d(theta) = int h E|min(1, a^) - min(1, a)|. So P(tau > n) = (K^n 1)(theta), E tau = ((I - K)^-1
-1)(theta), and, with d = sup d(theta), P(tau > n) >= (1 - d)^n and E tau >= 1 / d: the lower bound.
+1)(theta). With d = sup d(theta), the lower bounds are P(tau > n) >= (1 - d)^n and E tau >= 1 / d.
 
-The time does not measure bias. The exchange algorithm, N = 1, is exact, and differs from the ideal chain soonest.
+The time tau does not measure bias. The exchange algorithm, N = 1, is exact, and yet differs from the ideal chain
+soonest.
 
 Reference: Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, remark 2.2, which names the coupling of
 Nicholls, Fox and Muir Watt (2012), Coupled MCMC with a Randomized Acceptance Probability.
@@ -63,17 +65,18 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
     T, T_hat
         Exact and approximate transition matrix, as for :func:`exact`.
     start
-        Law mu of the start: probabilities, shape (n,), or the number of a state. None: the worst state, for each
-        number of steps again.
+        Distribution mu of the start: probabilities, shape (n,), or the index of a state. None: the worst state,
+        chosen anew for each number of steps.
     n_steps
         Largest number of steps.
 
     Returns
     -------
     xarray.Dataset
-        Dim ``step``, 0 to `n_steps`: `tv`, d_v of the two laws (the truth), `b3`, `b4`, `b5`; `to_posterior`, d_v of
-        the approximate chain's law from the exact chain's stationary law, and `to_posterior_bound`. With ``start=None``
-        `b4` takes the largest E delta over all starts. The bounds are about the two matrices, rigorous up to rounding.
+        Dim ``step``, 0 to `n_steps`: `tv`, d_v of the two distributions (the truth), `b3`, `b4`, `b5`; `to_posterior`,
+        d_v of the approximate chain's distribution from the exact chain's stationary distribution, and
+        `to_posterior_bound`. With ``start=None`` `b4` uses the largest E delta over all starts. The bounds are
+        statements on the two matrices, rigorous up to rounding.
 
     Raises
     ------
@@ -82,7 +85,7 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
 
     Notes
     -----
-    Matrix products of all states for each step: 100 steps take about 0.1 s with 241 states and a minute with 2048.
+    Cost: matrix products over all states at each step; 100 steps take about 0.1 s with 241 states, a minute with 2048.
 
     Examples
     --------
@@ -113,7 +116,7 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
     factor = bound_factors(*contractions(matrix, law, max(n_steps, 500)))["b5"]
     return xr.Dataset(
         {
-            "tv": ("step", tv, {"long_name": "d_v of the two laws: the truth", "units": "1"}),
+            "tv": ("step", tv, {"long_name": "d_v of the two distributions: the truth", "units": "1"}),
             "b3": ("step", b3, {"long_name": "delta sum_{k < n} eta_k, every start", "units": "1"}),
             "b4": ("step", np.concatenate([[0.0], np.max(b4, axis=0)]), {"long_name": "average-case", "units": "1"}),
             "b5": (
@@ -121,7 +124,7 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
                 delta * np.fmin(np.arange(n_steps + 1.0), factor),
                 {"long_name": "Mitrophanov", "units": "1"},
             ),
-            "to_posterior": ("step", far, {"long_name": "d_v of the approximate law from S_0", "units": "1"}),
+            "to_posterior": ("step", far, {"long_name": "d_v of the approximate distribution from S_0", "units": "1"}),
             "to_posterior_bound": ("step", exact_far + b3, {"long_name": "exact chain's distance + b3", "units": "1"}),
         },
         coords={"step": np.arange(n_steps + 1)},
@@ -135,7 +138,7 @@ def _starts(start: Any, n: int) -> np.ndarray:
         return np.eye(n)
     if np.ndim(start) == 0:
         if not 0 <= int(start) < n:
-            raise InvalidInputError(f"over_time: start must be a state 0 ... {n - 1} or a law on them, found {start!r}")
+            raise InvalidInputError(f"over_time: start must be a state 0 ... {n - 1} or probabilities, found {start!r}")
         return np.eye(n)[[int(start)]]
     law = np.asarray(start, dtype=np.float64)
     if law.shape != (n,) or law.min() < 0.0 or abs(law.sum() - 1.0) > 1e-9:
@@ -155,15 +158,15 @@ def first_difference(target: Any, sampler: Any, grid: Any, *, n_steps: int = 200
     target, sampler, grid
         As for :func:`noisy_exchange_errors`.
     n_steps
-        Steps n for which P(tau > n) is returned.
+        Largest n for which P(tau > n) is returned.
 
     Returns
     -------
     xarray.Dataset
         Dim ``state``, the common start: `flip`, d(theta), and `mean`, E tau in steps. Dims ``state`` and ``step``, from
         0 to `n_steps`: `survival`, P(tau > n). Dim ``step``: `lower_bound`, (1 - d)^n; scalar `mean_lower_bound`,
-        1 / d. `law`, the posterior on the grid, averages over starts. Attribute `label`: "rigorous" up to two draws,
-        else "heuristic", off by the error of an acceptance probability that `acceptance_error` limits.
+        1 / d. `law`, the posterior on the grid, can weight the starts. Attribute `label`: "rigorous" up to two draws,
+        otherwise "heuristic", because each acceptance probability has an error of at most `acceptance_error`.
 
     Raises
     ------

@@ -1,17 +1,17 @@
 r"""Is the stationary distribution as close as theory says? Bounds on d_v(S_0, S_e), with the truth for comparison.
 
-T is the exact transition matrix with stationary law S_0, T^ the approximate one with S_e; delta(x) = d_v(T^(x, .),
-T(x, .)), delta its largest value. With the contraction coefficients eta_k of T (:mod:`approxmcmc.bounds.finite`),
+T is the exact transition matrix with stationary distribution S_0, T^ the approximate matrix with stationary
+distribution S_e; delta(x) = d_v(T^(x, .), T(x, .)), and delta is the largest delta(x). With the contraction
+coefficients eta_k of T (:mod:`approxmcmc.bounds.finite`),
 
     B1   delta / (1 - eta_1)                                 Theorem 1 (Theorem 2 where one step is a Gibbs sweep)
     B2   min over K of K delta / (1 - eta_K)                 multi-step
     B3   delta sum_{k >= 0} eta_k                            summed, eta_0 = 1
-    B4   E_{S_e}[delta(x)] sum_{k >= 0} eta_k                average-case: delta where the approximate chain is
+    B4   E_{S_e}[delta(x)] sum_{k >= 0} eta_k                average-case: delta averaged over the approximate chain
     B5   (lambda + C rho^lambda / (1 - rho)) delta           Mitrophanov (2005)
 
-B3 and B4 follow from S_e - S_0 = sum_k S_e (T^ - T) T^k; the tail of the sum is closed by eta_{jK + r} <= eta_K^j
-eta_r. B5 starts from sup_x ||T^n(x, .) - S_0|| <= C rho^n in the norm of signed measures, which is *twice* d_v: beware
-of the factor of two.
+B3 and B4 follow from S_e - S_0 = sum_k S_e (T^ - T) T^k; the tail of the sum is bounded with eta_{jK + r} <= eta_K^j
+eta_r. B5 assumes sup_x ||T^n(x, .) - S_0|| <= C rho^n in the norm of signed measures, which is *twice* d_v.
 
 For Metropolis-Hastings delta(x) is at most the largest error Delta_max of an acceptance probability, and for a
 sampler that makes D decisions per step at most D Delta_max.
@@ -50,7 +50,7 @@ NAMES = {
     "b4": "average-case: E delta sum eta_k",
     "b5": "Mitrophanov: (lambda + C rho^lambda / (1 - rho)) delta",
 }
-ROUNDING = 1e-13  # matrices that differ by no more are equal, and so are their stationary laws
+ROUNDING = 1e-13  # matrices that differ by no more are equal, and so are their stationary distributions
 CERTAIN_FORGETTING = 1.0 - 1e-12  # a contraction coefficient above it is 1 up to rounding
 
 
@@ -72,14 +72,14 @@ def mitrophanov_factor(C: float, rho: float, *, distance: str = "norm") -> float
     C, rho
         sup_x distance(T^n(x, .), S_0) <= C rho^n for all n >= 1; C > 0, 0 <= rho < 1.
     distance
-        The distance that C refers to: ``"norm"``, the norm of signed measures (up to 2), or ``"tv"``, d_v (up to 1);
-        the latter doubles C.
+        The distance that C refers to: ``"norm"``, the norm of signed measures (up to 2), or ``"tv"``, d_v (up to 1).
+        With ``"tv"`` C is doubled.
 
     Returns
     -------
     float
-        The factor, at least 1; it bounds sum_k eta_k, k >= 0, and is the same whether the two sides of B5 are norms or
-        d_v. Constants with C < 1 hold only for n >= 1: eta_0 is 1 for every chain.
+        The factor, at least 1. It bounds sum_k eta_k, k >= 0, and is the same whether the two sides of B5 are norms or
+        d_v. Constants with C < 1 can hold only for n >= 1, because eta_0 is 1 for every chain.
 
     Raises
     ------
@@ -125,13 +125,13 @@ def exact(
         Exact and approximate transition matrix, shape (n, n), rows summing to 1; as :func:`transition_matrix` returns
         them, or plain arrays.
     delta_max
-        Largest error of a decision's probability. None: taken from the matrices of :func:`transition_matrix`, else
-        left out.
+        Largest error of a decision's probability. None: read from the matrices if :func:`transition_matrix` made them;
+        otherwise the bounds that need it are left out.
     n_decisions
-        Decisions per step, D for a Gibbs sweep; None: from the matrices, else 1.
+        Decisions per step, D for a Gibbs sweep; None: read from the matrices if they state it, otherwise 1.
     constants
-        (C, rho) of B5, for the norm of signed measures, if they come from elsewhere: B5 is then labelled heuristic.
-        None: the best that follow from the matrix, rigorous.
+        (C, rho) of B5, for the norm of signed measures; B5 is then labelled heuristic. None: the best constants that
+        follow from the matrix T, which are rigorous.
     n_steps
         Largest number of steps for which the contraction is computed.
 
@@ -147,14 +147,14 @@ def exact(
     Raises
     ------
     InvalidInputError
-        When a matrix is not stochastic or has more than one stationary law, or shapes differ.
+        When a matrix is not stochastic or has more than one stationary distribution, or shapes differ.
 
     Notes
     -----
-    Rigorous up to rounding of order 1e-12, as statements on the two matrices: the attribute `label_matrices` says how
-    they describe their samplers ("rigorous", "one-sided", "heuristic", or "as given" for plain arrays). A bound of 1 or
-    more is uninformative and is labelled vacuous. eta_1 = 1 makes B1 "not applicable"; if eta_k = 1 for all computed k,
-    all five are.
+    As statements on the two matrices the bounds are rigorous, up to rounding of order 1e-12. The attribute
+    `label_matrices` says how well the matrices describe their samplers ("rigorous", "one-sided", "heuristic", or "as
+    given" for plain arrays). A bound of 1 or more is uninformative and is labelled vacuous. If eta_1 = 1, B1 is "not
+    applicable"; if eta_k = 1 for all computed k, all five bounds are "not applicable".
 
     Examples
     --------
@@ -168,7 +168,7 @@ def exact(
     matrix, matrix_hat = checked_matrix(T, "T"), checked_matrix(T_hat, "T_hat")
     if matrix.shape != matrix_hat.shape:
         raise InvalidInputError(
-            f"T and T_hat must act on the same states; found {len(matrix)} and {len(matrix_hat)} of them."
+            f"T and T_hat must act on the same states; found {len(matrix)} and {len(matrix_hat)} states."
         )
     decided, found_decisions = _decision_error(T, T_hat)
     delta_max = decided if delta_max is None else float(delta_max)
@@ -204,14 +204,14 @@ def exact(
 def bound_factors(
     etas: np.ndarray, distances: np.ndarray, constants: tuple[float, float] | None = None
 ) -> dict[str, float]:
-    """Return the factor of delta in each bound (of E delta in B4); NaN if eta = 1 leaves no bound.
+    """Return the factor of delta in each bound (of E delta in B4); NaN if the bound does not exist because eta = 1.
 
     Parameters
     ----------
     etas, distances
         eta_k and sup_x d_v(T^k(x, .), S_0) for k = 1, 2, ...
     constants
-        (C, rho) of B5; None for the best that follow from the two sequences.
+        (C, rho) of B5; None for the best constants that follow from the two sequences.
     """
     forgets = np.flatnonzero(etas < CERTAIN_FORGETTING)
     nothing = dict.fromkeys(NAMES, math.nan)
@@ -237,7 +237,10 @@ def sum_of_contractions(etas: np.ndarray) -> float:
 
 
 def _best_mitrophanov(etas: np.ndarray, distances: np.ndarray, forgets: np.ndarray) -> float:
-    """Return the smallest factor: d_v <= eta_K^j d_r at n = jK + r, so rho = eta_K^(1/K) and C = 2 max d_r rho^-r."""
+    """Return the smallest factor of B5 over K; d_v <= eta_K^j d_r at n = jK + r gives (C, rho) for each K.
+
+    The constants are rho = eta_K^(1/K) and C = 2 max d_r rho^-r.
+    """
     before = np.concatenate([[1.0], distances])
     best = math.inf
     for place in forgets:
@@ -251,7 +254,7 @@ def _best_mitrophanov(etas: np.ndarray, distances: np.ndarray, forgets: np.ndarr
 
 
 def _decision_error(T: Any, T_hat: Any) -> tuple[float | None, int]:
-    """Return Delta_max and the decisions per step that two matrices of `transition_matrix`, of one shape, carry."""
+    """Return Delta_max and the decisions per step, read from two matrices of `transition_matrix` with one shape."""
     coords = [getattr(matrix, "coords", {}) for matrix in (T, T_hat)]
     if not all("decision" in found for found in coords):
         return None, 1
@@ -272,14 +275,14 @@ def _ratio(bound: float, truth: float) -> float:
 
 def _described(found: "xr.Dataset") -> "xr.Dataset":
     words = {
-        "tv": "d_v of the two stationary laws: the truth",
+        "tv": "d_v of the two stationary distributions: the truth",
         "delta": "largest one-step error, sup_x d_v(T^(x, .), T(x, .))",
-        "e_delta": "mean one-step error under the approximate stationary law",
+        "e_delta": "mean one-step error under the approximate stationary distribution",
         "delta_max": "largest error of a decision's probability",
         "sum_eta": "sum of the contraction coefficients eta_k, k >= 0",
         "eta": "contraction coefficient of k exact steps (Dobrushin)",
-        "stationary": "stationary law of T",
-        "stationary_hat": "stationary law of T_hat",
+        "stationary": "stationary distribution of T",
+        "stationary_hat": "stationary distribution of T_hat",
         **NAMES,
         **{f"{name}_delta_max": f"{title}, with D Delta_max for delta" for name, title in NAMES.items()},
     }

@@ -119,6 +119,12 @@ class Target(abc.ABC):
         return TermWork(2.0 * numbers, gradient, sum(array.nbytes for array in data) / self.n_obs)
 
     @property
+    def written_work(self) -> tuple[float, int]:
+        """Operations of all terms of the model as it is written, and its number of parameters: what NUTS works on."""
+        plain = self.plain
+        return plain.n_obs * plain.term_work.operations, plain.variables.size
+
+    @property
     def plain(self) -> "Target":
         """The target of the same posterior that has one term per row: this one, unless it wraps such a target."""
         return self

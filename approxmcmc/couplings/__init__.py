@@ -1,7 +1,7 @@
 """Coupled chains of exact kernels, and the bias of a run estimated from them without a gold standard.
 
-`meeting` is the loop of two chains until they meet; a sampler provides the step of both (`Sampler.coupling`), `finite`
-that of a transition matrix. `bias` starts such chains from audited draws; `debias` subtracts the estimated bias.
+`meeting` runs two chains until they meet; `Sampler.coupling` gives the joint step of both chains. `bias` starts such
+chains from audited draws; `debias` subtracts the estimated bias.
 """
 
 from approxmcmc.couplings.debiasing import debias

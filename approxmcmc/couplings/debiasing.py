@@ -1,12 +1,12 @@
-r"""Means with the bias subtracted, and when that pays.
+r"""Subtract the estimated bias from means, and decide whether this lowers the risk.
 
-With c1 the seconds of the chain times the variance of its mean, c2 = V t_a the variance of an audit times its seconds,
-both in posterior variances, and a share f of a time B for audits,
+Let c1 be the seconds of the chain times the variance of its mean, c2 = V t_a the variance of an audit times its
+seconds, both in posterior variances. If a share f of a time B is spent on audits,
 
     risk = c1 / ((1 - f) B) + c2 / (f B),    least at f* = sqrt(c2) / (sqrt(c1) + sqrt(c2)),
 
-where it is (sqrt(c1) + sqrt(c2))^2 / B, against b^2 + c1 / B for the chain alone: debiased means win from
-B = (c2 + 2 sqrt(c1 c2)) / b^2 on.
+with the least value (sqrt(c1) + sqrt(c2))^2 / B. The risk of the chain alone is b^2 + c1 / B. So debiased means have
+the smaller risk from B = (c2 + 2 sqrt(c1 c2)) / b^2 on.
 """
 
 import math
@@ -19,7 +19,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 
 def optimal_share(c1: float, c2: float) -> float:
-    """Return f*; NaN where a cost is unknown.
+    """Return f*, the best share of time for audits; NaN if a cost is unknown.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def optimal_share(c1: float, c2: float) -> float:
 
 
 def debias(trace: xr.DataTree, bias: xr.Dataset) -> xr.Dataset:
-    r"""Return posterior means with the estimated bias subtracted, and whether that pays.
+    r"""Return posterior means with the estimated bias subtracted, and whether this lowers the risk.
 
     .. math:: \tilde h = \bar h - \hat b, \qquad
               \mathrm{sd}(\tilde h)^2 = \mathrm{sd}(\bar h)^2 + \mathrm{sd}(\hat b)^2 .
@@ -40,25 +40,25 @@ def debias(trace: xr.DataTree, bias: xr.Dataset) -> xr.Dataset:
     trace
         The audited trace; its means are used.
     bias
-        Output of `bias` for it.
+        Output of `bias` for this trace.
 
     Returns
     -------
     xarray.Dataset
-        By ``estimand``: ``mean``, ``bias``, ``debiased`` with limits, and ``estimate``: ``debiased`` where ``applied``
-        is true, else ``mean``. ``applied``: an audit costs less than the chain for the same variance (c2 < c1) and the
-        verdict is an estimate. ``pays_from`` (estimand): seconds of chain and audits together from which debiased
-        means have the smaller risk, if the bias is what it is estimated to be. ``optimal_audit_share``: the share of
-        the time that audits should get. Attribute ``sentence``.
+        By ``estimand``: ``mean``, ``bias``, ``debiased`` with limits, and ``estimate``, which is ``debiased`` if
+        ``applied`` is true, otherwise ``mean``. ``applied`` is true if audits cost less than the chain for the same
+        variance (c2 < c1) and the verdict gives an estimate. ``pays_from`` (estimand): seconds of chain and audits
+        together from which debiased means have the smaller risk, if the true bias equals its estimate.
+        ``optimal_audit_share``: the share of the time to spend on audits. Attribute ``sentence``: the result in words.
 
     Raises
     ------
     IncompatibleError
-        When the two do not belong together.
+        When `bias` was not computed from the draws of `trace`.
 
     Notes
     -----
-    The covariance of the mean and the audits through common draws is ignored. Guarantee: that of `bias`.
+    The covariance of the mean and the audits through common draws is ignored. Guarantee: the same as for `bias`.
 
     References
     ----------
@@ -93,11 +93,11 @@ def _sentence(cheap: bool, estimated: bool, verdict: str, c1: float, c2: float) 
     if math.isnan(c1):
         return "the means are unchanged: the trace does not record the cost of its draws"
     ratio = f"for the same variance an audit costs {c2 / c1:.2g} times as much as the chain" if c1 else ""
-    return f"the bias was taken off: {ratio}" if cheap else f"the means are unchanged: {ratio}"
+    return f"the bias was subtracted: {ratio}" if cheap else f"the means are unchanged: {ratio}"
 
 
 def _check_same_draws(trace: xr.DataTree, bias: xr.Dataset) -> None:
-    """Compare means: those of the parameters come first, in the order of the trace's variables or another."""
+    """Compare the trace's means with those in `bias`; the parameters come first there, in any order of variables."""
     posterior = trace["posterior"].dataset
     means = [
         float(value)
@@ -107,4 +107,4 @@ def _check_same_draws(trace: xr.DataTree, bias: xr.Dataset) -> None:
     known = bias["mean"].to_numpy()
     shared = [label for label in bias["estimand"].to_numpy() if str(label) in posterior.data_vars or "[" in str(label)]
     if shared and not np.isclose(np.asarray(means)[:, None], known[None], rtol=1e-8, atol=1e-12).any():
-        raise IncompatibleError("debias: no mean of the trace is among those that bias was estimated for")
+        raise IncompatibleError("debias: the two arguments must belong to one run, but no mean of the trace is in bias")

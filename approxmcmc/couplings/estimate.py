@@ -26,7 +26,7 @@ from approxmcmc.output.reading import check_origin
 
 SECONDS = 10.0
 PILOT, FEWEST_OF_PILOT, SHARE_OF_PILOT = 50, 10, 0.1  # audits; share of the time
-STREAM = 0x62696173  # "bias": a key that no chain uses, so that a seed may serve for both
+STREAM = 0x62696173  # "bias": a key that no chain uses, so that a run and its audits may have the same seed
 FORMS = ("auto", "audit", "drift")
 
 
@@ -94,21 +94,22 @@ def bias(
     -------
     xarray.Dataset
         By ``estimand``, in its units: ``bias`` with ``bias_lower`` and ``bias_upper``; ``bias_sd``, in posterior
-        standard deviations; ``debiased`` with its limits, the mean of the draws less the bias; ``mean``;
         standard deviations; ``debiased`` with its limits, the mean of the draws minus the bias; ``mean``;
-        ``posterior_sd``; ``variance_per_audit``; ``largest_share``, the share of one audit in the sum of all. ``drift``
+        ``posterior_sd``; ``variance_per_audit``; ``largest_share``, the largest share of one audit in the sum of
+        absolute values over all audits. ``drift``
         (estimand, step) with its limits: how far that many exact steps move the mean. By ``audit``: ``delta``,
         ``alpha``, ``alpha_hat``, ``weight``, ``meeting_time`` (-1: no coupling), ``met``. Scalars: ``n_audits``,
         ``n_couplings``, ``unmet``, ``wrong_decision_rate``, ``mean_abs_delta`` and ``tv_bound``, an estimate of a bound
         on the total variation distance of the draws' distribution from the posterior, with limits; ``sign_score`` and
         ``energy_drift``, 0 for exact draws, with limits; ``forgetting_time``, mean steps until exact chains from
-        distant draws meet, from as many steps as the audits allow; ``passes``; ``seconds``; ``optimal_audit_share``,
-        see `debias`; ``verdict`` and ``reasons``. With the form "drift" the figures on the test are NaN.
+        distant draws meet, estimated with as many steps as there are audits; ``passes``; ``seconds``;
+        ``optimal_audit_share``, see `debias`; ``verdict`` and ``reasons``. With the form "drift" all values about the
+        test are NaN.
 
     Raises
     ------
     IncompatibleError
-        When target, sampler and kernel do not fit together, or no coupling is known.
+        When target, sampler and kernel do not match, or the exact kernel has no coupling.
     InvalidInputError
         When an argument is out of range, or the trace is not one of this target, was made by another sampler or on
         another target, or has fewer than 20 draws, draws that are NaN, or only one distinct point.
@@ -117,19 +118,20 @@ def bias(
 
     Notes
     -----
-    Guarantee: unbiased, with asymptotic intervals, if the draws have the chain's stationary law (a start-up transient
-    counts as bias) and couplings have moments of order above 2. Couplings that did not meet are counted and never
-    dropped. If the exact kernel mixes badly, all couplings may meet and the interval still be false: the verdict is
-    then "not applicable", as ``tv_bound`` shows. The form "drift" has no such bound, and the verdict is never "small"
-    where ``forgetting_time`` is long. A run that read blocks of one fixed partition of the rows (150 blocks or more)
-    has that partition's own bias, too; "audit" draws its orders from that partition, by the ``seed`` of the trace.
+    Guarantee: unbiased, with asymptotic intervals, if the draws have the chain's stationary distribution (a start-up
+    transient counts as bias) and meeting times have moments of order above 2. Couplings that did not meet are counted
+    and never dropped. If the exact kernel mixes badly, all couplings may meet and the interval may still be wrong;
+    ``tv_bound`` detects this, and the verdict is then "not applicable". The form "drift" has no such bound; there the
+    verdict is never "small" if ``forgetting_time`` is long. If the run read blocks of one fixed partition of the rows
+    (150 blocks or more), the bias depends on this partition; the form "audit" draws its orders from the same partition,
+    which it rebuilds from the ``seed`` of the trace.
 
     Verdicts, in this order. *not applicable*: a coupling is unmet, or ``tv_bound_upper`` is 1 or more. *inconclusive*:
     one coupling contributes over a tenth of the sum. *biased*: some bias is not 0 (Bonferroni) and above 0.05 sd.
     *small*: every upper limit is below 0.1 sd, and there are 20 audits for each step of ``forgetting_time``. Otherwise
-    *inconclusive*. A mode that no chain has visited is invisible.
+    *inconclusive*. The estimate cannot see a mode that no chain has visited.
 
-    Cost: two passes over the data for an audit ("drift": one), one or two for a step of a coupling.
+    Cost: two passes over the data for an audit ("drift": one pass), and one or two passes for a step of a coupling.
 
     References
     ----------
@@ -162,7 +164,9 @@ def bias(
     forms = _forms(form, kernel, target, sampler, draws, streams, replications, max_steps)
     measure = measure_of(estimands, trace, target, draws, all(each.coupling.knows_density for each in forms))
     allowed = SECONDS if seconds is None else float(seconds)
-    for_pilot = math.inf if n_audits is not None else SHARE_OF_PILOT * allowed  # a fixed number ignores the clock
+    for_pilot = (
+        math.inf if n_audits is not None else SHARE_OF_PILOT * allowed
+    )  # with n_audits the pilot does not read the clock
     known = len(forms) == 1 and n_audits is not None and not forms[0].learns  # there is nothing to choose
     pilots = [] if known else [_pilot(each, streams, draws, measure, places, for_pilot) for each in forms]
     best = min(range(len(pilots)), key=lambda k: pilots[k].work) if pilots else 0
@@ -187,7 +191,7 @@ def bias(
 
 
 def own_streams(sequence: np.random.SeedSequence) -> list[np.random.Generator]:
-    """Return four streams that no chain reads, with any seed: for the choice of draws, and `AuditStreams`."""
+    """Return four random streams that no chain uses: one to choose draws, and three for `AuditStreams`."""
     keys = ((STREAM, k) for k in range(4))
     return [np.random.default_rng(np.random.SeedSequence(sequence.entropy, spawn_key=key)) for key in keys]
 
@@ -230,13 +234,13 @@ def _forms(
         try:
             found.append(drift_form(chosen_kernel(kernel, target, draws.flat), max_steps))
         except (IncompatibleError, InvalidInputError):
-            if not found:  # for example without a mode; the other form does not need one
+            if not found:  # for example, the posterior has no mode; the other form does not need a mode
                 raise
     return found
 
 
 class Run(NamedTuple):
-    """Completed audits: their records, their indices among the wanted ones, sums over their couplings, seconds."""
+    """Completed audits: their records, their indices in `chosen`, the sums over their couplings, and the seconds."""
 
     records: list[AuditRecord]
     made: np.ndarray
@@ -247,7 +251,7 @@ class Run(NamedTuple):
 def _audit(
     form: AuditForm | DriftForm, streams: AuditStreams, draws: Draws, measure: Quantities, chosen: np.ndarray
 ) -> Run:
-    """Audit draws, and couple chains from them."""
+    """Audit the chosen draws, and couple chains that start there."""
     started = time.perf_counter()
     summands, records, made = Summands(measure, form.max_steps), [], []
     for k, place in enumerate(chosen):
@@ -264,7 +268,10 @@ def _audit(
 
 
 class AuditPilot(NamedTuple):
-    """Seconds of an audit, passes of all, and the passes needed for a given precision: mean variance x passes."""
+    """Seconds of one audit, passes of all audits, and `work`, mean variance times passes.
+
+    The passes that a given precision needs are proportional to `work`.
+    """
 
     seconds: float
     passes: float
@@ -279,7 +286,7 @@ def _pilot(
     rng: np.random.Generator,
     allowed: float,
 ) -> AuditPilot:
-    """Make audits that do not count, to estimate their cost, their variance and the constant of the roulette."""
+    """Make pilot audits to estimate their cost, their variance and the roulette's constant; their sums are dropped."""
     places = rng.integers(len(draws.flat), size=PILOT)
     first = _audit(form, streams, draws, measure, places[:FEWEST_OF_PILOT])
     form.learn(first.records)

@@ -21,23 +21,23 @@ MEANINGS = {
     "debiased": "mean of the draws minus the bias",
     "posterior_sd": "standard deviation of the draws",
     "variance_per_audit": "variance of one audit's estimate of the bias",
-    "largest_share": "share of the largest audit in the sum of all absolute values",
+    "largest_share": "share of the largest audit in the sum of absolute values over all audits",
     "drift": "how far that many exact steps move the mean, in the sign of the bias",
-    "delta": "acceptance probability of the test minus that on all data",
+    "delta": "acceptance probability of the test minus acceptance probability on all data",
     "alpha": "acceptance probability on all data",
     "alpha_hat": "acceptance probability of the test",
-    "weight": "weight of the sum over the coupled chains; 0 where none was launched",
-    "meeting_time": "steps until the coupled chains met, or were cut off; -1 where none was launched",
-    "met": "whether they met; true where none was launched",
-    "wrong_decision_rate": "share of decisions that differ from those of all data",
+    "weight": "weight of the sum over the coupled chains; 0 without coupled chains",
+    "meeting_time": "steps until the coupled chains met, or were cut off; -1 without coupled chains",
+    "met": "whether the coupled chains met; true without coupled chains",
+    "wrong_decision_rate": "share of decisions that differ from the decision on all data",
     "mean_abs_delta": "mean error of the acceptance probability",
-    "tv_bound": "bound on the total variation distance of the draws' law from the posterior",
+    "tv_bound": "bound on the total variation distance of the draws' distribution from the posterior",
     "sign_score": "E[alpha sign(Lambda)], 0 for exact draws",
     "energy_drift": "E[alpha (log pi(theta') - log pi(theta))], 0 for exact draws",
     "forgetting_time": "mean steps until exact chains from distant draws meet",
     "passes": "evaluations of all terms or gradients, pilots included",
     "seconds": "seconds, pilots included",
-    "optimal_audit_share": "share of the time for audits that makes debiased means best",
+    "optimal_audit_share": "share of the time to spend on audits so that debiased means have the least risk",
 }
 
 
@@ -69,7 +69,7 @@ def as_dataset(run: FinishedAudits) -> xr.Dataset:
     found = average(run.rows) if has_delta or launched.any() else unknown(run.rows)
     at = at_draws(run.measure, run.draws, run.audited, columns["log_density"])
     strain = np.where(launched, np.abs(columns["weight"]) * columns["meeting_time"], 0.0)
-    # A step of probability 0 may lead to a density of 0.
+    # A proposal that is accepted with probability 0 may have density 0.
     energy_change = np.where(columns["alpha"] == 0.0, 0.0, columns["energy_change"])
     scalars: dict[str, Any] = {
         **_with_limits("wrong_decision_rate", columns["wrong"], confidence),

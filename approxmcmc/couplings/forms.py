@@ -9,9 +9,9 @@ meet at tau, g(x) - g(y) = E sum_{t < tau} [h(X_t) - h(Y_t)], and
 
 with theta ~ pi^.
 
-(A) needs the sampler's test, (B) only the draws. In (A) alpha^ is an average over orders of the data with u integrated
-out, those of the run's own partition where it read blocks of one, and a coupling is started with probability
-min(1, abs(alpha^ - alpha) / c), and weighted by its inverse.
+(A) needs the sampler's test, (B) only the draws. In (A) alpha^ is an average over orders of the data, with u integrated
+out; if the run read blocks of one fixed partition, the orders come from this partition. A coupling is started with
+probability min(1, abs(alpha^ - alpha) / c), and its sum is weighted by the inverse of this probability.
 """
 
 import math
@@ -30,7 +30,8 @@ from approxmcmc.engine.terms.batches import full_terms
 class AuditRecord(NamedTuple):
     """The record of one audit; NaN where a value does not apply.
 
-    `weight` multiplies the sum over the coupled chains, 0 without a coupling; `meeting_time` is the length of that sum.
+    `weight` multiplies the sum over the coupled chains and is 0 without a coupling; `meeting_time` is the number of
+    terms of this sum.
     `wrong` is the probability that the test and all data decide differently.
     """
 
@@ -49,7 +50,7 @@ class AuditRecord(NamedTuple):
 
 
 class AuditStreams(NamedTuple):
-    """Random streams of the audits, unused by any chain: proposals and orders, roulette, coupled chains."""
+    """Random streams of the audits, which no chain uses: for proposals and orders, roulette, and coupled chains."""
 
     audit: np.random.Generator
     roulette: np.random.Generator
@@ -60,9 +61,9 @@ Audit = tuple[AuditRecord, Meeting | None]
 
 
 class AuditForm:
-    """Form (A): the sampler's own steps, with their acceptance probabilities on all data and by the test.
+    """Form (A): repeat the sampler's steps, and compute their acceptance probabilities on all data and by the test.
 
-    `auditors` (`TestedSteps`) and `couplings` belong to the chains, each with its tuned steps; `roulette` is c.
+    `auditors` (`TestedSteps`) and `couplings` hold one entry for each chain, with its tuned steps; `roulette` is c.
     """
 
     name, learns = "audit", True
@@ -103,12 +104,12 @@ class AuditForm:
         return _with(record, meeting, delta / chance), meeting
 
     def learn(self, records: Sequence[AuditRecord]) -> None:
-        """Set the roulette's constant to the size of the deltas in a pilot."""
+        """Set the roulette's constant c from the sizes of the deltas in a pilot."""
         self.roulette = float(np.sqrt(np.mean(np.square([record.delta for record in records]))))
 
 
 class DriftForm:
-    """Form (B): one exact step from a draw, and the difference of exact chains from both states."""
+    """Form (B): make one exact step from a draw, and couple exact chains from the states before and after it."""
 
     name, learns = "drift", False
     roulette = math.nan
@@ -118,7 +119,7 @@ class DriftForm:
         self.target = kernel.target.compile() if coupling.knows_density else None
 
     def __call__(self, streams: AuditStreams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
-        """Couple the exact chain from theta with itself, one step ahead."""
+        """Couple two exact chains from theta; X runs one step ahead."""
         known, log_density, passes = math.nan, math.nan, 0.0
         if self.target is not None:
             terms = full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)
@@ -132,11 +133,11 @@ class DriftForm:
         return _with(record, meeting, -1.0), meeting
 
     def learn(self, records: Sequence[AuditRecord]) -> None:
-        """Do nothing: each audit has its coupling."""
+        """Do nothing: every audit starts a coupling, without a roulette."""
 
 
 def _with(record: AuditRecord, meeting: Meeting, weight: float) -> AuditRecord:
-    """Return the record with its coupling; chains that met at once contribute nothing."""
+    """Return the record with the result of its coupling."""
     steps = meeting.paths.shape[1]
     launched = weight if steps else 0.0
     return record._replace(

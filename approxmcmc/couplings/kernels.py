@@ -1,4 +1,4 @@
-"""The exact kernel to couple: that of a sampler, one that the user gives, or a default of the posterior."""
+"""Choose the exact kernel to couple: the sampler's, the user's, or the default for the posterior."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.default_kernel import default_kernel
 
-LARGEST_DIFFERENCE = 1e-6  # of two log densities of one posterior, beyond a constant, beside their rounding
+LARGEST_DIFFERENCE = 1e-6  # two log densities of one posterior may differ by this, beyond a constant and rounding
 POINTS = 10
 
 
@@ -22,7 +22,7 @@ class ExactKernel(NamedTuple):
 
 
 def coupling_of(target: Target, sampler: Sampler) -> Coupling:
-    """Return the coupling of the *exact* chain of a sampler: its own steps, decided on all data."""
+    """Return the coupling of a sampler's *exact* chain, which makes the sampler's steps but decides on all data."""
     return Coupling(sampler.coupling(target))
 
 
@@ -32,7 +32,7 @@ def chosen_kernel(kernel: Any, target: Target, points: np.ndarray) -> ExactKerne
     Raises
     ------
     IncompatibleError
-        When it is not exact, or its target has another posterior.
+        When the kernel is not exact, or its target has another posterior.
     """
     if kernel is None:
         return ExactKernel(*default_kernel(target, points))

@@ -15,11 +15,11 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.output.reading import adapted_by_chain, flat_draws, shuffled_by
 
 LOG_DENSITY = "lp"
-FEWEST = 20  # draws, and audits
+FEWEST = 20  # smallest number of draws, and of audits
 
 
 class Draws(NamedTuple):
-    """The draws of a trace as vectors (chain, draw, dim), the steps between two of them and before the first.
+    """The draws of a trace as vectors (chain, draw, dim), the steps between two draws, and the steps before the first.
 
     `adapted` holds the tuned values of each chain; `shuffled_by` is the stream that shuffled the data.
     """
@@ -47,16 +47,16 @@ def draws_of(trace: xr.DataTree, target: Target) -> Draws:
     Raises
     ------
     IncompatibleError
-        When its draws carry weights.
+        When the draws carry weights.
     InvalidInputError
-        When the trace lacks a variable, has it in another shape, or its draws are too few, NaN or all the same.
+        When a variable is missing or has another shape, or the draws are too few, NaN or all the same.
     """
     theta = flat_draws(trace, target)
     if "sample_stats" in trace.children and "weight" in trace["sample_stats"].data_vars:
         raise IncompatibleError("bias: the draws of the trace carry weights; resample them first")
     flat = theta.reshape(-1, theta.shape[2])
     if len(flat) < FEWEST:
-        raise InvalidInputError(f"bias: the trace has {len(flat)} draws, at least {FEWEST} are needed")
+        raise InvalidInputError(f"bias: the trace has {len(flat)} draws, but must have at least {FEWEST}")
     if np.isnan(flat).any():
         chain, draw = np.argwhere(np.isnan(theta).any(axis=2))[0].tolist()
         raise InvalidInputError(f"bias: the trace has draws that are NaN, the first is draw {draw} of chain {chain}")
@@ -124,12 +124,12 @@ class Functions(Quantities):
 def measure_of(
     estimands: Mapping[str, Estimand] | None, trace: xr.DataTree, target: Target, draws: Draws, with_density: bool
 ) -> Quantities:
-    """Return the estimands of a run; None: all moments."""
+    """Return the estimands; for None the first and second moments of all parameters, and the log density."""
     return Moments(target, draws, with_density) if estimands is None else Functions(estimands, trace, target)
 
 
 class AtDraws(NamedTuple):
-    """Mean, its standard error, and standard deviation of each estimand over the draws; shape (n_estimands,) each."""
+    """Mean of each estimand over the draws, its standard error, and the standard deviation; shape (n_estimands,)."""
 
     mean: np.ndarray
     error: np.ndarray
@@ -137,7 +137,7 @@ class AtDraws(NamedTuple):
 
 
 def at_draws(measure: Quantities, draws: Draws, audited: np.ndarray, log_density: np.ndarray) -> AtDraws:
-    """Return the moments over all draws; those of the log density over the `audited` draws, where it is known."""
+    """Return the moments over all draws; for the log density, over the `audited` draws at which it is known."""
     chains, n_draws, _ = draws.theta.shape
     if not measure.with_density:
         values = measure(draws.flat, np.empty(0)).reshape(chains, n_draws, -1)

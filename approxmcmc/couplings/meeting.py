@@ -1,15 +1,15 @@
-r"""Two coupled chains of one kernel: X starts `lag` steps before Y, and they run until they are first equal.
+r"""Run two coupled chains of one kernel until they are first equal; X starts `lag` steps before Y.
 
-Both chains make the kernel's own steps. They share random input: coupled proposals, or a site, and one threshold for
-the decisions. Once equal they stay equal. A sampler's `CompiledCoupling` becomes a loop here; a transition matrix is
-coupled by the maximal coupling of two rows.
+Each chain alone makes the kernel's steps. The two share random input: coupled proposals, or a site, and one threshold
+for both decisions. Once equal they stay equal. A sampler's `CompiledCoupling` becomes a loop here; a transition matrix
+is coupled by the maximal coupling of two rows.
 
-How fast chains forget their start determines how many audits can see the bias of the draws. With :math:`\tau(a, b)`
-the meeting time of coupled exact chains from a and b, :math:`g(a) - g(b)` is at most :math:`\mathrm{E}\,\tau(a, b)`
-times the range of h. So a bias of b ranges shows in at least :math:`b / \tau` of the audits, those with two chains that
-separate for long; the others carry no information. An audit starts its chains close
-to each other: if regions are separated, all couplings may meet at once, and no interval notices. Chains from distant
-draws do notice: on two modes they meet only after one has crossed.
+How fast chains forget their start determines how many audits contribute to the estimated bias of the draws. With
+:math:`\tau(a, b)` the meeting time of coupled exact chains from a and b, :math:`g(a) - g(b)` is at most
+:math:`\mathrm{E}\,\tau(a, b)` times the range of h. So a bias of b ranges comes from a share of at least :math:`b /
+\tau` of the audits, whose two chains stay apart for long; the other audits carry no information. An audit starts its
+chains close to each other: if regions are separated, all couplings may meet at once, and the interval is too narrow.
+Chains from distant draws detect this: on two modes they meet only after one chain has crossed to the other mode.
 """
 
 import math
@@ -38,9 +38,10 @@ DENSITIES = nb.Array(nb.float64, 2, "C")
 class Meeting(NamedTuple):
     """Two chains from the step at which Y starts until they meet, or are cut off.
 
-    `time` is tau, the steps of X until then, NOT_MET if they were cut off. `paths` (2, n, dim) holds the n pairs of
-    states before that, X first; `densities` (2, n) their log densities, NaN if unknown. `passes` counts evaluations of
-    all terms, or gradients; `first` describes X's first step while it ran alone, see `Look`.
+    `time` is tau, the number of steps of X until the meeting, or NOT_MET if the chains were cut off. `paths` (2, n,
+    dim) holds the n pairs of states before the meeting, X first; `densities` (2, n) their log densities, NaN if
+    unknown. `passes` counts evaluations of all terms, or gradients; `first` describes X's first step while it ran
+    alone, see `Look`.
     """
 
     time: int
@@ -51,7 +52,7 @@ class Meeting(NamedTuple):
 
     @property
     def met(self) -> bool:
-        """Whether the chains met."""
+        """True if the chains met."""
         return self.time != NOT_MET
 
 
@@ -162,7 +163,7 @@ class Coupling:
         )
 
     def _room(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return scratch for that many pairs of states."""
+        """Return scratch arrays for `steps` pairs of states."""
         if self.room[0].shape[1] < steps:
             self.room = np.empty((2, steps, self.room[0].shape[2])), np.empty((2, steps))
         paths, densities = self.room
@@ -170,7 +171,7 @@ class Coupling:
 
 
 def maximal_coupling(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Return the joint law of (X, Y), X ~ p, Y ~ q, with the largest probability of equality; else independent.
+    """Return the joint distribution of X ~ p and Y ~ q with the largest P(X = Y); given X != Y they are independent.
 
     Examples
     --------
@@ -212,7 +213,7 @@ def _draw(rng: np.random.Generator, cumulative: np.ndarray) -> int:
 
 
 PAIRS = 20
-SIGHTINGS = 20  # audits wanted for each step that chains need to forget
+SIGHTINGS = 20  # audits wanted for each step of the forgetting time
 
 
 class Forgetting(NamedTuple):
@@ -227,9 +228,9 @@ def forgetting_time(
 ) -> Forgetting:
     """Couple exact chains from pairs of draws (n, dim) until they meet, or use more steps than `n_audits` allows.
 
-    `rng` chooses pairs, `chains` is the stream of the chains. With k meetings in S steps in total, the mean is S / k,
-    the maximum-likelihood estimate for exponential times, whether the last pair was cut off or not; without a meeting
-    it is at least S.
+    `rng` chooses pairs, `chains` is the random stream of the chains. With k meetings in S steps in total, the mean time
+    is estimated by S / k. This is the maximum-likelihood estimate for exponential times, whether the last pair was cut
+    off or not. Without a meeting, S is returned.
     """
     allowed = PAIRS * n_audits // SIGHTINGS
     steps, met, passes = 0, 0, 0.0
@@ -245,7 +246,7 @@ def forgetting_time(
 
 
 def far_pairs(draws: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
-    """Yield pairs of draws: the smallest and the largest of a coordinate, and any two, in turn."""
+    """Yield pairs of draws: alternately the smallest and the largest of a random coordinate, and two random draws."""
     n, dim = draws.shape
     for k in rng.permutation(max(dim, PAIRS // 2))[: PAIRS // 2] % dim:
         yield int(draws[:, k].argmin()), int(draws[:, k].argmax())

@@ -11,11 +11,11 @@ from approxmcmc.couplings.meeting import Meeting
 
 POINTS_AT_ONCE = 20_000
 BATCHES = 20
-STEPS = 30  # at which the drift is reported
+STEPS = 30  # number of step counts at which the drift is reported
 
 
 class Summands:
-    """Collects weight * sum_{t < tau} [h(X_t) - h(Y_t)] of each audit, for all estimands at once."""
+    """Collect weight * sum_{t < tau} [h(X_t) - h(Y_t)] from each audit, for all estimands at once."""
 
     def __init__(self, measure: Quantities, max_steps: int) -> None:
         self.measure, k = measure, len(measure.labels)
@@ -26,7 +26,7 @@ class Summands:
         self.points = 0
 
     def add(self, weight: float, meeting: Meeting | None) -> None:
-        """Add an audit; weight 0 for one without a coupling."""
+        """Add an audit; the weight is 0 if the audit has no coupling."""
         self.rows.append(np.zeros(len(self.measure.labels)))
         if weight and meeting is not None:
             self.waiting.append((len(self.rows) - 1, weight, meeting))
@@ -73,7 +73,7 @@ class Summands:
 class DriftCurve(NamedTuple):
     """How far T exact steps move the mean of each estimand: T (n,), value and standard error (n, n_estimands).
 
-    In the sign of a bias: the part that the exact chain removes.
+    The sign is the sign of the bias: `value` is the part of the bias that these exact steps remove.
     """
 
     steps: np.ndarray
@@ -81,13 +81,16 @@ class DriftCurve(NamedTuple):
     error: np.ndarray
 
     def until(self, last: int) -> "DriftCurve":
-        """Return the drift without steps at which no coupling was left."""
+        """Return the drift up to step `last`, after which all couplings have ended."""
         kept = slice(int(np.searchsorted(self.steps, last)) + 1)
         return DriftCurve(self.steps[kept], self.value[kept], self.error[kept])
 
 
 class Average(NamedTuple):
-    """Means, standard errors and variances of one summand, shape (n_estimands,), over `n` audits."""
+    """Means of the summands, their standard errors, and the variances of one summand, over `n` audits.
+
+    All arrays have the shape (n_estimands,).
+    """
 
     mean: np.ndarray
     error: np.ndarray
@@ -103,8 +106,8 @@ class Average(NamedTuple):
 def average(rows: np.ndarray) -> Average:
     """Return the mean of rows (n, ...), which must be in the order of the draws.
 
-    The standard error is the larger of that of independent rows and that of batch means (Flegal, Haran and Jones 2008):
-    audits of neighbouring draws are correlated.
+    The standard error is the larger of two: one for independent rows, one from batch means (Flegal, Haran and Jones
+    2008), because audits of neighbouring draws are correlated.
     """
     n = len(rows)
     variance = rows.var(axis=0, ddof=1) if n > 1 else np.full(rows.shape[1:], np.inf)
@@ -117,7 +120,7 @@ def average(rows: np.ndarray) -> Average:
 
 
 def unknown(rows: np.ndarray) -> Average:
-    """Return the mean of rows that are all 0 because the exact kernel never moved: its error is infinite."""
+    """Return the mean 0 with an infinite error, for rows that are 0 because the exact kernel never moved."""
     no_limit = np.full(rows.shape[1:], np.inf)
     return Average(rows.mean(axis=0), no_limit, no_limit, len(rows))
 

@@ -1,8 +1,8 @@
 """Verdicts on the biases of a run: rules in a fixed order; the first that applies counts.
 
-The rules are a filter, not a proof: on targets with modes that exact chains cross once in 752 steps, couplings without
-a crossing passed in 9 of 100 runs of 200 audits, with intervals that held the truth in 7 % of them. A mode that no
-chain has visited is invisible.
+The rules are a filter, not a proof. On targets with two modes between which exact chains cross once in 752 steps, 9 of
+100 runs of 200 audits passed although no coupling crossed; only 7 % of their intervals held the truth. The rules cannot
+detect a mode that no chain has visited.
 """
 
 import math
@@ -15,8 +15,8 @@ from scipy.stats import norm
 from approxmcmc.couplings.meeting import SIGHTINGS
 
 NOT_APPLICABLE, BIASED, SMALL, INCONCLUSIVE = "not applicable", "biased", "small", "inconclusive"
-LARGEST_BOUND = 1.0  # of total variation: a bound of 1 is empty
-LARGEST_SHARE = 0.1  # of one coupling in the sum of all
+LARGEST_BOUND = 1.0  # on total variation: a bound of 1 or more says nothing
+LARGEST_SHARE = 0.1  # of one coupling in the sum over all couplings
 NOTICED, NEGLIGIBLE = 0.05, 0.1  # posterior standard deviations
 ESTIMATES = (BIASED, SMALL, INCONCLUSIVE)
 
@@ -55,7 +55,7 @@ def _cut_off(found: AuditSummary) -> tuple[str, list[str]] | None:
         return None
     told = (
         f"{found.unmet} of {found.n_couplings} couplings had not met after {found.max_steps} steps: the figures are "
-        f"the drift of {found.max_steps} exact steps and no biases; name a kernel that mixes, or raise max_steps"
+        f"the drift of {found.max_steps} exact steps, not biases; give a kernel that mixes, or raise max_steps"
     )
     return NOT_APPLICABLE, [told]
 
@@ -74,8 +74,8 @@ def _bound_says_nothing(found: AuditSummary) -> tuple[str, list[str]] | None:
     if not found.tv_upper >= LARGEST_BOUND:
         return None
     told = (
-        f"E[|delta| tau] may be as large as {found.tv_upper:.2g} (limit {LARGEST_BOUND:g}): the test errs too often, "
-        "or the exact chain mixes too slowly, for its couplings to say anything, although they met; name a kernel that "
+        f"E[|delta| tau] may be as large as {found.tv_upper:.2g} (limit {LARGEST_BOUND:g}): although couplings met, "
+        "the test errs too often, or the exact chain mixes too slowly, for an estimate; give a kernel that "
         "mixes, such as (CoreRows(target), MetropolisHastings(SurrogateTransition()))"
     )
     return NOT_APPLICABLE, [told]
@@ -113,7 +113,7 @@ def _too_few_to_see(found: AuditSummary) -> tuple[str, list[str]] | None:
     some = "at least" if found.forgetting_time > found.n_audits else "about"  # one of the pairs met, or none
     told = (
         f"no bias was seen, but exact chains from draws far apart need {some} {found.forgetting_time:.3g} steps to "
-        f"meet, and {found.n_audits} audits may have missed what parts them; {some} {math.ceil(wanted):,} are "
+        f"meet, so {found.n_audits} audits may have missed a bias; {some} {math.ceil(wanted):,} audits are "
         "needed, or a kernel that mixes"
     )
     return INCONCLUSIVE, [told]

@@ -20,6 +20,7 @@ from approxmcmc.contracts import (
 from approxmcmc.design import nuts
 from approxmcmc.design.floors import (
     Floor,
+    draws_to_the_mean,
     of_few_rows,
     of_few_rows_exactly,
     of_gradient_steps,
@@ -28,6 +29,7 @@ from approxmcmc.design.floors import (
     seconds_of_trajectories,
     seconds_with_a_core,
     seconds_with_products,
+    stretch,
 )
 from approxmcmc.design.normal_by_pilot import trajectories
 from approxmcmc.design.survey import Situation
@@ -122,7 +124,7 @@ def _trajectories(known: Situation) -> Pairing:
 
 
 def _surrogate(test: AcceptanceTest | None) -> Callable[[Situation], Pairing]:
-    return lambda known: Pairing(known.core_rows, MetropolisHastings(SurrogateTransition(), test), known.mode)
+    return lambda known: Pairing(known.core_rows, MetropolisHastings(SurrogateTransition(), test))
 
 
 # --- candidates that a target cannot have ---
@@ -155,7 +157,7 @@ TALL = (
         "independent draws and a walk, exact test",
         True,
         _independent_draws,
-        of_walks(lambda dim: 1.0),
+        of_walks(draws_to_the_mean),
         _no_mode,
         law="mode",
         seconds=lambda known, counted: seconds_with_products(known, counted, counted.steps),
@@ -185,7 +187,7 @@ TALL = (
         "random walk, exact test",
         True,
         _exact_walk,
-        of_walks(lambda dim: max(1.0, float(dim))),
+        of_walks(lambda known: max(1.0, known.dim * stretch(known))),
         _no_covariance,
         law="fit",
         seconds=lambda known, counted: seconds_with_products(known, counted, counted.steps),

@@ -38,6 +38,7 @@ from approxmcmc.design.contest import (
     count,
     enter,
     look_again,
+    may_be_spared,
     measure,
     spent,
     tuning_steps,
@@ -176,6 +177,8 @@ def choose_sampler(
         entry.verdict = why_not_tried(entry, best, goal, spent(entries, best))
         if not entry.verdict and entry.candidate.is_counted:
             count(entry, known, goal)
+        elif not entry.verdict and best and best.unfinished and may_be_spared(entry, best):
+            measure(best, best.unfinished, known, goal, best, math.inf)
         elif not entry.verdict and (trial := begin(entry, known, goal, best, seed)):
             hope = min((other.floor for other in waiting if other is not entry), default=math.inf)
             measure(entry, trial, known, goal, best, hope)

@@ -11,6 +11,7 @@ import warnings
 
 from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.design.candidates import Candidate
+from approxmcmc.design.floors import seconds_without_light_rows
 from approxmcmc.design.prices import Entry, Wanted
 from approxmcmc.design.survey import FAILURES, Situation
 from approxmcmc.design.trial import ENOUGH, Measured, Trial
@@ -170,6 +171,10 @@ def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: En
     entry.measured, entry.price = found, price
     if entry.candidate.law == "pilot" and found.effective >= TELLING:
         known.trajectories.append(found.seconds_per_step)
+    if "expansion" in entry.candidate.parts and found.effective >= TELLING:
+        known.transitions.append(
+            seconds_without_light_rows(known, found.seconds_per_step, found.data_per_step) / found.ess_per_step
+        )
     entry.unfinished = trial if math.isfinite(hope) and found.effective < ENOUGH else None
 
 
@@ -179,10 +184,19 @@ def tuning_steps(found: Measured) -> int:
     return min(max(int(10.0 * found.memory), low), high)
 
 
+def may_be_spared(entry: Entry, best: Entry) -> bool:
+    """Return whether a longer trial of the best could find it cheaper than a rival can be at best."""
+    return OFF_BY * entry.floor >= best.price
+
+
 def contenders(entries: list[Entry], goal: Wanted) -> list[tuple[Entry, Trial]]:
-    """Return the trials that were cut short, of candidates that may still be the best."""
+    """Return the trials that were cut short, of those that may still be the best; none of a best without a rival."""
     best = best_of(entries, goal)
     near = OFF_BY * best.price if best else 0.0
+    rivals = [entry for entry in entries if entry is not best and entry.measured and entry.price <= near]
+    is_told = best is not None and best.measured is not None and best.measured.effective >= TELLING
+    if is_told and not rivals:
+        return []
     return [(entry, entry.unfinished) for entry in entries if entry.unfinished and entry.price <= near]
 
 

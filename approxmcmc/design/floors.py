@@ -1,7 +1,10 @@
 """Costs of candidates by counted work: lower bounds before any trial, and the reads of their trials."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
+
+import numpy as np
 
 from approxmcmc.design.survey import Situation
 from approxmcmc.design.work import (
@@ -11,6 +14,7 @@ from approxmcmc.design.work import (
     STEP,
     TRANSITION_STEP,
     Counted,
+    Light,
     seconds_of_steps,
     seconds_of_transitions,
 )
@@ -18,6 +22,7 @@ from approxmcmc.targets.linear import LinearTarget
 
 TRIAL_STEPS = 400  # of four chains, half of them to burn in
 FEWEST_READ = 64.0  # residuals, in a decision of a t-test
+FARTHEST = 8.0  # standard deviations off that are told apart: 1e15 draws
 
 
 class Floor(NamedTuple):
@@ -46,12 +51,30 @@ def _step(known: Situation, products: float, alone: float = STEP) -> float:
     return alone + NUMBER * known.dim + products * PRODUCT * known.dim**2
 
 
-def of_walks(draws: Callable[[int], float]) -> Callable[[Situation], Floor]:
-    """Return the floor of steps that read all data once, `draws(dim)` of them for an effective draw."""
+def draws_to_the_mean(known: Situation) -> float:
+    """Return half of the draws of the normal law at the mode for one beyond the posterior's mean, in any coordinate.
+
+    Half of the posterior lies there, and independent draws of this law can say nothing of it sooner.
+    """
+    off = 0.0 if known.seen is None else float(np.max(np.abs(known.seen.mode - known.mode.mode) / known.mode.sd))
+    return 1.0 / math.erfc(min(off, FARTHEST) / math.sqrt(2.0))
+
+
+def stretch(known: Situation) -> float:
+    """Return the largest variance of a coordinate over the smallest, in units of the normal law at the mode.
+
+    Steps in the metric of the mode are as short as the one allows, and take so many times longer to cross the other.
+    """
+    variances = np.ones(1) if known.seen is None else np.square(known.seen.sd / known.mode.sd)
+    return float(variances.max() / variances.min())
+
+
+def of_walks(draws: Callable[[Situation], float]) -> Callable[[Situation], Floor]:
+    """Return the floor of steps that read all data once, `draws(known)` of them for an effective draw."""
 
     def floor(known: Situation) -> Floor:
         step = known.pass_seconds + _step(known, 1.0)
-        return Floor(0.0, step * draws(known.dim), per_step=step)
+        return Floor(0.0, step * draws(known), per_step=step)
 
     return floor
 
@@ -59,7 +82,7 @@ def of_walks(draws: Callable[[int], float]) -> Callable[[Situation], Floor]:
 def of_gradient_steps(known: Situation) -> Floor:
     """Return the floor of Langevin steps: one forgets at most half its variance, and d^(1/3) as steps get shorter."""
     step = known.pass_seconds + known.gradient_seconds + _step(known, 3.0)
-    return Floor(0.0, 0.75 * known.dim ** (1 / 3) * step, per_step=step)
+    return Floor(0.0, 0.75 * known.dim ** (1 / 3) * stretch(known) * step, per_step=step)
 
 
 def of_trajectory(known: Situation) -> Floor:
@@ -73,7 +96,8 @@ def of_few_rows(known: Situation) -> Floor:
     """Return the floor of core rows: their set-up, and the rows that decide a draw."""
     step = _step(known, 1.5, TRANSITION_STEP) + FEWEST_READ * known.rates.residual
     set_up = 0.0 if known.has("core rows") else known.expansion_seconds
-    return Floor(set_up, step, foretold=known.has("core rows"), per_step=step)
+    draw = max([step, *known.transitions])
+    return Floor(set_up, draw, foretold=known.has("core rows"), per_step=step)
 
 
 def of_few_rows_exactly(known: Situation) -> Floor:
@@ -100,4 +124,19 @@ def seconds_of_trajectories(known: Situation, counted: Counted) -> float:
 
 def seconds_with_a_core(known: Situation, counted: Counted) -> float:
     """Return the seconds of surrogate transitions."""
-    return seconds_of_transitions(known.rates, known.dim, counted, len(known.core_rows.core))
+    return seconds_of_transitions(known.rates, known.dim, counted, len(known.core_rows.core), _light(known))
+
+
+def seconds_without_light_rows(known: Situation, seconds: float, read: float) -> float:
+    """Return what a surrogate transition takes without its decision, of the seconds and reads of a step."""
+    return seconds - _light(known).seconds(known.rates, max(read - len(known.core_rows.core), 0.0), 1.0)
+
+
+def _light(known: Situation) -> Light:
+    """Return how many light rows there are, and how many numbers of a row they store: few where rows are sparse."""
+    core = known.core_rows
+    light, plain = (
+        sum(array.size for array in data if len(array) == n_obs) / n_obs
+        for data, n_obs in ((core.compile().data[:-1], core.n_obs), (known.target.compile().data, known.target.n_obs))
+    )
+    return Light(core.n_obs, min(1.0, light / plain))

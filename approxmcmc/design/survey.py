@@ -59,6 +59,8 @@ class Situation:
         Candidates that met a density that is NaN or infinite.
     trajectories
         Seconds of a trajectory in the metric of the pilot, once trials have found steps that are short enough.
+    transitions
+        Seconds of an effective draw of core rows without its light rows, once a trial has found them.
     """
 
     target: Target
@@ -67,6 +69,7 @@ class Situation:
     compiled: set[str] = dataclasses.field(default_factory=set)
     undefined: list[str] = dataclasses.field(default_factory=list)
     trajectories: list[float] = dataclasses.field(default_factory=list)
+    transitions: list[float] = dataclasses.field(default_factory=list)
     _found: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -78,6 +81,11 @@ class Situation:
     def rates(self) -> Rates:
         """Seconds of a term and of its gradient, by counted work."""
         return rates_of(self.target)
+
+    @functools.cached_property
+    def written_work(self) -> tuple[float, int]:
+        """Operations of all terms of the model as it is written, and its number of parameters."""
+        return self.target.written_work
 
     @functools.cached_property
     def pass_seconds(self) -> float:
@@ -155,6 +163,12 @@ class Situation:
         return self._once(  # type: ignore[no-any-return]  # kept as Any
             "core rows", lambda: CoreRows(self.target, at=run_pilot(self.target, fit=self.mode))
         )
+
+    @property
+    def seen(self) -> Laplace | None:
+        """The normal law of the posterior as the pilot of core rows saw it; None before they are made."""
+        found = self._found.get("core rows")
+        return found.pilot if isinstance(found, CoreRows) else None
 
     def has(self, name: str) -> bool:
         """Whether the "mode", the "pilot" or the "core rows" are made, or have failed."""

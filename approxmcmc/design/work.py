@@ -21,17 +21,17 @@ BYTE = 0.012e-9  # seconds: what 1e5 rows of 50 columns, beyond the cache, take 
 PRODUCT = 0.4e-9  # seconds of a multiply-add with a matrix that a step reads
 STEP = 1.0e-6  # seconds of a step that reads nothing
 NUMBER = 15e-9  # seconds of a coordinate in a step: a normal variate, and the copies of theta
-# A term less its expansion takes 2.5 terms and, where rows are read at random, 50 ns; a row of the core on a line 3 ns;
+# A term less its expansion takes 2.5 terms and, where rows are read at random, 50 ns; a row of the core on a line 2 ns;
 # a transition with its decision 5 us. So counted, Covertype's take 312 us and a9a's 1180, measured 329 and 1325.
-RESIDUAL, AT_RANDOM, ON_LINE, TRANSITION_STEP = 2.5, 50e-9, 3e-9, 5e-6
+RESIDUAL, AT_RANDOM, ON_LINE, TRANSITION_STEP = 2.5, 50e-9, 2e-9, 5e-6
 AUDIT = 10.0  # passes over all data: terms at two states, and sixteen orders of their differences; 45 ms for 1e6 rows
 TRANSITION = 2.2  # posterior standard deviations that a trajectory travels
 # Seconds to compile for a new model, by author and part: terms, their gradient, their expansion and the code that reads
-# it. Measured on first runs, half a dozen models.
+# it. Measured on first runs; of PyMC's graphs 7 s for terms and 5 for a gradient; 20 for terms and expansion.
 COMPILATION = {
     "library": {"terms": 0.0, "gradient": 0.0, "expansion": 0.0},
     "python": {"terms": 0.5, "gradient": 0.7, "expansion": 2.5},
-    "graph": {"terms": 2.0, "gradient": 3.0, "expansion": 6.0},
+    "graph": {"terms": 5.0, "gradient": 5.0, "expansion": 12.0},
 }
 
 
@@ -84,7 +84,19 @@ def seconds_of_steps(rates: Rates, dim: int, counted: Counted, products: float) 
     return rows + counted.steps * (STEP + NUMBER * dim) + counted.updates * NUMBER + products * PRODUCT * dim**2
 
 
-def seconds_of_transitions(rates: Rates, dim: int, counted: Counted, n_core: int) -> float:
+class Light(NamedTuple):
+    """How many light rows there are, and which share of a row's numbers each of them stores."""
+
+    n_rows: int
+    share: float
+
+    def seconds(self, rates: Rates, read: float, steps: float) -> float:
+        """Return the seconds of rows that steps read: at random, or as they lie where each step reads all."""
+        at_random = AT_RANDOM if read < self.n_rows * steps else 0.0
+        return read * (RESIDUAL * rates.term * self.share + at_random)
+
+
+def seconds_of_transitions(rates: Rates, dim: int, counted: Counted, n_core: int, rows: Light) -> float:
     """Return the seconds of surrogate transitions: the core is read once a step, other terms of it lie on lines.
 
     A surrogate without a core is nearly always normal, and a draw takes one product and a half; with a core
@@ -95,4 +107,4 @@ def seconds_of_transitions(rates: Rates, dim: int, counted: Counted, n_core: int
     gradients = counted.gradients * rates.gradient if counted.gradients else 0.0
     products = 3.0 * counted.gradients / n_core if n_core and counted.gradients else 1.5 * counted.steps
     steps = counted.steps * (TRANSITION_STEP + NUMBER * dim) + products * PRODUCT * dim**2
-    return light * rates.residual + on_lines + gradients + steps
+    return rows.seconds(rates, light, counted.steps) + on_lines + gradients + steps

@@ -1,6 +1,10 @@
 """Draw the effects that a target integrated out, for a finished run."""
 
+import os
+import shutil
+import uuid
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +15,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.output.reading import flat_draws
 
 MOST_NUMBERS = 10**7  # groups times draws stored in a trace by default
+AT_ONCE, CHUNK = 1 << 21, 1 << 16  # draws of groups in memory, and groups in a chunk of a folder
 SEED = 0x1A7E  # of draws of effects, apart from the run's seed
 
 
@@ -84,9 +89,9 @@ def latents(
 def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
     """Add the effects that a target integrated out to a finished trace, as the target specifies.
 
-    If all groups are wanted, they go to ``posterior``. Otherwise the wanted groups go to a group ``latents``, and
-    ``posterior`` holds one NaN per draw under the name of every effect. A model that is given such a trace then fails
-    on that name; without it, PyMC would silently draw the missing variable from its prior.
+    If all groups are wanted, they go to ``posterior``. Otherwise the wanted groups go to a group ``latents``, or all to
+    the folder named, and ``posterior`` holds one NaN per draw under the name of every effect. A model that is given
+    such a trace then fails on that name; without it, PyMC would silently draw the missing variable from its prior.
     """
     plain = target.plain
     if not isinstance(plain, LatentTarget) or plain.latents_wanted is None:
@@ -95,19 +100,47 @@ def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
     sizes, wanted = posterior.sizes, plain.latents_wanted
     n_numbers = len(plain.group_labels) * sizes["chain"] * sizes["draw"]
     seed = np.random.default_rng([SEED, zlib.crc32(str(posterior.attrs.get("seed")).encode())])
-    if isinstance(wanted, str) and n_numbers <= MOST_NUMBERS:
+    if wanted == "auto" and n_numbers <= MOST_NUMBERS:
         drawn = latents(trace, plain, random_seed=seed)
         trace["posterior"] = posterior.assign(drawn).assign_attrs(latents="all groups")
         return trace
     missing = xr.DataArray(np.full((sizes["chain"], sizes["draw"]), np.nan), dims=("chain", "draw"))
     told = f"not drawn: {n_numbers} numbers are above {MOST_NUMBERS:.0e}; amc.latents(trace, target, groups) draws them"
-    if not isinstance(wanted, str):
+    if isinstance(wanted, str) and wanted != "auto":
+        told = f"all groups are in {wanted}"
+        _write(trace, plain, Path(wanted), rng=seed)
+    elif not isinstance(wanted, str):
         told = "the groups asked for are in the group latents of the trace"
         trace["latents"] = xr.DataTree(latents(trace, plain, wanted, random_seed=seed))
     missing.attrs["long_name"] = told
     absent = dict.fromkeys(plain.latent_roots, missing)
     trace["posterior"] = posterior.assign(absent).assign_attrs(latents=told)
     return trace
+
+
+def _write(trace: xr.DataTree, target: Any, path: Path, *, rng: np.random.Generator) -> None:
+    """Write the effects of all groups as float32; the folder appears once it is complete, and replaces one there."""
+    posterior = trace["posterior"].to_dataset()
+    sizes, n_groups = posterior.sizes, len(target.group_labels)
+    step = max(1, AT_ONCE // (sizes["chain"] * n_groups))
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    chunks = {"chain": sizes["chain"], "draw": step, target.group_dim: min(n_groups, CHUNK)}
+    try:
+        for lo in range(0, sizes["draw"], step):
+            some = xr.DataTree.from_dict({"posterior": posterior.isel(draw=slice(lo, lo + step))})
+            drawn = latents(some, target, random_seed=rng).astype(np.float32)
+            if lo == 0:
+                encoding = {
+                    name: {"chunks": tuple(chunks.get(str(dim), drawn.sizes[dim]) for dim in one.dims)}
+                    for name, one in drawn.data_vars.items()
+                }
+                drawn.to_zarr(unfinished, mode="w", consolidated=False, encoding=encoding)
+            else:
+                drawn.to_zarr(unfinished, append_dim="draw", consolidated=False)
+        shutil.rmtree(path, ignore_errors=True)  # of an earlier run of the same target
+        os.replace(unfinished, path)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _places(target: LatentTarget, groups: Any) -> np.ndarray:

@@ -18,7 +18,7 @@ from numba.core.errors import NumbaError
 from approxmcmc.contracts import Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.groups.find import integrated
-from approxmcmc.interop.groups.target import IntegratedOfPyMC
+from approxmcmc.interop.groups.target import IntegratedOfPyMC, checked_path
 from approxmcmc.interop.groups.values import NotGroupsError
 from approxmcmc.interop.linear_predictor import StructuredTarget, describe, structured_target
 from approxmcmc.interop.model import ModelOfPyMC
@@ -67,7 +67,8 @@ def from_pymc(
         False never. The posterior of the other parameters is the same.
     latents
         Which of the integrated effects `sample` stores in the trace: "auto" all of them, if groups times draws are at
-        most 1e7, or a list of labels of groups; None leaves them to `approxmcmc.latents`.
+        most 1e7, or a list of labels of groups; None leaves them to `approxmcmc.latents`. A path that ends with
+        ``.zarr`` names a folder that takes all of them instead, as float32, for `xarray.open_zarr`.
     data
         Rows in place of those in the model, by the names of its data containers: sources (`approxmcmc.sources`), such
         as columns of Parquet files, or arrays, which may be mapped. For data that do not fit into memory: write the
@@ -131,7 +132,8 @@ def from_pymc(
     if integrate is True or (integrate and data is None and structure and not deterministics and row_dim is None):
         whole = _integrated(model, always=integrate is True)
         if isinstance(whole, IntegratedOfPyMC):
-            whole.latents_wanted = latents
+            is_path = isinstance(latents, str) and latents != "auto"
+            whole.latents_wanted = checked_path(latents) if is_path else latents
             return whole
         if integrate is True:
             raise IncompatibleError(f"from_pymc: no effects can be integrated out: {whole}; give integrate='auto'")

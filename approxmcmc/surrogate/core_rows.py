@@ -99,11 +99,10 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
 
     The core is the union of two sets. *Variance*: the fewest rows without which the light residuals together have a
     standard deviation of 0.3 over draws of the pilot. *Walls*: rows whose linear predictor varies by more than 1/2 (its
-    variance, in squared units of the predictor's scale) under the posterior. Ranking by residuals alone is silently
-    wrong: a row that forbids a half-space has residual zero on every draw. Coefficients of light rows are averages over
-    the pilot's distribution (Price 1958) where that is better than Taylor's. On data without heavy rows the core is
-    empty.
-
+    variance, in squared units of the predictor's scale) under the posterior, and whose quadratic misses more than 1/8
+    within 6 standard deviations of it. Ranking by residuals alone is silently wrong: a row that forbids a half-space
+    has residual zero on every draw. Coefficients of light rows are averages over the pilot's draws' normal law (Price
+    1958) where that is better than Taylor's. On data without heavy rows the core is empty.
     Each evaluation of S reads the core: `datapoints_touched` and `likelihood_evaluations` count it.
 
     References
@@ -263,7 +262,6 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
                 f"{self!r} does not bound its terms: that takes an expansion and a generalised linear model with a "
                 "known third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
             )
-
         return residual_range(linear, bound, self._numbers, self._rows, (self.center, self.pilot.cholesky))
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:

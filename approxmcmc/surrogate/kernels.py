@@ -39,6 +39,7 @@ from approxmcmc.surrogate.moves import (
     move_by_walk,
     move_or_stay,
     next_of,
+    prepare_lines,
     step_of_walk,
     step_out,
     trajectory_of,
@@ -135,8 +136,8 @@ def move_both_along_wall(
                     (t_y, right_y, 0.0, line_y.here) if t_y < 0.0 else (left_y, t_y, 0.0, line_y.here)
                 )
                 searching_y = right_y - left_y > 1e-12
-    go_along_wall(state, wall, x, t, there - line_x.here)
-    go_along_wall(other, wall, y, t_y, there_y - line_y.here)
+    go_along_wall(state, wall, x, line_x, t, there)
+    go_along_wall(other, wall, y, line_y, t_y, there_y)
 
 
 @cached_by_content(maxsize=8)
@@ -156,9 +157,8 @@ def make_move_both(move_both_elsewhere: Callable[..., None]) -> Callable[..., No
             chosen = next_of(rng, order, place)
             if chosen < state.walls.shape[0]:
                 if not predicted:
-                    state.predict(x, state.eta)
-                    other.predict(y, other.eta)
-                    count[EVALUATIONS] += 2 * state.n_core
+                    prepare_lines(state, x, count)
+                    prepare_lines(other, y, count)
                     predicted = True
                 move_both_along_wall(rng, state, other, chosen, x, y, count)
             else:
@@ -207,8 +207,7 @@ def make_move(move_elsewhere: Callable[..., float]) -> Callable[..., float]:
             chosen = next_of(rng, order, place)
             if chosen < state.walls.shape[0]:
                 if not predicted:
-                    state.predict(theta, state.eta)
-                    count[EVALUATIONS] += state.n_core
+                    prepare_lines(state, theta, count)
                     predicted = True
                 move_along_wall(rng, state, chosen, theta, count)
             else:

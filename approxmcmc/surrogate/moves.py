@@ -39,6 +39,7 @@ class SurrogateState(NamedTuple):
     posterior standard deviations; `wall_slopes` (q, n_core) are the changes of the predictors along the walls,
     `wall_bends` (q, dim) the products of `bend` and the walls. `log_step` is the log of the step, one number, `length`
     that of a trajectory; 0 for a single step. `value` (1,) is S where the chain is: every move finds and leaves it.
+    `exact` (1,) is the part of S there that is no quadratic, log prior and core, where `eta` are the predictors there.
     """
 
     log_density: Any
@@ -56,6 +57,7 @@ class SurrogateState(NamedTuple):
     log_step: np.ndarray
     length: float
     value: np.ndarray
+    exact: np.ndarray
     position: np.ndarray
     gradient: np.ndarray
     momentum: np.ndarray
@@ -172,6 +174,14 @@ def move_by_walk(rng: np.random.Generator, state: SurrogateState, theta: np.ndar
     return move_or_stay(state, theta, there, log_ratio, rng.random())
 
 
+@compiled
+def prepare_lines(state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> None:
+    """Write the predictors of the core at theta, and what is no quadratic of S there."""
+    state.predict(theta, state.eta)
+    state.exact[0] = state.log_prior(theta) + state.on_line(state.eta, state.wall_slopes[0], 0.0)
+    count[EVALUATIONS] += state.n_core
+
+
 class Line(NamedTuple):
     """The surrogate along a wall through theta: slope and curvature of the quadratic, S here, and a slice's level."""
 
@@ -201,7 +211,7 @@ def line_along(state: SurrogateState, wall: int, theta: np.ndarray, log_u: float
     for j in range(theta.shape[0]):
         tilt += direction[j] * state.slope[j] + bend[j] * (theta[j] - state.center[j])
         curvature += direction[j] * bend[j]
-    here = log_density_on_line(state, wall, theta, tilt, curvature, 0.0)
+    here = state.exact[0]
     return Line(tilt, curvature, here, here + log_u)
 
 
@@ -218,7 +228,7 @@ def step_out(
     """Return the interval that begins at `left` and grows while its ends lie in the slice."""
     right = left + WIDTH
     to_the_right = MOST_INTERVALS - 1 - to_the_left
-    evaluations = 1
+    evaluations = 2
     while to_the_left > 0 and log_density_along(state, wall, theta, line, left) > line.level:
         left -= WIDTH
         to_the_left -= 1
@@ -232,9 +242,10 @@ def step_out(
 
 
 @compiled
-def go_along_wall(state: SurrogateState, wall: int, theta: np.ndarray, t: float, rise: float) -> None:
-    """Move theta by t w, on which S rises so much, and the predictors of the core with it."""
-    state.value[0] += rise
+def go_along_wall(state: SurrogateState, wall: int, theta: np.ndarray, line: Line, t: float, there: float) -> None:
+    """Move theta by t w, where S is `there` up to the constant of the line, and the predictors of the core with it."""
+    state.value[0] += there - line.here
+    state.exact[0] = there - t * (line.tilt + 0.5 * line.curvature * t)
     direction, slopes = state.walls[wall], state.wall_slopes[wall]
     for j in range(theta.shape[0]):
         theta[j] += t * direction[j]
@@ -259,7 +270,7 @@ def move_along_wall(
         if there > line.level:
             break
         left, right, t, there = (t, right, 0.0, line.here) if t < 0.0 else (left, t, 0.0, line.here)
-    go_along_wall(state, wall, theta, t, there - line.here)
+    go_along_wall(state, wall, theta, line, t, there)
 
 
 @compiled

@@ -238,6 +238,7 @@ class Surrogate:
             log_step=np.full(1, log_step),
             length=length,
             value=np.empty(1),
+            exact=np.empty(1),
             position=np.empty(dim),
             gradient=np.empty(dim),
             momentum=np.empty(len(others)),

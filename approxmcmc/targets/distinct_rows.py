@@ -16,9 +16,6 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.terms.passes import over_blocks
 from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.predictors.base import PredictorsTarget
-from approxmcmc.targets.predictors.design import Design, Predictor
-from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
 from approxmcmc.targets.stands_for_rows import StandsForRows
 
 LARGEST_SHARE = 0.5  # of the rows that distinct ones may be: an exact step is then at least twice as cheap
@@ -26,7 +23,7 @@ LOOKED_AT = 1 << 15  # rows: their share of equal pairs decides whether all rows
 FEWEST_PAIRS = 0.1  # times the pairs that N / 2 kinds of rows, equally common, would show
 
 
-class DistinctRows(StandsForRows, PredictorsTarget):
+class DistinctRows(StandsForRows, LinearTarget):
     r"""A generalised linear model by its distinct rows: term d is w_d log p(y_d | x_d' theta), see the module.
 
     Parameters
@@ -38,25 +35,51 @@ class DistinctRows(StandsForRows, PredictorsTarget):
 
     Notes
     -----
-    Guarantee: the posterior of `rows`, to rounding. Each term is read once, whatever its weight: tests draw terms
-    uniformly and ignore the weights, which are part of the terms. Rare and heavy rows are then outliers among the
-    terms; `CoreRows` reads these in every step. Bounds of single rows do not hold for weighted terms, so tests that
-    need bounds raise.
+    Guarantee: the posterior of `rows`, to rounding. Responses are complex numbers y + w i, so that whatever reads a
+    generalised linear model reads this one. A term is read as any other, once, whatever its weight: tests draw terms
+    uniformly, so that rare and heavy rows are far-out terms to them; `CoreRows` reads such in every step. Bounds of a
+    term, of its slope and its derivatives, are those of a row times its weight. `ZigZag` and `BouncyParticle`, and
+    `Firefly`, need the target of single rows.
     """
+
+    _rows: LinearTarget
 
     def __init__(self, rows: LinearTarget, first: np.ndarray, counts: np.ndarray) -> None:
         began = time.perf_counter()
         super().__init__(rows)
         order = np.argsort(first)
         first, self.n_obs = first[order], len(first)
-        X, y = np.ascontiguousarray(rows.X[first]), np.array(rows.y[first], np.float64)
-        p = X.shape[1]
-        self.design = Design(p, X, np.empty((self.n_obs, 0), np.int32), (), [Predictor((0, p), range(p))])
-        self.responses = y, counts[order].astype(np.float64)
-        term, derivatives = weighted(rows._loglik_eta, rows.derivatives_eta)
-        self.likelihood = ScalarLikelihood(term, 1, 2, derivatives)
-        self.data = (*self.design.arrays, *self.responses)
+        self.X, self.y = np.ascontiguousarray(rows.X[first]), rows.y[first] + 1j * counts[order]
+        self.data, self.predictor_scale = (self.X, self.y), rows.predictor_scale
+        self._loglik_eta, self._derivatives_eta = weighted(rows._loglik_eta, rows.derivatives_eta)
+        largest = float(counts.max())
+        self.slope_bound, self.second_derivative_bound, self.third_derivative_bound = (
+            None if bound is None else bound * largest
+            for bound in (rows.slope_bound, rows.second_derivative_bound, rows.third_derivative_bound)
+        )
         self.seconds = time.perf_counter() - began
+
+    @property
+    def weights(self) -> np.ndarray:
+        """How many rows are each distinct one; shape (D,)."""
+        return self.y.imag
+
+    @property
+    def knows_derivatives(self) -> bool:
+        """Whether derivatives are exact, as those of rows are or not."""
+        return self._rows.knows_derivatives
+
+    def longest_gradients(self) -> np.ndarray:
+        """Return upper bounds of the lengths of the terms' gradients: those of rows, with their weights."""
+        return self.weights * (self._rows.slope_bound * self.row_norms())
+
+    def second_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
+        """Return bounds of second derivatives near predictors: those of rows, with their weights."""
+        return y.imag * self._rows.second_derivative_within(eta, y.real, reach)
+
+    def third_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
+        """Return bounds of third derivatives near predictors: those of rows, with their weights."""
+        return y.imag * self._rows.third_derivative_within(eta, y.real, reach)
 
     @property
     def term_work(self) -> TermWork:
@@ -76,15 +99,15 @@ class DistinctRows(StandsForRows, PredictorsTarget):
 def weighted(
     loglik: Callable[[float, float], float], derivatives: Callable[[float, float], tuple[float, float]]
 ) -> tuple[Callable[..., float], Callable[..., tuple[float, float]]]:
-    """Return the term ``w loglik(eta, y)`` as a function of (eta, y, w), and its first two derivatives in eta."""
+    """Return the term ``w loglik(eta, y)`` as a function of eta and y + w i, and its first two derivatives in eta."""
     at, slopes = compiled(loglik), compiled(derivatives)
 
-    def term(eta: float, y: float, w: float) -> float:
-        return w * at(eta, y)
+    def term(eta: float, y: complex) -> float:
+        return y.imag * at(eta, y.real)
 
-    def both(eta: float, y: float, w: float) -> tuple[float, float]:
-        first, second = slopes(eta, y)
-        return w * first, w * second
+    def both(eta: float, y: complex) -> tuple[float, float]:
+        first, second = slopes(eta, y.real)
+        return y.imag * first, y.imag * second
 
     return term, both
 

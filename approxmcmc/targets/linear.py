@@ -149,7 +149,7 @@ class LinearTarget(TallDataTarget):
         """Compile ``2 slope_bound max_i ||x_i|| ||theta' - theta||``, which bounds the range of the terms."""
         if self.slope_bound is None:
             return super().compile_term_range()
-        return CompiledTermRange(distance_range(), np.array([self.slope_bound * self.largest_row_norm()]))
+        return CompiledTermRange(distance_range(), np.array([self.longest_gradients().max()]))
 
     def largest_row_norm(self) -> float:
         """Return max_i ||x_i||."""
@@ -165,7 +165,12 @@ class LinearTarget(TallDataTarget):
         if self.slope_bound is None:
             return super().compile_difference_bound()
         distance = np.array([0.5])  # the range is twice the number times the distance
-        return CompiledDifferenceBound(distance_range(), distance, self.slope_bound * self.row_norms(), np.empty(0))
+        return CompiledDifferenceBound(distance_range(), distance, self.longest_gradients(), np.empty(0))
+
+    def longest_gradients(self) -> np.ndarray:
+        """Return upper bounds of the lengths of the terms' gradients, ``slope_bound ||x_i||``; shape (n_obs,)."""
+        assert self.slope_bound is not None
+        return self.slope_bound * self.row_norms()
 
     def second_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
         """Return upper bounds of abs(d^2 log p(y_i | t) / dt^2) over abs(t - eta_i) <= reach_i; shape (rows,)."""

@@ -21,6 +21,7 @@ from approxmcmc.study.published import number_of, shipped
 from approxmcmc.study.report.drawn_page import figure_of, page_body
 from approxmcmc.study.report.wording import estimate, estimate_text
 from studies.race import chart
+from studies.street import page as street
 from tests.bench import cost_model
 
 ROOT = Path(__file__).parents[2]
@@ -58,10 +59,11 @@ def _not_run(name: str, shown: str) -> list[str]:
     return [f"approxmcmc run studies/{name} --preset {preset}" for preset in larger]
 
 
-def draw_race_and_scale(app: Any) -> None:
-    """Draw the pictures and tables of the race and of large data from their files."""
+def draw_tables(app: Any) -> None:
+    """Draw the pictures and tables of the race, the street and large data from their files."""
     GENERATED.mkdir(exist_ok=True)
     chart.main(ROOT / "docs/_static/race.csv", GENERATED)
+    street.main(ROOT / "docs/_static/street.csv", GENERATED)
     cost_model.main(ROOT / "docs/_static/scale.jsonl", GENERATED)
 
 
@@ -87,7 +89,7 @@ def _role(kind: str, raw: str, text: str, line: int, inliner: Any, options: Any 
 
 def setup(app: Any) -> dict[str, bool]:
     """Draw pages as they are read, and add the roles."""
-    app.connect("builder-inited", draw_race_and_scale)
+    app.connect("builder-inited", draw_tables)
     app.connect("source-read", draw_pages)
     for kind in ("result", "estimate"):
         app.add_role(kind, _role)

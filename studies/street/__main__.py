@@ -13,13 +13,12 @@ from typing import Any
 
 import studies.street
 from approxmcmc.engine.files.whole_files import whole_file
-from studies.street.models import WRITTEN
+from studies.street.models import BEFORE, WRITTEN
 from studies.street.table import table
 
 STATES = ("new", "again", "nutpie", "long")
 WHO = {"new": "ours", "again": "ours", "nutpie": "nutpie", "long": "long"}
 MOST_SECONDS = 300  # of the processor, for a cell
-WARM_UP = ("counts", "schools_and_classes")  # what the library has run before on this machine
 
 
 def environment(cache: Path) -> dict[str, str]:
@@ -50,10 +49,11 @@ def fresh_cache(folder: Path, name: str, state: str) -> Path:
     """Return the caches of a cell: those of a machine where the library has run; for `again` those that `new` left."""
     base, mine = folder / "base", folder / f"cache_{name}_{WHO[state]}"
     if not base.exists():
-        for before in WARM_UP:
-            carry_out(before, "ours", 0, folder / "base_in_the_making")
-        carry_out(WARM_UP[0], "nutpie", 0, folder / "base_in_the_making")
-        (folder / "base_in_the_making").rename(base)
+        making = folder / "base_in_the_making"
+        subprocess.run([Path(sys.executable).parent / "approxmcmc", "warm"], env=environment(making), check=True)
+        for before, who in itertools.product(BEFORE, ("ours", "nutpie")):
+            carry_out(before, who, 0, making)
+        making.rename(base)
     if state != "again" or not mine.exists():
         shutil.rmtree(mine, ignore_errors=True)
         shutil.copytree(base, mine)

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import numpy as np
+import pymc as pm
+
 from studies.street import factors, hierarchies, others, regressions, small
 
 KINDS = {"small": small, "other": others, "regression": regressions, "hierarchy": hierarchies, "factors": factors}
@@ -9,10 +12,37 @@ WRITTEN = {function.__name__: function for kind in KINDS.values() for function i
 KIND = {function.__name__: name for name, kind in KINDS.items() for function in kind.MODELS}
 
 
+def counts_before() -> None:
+    """Fit geometric counts of two crossed factors with slopes: no model of the street, of the kind of several."""
+    rng = np.random.default_rng(9)
+    row, column = rng.integers(12, size=1500), rng.integers(8, size=1500)
+    a, b = pm.Normal("a", shape=12), pm.Normal("b", 0.0, pm.HalfNormal("scale", 1.0), shape=8)
+    slope = pm.LogNormal("slope", 0.0, 0.5, shape=8)
+    p = pm.math.sigmoid(slope[column] * (a[row] - b[column]))
+    pm.Geometric("y", p, observed=rng.geometric(0.4, size=1500))
+
+
+def groups_before() -> None:
+    """Fit normal rows of 40 groups."""
+    rng = np.random.default_rng(9)
+    group, x = rng.integers(40, size=800), rng.normal(size=800)
+    a = pm.Normal("a", pm.Normal("mu"), pm.HalfNormal("tau", 1.0), shape=40)
+    pm.Normal("y", a[group] + x * pm.Normal("slope"), pm.HalfNormal("noise", 1.0), observed=x + rng.normal(size=800))
+
+
+def line_before() -> None:
+    """Fit a Weibull regression that reads the graph as it stands: shapes by a vector."""
+    rng = np.random.default_rng(9)
+    x, kind = rng.normal(size=900), rng.integers(3, size=900)
+    shapes, beta = pm.HalfNormal("shapes", 2.0, shape=3), pm.Normal("beta", shape=2)
+    pm.Weibull("y", shapes[kind], pm.math.exp(beta[0] + beta[1] * x), observed=rng.weibull(1.5, size=900))
+
+
+BEFORE = {function.__name__: function for function in (counts_before, groups_before, line_before)}
+
+
 def model(name: str) -> Any:
     """Return a model, made anew."""
-    import pymc as pm
-
     with pm.Model() as made:
-        WRITTEN[name]()
+        (WRITTEN | BEFORE)[name]()
     return made

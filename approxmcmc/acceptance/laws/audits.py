@@ -1,11 +1,11 @@
-"""What the records of a finished run show about a test: wrong decisions, observed and expected, and heavy tails.
+"""Judge a test by the records of a finished run: count wrong decisions, predict their number, and find heavy tails.
 
 An audit repeats a decision on all data. With w wrong decisions of n audited, the rate lies above the lower limit of
 Clopper and Pearson (1934), the root of P(Binomial(n, rate) >= w) = 0.001, with 99.9 % confidence.
 
-With l_i the n terms read, and s_l their standard deviation, the trace records max_i |l_i - mean| / (s_l sqrt(n)) of
-each decision that stopped early. It tends to 0 where the central limit theorem holds; where it does not, heavy-tailed
-terms break a t-test.
+With l_i the n terms read, and s_l their standard deviation, the trace records max_i |l_i - mean| / (s_l sqrt(n)) for
+each decision that stopped early. This ratio tends to 0 if the central limit theorem holds. If it does not, the terms
+are heavy-tailed and the error of a t-test is larger than computed.
 """
 
 from collections.abc import Mapping
@@ -26,13 +26,14 @@ SMALLEST_RUN = 50  # audited decisions
 MU_STD_GRID = np.linspace(0.0, 6.0, 65) + 1e-9
 HEAVIEST_TERM = 0.5  # a term that alone makes up half of the spread at the stop breaks the theorem
 SHARE_OF_HEAVY_DRAWS = 0.1
-# Ratio var r / var l over data, of residuals to terms: well below it at the mode in any problem where control variates
-# are useful. Such residuals are cubic: heavy-tailed, but so small that few decisions depend on it. Audits check them.
+# Ratio var r / var l over data, of residuals to terms. At the mode it is far smaller in any problem where control
+# variates are useful. Such residuals are cubic: heavy-tailed, but so small that the tails affect few decisions. Audits
+# check these.
 VARIANCE_RATIO = 0.05
 
 
 class WrongDecisions(NamedTuple):
-    """Wrong decisions out of those audited, and the lower limit of their rate."""
+    """The number of wrong decisions, the number of audited decisions, and a lower limit of the error rate."""
 
     wrong: int
     audited: int
@@ -47,7 +48,7 @@ class WrongDecisions(NamedTuple):
 
 
 def wrong_decisions(stats: "xr.Dataset") -> WrongDecisions:
-    """Count the wrong decisions of a run; the limit of the rate is 0 with too few audits."""
+    """Count the wrong decisions of a run; with too few audits the lower limit of the rate is 0."""
     wrong, audited = int(stats["wrong_decisions"].sum()), int(stats["decisions_audited"].sum())
     judged = wrong > 0 and audited >= SMALLEST_RUN
     return WrongDecisions(wrong, audited, float(betaincinv(wrong, audited - wrong + 1, 0.001)) if judged else 0.0)
@@ -58,15 +59,15 @@ def expected_errors(stats: "xr.Dataset", *, epsilon: float, tol: float, **looks:
 
     Each audit records the standardised mean mu_std = (Lambda - log u) / tau of its decision; in the Gaussian regime the
     error depends on the data only through mu_std. A stop by tolerance adds the error of a near tie, which is no sign of
-    heavy tails. Draws with a recorded ``epsilon`` used that epsilon. `looks` holds `batch_size`, `growth` and
-    `boundary_shape`. Also None for stops by tolerance if kept draws are audited: the record of such a stop belongs to
-    another decision than the audit.
+    heavy tails. If the trace has an ``epsilon`` for a draw, it replaces `epsilon`. `looks` holds `batch_size`, `growth`
+    and `boundary_shape`. Return None also if there are stops by tolerance and only kept draws are audited: then the
+    stop and the audit of a draw belong to different decisions.
     """
     if "audited_mu_std" not in stats or (tol > 0.0 and stats.attrs.get("audit_policy") == "auto"):
         return None
     mu_std = np.abs(np.asarray(stats["audited_mu_std"]))
     epsilons = np.asarray(stats["epsilon"] if "epsilon" in stats else np.full_like(mu_std, epsilon))
-    audited = np.isfinite(mu_std) & np.isfinite(epsilons)  # a draw that no test decided has no epsilon
+    audited = np.isfinite(mu_std) & np.isfinite(epsilons)  # epsilon is NaN if the draw was not tested
     if not audited.any():
         return None
     looks["n_obs"] = int(stats.attrs["n_obs"])
@@ -99,7 +100,7 @@ def _at(mu_std: np.ndarray, curve: np.ndarray) -> np.ndarray:
 
 
 def share_of_heavy_draws(stats: "xr.Dataset") -> float:
-    """Return the share of draws in which one term exceeded `HEAVIEST_TERM` of the spread; 0 for small residuals."""
+    """Return the share of draws in which one term exceeds `HEAVIEST_TERM` of the spread; 0 if residuals are small."""
     if "audited_kurtosis" in stats:  # audits read all terms, and show whether their tails matter
         return 0.0
     small_residuals = stats.attrs.get("setup_variance_ratio", 1.0) <= VARIANCE_RATIO

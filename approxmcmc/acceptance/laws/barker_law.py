@@ -1,15 +1,15 @@
-"""The law of the minibatch Barker test: its distance from Barker's rule, and its acceptance probability.
+"""The minibatch Barker test's acceptance probability, and a bound of its distance from Barker's rule.
 
-With X the terms standardised by their own mean and standard deviation, b data read, and the logistic function S, the
-theorem of Berry and Esseen bounds its error,
+Let X be the terms standardised by their mean and standard deviation, b the number of data read, and S the logistic
+function. The theorem of Berry and Esseen bounds the error of the test,
 
     sup_y |P(Delta* + X_nc + X_corr < y) - S(y - Delta)| <= (6.4 E|X|^3 + 2 E|X|) / sqrt(b) + (error of the correction).
 
 The constants are those of the theorem for Student's statistic. The bound holds for terms drawn independently and for a
 number b that does not depend on them; it is loose: 0.1 takes 13 900 normal terms.
 
-The probability to accept is a smoothed sum over the atoms of the correction distribution given the data read, or
-Barker's own at n = N. In the Gaussian regime Delta* + X_nc is N(Lambda, sigma^2) at whatever n the test stops.
+Given the data read, the probability to accept is a smoothed sum over the atoms of the correction distribution; at n = N
+it is Barker's probability. In the Gaussian regime Delta* + X_nc is N(Lambda, sigma^2) at whatever n the test stops.
 
 Reference: Seita, Pan, Chen and Canny (2017), An Efficient Minibatch Acceptance Test for Metropolis-Hastings, UAI,
 section 5.
@@ -39,14 +39,14 @@ def minibatch_barker_error_bound(terms: Any, batch_size: Any, *, correction_erro
         Log-likelihood differences l_i = log p(x_i|theta') - log p(x_i|theta), of all data or a large sample of them;
         shape (n,). They are standardised here: location and scale do not matter.
     batch_size
-        Data read b; a number or an array.
+        Number b of data read; a number or an array.
     correction_error
         Sup-error of the correction distribution.
 
     Returns
     -------
     float or np.ndarray
-        The bound, with the shape of `batch_size`; above 1 it is empty.
+        The bound, with the shape of `batch_size`; from 1 on it says nothing.
 
     Raises
     ------

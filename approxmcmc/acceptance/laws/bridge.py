@@ -1,6 +1,6 @@
-"""The law of the sequential test at all its looks, as a recursion over a Brownian bridge.
+"""The distribution of the sequential test's statistic over all looks, as a recursion over a Brownian bridge.
 
-With many terms, the test depends on its population through one number, the standardised mean
+With many terms, the test depends on the population of terms through one number only, the standardised mean
 ``mu_std = (mu - mu_0) sqrt(N - 1) / sigma_l``. After the fraction pi_j = n_j / N, drawn without replacement, the
 statistic z_j is a Brownian bridge with drift divided by its standard deviation:
 
@@ -26,14 +26,14 @@ from scipy.special import expit, ndtr, roots_legendre
 
 from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
 
-# A statistic 40 standard errors from zero has the right sign in float64 arithmetic: larger limits count as this one.
+# A statistic 40 standard errors from zero has the right sign in float64 arithmetic, so larger limits are set to 40.
 CERTAIN = 40.0
 LEAST_NODES = 96
 NODES_PER_SPREAD = 8  # nodes on [-G, G] for every G / (smallest standard deviation of a step)
 NEGLIGIBLE = 1e-18
 KNOTS_PER_FEATURE = 10  # on the axis asinh(mu_std m_{J-1}), where features are 1 / G wide: interpolation adds < 1e-6
 NOISE_NODES = 64
-LAST_NOISE = 40.0  # exp(-40) is the mass of the threshold's noise that the integral leaves out
+LAST_NOISE = 40.0  # the integral leaves out exp(-40) of the probability of the threshold's noise
 
 Characteristic = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -49,7 +49,7 @@ def schedule(
 
 
 def narrowest_feature(n_obs: int, batch_size: int, growth: float) -> float:
-    """Return 1 / m_{J-1}: on the axis of mu_std, error and data fraction change over no shorter distance."""
+    """Return 1 / m_{J-1}, the shortest distance in mu_std over which error and data fraction change."""
     looks = look_sizes(n_obs, batch_size, growth)
     return math.sqrt(looks[-1] / looks[-2] - 1.0) if looks.size > 1 else 1.0
 
@@ -71,7 +71,7 @@ def operating_characteristic(
     width = narrowest_feature(n_obs, batch_size, growth)
     farthest = (limits[0] + 9.0) * math.sqrt(
         1.0 / fractions[0] - 1.0
-    )  # here the first look stops, rightly, but for 1e-19
+    )  # from here on the first look stops with the right decision, except with probability 1e-19
     top = math.asinh(farthest / width)
     axis = np.linspace(0.0, top, math.ceil(top * KNOTS_PER_FEATURE * max(limits.max(), 2.5)) + 1)
     curves = CubicSpline(axis, np.stack(stopped_early(np.sinh(axis) * width, fractions, limits), axis=-1))
@@ -88,7 +88,7 @@ def stopped_early(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the probability of stopping early on the wrong side, and the expected fraction read, for ``mu_std >= 0``.
 
-    `refine` multiplies the quadrature nodes, for checks of convergence.
+    `refine` multiplies the number of quadrature nodes; use it to check convergence.
     """
     early = fractions[:-1]
     slopes = np.sqrt(early / (1.0 - early))
@@ -121,8 +121,9 @@ def integrate_noise(
     """Integrate error and data fraction over the threshold's noise e = -T(u), for each pair; shape (2, pairs).
 
     The decision is about the sign of Lambda + e. The noise has density exp(-e), e >= 0 (Metropolis), or the logistic
-    one (Barker). The range splits where the noise is densest, e = 0, and at the kink, e = -Lambda; from each of the
-    two, nodes spread out geometrically, starting with the width `narrow * tau` of the narrowest feature of the error.
+    density (Barker). The range is split at e = 0, where the noise is densest, and at the kink e = -Lambda. From each of
+    these two points the nodes spread out geometrically; the first width is `narrow * tau`, that is the width of the
+    narrowest feature of the error.
     """
     kink = -log_ratio
     low, high = np.minimum(kink, 0.0), np.maximum(kink, 0.0)
@@ -152,7 +153,7 @@ def integrate_noise(
 
 def _nodes(limit: float, spread: float, refine: int) -> tuple[np.ndarray, np.ndarray]:
     """Return Gauss-Legendre nodes and weights on [-limit, limit], dense enough for functions of width `spread`."""
-    # Whole multiples of the least number: few different rules are made, and each only once.
+    # Rounded up to a multiple of the least number, so that few different rules are computed, each only once.
     count = LEAST_NODES * max(1, math.ceil(NODES_PER_SPREAD * limit / spread / LEAST_NODES))
     nodes, weights = legendre(count * refine)
     return nodes * limit, weights * limit

@@ -1,8 +1,8 @@
-"""The correction distribution: what must be added to normal noise to make it logistic.
+"""The correction distribution: added to normal noise it gives logistic noise.
 
-Barker's test accepts iff Delta + X_log > 0 with X_log standard logistic. A minibatch estimate of Delta brings normal
-noise of its own; if X_log = X_norm + X_corr in distribution, X_norm ~ N(0, sigma^2), that noise can replace a part of
-X_log. No such X_corr exists exactly: the quotient of the two characteristic functions grows without bound. The best
+Barker's test accepts iff Delta + X_log > 0 with X_log standard logistic. A minibatch estimate of Delta contains normal
+noise. If X_log = X_norm + X_corr in distribution, X_norm ~ N(0, sigma^2), then the noise of the estimate can serve as
+X_norm. No such X_corr exists exactly: the quotient of the two characteristic functions grows without bound. The best
 approximation on atoms Y_j with weights p_j solves
 
     minimise over p >= 0, sum p = 1:    sup_x | sum_j p_j Phi((x - Y_j) / sigma) - S(x) |,    S(x) = 1 / (1 + exp(-x)).
@@ -27,13 +27,13 @@ METHODS = ("minimax", "nnls", "ridge")
 # Below 0.1 the atoms would have to lie closer than the programme can solve; above 1.5 the error passes 2e-3.
 SMALLEST_SIGMA, LARGEST_SIGMA = 0.1, 1.5
 CHECKED_UP_TO, CHECKED_POINTS = 30.0, 24_001
-HALF_WIDTH = 16.0  # of the atoms; the logistic law leaves 1e-7 beyond
+HALF_WIDTH = 16.0  # the largest atom; the logistic distribution has probability 1e-7 beyond it
 NEGLIGIBLE_WEIGHT = 1e-12
-# The programme's optimum is below the usual tolerances of solvers: its error variable is scaled up, and if the solver
-# fails, a slightly different grid or a looser tolerance is tried.
+# The programme's optimum is smaller than the usual tolerances of solvers, so the error variable is scaled up; if the
+# solver fails, a slightly different grid or a looser tolerance is tried.
 ERROR_SCALE = 1e3
 ATTEMPTS = ((1.0, HALF_WIDTH, 1e-10), (1.5, 18.0, 1e-10), (1.0, HALF_WIDTH, 1e-9), (1.5, 18.0, 1e-9), (1.0, 18.0, 1e-8))
-# The minimax law of sigma = 1, by `_minimax(1.0)`: pairs (atom, weight) on the half line. A test recomputes it.
+# Minimax distribution for sigma = 1, by `_minimax(1.0)`: pairs (atom, weight) on the half line. A test recomputes it.
 SHIPPED_SIGMA = 1.0
 SHIPPED_SUP_ERROR = 5.3822512890988605e-08
 SHIPPED_HALF_LINE = (
@@ -129,7 +129,7 @@ def correction_distribution(
     if not SMALLEST_SIGMA <= sigma <= LARGEST_SIGMA:
         raise InvalidInputError(
             f"correction_distribution: sigma must lie between {SMALLEST_SIGMA} and {LARGEST_SIGMA}, found {sigma}; "
-            "normal noise much wider than that leaves no room in the logistic law, whose variance is 3.29"
+            "the variance of the normal noise must be well below the variance 3.29 of the logistic distribution"
         )
     if method not in METHODS:
         raise InvalidInputError(f"correction_distribution: method must be one of {METHODS}, found {method!r}")
@@ -222,6 +222,6 @@ def _half_line(
 
 
 def _mirrored(atoms: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the symmetric law whose half on [0, inf) is given; the first atom is 0."""
+    """Return the symmetric distribution with the given half on [0, inf); the first atom is 0."""
     atoms, weights = np.concatenate([-atoms[:0:-1], atoms]), np.concatenate([weights[:0:-1], weights])
     return atoms, weights / math.fsum(weights)

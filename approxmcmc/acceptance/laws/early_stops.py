@@ -1,8 +1,8 @@
-"""Errors of early stops of a sequential test: at a tie, and near one, where it stops by tolerance.
+"""Errors of a sequential test that stops early at a tie, or by tolerance near a tie.
 
-At a tie a stop before the last look claims a difference that does not exist: the Type-I error over all looks. A test
-with ``tol > 0`` also stops once the log ratio is known to within `tol`. Such a decision is near a tie and may well be
-wrong; the recursion of the test's law gives its error.
+At a tie (mu = mu_0) a stop before the last look claims a difference that does not exist. The probability of such a stop
+is the Type-I error over all looks. A test with ``tol > 0`` also stops once the log ratio is known to within `tol`. Such
+a decision is near a tie and may well be wrong; the recursion in `bridge` gives the probability of this error.
 
 Reference: Pocock (1977), Group sequential methods in the design and analysis of clinical trials.
 """
@@ -28,8 +28,8 @@ def type_one_error(
 ) -> float:
     """Return the probability that any look before the last stops the test when mu = mu_0.
 
-    At a tie an early stop claims a difference that is not there: P(some |z_j| > G_j, j < J | mu_std = 0). It exceeds
-    the ``2 epsilon`` of one look because every look is another chance.
+    The Type-I error is P(some |z_j| > G_j, j < J | mu_std = 0). It exceeds ``2 epsilon``, the Type-I error of one look,
+    because every look is another chance to stop.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def epsilon_for_type_one_error(
     Parameters
     ----------
     type_one_error
-        Wanted probability of an early stop at a tie; 0 (gives ``epsilon=0``) to 1 (gives 0.5).
+        Wanted probability of an early stop at a tie, from 0 (gives ``epsilon=0``) to 1 (gives ``epsilon=0.5``).
     batch_size, n_obs, growth, thresholds, boundary_shape
         The schedule, as in `sequential_test_error`.
 
@@ -94,7 +94,8 @@ def epsilon_for_type_one_error(
         fractions, limits = schedule(math.exp(log_epsilon), batch_size, n_obs, growth, thresholds, boundary_shape)
         return 2.0 * float(stopped_early(np.zeros(1), fractions, limits)[0][0]) - wanted
 
-    # The union bound over the early looks makes the lower end safe; one look in the middle makes the upper end safe.
+    # The union bound over the early looks shows that the root is not below the lower end; at epsilon = 0.5, the upper
+    # end, a look in the middle alone stops always.
     lower = math.log(wanted / (2.0 * n_early)) - 1e-6
     return math.exp(brentq(excess, lower, math.log(0.5), xtol=1e-10, rtol=1e-10))
 
@@ -112,15 +113,16 @@ def tolerance_stop_error(
 ) -> np.ndarray:
     """Return the probability that a decision which stopped by tolerance is wrong, in the Gaussian regime.
 
-    The look at which ``tol`` stops a test depends on its population alone, not on its sample. There the test knows
-    abs(z) <= G and decides by the sign of z: P(z < 0 | no stop before or there by the t-test, mu_std > 0).
+    The look at which ``tol`` stops a test depends on the population of terms alone, not on the sample. At this look
+    abs(z) <= G, and the test decides by the sign of z. The error is P(z < 0 | the t-test did not stop at this look or
+    before, mu_std > 0).
 
     Parameters
     ----------
     mu_std
         Standardised distance, as in `sequential_test_error`.
     look
-        Place of the look in `look_sizes`, from 0; not the last.
+        Index of the look in `look_sizes`, from 0; not the last look.
     epsilon, batch_size, n_obs, growth, thresholds, boundary_shape
         The test, as in `sequential_test_error`.
 
@@ -135,6 +137,6 @@ def tolerance_stop_error(
     wrong, used = stopped_early(distance.ravel(), fractions, limits)
     wrong_by_sign, used_by_sign = stopped_early(distance.ravel(), fractions, np.append(limits[:-1], 0.0))
     stopped = (used - used_by_sign) / (1.0 - fractions[look])
-    # Far from the threshold both are 0: no test stops there by tolerance, and none would err.
+    # Far from the threshold both probabilities are 0: no test stops there by tolerance, so there is no error.
     error = np.divide(wrong_by_sign - wrong, stopped, out=np.zeros_like(stopped), where=stopped > 1e-12)
     return np.clip(error, 0.0, 0.5).reshape(distance.shape)

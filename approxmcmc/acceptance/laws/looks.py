@@ -1,6 +1,7 @@
-"""When a sequential test looks at its evidence, and how strong the evidence must be to stop.
+"""Compute the sizes of a sequential test's looks, and the critical value that stops the test at each look.
 
-Both tables are computed once per test, before the chain starts; the compiled kernels need no Student distribution.
+Both tables are computed once per test, before the chain starts, so the compiled kernels evaluate no Student
+distribution.
 Reference: Korattikara, Chen and Welling, *Austerity in MCMC Land* (2014), algorithm 1.
 """
 
@@ -25,8 +26,8 @@ def look_sizes(n_obs: int, batch_size: int, growth: float = 1.0) -> np.ndarray:
     n_obs
         Number of terms N in the whole sum; at least 1.
     batch_size
-        Terms that the first look reads; at least 2, because one term has no standard deviation. A batch of `n_obs`
-        terms or more leaves a single look at everything.
+        Terms that the first look reads; at least 2, because one term has no standard deviation. With a batch of `n_obs`
+        terms or more there is a single look, at all terms.
     growth
         Factor from one look to the next; at least 1. At 1 all looks but the last are of one size.
 
@@ -65,19 +66,19 @@ def look_sizes(n_obs: int, batch_size: int, growth: float = 1.0) -> np.ndarray:
 def critical_values(looks: np.ndarray, epsilon: float, thresholds: str = "student", shape: float = 0.5) -> np.ndarray:
     """Return G_j, the value that |t| must exceed at each look before the last for the test to stop there.
 
-    G_j = F^{-1}_{n_j - 1}(1 - epsilon), with F_v the Student law of v degrees of freedom: a one-sided tail of
-    `epsilon`, hence a two-sided test of level 2 epsilon at each look. This is Pocock's (1977) boundary. The family of
-    Wang and Tsiatis (1987) multiplies it by (n_j / N)^(shape - 1/2).
+    G_j = F^{-1}_{n_j - 1}(1 - epsilon), with F_v the Student distribution of v degrees of freedom. One tail has
+    probability `epsilon`, so each look is a two-sided test of level 2 epsilon. This is Pocock's (1977) boundary. The
+    family of Wang and Tsiatis (1987) multiplies it by (n_j / N)^(shape - 1/2).
 
     Parameters
     ----------
     looks
         Cumulative numbers of terms from `look_sizes`; shape (J,).
     epsilon
-        Largest probability of a wrong sign at one look, when the two sides tie; 0 (never stop early: exact) to 0.5
-        (always stop at the first look).
+        Probability of a wrong decision at one look when mu = mu_0; from 0 (never stop early, exact) to 0.5 (always stop
+        at the first look).
     thresholds
-        "student", or "normal" for quantiles of the normal law at every look.
+        "student", or "normal" for quantiles of the normal distribution at every look.
     shape
         0 (the boundary of O'Brien and Fleming 1979, strictest early) to 1/2 (Pocock's).
 
@@ -107,12 +108,12 @@ def critical_values(looks: np.ndarray, epsilon: float, thresholds: str = "studen
             f"boundary_shape must lie between 0 (strict early looks) and 0.5 (equal looks), found {shape!r}."
         )
     degrees = np.asarray(looks[:-1], dtype=np.float64) - 1.0
-    # The two ends are set explicitly: the quantile functions return NaN or rounding noise there.
+    # Epsilon 0 and 0.5 are handled explicitly, because the quantile functions return NaN or rounding noise there.
     if epsilon == 0.0:
         return np.full_like(degrees, np.inf)
     if epsilon == 0.5:
         return np.zeros_like(degrees)
     # The lower tail keeps the digits that 1 - epsilon would lose. With one degree of freedom a quantile beyond the
-    # largest double comes back as +inf, whence the absolute value.
+    # largest double is returned as +inf, so the absolute value is needed.
     level = np.abs(stdtrit(degrees, epsilon)) if thresholds == "student" else np.full_like(degrees, -ndtri(epsilon))
     return level if shape == 0.5 else level * (looks[:-1] / looks[-1]) ** (shape - 0.5)

@@ -1,14 +1,14 @@
-"""The probability that a test accepts, given the terms of a pair of states, by the best available method.
+"""Compute the probability that a test accepts, given the terms of a pair of states, by the best available method.
 
 A pair (x, x') gives differences l_i = log p(x_i|x') - log p(x_i|x), the exact log ratio Lambda = c + sum l_i and the
-scale tau = sqrt(N) S_l. If the test reads all data, or none, the probability is that of the random threshold,
-P(T(u) < Lambda). Else the law of the test gives it:
+scale tau = sqrt(N) S_l. If the test reads all data, or none, it accepts with probability P(T(u) < Lambda), T(u) the
+random threshold. Otherwise there are two methods:
 
-``enumerate``  exact: all ways to draw the looks, each with the probability over u in closed form. For tiny N.
-``gaussian``   the regime of many terms, where only Lambda and tau matter.
+``enumerate``  exact: enumerate all ways to draw the looks; for each the probability over u has a closed form. Tiny N.
+``gaussian``   the regime of many terms, where the probability depends on Lambda and tau only.
 
-Looks at n_1 < ... < n_J = N of N data, drawn without replacement, fall out in N! / prod_j (n_j - n_{j-1})! ways, each
-equally likely. A law that is known given the way it fell out is averaged over them.
+The looks at n_1 < ... < n_J = N of N data, drawn without replacement, can be drawn in N! / prod_j (n_j - n_{j-1})!
+equally likely ways. The probability given each way is averaged over all ways.
 """
 
 import itertools
@@ -38,7 +38,7 @@ def threshold_at(u: np.ndarray, rule: str) -> np.ndarray:
 
 
 def number_of_orders(looks: np.ndarray) -> float:
-    """Return in how many ways the data fall into the looks: N! / prod (size of look)!."""
+    """Return the number of ways to draw the looks, N! / prod (size of look)!."""
     sizes = np.diff(looks, prepend=0)
     log_count = math.lgamma(int(looks[-1]) + 1) - sum(math.lgamma(int(size) + 1) for size in sizes)
     return math.exp(log_count) if log_count < 700.0 else math.inf
@@ -69,7 +69,7 @@ def mean_over_orders(looks: np.ndarray, given: Callable[[Order], np.ndarray]) ->
 
 
 def has_closed_form(test: AcceptanceTest, n_obs: int) -> bool:
-    """Return whether a test of `n_obs` terms uses all of them, or accepts everything."""
+    """Return whether a test on `n_obs` terms reads all of them, or accepts every proposal."""
     return not test.uses_ratio or test.reads_all(n_obs)
 
 
@@ -86,17 +86,17 @@ def best_method(test: AcceptanceTest, n_obs: int, method: str) -> str:
 
 
 def refuse_impossible_terms(test: AcceptanceTest, terms: np.ndarray) -> None:
-    """Raise on log-likelihood terms, or table entries, that are -inf: a test that stops early may not read them."""
+    """Raise if a term or table entry is -inf, because a test that stops early may not read it."""
     if not np.isfinite(terms).all():
         raise IncompatibleError(
-            f"transition_matrix: in some state a datum, or a table, has probability 0; whether {test!r} rejects it "
-            "depends on which data it reads first, which its law does not cover. Use ExactTest, or estimate_delta, "
+            "transition_matrix: every datum and table entry must have positive probability, found 0 in some state: "
+            f"whether {test!r} rejects it depends on which data it reads first. Use ExactTest, or estimate_delta, "
             "which replicates decisions"
         )
 
 
 def refuse_unknown_law(test: AcceptanceTest, method: str) -> None:
-    """Raise if the law of a test is unknown by a method."""
+    """Raise if `method` cannot compute the test's acceptance probability."""
     if reason := test.law_unknown(method):
         raise IncompatibleError(f"transition_matrix: {reason}")
 
@@ -114,7 +114,7 @@ def acceptance_probability(
     Parameters
     ----------
     test
-        A test with a known law, such as `ExactTest` or `SequentialTTest`.
+        A test with a computable acceptance probability, such as `ExactTest` or `SequentialTTest`.
     differences
         l_i of every pair, shape (pairs, N).
     log_rest
@@ -122,12 +122,12 @@ def acceptance_probability(
     method
         "enumerate", "gaussian", or "auto": enumerate if there are at most 3000 ways to draw the looks.
     conditional
-        Whether the decision is a conditional of Gibbs: threshold logit(u).
+        Whether the decision draws from a conditional of Gibbs; its threshold is logit(u).
 
     Raises
     ------
     IncompatibleError
-        When the law of the test is unknown by this method.
+        When this method cannot compute the test's acceptance probability.
     """
     n_obs, rule = differences.shape[1], "barker" if conditional else test.rule
     differences = differences / test.temperature

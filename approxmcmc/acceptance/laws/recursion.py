@@ -1,4 +1,4 @@
-"""How often a sequential test errs, and how much data it reads: computed exactly instead of simulated.
+"""Compute how often a sequential test errs and how much data it reads, without simulation.
 
 The functions here are for one decision with a known standardised mean (`sequential_test_error`) and for one pair of
 states with a random threshold (`acceptance_probability_error`); `early_stops` handles ties. They share the recursion in
@@ -60,9 +60,10 @@ def sequential_test_error(
 
     Notes
     -----
-    Exact for a Gaussian bridge, up to quadrature and interpolation errors below 1e-6. The real test approaches it as
-    the batch grows (central limit theorem), because the estimate of the standard deviation then loses its own noise.
-    A schedule is computed once per process: milliseconds for 20 looks, seconds for thousands.
+    The result is exact for a Gaussian bridge, up to quadrature and interpolation errors below 1e-6. The real test
+    approaches it as the batch grows, because the central limit theorem applies and the estimated standard deviation
+    becomes less noisy. The table of a schedule is computed once per process: milliseconds for 20 looks, seconds for
+    thousands.
 
     Examples
     --------
@@ -155,7 +156,7 @@ def probability_above(
     thresholds: str = "student",
     boundary_shape: float = 0.5,
 ) -> np.ndarray:
-    """Return P_+(mu_std), the probability of the decision "mu > mu_0": 1 - error where that is true, else error.
+    """Return P_+(mu_std), the probability of the decision "mu > mu_0": 1 - error if mu > mu_0, otherwise error.
 
     Arguments as in `sequential_test_error`; the result is a float64 array of the shape of `mu_std`.
 
@@ -191,7 +192,7 @@ def _labelled(**named: Any) -> list["xr.DataArray"]:
 
 
 def _with_coordinate(name: str, value: Any) -> "xr.DataArray":
-    """Return a DataArray; an array with a dim of the same name becomes the coordinate of that dim."""
+    """Return a DataArray; an array with a dim of the same name becomes the coordinate of this dim."""
     import xarray as xr
 
     if not isinstance(value, xr.DataArray):

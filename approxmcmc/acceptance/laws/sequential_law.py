@@ -1,8 +1,8 @@
 """The acceptance probability of a sequential t-test, by enumeration of its looks, and in the Gaussian regime.
 
 Given the order of the data, a look with mean m and limit w stops for thresholds mu_0 outside m -+ w. So the thresholds
-that are still undecided form an interval, those that accept form intervals too, and the probability over u has a closed
-form.
+that are still undecided form an interval, the thresholds that accept form intervals too, and the probability over u has
+a closed form.
 """
 
 import math

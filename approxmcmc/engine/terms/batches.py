@@ -105,7 +105,7 @@ def make_linear_log_terms(loglik_eta: Callable[[float, float], float]) -> Callab
             for i in range(hi - lo):
                 out[i] = loglik_eta(out[i], here[i])
             return
-        responses = np.empty(hi - lo)
+        responses = np.empty(hi - lo, y.dtype)
         for place in range(lo, hi):
             responses[place - lo] = y[order[place]]
         for i in range(hi - lo):

@@ -45,7 +45,7 @@ def make_add_linear_gradient(derivatives_eta: Callable[..., Any]) -> Callable[..
         theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray
     ) -> None:
         X, y = data
-        slopes, responses = np.empty(ROWS), np.empty(ROWS)
+        slopes, responses = np.empty(ROWS), np.empty(ROWS, y.dtype)
         for start in range(lo, hi, ROWS):
             stop = min(start + ROWS, hi)
             linear_predictor(theta, X, order, start, stop, slopes)

@@ -29,7 +29,7 @@ def sparse_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | No
     Returns
     -------
     base, values, columns
-        The common row (1, d), differences (n, k), and their columns (n, k), int64; a row with fewer than k differences
+        The common row (1, d), differences (n, k), and their columns (n, k), int32; a row with fewer than k differences
         is padded with zeros.
     """
     n, d = X.shape
@@ -41,7 +41,7 @@ def sparse_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | No
     width = max(1, *(int((X[here] != base).sum(axis=1).max()) for here in pieces))  # at least one column
     if width > LARGEST_SHARE * d:
         return None
-    values, columns = np.zeros((n, width)), np.zeros((n, width), dtype=np.int64)
+    values, columns = np.zeros((n, width)), np.zeros((n, width), dtype=np.int32)
     for here in pieces:
         rows, found = np.nonzero(X[here] != base)
         places = np.arange(len(rows)) - np.searchsorted(rows, rows)  # a row's differences, counted from 0

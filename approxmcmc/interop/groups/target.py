@@ -2,12 +2,16 @@
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import CompiledTarget, LatentTarget, content_hash
+from approxmcmc.engine.extras import extra
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.interop.graphs import operations_of_a_row, simplify
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.coordinates import Coordinates, GlobalVariables, labels_of_model
 from approxmcmc.interop.groups.effects import EffectsOfModel, Named
@@ -56,6 +60,14 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     def initial_point(self) -> np.ndarray:
         """Return the model's initial point; shape (dim,)."""
         return self.coordinates.initial_point()
+
+    @property
+    def written_work(self) -> tuple[float, int]:
+        """What the model takes with its effects: operations of all rows, and the number of parameters."""
+        model, n_rows = self.source.model, self.source.y.size
+        [rows] = model.logp(vars=model.observed_RVs, sum=False)
+        dim = sum(np.size(value) for value in model.initial_point().values())
+        return n_rows * operations_of_a_row(simplify(rows), n_rows), dim
 
     @property
     def group_labels(self) -> np.ndarray:
@@ -157,3 +169,22 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         """Return the observed variable and the sizes as text."""
         sizes = f"{self.source.y.size} rows in {self.n_obs} groups, dim={self.variables.size}"
         return f"{type(self).__name__}({self.source.observed.name}: {sizes}; without {self.groups.name})"
+
+
+def checked_path(path: str) -> str:
+    """Return the path of a folder that does not exist, before the run that fills it.
+
+    Raises
+    ------
+    InvalidInputError
+        When the name does not end with ``.zarr``, or is taken.
+    MissingExtraError
+        When zarr is not installed.
+    """
+    with extra("sources", f"latents={path!r}"):
+        import zarr  # noqa: F401
+    if not path.endswith(".zarr"):
+        raise InvalidInputError(f"from_pymc: latents must be 'auto', labels of groups or a .zarr path, found {path!r}")
+    if Path(path).exists():
+        raise InvalidInputError(f"from_pymc: latents={path!r} exists; remove it, or name another folder")
+    return path

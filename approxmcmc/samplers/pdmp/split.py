@@ -175,6 +175,10 @@ def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float |
             f"{who} needs a generalised linear model such as LogisticRegression, RobustRegression or GLMTarget, found "
             f"{target!r}; it expands the terms itself, so give the plain target and not an expansion of it"
         )
+    if np.iscomplexobj(target.y):
+        raise IncompatibleError(
+            f"{who} draws single rows by their bounds, and a term of {target!r} stands for several; give target.plain"
+        )
     if target.normal_prior is None:
         raise IncompatibleError(
             f"{who} adds a normal prior to its rates exactly, and {target!r} has a prior given as a function; use "

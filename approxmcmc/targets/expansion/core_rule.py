@@ -7,7 +7,7 @@ is the core:
   of one rare category add up coherently: cumulated draws show it, independent variances are 5 to 40 times too small.
 - *Walls.* A row that forbids a half-space has residual zero on every draw, because no draw is ever there; the rule
   above calls it light, and without it the chain walks through the wall. So a row belongs to the core wherever its
-  linear predictor varies so much under the posterior that the quadratic may be wrong somewhere.
+  linear predictor varies so much under the posterior that the quadratic is wrong somewhere within its reach.
 """
 
 import numpy as np

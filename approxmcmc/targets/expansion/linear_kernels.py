@@ -15,8 +15,7 @@ from approxmcmc.engine.terms.batches import linear_predictor
 
 NODES = 7  # of Gauss and Hermite
 WORTH = 2.0  # variances from 16 draws are that uncertain; the averaged coefficients are better for the law as a whole
-# Where no scale is known: what the quadratic may miss within so many standard deviations of a row's predictor.
-REACH, FARTHEST = 3.0, 0.125
+FARTHEST = 0.125  # what the quadratic of a light row may miss within reach
 SMALL = 1 << 18  # multiplications of a product of matrices that OpenBLAS makes without threads of its own
 FEWEST, MOST = 16, 256  # rows of a tile
 FLAGS = nb.Array(nb.boolean, 1, "C")
@@ -30,7 +29,7 @@ def add_up_signature(X: nb.Type, y: nb.Type) -> nb.Type:
 def survey_signature(X: nb.Type, y: nb.Type) -> nb.Type:
     """Return the signature of `make_survey`'s kernel."""
     law, found = (VECTOR, MATRIX, MATRIX, MATRIX), (MATRIX, VECTOR, FLAGS, VECTOR, VECTOR, VECTOR)
-    return nb.void(*law, X, y, INDICES, nb.int64, nb.int64, nb.boolean, nb.float64, *found)
+    return nb.void(*law, X, y, INDICES, nb.int64, nb.int64, nb.boolean, nb.float64, nb.float64, *found)
 
 
 @compiled
@@ -132,8 +131,10 @@ def make_survey(  # noqa: PLR0915 (one pass over a tile: its steps share all of 
 
     `cholesky` and `moves`, the draws less the centre, are columns, shape (dim, dim) and (dim, draws); `rule` has the
     nodes and the weights of Gauss and Hermite. For each row: a_i, b_i, whether it is a wall and, where `spreads` is not
-    empty, the standard deviation of the residual over the draws. `sums` are those of the quadratics chosen, as in
-    `make_add_up`; `left` (draws,) of the residuals, `together` of their standard deviations and variances.
+    empty, the standard deviation of the residual over the draws. A row is a wall where the variance of its predictor is
+    above `widest` and its quadratic misses more than `FARTHEST` within `reach` standard deviations. `sums` are those of
+    the quadratics chosen, as in `make_add_up`; `left` (draws,) of the residuals, `together` of their standard
+    deviations and variances.
     """
 
     def survey(  # noqa: PLR0912, PLR0915 (as above)
@@ -148,6 +149,7 @@ def make_survey(  # noqa: PLR0915 (one pass over a tile: its steps share all of 
         hi: int,
         averaged: bool,
         widest: float,
+        reach: float,
         out: np.ndarray,
         spreads: np.ndarray,
         walls: np.ndarray,
@@ -160,9 +162,9 @@ def make_survey(  # noqa: PLR0915 (one pass over a tile: its steps share all of 
         tile, n_nodes = rows_of_tile(dim), rule.shape[1]
         eta, slopes, bends, scaled = np.empty(tile), np.empty(tile), np.empty(tile), np.empty((tile, dim))
         copy = np.empty((tile, dim))
-        values, leverages, far = np.empty(tile), np.empty(tile), np.empty((2, tile))
+        values, leverages = np.empty(tile), np.empty(tile)
         size = tile * max(n_draws, n_nodes)
-        places, terms, responses = np.empty(size), np.empty(size), np.empty(size)
+        places, terms, responses = np.empty(size), np.empty(size), np.empty(size, y.dtype)
         firsts, seconds = np.empty(tile * n_nodes), np.empty(tile * n_nodes)
         taylor, mean = np.empty(n_draws), np.empty(n_draws)
         for start in range(lo, hi, tile):
@@ -192,18 +194,12 @@ def make_survey(  # noqa: PLR0915 (one pass over a tile: its steps share all of 
                         responses[i * n_nodes + k] = here[i]
                 for k in range(n * n_nodes):
                     firsts[k], seconds[k] = derivatives_eta(places[k], responses[k])
-            if widest <= 0.0:
-                for side in range(2):
-                    for i in range(n):
-                        far[side, i] = loglik_eta(eta[i] + (2 * side - 1) * REACH * math.sqrt(leverages[i]), here[i])
             for i in range(n):
-                delta, first, half, wall = deltas[i], slopes[i], 0.5 * bends[i], leverages[i] > widest
-                if widest <= 0.0:
-                    wall, reach = False, REACH * math.sqrt(leverages[i])
-                    for side in range(2):
-                        move = (2 * side - 1) * reach
-                        missed = far[side, i] - (values[i] + move * (first + move * half))
-                        wall = wall or not abs(missed) <= FARTHEST
+                delta, first, half, wall = deltas[i], slopes[i], 0.5 * bends[i], False
+                for side in range(2 if leverages[i] > widest else 0):
+                    move = (2 * side - 1) * reach * math.sqrt(leverages[i])
+                    missed = loglik_eta(eta[i] + move, here[i]) - (values[i] + move * (first + move * half))
+                    wall = wall or not abs(missed) <= FARTHEST
                 walls[start + i] = wall
                 for k in range(n_draws):
                     fitted = values[i] + delta[k] * (first + delta[k] * half)

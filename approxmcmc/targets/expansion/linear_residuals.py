@@ -40,13 +40,12 @@ def make_linear_residuals(
         y, expansion = data[-2], data[-1]
         n = hi - lo
         predict(theta, data[:-2], order, lo, hi, out)
-        columns = np.empty((3, n))
+        responses, slope, bend = np.empty(n, y.dtype), np.empty(n), np.empty(n)
         for i in range(n):
             datum = datum_at(order, lo + i)
-            columns[0, i] = y[datum]
-            columns[1, i] = expansion[datum, 0]
-            columns[2, i] = expansion[datum, 1]
-        responses, slope, bend = columns[0], columns[1], columns[2]
+            responses[i] = y[datum]
+            slope[i] = expansion[datum, 0]
+            bend[i] = expansion[datum, 1]
         for i in range(n):
             fitted = out[i] * (slope[i] + out[i] * bend[i])
             out[i] = loglik_eta(out[i], responses[i]) - fitted

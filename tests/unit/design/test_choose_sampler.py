@@ -117,8 +117,8 @@ class FakeTrial:
         self.starts = np.zeros((chains, setting.target.variables.size))
 
     def measure(self, worth, *, audited):
-        seconds, error = (1e-6, 0.5) if audited else (1e-4, 0.0)
-        return Measured(seconds, 1.0, 1.0, error, 0.0, self.starts, 1.0, 100.0)
+        seconds, read, error = (1e-6, 1.0, 0.5) if audited else (1e-4, 1e6, 0.0)  # reads are what an exact one takes
+        return Measured(seconds, read, 1.0, error, 0.0, self.starts, 1.0, 100.0)
 
 
 def test_less_time_is_a_price_in_risk(logistic):
@@ -425,13 +425,21 @@ def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(
     assert entries[0].unfinished is None  # it has seen enough
 
 
-def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried():
-    known = _known()
+def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried(logistic):
+    known = Situation(logistic)
     counted = nuts.seconds_per_draw(known)
     known.trajectories.append(10.0 * counted)
     assert nuts.seconds_per_draw(known) == 10.0 * counted
     known.trajectories[:] = [0.1 * counted]
     assert nuts.seconds_per_draw(known) == counted
+
+
+def test_nuts_reads_all_rows_whatever_stands_for_them(logistic):
+    rows = np.repeat(np.arange(50), 40)
+    many = amc.targets.LogisticRegression(np.eye(50)[rows], np.arange(2000) % 2)
+    few = amc.targets.compressed(many)
+    assert few.n_obs < many.n_obs
+    assert nuts.seconds_per_draw(Situation(few)) == nuts.seconds_per_draw(Situation(many))
 
 
 def test_what_was_counted_is_counted_anew_by_what_a_trial_finds(logistic):

@@ -1,10 +1,14 @@
 """Effects that were integrated out come back: exact draws given theta, under the groups' labels."""
 
+import zlib
+
 import numpy as np
 import pytest
+import xarray as xr
 from scipy import stats
 
 import approxmcmc as amc
+from approxmcmc.diagnostics.latents import SEED, with_latents
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets import GroupedTarget, NormalGroups
 from tests.unit.diagnostics.test_loo import posterior_of
@@ -92,3 +96,31 @@ def test_a_scale_of_zero_leaves_no_effect():
     target = GroupedTarget(data.X, data.y, data.groups, at=data.center)
     drawn = target.draw_latents(np.random.default_rng(0), data.center[None] * [1, 1, 1, 0], np.arange(2))
     assert not drawn.any()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_all_effects_go_to_a_folder_whole_or_not_at_all(fails, tmp_path, monkeypatch):
+    pytest.importorskip("zarr")
+    rng, path = np.random.default_rng(3), tmp_path / "effects.zarr"
+    target = NormalGroups(np.ones((6, 1)), rng.normal(size=6), ["a", "b", "c"] * 2)
+    trace = posterior_of(target, rng.normal(size=(2, 7, target.variables.size)))
+    monkeypatch.setitem(with_latents.__globals__, "AT_ONCE", 12)  # two draws at a time
+    monkeypatch.setattr(target, "latents_wanted", str(path))
+    if fails:
+        right, calls = target.draw_latents, iter([False, False, True])
+        broken = lambda *given: 1 / 0 if next(calls) else right(*given)  # noqa: E731
+        monkeypatch.setattr(target, "draw_latents", broken)
+        with pytest.raises(ZeroDivisionError):
+            with_latents(trace, target)
+        assert list(tmp_path.iterdir()) == []
+        return
+    found = with_latents(trace, target)
+    assert found.posterior["effect"].isnull().all() and found.posterior.attrs["latents"] == f"all groups are in {path}"
+    with xr.open_zarr(path, consolidated=False) as written:
+        assert written["effect"].shape == (2, 7, 3) and written["group"].values.tolist() == ["a", "b", "c"]
+        seed = np.random.default_rng([SEED, zlib.crc32(b"None")])
+        some = xr.DataTree.from_dict({"posterior": trace["posterior"].to_dataset().isel(draw=slice(0, 2))})
+        expected = amc.latents(some, target, random_seed=seed)["effect"]
+        np.testing.assert_allclose(written["effect"][:, :2], expected, rtol=1e-6)
+        assert np.isfinite(written["effect"]).all()
+    assert [one.name for one in tmp_path.iterdir()] == ["effects.zarr"]

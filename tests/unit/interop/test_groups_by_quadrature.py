@@ -216,6 +216,30 @@ def test_draws_of_effects_have_their_law():
         assert np.abs(z).max() < 5.0  # false-fail rate 2e-5
 
 
+@pytest.mark.recompiles
+def test_an_intercept_and_a_slope_of_each_group():
+    """Terms and draws of two effects against a grid of both; the joint density was compared with the model's own."""
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, pm.HalfNormal("s", shape=2), shape=(G, 2))
+        poisson(pm.Normal("mu") + (b[GROUP] * np.column_stack([np.ones(N), X])).sum(axis=1))
+    target = integrated(model)
+    theta, n = target.center + 0.1, 5000
+    grid = np.linspace(-5.0, 5.0, 101)
+    pairs = np.array([[one, other] for one in grid for other in grid])
+    joint = np.array([target.log_joint(theta, np.tile(pair, (G, 1))) for pair in pairs]) - target.omitted_constants
+    integrals = logsumexp(joint, axis=0) + 2.0 * np.log(grid[1] - grid[0])
+    assert target.own_terms(theta) == pytest.approx(integrals, abs=1e-3)
+    drawn = target.draw_standard_effects(np.random.default_rng(0), np.tile(theta, (n, 1)), np.arange(G))
+    weights = np.exp(joint - integrals)
+    weights /= weights.sum(axis=0)
+    for power in ([1, 0], [0, 1], [1, 1], [2, 0], [0, 2]):
+        function = np.prod(pairs**power, axis=1)[:, None]
+        mean = (weights * function).sum(axis=0)
+        spread = np.sqrt((weights * function**2).sum(axis=0) - mean**2)
+        z = (np.prod(drawn**power, axis=-1).mean(axis=0) - mean) / (spread / np.sqrt(n))
+        assert np.abs(z).max() < 5.0  # false-fail rate 4e-5
+
+
 REFUSED = {
     "a gamma law": (lambda eta: pm.Gamma("y", 2.0, pm.math.exp(eta), observed=COUNTS + 1.0), "law Gamma are not known"),
     "a cloglog link": (

@@ -13,6 +13,7 @@ from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
+from approxmcmc.interop.groups.target import checked_path
 from approxmcmc.interop.groups.values import PYTHON
 
 pytestmark = [
@@ -305,6 +306,17 @@ def test_explain_says_what_is_integrated_out():
         "y, 24 rows: z of 4 groups integrated out in closed form; s moves with either sign; "
         "4 terms of 3 parameters are left"
     )
+
+
+def test_a_folder_for_effects_is_checked_before_the_run(tmp_path):
+    pytest.importorskip("zarr")
+    assert amc.from_pymc(hierarchy(), latents=str(tmp_path / "new.zarr")).latents_wanted.endswith("new.zarr")
+    for name, reason in {str(tmp_path): "or a .zarr path", "": "or a .zarr path"}.items():
+        with pytest.raises(InvalidInputError, match=reason):
+            checked_path(name)
+    (tmp_path / "old.zarr").mkdir()
+    with pytest.raises(InvalidInputError, match="exists; remove it"):
+        checked_path(str(tmp_path / "old.zarr"))
 
 
 def test_changed_data_are_refused():

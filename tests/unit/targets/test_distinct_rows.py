@@ -45,7 +45,7 @@ def test_weighted_terms_add_up_to_those_of_all_rows(kind):
     kinds, counts = np.unique(np.column_stack([rows.X, rows.y]), axis=0, return_counts=True)
     assert isinstance(target, DistinctRows) and target.plain is rows
     assert (target.n_obs, target.n_rows) == (len(kinds), N)
-    assert sorted(target.responses[1]) == sorted(counts)
+    assert sorted(target.weights) == sorted(counts)
     for theta in np.random.default_rng(0).normal(size=(3, 3)):
         assert total(target, theta) == pytest.approx(total(rows, theta), rel=1e-13)
         slopes = (full_gradient(one.compile_gradient(), theta) for one in (target, rows))
@@ -58,8 +58,7 @@ def test_weighted_terms_add_up_to_those_of_all_rows(kind):
 def test_weights_that_are_forgotten_would_be_told():
     rows = TARGETS["logistic"]()
     target = compressed(rows)
-    target.responses = target.responses[0], np.ones(target.n_obs)
-    target.data = (*target.design.arrays, *target.responses)
+    target.data = (target.X, target.y.real + 1j)
     assert total(target, THETA) != pytest.approx(total(rows, THETA), rel=1e-2)
 
 
@@ -83,15 +82,29 @@ def test_rows_that_hardly_repeat_stay_rows():
     assert compressed(alone) is alone
 
 
-@pytest.mark.parametrize(
-    "make",
-    [amc.acceptance.BernsteinTest, amc.acceptance.PoissonTest, amc.acceptance.TunaTest, amc.acceptance.FactorizedTest],
-)
-def test_bounds_of_rows_are_none_of_weighted_terms(make):
-    settings = {amc.acceptance.BernsteinTest: (0.1, 20), amc.acceptance.TunaTest: (0.01,)}.get(make, ())
-    sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), make(*settings))
-    with pytest.raises(IncompatibleError, match="does not bound its terms"):
-        amc.sample(compressed(TARGETS["logistic"]()), sampler, draws=2, tune=0, chains=1, progressbar=False)
+@pytest.mark.parametrize("form", ["plain", "core rows", "control variate"])
+def test_bounds_hold_for_weighted_terms(form):
+    """Planted: bounds without the weights, which some terms break."""
+    rows = compressed(TARGETS["logistic"]())
+    expand = {"plain": lambda one: one, "core rows": amc.CoreRows, "control variate": amc.ControlVariate}[form]
+    target = expand(rows)
+    compiled, bound, ends = target.compile(), target.compile_difference_bound(), target.compile_term_range()
+    fit, beyond = amc.laplace(rows), False
+    for move in np.random.default_rng(0).normal(size=(30, 2, 3)):
+        here, there = fit.mode + move @ fit.cholesky.T
+        changes = [full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs) for theta in (here, there)]
+        change, allowed = changes[1] - changes[0], bound.rates * bound.reach(here, there, bound.numbers)
+        assert (np.abs(change) <= allowed + 1e-12).all()
+        assert np.ptp(change) <= ends.term_range(here, there, ends.numbers) + 1e-12
+        beyond |= form == "plain" and bool((np.abs(change) > allowed / rows.weights).any())
+    assert beyond or form != "plain"
+
+
+def test_a_process_in_continuous_time_wants_single_rows():
+    target = compressed(TARGETS["logistic"]())
+    fit = amc.laplace(target)
+    with pytest.raises(IncompatibleError, match="plain"):
+        amc.samplers.ZigZag(fit).build(target)
 
 
 def test_a_choice_reads_distinct_rows_and_a_trace_keeps_all():

@@ -1,0 +1,50 @@
+"""The table of the street's page, drawn from its CSV when the documentation is built."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from approxmcmc.engine.files.whole_files import whole_file
+
+TIMES, SECONDS = 1.2, 2.0  # the goal: at most so many times nutpie's seconds, and so many more
+HEADER = (
+    "model", "parameters", "ours, new", "ours, again", "nutpie", "to 400: ours", "to 400: nutpie",
+    "shift (95 % if unbiased)", "chosen",
+)  # fmt: skip
+
+
+def markdown(found: pd.DataFrame) -> str:
+    """Return the table, a row for each model, and a sentence that counts."""
+    lines = [
+        f"| {' | '.join(HEADER)} |",
+        f"|{'---|' * len(HEADER)}",
+        *(_line(row) for _, row in found.iterrows() if row["dim"]),
+    ]
+    both = found.dropna(subset=["new_cpu", "nutpie_cpu"])
+    ratio, to_400 = ((both[f"new_{of}"] / both[f"nutpie_{of}"]).median() for of in ("cpu", "to_400"))
+    told = int(both["problems"].notna().sum())
+    missing = sorted({*found["model"]} - {*both["model"]})
+    within, scaled = (int(both[name].sum()) for name in ("within", "within_to_400"))
+    counted = (
+        f"{within} of {len(both)} models take at most {TIMES:g} times nutpie's seconds plus {SECONDS:g}, where its "
+        f"run is as long as 400 effective draws need, and {scaled} with both scaled to 400. The median ratio is "
+        f"{ratio:.2f}, and scaled {to_400:.2f}. {told} runs tell a problem."
+    )
+    return "\n".join([*lines, "", counted, *([f"Not run: {', '.join(missing)}."] if missing else []), ""])
+
+
+def _line(row: pd.Series) -> str:
+    seconds = [_seconds(row[name]) for name in ("new_cpu", "again_cpu", "nutpie_cpu", "new_to_400", "nutpie_to_400")]
+    shift = "–" if pd.isna(row["shift"]) else f"{row['shift']:.2f} ({row['shift_if_unbiased']:.2f})"
+    chosen = "–" if pd.isna(row["chosen"]) else str(row["chosen"]).partition(" (")[0]
+    return f"| {row['model']} | {row['dim']:.0f} | {' | '.join(seconds)} | {shift} | {chosen} |"
+
+
+def _seconds(value: float) -> str:
+    return "–" if pd.isna(value) else f"{value:.1f}" if value < 100.0 else f"{value:.0f}"
+
+
+def main(file: Path, folder: Path) -> None:
+    """Draw the table of a CSV into a folder."""
+    with whole_file(folder / "street.md") as whole:
+        whole.write_text(markdown(pd.read_csv(file)), encoding="utf-8")

@@ -1,0 +1,60 @@
+"""The same seed under another load: runs of a model in processes of their own, and whether their draws are equal.
+
+``python -m studies.street.repeats MODEL --runs 20`` keeps 0, 2, ..., 8 other processes busy while it runs, and says
+how many different draws and choices there were.
+"""
+
+import argparse
+import collections
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+from studies.street.__main__ import environment
+from studies.street.models import WRITTEN, model
+
+LOADS = (0, 2, 4, 6, 8)
+BUSY = [sys.executable, "-c", "while True: pass"]
+
+
+def draws_of(name: str) -> str:
+    """Return a hash of the draws of a run, and what was chosen."""
+    import approxmcmc as amc
+
+    trace = amc.sample(model(name), random_seed=1, progressbar=False)
+    digest = hashlib.blake2b(digest_size=8)
+    for variable in sorted(map(str, trace["posterior"].data_vars)):
+        digest.update(trace["posterior"][variable].to_numpy().tobytes())
+    return f"{digest.hexdigest()} {trace['sample_stats'].attrs['chosen']}"
+
+
+def main() -> None:
+    """Read the command line, and repeat."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", choices=WRITTEN)
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--out", type=Path, default=Path("results/street"))
+    parser.add_argument("--one", action="store_true", help="run once, and print the hash of the draws")
+    given = parser.parse_args()
+    if given.one:
+        sys.stdout.write(f"{draws_of(given.model)}\n")
+        return
+    found = collections.Counter[str]()
+    command = [sys.executable, "-m", "studies.street.repeats", given.model, "--one"]
+    for k in range(given.runs):
+        busy = [subprocess.Popen(BUSY) for _ in range(LOADS[k % len(LOADS)])]
+        try:
+            done = subprocess.run(
+                command, env=environment(given.out / "base"), capture_output=True, text=True, check=True
+            )
+        finally:
+            for process in busy:
+                process.kill()
+        found[done.stdout.splitlines()[-1]] += 1
+    for line, times in found.items():
+        sys.stdout.write(f"{times} of {given.runs}: {line}\n")
+
+
+if __name__ == "__main__":
+    main()
