@@ -23,12 +23,12 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 LEAST_MEMBERS = 3
 NOBODY = -1
-TRIES = 100  # of a member's start
+TRIES = 100  # random starts tried for a member
 
 
 @compiled
 def _scatter(rng: np.random.Generator, log_prior: Any, spread: float, theta: np.ndarray, members: np.ndarray) -> None:
-    """Spread the members around theta, inside the prior's support: from outside hardly any proposal would enter it."""
+    """Draw the members' starts around theta, inside the prior's support, which a member outside could hardly enter."""
     assign(members[0], theta)
     for h in range(1, members.shape[0]):
         for _ in range(TRIES):
@@ -99,20 +99,20 @@ class AdaptiveDirection(Component, Proposal):
     InvalidInputError
         When a number is out of range.
     IncompatibleError
-        When the sampler is not of the exchange family: others cache values at theta from step to step, and this
+        When the sampler is not of the exchange family: other samplers cache values at theta from step to step, but this
         proposal replaces theta by the next member.
 
     Notes
     -----
-    One chain of the trace is one population. A step moves one member, in turn, and the draw is that member: draw t of a
-    trace without thinning is member t mod H, so the draws of a chain cycle through the population. All H members have
-    the posterior as their distribution, and a chain's average uses all of them. Neighbouring draws belong to different
-    members, so R-hat, ESS and MCSE of the draws in their order are far too optimistic: use
-    ``diagnostics.split_population(trace)``, where every member is a chain. A ``thin`` that shares a factor with H keeps
-    only some members; ``thin=H`` keeps a single one.
+    One chain of the trace is one population. Each step moves one member, and the members take turns; the draw is the
+    member that moved. Draw t of a trace without thinning is member t mod H, so the draws of a chain cycle through the
+    population. All H members have the posterior as their distribution, and a chain's average uses all of them.
+    Neighbouring draws belong to different members, so R-hat, ESS and MCSE of the draws in order are far too optimistic:
+    use ``diagnostics.split_population(trace)``, where every member is a chain. A ``thin`` that shares a factor with H
+    keeps only some members; ``thin=H`` keeps a single one.
 
-    Guarantee: that of the sampler. Differences make the moves follow the shape of the posterior, without a tuning
-    phase.
+    Guarantee: the guarantee of the sampler. The differences adapt the moves to the shape of the posterior, without a
+    tuning phase.
 
     References
     ----------

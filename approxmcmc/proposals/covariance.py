@@ -1,7 +1,7 @@
 """Code shared by proposals with a covariance: validation, the Cholesky factor, and fast triangular kernels.
 
-Kernels take the *upper* factor U = L', C-contiguous: column j of L is then the row ``upper[j, j:]``, and both products
-below run over contiguous memory and vectorise without changing the order of any sum.
+Kernels take the *upper* factor U = L', C-contiguous, so that column j of L is the row ``upper[j, j:]``. Both products
+below then read contiguous memory and vectorise without changing the order of any sum.
 """
 
 import math

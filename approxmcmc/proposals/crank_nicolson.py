@@ -6,8 +6,8 @@ It is reversible for N(c, Sigma), so that
 
     log q(theta|theta') - log q(theta'|theta) = log N(theta; c, Sigma) - log N(theta'; c, Sigma).
 
-With c and Sigma of the Laplace approximation the normal part of the posterior cancels, so a decision depends only on
-the error of the approximation: nearly all proposals are accepted, at any step length and any dimension.
+If c and Sigma come from the Laplace approximation, the normal part of the posterior cancels, so a decision depends only
+on the error of the approximation. Nearly all proposals are then accepted, at any step length and any dimension.
 """
 
 import dataclasses
@@ -82,7 +82,7 @@ def couple(
     noise: np.ndarray,
     count: np.ndarray,
 ) -> tuple[float, float]:
-    """Propose one point for both chains, or reflect the noise; with rho = 0 it is always one point."""
+    """Propose one point for both chains, or reflect the noise; with rho = 0 both always go to one point."""
     log_q_ratio = propose(rng, state, x, x_new, count)
     rho, spread, phi_y, xi, z = state.rho, state.spread, other.phi, noise[0], noise[1]
     recall(other, y)
@@ -109,7 +109,8 @@ class PreconditionedCrankNicolson(Component, Proposal):
     Parameters
     ----------
     rho
-        Memory of the current theta, -1 < rho < 1. 0 proposes independently of it; 0.8 takes steps 0.6 Sigma^(1/2).
+        Correlation with the current theta, -1 < rho < 1. With 0 proposals are independent of theta; with 0.8 the noise
+        of a step has the standard deviation 0.6 Sigma^(1/2).
     center
         c, shape (dim,); or a Laplace approximation, which gives c and Sigma.
     cov
@@ -120,7 +121,7 @@ class PreconditionedCrankNicolson(Component, Proposal):
     InvalidInputError
         When rho is out of range, or Sigma not symmetric positive definite.
     IncompatibleError
-        When their length is not the target's dimension.
+        When the length of c or Sigma is not the target's dimension.
 
     Notes
     -----

@@ -6,7 +6,7 @@ Fisher information of all data is estimated by :math:`\hat I = N V_t`, and
 .. math:: \theta' = \theta + 2 \left[\gamma \hat I + \tfrac{4}{\alpha} B\right]^{-1} (\hat g(\theta) + \eta),
           \qquad \eta \sim N(0, \tfrac{4}{\alpha} B).
 
-For large steps all the noise comes from the minibatch; the matrix in brackets turns it into the posterior's.
+For large steps all the noise comes from the minibatch; the matrix in brackets gives it the posterior's covariance.
 """
 
 import dataclasses
@@ -116,7 +116,7 @@ class StochasticGradientFisherScoring(Component, Proposal):
     Parameters
     ----------
     step_size
-        alpha, the *variance* of the noise if it is small, times the inverse of B; positive, of any size.
+        alpha, positive, of any size. If alpha is small, the noise has the *variance* alpha times the inverse of B.
     batch_size
         n, the size of the minibatch, redrawn for each step, without replacement.
     noise_matrix

@@ -1,6 +1,6 @@
-r"""How much noise friction still has to add if the gradients are noisy themselves.
+r"""Compute how much noise friction must still add if the estimated gradients are noisy.
 
-A kick by an estimated gradient of covariance V heats: it adds h^2 W to the covariance of the velocity, W = L' V L. In
+A kick by an estimated gradient of covariance V adds h^2 W to the covariance of the velocity, W = L' V L (it heats). In
 BAOAB, friction then adds N(0, S) with
 
 .. math:: S = (1 - c^2) I - \tfrac{(1 + c)^2}{4} h^2 W
@@ -57,8 +57,8 @@ def rub_less(rng: np.random.Generator, keep: float, noise: AddedNoise, velocity:
         z[j] = rng.standard_normal()
     isotropic, learns = lower.shape[0] == 0, noise.due[0] > 0.0
     untuned = noise.learnt[0] == 1.0 and not learns
-    # If tuning passes through places too noisy for any S, no noise is added: more noise would heat the chain, which
-    # would then stay where control variates are poor.
+    # Tuning may pass through places where the gradients are too noisy for any S. No noise is added there, because it
+    # would heat the chain further and keep it where control variates are poor.
     silent = learns and not isotropic and math.isnan(lower[dim - 1, dim - 1])
     for j in range(dim):
         added = noise.spread * z[j] if isotropic else math.nan if untuned else 0.0
@@ -82,8 +82,8 @@ def learn(
     write_scores(minibatch, theta, noise.mean, now, noise.score)
     count[GRADIENTS] += minibatch.batch_size * (2 if minibatch.anchor.shape[0] > 0 else 1)
     noise.learnt[0] += 1.0
-    # Starts may lie 60 standard deviations away, where control variates leave 3600 times the noise: even with weight t
-    # the first 50 of 2000 steps trebled the estimate.
+    # A chain may start 60 standard deviations away, where control variates leave 3600 times the noise. With weights t
+    # the first 50 of 2000 steps still trebled the estimate.
     weight = 4.0 / (noise.learnt[0] + 3.0)
     for j in range(dim):  # half = now L
         for k in range(dim):
@@ -124,7 +124,7 @@ def checked_noise(gradient_noise: Any, *, who: str) -> Any:
 def added_noise(
     gradient_noise: Any, minibatch: MinibatchGradient, spread: Spread, step_size: float, keep: float, *, who: str
 ) -> AddedNoise:
-    """Return the noise of friction at the start of a chain; a given covariance fixes S, or raises."""
+    """Return friction's noise at the start of a chain; a given covariance fixes S, and raises if no S exists."""
     dim, total, heat = minibatch.at_anchor.size, 1.0 - keep**2, 0.25 * ((1.0 + keep) * step_size) ** 2
     n_obs, lower = minibatch.n_obs, np.empty((0, 0))
     if isinstance(gradient_noise, np.ndarray):
@@ -147,9 +147,9 @@ def added_noise(
 
 
 def too_hot(whitened: np.ndarray, step_size: float, total: float, heat: float) -> str:
-    """Return a message if friction removes less energy than the gradients' noise adds, with a remedy; "" otherwise.
+    """Return a message with a remedy if friction removes less energy than the gradients' noise adds; "" otherwise.
 
-    `whitened` is W or, with `heat` scaled to it, a multiple of it.
+    `whitened` is W, or a multiple of W with `heat` scaled accordingly.
     """
     largest = float(np.linalg.eigvalsh(whitened)[-1])
     if heat * largest < total:

@@ -29,10 +29,10 @@ from approxmcmc.proposals.hamiltonian_step import checked_time, draw_velocity, d
 from approxmcmc.proposals.langevin import PosteriorGradient, forget, recall, write_gradient
 from approxmcmc.proposals.langevin_step import checked_preconditioner, gradient_of, spread_of
 
-JITTER = 0.1  # of the step
-SHORTEST, LONGEST = 0.6, 1.4  # of the length
-# A trajectory is rejected if its kicks add or remove more energy than this: no posterior is so deep. Below it,
-# bisection over 60 halvings still finds the place where a density becomes undefined.
+JITTER = 0.1  # relative random change of the step, up or down
+SHORTEST, LONGEST = 0.6, 1.4  # range of the random factor on the length
+# A trajectory is rejected if its kicks add or remove more energy than this, which no posterior requires. Below this
+# limit 60 bisections still find the place where a density becomes undefined.
 FARTHEST = 1e30
 
 
@@ -77,7 +77,7 @@ def propose(
     if work >= FARTHEST:
         assign(out, theta)
         return -math.inf
-    assign(out, there)  # a NaN: the sampler finds out whether this is out of reach or an error of the gradient
+    assign(out, there)  # NaN: the sampler decides whether the point is out of reach or the gradient is wrong
     return -work
 
 
@@ -94,17 +94,17 @@ class Hamiltonian(Component, Proposal):
     Parameters
     ----------
     step_size
-        h, the time of a leapfrog step, for velocities of variance 1: theta moves by about h L in a step, L L' = M. In
-        the metric of the posterior stable below 2. Multiplied by U(.9, 1.1) for each trajectory.
+        h, the time of a leapfrog step, for velocities of variance 1: theta moves by about h L in a step, L L' = M. If M
+        is the posterior covariance, steps below 2 are stable. Each trajectory multiplies h by U(.9, 1.1).
     length
-        The time of a trajectory, multiplied by U(.6, 1.4) for each; pi / 2 is a quarter period for a normal posterior
-        in its own metric, and leads to an independent point.
+        The time of a trajectory, which each trajectory multiplies by U(.6, 1.4). For a normal posterior, with M its
+        covariance, pi / 2 is a quarter period and leads to an independent point.
     preconditioner
         M: a covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation. None: the
         identity. Masses are M^-1.
     target_acceptance
-        Wanted acceptance rate in (0, 1). Tuning adapts h to it, and h is frozen afterwards. None: h is used as given.
-        0.651 is best in high dimension (Beskos et al. 2013); use more if the curvature varies.
+        Wanted acceptance rate in (0, 1). Tuning adapts h to reach this rate; afterwards h is fixed. None: h is used as
+        given. 0.651 is best in high dimension (Beskos et al. 2013); use a higher rate if the curvature varies.
     most_steps
         Largest number of steps of a trajectory, whatever its length.
 
@@ -117,11 +117,12 @@ class Hamiltonian(Component, Proposal):
 
     Notes
     -----
-    Guarantee: with :class:`ExactTest`, exact. With :class:`AlwaysAccept`, biased, by order h^2. With other tests, that
-    of the test. Cost: a gradient on all data for each leapfrog step; the gradient at theta is cached.
-    A trajectory keeps its direction, where Langevin steps walk at random: along a direction that M makes k times too
-    short it needs about k times the steps, and Langevin k^2 times. A trajectory ends where the gradient becomes
-    undefined (see the page on the architecture), and is rejected if its velocity diverges.
+    Guarantee: with :class:`ExactTest`, exact. With :class:`AlwaysAccept`, biased, by order h^2. With another test, the
+    guarantee of the test. Cost: a gradient on all data for each leapfrog step; the gradient at theta is cached.
+    A trajectory keeps its direction, while Langevin steps change direction at random. Along a direction in which M
+    makes steps k times too short, a trajectory needs about k times as many steps, Langevin k^2 times as many. A
+    trajectory ends where the gradient becomes undefined (see the page on the architecture), and is rejected if its
+    velocity diverges.
 
     References
     ----------

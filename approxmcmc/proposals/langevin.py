@@ -1,4 +1,4 @@
-r"""The Langevin proposal on all data: MALA with a test, the unadjusted Langevin algorithm without.
+r"""The Langevin proposal on all data: with a test MALA, without a test the unadjusted Langevin algorithm.
 
 .. math:: \theta' = m(\theta) + N(0, \alpha M), \qquad
           m(\theta) = \theta + \tfrac{\alpha}{2} M \nabla \log p(\theta | x).
@@ -47,7 +47,7 @@ class PosteriorGradient(NamedTuple):
 class LangevinState(NamedTuple):
     """The step size, and a cache of the last two points and their gradients.
 
-    Whether the chain accepted or not, only one gradient per step is new, the one at theta'.
+    So a step computes only one new gradient, at theta', whether the last proposal was accepted or not.
     """
 
     gradient: PosteriorGradient
@@ -120,7 +120,7 @@ def couple(
     noise: np.ndarray,
     count: np.ndarray,
 ) -> tuple[float, float]:
-    """Follow both drifts, with noise that makes the chains meet, or is reflected."""
+    """Follow both drifts, with noise that leads both chains to one point or is reflected."""
     log_q_ratio = propose(rng, state, x, x_new, count)
     alpha, scale, upper, xi, z = (
         state.step_size * math.exp(state.log_factor[0]),
@@ -173,7 +173,7 @@ def adapt_step_size(state: LangevinState, acceptance: float, step: int) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Langevin(Component, Proposal):
-    """Propose theta' ~ N(theta + (step_size/2) M grad log p(theta|x), step_size M), the gradient on all data.
+    """Propose theta' ~ N(theta + (step_size/2) M grad log p(theta|x), step_size M), with the gradient on all data.
 
     Parameters
     ----------
@@ -182,10 +182,10 @@ class Langevin(Component, Proposal):
     cov
         M: a covariance, shape (dim, dim), or standard deviations, shape (dim,). None: the identity.
     preconditioner
-        The same, or a Laplace approximation, which gives its covariance; in place of `cov`.
+        The matrix M as for `cov`, or a Laplace approximation, whose covariance is used; give one of the two.
     target_acceptance
-        Wanted acceptance rate in (0, 1). Tuning adapts alpha to it, and alpha is frozen afterwards. None: alpha is used
-        as given. 0.574 is best for exact tests in high dimension (Roberts and Rosenthal 1998).
+        Wanted acceptance rate in (0, 1). Tuning adapts alpha to reach this rate; afterwards alpha is fixed. None: alpha
+        is used as given. 0.574 is best for exact tests in high dimension (Roberts and Rosenthal 1998).
 
     Raises
     ------
@@ -196,9 +196,9 @@ class Langevin(Component, Proposal):
 
     Notes
     -----
-    Guarantee: with :class:`ExactTest`, exact (MALA). With :class:`AlwaysAccept`, biased: the unadjusted Langevin
-    algorithm, of order alpha; on a normal target of precision A it is stable for alpha M < 4/A and has the variance
-    1 / (A (1 - alpha A / 4)). With other tests, that of the test.
+    Guarantee: with :class:`ExactTest`, exact (MALA). With :class:`AlwaysAccept` this is the unadjusted Langevin
+    algorithm, biased by order alpha; on a normal target of precision A it is stable for alpha M < 4/A and has the
+    variance 1 / (A (1 - alpha A / 4)). With another test, the guarantee of the test.
     Cost: N gradients a step, at theta'; the gradient at theta is cached.
 
     References
@@ -227,7 +227,7 @@ class Langevin(Component, Proposal):
         """Check the ranges; a Laplace approximation becomes its covariance."""
         object.__setattr__(self, "step_size", checked_step_size(self.step_size, who="Langevin"))
         if self.cov is not None and self.preconditioner is not None:
-            raise InvalidInputError("Langevin: cov and preconditioner are two names of one matrix; give one of them")
+            raise InvalidInputError("Langevin: give either cov or preconditioner, because both are names of one matrix")
         for name in ("cov", "preconditioner"):
             object.__setattr__(self, name, checked_preconditioner(getattr(self, name), who="Langevin"))
         if self.target_acceptance is not None and not 0.0 < self.target_acceptance < 1.0:

@@ -97,7 +97,7 @@ def checked_preconditioner(preconditioner: Any, *, who: str) -> Any:
 
 
 def spread_of(preconditioner: Any, dim: int, *, who: str) -> Spread:
-    """Return the arrays that kernels need of a checked preconditioner, for a target of `dim` parameters."""
+    """Return the arrays of a checked preconditioner that kernels need, for a target of `dim` parameters."""
     if preconditioner is None:
         return Spread(np.ones(dim), np.empty((0, 0)))
     if preconditioner.shape[0] != dim:

@@ -9,8 +9,8 @@ and with a control variate, a point :math:`\hat\theta` near the mode,
 .. math:: \hat g(\theta) = \nabla \log p(\theta) + \sum_{i=1}^N g_i(\hat\theta)
           + \frac{N}{n} \sum_{X_n} [g_i(\theta) - g_i(\hat\theta)].
 
-Both are unbiased. With S the covariance (divisor N - 1) of the N gradients, or differences of gradients, that are
-sampled, the covariance of the estimate is V = N^2 (1/n - 1/N) S.
+Both estimates are unbiased. Let S be the covariance (divisor N - 1) of the N gradients, or with a control variate of
+the N differences of gradients. Then the covariance of the estimate is V = N^2 (1/n - 1/N) S.
 """
 
 from collections.abc import Callable
@@ -28,10 +28,10 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 
 class MinibatchGradient(NamedTuple):
-    """A target's gradients on a minibatch, the front of a chain's own permutation `order` of the data.
+    """A target's gradients on a minibatch, which is the front of the chain's permutation `order` of the data.
 
-    `anchor` is the point of the control variate, empty without one, and `anchor_total` the gradient on all data there;
-    `at_anchor` is the minibatch's gradient there.
+    `anchor` is the point of the control variate, empty without one; `anchor_total` is the gradient on all data at this
+    point, `at_anchor` the minibatch's gradient at this point.
     """
 
     data: Any
@@ -59,7 +59,7 @@ def draw_minibatch(rng: np.random.Generator, minibatch: MinibatchGradient, count
 
 @compiled
 def book_reads(minibatch: MinibatchGradient, minibatches: int, count: np.ndarray) -> None:
-    """Count the data that some minibatches read for one proposal, at most all data once."""
+    """Count the data that `minibatches` minibatches read for one proposal, but no more than all data once."""
     count[TOUCHED] += min(minibatches * minibatch.batch_size, minibatch.n_obs) + minibatch.prior_rows
 
 
@@ -120,7 +120,7 @@ def checked_anchor(control_variate: Any, *, who: str) -> np.ndarray | None:
 def minibatch_gradient(
     gradient: CompiledGradient, dim: int, batch_size: int, anchor: np.ndarray | None = None, *, who: str
 ) -> Callable[[], MinibatchGradient]:
-    """Return a factory of minibatches, one per chain; raise if the batch exceeds the data or the point does not fit."""
+    """Return a factory of minibatches, one per chain; raise if a batch exceeds the data or the point does not fit."""
     n_obs = gradient.n_obs
     if batch_size > n_obs:
         raise IncompatibleError(f"{who}: a minibatch of {batch_size} cannot be drawn from {n_obs} data; use fewer")
@@ -140,5 +140,5 @@ def minibatch_gradient(
 
 
 def setup_cost(gradient: CompiledGradient, anchor: np.ndarray | None) -> dict[str, int]:
-    """Return the cost of the control variate before the chain began."""
+    """Return the cost of computing the control variate at set-up."""
     return {} if anchor is None else {"setup_gradient_evaluations": gradient.n_obs}

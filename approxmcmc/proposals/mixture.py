@@ -1,8 +1,8 @@
 """A mixture of proposals: choose one at random, then let it propose.
 
-Component k is drawn with probability w_k, whatever theta is, and its own log q(theta|theta') - log q(theta'|theta) is
-used. The kernel is then the mixture of Metropolis-Hastings kernels sum_k w_k P_k. Each of them leaves the posterior
-invariant, so the mixture does, too. The ratio of the *mixture* density is not needed.
+Component k is drawn with probability w_k, whatever theta is, and the ratio log q(theta|theta') - log q(theta'|theta) of
+component k is used. The kernel is then the mixture of Metropolis-Hastings kernels sum_k w_k P_k. Each of them leaves
+the posterior invariant, so the mixture does, too. The ratio of the *mixture* density is not needed.
 """
 
 import dataclasses
@@ -86,7 +86,7 @@ def make_adapt_either(first: Callable[..., None] | None, second: Callable[..., N
 def make_settle_either(
     first: Callable[[Any, bool], None] | None, second: Callable[[Any, bool], None] | None
 ) -> Callable[[Any, bool], None]:
-    """Return the function that tells the member that proposed last whether its proposal was accepted."""
+    """Return the function that reports to the member which proposed last whether its proposal was accepted."""
 
     def settle(state: MixtureState, accepted: bool) -> None:
         if state.chosen[0] == FIRST:
@@ -100,28 +100,28 @@ def make_settle_either(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Mixture(Component, Proposal):
-    """Propose by one of several proposals, redrawn at every step.
+    """Propose by one of several proposals, chosen at random at every step.
 
     Parameters
     ----------
     proposals
         Two proposals or more.
     weights
-        Their probabilities, positive; scaled to add up to 1. None: equal.
+        Positive weights, scaled to probabilities that add up to 1. None: equal probabilities.
 
     Raises
     ------
     InvalidInputError
-        When there are fewer than two proposals, or the weights do not fit them.
+        When there are fewer than two proposals, or there is not one positive weight for each.
     IncompatibleError
         When a member is not a proposal, or cannot be part of a mixture.
 
     Notes
     -----
-    Valid because the choice does not depend on theta and each member uses its own density ratio, so each is reversible
-    by itself (Tierney 1994, section 2.4). Members adapt from the steps that they proposed. A member with a velocity
-    learns whether its own proposal was accepted; its pair (theta, velocity) keeps its distribution, because the other
-    members leave the distribution of theta invariant, whatever the velocity.
+    The mixture is valid because the choice does not depend on theta and each member uses its own density ratio, so each
+    member is reversible by itself (Tierney 1994, section 2.4). A member adapts from the steps that it proposed. A
+    member with a velocity learns whether its own proposal was accepted. The pair (theta, velocity) keeps its
+    distribution, because the other members leave the distribution of theta invariant, whatever the velocity.
 
     References
     ----------
@@ -160,7 +160,7 @@ class Mixture(Component, Proposal):
 
     @property
     def error_untested(self) -> str:  # type: ignore[override]  # what others fix, it has from its members
-        """The error of its members' untested steps."""
+        """Return the error of the members' untested steps."""
         return "; ".join(dict.fromkeys(member.error_untested for member in self.members if member.error_untested))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
@@ -168,7 +168,7 @@ class Mixture(Component, Proposal):
         members = [member.build_proposal(target) for member in self.proposals]
         for settings, member in zip(self.proposals, members, strict=True):
             if member.weight is not None:
-                raise IncompatibleError(f"Mixture: draws of {settings!r} carry weights, other members' do not")
+                raise IncompatibleError(f"Mixture: draws of {settings!r} carry weights, draws of other members do not")
         return _join(members, np.array(self.weights))
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
@@ -180,7 +180,7 @@ class Mixture(Component, Proposal):
 def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledProposal:
     """Return the first member, or the mixture of it and all others: a chain of choices between two.
 
-    The result has no `forget`, so samplers that need it reject mixtures: their density changes between proposals.
+    The result has no `forget`, so it is rejected by samplers that change the density between proposals.
     """
     if len(members) == 1:
         return members[0]

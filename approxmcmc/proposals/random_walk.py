@@ -1,8 +1,8 @@
 """The Gaussian random walk: theta' = theta + factor * L z, z ~ N(0, I).
 
-Symmetric, so log q(theta|theta') - log q(theta'|theta) = 0. With a wanted acceptance rate the factor follows a
-Robbins-Monro recursion during tuning, log factor += (acceptance - wanted) / step^0.6, and is frozen afterwards
-(Andrieu and Thoms 2008, algorithm 4 without the covariance): kept draws come from one fixed kernel.
+The proposal is symmetric, so log q(theta|theta') - log q(theta'|theta) = 0. With a wanted acceptance rate the factor
+follows a Robbins-Monro recursion during tuning, log factor += (acceptance - wanted) / step^0.6 (Andrieu and Thoms 2008,
+algorithm 4 without the covariance). Afterwards it is fixed, so that kept draws come from one kernel.
 """
 
 import dataclasses
@@ -63,7 +63,7 @@ def couple_independent(
     noise: np.ndarray,
     count: np.ndarray,
 ) -> tuple[float, float]:
-    """Step with two walks, their steps equal or reflected."""
+    """Step with two walks: both go to one point, or one step is the reflection of the other."""
     log_q_ratio = propose_independent(rng, state, x, x_new, count)
     xi, z, factor = noise[0], noise[1], math.exp(state.log_factor[0])
     for j in range(x.shape[0]):
@@ -87,7 +87,7 @@ def couple_correlated(
     noise: np.ndarray,
     count: np.ndarray,
 ) -> tuple[float, float]:
-    """Step with two walks, their steps equal or reflected in the metric of the covariance."""
+    """Step with two walks: both go to one point, or the steps are reflected in the metric of the covariance."""
     log_q_ratio = propose_correlated(rng, state, x, x_new, count)
     xi, z, factor = noise[0], noise[1], math.exp(state.log_factor[0])
     whiten(state.spread, x, x_new, xi)
@@ -130,11 +130,11 @@ class RandomWalk(Component, Proposal):
         A positive number (the standard deviation of every coordinate), a vector of standard deviations, shape
         (dim,), or a covariance matrix Sigma, shape (dim, dim), in the units of theta.
     target_acceptance
-        Wanted acceptance rate in (0, 1). Tuning adapts the size of the steps to it, and it is frozen afterwards. None:
-        the scale is used as given.
+        Wanted acceptance rate in (0, 1). Tuning adapts the size of the steps to reach this rate; afterwards the size is
+        fixed. None: the scale is used as given.
     preconditioner
         A covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation: theta' = theta +
-        scale L z with L L' the covariance, so that `scale`, a number here, counts posterior standard deviations.
+        scale L z with L L' the covariance. `scale` is then a number, in units of posterior standard deviations.
         2.38 / sqrt(dim) is the classical choice.
 
     Raises
@@ -148,8 +148,8 @@ class RandomWalk(Component, Proposal):
     Notes
     -----
     On a Gaussian target the best exact random walk has Sigma = 2.38^2 / dim times the posterior covariance and
-    accepts 0.44 (dim 1) down to 0.234 (Roberts, Gelman and Gilks 1997). Approximate tests prefer smaller steps: they
-    read less data.
+    accepts 0.44 (dim 1) down to 0.234 (Roberts, Gelman and Gilks 1997). With an approximate test smaller steps are
+    better, because the test then reads less data.
 
     Examples
     --------
@@ -188,7 +188,7 @@ class RandomWalk(Component, Proposal):
             object.__setattr__(self, "preconditioner", covariance_of(self.preconditioner, who="RandomWalk"))
 
     def __repr__(self) -> str:
-        """Return the settings as text; a preconditioner by its shape, and only if there is one."""
+        """Return the settings as text, with the shape of the preconditioner if there is one."""
         more = "" if self.preconditioner is None else f", preconditioner={self.preconditioner.shape}"
         return f"RandomWalk(scale={self.scale!r}, target_acceptance={self.target_acceptance!r}{more})"
 
@@ -225,7 +225,7 @@ class RandomWalk(Component, Proposal):
                 "transition_matrix: RandomWalk proposes real numbers, and the target is discrete; use SingleSite"
             )
         if self.target_acceptance is not None:
-            raise IncompatibleError("transition_matrix: a kernel that still adapts has no matrix; fix the scale")
+            raise IncompatibleError("transition_matrix: the proposal must not adapt; leave target_acceptance out")
         spread = self.build_proposal(target).make_state().spread  # standard deviations, or U with U' U = Sigma
         covariance = np.diag(spread**2) if spread.ndim == 1 else spread.T @ spread
         steps = states[None, :, :] - states[:, None, :]

@@ -2,10 +2,10 @@ r"""The reflection-maximal coupling of two normal proposals with one covariance.
 
     x' = m_x + L xi,    y' = m_y + L xi',    xi, xi' ~ N(0, I),    z = L^-1 (m_x - m_y).
 
-With probability min(1, N(xi + z) / N(xi)) both chains go to one point, xi' = xi + z; otherwise the noise of Y is that
-of X mirrored at the plane between the means, xi' = xi - 2 (e'xi) e with e = z / |z|. Each then has its own
-distribution, and they are equal as often as possible. With equal means, as in independent proposals, they are always
-equal.
+With probability min(1, N(xi + z) / N(xi)) both chains go to one point, xi' = xi + z. Otherwise the noise of Y is the
+noise of X mirrored at the plane between the means, xi' = xi - 2 (e'xi) e with e = z / |z|. Each proposal then has its
+normal distribution, and the two are equal as often as possible. With equal means, as in independent proposals, they are
+always equal.
 
 Reference: Bou-Rabee, Eberle and Zimmer (2020), section 2; Jacob, O'Leary and Atchade (2020), section 4.1.
 """

@@ -1,9 +1,9 @@
-"""Change one site of a discrete state: a site drawn uniformly, and one of its other states drawn uniformly.
+"""Change one site of a discrete state: draw a site uniformly, then one of its other states uniformly.
 
-Symmetric, so log q(x|x') - log q(x'|x) = 0.
+The proposal is symmetric, so log q(x|x') - log q(x'|x) = 0.
 
-Two chains change the same site, to the same state if both can: if X goes to Y's state, Y goes to X's. This is the
-maximal coupling of the two proposals.
+Two coupled chains change the same site, to the same state if both can. If X goes to Y's state, Y goes to X's state.
+This is the maximal coupling of the two proposals.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ def couple(
     noise: np.ndarray,
     count: np.ndarray,
 ) -> tuple[float, float]:
-    """Propose the same state of one site for both chains, or to each chain the other's state."""
+    """Propose the same state of one site for both chains, or for each chain the state of the other."""
     log_q_ratio = propose(rng, state, x, x_new, count)
     assign(y_new, y)
     for site in range(x.shape[0]):

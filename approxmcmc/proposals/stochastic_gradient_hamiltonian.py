@@ -4,19 +4,20 @@ Underdamped Langevin dynamics (:mod:`~approxmcmc.proposals.hamiltonian_step`) by
 
     kick h/2,  drift h/2,  friction h,  drift h/2,  kick h/2,
 
-each kick along the gradient of a minibatch. Without a test the last kick of a step and the first of the next share one
-gradient, and friction adds less noise, to make up for that gradient's own
+each kick along the gradient of a minibatch. Without a test the last kick of a step and the first kick of the next share
+one gradient, and friction adds less noise, because the estimated gradient is itself noisy
 (:mod:`~approxmcmc.proposals.gradient_noise`).
 
 With a test a proposal is a trajectory of T steps with T + 1 kicks, each with its own minibatch. Friction with the noise
 (1 - c^2) I is reversible under N(0, I), kicks and drifts preserve volume and are their own inverses after the velocity
-is reversed, and the minibatches of the way back, the same in reverse order, are as probable. So the ratio of the
-densities of the way back and the way out, with those of the velocities, is
+is reversed. The way back uses the same minibatches in reverse order, which is as probable. So the ratio of the density
+of the way back to the density of the way out, with the densities of the velocities, is
 
 .. math:: \log\frac{N(v')\, q(-v', \theta' \to -v, \theta)}{N(v)\, q(v, \theta \to v', \theta')}
           = -\sum_{\text{kicks}} \tfrac12 \bigl(|v_{\text{after}}|^2 - |v_{\text{before}}|^2\bigr),
 
-the energy added by the kicks; friction's is not counted. A rejected trajectory reverses the velocity.
+that is minus the energy added by the kicks; energy from friction is not counted. A rejected trajectory reverses the
+velocity.
 """
 
 import dataclasses
@@ -48,8 +49,8 @@ from approxmcmc.proposals.minibatch_gradient import (
 class HamiltonianState(NamedTuple):
     """The minibatch; steps T, h, c, and the preconditioner; the noise that friction adds; velocities and scratch.
 
-    `velocity` is NaN before the first step. A test may reject: `velocity_there` is the velocity at the end of the last
-    trajectory.
+    `velocity` is NaN before the first step. `velocity_there` is the velocity at the end of the last trajectory, which a
+    test may reject.
     """
 
     minibatch: MinibatchGradient
@@ -146,10 +147,11 @@ class StochasticGradientHamiltonian(Component, Proposal):
     ----------
     step_size
         h, the time of a step, for velocities of variance 1: theta moves by about h L in a step, L L' = M. (A Langevin
-        step of alpha moves as far as h = sqrt(alpha).) In the metric of the posterior stable below 2.
+        step of variance alpha moves as far as h = sqrt(alpha).) If M is the posterior covariance, steps below 2 are
+        stable.
     friction
-        gamma, a rate: a step keeps the share c = exp(-gamma h) of the velocity. Positive; inf draws the velocity anew
-        at every step. In the metric of the posterior 2 is critical.
+        gamma, a positive rate: a step keeps the share c = exp(-gamma h) of the velocity. With inf the velocity is drawn
+        anew at every step. If M is the posterior covariance, 2 is critical damping.
     batch_size
         n, the size of a minibatch, redrawn for each gradient, without replacement.
     steps
@@ -158,11 +160,11 @@ class StochasticGradientHamiltonian(Component, Proposal):
         M: a covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation. None: the
         identity. Masses are M^-1.
     control_variate
-        A point near the mode, as of :class:`StochasticGradientLangevin`. A :class:`CoreRows` target needs none.
+        A point near the mode, as for :class:`StochasticGradientLangevin`. A :class:`CoreRows` target needs none.
     gradient_noise
-        The covariance V of the estimated gradient, which friction compensates, shape (dim, dim); ``"tune"``: learnt
-        from the minibatches of the tuning steps, to a relative error of about 2 / sqrt(tune n); None: not compensated.
-        Without effect if there is a test.
+        The covariance V of the estimated gradient, shape (dim, dim); friction then compensates this noise. ``"tune"``:
+        estimate V from the minibatches of the tuning steps, with a relative error of about 2 / sqrt(tune n). None: do
+        not compensate the noise. No effect if there is a test.
 
     Raises
     ------
@@ -187,13 +189,12 @@ class StochasticGradientHamiltonian(Component, Proposal):
 
     .. math:: \frac1A \Bigl[\frac{S}{1 - c^2} + \frac{1 + c}{1 - c} \, \frac{h^2 W}{4 - h^2 A}\Bigr] :
 
-    1/A at any h without gradient noise, and with S of `gradient_noise` a relative error of about h^3 A W / (8 gamma).
-    With ``None``, S = 1 - c^2, it is h W / (2 gamma). If V varies over the posterior, only its mean is compensated. On
-    other targets the positions have an additional error of order h^2.
-    With :class:`ExactTest`, exact for any step, friction and minibatch: AMAGOLD (Zhang, Cooper and De Sa 2020), here
-    with BAOAB; with other tests, the guarantee of the test.
-    Cost: T n gradients a draw without a test, (T + 1) n with one, twice that with control variates; a tuning step n
-    more for ``"tune"``, and dim^3 multiplications.
+    without gradient noise this is 1/A at any h. With `gradient_noise` the relative error of the variance is about h^3 A
+    W / (8 gamma), with ``None``, S = 1 - c^2, about h W / (2 gamma). If V varies over the posterior, only its mean is
+    compensated. On other targets the positions have an additional error of order h^2. With :class:`ExactTest`, exact
+    for any step, friction and minibatch: AMAGOLD (Zhang, Cooper and De Sa 2020), here with BAOAB; with other tests, the
+    guarantee of the test. Cost: T n gradients a draw without a test, (T + 1) n with a test, and twice as many with
+    control variates. With ``"tune"`` a tuning step costs n more gradients and dim^3 multiplications.
 
     References
     ----------

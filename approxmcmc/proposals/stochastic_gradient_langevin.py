@@ -1,9 +1,9 @@
 r"""Stochastic-gradient Langevin dynamics (SGLD), as a proposal.
 
 A minibatch X_n estimates the gradient of the log posterior (see `minibatch_gradient.py`), and the proposal is
-:math:`\theta' = \theta + \tfrac{\alpha}{2} M \hat g(\theta) + N(0, \alpha M)`. Each minibatch is
-one proposal kernel. A test therefore uses both densities given the *same* minibatch, which leaves the posterior
-invariant for every minibatch, and so for their mixture. The test's own subset comes from another random stream.
+:math:`\theta' = \theta + \tfrac{\alpha}{2} M \hat g(\theta) + N(0, \alpha M)`. Each minibatch defines one proposal
+kernel. So a test uses both densities given the *same* minibatch. This leaves the posterior invariant for every
+minibatch, and so for the mixture over minibatches. The test draws its subset from another random stream.
 """
 
 import dataclasses
@@ -44,9 +44,9 @@ class DecreasingStep(Component):
     Parameters
     ----------
     scale
-        a, positive: the step size, a variance, at offset + t = 1.
+        a, positive: the step size, which is a variance, at offset + t = 1.
     offset
-        b, at least 1: until t is near b, steps hardly decrease.
+    b, at least 1: step sizes hardly decrease until t is near b.
     exponent
         gamma in (0.5, 1].
 
@@ -58,8 +58,8 @@ class DecreasingStep(Component):
     Notes
     -----
     Draws then carry the weight alpha_t, ``sample_stats["weight"]``; averages must use it, and `risk` does. The mean
-    squared error falls at best like t^(-2/3), for gamma = 1/3 outside the range above; within the range, slower
-    decreases are better.
+    squared error falls at best like t^(-2/3), at gamma = 1/3, which is outside the range above. Within the range a
+    smaller gamma is better.
 
     References
     ----------
@@ -183,9 +183,9 @@ class StochasticGradientLangevin(Component, Proposal):
     Guarantee: with :class:`AlwaysAccept`, biased at any fixed alpha (SGLD): for a normal target of precision A and
     estimates of the gradient with variance V, the stationary variance is (1 + alpha V / 4) / (A (1 - alpha A / 4)).
     With decreasing steps, weighted averages are asymptotically exact. With :class:`ExactTest`, exact; with
-    :class:`SequentialTTest`, the sampler of Korattikara, Chen and Welling, biased as the test is.
-    Noise of the minibatch lowers the acceptance rate: choose alpha by risk, not by acceptance.
-    Cost: n gradients a step without a test, 2 n with one; n more with control variates.
+    :class:`SequentialTTest`, the sampler of Korattikara, Chen and Welling, with the bias of the test.
+    Noise of the minibatch lowers the acceptance rate, so choose alpha by risk, not by acceptance rate.
+    Cost: n gradients a step without a test, 2 n with a test; n more with control variates.
 
     References
     ----------

@@ -97,9 +97,9 @@ class StochasticGradientNoseHoover(Component, Proposal):
     Parameters
     ----------
     step_size
-        h, the time of a step, as of :class:`StochasticGradientHamiltonian`.
+        h, the time of a step, as for :class:`StochasticGradientHamiltonian`.
     noise
-        A, a positive rate: noise added to that of the gradients. Friction settles near A + B, where gradients of
+        A, a positive rate: noise added to the noise of the gradients. Friction settles near A + B; gradients of
         whitened covariance W contribute B = h W / 2.
     batch_size
         n, the size of a minibatch, redrawn for each step, without replacement.
@@ -107,7 +107,7 @@ class StochasticGradientNoseHoover(Component, Proposal):
         M: a covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation. None: the
         identity. With the posterior covariance, gradient noise is more equal in all directions.
     control_variate
-        A point near the mode, as of :class:`StochasticGradientLangevin`.
+        A point near the mode, as for :class:`StochasticGradientLangevin`.
 
     Raises
     ------
@@ -119,9 +119,9 @@ class StochasticGradientNoseHoover(Component, Proposal):
     Notes
     -----
     Guarantee: biased, by order h^2 if the noise of the gradients is equal in all (whitened) directions and at all
-    theta, whatever its size. If not, some directions are too hot and others too cold, because one friction sees only
-    their mean. :class:`StochasticGradientHamiltonian` with ``gradient_noise="tune"`` learns the matrix.
-    Cost: n gradients a step, twice that with control variates.
+    theta, whatever its size. Otherwise some directions are too hot and others too cold, because one friction responds
+    only to the mean over directions. :class:`StochasticGradientHamiltonian` with ``gradient_noise="tune"`` learns the
+    matrix. Cost: n gradients a step, twice that with control variates.
 
     References
     ----------

@@ -1,9 +1,9 @@
-r"""Stochastic-gradient zig-zag, as a proposal: straight lines at speed 1, turned by the gradient of a minibatch.
+r"""Stochastic-gradient zig-zag, as a proposal: straight lines at speed 1, with turns by a minibatch's gradient.
 
 In the coordinates of the preconditioner, M = L L' and d theta = L v dt with v in {-1, 1}^d, coordinate k turns round at
-the rate max(0, -v_k f_k), f = L' g. With g the gradient of log p(theta | x) at every moment this is the zig-zag
-process, which leaves the posterior invariant; with an unbiased estimate drawn afresh at every moment, too, as
-E max(0, -v f) - E max(0, v f) = -v E f.
+the rate max(0, -v_k f_k), f = L' g. If g is the gradient of log p(theta | x) at every moment, this is the zig-zag
+process, which leaves the posterior invariant. An unbiased estimate that is redrawn at every moment also leaves the
+posterior invariant, because E max(0, -v f) - E max(0, v f) = -v E f.
 
 Here an estimate is drawn at the beginning of a step, and its rates are kept for the time h of the step. Rates then lag
 h / 2 behind the position, on average, and a coordinate turns at most once in a step: errors of order h.
@@ -72,7 +72,7 @@ def zig_and_zag(
         for k in range(dim):
             moved[k] += time * velocity[k]
             rate = max(0.0, -velocity[k] * force[k])
-            if rate > 0.0 and mark >= 0.0:  # the last mark passed, despite rounding
+            if rate > 0.0 and mark >= 0.0:  # false if rounding has passed the last mark
                 chosen = k
                 mark -= rate
         velocity[chosen] = -velocity[chosen]
@@ -112,7 +112,7 @@ class StochasticGradientZigZag(Component, Proposal):
     Parameters
     ----------
     step_size
-        h, the time of a step: coordinates run at speed 1 in the metric of the preconditioner.
+        h, the time of a step: coordinates move at speed 1 in the metric of the preconditioner.
     batch_size
         n, the size of a minibatch, redrawn for each step, without replacement.
     steps
@@ -121,7 +121,7 @@ class StochasticGradientZigZag(Component, Proposal):
         M: a covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation. None: the
         identity.
     control_variate
-        A point near the mode, as of :class:`StochasticGradientLangevin`.
+        A point near the mode, as for :class:`StochasticGradientLangevin`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Assemble a run: settings, a sampler bound to a target, chains with random streams, and starting points."""
+"""Assemble a run: bind a sampler to a target, find starting points, and start chains with random streams."""
 
 import functools
 import time
@@ -17,9 +17,9 @@ TRIES = 100
 def random_start(target: Target, rng: np.random.Generator, mover: Proposal | Sampler | ForeignSampler) -> np.ndarray:
     """Return a random theta at which to start, shape (dim,): a draw that the target, or the mover, offers for this.
 
-    Discrete targets offer one, because their states cannot be shifted, and so do components built on a Laplace
-    approximation: `ControlVariate`, `PreconditionedCrankNicolson`. Without an offer, it is the target's initial point
-    plus U(-1, 1).
+    Discrete targets offer a start, because their states cannot be shifted. So do components built on a Laplace
+    approximation, such as `ControlVariate` and `PreconditionedCrankNicolson`. Otherwise return the target's initial
+    point plus U(-1, 1).
     """
     for role in (target, mover):
         theta = role.draw_start(rng)
@@ -52,8 +52,8 @@ def starting_points(
     draw_start
         Returns a random theta, shape (dim,); see :func:`start_law`.
     initvals
-        None: `draw_start` on the chain's own stream, repeated up to 100 times until the log density is finite. A
-        Laplace approximation: a draw of it, in the same way. Otherwise a dict by variable name, an array (dim,) or
+        None: call `draw_start` with the chain's random stream, up to 100 times until the log density is finite. A
+        Laplace approximation: draw from it, in the same way. Otherwise a dict by variable name, an array (dim,) or
         (chains, dim), or a list of dicts.
     streams
         The random streams of each chain.
@@ -142,7 +142,7 @@ def _numbers(values: Any, what: str) -> np.ndarray:
 class Settings(NamedTuple):
     """The settings of a run, apart from its target and its sampler; see `sample`.
 
-    `every` thins the kept draws, `enough` is the number of effective draws that thinning should reach.
+    One draw in `every` is kept; `enough` is the number of effective draws at which thinning stops.
     """
 
     draws: int | None
@@ -163,7 +163,7 @@ class Assembly(NamedTuple):
     """A program and its chains, ready for a first step, and the cost of making them.
 
     `points`, shape (chains, dim), are the starting points, `streams` the generators of the chains. `evaluations` counts
-    the log densities evaluated to find the points; the seconds are those of building and of starting.
+    the log densities evaluated to find the points; the seconds are the time for building and for starting.
     """
 
     program: Program
@@ -191,11 +191,11 @@ def assemble(
     Parameters
     ----------
     seed
-        As `random_seed` of `sample`; chain k depends only on it and on k.
+        As `random_seed` of `sample`; chain k depends only on the seed and on k.
     audit_every
         As in `sample`.
     initvals, draw_start
-        As in :func:`~approxmcmc.sampling.assembly.starting_points`; without `draw_start`, that of `start_law`.
+        As in :func:`~approxmcmc.sampling.assembly.starting_points`; the default of `draw_start` is `start_law`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Run chains in chunks: threads, time limits, interrupts, and draws that do not depend on any of them.
+"""Run chains in chunks on threads, with time limits and interrupts; the draws do not depend on any of these.
 
 Each chain is a sequence of compiled chunks of about 50 ms on a pool of threads (kernels hold no interpreter lock). A
 free thread takes the chain that is furthest behind, so that every chain has draws whenever the run stops. Everything
@@ -37,9 +37,9 @@ def run(
 ) -> SamplingResult:
     """Run chains to their end, the time limit, an interrupt, or a failure, and return the draws.
 
-    `draws` is their number per chain, or goals that decide from the draws whether they suffice. Draws dropped by
-    thinning are not kept, and the attribute ``thin`` counts the steps between kept ones. `begun` chains resume, and
-    their earlier seconds count. `checkpoints` are written during the run and at the end, unless a chain failed.
+    `draws` is the number of draws per chain, or goals that decide from the draws whether they suffice. Draws dropped by
+    thinning are not kept, and the attribute ``thin`` is the number of steps between kept draws. `begun` chains resume,
+    and their earlier seconds count. Checkpoints are written during the run and at the end, unless a chain failed.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def run(
     failure = "; ".join(
         f"chain {k}: {recorder.failure}"
         for k, recorder in enumerate(recorders)
-        if recorder.failure and recorder.done[1] == kept  # another may have failed later, in a running chunk
+        if recorder.failure and recorder.done[1] == kept  # another chain may have failed later, in a running chunk
     )
     if failure and not kept:
         error = next((recorder.error for recorder in recorders if recorder.error), None)
@@ -149,7 +149,7 @@ class ChainsUnderWay:
         return self.stopped
 
     def snapshot(self, seconds: float) -> Snapshot:
-        """Return the state of the run after that many seconds, while no chain is running."""
+        """Return the state of the run after `seconds`; call only while no chain is running."""
         chains = [recorder.snapshot() for recorder in self.recorders]
         return Snapshot(self.goal, self.goals.memory, seconds, self.stopped, chains)
 
@@ -178,8 +178,8 @@ class ChainsUnderWay:
     def _advance(self, deadline: float | None) -> str:
         """Advance all chains; return why they stopped: "" (done, or a failure), "time_limit" or "interrupt".
 
-        Chains wait for each other only at checkpoints: with a barrier after each chunk two chains on two threads were
-        1.6 times as fast as on one, without it 1.9 times.
+        Chains wait for each other only at checkpoints. With a barrier after each chunk two chains on two threads were
+        1.6 times as fast as on one thread, without a barrier 1.9 times.
         """
         in_flight: dict[concurrent.futures.Future[None], Recorder] = {}
         with concurrent.futures.ThreadPoolExecutor(max_workers=self.cores, thread_name_prefix="chain") as pool:
@@ -205,7 +205,7 @@ class ChainsUnderWay:
                 return "interrupt"  # leaving the pool waits for running chunks, 50 ms each
 
     def _keep(self, *, ended: bool = False) -> None:
-        """Store a snapshot while no chain is running; at the end only if one is due, else it waits for the trace."""
+        """Store a snapshot while no chain is running; after the end only if one is due, because the trace follows."""
         if self.checkpoints is not None and (not ended or self.checkpoints.due(self.steps)):
             self.checkpoints.keep(self.snapshot(self.seconds), self.steps)
 
@@ -235,7 +235,7 @@ def _stack(
 
 
 def _tuning_totals(recorders: Sequence[Recorder], program: Program) -> dict[str, np.ndarray]:
-    """Return the sums over tuning steps, per chain; a total of log densities would mean nothing and is left out."""
+    """Return the sums over tuning steps, per chain; log densities are left out because their sum has no meaning."""
     totals = {
         name: np.array([recorder.tuning_counts[COUNT_NAMES.index(name)] for recorder in recorders])
         for name in program.count_names

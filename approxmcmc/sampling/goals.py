@@ -1,4 +1,4 @@
-"""How long chains run: a fixed number of draws, thinned draws until they suffice, or until a target ESS.
+"""Decide how long chains run: for a fixed number of draws, until thinned draws suffice, or until a target ESS.
 
 With a target E the smallest ESS is computed after n_1 < n_2 < ... draws of each chain,
 
@@ -6,7 +6,7 @@ With a target E the smallest ESS is computed after n_1 < n_2 < ... draws of each
 
 and the chains end at the first n_k with ESS_k >= E. Every n_k depends only on the draws, so a run is a function of its
 seed, independent of clock and threads. A check takes as long after 10^5 draws as after 10^4, because it uses a bounded
-number of them, and the number of checks grows like log n: their share of the time goes to 0.
+number of draws. The number of checks grows like log n, so their share of the time goes to 0.
 
 Records are bounded: if they would exceed 32 MB a chain, every second draw is dropped and the chain thins by twice as
 much from then on. All chains do so at the same checks, so the thinning is uniform over the run.
@@ -23,18 +23,18 @@ from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 
 FEWEST_DRAWS = 100  # per chain; with fewer an ESS is mostly its own noise
 LEAST_GROWTH, MOST_GROWTH = 1.25, 4.0  # an early ESS is a rough guess, so jumps are limited
-HALVED = 4  # divides the draws kept at a goal: the next one has at most four times as many draws
-BYTES = 2**25  # of draws and records of a chain
-FEWEST_KEPT = 1000  # draws, whatever their size
+HALVED = 4  # divides the number of draws kept at a goal, because the next goal has at most four times as many
+BYTES = 2**25  # largest size of the draws and records of a chain
+FEWEST_KEPT = 1000  # draws kept at least, whatever their size
 ENOUGH = 400  # effective draws by default: standard errors of .05 posterior standard deviations
-# Thinning if draws do not suffice: by 16, and further while all steps together take a minute of counted work. If chains
-# still do not mix, the run warns instead of continuing for ever.
+# If draws do not suffice they are thinned by up to 16, or further as long as all steps together take less than a minute
+# of counted work. If chains still do not mix, the run warns instead of continuing for ever.
 MOST_THINNING, LONGEST_THINNING, MOST_SECONDS = 16, 1024, 60.0
 KEPT_PER_EFFECTIVE = 4  # after a halving, twice as many draws are kept as effective ones are wanted
 
 
 class Goal(NamedTuple):
-    """Draws per chain at which chains stop for a check, and the thinning of the kept ones."""
+    """Draws per chain at which chains stop for a check, and the thinning of the kept draws."""
 
     draws: int
     every: int = 1
@@ -55,7 +55,7 @@ class Goals(Protocol):
 
     @property
     def expected(self) -> tuple[float, str]:
-        """Expected draws per chain of the whole run, and the state of the target, in words."""
+        """Return the expected draws per chain of the whole run, and a note on the progress towards the goal."""
 
     @property
     def seconds(self) -> float:
@@ -66,14 +66,14 @@ class Goals(Protocol):
 
     @property
     def memory(self) -> Mapping[str, float]:
-        """Results of the checks so far; numbers by name."""
+        """Return the results of the checks so far; numbers by name."""
 
     def take_up(self, memory: Mapping[str, float]) -> None:
         """Continue from saved results of checks."""
 
 
 class FixedDraws:
-    """A fixed number of kept draws per chain, one in `every` draws made."""
+    """A fixed number of kept draws per chain; one of `every` draws is kept."""
 
     seconds = 0.0
     memory: Mapping[str, float] = {}
@@ -91,11 +91,11 @@ class FixedDraws:
         return Goal(self.draws * self.every, self.every)
 
     def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> None:
-        """Return None: there is no other."""
+        """Return None: there is no other goal."""
 
     @property
     def expected(self) -> tuple[float, str]:
-        """The number of draws, and nothing to add."""
+        """Return the number of draws, and an empty note."""
         return self.draws * self.every, ""
 
     def found(self, draws: np.ndarray) -> Mapping[str, float]:
@@ -125,8 +125,8 @@ class _Looks:
 class ThinnedDraws(_Looks):
     """A fixed, even number of draws per chain, thinned by 1, 2, 4, ... until they suffice.
 
-    They suffice if they hold enough effective draws and the chains agree. Each check keeps every second draw and runs
-    the chains to twice their length, until they are thinned by `most`. Chains in which no parameter moves end at once.
+    Draws suffice if they contain enough effective draws and the chains agree. If not, every second draw is kept and the
+    chains run to twice their length, until they are thinned by `most`. Chains in which no parameter moves end at once.
     """
 
     _REMEMBERED = ("every", "ess", "seconds")
@@ -165,7 +165,7 @@ class ThinnedDraws(_Looks):
 
     @property
     def expected(self) -> tuple[float, str]:
-        """The next goal, and the result of the last check."""
+        """Return the draws of the next goal, and the result of the last check."""
         return self.draws * self.every, f"ESS {self.ess:.0f} of {self.wanted:.0f}" if self.ess else ""
 
     def found(self, draws: np.ndarray) -> Mapping[str, float]:
@@ -177,8 +177,8 @@ class EffectiveDraws(_Looks):
     """Draws until the smallest ESS reaches a target, with an upper limit per chain.
 
     `smallest_ess` takes draws, shape (chains, draws, dim), and an ESS below which an upper bound suffices; `most_draws`
-    may be infinite. `ess` is the result of the last of `checks`; together they took `seconds`. One draw in `every` is
-    kept.
+    may be infinite. `ess` is the result of the last check, `checks` their number, `seconds` the time of all checks. One
+    draw in `every` is kept.
     """
 
     _REMEMBERED = ("ess", "checks", "seconds", "every", "_expected")
@@ -203,7 +203,7 @@ class EffectiveDraws(_Looks):
         return self.most_draws
 
     def first(self) -> Goal:
-        """Return n_1: fewer than E draws hardly ever hold E effective ones."""
+        """Return n_1, which is at least E draws in all, because fewer draws hardly ever have an ESS of E."""
         return self._goal(max(self.target / self.chains, FEWEST_DRAWS))
 
     def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> Goal | None:
@@ -218,7 +218,7 @@ class EffectiveDraws(_Looks):
         return self._goal(goal.draws * min(MOST_GROWTH, max(LEAST_GROWTH, missing)))
 
     def _goal(self, wanted: float) -> Goal:
-        """Return a goal of about that many draws that can be halved as often as the next goal may need."""
+        """Return a goal of about `wanted` draws that can be halved as often as the next goal may need."""
         draws, every = min(math.ceil(wanted), self.most_draws), 1
         while draws > every * self.capacity:
             every *= 2
@@ -228,7 +228,7 @@ class EffectiveDraws(_Looks):
 
     @property
     def expected(self) -> tuple[float, str]:
-        """The number of draws predicted by the last check."""
+        """Return the number of draws predicted by the last check, and its ESS."""
         return self._expected, f"ESS {self.ess:.0f} of {self.target:.0f}"
 
     def found(self, draws: np.ndarray) -> Mapping[str, float]:
@@ -244,9 +244,9 @@ class EffectiveDraws(_Looks):
 
 
 def most_thinning(seconds_per_step: float, steps: int) -> int:
-    """Return the largest thinning for draws that take that many steps of all chains, each of the given seconds.
+    """Return the largest thinning for draws that take `steps` steps of all chains, at `seconds_per_step`.
 
-    The seconds are those of counted work, see `approxmcmc.design.work`: no clock is read.
+    The seconds are computed from counted work, see `approxmcmc.design.work`; no clock is read.
 
     Examples
     --------

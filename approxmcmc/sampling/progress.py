@@ -1,4 +1,4 @@
-"""Progress for a waiting user: a bar on a terminal, plain lines elsewhere, nothing if switched off."""
+"""Show progress: a bar on a terminal, plain lines elsewhere, nothing if switched off."""
 
 import contextlib
 import math
@@ -12,7 +12,7 @@ from approxmcmc.engine.compiler.work import Compiled, compiled_so_far
 from approxmcmc.engine.messages import tell
 
 SECONDS_BETWEEN_LINES = 10.0
-SECONDS_UNTOLD = 1.0  # of compiling: shorter compilations are not reported
+SECONDS_UNTOLD = 1.0  # shorter compilations are not reported
 SECONDS_BETWEEN_LOOKS = 0.25
 
 
@@ -20,7 +20,7 @@ class Progress(Protocol):
     """Receives the number of steps made after every round of chunks."""
 
     def update(self, steps: int) -> None:
-        """Show that so many steps are done."""
+        """Show that `steps` steps are done."""
 
     def expect(self, total: float, note: str) -> None:
         """Set the expected number of steps of the whole run, which may be infinite, and a note to show."""
@@ -29,7 +29,7 @@ class Progress(Protocol):
 @contextlib.contextmanager
 def progress(total: float, *, show: bool, label: str, time_limit: float | None) -> Iterator[Progress]:
     """Yield a progress display that suits standard error; `total` counts steps over all chains."""
-    if not show or sys.stderr is None:  # a program without a console has none
+    if not show or sys.stderr is None:  # None in a program without a console
         yield _Silent()
     elif sys.stderr.isatty():
         from rich.console import Console

@@ -1,4 +1,4 @@
-"""One chain and its records: tables of draws and records, halved if a run grows longer than planned."""
+"""One chain with tables of its draws and records; every second row is dropped if a run grows longer than planned."""
 
 import copy
 import math
@@ -46,22 +46,22 @@ class Snapshot(NamedTuple):
 
 
 class Keeper(Protocol):
-    """What keeps snapshots of a run; see `approxmcmc.checkpoints.when`."""
+    """Stores snapshots of a run; see `approxmcmc.checkpoints.when`."""
 
     seconds: float
     last: Snapshot | None
 
     def begin(self, snapshot: Snapshot, steps: int) -> None:
-        """Keep the very first, before anything is drawn."""
+        """Store the first snapshot, before anything is drawn."""
 
     def due(self, steps: int) -> bool:
-        """Say whether it is time for one after so many steps of all chains together."""
+        """Return whether a snapshot is due after `steps` steps of all chains together."""
 
     def keep(self, snapshot: Snapshot, steps: int) -> None:
-        """Keep one; the chains may go on at once."""
+        """Store a snapshot; the chains may continue at once."""
 
     def finish(self) -> None:
-        """Wait until all are kept."""
+        """Wait until all snapshots are stored."""
 
 
 class GrowingRows:
@@ -76,7 +76,7 @@ class GrowingRows:
         return self._room[: self._filled]
 
     def add(self, rows: np.ndarray) -> None:
-        """Add rows; if there is no room, double the capacity."""
+        """Add rows; double the capacity if it is too small."""
         first, last = self._filled, self._filled + len(rows)
         if last > len(self._room):
             room = np.empty((max(last, 2 * first), rows.shape[1]), rows.dtype)
@@ -129,8 +129,8 @@ class Recorder:
     def advance(self) -> None:
         """Make one chunk of steps: about 50 ms, estimated from the last chunk, and at most twice as many steps.
 
-        A few steps predict the next ones badly: a proposal outside the support costs nothing, one inside reads all
-        data. A chunk of many steps planned from such a step would delay the time limit for minutes.
+        A few steps predict the time of the next steps badly: a proposal outside the support costs nothing, a proposal
+        inside reads all data. A chunk of many steps planned from a cheap step would delay the time limit for minutes.
         """
         phase = self.phase
         thin = self.thin[phase]
@@ -144,7 +144,7 @@ class Recorder:
         try:
             made = self.chain.advance(rows, thin, draws, counts, values)
             self.failure = self.chain.explain_failure() if made < rows else ""
-        except Exception as error:  # raised by a function of the user's; a step writes its draw last
+        except Exception as error:  # from the user's function; the draw is intact: a step writes it last
             made = int(np.isfinite(draws).all(axis=1).sum())
             self.error, self.failure = error, _explain(error, self.chain)
         elapsed = time.perf_counter() - started
@@ -179,7 +179,7 @@ class Recorder:
     def snapshot(self) -> dict[str, Any]:
         """Return everything that an idle chain needs to resume: its state, its streams, and its records so far."""
         return {
-            "memory": copy.deepcopy(self.chain.memory),  # the chain continues, and audits change a finished one
+            "memory": copy.deepcopy(self.chain.memory),  # the chain continues, and audits change it after its end
             "streams": {name: rng.bit_generator.state for name, rng in self.chain.streams._asdict().items()},
             "done": list(self.done),
             "thin": list(self.thin),
@@ -211,8 +211,8 @@ class Recorder:
 def every_second(chunk: Chunk) -> Chunk:
     """Return the records of a chain with twice the thinning, from an even number of draws.
 
-    Counts and seconds are added. For `accepted`, the bright set and the other values the later one counts, or the
-    earlier one if the later step wrote none.
+    Counts and seconds of two draws are added. Of `accepted`, the bright count and the other values the later one is
+    kept, or the earlier one if the later step wrote none.
     """
     draws, counts, values = chunk
     thinned_counts = counts[::2] + counts[1::2]

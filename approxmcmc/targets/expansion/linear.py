@@ -43,7 +43,7 @@ FULL = 2  # arrays of data that are not packed: X and y
 # Variance of a light row's predictor, in units of its scale: 1/4, 1/2 and 1 are as right. A row beyond is light all the
 # same if its quadratic holds within so many standard deviations: of KDD99, one-hot, 51 642 distinct rows vary more, and
 # 7500 of them come near the place where classes part.
-LARGEST_LEVERAGE, REACH = 0.5, 5.0
+LARGEST_LEVERAGE, REACH = 0.5, 6.0
 REACH_ALONE = 3.0  # where no scale is known, and this is all that tells
 
 

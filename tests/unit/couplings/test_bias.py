@@ -364,9 +364,9 @@ def test_the_time_of_forgetting_is_that_of_chains_which_meet_by_chance(steps, n_
 
 def test_the_audits_that_are_needed_are_told():
     _, [told] = verdict(GOOD._replace(n_audits=10_695, forgetting_time=3565.0))
-    assert "about 71,300 are needed" in told
+    assert "about 71,300 audits are needed" in told
     _, [told] = verdict(GOOD._replace(n_audits=200, forgetting_time=201.0))  # at most one of the pairs met
-    assert "at least 4,020 are needed" in told
+    assert "at least 4,020 audits are needed" in told
 
 
 def test_a_kernel_that_stands_still_tells_nothing():

@@ -40,7 +40,7 @@ def test_components_round_trip(component):
 WRONG = [
     (lambda: amc.Langevin(0.0), "step_size is the variance of the noise"),
     (lambda: amc.Langevin([0.1, 0.2]), "go into preconditioner="),
-    (lambda: amc.Langevin(0.1, cov=[1.0], preconditioner=[1.0]), "two names of one matrix"),
+    (lambda: amc.Langevin(0.1, cov=[1.0], preconditioner=[1.0]), "names of one matrix"),
     (lambda: amc.Langevin(0.1, cov=-np.eye(2)), "positive definite"),
     (lambda: amc.Langevin(0.1, target_acceptance=1.0), "strictly between 0 and 1"),
     (lambda: amc.proposals.StochasticGradientLangevin(0.1, 0), "batch_size must be a positive integer"),
