@@ -28,7 +28,7 @@ def markdown(found: pd.DataFrame) -> str:
     counted = (
         f"{within} of {len(both)} models take at most {TIMES:g} times nutpie's seconds plus {SECONDS:g}, where its "
         f"run is as long as 400 effective draws need, and {scaled} with both scaled to 400. The median ratio is "
-        f"{ratio:.2f}, and scaled {to_400:.2f}. {told} runs tell a problem."
+        f"{ratio:.2f}, and scaled {to_400:.2f}. Runs that report a problem: {told}."
     )
     return "\n".join([*lines, "", counted, *([f"Not run: {', '.join(missing)}."] if missing else []), ""])
 

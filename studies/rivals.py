@@ -1,0 +1,76 @@
+"""Samplers from elsewhere on the tall-data suite: what a rival needs to enter, shown with the stretch move of emcee.
+
+Goodman and Weare (2010), Ensemble samplers with affine invariance, in the implementation of Foreman-Mackey, Hogg, Lang
+and Goodman (2013). emcee is no dependency of this library: where it is not installed its cells fail and say so.
+"""
+
+import dataclasses
+import functools
+import time
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.foreign import ForeignSampler, chain_trace
+from approxmcmc.study import Budget, Gold
+from studies import tall_data
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class EmceeStretch(ForeignSampler):
+    """The stretch move of emcee on a logistic regression: an ensemble of walkers is one chain.
+
+    Parameters
+    ----------
+    walkers
+        Of the ensemble, in multiples of the dimension.
+    """
+
+    walkers: int = 2
+
+    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> Any:
+        """Draw until the seconds or the draws are spent; a draw is a walker after a step of all."""
+        import emcee
+
+        def log_density(theta: np.ndarray) -> np.ndarray:
+            eta = theta @ target.X.T
+            prior = -0.5 * (theta**2).sum(axis=-1) / target.prior.scale**2
+            density: np.ndarray = eta @ target.y - np.logaddexp(0.0, eta).sum(axis=-1) + prior
+            return density
+
+        count = self.walkers * initial.size
+        ensemble = emcee.EnsembleSampler(count, initial.size, log_density, vectorize=True)
+        rng = np.random.default_rng(seed)
+        here = emcee.State(initial + 0.01 * rng.standard_normal((count, initial.size)), random_state=_legacy(seed))
+        thetas, taken, began = [], [], time.perf_counter()
+        before = began
+        while len(thetas) * count < draws and (seconds is None or before - began < seconds):
+            here = next(ensemble.sample(here, iterations=1, store=False))
+            now = time.perf_counter()
+            thetas.append(here.coords.copy())
+            taken.append(np.full(count, (now - before) / count))
+            before = now
+        kept = np.reshape(thetas, (-1, initial.size))
+        return chain_trace(self, target, kept, seconds=np.concatenate(taken))
+
+
+def _legacy(seed: int) -> Any:
+    return np.random.RandomState(seed % 2**32).get_state()
+
+
+RIVALS = {"emcee_stretch": EmceeStretch()}
+study = dataclasses.replace(
+    tall_data.study.with_preset("published"),
+    name="rivals",
+    reference="The tall-data suite of this library; Goodman and Weare (2010), section 2",
+    samplers=tall_data.chosen("mala core_exact t_test laplace") | RIVALS,
+    families={name: tall_data.FAMILIES.get(name, "a rival") for name in [*tall_data.SAMPLERS, *RIVALS]},
+    presets={
+        "quick": {
+            "targets": {"logistic": functools.partial(tall_data.dense, 2000)},
+            "budget": Budget(seconds=2.0),
+            "replicates": 5,
+            "gold": Gold(chains=4, draws=5000),
+        },
+    },
+)
