@@ -31,7 +31,7 @@ def attach_reference(trace: xr.DataTree, reference: xr.DataTree) -> xr.DataTree:
     Raises
     ------
     GoldStandardError
-        If the reference lacks a variable of the trace, or has it with another shape or other labels.
+        If a variable of the trace is missing in the reference, or has another shape or other labels there.
 
     Examples
     --------

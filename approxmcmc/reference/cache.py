@@ -24,14 +24,14 @@ def cached(key: str, folder: str | os.PathLike[str] | None, compute: Callable[[]
     folder
         Folder of the files; None = ``reference`` in the package's cache folder. It is created if it does not exist.
     compute
-        Called if the file is missing, or cannot be trusted.
+        Function that computes the tree; called if the file is missing or invalid.
 
     Notes
     -----
     A stored tree carries its key and a hash of its draws. If a file cannot be read, has another key or another hash of
     its draws, the tree is computed again, with a warning, and the file replaced. Files are written atomically: two
     processes that compute the same tree write the same content, and a reader never sees a partial file. If the folder
-    is not writable, only the cache is lost.
+    is not writable, the tree is returned but not stored.
     """
     path = Path(folder if folder is not None else user_cache("reference")) / f"{key}.nc"
     if path.exists():

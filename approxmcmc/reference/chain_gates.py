@@ -22,9 +22,9 @@ class ChainGates:
     max_r_hat
         Largest rank-normalised split R-hat of any estimand and any variable.
     min_bulk_ess
-        Smallest effective sample size of any of them, all chains together.
+        Smallest effective sample size of any estimand and any variable, all chains together.
     max_second_r_hat, min_second_ess
-        The same for the second kernel's chains: a chain that has not mixed confirms nothing.
+        The same limits for the second kernel's chains, because a chain that has not mixed confirms nothing.
     level
         Chance of a false alarm in each of three comparisons, over all coordinates together (Bonferroni): with the
         second kernel, and with each of Stein's identities.
@@ -37,9 +37,9 @@ class ChainGates:
     Notes
     -----
     The second kernel must agree in the means and in the mean squared deviations, within the Monte Carlo errors of both
-    chains: it sees errors above about 4.5 / sqrt(`min_second_ess`) posterior standard deviations. Stein's identities
-    must hold within standard errors by batch means; with 2000 draws they see a mean that is off by a tenth of a
-    standard deviation (see `approxmcmc.reference.stein`). No gate sees a mode that no chain found.
+    chains; this detects errors above about 4.5 / sqrt(`min_second_ess`) posterior standard deviations. Stein's
+    identities must hold within standard errors by batch means; with 2000 draws they detect a mean that is off by a
+    tenth of a standard deviation (see `approxmcmc.reference.stein`). No gate detects a mode that no chain found.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def _squared_deviations(values: Mapping[str, xr.DataArray], about: Summaries) ->
 
 
 def _agreement(main: Sequence[Summary], second: Sequence[Summary], level: float) -> GateResult:
-    """Compare the means of both, in standard errors of their difference; equal constants agree."""
+    """Compare the means of both kernels' chains, in standard errors of the difference; equal constants agree."""
     pairs = [
         (abs(a - b) / np.hypot(error, other) if a != b else 0.0, label)
         for one, two in zip(main, second, strict=True)

@@ -25,8 +25,8 @@ from approxmcmc.targets import laplace
 if TYPE_CHECKING:
     import pandas as pd
 
-ROWS = 500  # of the matrix of pairs at a time
-QUANTILE = 1.96  # of 95 % intervals
+ROWS = 500  # rows of the matrix of pairs computed at a time
+QUANTILE = 1.96  # normal quantile of 95 % intervals
 
 
 def stein_discrepancy(
@@ -45,7 +45,7 @@ def stein_discrepancy(
               \delta = L' (\nabla \log \pi - \nabla \log q),
 
     for independent X, X' from the distribution q of the draws, and the inverse multiquadric kernel k in whitened
-    coordinates (Gorham and Mackey 2017). It needs neither normaliser nor another sampler.
+    coordinates (Gorham and Mackey 2017). The estimate needs neither the normaliser nor another sampler.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ def stein_discrepancy(
     target
         A target with gradients.
     minibatch
-        Number of data for the gradient at a draw, redrawn for each, without replacement; None: all (Gorham, Raj and
-        Mackey 2020, section 3, for the stochastic discrepancy).
+        Number of data for the gradient at a draw, redrawn without replacement for each draw (the stochastic discrepancy
+        of Gorham, Raj and Mackey 2020, section 3); None: all data.
     draws
         Largest number of draws used, evenly spaced over all chains of a trace. They should be far enough apart to be
         nearly independent: similar neighbours raise the discrepancy.
@@ -64,7 +64,7 @@ def stein_discrepancy(
         it, because only discrepancies in one metric can be compared.
     statistic
         ``"U"``: the mean over pairs of different draws, which is unbiased and may be negative. ``"V"``: the mean over
-        all pairs, never negative; too large by E k_0(X, X) / draws, with minibatches by their noise, too.
+        all pairs, never negative; too large by E k_0(X, X) / draws, and with minibatches also by their noise.
     random_seed
         Seed of the minibatches; an integer.
 
@@ -72,7 +72,8 @@ def stein_discrepancy(
     -------
     pandas.DataFrame
         A row per trace, in the order given. ``squared``: the estimate. ``error``: its standard error; ``lower``,
-        ``upper``: a 95 % interval. ``draws``: how many were used. ``gradient_evaluations``: gradients of one term.
+        ``upper``: a 95 % interval. ``draws``: number of draws used. ``gradient_evaluations``: number of gradients of
+        single terms.
 
     Raises
     ------
@@ -83,15 +84,15 @@ def stein_discrepancy(
 
     Notes
     -----
-    It sees draws that are wrong where they are, by a tenth of a posterior standard deviation or more. Use it to *rank*
-    settings, such as step sizes of SGLD, with differences larger than the error.
+    The discrepancy detects errors of a tenth of a posterior standard deviation or more, in regions where there are
+    draws. Use it to *rank* settings, such as step sizes of SGLD, with differences larger than the error.
 
-    It does not see a bias of .01 posterior standard deviations, which is below the error at any affordable number of
-    draws; it has no sign and does not separate estimands; and it is blind to modes that the draws have missed. `bias`
-    gives signed intervals for each estimand, `audit` a test.
+    The discrepancy does not detect a bias of .01 posterior standard deviations, which is below the error at any
+    affordable number of draws, or modes that the draws have missed. It has no sign and does not separate estimands.
+    `bias` gives signed intervals for each estimand, `audit` a test.
 
-    The error is that of a U-statistic, by Hoeffding's decomposition, and assumes independent draws. If the discrepancy
-    is 0 the error is overestimated, by up to a half.
+    The standard error comes from Hoeffding's decomposition of a U-statistic, and assumes independent draws. If the
+    discrepancy is 0 the error is overestimated, by up to a half.
 
     References
     ----------
@@ -172,7 +173,7 @@ class KernelSums(NamedTuple):
         """Return the mean over pairs, its standard error and an interval.
 
         The variance of a U-statistic of degree 2 is (4 (n - 2) a + 2 b) / (n (n - 1)), with a the variance of the
-        projection E[k_0(x, X')] and b that of k_0; where the law is right, a = 0.
+        projection E[k_0(x, X')] and b the variance of k_0; if the draws follow the posterior, a = 0.
         """
         n, mean = len(self.rows), float(self.rows.mean())
         b = max(self.square - mean**2, 0.0)

@@ -1,4 +1,4 @@
-"""The gold standard of a target that is too slow for NUTS: a long exact chain, confirmed by other means."""
+"""Make the gold standard of a target that is too slow for NUTS: a long exact chain, confirmed by two checks."""
 
 import dataclasses
 import math
@@ -32,7 +32,7 @@ from approxmcmc.targets import Laplace, laplace
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """An exact sampler, the form of the posterior it runs on, and its steps per draw.
+    """An exact sampler, the form of the posterior on which it runs, and its steps per draw.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def run_kernel(
 ) -> xr.DataTree:
     """Return chains of a sampler; `settings` holds draws, tune, thin, chains and random_seed.
 
-    They are audited as in `sample` where `audit_every` says so.
+    Their decisions are audited as in `sample`, as set by `audit_every`.
 
     Raises
     ------
@@ -151,14 +151,15 @@ def exact_chain_reference(
     kernel
         The kernel of the chains; None = Langevin steps in the metric of the Laplace approximation, exact test.
     second
-        The kernel that confirms them; None = independent draws of the Laplace approximation and random-walk steps in
-        turn, exact test. It makes as many chains, draws and tuning steps as the first.
+        The kernel of the chains that confirm the first; None = a random mixture of independent draws of the Laplace
+        approximation and random-walk steps, exact test. It makes as many chains, draws and tuning steps as the first.
     draws, tune, chains
         As in `sample`.
     random_seed
-        An integer; a gold standard can always be repeated.
+        An integer, so that the gold standard can be repeated.
     gates
-        Limits on R-hat and ESS of both, on their differences, and on the deviations from Stein's identities.
+        Limits on R-hat and ESS of both kernels' chains, on their differences, and on the deviations from Stein's
+        identities.
     enforce
         Whether to raise if draws fail a gate. If not, they are returned with the report and a warning.
     estimands
@@ -183,13 +184,13 @@ def exact_chain_reference(
     IncompatibleError
         If the target has no gradients.
     InvalidInputError
-        If a number is out of range, a kernel is not exact, or a form does not belong to this target.
+        If a number is out of range, a kernel is not exact, or a form is another posterior than the target's.
 
     Notes
     -----
     Guarantee: asymptotically exact; the MCSE estimates the remaining error. Neither the second kernel nor Stein's
-    identities see a mode that no chain found. Draws of both kernels are cached by content; gates are applied again on
-    every call.
+    identities detect a mode that no chain found. Draws of both kernels are cached by content; gates are evaluated again
+    on every call.
 
     Examples
     --------

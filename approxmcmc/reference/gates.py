@@ -1,4 +1,4 @@
-"""Quality gates: the requirements on NUTS draws before they serve as a reference."""
+"""Quality gates: requirements that NUTS draws must meet before they serve as a reference."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ class Gates:
     max_r_hat
         Largest rank-normalised split R-hat of any estimand and any variable.
     divergences
-        Largest number of divergent transitions, all chains together.
+        Largest number of divergent transitions in all chains together.
     min_bulk_ess, min_tail_ess
         Smallest effective sample sizes of an estimand, all chains together.
     min_bfmi
@@ -89,7 +89,7 @@ class GateReport:
 
     @property
     def passed(self) -> bool:
-        """Whether every gate passed."""
+        """True if every gate passed."""
         return all(result.passed for result in self.results)
 
     @property
@@ -124,20 +124,19 @@ def check_gates(trace: xr.DataTree, gates: Gates = DEFAULT_GATES, estimands: Est
     Parameters
     ----------
     trace
-        Draws of NUTS with groups ``posterior`` and ``sample_stats``; the names of PyMC and of nutpie are both
-        understood.
+        Draws of NUTS with groups ``posterior`` and ``sample_stats``, with the names of PyMC or of nutpie.
     gates
         The limits.
     estimands
         Functions of the posterior Dataset that return (chain, draw, ...) arrays, by name; None = every coordinate of
-        every variable. ESS and MCSE are those of the estimands. R-hat is also held against all variables, except
-        coordinates that are one and the same number throughout (a diagonal of ones).
+        every variable. ESS and MCSE are checked for the estimands; R-hat also for all variables, except coordinates
+        that have the same value in all draws (such as a diagonal of ones).
 
     Returns
     -------
     GateReport
-        One result per gate. A value that is missing or not a number fails: a chain that never moved, an unrecorded
-        energy.
+        One result per gate. A value that is missing or NaN fails, for example because a chain never moved or the
+        energy was not recorded.
 
     Raises
     ------
@@ -146,7 +145,7 @@ def check_gates(trace: xr.DataTree, gates: Gates = DEFAULT_GATES, estimands: Est
 
     Notes
     -----
-    The gates see chains that disagree or move slowly. They cannot see a mode that no chain found.
+    The gates detect chains that disagree or move slowly. They cannot detect a mode that no chain found.
 
     Examples
     --------

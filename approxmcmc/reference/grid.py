@@ -1,4 +1,4 @@
-"""Exact gold standards of one or two parameters, by quadrature on a grid."""
+"""Compute exact gold standards of one or two parameters by quadrature on a grid."""
 
 from collections.abc import Callable
 from typing import Any
@@ -49,9 +49,8 @@ def grid_reference(
     Returns
     -------
     xarray.DataTree
-        `posterior`: draws on grid points, by systematic resampling in random order, each point drawn within 1 of its
-        expected count; `reference_moments`: mean, sd and mcse, of which mean and sd are those of the grid and mcse is
-        0.
+        `posterior`: draws of grid points by systematic resampling, in random order; the count of each point differs
+        from its expectation by less than 1. `reference_moments`: mean and sd over the grid, and mcse, which is 0.
 
     Raises
     ------

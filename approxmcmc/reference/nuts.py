@@ -1,4 +1,4 @@
-"""One run of NUTS for a gold standard, equal draw by draw to `sample` with :class:`approxmcmc.NUTS`."""
+"""One run of NUTS for a gold standard, with the same draws as `sample` with :class:`approxmcmc.NUTS`."""
 
 import importlib.metadata
 import json
@@ -36,9 +36,9 @@ def run_nuts(model: Any, settings: dict[str, Any], *, cores: int | None, progres
     Returns
     -------
     xarray.DataTree
-        The trace of `sample`, with all variables of the model. Attributes of the posterior: `nuts`, the library that
-        drew it, `sampling_time` (s, of the chains alone), `wall_seconds` (compilation included), and `versions` as
-        JSON.
+        The trace of `sample`, with all variables of the model. Attributes of the posterior: `nuts`, the name of the
+        library that ran NUTS, `sampling_time` (s, of the chains alone), `wall_seconds` (s, compilation included), and
+        `versions` as JSON.
 
     Raises
     ------

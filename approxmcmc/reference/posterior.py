@@ -19,7 +19,7 @@ from approxmcmc.reference.gates import DEFAULT_GATES, GateReport, Gates, judge
 from approxmcmc.reference.nuts import run_nuts
 from approxmcmc.reference.summary import Estimands, Summary, moments_dataset, summarize_all
 
-# The gates that more draws can pass, and the factor by which draws fall short; more draws do not cure a divergence.
+# Gates that can pass with more draws, and the factor by which draws fall short; more draws do not remove divergences.
 LENGTH_GATES: dict[str, Callable[[float, Gates], float]] = {
     "bulk_ess": lambda value, gates: gates.min_bulk_ess / value,
     "tail_ess": lambda value, gates: gates.min_tail_ess / value,
@@ -58,7 +58,7 @@ def reference_posterior(
     draws, tune, chains
         Kept and tuning draws per chain, and the number of chains.
     random_seed
-        An integer; a gold standard can always be repeated.
+        An integer, so that the gold standard can be repeated.
     gates
         Limits on R-hat, divergences, ESS, E-BFMI and MCSE.
     enforce
@@ -69,10 +69,10 @@ def reference_posterior(
         None = every coordinate of every variable.
     max_draws
         If only ESS or MCSE fail, NUTS runs again, at most twice, with the number of draws per chain that should
-        suffice, up to this number; None = 5 times `draws`. The result is that of one run of the final length.
+        suffice, up to this number; None = 5 times `draws`. The result equals one run of the final length.
     target_accept
-        Acceptance rate that NUTS tunes its step size to; larger means smaller steps, fewer divergences and, for
-        posteriors near the normal, a smaller ESS for the same draws.
+        Acceptance rate at which NUTS aims when it tunes its step size. A larger value means smaller steps, fewer
+        divergences and, for nearly normal posteriors, a smaller ESS for the same number of draws.
     cache_dir
         Folder of the cache; None = the environment variable ``APPROXMCMC_CACHE_DIR``, or the user's cache folder.
     cores
@@ -84,10 +84,10 @@ def reference_posterior(
     -------
     xarray.DataTree
         Groups `posterior`, `sample_stats`, the data groups, and `reference_moments`: every variable
-        and estimand with a leading dim `moment` of (mean, sd, mcse), where mcse is that of the mean. Attributes of
-        `posterior` and `reference_moments`: `method` ("NUTS"), `content_hash` (of model and data), `command` (repeats
-        the draws), `gates` (JSON, see :class:`GateReport`), `gates_passed`, `versions`, `seed`, `sampling_time` and
-        `wall_seconds` (s, compilation included).
+        and estimand with a leading dim `moment` of (mean, sd, mcse); mcse is the Monte Carlo error of the mean.
+        Attributes of `posterior` and `reference_moments`: `method` ("NUTS"), `content_hash` (of model and data),
+        `command` (repeats the draws), `gates` (JSON, see :class:`GateReport`), `gates_passed`, `versions`, `seed`,
+        `sampling_time` and `wall_seconds` (s, compilation included).
 
     Raises
     ------
@@ -97,14 +97,14 @@ def reference_posterior(
     IncompatibleError
         If the target has no PyMC twin, or its model has discrete parameters.
     InvalidInputError
-        If a number is out of range, or an estimand returns something else than one array per draw.
+        If a number is out of range, or an estimand does not return one array per draw.
 
     Notes
     -----
-    Guarantee: asymptotically exact; the MCSE estimates the remaining error. No gate sees a mode that no chain found.
+    Guarantee: asymptotically exact; the MCSE estimates the remaining error. No gate detects a mode that no chain found.
 
     Draws are cached under a hash of the content of model and data, draws, tune, chains, seed, sampler and
-    target_accept. Gates and estimands are applied again on every call. A model with content that cannot be read (a
+    target_accept. Gates and estimands are evaluated again on every call. A model with content that cannot be hashed (a
     black-box operation) is not cached.
 
     Examples

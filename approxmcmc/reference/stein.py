@@ -4,11 +4,12 @@ For draws of a density :math:`\pi` with tails that vanish, in whitened coordinat
 
 .. math:: E[g] = 0, \qquad E[\varphi g'] = -I, \qquad g = L' \nabla \log \pi(\theta).
 
-Both follow from integration by parts, and need no other sampler to compare with. Near a normal posterior the first is
-minus the error of the mean, in posterior standard deviations, and the second minus the ratio of the covariance to the
-true one. They see errors where the draws are; they do not see a mode that no chain found.
+Both identities follow from integration by parts, and need no other sampler to compare with. Near a normal posterior the
+first average is minus the error of the mean, in posterior standard deviations, and the second average is minus the
+ratio of the draws' covariance to the true covariance. The identities detect errors in regions where there are draws,
+but not a mode that no chain found.
 
-The gradients are scores, on all data, by this process or a Dask cluster, or by minibatches.
+The gradients (scores) are computed on all data, by this process or a Dask cluster, or on minibatches.
 """
 
 from typing import Any, NamedTuple, cast
@@ -21,13 +22,13 @@ from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.targets.parts import Part, parts_of
 
-BATCHES = 20  # of each chain: means of a twentieth of a chain are nearly independent, and nearly normal
+BATCHES = 20  # batches of each chain: means over a twentieth of a chain are nearly independent, and nearly normal
 
 
 class Deviations(NamedTuple):
     """Averages minus their expected values, in standard errors: Student's t with `degrees` degrees of freedom.
 
-    `gradient` has shape (dim,), `identity` (dim, dim); rows of the second are coordinates, columns gradients.
+    `gradient` has shape (dim,), `identity` (dim, dim); its rows are coordinates, its columns gradients.
     """
 
     gradient: np.ndarray
@@ -36,7 +37,7 @@ class Deviations(NamedTuple):
 
 
 def stein_deviations(draws: np.ndarray, gradients: np.ndarray) -> Deviations:
-    """Return how far draws are from Stein's identities, in standard errors by batch means.
+    """Return the deviations of draws from Stein's identities, in standard errors by batch means.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ def _in_standard_errors(batch_means: np.ndarray) -> np.ndarray:
     return batch_means.mean(axis=0) / (batch_means.std(axis=0, ddof=1) / np.sqrt(len(batch_means)))
 
 
-STATES = 32  # per task: a dying worker loses the work of one task
+STATES = 32  # states per task: a worker that dies loses the work of one task
 
 
 def gradient_of(target: Any, *, who: str) -> CompiledGradient:

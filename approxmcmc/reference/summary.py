@@ -31,7 +31,7 @@ class Summary:
     mean, sd, mcse
         Mean, standard deviation (ddof 1, all chains together), and Monte Carlo standard error of the mean.
     ess_bulk, ess_tail
-        Rank-normalised effective sample size, and the smaller of those for the 5 % and 95 % quantiles.
+        Rank-normalised effective sample size, and the smaller effective sample size of the 5 % and 95 % quantiles.
     r_hat
         Rank-normalised split R-hat, the larger of plain and folded; NaN if any chain did not move.
     """
@@ -48,7 +48,7 @@ class Summary:
 
     @property
     def relative_mcse(self) -> np.ndarray:
-        """MCSE of the mean in units of the posterior sd; NaN for a constant."""
+        """Return the MCSE of the mean in units of the posterior sd; NaN for a constant."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(self.sd > 0, self.mcse / self.sd, np.nan)
 
