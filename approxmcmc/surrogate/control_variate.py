@@ -3,10 +3,11 @@
     log p(theta | x) = log p(theta) + sum_i log p(x_i | theta)
                      = [log p(theta) + Q(theta)] + sum_i r_i(theta),
 
-w_i the second-order expansion of term i at theta_hat, Q = sum_i w_i and r_i = log p(x_i | theta) - w_i(theta). Q is a
-quadratic function that costs d^2 multiplications and no data. It joins the prior; the r_i are the terms, of the order
-of |theta - theta_hat|^3, and a test on a few of them decides what a test on thousands of the old ones did. The linear
-part of Q is kept wherever theta_hat lies, so that the posterior is the same at any theta_hat, mode or not.
+with w_i the second-order expansion of term i at theta_hat, Q = sum_i w_i and r_i = log p(x_i | theta) - w_i(theta). Q
+is a quadratic function that costs d^2 multiplications and reads no data. Q is added to the log prior. The r_i are the
+new terms, of the order of |theta - theta_hat|^3, and a test needs only a few of them where it needed thousands of the
+old terms. The linear part of Q is kept wherever theta_hat lies, so the posterior is the same at any theta_hat, mode or
+not.
 """
 
 import time
@@ -38,7 +39,7 @@ from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.mode import Mode
 from approxmcmc.targets.posterior import Posterior
 
-PAIRS, PAIR_ROWS = 16, 512  # of the comparison of variances at set-up
+PAIRS, PAIR_ROWS = 16, 512  # pairs of states, and rows, that compare variances at set-up
 
 
 class PriorAndExpansion(NamedTuple):
@@ -80,9 +81,10 @@ class ControlVariate(ExpandedTarget):
     order
         2, or 1 for the gradient only: less memory, and terms of the order of ``|theta - theta_hat|^2``.
     averaged
-        Take averages over the posterior's normal approximation for slope and curvature, the best quadratic in mean
-        square, instead of Taylor's: generalised linear models, with ``at="pilot"``, ``"mode"`` or a `Laplace`. Terms
-        vary two to five times less. Rows whose predictor varies much keep Taylor's; for those see :class:`CoreRows`.
+        Average slope and curvature over the posterior's normal approximation, instead of using Taylor's coefficients.
+        This gives the best quadratic in mean square. For generalised linear models, with ``at="pilot"``, ``"mode"`` or
+        a `Laplace`. Terms vary two to five times less. Rows with a predictor that varies much keep Taylor's
+        coefficients; for such rows see :class:`CoreRows`.
     memory_limit
         Bytes that the numbers per datum may take.
 
@@ -97,8 +99,8 @@ class ControlVariate(ExpandedTarget):
         Length of the gradient of the expansion at theta_hat in posterior standard deviations, which is about the
         distance to the mode; meaningless at a pilot's mean.
     variance_ratio
-        Var r / var l over data, l_i and r_i the old and new log-likelihood differences between two draws of the
-        Laplace approximation; the median of 16 pairs on at most 512 data. Above 0.5 control variates hurt.
+        Var r / var l over data, with l_i and r_i the differences of the old and the new terms between two draws of the
+        Laplace approximation; the median of 16 pairs on at most 512 data. Above 0.5 control variates increase the cost.
 
     Raises
     ------
@@ -114,8 +116,8 @@ class ControlVariate(ExpandedTarget):
     Guarantee: the posterior is that of `target`, exactly, at any theta_hat. How many terms a test reads depends on
     theta_hat: far from the mode there is no gain, and a run warns. At the mode the terms that a sequential test
     reads at a tuned step do not grow with N, about 500 for 50 parameters. Set-up is booked as ``setup_mode_seconds``,
-    ``setup_mode_passes``, ``setup_expansion_seconds`` and ``setup_expansion_passes``. Memory: one copy of the data is
-    not made; the numbers per datum are.
+    ``setup_mode_passes``, ``setup_expansion_seconds`` and ``setup_expansion_passes``. Memory: the data are not copied;
+    the numbers per datum are stored in addition.
 
     References
     ----------
@@ -206,7 +208,7 @@ class ControlVariate(ExpandedTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """What set-up cost and found, in addition to the target's own attributes, for the trace."""
+        """Return cost and results of set-up for the trace, in addition to the target's attributes."""
         (mode_seconds, mode_passes), (seconds, passes) = self._mode_cost, self._expansion_cost
         return {
             **self.target.setup_attrs,

@@ -1,10 +1,11 @@
-"""Core rows: rows that can matter much are always read; the others are replaced by a quadratic, and sampled.
+"""Core rows: influential rows are always read; the other rows are replaced by a quadratic, and their residuals sampled.
 
     log p(theta | x) = S(theta) + sum_{i light} r_i(theta),
     S(theta) = log p(theta) + sum_{i light} w_i(theta) + sum_{i core} log p(x_i | theta),
 
-w_i the best quadratic of light row i under a pilot's distribution, r_i its error. S replaces the prior; the r_i are the
-terms. Without the expansion, w_i = 0, this is stratified sampling: the core exactly, light rows at random.
+w_i is the best quadratic of light row i under a pilot's distribution, r_i the error of w_i. S replaces the prior; the
+r_i are the terms. Without the expansion, w_i = 0, this is stratified sampling: all core rows and a sample of light
+rows.
 """
 
 import time
@@ -46,7 +47,7 @@ from approxmcmc.targets.posterior import Posterior
 
 
 class CoreRows(ExpandedTarget, SurrogateTarget):
-    """The same posterior, with the rows that can matter much read in every decision, and small terms for the others.
+    """The same posterior, with influential rows read in every decision, and small terms for the other rows.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         Where to expand: ``"pilot"``, the mean of a short chain; ``"mode"``; or a `Laplace` approximation, such as the
         attribute `pilot` of another `CoreRows` of this target.
     expand
-        False keeps the light terms unchanged: stratified sampling, core exactly, light rows at random.
+        False keeps the light terms unchanged: stratified sampling, all core rows and a sample of light rows.
     memory_limit
         Bytes that the numbers per datum may take.
 
@@ -71,9 +72,10 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     n_obs
         Number of light rows, the terms that a test may sample.
     pilot
-        Mean, covariance and some draws of the posterior as the pilot saw it.
+        The pilot's mean, covariance and some of its draws.
     laplace
-        The normal distribution to propose and start from: S itself if the core is empty, else that of the pilot.
+    The normal distribution for proposals and starts: S itself if the core is empty, otherwise the pilot's normal
+    distribution.
     surrogate
         S, compiled.
     spread
@@ -89,8 +91,8 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     Warns
     -----
     SamplingWarning
-        When more than a third of the rows belong to the core. All but one are core then, and every decision reads
-        everything: exact, and no faster than that.
+        When more than a third of the rows belong to the core. Then all rows but one become core rows, and every
+        decision reads all data: exact, but no faster than the plain target.
 
     Notes
     -----
@@ -141,7 +143,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         self.core, self.n_obs = np.flatnonzero(in_core), int((~in_core).sum())
         # Without a core all rows are light and keep their order: nothing is copied.
         self._light: Any = np.flatnonzero(~in_core) if self.core.size else slice(None)
-        self._rows: Any = self._light if self.core.size else None  # of the bounds: None is all
+        self._rows: Any = self._light if self.core.size else None  # rows with bounds: None means all
         self._numbers = taken(numbers, self._light)
         nothing = Quadratic(0.0, np.zeros(len(self.center)), np.zeros((len(self.center),) * 2))
         light, left = survey.total if self.expand else nothing, survey.left
@@ -197,7 +199,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         return in_core
 
     def _normal_law(self, here: Quadratic) -> Laplace:
-        """Return the normal distribution of S if the core is empty and S is one; else that of the pilot."""
+        """Return S if the core is empty and S is normal; otherwise the pilot's normal distribution."""
         if self.core.size or not self.expand or not is_positive_definite(-here.hessian):
             return self.pilot
         cov = inverse(-here.hessian)
@@ -277,7 +279,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """What set-up cost and found, in addition to the target's own attributes, for the trace."""
+        """Return cost and results of set-up for the trace, in addition to the target's attributes."""
         seconds, passes = self._cost
         return {
             **self.target.setup_attrs,

@@ -1,4 +1,4 @@
-"""Base of targets with the terms of another target minus an expansion of them."""
+"""Base class of targets whose terms are the terms of another target minus an expansion of these terms."""
 
 import abc
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
     Subclasses set `laplace` and write `_compile`.
     """
 
-    terms_are_likelihood = False  # but residuals: a temperature would divide these and not the expansion
+    terms_are_likelihood = False  # terms are residuals: a temperature would divide these and not the expansion
 
     target: Target
     center: np.ndarray
@@ -49,12 +49,12 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
         """Return the compiled target: the residual terms, and the density that replaces the prior."""
 
     def compile(self) -> CompiledTarget:
-        """Compile the residual terms, and the prior with what is not sampled; once for this object.
+        """Compile the residual terms, and the density that replaces the prior; once for this object.
 
         Raises
         ------
         InvalidInputError
-            When data or functions of the plain target are others than those that were expanded.
+            When data or functions of the plain target have changed since the expansion was made.
         """
         content = self.target.content_hash()
         if self._compiled is not None and content != self._content:
@@ -120,8 +120,8 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
         """Return a distribution with draws; raise if only a point is known."""
         if not isinstance(found, Laplace):
             raise InvalidInputError(
-                f"{type(self).__name__}: averaged coefficients and core rows need to know how far the posterior "
-                'reaches, which a point does not show; give at="pilot", at="mode" or a Laplace approximation'
+                f"{type(self).__name__}: averaged coefficients and core rows need the width of the posterior, "
+                'which a point does not show; give at="pilot", at="mode" or a Laplace approximation'
             )
         if found.mode.shape != (self.variables.size,):
             raise InvalidInputError(

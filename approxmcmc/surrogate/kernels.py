@@ -2,14 +2,14 @@
 
     "hmc+walls"  a Hamiltonian trajectory     "mala+walls"  a Langevin step     "walk+walls"  a step of a random walk
 
-in the complement of the wall directions, and a slice update along each of these; without "+walls" in all directions
-alike. The moves come in a new random order each time: each leaves S invariant, and so does their product; the reverse
-order is as likely, which makes the kernel reversible.
+in the complement of the wall directions, and a slice update along each wall; without "+walls" the move is made in all
+directions. Each time the moves are made in a new random order. Each move leaves S invariant, so their product does,
+too. The kernel is reversible, because the reverse order is as likely.
 
-Two chains move together by one surrogate: the same momentum, the same slices in the same order. Trajectories with one
-momentum contract: on a normal distribution the distance of two chains shrinks by cos(length) in each. Along a wall both
-intervals begin on one lattice, so that close chains search the same slice at the same places. The distribution of each
-chain is that of `move`; the chains come close to each other but never meet exactly.
+Two coupled chains use the same momentum, and the same slices in the same order. Trajectories with one momentum
+contract: on a normal distribution each trajectory multiplies the distance of the chains by cos(length). Along a wall
+both intervals begin on one lattice, so that close chains search the same slice at the same places. Each chain alone
+moves as by `move`; the chains come close to each other but never meet exactly.
 """
 
 import math
@@ -168,15 +168,15 @@ def make_move_both(move_both_elsewhere: Callable[..., None]) -> Callable[..., No
     return compiled(move_both)
 
 
-FASTEST = 0.3  # change of the log step in one step of tuning
+FASTEST = 0.3  # largest change of the log step in one step of tuning
 WITH_WALLS = "+walls"
 
 
 class SurrogateKernel(NamedTuple):
-    """How to move in the complement of the walls, how far, at which acceptance rate, and whether walls have slices.
+    """A move in the complement of the walls, its length and wanted acceptance rate, and whether walls have slices.
 
-    ``move(rng, state, theta, count) -> acceptance`` moves theta in place, and what the state knows of S there; it
-    returns the acceptance probability that its step is tuned by. ``move_both(rng, state, other, x, y, count)`` moves
+    ``move(rng, state, theta, count) -> acceptance`` moves theta in place and updates the values of S in the state; it
+    returns the acceptance probability by which the step is tuned. ``move_both(rng, state, other, x, y, count)`` moves
     two chains together. `length` is that of a trajectory in posterior standard deviations, 0 for one step.
     """
 

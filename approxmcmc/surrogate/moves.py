@@ -1,10 +1,10 @@
 """Moves that leave a density of few rows invariant: a trajectory, a random walk, a slice along a wall.
 
 The surrogate S(theta) is a log density: prior, a quadratic for the light rows of the data, exact terms for the few
-rows of the core. A rare category whose responses are all equal makes S a half-normal with a wall: flat on one side,
-gone within one logit on the other. A trajectory in all directions would need steps as short as the wall is thick. So
-the momentum lives in the complement of the wall directions, and each wall direction has its own slice update,
-along a line on which the linear predictors of the core change by stored numbers.
+rows of the core. If all responses of a rare category are equal, S is nearly a half-normal with a wall: flat on one
+side, falling to 0 within one logit on the other. A trajectory in all directions would need steps as short as the wall
+is thick. So the momentum has no component along wall directions. Each wall direction has a slice update instead, along
+a line on which the linear predictors of the core change by stored numbers.
 
 A trajectory of one step is a Langevin step: its kinetic energies are the densities of the way there and back.
 
@@ -24,7 +24,7 @@ JITTER = 0.1  # of the step; and the length of a trajectory by more, so that non
 SHORTEST, LONGEST = 0.6, 1.4
 MOST_STEPS = 80  # of a trajectory
 WIDTH = 2.0  # of the first interval of a slice, in the units of the direction: standard deviations
-MOST_INTERVALS = 64  # an interval may grow to
+MOST_INTERVALS = 64  # largest length of an interval, in first intervals
 
 
 class SurrogateState(NamedTuple):
@@ -32,13 +32,12 @@ class SurrogateState(NamedTuple):
 
     ``log_density(theta)`` and ``add_gradient(theta, out)`` are S and its gradient. ``predict(theta, out)`` writes the
     linear predictors of the core, ``on_line(eta, slopes, t)`` returns the sum of its terms at predictors eta + t
-    slopes, and ``log_prior(theta)`` the log prior. `center`, `slope` (dim,) and `bend` (dim, dim) are those of the
-    quadratic.
+    slopes, and ``log_prior(theta)`` the log prior. `center`, `slope` (dim,) and `bend` (dim, dim) define the quadratic.
 
     `basis` (m, dim) spans the directions of the momentum, `walls` (q, dim) are the other ones, both in units of
     posterior standard deviations; `wall_slopes` (q, n_core) are the changes of the predictors along the walls,
-    `wall_bends` (q, dim) the products of `bend` and the walls. `log_step` is the log of the step, one number, `length`
-    that of a trajectory; 0 for a single step. `value` (1,) is S where the chain is: every move finds and leaves it.
+    `wall_bends` (q, dim) the products of `bend` and the walls. `log_step`, one number, is the log of the step; `length`
+    is the length of a trajectory, 0 for a single step. `value` (1,) is S at theta: every move uses and updates it.
     `exact` (1,) is the part of S there that is no quadratic, log prior and core, where `eta` are the predictors there.
     """
 
@@ -116,7 +115,7 @@ def move_or_stay(state: SurrogateState, theta: np.ndarray, there: float, log_rat
 
 @compiled
 def trajectory_of(rng: np.random.Generator, state: SurrogateState) -> tuple[float, int]:
-    """Draw a momentum, and return the step of a trajectory and the number of its steps."""
+    """Draw a momentum, and return the length of a step and the number of steps of a trajectory."""
     for k in range(state.momentum.shape[0]):
         state.momentum[k] = rng.standard_normal()
     step = jittered_step(rng, state)
@@ -275,7 +274,7 @@ def move_along_wall(
 
 @compiled
 def next_of(rng: np.random.Generator, order: np.ndarray, place: int) -> int:
-    """Draw which move comes next, among those that are left."""
+    """Draw the next move from the moves that are left."""
     other = place + int(rng.random() * (order.shape[0] - place))
     chosen = order[other]
     order[other] = order[place]

@@ -1,4 +1,4 @@
-"""A short chain on the surrogate: where the posterior is, how wide it is, and what it looks like at a few draws.
+"""Run a short chain on the surrogate to estimate mean and covariance of the posterior, and to get a few draws.
 
 The mode and the curvature there understate a skewed posterior: with rare categories the mean lies one or two standard
 deviations of the Laplace approximation away, and some directions are ten times as wide. The pilot expands at the mode,
@@ -43,7 +43,7 @@ class Pilot(Laplace):
     mode, cov
         Mean (dim,) and covariance (dim, dim) of the pilot's draws.
     decrement, passes, seconds
-        Of the search for the mode, as in `Laplace`; passes and seconds of the pilot added.
+        Figures of the search for the mode, as in `Laplace`; passes and seconds include the pilot.
     draws
         Some draws, shape (16, dim).
     """
@@ -75,9 +75,9 @@ class Surveyed(NamedTuple):
 
 
 def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = None) -> Surveyed:
-    """Return a pilot of a posterior: the Laplace approximation if that is enough, else a chain on a surrogate.
+    """Return a pilot of a posterior: the Laplace approximation if it is good enough, otherwise a chain on a surrogate.
 
-    `fit` is that approximation, if it is known already.
+    `fit` is the Laplace approximation, if it is known already.
     """
     fit = laplace(target) if fit is None else fit
     start, began = normal_pilot(fit), time.perf_counter()

@@ -2,8 +2,8 @@
 
     S(theta) = log p(theta) + q(theta) + sum_{i in core} log p(x_i | theta),
 
-q the sum of the quadratics of the light rows. S costs dim^2 multiplications and the rows of the core. With an empty
-core it is a normal distribution, up to the prior.
+with q the sum of the quadratics of the light rows. S costs dim^2 multiplications and reads the rows of the core. With
+an empty core S is a normal density times the prior.
 """
 
 import functools
@@ -49,9 +49,9 @@ def taken(array: np.ndarray, rows: Any) -> np.ndarray:
 class SumOfRows(NamedTuple):
     """A quadratic of the light rows, the rows of the core, and what evaluates them; the context of S.
 
-    `center`, `slope` (dim,), `bend` (dim, dim) and `value` (1,) are those of the quadratic; `core` are the target's
-    data, restricted to the `n_core` rows of the core, `as_they_lie` the empty order. `log_prior` and `log_terms` are
-    the target's kernels.
+    `center`, `slope` (dim,), `bend` (dim, dim) and `value` (1,) define the quadratic; `core` are the target's data,
+    restricted to the `n_core` rows of the core; `as_they_lie` is the empty order, which means memory order. `log_prior`
+    and `log_terms` are the target's kernels.
     """
 
     center: np.ndarray
@@ -156,7 +156,7 @@ class Surrogate:
     log_density, add_gradient
         S and its gradient, as functions of theta only; kernels.
     core
-        The numbers of its rows; int64, shape (n_core,).
+        The numbers of the rows in the core; int64, shape (n_core,).
     """
 
     def __init__(

@@ -5,8 +5,8 @@ theta' = P(theta) has the density ratio
 
     q(theta | theta') / q(theta' | theta) = exp(S(theta) - S(theta')),
 
-so that the Metropolis-Hastings ratio is that of the remainder R = log p(theta | x) - S only. A test of the library
-decides on it: exactly, on all light rows, or on a sample.
+so the log Metropolis-Hastings ratio is the difference of the remainder R = log p(theta | x) - S at the two states. An
+acceptance test decides on it: exactly, on all light rows, or on a sample.
 
 References: Liu (2001), section 9.4.3 (surrogate transition); Christen and Fox (2005).
 """
@@ -29,13 +29,13 @@ from approxmcmc.proposals.mixture import Mixture
 from approxmcmc.proposals.random_walk import RandomWalk
 from approxmcmc.surrogate.kernels import KERNELS
 
-# Of coupled chains. A step of 1/20 sd in all directions is accepted nine times in ten, and leads two chains that are
-# 1/50 sd apart to one point as often.
+# For coupled chains. A step of 1/20 sd in all directions is accepted nine times in ten, and two chains that are 1/50 sd
+# apart propose one point nine times in ten.
 MEETING_SCALE, MEETING_SHARE = 0.05, 0.25
 
 
 class TransitionState(NamedTuple):
-    """The surrogate, how many transitions make one proposal; the last two points seen, and the surrogate at both."""
+    """The surrogate, the number of transitions in one proposal, the last two points, and the surrogate at both."""
 
     surrogate: Any
     steps: int
@@ -103,7 +103,7 @@ def make_couple(move_both: Callable[..., None]) -> Callable[..., tuple[float, fl
 
 @cached_by_content(maxsize=16)
 def make_move_freely(move: Callable[..., float]) -> Callable[..., float]:
-    """Return the kernel that moves without a decision to follow, and counts the reads of the core."""
+    """Return the kernel that moves without a test, and counts the reads of the core."""
     propose = make_propose(move)
 
     def move_freely(
@@ -122,12 +122,12 @@ class SurrogateTransition(Component, Proposal):
     Parameters
     ----------
     kernel
-        How the surrogate moves: ``"hmc"``, a trajectory of 2.2 posterior standard deviations, ``"mala"``, a Langevin
-        step, or ``"walk"``, a step of a random walk; with ``"+walls"`` in the complement of its wall directions, each
-        of which has a slice update. All are reversible for the surrogate.
+        How to move: ``"hmc"``, a trajectory of 2.2 posterior standard deviations, ``"mala"``, a Langevin step, or
+        ``"walk"``, a step of a random walk. With ``"+walls"`` this move is made in the complement of the wall
+        directions, and each wall direction has a slice update. All kernels are reversible for the surrogate.
     steps
-        Transitions of the surrogate that make one proposal. More than one is faster if a decision costs several of
-        them, as with :class:`ExactTest` on wide data; and "mala" and "walk" need many to get as far as one "hmc".
+        Number of transitions in one proposal. More than one is faster if a decision costs as much as several
+        transitions, as with :class:`ExactTest` on wide data; "mala" and "walk" need many to move as far as one "hmc".
 
     Raises
     ------
@@ -187,7 +187,7 @@ class SurrogateTransition(Component, Proposal):
         return self._compile(target, make_move_freely)
 
     def with_meetings(self, target: Target) -> Proposal:
-        """Return a mixture with short steps of a random walk: these let close chains meet, transitions never do."""
+        """Return a mixture with short random-walk steps, because chains meet by these but never by transitions."""
         known = _surrogate_of(target, self.kernel)
         if known.normal_law is not None:
             return self

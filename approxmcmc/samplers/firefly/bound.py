@@ -1,4 +1,4 @@
-"""Set-up of Firefly: where the bound touches the likelihood, and a check that it is a bound."""
+"""Set-up of Firefly: find the point at which the bound touches the likelihood, and check the bound."""
 
 import sys
 import time
@@ -15,7 +15,7 @@ from approxmcmc.targets import find_mode
 # Distance of the touching point from the mode, in posterior standard deviations. Bounds with 0.01 are as tight, within
 # rounding, as with 0; the draws are exact with any.
 TOLERANCE = 0.01
-SPREADS = (0.0, 0.1, 1.0, 10.0)  # of the random theta at which bounds are checked
+SPREADS = (0.0, 0.1, 1.0, 10.0)  # standard deviations of the random theta at which bounds are checked
 SECONDS_BETWEEN_LINES = 10.0
 
 

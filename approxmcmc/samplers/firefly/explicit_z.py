@@ -105,8 +105,8 @@ class ExplicitZ(Component, ZUpdate):
     Parameters
     ----------
     fraction
-        ceil(fraction N) data are picked with replacement in every step, in (0, 1]; every dark one among them costs a
-        likelihood evaluation. A small fraction slows the mixing of z by that factor.
+        In (0, 1]: ceil(fraction N) data are picked with replacement in every step; every dark datum among them costs a
+        likelihood evaluation. With a small fraction z mixes more slowly, by this factor.
 
     Raises
     ------

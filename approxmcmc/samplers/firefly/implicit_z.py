@@ -1,4 +1,4 @@
-"""The implicit update of z: Metropolis-Hastings on every indicator, at the cost of the dark data that propose."""
+"""The implicit update of z: Metropolis-Hastings on every indicator; only dark data that propose cost evaluations."""
 
 import dataclasses
 import math
@@ -22,7 +22,7 @@ from approxmcmc.samplers.firefly.joint import (
 )
 from approxmcmc.samplers.firefly.step import CompiledZUpdate, ZUpdate
 
-MOST_Q = 0.1  # of the automatic choice
+MOST_Q = 0.1  # largest q that is chosen automatically
 MOST_GAP = 700.0  # exp(700) = 1e304; any larger gap makes the same decisions
 
 
@@ -159,7 +159,8 @@ class ImplicitZ(Component, ZUpdate):
     References
     ----------
     Maclaurin and Adams (2014), section 3.2. Draves, Exact MCMC with Firefly Monte Carlo: A Review, algorithm 4, has
-    these ratios; line 17 of algorithm 5 prints (1 - r) / q for a dark datum, which does not leave that law invariant.
+    these ratios; line 17 of algorithm 5 prints (1 - r) / q for a dark datum, which does not leave P(z | theta)
+    invariant.
 
     Examples
     --------

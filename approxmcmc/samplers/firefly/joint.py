@@ -7,7 +7,7 @@ of the last sum is the log odds of brightness,
 
     P(z_i = 1) / P(z_i = 0) = (L_i - B_i) / B_i = exp(gap_i) - 1,
 
-computed as gap + log1mexp(gap), -inf where the bound touches: a step needs nothing else of a datum.
+computed as gap + log1mexp(gap), or -inf if the bound touches the likelihood. A step needs no other number of a datum.
 """
 
 import math
@@ -26,8 +26,8 @@ LEAST_GAP = -1e-6  # rounding makes gaps of -1e-9; a lower gap means a bound abo
 class Bright(NamedTuple):
     """The bright set of a chain, a permutation of all data with the bright ones in front: moving a datum is O(1).
 
-    `order` is the permutation, `position` the place of every datum in it, `size`, of one element, the number of bright
-    data, and `log_odds` holds theirs at the current theta, by place.
+    `order` is the permutation, `position` the place of every datum in it, `size`, one number, is the number of bright
+    data, and `log_odds` holds the log odds of the bright data at the current theta, by place.
     """
 
     order: np.ndarray
@@ -69,7 +69,7 @@ def make_bright(bright: Bright, datum: int, log_odds: float) -> None:
 
 @compiled
 def make_dark(bright: Bright, place: int) -> None:
-    """Remove the bright datum at a place; the last bright one fills the place."""
+    """Remove the bright datum at a place; the last bright datum fills the place."""
     order, position, log_odds = bright.order, bright.position, bright.log_odds
     last = bright.size[0] - 1
     datum, other = order[place], order[last]

@@ -32,19 +32,19 @@ BOUNDS = ("tuned", "untuned", "taylor", "own")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Firefly(Component, ProposalSampler):
-    """Sample theta and the indicators of bright data in turn; exact for theta.
+    """Sample theta and the indicators of bright data alternately; exact for theta.
 
     Parameters
     ----------
     proposal
-        How theta moves at fixed z: :class:`RandomWalk` or another proposal, or :class:`Slice`. Gradient proposals
-        see the gradient of the joint density.
+        The update of theta at fixed z: :class:`RandomWalk` or another proposal, or :class:`Slice`. Gradient proposals
+        use the gradient of the joint density.
     bound
         ``"tuned"``: bounds that touch the likelihood of every datum at the posterior's mode, which is found first on
         all data. ``"untuned"``: the same bounds, touching at fixed places. ``"taylor"`` (logistic): the expansion to
-        second order at the mode. ``"own"``: that of :class:`targets.BoundedLikelihood`.
+        second order at the mode. ``"own"``: the bound given to :class:`targets.BoundedLikelihood`.
     z_update
-        How z moves: :class:`ImplicitZ` or :class:`ExplicitZ`.
+    The update of z: :class:`ImplicitZ` or :class:`ExplicitZ`.
     at
         The theta at which bounds touch the likelihood, shape (dim,), in place of the mode.
 
@@ -54,14 +54,14 @@ class Firefly(Component, ProposalSampler):
         When a setting is unknown, or a bound lies above the likelihood at one of some random theta; the message names
         the worst datum. A chain that meets such a bound later stops with the same error.
     IncompatibleError
-        When the target has no bound, or no gradient where the proposal needs one; raised before anything runs.
+        When the target has no bound, or no gradient although the proposal needs one; raised before anything runs.
 
     Notes
     -----
     Guarantee: exact. For any valid bound and any setting the joint chain leaves the joint distribution invariant, which
-    has the posterior as its theta-marginal. How fast it mixes depends on both: bright data that lag behind theta slow
-    it down, so tune the steps on this chain (``RandomWalk(scale, target_acceptance=0.234)``), not on full-data
-    Metropolis-Hastings.
+    has the posterior as its theta-marginal. The speed of mixing depends on bound and settings: bright data that lag
+    behind theta slow the chain down, so tune the steps on this chain (``RandomWalk(scale, target_acceptance=0.234)``),
+    not on full-data Metropolis-Hastings.
 
     Records: ``likelihood_evaluations`` counts the bright data at each theta that is tried, and the dark data that
     propose to go bright; cached values are free. ``datapoints_touched`` also counts the bright data of the z-update,
@@ -122,7 +122,7 @@ class Firefly(Component, ProposalSampler):
         return FireflyProgram(rows, bound, theta_update, z_update, {**mode_attrs, **bound_attrs})
 
     def why_not_invariant(self, target: Target) -> str:
-        """Return "": it leaves the joint distribution invariant if the bound holds; a run stops if it does not."""
+        """Return "": the chain leaves the joint distribution invariant if the bound holds; otherwise a run stops."""
         return ""
 
     def _theta_update(self, joint: JointTarget) -> CompiledThetaUpdate:

@@ -22,9 +22,9 @@ from approxmcmc.samplers.firefly.joint import Bright, Factors, JointDensity
 class FireflyState(NamedTuple):
     """A chain of Firefly: theta, its proposal, and which data are bright.
 
-    `joint` is the joint density, `current` and `candidate` its summands at `theta` and at `proposed`; the log odds of
-    `current` are those of `bright`, one array under two names. `proposal` is the state of the update of theta, a
-    proposal or a slice, `z` that of the update of z. The posterior is never evaluated: `log_density` stays NaN.
+    `joint` is the joint density, `current` and `candidate` its summands at `theta` and at `proposed`; `current` and
+    `bright` share one array of log odds. `proposal` is the state of the update of theta, by a proposal or a slice, `z`
+    the state of the update of z. The posterior is never evaluated, so `log_density` stays NaN.
     """
 
     theta: np.ndarray
@@ -70,7 +70,7 @@ class CompiledZUpdate(NamedTuple):
 
 
 class ZUpdate(abc.ABC):
-    """How Firefly moves z."""
+    """Base class of Firefly's updates of z."""
 
     @abc.abstractmethod
     def build_z_update(self) -> CompiledZUpdate:
@@ -99,7 +99,7 @@ def make_step(
         if status == MOVED:
             go_to_candidate(state)
         if not update_z(streams.order, state.theta, state.joint, bright, state.z, count):
-            assign(state.proposed, state.theta)  # where the bound failed
+            assign(state.proposed, state.theta)  # reported as the place where the bound failed
             return FAILED
         if is_tuning(clock):
             adapt_z(state.z, bright.size[0], clock.steps[0])

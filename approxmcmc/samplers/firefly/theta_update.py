@@ -126,12 +126,12 @@ def make_metropolis_move(
         forget(state.proposal)
         gradients, touched = count[GRADIENTS], count[TOUCHED]
         log_q_ratio = propose(streams.proposal, state.proposal, state.theta, state.proposed, count)
-        # For the proposal the joint density is one term: its gradient needs one gradient per bright datum.
+        # For the proposal the joint density is one term, whose gradient needs one gradient per bright datum.
         count[GRADIENTS] = gradients + n_bright * (count[GRADIENTS] - gradients)
         count[TOUCHED] = touched + n_bright * (count[TOUCHED] - touched)
         log_u = -streams.uniform.standard_exponential()
         there = log_joint_at(state.joint, state.proposed, state.bright, state.candidate, count)
-        log_ratio = there  # -inf outside the support, and where a bright likelihood touches its bound
+        log_ratio = there  # -inf outside the support, and if the likelihood of a bright datum touches the bound
         if there > -math.inf:
             log_ratio = there - log_joint(state.current, n_bright) + log_q_ratio
         if not log_ratio < math.inf:  # NaN; or +inf, which no chain would ever leave

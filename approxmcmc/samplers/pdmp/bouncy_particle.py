@@ -88,7 +88,7 @@ class BouncyParticle(Component, Sampler):
     fit, spacing
         As for :class:`ZigZag`; velocities are N(0, I) in whitened coordinates.
     refresh_rate
-        Rate at which the velocity is redrawn, positive: without it the process may stay on a circle for ever.
+        Rate at which the velocity is redrawn; positive, because without redraws the process may stay on a circle.
 
     Raises
     ------
@@ -147,5 +147,5 @@ class BouncyParticle(Component, Sampler):
         )
 
     def why_not_invariant(self, target: Target) -> str:
-        """Return "": it leaves the posterior invariant if the bounds hold; a run stops if one does not."""
+        """Return "": the process leaves the posterior invariant if the bounds hold; otherwise a run stops."""
         return ""

@@ -5,14 +5,14 @@ In the coordinates phi = L^-1 (theta - c) of a normal approximation N(c, L L'), 
     -log p(theta | x) = Q(phi) - sum_i r_i(phi) + const,    Q(phi) = g'phi + phi' H phi / 2,
     r_i = f_i(eta_i) - (Taylor's polynomial of f_i of order k_i, without its constant),    eta_i = x_i' c + delta_i.
 
-Q contains the normal prior and all polynomials, and costs no data. The rest of a row pulls only along a_i, with the
-slope s_i = r_i'(delta_i), and with abs(delta_i) <= abs(a_i) rho, rho = abs(phi), the family bounds it:
+Q contains the normal prior and all polynomials; evaluating Q reads no data. The gradient of a residual is s_i a_i with
+the slope s_i = r_i'(delta_i). Because abs(delta_i) <= abs(a_i) rho, rho = abs(phi), derivatives of f bound the slope:
 
     order 0:  abs(s_i) <= sup abs(f')             order 1:  abs(s_i) <= sup abs(f'') abs(a_i) rho
     order 2:  abs(s_i) <= sup abs(f''') abs(a_i)^2 rho^2 / 2
 
-Each row uses the order with the smallest bound at rho = sqrt(dim), where a posterior like N(c, L L') lies. A row of a
-rare category, with a very uncertain predictor, gets order 0, because its polynomial would be no approximation.
+Each row uses the order with the smallest bound at rho = sqrt(dim), where most of the mass of N(c, L L') lies. A row of
+a rare category, with a very uncertain predictor, gets order 0, because a polynomial would approximate it badly.
 """
 
 import itertools
@@ -30,7 +30,7 @@ from approxmcmc.targets.expansion.linear_kernels import make_slopes
 from approxmcmc.targets.linear import LinearTarget
 
 ORDERS = 3
-# Places in a row's record; a_i follows. SLOPE and BEND are those of the polynomial, RATE is the factor of rho^k.
+# Places in a row's record, before a_i. SLOPE and BEND belong to the row's polynomial, RATE is the factor of rho^k.
 ETA, RESPONSE, SLOPE, BEND, RATE, LENGTH, SCALARS = range(7)
 PIECE = 65_536  # rows at a time, in set-up
 BOUNDS = ("slope_bound", "second_derivative_bound", "third_derivative_bound")  # of the orders
@@ -169,7 +169,7 @@ def _expand(
 
 
 def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float | None]:
-    """Return bounds of abs(f'), abs(f''), abs(f'''), None if unknown; raise if all are."""
+    """Return bounds of abs(f'), abs(f'') and abs(f'''), each None if unknown; raise if all are unknown."""
     if not isinstance(target, LinearTarget):
         raise IncompatibleError(
             f"{who} needs a generalised linear model such as LogisticRegression, RobustRegression or GLMTarget, found "
@@ -198,7 +198,7 @@ def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float |
     if all(bound is None for bound in bounds):
         raise IncompatibleError(
             f"{who} needs a bound of a derivative of log p(y | eta) over all eta, and {target!r} has none; give a "
-            "GLMTarget slope_bound=, second_derivative_bound= or third_derivative_bound=, a number each. Where there "
-            "is none, as in Poisson regression, use MetropolisHastings(SurrogateTransition()) on CoreRows"
+            "GLMTarget slope_bound=, second_derivative_bound= or third_derivative_bound=, a number each. If no bound "
+            "exists, as in Poisson regression, use MetropolisHastings(SurrogateTransition()) on CoreRows"
         )
     return bounds

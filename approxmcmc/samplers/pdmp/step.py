@@ -1,9 +1,9 @@
 """One draw of a piecewise deterministic process: fly for a fixed time, and turn at events.
 
-Events without data, those of Q and refreshments, come at times that are drawn exactly. Those of the rows come by
-thinning (Lewis and Shedler 1979): over a short span each bound of a rate is largest at one of its ends, because
-abs(phi) is convex in time. Rows are proposed at the constant rate of that bound, read one at a time, and turn the
-particle with probability (their own rate) / (the bound).
+The times of events without data, which are events of Q and refreshments, are drawn exactly. The times of events of rows
+are drawn by thinning (Lewis and Shedler 1979). Over a short span each bound of a rate is largest at an end of the span,
+because abs(phi) is convex in time. Rows are proposed at the constant rate of this largest bound and read one at a time;
+a row turns the particle with probability (the row's rate) / (the bound).
 """
 
 import math
@@ -27,7 +27,7 @@ class Flight(NamedTuple):
 
     `position` is phi, `velocity` v; `force` is g + H phi and `change` H v, by which it changes; shapes (dim,).
     `curvature` is H. `next_turn` holds the coordinate, or the kind, of the next turn that needs no data, and `gain` the
-    factor of the rates of the rows. ``setting`` is the dynamics' own number.
+    factor of the rates of the rows. ``setting`` is a number that the dynamics use.
     """
 
     position: np.ndarray
@@ -41,12 +41,12 @@ class Flight(NamedTuple):
 
 
 class Dynamics(NamedTuple):
-    """The definition of a process: how its velocity is drawn, and how it turns.
+    """The definition of a process: functions that draw a velocity, plan a turn, and make a turn.
 
     ``start(rng, velocity)`` draws a velocity from its distribution. ``plan(rng, flight) -> time`` draws the time to the
-    next turn by the quadratic, or another turn without data, and stores which it is; ``turn(rng, flight)`` makes it.
-    ``turn_by_row(rng, flight, record, slope, ceiling) -> bool`` makes the turn of a row with probability (its rate) /
-    (its bound), where abs(slope) <= ceiling. `norm` is that of the a_i in the bound.
+    next turn by the quadratic, or another turn without data, and stores its kind; ``turn(rng, flight)`` makes this
+    turn. ``turn_by_row(rng, flight, record, slope, ceiling) -> bool`` makes the turn of a row with probability (its
+    rate) / (its bound), where abs(slope) <= ceiling. `norm` is the order of the norm of a_i in the bound, 1 or 2.
     """
 
     start: Callable[..., None]
@@ -73,7 +73,7 @@ def arrival(rate: float, growth: float, exponential: float) -> float:
 
 @compiled
 def fly(flight: Flight, time: float) -> float:
-    """Move on by a time; return abs(phi)^2."""
+    """Move along the velocity for a time; return abs(phi)^2."""
     squared = 0.0
     for j in range(flight.position.shape[0]):
         flight.position[j] += time * flight.velocity[j]
@@ -202,7 +202,7 @@ def make_step(
 
     def step(streams: Streams, state: PDMPState, count: np.ndarray, value: np.ndarray) -> int:
         rng, flight, split = streams.proposal, state.flight, state.split
-        set_force(flight, split.force)  # once a draw, so that rounding does not accumulate
+        set_force(flight, split.force)  # recomputed at each draw, so that rounding does not accumulate
         squared = fly(flight, 0.0)
         left, to_turn = state.spacing, plan(rng, flight)
         while left > 0.0:

@@ -76,7 +76,8 @@ class ZigZag(Component, Sampler):
     ----------
     fit
         A normal approximation of the posterior: ``amc.laplace(target)``, or ``amc.CoreRows(target).laplace`` if
-        categories are rare. It defines the coordinates and the place of the control variates; chains start from it.
+        categories are rare. It defines the coordinates and the point of the control variates; chains start at its
+        draws.
     spacing
         Time between two draws, positive. All speeds are 1 in whitened coordinates, so in a time of 1 a coordinate moves
         by one posterior standard deviation.
@@ -98,14 +99,14 @@ class ZigZag(Component, Sampler):
     .. math:: \lambda_j(\phi, v) = \max(0, v_j \partial_j Q) + \sum_i \max(0, -v_j \partial_j r_i),
 
     so that :math:`\lambda_j(\phi, v) - \lambda_j(\phi, F_j v) = v_j \partial_j U`, with `U` the energy and `F_j v` the
-    velocity with coordinate `j` reversed, which leaves the posterior invariant. The first summand is drawn exactly; the
-    others by thinning, with bounds from those of the derivatives of :math:`\log p(y \mid \eta)` (logistic: 1, 1/4,
-    :math:`1/(6\sqrt 3)`).
+    velocity with coordinate `j` reversed. This leaves the posterior invariant. Events of the first summand are drawn
+    exactly, events of the others by thinning, with bounds on the derivatives of :math:`\log p(y \mid \eta)` (logistic:
+    1, 1/4, :math:`1/(6\sqrt 3)`).
 
-    Guarantee: exact in continuous time; draws are the process at equal distances of time. Cost: rows read one at a
-    time, counted in ``datapoints_touched``, as ``gradient_evaluations`` and as ``decisions_made``; ``events`` are the
-    turns, ``row_events`` those by a row. ``setup_expected_reads`` predicts the reads of a draw, ``expected_reads``
-    holds their mean given the path. With polynomials of order 2 they fall like :math:`N^{-1/2}`. ``lp`` and
+    Guarantee: exact in continuous time; draws are states of the process at equally spaced times. Cost: rows read one at
+    a time, counted in ``datapoints_touched``, ``gradient_evaluations`` and ``decisions_made``; ``events`` counts all
+    turns, ``row_events`` the turns by a row. ``setup_expected_reads`` predicts the reads of a draw, ``expected_reads``
+    is their mean given the path. With polynomials of order 2 the reads of a draw fall like :math:`N^{-1/2}`. ``lp`` and
     ``accepted`` are not written. Memory: a whitened copy of the data.
 
     References
@@ -141,5 +142,5 @@ class ZigZag(Component, Sampler):
         return PDMPProgram(target, self.fit, ZIGZAG, setting=0.0, spacing=float(self.spacing), who="ZigZag")
 
     def why_not_invariant(self, target: Target) -> str:
-        """Return "": it leaves the posterior invariant if the bounds hold; a run stops if one does not."""
+        """Return "": the process leaves the posterior invariant if the bounds hold; otherwise a run stops."""
         return ""
