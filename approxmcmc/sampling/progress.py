@@ -115,7 +115,7 @@ def _tell_of_compiling(before: Compiled, over: threading.Event) -> None:
     while not over.wait(SECONDS_BETWEEN_LOOKS):
         now = compiled_so_far()
         kernels, seconds = now.kernels - before.kernels, now.seconds - before.seconds
-        if now.current and seconds >= due and (kernels or now.current >= SECONDS_UNTOLD):  # not while files are read
+        if now.current and seconds >= due and (kernels or now.current >= SECONDS_UNTOLD):  # false while files are read
             kept = "" if due > SECONDS_UNTOLD else ", once for this machine and kind of model"
             with contextlib.suppress(OSError, ValueError):
                 tell("compiling%s: kernel %d, %.0f s", kept, kernels + 1, seconds)

@@ -1,8 +1,8 @@
-r"""Bounds of single differences: how much one term can change between two states, for exact subsampling.
+r"""Bound how much one term can change between two states, for exact subsampling.
 
     |l_i(theta, theta')| <= c_i M(theta, theta'),    M symmetric.
 
-*What an expansion leaves.* With h_i = |L' x_i|^2 and delta = x_i' (theta - c), the residual of a Taylor polynomial of
+*Residuals of an expansion.* With h_i = |L' x_i|^2 and delta = x_i' (theta - c), the residual of a Taylor polynomial of
 order 2 whose slope and half bend were changed by a_i and b_i has a slope of at most K_i delta^2 / 2 + |a_i| + 2 |b_i
 delta|. Along the way from theta to theta' that adds up to at most
 
@@ -42,17 +42,17 @@ from approxmcmc.targets.linear import LinearTarget
 
 SLOPE_WEIGHT, BEND_WEIGHT = 3.0, 0.5
 DRAWN_ROWS = 4096
-UNSEEN = 0.1  # of a draw in each direction: rows on which no draw depends may point there
+UNSEEN = 0.1  # share of a draw added in each direction: rows on which no draw depends may point there
 # How far bounds hold, in the pilot's largest radius: at 1.15 the sampler used the exact sum in 1.5 % of the
 # decisions, which made two thirds of all reads; at 1.6 in .1 %, still half of those of a first-order walk on 100 000
 # dense rows, where a wider radius hardly changes K_i.
 MARGINS, WORTH = (1.6, 2.5, 4.0), 1.05  # WORTH: what a wider margin may cost, in reads
-# Residuals are differences of numbers of size 1 and more, and wrong by some 1e-15: no bound may be smaller than that.
+# Residuals are differences of numbers of size 1 and more, with errors of some 1e-15, so no bound may be smaller.
 ROUNDING = 1e-13
 
 
 def largest_radius(center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray) -> float:
-    """Return how far the draws of a pilot lie from the centre at most, in units of `cholesky`."""
+    """Return the largest distance of a pilot's draws from the centre, in units of `cholesky`."""
     whitened = np.linalg.solve(cholesky, (draws - center).T)
     return float(np.sqrt(np.square(whitened).sum(axis=0)).max())
 
@@ -65,7 +65,7 @@ def residual_rates(third: np.ndarray, leverages: np.ndarray, shifts: np.ndarray)
 
 
 def sharper_units(ways: np.ndarray, cholesky: np.ndarray) -> np.ndarray:
-    """Return an L in which the bounds add up to less, from that of the pilot; see the module.
+    """Return an L for which the sum of the bounds is smaller than with the pilot's L; see the module.
 
     `ways` are the a_i of rows that were drawn in proportion to their c_i. As c_i ~ K_i h_i^(k/2), S^2 is in proportion
     to the mean of a_i a_i' / h_i over them, and some thousand draws are enough.
@@ -73,7 +73,7 @@ def sharper_units(ways: np.ndarray, cholesky: np.ndarray) -> np.ndarray:
     leverages = np.square(ways).sum(axis=1)
     ways = ways / np.sqrt(np.maximum(leverages, ROUNDING))[:, None]
     values, vectors = np.linalg.eigh(ways.T @ ways + UNSEEN * np.eye(len(cholesky)))
-    spread = np.sqrt(values) * (len(values) / np.sqrt(values).sum())  # of S, whose trace is that of I
+    spread = np.sqrt(values) * (len(values) / np.sqrt(values).sum())  # of S, scaled to the trace of I
     factor = cholesky @ (vectors / np.sqrt(spread))
     return np.linalg.cholesky(factor @ factor.T)
 
@@ -137,7 +137,7 @@ def expansion_bound(
                 else:
                     third = target.third_derivative_within(eta, y, spread * farthest)
                     found = residual_rates(third, leverages, shifts)
-                # Half of the memory, and no less a bound.
+                # This takes half of the memory, and is still a bound.
                 rates[k, lo:hi] = np.nextafter(found.astype(np.float32), np.float32(np.inf))
             return bool(shifts.any())
 
@@ -151,7 +151,7 @@ def expansion_bound(
     radii = [margin * widest_draw for margin in MARGINS]
     candidates, is_averaged = rates_in(units, radii)
     sums = candidates.sum(axis=1, dtype=np.float64)
-    widest = int(np.flatnonzero(sums <= WORTH * sums[0])[-1])  # the wider, the larger
+    widest = int(np.flatnonzero(sums <= WORTH * sums[0])[-1])  # sums grow with the margin
     weights = (0.0, 1.0, 0.0) if order == 1 else (0.0, 0.0, 1.0)
     if is_averaged:
         weights = SLOPE_WEIGHT, BEND_WEIGHT, 1.0

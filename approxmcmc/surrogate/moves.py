@@ -20,10 +20,10 @@ from approxmcmc.contracts.records import EVALUATIONS, GRADIENTS
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 
-JITTER = 0.1  # of the step; and the length of a trajectory by more, so that none is periodic
+JITTER = 0.1  # relative random change of the step; lengths of trajectories vary more, so that none is periodic
 SHORTEST, LONGEST = 0.6, 1.4
-MOST_STEPS = 80  # of a trajectory
-WIDTH = 2.0  # of the first interval of a slice, in the units of the direction: standard deviations
+MOST_STEPS = 80  # largest number of steps of a trajectory
+WIDTH = 2.0  # length of the first interval of a slice, in standard deviations along the direction
 MOST_INTERVALS = 64  # largest length of an interval, in first intervals
 
 

@@ -24,14 +24,14 @@ from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.mode import laplace
 from approxmcmc.targets.posterior import Posterior
 
-DRAWS = 16  # at which residuals are compared; a spread from 16 is right to 20 %
-LARGEST_SPREAD = 1.0  # of the error of the pilot's own surrogate: small enough
-STEPS = (300, 600)  # with the metric of the mode, then with that of the first steps
+DRAWS = 16  # draws at which residuals are compared; a standard deviation from 16 draws is right to 20 %
+LARGEST_SPREAD = 1.0  # standard deviation of the error of the pilot's surrogate that is small enough
+STEPS = (300, 600)  # steps with the metric at the mode, then steps with the metric from the first steps
 BURN_IN = (100, 50)
-SHRINKAGE = (2.0, 0.5)  # draws per parameter that the covariance known before is worth
+SHRINKAGE = (2.0, 0.5)  # weight of the previous covariance, in draws per parameter
 KERNEL = "hmc+walls"
 FIRST_STEP = float(np.log(0.4))
-TUNING_STEPS = 100  # of the step only, on the final surrogate
+TUNING_STEPS = 100  # steps that tune only the step length, on the final surrogate
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
