@@ -99,7 +99,7 @@ def test_a_solver_that_gives_up_is_asked_again_and_never_more_loosely_than_1e_8(
     ("arguments", "match"),
     [
         ({"sigma": 0.05}, "found 0.05"),
-        ({"sigma": 1.9}, "leaves no room"),
+        ({"sigma": 1.9}, "well below the variance 3.29"),
         ({"sigma": float("nan")}, "found nan"),
         ({"method": "lasso"}, "found 'lasso'"),
         ({"method": "ridge", "regularisation": 0.0}, "regularisation"),

@@ -214,6 +214,4 @@ class DrawsLaw(NamedTuple):
 def refuse_inexact_draws(sampler: Any) -> None:
     """Raise if an exchange-type sampler takes its auxiliary data from a finite Markov chain."""
     if sampler.auxiliary not in ("auto", "exact"):
-        raise IncompatibleError(
-            f"auxiliary draws must be exact, because draws by a finite chain have no closed form, found {sampler!r}"
-        )
+        raise IncompatibleError(f'auxiliary draws must be exact, found {sampler!r}; use auxiliary="exact"')

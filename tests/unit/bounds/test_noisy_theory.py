@@ -179,7 +179,7 @@ def test_auxiliary_data_must_be_exact_draws():
     walk = amc.RandomWalk(0.3)
     for auxiliary in ("auto", "exact"):
         exchange.refuse_inexact_draws(amc.Exchange(walk, auxiliary=auxiliary))
-    with pytest.raises(IncompatibleError, match="finite chain"):
+    with pytest.raises(IncompatibleError, match="must be exact"):
         exchange.refuse_inexact_draws(amc.Exchange(walk, auxiliary=amc.Auxiliary(10, "observed")))
 
 

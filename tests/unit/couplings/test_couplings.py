@@ -277,7 +277,7 @@ class TestSurrogate:
 def test_an_intractable_model_without_exact_draws_is_refused():
     ring = np.roll(np.eye(20, dtype=int), 1, axis=0)
     graph = amc.targets.ERGM(ring + ring.T, ("edges", "triangles"), prior_scale=5.0)
-    with pytest.raises(IncompatibleError, match="biases and bounds by couplings are not available"):
+    with pytest.raises(IncompatibleError, match="so biases and bounds are not available"):
         coupling_of(graph, amc.Exchange(amc.RandomWalk(0.1)))
 
 
