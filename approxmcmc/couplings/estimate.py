@@ -268,10 +268,7 @@ def _audit(
 
 
 class AuditPilot(NamedTuple):
-    """Seconds of one audit, passes of all audits, and `work`, mean variance times passes.
-
-    The passes that a given precision needs are proportional to `work`.
-    """
+    """Seconds of one audit, passes of all, and `work`, mean variance x passes: it ranks forms at equal precision."""
 
     seconds: float
     passes: float

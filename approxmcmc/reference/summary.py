@@ -94,7 +94,7 @@ def summarize(values: xr.DataArray) -> Summary:
             "r_hat": np.where((np.ptp(draws, axis=1) == 0.0).any(axis=0), np.nan, az.rhat(draws)),
         }
     flat = draws.reshape(-1, draws.shape[2])
-    # The sd of equal numbers is exactly 0, for any rounding of the mean.
+    # The sd of equal numbers must be exactly 0, whatever the rounding of the mean.
     statistics |= {"mean": flat.mean(axis=0), "sd": np.where(np.ptp(flat, axis=0) > 0, flat.std(axis=0, ddof=1), 0.0)}
     return Summary(
         labels=_labels(values, tuple(sizes)),
