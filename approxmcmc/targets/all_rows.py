@@ -1,12 +1,13 @@
-"""A target on all its rows, at given states: by this process, or in parts by the workers of a Dask cluster.
+"""Evaluate a target on all its rows at given states, in this process or in parts on the workers of a Dask cluster.
 
     log pi(theta) = log p(theta) + sum_i log p(x_i|theta),
     l_i = log p(x_i|theta') - log p(x_i|theta),    i = 1 ... N.
 
-A term of the library's kernels is the same number, bit by bit, wherever it is made, and so is what a test decides on
-the terms; of a user's function, or of a model of PyMC, it is so to its last bits: the compiler may divide otherwise in
-the last rows of a loop. Sums over parts agree to rounding. The terms of an expansion, `CoreRows` or `ControlVariate`,
-are made where its numbers by row lie, here; its density is that of the plain target, which has parts.
+A term of the library's kernels is the same number, bit by bit, wherever it is computed, so a test on the terms decides
+alike everywhere. A term of a user's function or of a PyMC model may differ in its last bits, because the compiler may
+treat the last rows of a loop differently. Sums over parts agree to rounding. This process computes the terms of an
+expansion (`CoreRows` or `ControlVariate`), because it holds the numbers of each row; the density of an expansion equals
+the density of its plain target, which may have parts.
 """
 
 import functools
@@ -24,28 +25,28 @@ from approxmcmc.engine.terms.passes import log_likelihood_ratios, log_likelihood
 from approxmcmc.errors import ClusterWarning
 from approxmcmc.targets.parts import Part, compiled_of, parts_of
 
-STATES = 32  # or pairs of them, per task: when a worker dies, one task is lost
+STATES = 32  # states, or pairs of states, per task: when a worker dies, one task is lost
 
 
 class AllRows:
-    """A compiled target and its passes over all rows; this process makes the passes that a lost cluster did not."""
+    """A compiled target and its passes over all rows; this process makes the passes that a lost cluster left undone."""
 
     def __init__(self, target: Target) -> None:
         self.target, self.compiled = target, target.compile()
 
     @functools.cached_property
     def parts(self) -> Partitions | None:
-        """Parts of the rows, where a cluster makes the passes."""
+        """Parts of the rows, if a cluster makes the passes."""
         return parts_of(self.target)
 
     @property
     def at_once(self) -> int:
-        """How many pairs of states one pass should evaluate: a task costs a cluster as much as a million cheap rows."""
+        """How many pairs of states one pass should evaluate: starting a task costs as much as a million cheap rows."""
         return 1 if self._of_density.parts is None else STATES
 
     @functools.cached_property
     def _of_density(self) -> "AllRows":
-        """The plain target of an expansion, if that has parts; else this one."""
+        """The plain target of an expansion, if the plain target has parts; else this target."""
         plain = self.target.plain
         return self if plain is self.target or parts_of(plain) is None else AllRows(plain)
 

@@ -1,4 +1,4 @@
-"""How auxiliary data are simulated: as the end of a Markov chain of given length, from a given start."""
+"""Settings of auxiliary data, which are the last state of a Markov chain of given length from a given start."""
 
 import dataclasses
 from typing import Any
@@ -21,19 +21,19 @@ class Auxiliary(Component):
         Length of the chain: site updates of a lattice, proposed toggles of a graph.
     start
         Where the chain starts: "empty" (no edge; all spins down), "full" (all edges; all spins up), "observed" (the
-        data), or "both": empty and full in turn, from draw to draw. Where f(.|theta) has a sparse and a dense phase,
+        data), or "both": empty and full in turn, from draw to draw. If f(.|theta) has a sparse and a dense phase,
         a chain from one of them does not see the other in any affordable time; "both" shows it.
     move
         How a graph's chain moves: "dyad" (toggle a random dyad) or "tnt" (with probability 1/2 a random edge, else a
         random dyad). "auto" is the heat bath of a lattice, and "tnt" of a graph.
     thin
         None: every draw is a new chain. A number: further draws at one theta continue the last chain by `thin`
-        updates. They are dependent, and cost less: Alquier et al. (2016) take 1000 updates and then one draw every 4.
+        updates. These draws are dependent but cheaper: Alquier et al. (2016) take 1000 updates, then a draw every 4.
 
     Notes
     -----
-    Guarantee: none at any finite length. The law of y' tends to f(.|theta) as `n_updates` grows, and samplers that are
-    exact with exact draws are biased by the remaining difference.
+    Guarantee: none at any finite length. The distribution of y' tends to f(.|theta) as `n_updates` grows. The remaining
+    difference biases samplers that would be exact with exact draws of y'.
 
     Examples
     --------

@@ -25,7 +25,7 @@ def make_gaps(gap: Callable[..., float]) -> Callable[..., None]:
 
 
 def make_log_bound(log_bound: Callable[..., float]) -> Callable[..., float]:
-    """Return the kernel that calls a user's function, under the rules of batch kernels."""
+    """Return the kernel that calls a user's function with the arguments of a batch kernel."""
 
     def bound(theta: np.ndarray, sums: tuple[np.ndarray, ...]) -> float:
         return log_bound(theta, sums)
@@ -34,7 +34,7 @@ def make_log_bound(log_bound: Callable[..., float]) -> Callable[..., float]:
 
 
 class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
-    """A target together with lower bounds 0 < B_i(theta) <= p(x_i | theta) of its terms; a target again.
+    """A target together with lower bounds 0 < B_i(theta) <= p(x_i | theta) of its likelihood terms.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
         The target.
     gap
         ``gap(theta, data, i) -> float``: log p(x_i | theta) - log B_i(theta) >= 0. `data` is the target's tuple of
-        arrays, with those of `bound_data` behind them.
+        arrays, followed by the arrays of `bound_data`.
     log_bound
         ``log_bound(theta, sums) -> float``: sum_i log B_i(theta) over all data, in closed form, from the arrays in
         `sums`. It must count constants as the target's terms do: gaps and bounds add up to the log-likelihood.
@@ -54,9 +54,9 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
     Raises
     ------
     InvalidInputError
-        When arrays hold anything but finite numbers, or `target` is not a target.
+        If an array holds a number that is not finite, or `target` is not a target.
     CompilationError
-        When a function does not compile, or returns anything but one number; raised here, before sampling.
+        If a function does not compile or does not return one number; raised here, before sampling.
 
     Notes
     -----
@@ -115,7 +115,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
         return self.target.compile()
 
     def initial_point(self) -> np.ndarray:
-        """Return the target's; shape (dim,)."""
+        """Return the initial point of the target; shape (dim,)."""
         return self.target.initial_point()
 
     def content_hash(self) -> str:

@@ -17,7 +17,7 @@ from approxmcmc.engine.compiler.identity import cached_by_content, has_stale_hel
 from approxmcmc.errors import CompilationError, InvalidInputError
 from approxmcmc.sources import as_source
 
-ROWS_AT_ONCE = 65_536  # checked at once, so that data on disk are never copied as a whole
+ROWS_AT_ONCE = 65_536  # rows checked at a time, so that data on disk are never copied as a whole
 _INTEGERS = (bool, int, np.bool_, np.integer)
 _NUMBERS = (*_INTEGERS, float, np.floating)
 CHECKED_ROWS = 8  # data whose gradients are compared with finite differences
@@ -26,9 +26,9 @@ CHECKED_ROWS = 8  # data whose gradients are compared with finite differences
 def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = False) -> np.ndarray:
     """Return `values` as a contiguous numeric array; floats become float64, integers and booleans int64.
 
-    Of a source, see `approxmcmc.sources`, that is the array that is mapped from its local file. With `keep_float32`
-    floats of four bytes are kept. Columns of several types, such as a DataFrame of floats and booleans,
-    become float64, or int64 without floats.
+    For a source (see `approxmcmc.sources`) return the array that is mapped from its local file. With `keep_float32`
+    float32 stays float32. Columns of several types, such as a DataFrame of floats and booleans, become float64, or
+    int64 if no column holds floats.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
         source = source.astype(np.float64)
     try:
         array = np.asarray(values if source is None else source)
-    except InvalidInputError as refusal:  # of a source
+    except InvalidInputError as refusal:  # the values are a source
         raise InvalidInputError(f"{who}: {name}: {refusal}") from refusal
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
@@ -75,7 +75,7 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
 
 
 def _of_one_type(array: np.ndarray, name: str, *, who: str) -> np.ndarray:
-    """Return an array of Python's numbers as one of integers, where all are, or of floats."""
+    """Return an object array of Python numbers as int64 if all are integers, else as float64."""
     try:
         return array.astype(np.int64 if all(isinstance(value, _INTEGERS) for value in array.flat) else np.float64)
     except OverflowError as error:
@@ -83,7 +83,7 @@ def _of_one_type(array: np.ndarray, name: str, *, who: str) -> np.ndarray:
 
 
 def checked_arrays(values: Any, name: str, *, who: str) -> tuple[np.ndarray, ...]:
-    """Return an array, or each of a tuple or list of arrays, checked; a list of numbers is one array."""
+    """Return a tuple of checked arrays, from one array or a tuple or list of arrays; a list of numbers is one array."""
     several = isinstance(values, tuple) or (isinstance(values, list) and any(np.ndim(value) for value in values))
     return tuple(
         checked_array(array, f"{name}[{k}]", who=who) for k, array in enumerate(values if several else (values,))
@@ -91,7 +91,7 @@ def checked_arrays(values: Any, name: str, *, who: str) -> tuple[np.ndarray, ...
 
 
 def _not_finite(array: np.ndarray) -> tuple[int, tuple[int, ...]]:
-    """Return how many entries are NaN or infinite, and where the first is; in pieces, as a mapped file may be large."""
+    """Return how many entries are NaN or infinite, and where the first is. Read pieces: a mapped file may be large."""
     bad, position = 0, ()
     for start in range(0, len(array) if array.ndim and array.dtype.kind == "f" else 0, ROWS_AT_ONCE):
         infinite = ~np.isfinite(array[start : start + ROWS_AT_ONCE])
@@ -115,7 +115,7 @@ def plain_function(function: Any, name: str, *, who: str) -> Callable[..., Any]:
             f"{who}: {name} must be a plain Python function (def or lambda), found {type(function).__name__}; "
             "wrap builtins and methods in a function"
         )
-    has_stale_helpers(function)  # notes them, before the checks compile them
+    has_stale_helpers(function)  # records stale helpers before the checks compile them
     return function
 
 
@@ -157,13 +157,13 @@ def check_terms(
 ) -> None:
     """Run `check_compiles` at the first datum, then evaluate every datum once, with bounds of arrays checked.
 
-    Kernels do not check them: a group numbered from 1, or x[i + 1] at the last datum, would silently read the memory
-    behind the array.
+    Kernels do not check array bounds: if groups are numbered from 1, or a function reads x[i + 1] at the last datum, a
+    kernel would silently read the memory behind the array.
 
     Raises
     ------
     CompilationError
-        As `check_compiles`, or when a datum makes the function fail; the message names the first.
+        If `check_compiles` raises, or the function fails at a datum; the message names the first such datum.
     """
     check_compiles(function, name, (theta, data, 0), expected, who=who)
     if config.DISABLE_JIT:
@@ -208,7 +208,7 @@ def check_gradient(
     *,
     who: str,
 ) -> None:
-    """Compare a gradient with central differences of the function that it belongs to, coordinate by coordinate.
+    """Compare a gradient with central differences of its function, coordinate by coordinate.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def check_gradient(
     Raises
     ------
     InvalidInputError
-        When a coordinate differs by more than differences can err; the message names the worst.
+        If a coordinate differs by more than the error of central differences; the message names the worst one.
     """
     here = value(at)
     if not np.isfinite(here):
@@ -266,7 +266,7 @@ def _call(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], e
 def _compile(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str, *, who: str) -> Any:
     try:
         return _compiled_alone(function, tuple(_type(argument) for argument in arguments))
-    except Exception as error:  # numba's own errors, and others that escape from its internals
+    except Exception as error:  # numba's errors, and others that its internals raise
         raise CompilationError(
             f"{who}: {name} does not compile: {compiler_says(error)}\n  expected signature: {expected}\n"
             "  use plain loops, NumPy and math functions that numba supports, decorate functions that it calls by "
@@ -288,7 +288,7 @@ def _type(argument: Any) -> Any:
 
 
 def compiler_says(error: Exception) -> str:
-    """Return the first sentence of a compiler's message, and the line of the user's function that it is about."""
+    """Return the first sentence of a compiler's message, and the line of the user's function that it refers to."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and "numba.core" not in line]
     said = [line for line in lines if not line.startswith(("Failed in nopython mode", 'File "'))]
     where = getattr(error, "loc", None)

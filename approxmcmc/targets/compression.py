@@ -1,4 +1,4 @@
-"""The same posterior with fewer terms than rows, where that is exact."""
+"""Rewrite a posterior with fewer terms than rows, if that is exact."""
 
 from approxmcmc.contracts import Target
 from approxmcmc.targets.distinct_rows import distinct_rows
@@ -19,9 +19,9 @@ def compressed(target: Target) -> Target:
     Returns
     -------
     Target
-        `NormalStatistics` of normal rows whose mean is a linear predictor and whose scale is known, up to weights, or a
-        parameter; `DistinctRows` of a generalised linear model of which half of the rows or more repeat others. Their
-        ``plain`` is the target of single rows.
+        `NormalStatistics` for normal rows with a linear predictor as mean, and a scale that is known up to weights or a
+        parameter; `DistinctRows` for a generalised linear model in which at least half of the rows repeat others. The
+        attribute ``plain`` of either is the target of single rows.
 
     Notes
     -----
@@ -43,7 +43,7 @@ def compressed(target: Target) -> Target:
 
 
 def explain_rows(target: Target) -> str:
-    """Return a sentence: what represents the rows if the library chooses the sampler, and what a step then reads."""
+    """Return a sentence on what replaces the rows if the library chooses the sampler, and what a step then reads."""
     found = compressed(target)
     if isinstance(found, StandsForRows):
         return found.found

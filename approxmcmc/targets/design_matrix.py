@@ -16,7 +16,7 @@ def design_matrix(
     """Return X as contiguous floats, with a first column of ones if asked for, y unchanged, and a name per column.
 
     Both may be sources, as `design_source` and `response_source` return them. X is float32 if it was given so, else
-    of float64. Names are those given, else those of a DataFrame or a source, else x0, x1, ...
+    float64. Names are the given ones, else the column names of a DataFrame or a source, else x0, x1, ...
 
     Raises
     ------

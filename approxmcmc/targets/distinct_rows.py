@@ -1,9 +1,9 @@
-r"""Identical rows of a generalised linear model as one term with a weight.
+r"""Replace identical rows of a generalised linear model by one weighted term.
 
 .. math:: \sum_{i=1}^N \log p(y_i \mid x_i' \theta) = \sum_{d=1}^D w_d \log p(y_d \mid x_d' \theta),
 
-d the distinct pairs (x, y), w_d how many rows are that pair. Found by a hash of every row in one pass; rows of one hash
-are compared, number by number, in another. A zero has no sign here.
+where d numbers the distinct pairs (x, y) and w_d is how many rows equal pair d. One pass hashes every row; a second
+compares rows with equal hashes, number by number. 0.0 and -0.0 count as equal.
 """
 
 import time
@@ -18,9 +18,9 @@ from approxmcmc.engine.terms.passes import over_blocks
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.stands_for_rows import StandsForRows
 
-LARGEST_SHARE = 0.5  # of the rows that distinct ones may be: an exact step is then at least twice as cheap
-LOOKED_AT = 1 << 15  # rows: their share of equal pairs decides whether all rows are compared
-FEWEST_PAIRS = 0.1  # times the pairs that N / 2 kinds of rows, equally common, would show
+LARGEST_SHARE = 0.5  # largest share of distinct rows: an exact step is then at least twice as cheap
+LOOKED_AT = 1 << 15  # rows in a first sample: its share of equal pairs decides whether all rows are compared
+FEWEST_PAIRS = 0.1  # of the equal pairs that a sample would show of N / 2 distinct rows, all equally frequent
 
 
 class DistinctRows(StandsForRows, LinearTarget):
@@ -31,15 +31,15 @@ class DistinctRows(StandsForRows, LinearTarget):
     rows
         The target of single rows.
     first, counts
-        Of each distinct row the place of one that is it, and how many are; shape (D,) each.
+        Index of one copy of each distinct row, and the number of copies; shape (D,) each.
 
     Notes
     -----
-    Guarantee: the posterior of `rows`, to rounding. Responses are complex numbers y + w i, so that whatever reads a
-    generalised linear model reads this one. A term is read as any other, once, whatever its weight: tests draw terms
-    uniformly, so that rare and heavy rows are far-out terms to them; `CoreRows` reads such in every step. Bounds of a
-    term, of its slope and its derivatives, are those of a row times its weight. `ZigZag` and `BouncyParticle`, and
-    `Firefly`, need the target of single rows.
+    Guarantee: the posterior of `rows`, to rounding. Responses are complex numbers y + w i, so code for generalised
+    linear models also works on this one. Tests draw terms uniformly, whatever their weights, so a row with a large
+    weight is an outlier among the terms; `CoreRows` reads such rows in every step. A bound of a term, its slope or its
+    derivatives is the bound of a single row times the weight. `ZigZag`, `BouncyParticle` and `Firefly` need the target
+    of single rows.
     """
 
     _rows: LinearTarget
@@ -61,29 +61,29 @@ class DistinctRows(StandsForRows, LinearTarget):
 
     @property
     def weights(self) -> np.ndarray:
-        """How many rows are each distinct one; shape (D,)."""
+        """How many rows equal each distinct row; shape (D,)."""
         return self.y.imag
 
     @property
     def knows_derivatives(self) -> bool:
-        """Whether derivatives are exact, as those of rows are or not."""
+        """Whether derivatives are exact, as for the target of single rows."""
         return self._rows.knows_derivatives
 
     def longest_gradients(self) -> np.ndarray:
-        """Return upper bounds of the lengths of the terms' gradients: those of rows, with their weights."""
+        """Return upper bounds of the lengths of the terms' gradients: bounds of single rows, times their weights."""
         return self.weights * (self._rows.slope_bound * self.row_norms())
 
     def second_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
-        """Return bounds of second derivatives near predictors: those of rows, with their weights."""
+        """Return bounds of second derivatives near predictors: bounds of single rows, times their weights."""
         return y.imag * self._rows.second_derivative_within(eta, y.real, reach)
 
     def third_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
-        """Return bounds of third derivatives near predictors: those of rows, with their weights."""
+        """Return bounds of third derivatives near predictors: bounds of single rows, times their weights."""
         return y.imag * self._rows.third_derivative_within(eta, y.real, reach)
 
     @property
     def term_work(self) -> TermWork:
-        """Operations of a term, as of a row."""
+        """Number of scalar operations of a term, the same as for a single row."""
         return self._rows.term_work
 
     @property
@@ -113,7 +113,7 @@ def weighted(
 
 
 def distinct_rows(target: LinearTarget) -> DistinctRows | None:
-    """Return a target's distinct rows, where they are at most half of all; None else."""
+    """Return the `DistinctRows` of a target if at most half of its rows are distinct, else None."""
     N = target.n_obs
     m = min(N, LOOKED_AT)
     some = _hashes(target, np.sort(np.random.default_rng(0).choice(N, m, replace=False, shuffle=False)))
@@ -133,7 +133,7 @@ def distinct_rows(target: LinearTarget) -> DistinctRows | None:
 
 
 def _hashes(target: LinearTarget, rows: slice | np.ndarray) -> np.ndarray:
-    """Return a number of 64 bits for each of some rows, the same for equal ones; of -0.0 as of 0.0."""
+    """Return a 64-bit hash of each of the given rows; -0.0 hashes like 0.0."""
     X = np.asarray(target.X[rows], np.float64) + 0.0  # + 0.0 leaves no -0.0
     y = np.asarray(target.y[rows], np.float64) + 0.0
     factors = np.random.default_rng(1).integers(1 << 63, size=X.shape[1] + 1, dtype=np.uint64) * 2 + 1
@@ -144,6 +144,6 @@ def _hashes(target: LinearTarget, rows: slice | np.ndarray) -> np.ndarray:
 
 
 def _mixed(column: np.ndarray) -> np.ndarray:
-    """Return the bits of numbers, those of the exponent in the lower half as well: small integers have no others."""
+    """Return the bits of numbers, with the exponent mixed into the lower half, which is 0 for small integers."""
     bits = column.view(np.uint64)
     return bits ^ (bits >> np.uint64(29))

@@ -1,6 +1,6 @@
 """Posteriors whose likelihood is known through random estimates: log p(theta | y) = logprior(theta) + log p(y|theta).
 
-`EstimatedLikelihood` has an unbiased estimate of p(y|theta), as particle filters and importance sampling give;
+`EstimatedLikelihood` has an unbiased estimate of p(y|theta), such as a particle filter or importance sampling gives;
 `EstimatedRatio` has an estimate of p(y|theta') / p(y|theta), biased or not.
 """
 
@@ -22,7 +22,7 @@ from approxmcmc.targets.tall_data import Prior
 
 @cached_by_content(maxsize=64)
 def compile_estimate(estimate: Callable[..., float]) -> Callable[..., float]:
-    """Return the user's estimate for kernels to call; equal functions share one, so that compiled chains are reused."""
+    """Return the compiled estimate of the user. Equal functions share one, so that compiled chains are reused."""
     return allocating(estimate)
 
 
@@ -153,7 +153,7 @@ class EstimatedLikelihood(_EstimatedTarget):
     n_obs, n_terms
         Terms of the likelihood, and terms that one estimate reads; only for the trace's counts. Default 1 and all.
     log_likelihood
-        ``log_likelihood(theta) -> float``, the exact one, where it is known: decisions are then audited.
+        ``log_likelihood(theta) -> float``, the exact log-likelihood if it is known: decisions are then audited.
     var_names
         One name for the vector theta, or `dim` names of scalars.
     initial_point

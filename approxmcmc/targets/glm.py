@@ -14,11 +14,11 @@ from approxmcmc.targets.tall_data import Prior
 
 STEP = 0.5
 GRID = np.arange(-6.0, 6.0 + STEP, STEP)  # predictors at which given bounds are checked
-ROUNDING = 16.0 * np.finfo(np.float64).eps  # of a term beside its size
+ROUNDING = 16.0 * np.finfo(np.float64).eps  # relative rounding error of a term
 
 
 class GLMTarget(LinearTarget):
-    """A generalised linear model of the user's: log p(y_i | theta) = loglik_eta(x_i' theta, y_i).
+    """A user-defined generalised linear model: log p(y_i | theta) = loglik_eta(x_i' theta, y_i).
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ class GLMTarget(LinearTarget):
         Upper bound of abs(d loglik_eta / d eta) for all eta and all y in the data, for `BernsteinTest` and
         `PoissonTest`.
     second_derivative_bound
-        Upper bound of the size of its second derivative, for `PoissonTest` on a `ControlVariate` of order 1.
+        Upper bound of abs(d^2 loglik_eta / d eta^2), for `PoissonTest` on a `ControlVariate` of order 1.
     third_derivative_bound
-        Upper bound of the size of its third derivative, for `BernsteinTest` and `PoissonTest` on a `ControlVariate` or
+        Upper bound of abs(d^3 loglik_eta / d eta^3), for `BernsteinTest` and `PoissonTest` on a `ControlVariate` or
         `CoreRows`. If no bound holds for all eta, a function ``bound(eta, y, reach)`` of arrays, which returns upper
         bounds over abs(t - eta) <= reach, for `PoissonTest`; ``lambda eta, y, reach: np.exp(eta + reach)`` for Poisson
         regression.
@@ -48,8 +48,8 @@ class GLMTarget(LinearTarget):
     Raises
     ------
     InvalidInputError, CompilationError
-        When data or function cannot be used, or a bound does not hold for the function's differences for eta from -6 to
-        6 and eight of the responses; the function is compiled when the target is made.
+        If data or function cannot be used, or differences of the function at eta from -6 to 6 and eight of the
+        responses exceed a bound; the function is compiled when the target is made.
 
     Examples
     --------
@@ -116,9 +116,9 @@ class GLMTarget(LinearTarget):
         return np.unique(values[np.linspace(0, len(values) - 1, CHECKED_ROWS).astype(int)])
 
     def _refuse_false_bounds(self, y: float) -> None:
-        """Raise if differences break a bound: the n-th over h^n is the n-th derivative at some eta between.
+        """Raise if differences exceed a bound: an n-th difference over h^n is the n-th derivative at some eta between.
 
-        So true bounds pass, up to rounding, at which they are attained.
+        So a true bound always passes, up to rounding.
         """
         third = self.third_derivative_bound or self._third_derivative_within
         known = [bound is not None for bound in (self.slope_bound, self.second_derivative_bound, third)]
@@ -149,7 +149,7 @@ class GLMTarget(LinearTarget):
         return name, np.full(centers.size, getattr(self, name))
 
     def _term_or_nan(self, eta: float, y: float) -> float:
-        """Return the term, NaN where the user's function cannot be evaluated."""
+        """Return the term, or NaN if the user's function cannot be evaluated."""
         try:
             return float(self._loglik_eta(eta, y))
         except (ArithmeticError, ValueError):

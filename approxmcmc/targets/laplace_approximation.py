@@ -2,8 +2,9 @@
 
     N(mode, H^-1),    H = -(Hessian of the log posterior at the mode).
 
-Its Cholesky factor L, H^-1 = L L', gives whitened coordinates phi = L^-1 (theta - mode), lengths in which are
-posterior standard deviations. Proposals are built on it, chains start in it, control variates expand around it.
+Its Cholesky factor L, H^-1 = L L', gives whitened coordinates phi = L^-1 (theta - mode), in which lengths are in
+posterior standard deviations. Proposals use its covariance, chains start at its draws, and control variates expand
+around its mode.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ from approxmcmc.errors import InvalidInputError
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Laplace(Component):
-    """A normal approximation of a posterior, and the cost of finding it; made by `laplace`.
+    """A normal approximation of a posterior, as `laplace` returns it, and the cost of finding it.
 
     Parameters
     ----------
@@ -28,12 +29,12 @@ class Laplace(Component):
     cov
         Inverse of minus the Hessian of the log posterior there; shape (dim, dim).
     decrement
-        Whitened length of the gradient where the curvature was taken: how far that was from the true mode, in posterior
-        standard deviations.
+        Whitened length of the gradient at the point of the curvature: the distance from that point to the true mode, in
+        posterior standard deviations.
     passes
         Passes over the data that the search took.
     seconds
-        Seconds that it took.
+        Seconds that the search took.
 
     Notes
     -----
@@ -62,7 +63,7 @@ class Laplace(Component):
     seconds: float = dataclasses.field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
-        """Check shapes, and that the covariance is one."""
+        """Check the shapes, and that the covariance is symmetric positive definite."""
         mode, cov = (np.array(value, dtype=np.float64) for value in (self.mode, self.cov))
         if mode.ndim != 1 or cov.shape != (mode.size, mode.size):
             raise InvalidInputError(f"Laplace: mode must be (dim,) and cov (dim, dim), found {mode.shape}, {cov.shape}")

@@ -32,7 +32,7 @@ from approxmcmc.errors import InvalidInputError
 
 UNTUNED_LOGISTIC = 1.5  # Maclaurin and Adams (2014), section 4: P(bright) < .02 for |s| <= 1.5, < .12 for |s| <= 3
 UNTUNED_STUDENT = 1.0  # in units of the scale: P(bright) < .06 for |r| <= 1
-ROWS = 65_536  # at a time, when sums over all data are formed: no second copy of the data
+ROWS = 65_536  # rows per block when sums over all data are formed, so that no second copy of the data is made
 
 
 # ---------------------------------------------------------------------------------------------- gaps of linear models
@@ -140,7 +140,7 @@ def linear_bound(
     gap, slope
         ``gap(eta, *touch_i)`` and its derivative in eta.
     touch
-        Three numbers per datum, each of shape (n,), that say where and how its bound touches.
+        Three arrays of shape (n,), which say where and how the bound of each datum touches its likelihood.
     coefficients
         log B_i = first_i eta_i^2 + second_i eta_i + third_i, each of shape (n,).
     """
@@ -168,7 +168,7 @@ def check_kind(kind: str, known: tuple[str, ...], at: np.ndarray | None, *, who:
 
 
 def _jaakkola_gap(eta: float, a: float, c: float, unused: float) -> float:
-    """Return -log(2 cosh(eta/2)) - a eta^2 - c: the same for both responses."""
+    """Return the gap -log(2 cosh(eta/2)) - a eta^2 - c, which is the same for both responses."""
     size = abs(eta)
     return -0.5 * size - log1p_of_fraction(exp_of_negative(-size)) - a * eta * eta - c
 

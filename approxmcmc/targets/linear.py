@@ -1,4 +1,4 @@
-"""Generalised linear models: terms that see theta only through eta_i = x_i' theta.
+"""Generalised linear models: terms that depend on theta only through eta_i = x_i' theta.
 
 The fast form of the library: a fused dot product for each row, then one vectorised loop of ``loglik_eta(eta, y)``
 over the batch. A datum costs about 20 ns at 50 coefficients, a quarter of a general per-datum function.
@@ -56,7 +56,7 @@ def unit_normal(eta: float, y: float) -> float:
 
 
 def unit_normal_derivatives(eta: float, y: float) -> tuple[float, float]:
-    """Return its first two derivatives in eta."""
+    """Return the first two derivatives of log p(y | eta) in eta, for standard deviation 1."""
     return y - eta, -1.0
 
 
@@ -64,8 +64,8 @@ def unit_normal_derivatives(eta: float, y: float) -> tuple[float, float]:
 def numerical_derivatives(function: Callable[[float, float], float]) -> Callable[[float, float], tuple[float, float]]:
     """Return ``derivatives(eta, y)``, the first two derivatives in eta of a function by five-point differences.
 
-    Their errors, about 1e-9 and 1e-8 of the scale of the function, make no sampler inexact: what is expanded is a
-    little off the Taylor polynomial, and the residual makes up for it.
+    Their errors, about 1e-9 and 1e-8 of the scale of the function, make no sampler inexact: the expansion differs
+    slightly from the Taylor polynomial, and the residuals correct the difference.
     """
     at = compiled(function)
 
@@ -86,7 +86,7 @@ class LinearTarget(TallDataTarget):
     _loglik_eta: Callable[[float, float], float]
     _derivatives_eta: Callable[[float, float], tuple[float, float]] | None = None
     slope_bound: float | None = None
-    """Upper bound of abs(d log p(y_i | eta) / d eta) over all data and eta, where one is known."""
+    """Upper bound of abs(d log p(y_i | eta) / d eta) over all data and eta; None if it is unknown."""
     second_derivative_bound: float | None = None
     """Upper bound of abs(d^2 log p(y_i | eta) / d eta^2), or a function; for residuals of a first-order expansion."""
     third_derivative_bound: float | None = None
@@ -102,7 +102,7 @@ class LinearTarget(TallDataTarget):
 
     @property
     def knows_derivatives(self) -> bool:
-        """Whether these derivatives are exact, and not differences."""
+        """Whether `derivatives_eta` are exact, and not differences."""
         return self._derivatives_eta is not None
 
     def _set_data(self, X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None) -> None:
@@ -128,7 +128,7 @@ class LinearTarget(TallDataTarget):
 
     @property
     def term_work(self) -> TermWork:
-        """Operations of a term: a product of rows and the function of it; a gradient adds the row once more."""
+        """Operations of a term: a dot product and the function of it; a gradient adds one more pass over the row."""
         columns, bytes_of_row = self.X.shape[1], float(self.X[:1].nbytes + self.y[:1].nbytes)
         term, slope = operations(self._loglik_eta), operations(self.derivatives_eta)
         ours = (self._loglik_eta.__module__ or "").startswith(__name__.partition(".")[0] + ".")

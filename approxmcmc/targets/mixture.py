@@ -1,8 +1,8 @@
 """A mixture of two normals with tied means: two parameters, two modes, any number of data.
 
 theta_1 ~ N(0, 10), theta_2 ~ N(0, 1), x_i ~ (1/2) N(theta_1, v) + (1/2) N(theta_1 + theta_2, v), v = 2 (variances).
-The likelihood does not change when theta_1 becomes theta_1 + theta_2 and theta_2 becomes -theta_2: data from (0, 1)
-bring a second mode near (1, -1). With temperature K the log-likelihood is divided by K, so that 10^6 data at K = 10^4
+The likelihood does not change when theta_1 becomes theta_1 + theta_2 and theta_2 becomes -theta_2, so data from (0, 1)
+give a second mode near (1, -1). With temperature K the log-likelihood is divided by K, so that 10^6 data at K = 10^4
 are as informative as 100.
 
 References: Welling and Teh (2011), section 5.1 (100 data); Seita, Pan, Chen and Canny (2017), section 6.1 (10^6
@@ -66,16 +66,16 @@ class GaussianMixture(TallDataTarget):
     variance
         Variance v of both components, known.
     temperature
-        K > 0: the log-likelihood is divided by K. 1 is the posterior itself.
+        K > 0, by which the log-likelihood is divided; 1 gives the posterior.
 
     Raises
     ------
     InvalidInputError
-        When data are not one axis of finite numbers, or a setting is not positive.
+        If the data are not one axis of finite numbers, or a setting is not positive.
 
     Notes
     -----
-    Priors are theta1 ~ N(0, 10) and theta2 ~ N(0, 1) (variances). Draws are called ``theta1`` and ``theta2``.
+    Priors are theta1 ~ N(0, 10) and theta2 ~ N(0, 1) (variances). The trace holds ``theta1`` and ``theta2``.
 
     References
     ----------
@@ -133,9 +133,9 @@ class GaussianMixture(TallDataTarget):
 
     @property
     def bounds(self) -> np.ndarray:
-        """The rectangle that holds both modes and all mass but 1e-8 of both, for a grid; shape (2, 2).
+        """A rectangle for a grid, with both modes and all but 1e-8 of the mass of each; shape (2, 2).
 
-        Sized by the sum of the means, known to within a standard error, and by the prior of theta2.
+        Its size follows from the sum of the means, known to within a standard error, and from the prior of theta2.
         """
         spread = self.x.std() + math.sqrt(self.variance)
         margin = 8.0 * math.sqrt(self.temperature / self.n_obs) * spread
@@ -145,7 +145,7 @@ class GaussianMixture(TallDataTarget):
     def log_density(self) -> Callable[[np.ndarray], float]:
         """Return the unnormalised log posterior density as a function of theta = (theta1, theta2), for grids.
 
-        It reads some thousand nodes instead of the data: two per bin, with the same moments up to the third.
+        It reads some thousand nodes instead of the data. Two nodes per bin have the same moments up to the third.
         """
         x, weights = self._nodes()
 

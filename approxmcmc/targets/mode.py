@@ -1,12 +1,13 @@
 """The mode of a posterior, and its Laplace approximation.
 
-Newton's method on all data, theta <- theta + t H^-1 g, g and -H gradient and Hessian of the log posterior, t halved
-until the density rises enough (Armijo). The decrement (g' H^-1 g)^(1/2) is the length of the step in posterior
-standard deviations: the one measure of convergence that knows the units of no parameter. A target that is no
-generalised linear model first climbs by BFGS, which needs gradients only.
+Newton's method on all data is theta <- theta + t H^-1 g, with g and -H the gradient and Hessian of the log posterior;
+t is halved until the density rises enough (Armijo). The decrement (g' H^-1 g)^(1/2) is the length of the step in
+posterior standard deviations, so as a measure of convergence it does not depend on the units of parameters. For a
+target that is not a generalised linear model the search begins with BFGS, which needs only gradients.
 
-With many data the search begins on some of them, n of N at random. Their mode is some (d N / n)^(1/2) posterior
-standard deviations from that of all, a distance that two Newton steps on all data cover: three passes at 10^7 data.
+With many data the search begins on n of the N rows, drawn at random. The mode of these rows is about (d N / n)^(1/2)
+posterior standard deviations from the mode of all rows, and two Newton steps on all data cover this distance: the
+search takes three passes at 10^7 data.
 """
 
 import dataclasses
@@ -23,19 +24,19 @@ from approxmcmc.targets.expansion.quadratic import Quadratic, inverse, is_positi
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.posterior import Posterior
 
-# A step this long beside theta itself is no step at the mode: separable classes under a flat prior make the decrement
-# fall for ever while theta runs away by a constant.
+# A step this long relative to theta shows that there is no mode: with separable classes under a flat prior, the
+# decrement falls for ever while each step changes theta by a constant.
 RUNAWAY = 1e-3
-# Rows that the search begins with: so many, so many for each parameter, and such a share of all; and none where that is
-# more than a quarter of the data.
+# Number of rows that the search begins with: the largest of a number, a number for each parameter, and a share of all;
+# no such search if that is more than a quarter of the data.
 FEWEST, FOR_EACH, SHARE, LARGEST_SHARE = 10_000, 400, 0.02, 0.25
-TOO_FAR = 10.0  # times the distance that may be expected: then these rows mislead
+TOO_FAR = 10.0  # times the expected distance: then these rows are misleading
 Progress = Callable[[int, float], None]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Mode:
-    """Where the log posterior is largest; NumPy takes it for the array `theta`.
+    """The mode of a log posterior; NumPy converts it to the array `theta`.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ class Mode:
     precision
         Minus the Hessian there; shape (dim, dim).
     decrement
-        Whitened length of the gradient: the distance that is left, in posterior standard deviations.
+        Whitened length of the gradient: the remaining distance to the mode, in posterior standard deviations.
     passes, seconds
         Passes over the data and seconds that the search took.
     """
@@ -64,7 +65,7 @@ class Mode:
 
 
 class Guess(NamedTuple):
-    """The mode by some rows, the precision there, and how many posterior sds all data may be expected to move it."""
+    """The mode of some rows, the precision there, and the expected posterior sds from it to the mode of all rows."""
 
     theta: np.ndarray
     precision: np.ndarray
@@ -84,15 +85,15 @@ def find_mode(
     Parameters
     ----------
     target
-        A target with continuous parameters. Generalised linear models use closed forms; others use their gradient
-        where they have one (`grad_loglik`), else differences.
+        A target with continuous parameters. Generalised linear models use closed forms; other targets use their
+        gradient if they have one (`grad_loglik`), else differences.
     start
         Where to begin, shape (dim,); None is the target's initial point.
     tolerance
-        Largest distance from the mode that is accepted, in posterior standard deviations.
+        Largest allowed distance from the mode, in posterior standard deviations.
     max_passes
-        Passes over the data after which the search gives up; None is 100, and where second derivatives are differences
-        100 (dim + 3) with the target's own gradient, 100 (dim + 3)^2 without.
+        Passes over the data after which the search fails. None means 100; if second derivatives are differences, it
+        means 100 (dim + 3) for a target with a gradient, and 100 (dim + 3)^2 otherwise.
     progress
         Called as ``progress(passes, decrement)`` after every Newton step.
 
@@ -101,9 +102,9 @@ def find_mode(
     IncompatibleError
         For a discrete target, or one without terms.
     InvalidInputError
-        When there is no mode to be found: the density is flat along a direction, or rises without bound.
+        If there is no mode, because the density is flat along a direction, or rises without bound.
     NotFiniteError
-        When a term or the prior has no finite value and derivatives on the way.
+        If a term or the prior is not finite, or has a derivative that is not finite, at a point of the search.
 
     Examples
     --------
@@ -137,7 +138,7 @@ def laplace(
     max_passes: int | None = None,
     progress: Progress | None = None,
 ) -> Laplace:
-    """Return the Laplace approximation N(mode, H^-1) of a posterior; arguments and errors are those of `find_mode`.
+    """Return the Laplace approximation N(mode, H^-1) of a posterior; arguments and errors are as for `find_mode`.
 
     Examples
     --------
@@ -152,7 +153,7 @@ def laplace(
 
 
 def _passes_for_a_step(posterior: Posterior) -> int:
-    """Return how many passes a Hessian takes at most, by closed forms or by differences."""
+    """Return the largest number of passes that a Hessian takes, by closed forms or by differences."""
     if not isinstance(posterior.expansion, GeneralExpansion):
         return 1
     return int((posterior.target.variables.size + 3) ** (2 if posterior.expansion.gradients is None else 1))
@@ -181,10 +182,11 @@ def _climb_from_guess(
     max_passes: int,
     progress: Progress | None,
 ) -> tuple[np.ndarray, Quadratic, float] | None:
-    """Return the mode by Newton's method from that of a sample of rows; None if it fails or moves far.
+    """Return the mode by Newton's method from the mode of a sample of rows; None if it fails or moves far.
 
-    Few rows of the sample have a rare category. The mode of the sample may then be so far from that of all rows that
-    Newton's method does not converge there: on the one-hot columns of KDD99 100 passes failed, 15 from the origin did.
+    If few rows of the sample have a rare category, its mode may be so far from the mode of all rows that Newton's
+    method does not converge: on the one-hot columns of KDD99 it failed after 100 passes, but from the origin it took
+    15.
     """
     try:
         theta = _climb(posterior, guess.theta, tolerance, inverse(guess.precision))
@@ -219,8 +221,8 @@ def _climb(posterior: Posterior, theta: np.ndarray, tolerance: float, cov: np.nd
 
     if objective(theta) >= 1e300:
         raise NotFiniteError(f"find_mode: the log posterior is not finite at the start {theta}; give another start=")
-    # Gradients of the mean term: 1e-6 is enough for Newton's steps to finish. Differences cannot reach less; a target's
-    # own gradient can, and a few more steps here save a Hessian there.
+    # Gradients of the mean term: 1e-6 is enough for Newton's steps to finish. Differences cannot reach less. A gradient
+    # of the target can, and a few more steps here then save a Hessian later.
     smallest = 1e-6 if expansion.gradients is None else np.clip(0.1 * tolerance / np.sqrt(n_obs), 1e-8, 1e-6)
     known = {} if cov is None else {"hess_inv0": cov * n_obs}
     options = {"gtol": float(smallest), "maxiter": 50 + 20 * theta.size, **known}
@@ -240,7 +242,7 @@ def _newton(
 ) -> tuple[np.ndarray, Quadratic, float]:
     """Climb by Newton steps until the decrement is below `tolerance`; return theta, the expansion and the decrement.
 
-    A start whose decrement is above `farthest` is refused.
+    Raise if the decrement at the start is above `farthest`.
     """
     here, decrement = posterior.at(theta), np.inf
     while posterior.expansion.passes <= max_passes:
@@ -270,7 +272,7 @@ def _newton(
 
 
 def _step(precision: np.ndarray, gradient: np.ndarray, bends_down: bool) -> np.ndarray:
-    """Return the Newton step, in units where the diagonal is 1; where the function bends up, go up all the same."""
+    """Return the Newton step, in units where the diagonal is 1; if the function bends up, a step that still ascends."""
     diagonal = np.abs(np.diag(precision))
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
     scaled = precision * np.outer(scale, scale)
@@ -283,7 +285,7 @@ def _step(precision: np.ndarray, gradient: np.ndarray, bends_down: bool) -> np.n
 def _line_search(
     posterior: Posterior, theta: np.ndarray, here: Quadratic, step: np.ndarray, decrement: float, max_passes: int
 ) -> tuple[np.ndarray, Quadratic] | None:
-    """Return the first of t = 1, 1/2, 1/4, ... with the increase of the density that the slope predicts, or None."""
+    """Return the first of t = 1, 1/2, 1/4, ... at which the density rises as much as the slope predicts, or None."""
     rounding = 1e-13 * abs(here.value)
     for halving in range(40):
         t = 0.5**halving

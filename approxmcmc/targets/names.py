@@ -1,4 +1,4 @@
-"""Names for the coordinates of theta, where the user gives them."""
+"""Names for the coordinates of theta, given by the user."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,8 +20,8 @@ def named_variables(
     Raises
     ------
     InvalidInputError
-        When a name occurs twice or is taken, `dims` name no variable, an axis has no labels, or the sizes do not add
-        up to `dim`.
+        If a name occurs twice or is reserved, `dims` has a key that is not a variable, an axis has no labels, or the
+        sizes do not add up to `dim`.
     """
     vector = names is None or isinstance(names, str) or len(names) == 1 < dim
     names = ("theta",) if names is None else (names,) if isinstance(names, str) else tuple(names)
@@ -50,7 +50,7 @@ def check_names(variables: Variables, *, who: str) -> None:
     Raises
     ------
     InvalidInputError
-        When a name is not a string, is "chain" or "draw", or is the name of an axis.
+        If a name is not a string, is "chain" or "draw", or is the name of an axis.
     """
     axes = {axis for name in variables.shapes for axis in variables.dims.get(name, ())}
     taken = {"chain", "draw"}

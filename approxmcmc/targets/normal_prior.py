@@ -29,7 +29,7 @@ def log_normals(theta: np.ndarray, known: Normals) -> float:
 
 
 def add_slopes(theta: np.ndarray, out: np.ndarray, known: Normals) -> None:
-    """Add its gradient to `out`."""
+    """Add the gradient of the log density to `out`."""
     for j in range(theta.shape[0]):
         out[j] -= known.precision[j] * (theta[j] - known.mean[j])
 
@@ -45,7 +45,7 @@ class NormalPrior(Prior):
 
     def __init__(self, mean: np.ndarray, scale: np.ndarray) -> None:
         super().__init__(1.0, None, who="NormalPrior")
-        self.scale = float("nan")  # there is no one scale
+        self.scale = float("nan")  # parameters have different scales
         self.known = Normals(np.array(mean, dtype=np.float64), 1.0 / np.square(np.array(scale, dtype=np.float64)))
 
     def normal(self, dim: int) -> tuple[np.ndarray, np.ndarray]:

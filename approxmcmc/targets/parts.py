@@ -1,8 +1,8 @@
-"""Parts of a target's rows on the workers of a Dask cluster: each is itself a target.
+"""Parts of a target's rows on the workers of a Dask cluster; each part is a target.
 
-A target that was given sources keeps them. A worker reads its rows from there, and puts them into a copy of the target
-that holds none. So passes over all rows contain no code for clusters: they are the target's usual passes, made
-for each part.
+A target that was given sources keeps them. A worker reads its rows from the sources, and puts them into a copy of the
+target without rows. So passes over all rows contain no code for clusters: they are the target's usual passes, made for
+each part.
 """
 
 import copy
@@ -23,15 +23,15 @@ from approxmcmc.targets.given import each, leaves
 
 
 class MadeOfRows:
-    """A target, mixed in, whose rows may come from sources."""
+    """A mixin for targets with rows that may come from sources."""
 
     given: Any = None
-    """Sources in the place of the data, in tuples and mappings, where some of these came from sources."""
+    """The data with sources in place of the arrays that were read from them, in tuples and mappings."""
     by_row: tuple[str, ...] = ("data",)
     """Attributes with an entry for each row, or objects that have such attributes."""
 
     def without_rows(self) -> Any:
-        """Return the targets that `with_rows` can make, small: it travels to every worker."""
+        """Return the target without its rows, for `with_rows`; small, because it is sent to every worker."""
         bare = copy.copy(self)
         for name in ("given", *self.by_row):
             vars(bare).pop(name, None)
@@ -43,7 +43,7 @@ class MadeOfRows:
 
 
 class Recipe(NamedTuple):
-    """A target without its rows, and where these are read."""
+    """A target without its rows, and the sources of these rows."""
 
     target: Any
     given: Any
@@ -57,7 +57,7 @@ class Part:
         self._kept: dict[Any, Any] = {}
 
     def keep(self, make: Callable[..., Any], *arguments: Any) -> Any:
-        """Return ``make(target, *arguments)``, made once where this part lies."""
+        """Return ``make(target, *arguments)``, computed once on the worker that holds this part."""
         if (make, arguments) not in self._kept:
             self._kept[make, arguments] = make(self.target, *arguments)
         return self._kept[make, arguments]
@@ -77,7 +77,7 @@ def recipe_of(target: MadeOfRows) -> Recipe:
 
 
 def make_part(recipe: Recipe, lo: int, hi: int) -> Part:
-    """Read some rows; read-only, like those that are mapped from a file, they have the same kernels on the disk."""
+    """Read some rows as read-only arrays, like arrays mapped from a file, so that the same cached kernels fit them."""
 
     def rows_of(given: Any) -> Any:
         if not isinstance(given, DataSource) or len(given) != recipe.target.n_obs:
@@ -93,19 +93,19 @@ _known: "weakref.WeakKeyDictionary[Target, Partitions]" = weakref.WeakKeyDiction
 
 
 def parts_of(target: Target) -> Partitions | None:
-    """Return the parts of a target on the cluster whose client is active: read once, they stay while the target lives.
+    """Return the parts of a target on the cluster of the active client; they are read once, and kept with the target.
 
-    None if no client is active, and for data that this process has to read itself.
+    None if no client is active, or if this process has to read the data.
 
     Raises
     ------
     IncompatibleError
-        When the terms of a part are not those of the same rows here.
+        If the terms of a part differ from the terms of the same rows in this process.
 
     Warns
     -----
     ClusterWarning
-        When the data lie on a disk, and this process has to make the passes all the same.
+        If the data are on disk, and this process has to make the passes although a client is active.
     """
     client = active_client()
     if client is None:
@@ -126,7 +126,7 @@ def parts_of(target: Target) -> Partitions | None:
 
 
 def _why_here(target: Target) -> str:
-    """Return why this process has to make the passes over a target's rows; empty where it has not."""
+    """Return why this process has to make the passes over a target's rows; empty if workers can make them."""
     here = "this process makes the passes over all data itself, though a Dask client is active: "
     if not target.terms_are_likelihood:
         who = type(target).__name__
@@ -149,10 +149,10 @@ def _by_row(target: Any) -> Iterator[Any]:
 
 
 def _compare_ends(target: Target, parts: Partitions) -> None:
-    """Compare the first and the last term of each part with those of the same rows here.
+    """Compare the first and the last term of each part with the terms of the same rows in this process.
 
-    A term that depends on its place, or on its neighbours, is another one in a part; and a path may lead to other files
-    on another machine.
+    A term that depends on its row number, or on neighbouring rows, differs in a part; and a path may lead to other
+    files on another machine.
     """
     dim, compiled = target.variables.size, target.compile()
     theta = target.initial_point() + 0.1 * np.sin(1.0 + np.arange(dim))  # where terms differ from each other
@@ -178,5 +178,5 @@ def terms_at_ends(part: Part, theta: np.ndarray) -> np.ndarray:
 
 
 def compiled_of(target: Target) -> CompiledTarget:
-    """Return the attributes that a part needs of its target for terms."""
+    """Return the attributes of a target that its parts need to compute terms."""
     return target.compile()

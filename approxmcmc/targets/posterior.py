@@ -1,4 +1,4 @@
-"""The log posterior of a target near a point: its likelihood by the expansion of its terms, its prior beside it."""
+"""Expand the log posterior of a target around a point: the sum of the expansions of its terms and of its prior."""
 
 import contextlib
 import copy
@@ -20,10 +20,10 @@ from approxmcmc.targets.parts import parts_of
 from approxmcmc.targets.predictors.base import PredictorsTarget
 
 STEP = 1e-3  # of differences of the prior's gradient, in units of the larger of 1 and the coordinate
-# Up to so many parameters the 4 dim^2 calls of the prior take 30 ms; to compile its gradient takes a second or more.
+# Up to so many parameters the 4 dim^2 calls of the prior take 30 ms; compiling its gradient takes a second or more.
 FEW_PARAMETERS = 64
 
-UNSEEN = 1e-4  # standard deviations: errors of a gradient that no search for a mode notices
+UNSEEN = 1e-4  # posterior standard deviations: a gradient error of this size does not affect a search for a mode
 
 AnyExpansion = LinearExpansion | PredictorExpansion | GeneralExpansion
 
@@ -31,7 +31,7 @@ AnyExpansion = LinearExpansion | PredictorExpansion | GeneralExpansion
 def expansion_of(target: Target, order: int) -> AnyExpansion:
     """Return the expansion method of a target: in closed form if terms have linear predictors.
 
-    Passes over rows that came from sources are made by the Dask cluster whose client is active.
+    If a Dask client is active, its cluster makes the passes over rows that came from sources.
     """
     expansion: AnyExpansion
     if isinstance(target, LinearTarget):
@@ -47,7 +47,7 @@ def expansion_of(target: Target, order: int) -> AnyExpansion:
 
 
 class Posterior:
-    """The log posterior of a target, its derivatives, and the passes over the data that they took."""
+    """Evaluate the log posterior of a target and its derivatives, and count the passes over the data."""
 
     def __init__(self, target: Target, order: int = 2) -> None:
         if isinstance(target, DiscreteTarget) or not isinstance(target, Target):
@@ -58,7 +58,7 @@ class Posterior:
         self.expansion: AnyExpansion = expansion_of(target, order)
 
     def of_rows(self, rows: np.ndarray) -> "Posterior":
-        """Return the log posterior, the log-likelihood estimated by some rows."""
+        """Return the log posterior with the log-likelihood estimated from some rows."""
         some = copy.copy(self)
         some.expansion = self.expansion.of_rows(rows)
         return some
@@ -79,12 +79,12 @@ class Posterior:
         return slope
 
     def prior_at(self, theta: np.ndarray) -> Quadratic:
-        """Return the expansion of the log prior at theta; in closed form where it is normal, else by 2 dim gradients.
+        """Return the expansion of the log prior at theta; in closed form if it is normal, else by 2 dim gradients.
 
         Raises
         ------
         NotFiniteError
-            When the prior or a derivative is not finite there.
+            If the prior or a derivative is not finite there.
         """
         value, slope, normal = float(self.log_prior(theta)), self.prior_gradient(theta), self.target.normal_prior
         if normal is not None:
@@ -95,7 +95,7 @@ class Posterior:
                 f"{self.target!r}: the log prior is not finite around theta = {theta}; start, or expand, inside the "
                 "support"
             )
-        # A central difference over h is off by rounding of h^2 bend, that is by so many standard deviations.
+        # Rounding of h^2 bend gives a central difference over h this error, in standard deviations.
         off = np.sqrt(np.abs(np.diag(hessian))) * DIFFERENCE * np.maximum(1.0, np.abs(theta)) * np.finfo(float).eps
         if off.max() > UNSEEN:
             raise NotFiniteError(
@@ -112,7 +112,7 @@ class Posterior:
 
     @functools.cached_property
     def _add_prior_gradient(self) -> Any:
-        """The gradient of the log prior: compiled where there are many parameters, else differences."""
+        """The gradient of the log prior: compiled if there are many parameters, else by differences."""
         if self.target.variables.size > FEW_PARAMETERS and isinstance(self.target, DifferentiableTarget):
             with contextlib.suppress(IncompatibleError):
                 return self.target.compile_prior_gradient()

@@ -119,9 +119,9 @@ class BayesianNetwork(FactorGraph):
         return float(self.joint([self.names.index(name) for name in event])[states])
 
     def ancestral(self) -> "AncestralLaw":
-        """Return the distribution that draws the unobserved from their own tables, parents first, with evidence fixed.
+        """Return the distribution that draws unobserved variables from their tables, parents first, evidence fixed.
 
-        As proposal of `importance_sampling` this is likelihood weighting.
+        `importance_sampling` with this proposal is likelihood weighting.
         """
         return AncestralLaw(self)
 
@@ -164,16 +164,16 @@ class BayesianNetwork(FactorGraph):
 
 
 class AncestralLaw:
-    """The unobserved variables drawn parents first, the evidence fixed: the product of their own tables.
+    """The distribution of unobserved variables drawn parents first from their tables, with the evidence fixed.
 
-    It has the methods of a frozen law of `scipy.stats`.
+    It has the methods of a frozen distribution of `scipy.stats`.
     """
 
     def __init__(self, network: BayesianNetwork) -> None:
         self.network = network
 
     def rvs(self, size: int = 1, random_state: Any = None) -> np.ndarray:
-        """Return draws of the unobserved, int64, shape (size, dim)."""
+        """Return draws of the unobserved variables, int64, shape (size, dim)."""
         rng = np.random.default_rng(random_state)
         network = self.network
         drawn = {name: np.full(size, state) for name, state in network.evidence.items()}
@@ -185,7 +185,7 @@ class AncestralLaw:
         return np.stack([drawn[name] for name in network.names], axis=1)
 
     def logpmf(self, states: Any) -> np.ndarray:
-        """Return the log probability of states of the unobserved, shape (n, dim)."""
+        """Return the log probabilities of states of the unobserved variables; `states` has shape (n, dim)."""
         network = self.network
         states = np.asarray(states, dtype=np.int64)
         values: dict[str, Any] = {name: states[:, i] for i, name in enumerate(network.names)} | network.evidence

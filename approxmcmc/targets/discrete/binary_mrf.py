@@ -4,9 +4,9 @@ The conditional of one site is logistic, P(x_i = 1 | rest) = 1 / (1 + exp(-L_i))
 
     L_i = sum_{f holds i} [log psi_f(x_i = 1, rest) - log psi_f(x_i = 0, rest)]
 
-are a sum that a sequential test may stop early. With factors of at most three sites the log density is a polynomial of
-degree three in the x_i, and L_i a *field* that is updated when a site flips, instead of a sum over all factors: the
-fastest exact conditional.
+are a sum that a sequential test may stop early. If factors have at most three sites, the log density is a polynomial of
+degree three in the x_i. Then L_i can be stored as a *field* that is updated when a site flips, instead of summed over
+all factors; this is the fastest exact conditional.
 
 Reference: Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 6.3: D = 100 and one table
 for each of the 161700 triples, log entries N(0, 0.02^2).
@@ -44,7 +44,7 @@ class BinaryMRF(FactorGraph):
     Raises
     ------
     InvalidInputError
-        When shapes do not fit, a site is out of range, twice in a factor, or in no factor, or a value is not finite.
+        If shapes do not fit, a site is out of range, twice in a factor, or in no factor, or a value is not finite.
 
     Notes
     -----

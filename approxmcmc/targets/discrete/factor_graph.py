@@ -1,10 +1,10 @@
 """Discrete distributions as products of tables: p(x) is proportional to prod_f psi_f(x_f), x_f the sites of factor f.
 
 Every site has finitely many states 0, 1, ... . The terms of the log density are the tables' entries log psi_f(x_f);
-the conditional of one site has the terms of the factors that hold it. Both are read by one kernel: a row of integers
+the conditional of one site has the terms of the factors that hold it. One kernel evaluates both: a row of integers
 per term says where its table starts, then the sites that it depends on, each with its stride. Rows of one site are
-stored together. Each has its own table with that site as last axis, so a test that evaluates a term at two states of
-the site touches two places in memory, one row and one table.
+stored together. Each row has a copy of its table with that site as last axis, so a test that evaluates a term at two
+states of the site touches two places in memory, one row and one table.
 """
 
 import functools
@@ -29,8 +29,8 @@ from approxmcmc.engine.terms.term_range import constant_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 LARGEST_STATE_SPACE = 2**22
-LEAST_RANGE = 1e-13  # of a factor that is constant: rows are drawn with positive weights
-STATES_AT_ONCE = 64  # of a vectorised log density; 64 x 161700 entries take 80 MB
+LEAST_RANGE = 1e-13  # range given to a constant factor, because rows are drawn with positive weights
+STATES_AT_ONCE = 64  # states per block of a vectorised log density; 64 x 161700 entries take 80 MB
 
 
 class FactorGroup(NamedTuple):
@@ -41,7 +41,7 @@ class FactorGroup(NamedTuple):
 
 
 def make_log_terms(width: int) -> Callable[..., None]:
-    """Return the kernel over tables of up to `width` sites: a constant, so that its loop unrolls."""
+    """Return the kernel over tables of up to `width` sites; `width` is a compile-time constant, so the loop unrolls."""
 
     def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         base, rows, tables = data
@@ -57,7 +57,7 @@ def make_log_terms(width: int) -> Callable[..., None]:
 
 
 def make_log_support(n_states: tuple[int, ...]) -> Callable[[np.ndarray], float]:
-    """Return 0 at states and -inf elsewhere, where no table may be read; one number of states where all agree."""
+    """Return a log prior that is 0 at states and -inf elsewhere, so that no table is read out of range."""
 
     def log_support(theta: np.ndarray) -> float:
         for i in range(theta.shape[0]):
@@ -69,14 +69,14 @@ def make_log_support(n_states: tuple[int, ...]) -> Callable[[np.ndarray], float]
 
 
 class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
-    """A discrete distribution given by tables; the base of the targets with names.
+    """A discrete distribution given by tables; the base class of the named discrete targets.
 
     Parameters
     ----------
     n_states
         Number of states of every site, shape (D,).
     groups
-        The factors, those of one shape together. Tables may hold -inf.
+        The factors, grouped by shape. Tables may hold -inf.
     variables
         Names of the sites in the trace.
     """
@@ -180,7 +180,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         return CompiledTarget(_kernel(data), support, data, self.n_obs)
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
-        """Return how much the log of each factor can change at all: its range over all states.
+        """Return the range of the log of each factor over all states: the most that it can change.
 
         Raises
         ------
@@ -197,9 +197,9 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         return CompiledDifferenceBound(constant_range(), np.ones(1), ranges + LEAST_RANGE, np.ones(1))
 
     def compile_conditionals(self, *, fields: bool) -> CompiledConditionals:
-        """Compile the conditionals of the sites; the fast form only where a subclass has one and it is wanted."""
+        """Compile the conditionals of the sites, in the fast form if a subclass has one and the caller wants it."""
         form = self.fields() if fields else None
-        # A chain that keeps fields reads no table: a single row is enough.
+        # A chain that keeps fields reads no table, so a single row is enough.
         groups = self.groups if form is None else (FactorGroup(np.zeros((1, 1), np.int64), np.zeros((1, 1))),)
         tables = _rows(groups, by_site=True)
         n_terms = np.zeros(self.n_states.size, dtype=np.int64)
@@ -210,7 +210,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         return CompiledConditionals(kernel, tables, first, n_terms, self.n_states, form)
 
     def fields(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Return the coefficients of the fast form; None here."""
+        """Return None: only subclasses have coefficients for the fast form."""
         return None
 
 

@@ -12,7 +12,7 @@ from approxmcmc.engine.compiler.vectors import assign, equal
 
 
 class LevelTable(NamedTuple):
-    """The law of s(y): f(s | theta) proportional to exp(log_count + theta's).
+    """The distribution of s(y): f(s | theta) is proportional to exp(log_count + theta's).
 
     `levels` holds the values of s, float64 (L, dim); `log_counts` the log numbers of data, (L,); `n_sites` how many
     sites or dyads one datum has.
@@ -36,7 +36,7 @@ class LevelTable(NamedTuple):
         return mean, centred.T @ (probability[:, np.newaxis] * centred)
 
     def simulator(self) -> Simulator:
-        """Return the simulator that draws s(y) by inversion; the weights of one theta are kept."""
+        """Return the simulator that draws s(y) by inversion; it keeps the weights of the last theta."""
         n_levels, dim = self.levels.shape
         return Simulator(
             draw_level, lambda: LevelState(self, np.empty(n_levels), np.full(dim, math.nan)), exact=True

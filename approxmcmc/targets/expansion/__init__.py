@@ -1,1 +1,1 @@
-"""Expansions of the terms of a target around a point, and which rows no quadratic replaces well."""
+"""Expand the terms of a target around a point, and find the rows that no quadratic approximates well."""

@@ -1,13 +1,14 @@
-"""Which rows can matter much: the core, which is always read.
+"""Choose the core rows: the rows that can change a decision much, and are read in every step.
 
-Light rows are those that a quadratic replaces well *wherever the chain may go*. Two sets must be read, and their union
-is the core:
+Light rows are rows that a quadratic approximates well *wherever the chain may go*. The core is the union of two sets of
+other rows:
 
-- *Variance.* Over draws of a pilot the residuals of all light rows together vary by at most `LARGEST_SPREAD`. The rows
-  of one rare category add up coherently: cumulated draws show it, independent variances are 5 to 40 times too small.
-- *Walls.* A row that forbids a half-space has residual zero on every draw, because no draw is ever there; the rule
-  above calls it light, and without it the chain walks through the wall. So a row belongs to the core wherever its
-  linear predictor varies so much under the posterior that the quadratic is wrong somewhere within its reach.
+- *Variance.* Over draws of a pilot, the sum of the residuals of all light rows has a standard deviation of at most
+  `LARGEST_SPREAD`. The residuals of one rare category are correlated, so their sum is computed at each draw; a sum of
+  independent variances would be 5 to 40 times too small.
+- *Walls.* A row that forbids a half-space has residual zero at every draw, because no draw is in that half-space. The
+  rule above calls it light, but without it the chain would enter the half-space. So a row also belongs to the core if
+  its linear predictor varies so much under the posterior that the quadratic is wrong somewhere within reach.
 """
 
 import numpy as np
@@ -15,23 +16,23 @@ import numpy as np
 from approxmcmc.targets.expansion.quadratic import Survey
 
 LARGEST_SPREAD = 0.3  # sd of the sum of the light residuals over pilot draws: then stage two accepts .83 at least
-LARGEST_SHARE = 1.0 / 3.0  # of the rows; a larger core is no gain
-# What a row costs in the core (passes over it in a transition), beside a light row that is read (twice, at random).
+LARGEST_SHARE = 1.0 / 3.0  # largest share of core rows; a larger core gains nothing
+# Cost of a core row (passes over it in a transition), relative to a light row that is read (twice, at random).
 CORE_COST, READ_COST = 12.0, 4.0
 FEWEST_READS, TOLERATED = 64.0, 0.15  # reads until the standard error of the light sum is this
-HEAVIEST = 8.0  # a term that lies further out, in standard deviations, outweighs half of the spread of 256 terms
+HEAVIEST = 8.0  # standard deviations from the mean; one term beyond outweighs half of the spread of 256 terms
 
 
 def by_weight(spreads: np.ndarray) -> np.ndarray:
-    """Return the rows, the one whose residuals vary most over draws, by `spreads` (rows,), first."""
+    """Return the rows in order of decreasing `spreads` (rows,), the standard deviations of residuals over draws."""
     return np.argsort(-spreads, kind="stable")
 
 
 def rows_that_vary(seen: Survey, largest: float) -> np.ndarray:
-    """Return the fewest rows without which the sum of the residuals varies by at most `largest`; booleans (rows,).
+    """Return the smallest core for which the sum of all other residuals varies by at most `largest`; booleans (rows,).
 
-    No sum varies by more than its terms together, so the residuals of the lightest rows are not evaluated one by one;
-    with 10^7 light rows, none is evaluated.
+    The standard deviation of a sum is at most the sum of standard deviations, so the residuals of the lightest rows are
+    not evaluated one by one; with 10^7 light rows, none is evaluated.
     """
     left, nothing = seen.left, np.zeros(len(seen.walls), dtype=bool)
     if left is None or seen.spreads is None or seen.residuals_of is None:  # light by their bounds
@@ -51,7 +52,7 @@ def rows_that_vary(seen: Survey, largest: float) -> np.ndarray:
 
 
 def rows_that_pay(seen: Survey) -> np.ndarray:
-    """Return the rows that are cheaper to read always than to leave to a test that samples light rows."""
+    """Return the rows that cost less if every step reads them than if a test samples them among the light rows."""
     n_rows, total = len(seen.walls), seen.variances
 
     def reads(n_light: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -70,7 +71,7 @@ def rows_that_pay(seen: Survey) -> np.ndarray:
 
 
 def rows_far_out(terms: np.ndarray) -> np.ndarray:
-    """Return the fewest rows without which no row's differences between draws lie `HEAVIEST` sd from the mean."""
+    """Return the smallest core for which no other row's differences between draws lie `HEAVIEST` sd from the mean."""
     differences = np.diff(terms, axis=1)
     size = np.sqrt(np.square(differences - differences.mean(axis=0)).mean(axis=1))
     order = np.argsort(-size, kind="stable")

@@ -2,7 +2,7 @@
 
     w_i(theta) = l_i + g_i' delta + delta' H_i delta / 2,    delta = theta - theta_hat.
 
-One row of 1 + d + d (d + 1) / 2 numbers per datum, 1 + d to first order. Made once, at set-up.
+The expansion has a row of 1 + d + d (d + 1) / 2 numbers per datum, 1 + d to first order, computed once at set-up.
 """
 
 import copy
@@ -29,7 +29,7 @@ from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, chec
 
 # Share of the scale on which a typical term bends. Second differences are then right to about 1e-7.
 RELATIVE_STEP = 1e-3
-SHORTEST = 1e-4  # of the step so found: rounding then spoils a second derivative by 1e-8 of itself
+SHORTEST = 1e-4  # times the step so found: rounding then gives a second derivative a relative error of 1e-8
 # Draws from a normal distribution so much wider than the posterior, and how much rows that are light may vary over
 # them.
 WIDER, LARGEST_FAR_SPREAD = 1.5, 1.0
@@ -51,7 +51,7 @@ def _write_each(compiled: CompiledTarget, thetas: np.ndarray, out: np.ndarray) -
 class GeneralExpansion(Expansion):
     """Any terms: the row of datum i is (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2), by central differences.
 
-    With the target's own gradient an expansion takes 2 + 2 d passes over the data, without it d^2 + 3 d + 1.
+    If the target has a gradient, an expansion takes 2 + 2 d passes over the data, otherwise d^2 + 3 d + 1.
     """
 
     def __init__(self, target: Target, order: int) -> None:
@@ -62,7 +62,7 @@ class GeneralExpansion(Expansion):
         self.upper = np.triu_indices(self.dim)
         self.rows, self.weight = ALL_ROWS, 1.0
         self.n_rows = self.compiled.n_obs
-        self.block = max(256, ROWS // self.dim)  # data at a time: their Hessians fill 6 MB at 50 parameters
+        self.block = max(256, ROWS // self.dim)  # data per block: their Hessians fill 6 MB at 50 parameters
         self.gradients = self._bind_gradients()
         self._steps: np.ndarray | None = None
         self._known_steps: dict[int, float] = {}  # of differences of gradients
@@ -132,7 +132,7 @@ class GeneralExpansion(Expansion):
         if self.order == 2 and self.gradients is not None:
             here = self._total(theta)
             if all(np.isfinite(part).all() for part in here):
-                return here  # else the rows show which datum it is
+                return here  # if not finite, the rows below show which datum is the cause
         return self._by_rows(theta, np.empty((0, self.columns)))
 
     def expand(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
@@ -145,7 +145,7 @@ class GeneralExpansion(Expansion):
         return self._quadratic(total)
 
     def _passes_of_rows(self) -> int:
-        """Return as how many passes an expansion of every row counts."""
+        """Return the number of passes that an expansion of every row counts as."""
         second = self.dim * (self.dim + 1) if self.gradients is None else 2 * self.dim
         return 1 + (2 * self.dim if self.gradients is None else 1) + (second if self.order == 2 else 0)
 
@@ -179,8 +179,8 @@ class GeneralExpansion(Expansion):
         for j in range(self.dim):
             step = self._known_steps.get(j, 0.1 * RELATIVE_STEP * max(1.0, abs(theta[j])))
             hessian[j] = self._bend(theta, j, step)
-            # A difference of gradients forgives a step that is too short by far more than one that is too long: with a
-            # rare category a typical term bends on a scale on which those of its few rows have long gone straight.
+            # Differences of gradients are much less accurate with a step that is too long than with one that is too
+            # short: with a rare category, a typical term bends on a scale beyond which its few rows are straight.
             wanted = RELATIVE_STEP * np.sqrt(self.compiled.n_obs / max(abs(hessian[j, j]), 1e-300))
             if np.isfinite(wanted) and wanted < 1e100 and not SHORTEST * wanted < step < 10.0 * wanted:
                 step, hessian[j] = wanted, self._bend(theta, j, wanted)
@@ -198,7 +198,7 @@ class GeneralExpansion(Expansion):
         return out
 
     def slopes(self, theta: np.ndarray, lo: int, hi: int) -> np.ndarray:
-        """Return the gradients of some terms by the target's own, row by row; shape (rows, dim)."""
+        """Return the gradients of some terms, each by the target's gradient function; shape (rows, dim)."""
         out = np.zeros((hi - lo, self.dim))
         self.gradients(theta, self.gradient_data, lo, hi, self.rows, out)
         return out
@@ -246,16 +246,16 @@ class GeneralExpansion(Expansion):
     def survey(
         self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
     ) -> Survey:
-        """Expand every row at a centre, and compute the residuals at draws; the rows of the expansion go to `out`.
+        """Expand every row at a centre, and compute the residuals at draws; write the expansion to `out`.
 
-        Without a linear predictor the reach of a row is unknown: walls are the rows that vary over draws from a normal
-        distribution wider than the posterior, at places without posterior draws. There is nothing to average.
+        Without a linear predictor the reach of a row is unknown. So walls are the rows whose residuals vary over draws
+        from a normal distribution wider than the posterior. `averaged` has no effect here.
         """
         wide = center + WIDER * np.random.default_rng(0).standard_normal(draws.shape) @ cholesky.T
         left, far = np.empty((2, self.n_rows, len(draws)))
         total = self._quadratic(self._look(center, self.steps(center), draws, wide, numbers=out, left=left, far=far))
         self.passes += self._passes_of_rows() + 2 * len(draws) - 1
-        walls = ~np.isfinite(far).all(axis=1)  # there the quadratic is as wrong as can be
+        walls = ~np.isfinite(far).all(axis=1)  # the error of the quadratic is infinite there
         far[walls] = 0.0
         walls |= rows_that_vary(survey_of(far, walls, total), LARGEST_FAR_SPREAD)
         return survey_of(left, walls, total)
@@ -297,7 +297,7 @@ class GeneralExpansion(Expansion):
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the gradients of the r_i; that of the log prior is unchanged."""
+        """Return the gradients of the r_i; the gradient of the log prior is unchanged."""
         data = (*gradient.data, numbers, np.array(center[None, :]))
         signature = gradient_signature(type_of(data))
         parts = bind(make_add_residual_gradient, gradient.add_gradient, signature=signature)

@@ -59,7 +59,7 @@ def make_add_residual_gradient(add_gradient: Callable[..., None]) -> Callable[..
             place = 1 + dim
             for j in range(dim):
                 out[j] -= row[1 + j]
-                for k in range(j, dim):  # of H_jk delta_j delta_k, half of it on the diagonal
+                for k in range(j, dim):  # gradient of H_jk delta_j delta_k, of half of it on the diagonal
                     out[j] -= row[place] * (theta[k] - center[0, k])
                     out[k] -= row[place] * (theta[j] - center[0, j])
                     place += 1

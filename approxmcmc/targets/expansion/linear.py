@@ -2,9 +2,9 @@
 
     r_i = f(eta) - eta (a_i + b_i eta),    a_i = f' - f'' eta_hat,    b_i = f'' / 2,
 
-f' and f'' at eta_hat = x_i' theta_hat: Taylor's polynomial without its constant, which no difference of two thetas
-sees. The cancellation does no harm: the error of r_i is that of f, some 1e-15 for any r_i, and 10^6 of them add up
-to less than 1e-9 in a log ratio that is compared with numbers of size 1.
+with f' and f'' at eta_hat = x_i' theta_hat. This is Taylor's polynomial without its constant, which cancels in
+differences between two thetas. The subtraction loses no accuracy that matters: r_i has the absolute error of f, about
+1e-15, and 10^6 such errors add up to less than 1e-9 in a log ratio that is compared with numbers of size 1.
 """
 
 import copy
@@ -39,12 +39,12 @@ from approxmcmc.targets.expansion.passes import Expansion, over_all_rows
 from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, check_finite
 from approxmcmc.targets.linear import LinearTarget
 
-FULL = 2  # arrays of data that are not packed: X and y
+FULL = 2  # number of data arrays if they are not packed: X and y
 # Variance of a light row's predictor, in units of its scale: 1/4, 1/2 and 1 are as right. A row beyond is light all the
 # same if its quadratic holds within so many standard deviations: of KDD99, one-hot, 51 642 distinct rows vary more, and
 # 7500 of them come near the place where classes part.
 LARGEST_LEVERAGE, REACH = 0.5, 6.0
-REACH_ALONE = 3.0  # where no scale is known, and this is all that tells
+REACH_ALONE = 3.0  # if no scale is known, so that this is the only criterion
 
 
 def _unpacked(sums: np.ndarray, dim: int) -> Quadratic:
@@ -54,7 +54,7 @@ def _unpacked(sums: np.ndarray, dim: int) -> Quadratic:
 
 
 def _without_constant(here: Quadratic, center: np.ndarray) -> Quadratic:
-    """Return the sum of the quadratics eta (a_i + b_i eta), of which gradient and Hessian at a centre are known."""
+    """Return the sum of the quadratics eta (a_i + b_i eta) from their summed gradient and Hessian at a centre."""
     value = here.gradient @ center - 0.5 * center @ here.hessian @ center
     return here._replace(value=float(value))
 
@@ -66,7 +66,7 @@ class Sums(NamedTuple):
     longest: float
 
     def __add__(self, other: Any) -> "Sums":
-        """Return the sums over the rows of both."""
+        """Return the sums over the rows of this and of `other`."""
         return Sums(self.sums + other.sums, max(self.longest, other.longest))
 
 
@@ -98,7 +98,7 @@ class LinearExpansion(Expansion):
 
     @over_all_rows
     def _pass(self, theta: np.ndarray, *, out: np.ndarray) -> Sums:
-        """Return sums over all rows, those of their lengths only where `out` takes their expansion."""
+        """Return sums over all rows; sums of their lengths only if `out` takes their expansion."""
         X, y, dim = self.X, self.y, len(theta)
 
         def block(lo: int, hi: int) -> Sums:
@@ -112,7 +112,7 @@ class LinearExpansion(Expansion):
         return found._replace(sums=self.weight * found.sums)
 
     def _refuse(self, theta: np.ndarray, lo: int, hi: int) -> None:
-        """Name the first row of a block that has no finite value and derivatives, if it is one row's fault."""
+        """Raise with the first row of a block that has a value or derivative that is not finite, if there is one."""
         X, y = self.X, self.y
         for row in range(lo, hi):
             sums = np.zeros(1 + len(theta) + len(theta) ** 2)
@@ -122,10 +122,10 @@ class LinearExpansion(Expansion):
     def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> Survey | None:
         """Return the survey of Taylor's quadratics if bounds prove that every row is light, in one cheap pass.
 
-        Where K bounds the third derivative a quadratic misses at most K abs(delta)^3 / 6. Under the normal distribution
-        delta ~ N(0, h_i), whose sixth moment is 15 h_i^3, and h_i <= lambda |x_i|^2, lambda the largest eigenvalue of
-        the covariance. So the sum of all that is missed has a standard deviation of at most 15^(1/2) K lambda^(3/2) sum
-        |x_i|^3 / 6. None if that is above `largest`, if a row may be a wall, or if K is unknown.
+        If K bounds the third derivative, the error of a quadratic is at most K abs(delta)^3 / 6. Under the normal
+        distribution delta ~ N(0, h_i), with sixth moment 15 h_i^3 and h_i <= lambda |x_i|^2, lambda the largest
+        eigenvalue of the covariance. So the sum of all errors has a standard deviation of at most 15^(1/2) K
+        lambda^(3/2) sum |x_i|^3 / 6. None if that is above `largest`, if a row may be a wall, or if K is unknown.
         """
         bound, scale = self.target.third_derivative_bound, self.target.predictor_scale
         if bound is None or scale is None or self.order != 2:
@@ -176,9 +176,10 @@ class LinearExpansion(Expansion):
         spreads: np.ndarray,
         walls: np.ndarray,
     ) -> np.ndarray:
-        """Look at all rows, in one pass; law = (centre, Cholesky factor, draws). What is found of each row is written.
+        """Survey all rows in one pass; law = (centre, Cholesky factor, draws). Write the results of each row.
 
-        Return the sums of the deviations and the variances, of what is left at each draw, and of the quadratics.
+        Return the sums of the residuals' standard deviations and variances, of the residuals at each draw, and of the
+        quadratics.
         """
         (center, cholesky, draws), X, y = law, self.X, self.y
         signature = survey_signature(type_of(X), type_of(y))
@@ -242,7 +243,7 @@ class LinearExpansion(Expansion):
     def places(
         self, center: np.ndarray, cholesky: np.ndarray, numbers: np.ndarray, rows: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return of some rows the predictors, their variances, and by how much slope and bend are not Taylor's."""
+        """Return the predictors of some rows, their variances, and how far slope and bend differ from Taylor's."""
         X, y = np.asarray(self.X[rows], np.float64), np.asarray(self.y[rows])
         signature = nb.void(VECTOR, MATRIX, type_of(X), type_of(y), INDICES, MATRIX)
         found = np.empty((4, len(y)))
@@ -255,7 +256,7 @@ class LinearExpansion(Expansion):
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the gradients of the r_i; that of the log prior is unchanged."""
+        """Return the gradients of the r_i; the gradient of the log prior is unchanged."""
         data = (*gradient.data, numbers)
         parts = bind(
             make_add_residual_gradient,
@@ -266,7 +267,7 @@ class LinearExpansion(Expansion):
         return gradient._replace(add_gradient=parts, data=data)
 
     def packed(self, data: Data) -> Data:
-        """Return (X, y) as (base, values, columns, y) where few entries of a row differ from the common one."""
+        """Return (X, y) as (base, values, columns, y) if most entries have the common value of their column."""
         X, y = data
         rows = sparse_rows(X)
         return data if rows is None else (*rows, y)

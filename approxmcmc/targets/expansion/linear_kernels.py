@@ -1,4 +1,4 @@
-"""One block of rows of a linear model: sums of its terms and derivatives, and the residuals of quadratics.
+"""Kernels for a block of rows of a linear model: sums of terms and derivatives, and residuals of quadratics.
 
 Each kernel reads the predictors once. A tile of rows stays in the first-level cache, or the second, while it is used:
 for its predictors eta, for the gradient X' f', and for the Hessian X' diag(f'') X, a product of two small matrices.
@@ -13,10 +13,10 @@ from numba import types as nb
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, allocating, compiled
 from approxmcmc.engine.terms.batches import linear_predictor
 
-NODES = 7  # of Gauss and Hermite
-WORTH = 2.0  # variances from 16 draws are that uncertain; the averaged coefficients are better for the law as a whole
-FARTHEST = 0.125  # what the quadratic of a light row may miss within reach
-SMALL = 1 << 18  # multiplications of a product of matrices that OpenBLAS makes without threads of its own
+NODES = 7  # of a Gauss-Hermite rule
+WORTH = 2.0  # ratio by which variances from 16 draws are uncertain; averaged coefficients are better over all draws
+FARTHEST = 0.125  # largest error of the quadratic of a light row within reach
+SMALL = 1 << 18  # multiplications of a matrix product that OpenBLAS computes in one thread
 FEWEST, MOST = 16, 256  # rows of a tile
 FLAGS = nb.Array(nb.boolean, 1, "C")
 
@@ -53,7 +53,7 @@ def add_tile(rows: np.ndarray, slopes: np.ndarray, bends: np.ndarray, scaled: np
 
 @compiled
 def read_tile(X: np.ndarray, start: int, stop: int, out: np.ndarray) -> None:
-    """Copy rows as float64 from any type: products of matrices need one type, and sums keep all their digits."""
+    """Copy rows of any type to float64, because matrix products need one type and sums need all digits."""
     for i in range(start, stop):
         for j in range(out.shape[1]):
             out[i - start, j] = X[i, j]

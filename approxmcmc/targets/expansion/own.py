@@ -1,4 +1,4 @@
-"""Expansion of terms by the target's own second derivatives, in one pass."""
+"""Expand terms in one pass, for targets that define second derivatives of their terms."""
 
 import abc
 from typing import Any
@@ -13,7 +13,7 @@ from approxmcmc.targets.expansion.quadratic import Quadratic
 
 
 class ExpandsItself(abc.ABC):
-    """A target that knows the second derivatives of its terms."""
+    """A target that defines the second derivatives of its terms."""
 
     @abc.abstractmethod
     def compile_expansion(self) -> Any:
@@ -24,7 +24,7 @@ class ExpandsItself(abc.ABC):
 
 
 class OwnExpansion(GeneralExpansion):
-    """The same rows as `GeneralExpansion` makes by differences, in closed form."""
+    """The rows that `GeneralExpansion` computes by differences, in closed form."""
 
     def __init__(self, target: Target, order: int) -> None:
         super().__init__(target, order)

@@ -43,17 +43,17 @@ class ERGM(ExponentialFamily):
     Raises
     ------
     InvalidInputError
-        When the graph is directed, weighted, has loops or the wrong shape, or a statistic is unknown.
+        If the graph is directed, weighted, has loops or the wrong shape, or a statistic is unknown.
 
     Notes
     -----
     The trace holds ``theta`` with the dim ``statistic``.
 
-    Exact answers, ``log_normalizer(theta)`` and ``log_density(theta)``: up to 6 nodes by enumeration, up to 16 nodes
-    where every statistic is a sum over degrees (edges, stars, isolates), see `approxmcmc.targets.graphs.exact`.
+    ``log_normalizer(theta)`` and ``log_density(theta)`` are exact: up to 6 nodes by enumeration, and up to 16 nodes if
+    every statistic is a sum over degrees (edges, stars, isolates), see `approxmcmc.targets.graphs.exact`.
 
-    Simulators: ``auxiliary="exact"`` draws from these tables; `Auxiliary` is a chain of toggles, "tnt" or "dyad";
-    "auto" is exact where that is possible, else ``Auxiliary(max(1000, 20 n_dyads), "both")``.
+    Simulators: ``auxiliary="exact"`` draws from the tables of these exact answers; `Auxiliary` is a chain of toggles,
+    "tnt" or "dyad"; "auto" is exact if that is possible, else ``Auxiliary(max(1000, 20 n_dyads), "both")``.
 
     Examples
     --------
@@ -123,11 +123,11 @@ class ERGM(ExponentialFamily):
         return elimination(self.n_nodes, self.statistics)
 
     def _log_normalizers(self, thetas: np.ndarray) -> np.ndarray | None:
-        """By enumeration or elimination; None if neither is possible."""
+        """Exact answers by enumeration or elimination; None if neither is possible."""
         return None if self._exact is None else self._exact.log_normalizers(thetas)
 
     def build_simulator(self, auxiliary: Any) -> Simulator:
-        """Return the simulator of an auxiliary setting."""
+        """Return the simulator for the setting `auxiliary`."""
         auxiliary = checked_auxiliary(auxiliary, repr(self))
         if auxiliary in ("auto", "exact") and self._exact is not None:
             return self._exact.simulator()
@@ -150,7 +150,7 @@ class ERGM(ExponentialFamily):
 
 def checked_graph(graph: Any) -> np.ndarray:
     """Return the adjacency matrix of an undirected simple graph, int64 of zeros and ones; raise if it is not one."""
-    if hasattr(graph, "is_directed"):  # a networkx graph, or what behaves like one
+    if hasattr(graph, "is_directed"):  # a networkx graph, or an object like one
         if graph.is_directed() or graph.is_multigraph():
             kind = "directed" if graph.is_directed() else "a multigraph"
             raise InvalidInputError(f"ERGM: the graph is {kind}; give an undirected simple one, networkx.Graph(graph)")

@@ -5,9 +5,9 @@ sparse graphs lose edges as often as they gain them. With M dyads, and E edges b
 
     q_add = 1 / (2 M) (1 / M if E = 0),    q_delete = 1 / (2 (E + 1)) + 1 / (2 M),
 
-are the probabilities to propose it where it is absent and where it is present; an edge is added with probability
-min(1, exp(theta'change + log q_delete - log q_add)), and removed with the inverse ratio. Two doubles and about 30 ns a
-toggle with two statistics on 16 nodes, 50 ns with four.
+are the probabilities to propose a dyad without an edge and a dyad with one. An edge is added with probability
+min(1, exp(theta'change + log q_delete - log q_add)), and removed with the inverse ratio. A toggle takes two random
+doubles, and about 30 ns with two statistics on 16 nodes, 50 ns with four.
 
 Reference: Morris, Handcock and Hunter (2008), Specification of exponential-family random graph models (tie-no-tie).
 """
@@ -29,9 +29,9 @@ EMPTY, FULL, OBSERVED, BOTH = range(len(STARTS))
 
 
 class Graph(NamedTuple):
-    """A graph that toggles change: adjacency, degrees, the list of its edges, and the place of each dyad in it.
+    """A graph that toggles change: adjacency, degrees, the list of edges, and the position of each dyad in that list.
 
-    Of `edges` the first `n_edges`, one number, count; dyads are numbered by the rows of `pairs`.
+    Only the first `n_edges` entries of `edges` are in use. Dyads are numbered by the rows of `pairs`.
     """
 
     pairs: np.ndarray
@@ -46,8 +46,9 @@ class ToggleState(NamedTuple):
     """Settings of a chain over graphs (see `Auxiliary`), and its current state.
 
     `starts` are graphs to start from, `values` their statistics; `log_hastings` holds log q_delete - log q_add by the
-    number of other edges, `edge_share` the probability to pick an edge. `statistics` are those of the graph now,
-    `change` what the toggled edge adds to them; `theta` is that of the graph, NaN at first; `n_started` counts chains.
+    number of other edges, `edge_share` the probability to pick an edge. `statistics` belong to the current graph,
+    `change` is their change by the toggled edge; `theta` belongs to the current chain, NaN at first; `n_started` counts
+    chains.
     """
 
     starts: np.ndarray
@@ -124,8 +125,8 @@ def toggle_simulator(statistics: tuple[GraphStatistic, ...]) -> Callable[..., No
             assign(current, state.values[which])
             assign(state.theta, theta)
         n_edges, n_dyads = graph.n_edges[0], pairs.shape[0]
-        # Near theta = 0 nearly every toggle is accepted, and the number of edges is even or odd with the number of
-        # toggles: first, with probability 1/2, a random dyad is kept.
+        # Near theta = 0 nearly every toggle is accepted, so the parity of the number of edges would follow the number
+        # of toggles. A first step that changes nothing with probability 1/2 prevents that.
         held = 1 if edge_share == 0.0 and rng.random() < 0.5 else 0
         for _ in range(held, n_updates):
             if edge_share > 0.0 and n_edges > 0 and rng.random() < edge_share:
@@ -182,7 +183,7 @@ def add(dyad: int, i: int, j: int, graph: Graph, n_edges: int) -> int:
 
 @compiled
 def remove(dyad: int, i: int, j: int, graph: Graph, n_edges: int) -> int:
-    """Remove an edge, whose place the last of the list takes; return the number of edges."""
+    """Remove an edge: the last edge of the list moves to its position. Return the number of edges."""
     graph.adjacency[i, j] = graph.adjacency[j, i] = 0
     graph.degrees[i] -= 1
     graph.degrees[j] -= 1

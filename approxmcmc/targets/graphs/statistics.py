@@ -1,8 +1,8 @@
 """Statistics of an undirected simple graph, each with its change when an edge is added.
 
-A statistic is two small functions: its value on a whole graph, and its *change statistic*, the difference that adding
-the edge (i, j) makes. Simulation needs the second only, once for every proposed toggle. A statistic that sums a
-function of the degrees, s(y) = sum_v f(d_v), is that one function, and such statistics have exact answers, see
+A statistic is defined by two small functions: its value on a whole graph, and its *change statistic*, the difference
+that adding the edge (i, j) makes. Simulation needs only the change, once for every proposed toggle. A statistic that
+sums a function of the degrees, s(y) = sum_v f(d_v), is defined by f alone, and has exact answers, see
 `approxmcmc.targets.graphs.exact`:
 
     >>> pendants = degree_statistic("pendants", lambda degree: 1.0 if degree == 1 else 0.0)
@@ -57,7 +57,7 @@ class GraphStatistic:
     value
         ``value(adjacency) -> float`` of a whole graph; int64, n x n. Plain NumPy, not compiled.
     of_degree
-        ``of_degree(degree) -> float`` where the value is its sum over nodes; see :func:`degree_statistic`.
+        ``of_degree(degree) -> float`` if the value is its sum over nodes; see :func:`degree_statistic`.
     """
 
     name: str
@@ -148,7 +148,7 @@ def check_statistic(statistic: GraphStatistic) -> None:
         change = kernel(plain_function(statistic.change, "change", who=who), nb.float64(*CHANGE_ARGUMENTS))
     except InvalidInputError:
         raise
-    except Exception as error:  # numba's own errors, and others that escape from its internals
+    except Exception as error:  # numba's errors, and others that its internals raise
         raise CompilationError(
             f"{who}: change does not compile: {compiler_says(error)}\n  expected signature: {wanted}"
         ) from error
@@ -186,7 +186,7 @@ def write_changes(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]
 
 
 def make_write_changes(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]:
-    """Return the function that writes the change of the last statistic beside those of the others."""
+    """Return the function that writes the changes of all statistics: `write_others` for all but the last."""
     place = len(statistics) - 1
     change = allocating(plain_function(statistics[-1].change, "change", who=statistics[-1].name))
     if place == 0:

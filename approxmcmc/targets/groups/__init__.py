@@ -1,1 +1,1 @@
-"""Targets with groups of rows as terms: the effects of each group are integrated out."""
+"""Targets with one term for each group of rows, because the effects of each group are integrated out."""

@@ -1,7 +1,7 @@
-"""How far a quadrature is from the integral, in nats: judged by twice the nodes, over the posterior.
+"""Estimate the error of a quadrature over the posterior, in nats, by comparison with twice as many nodes.
 
-Errors of quadrature fall geometrically in the number of nodes, so that the difference between K and 2 K nodes is the
-error of K. What counts is the sum over groups, and of that the change with theta.
+Errors of quadrature fall geometrically in the number of nodes, so the difference between K and 2 K nodes is nearly the
+error of K. A posterior depends only on how the error, summed over groups, changes with theta.
 """
 
 import copy
@@ -14,7 +14,7 @@ from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.posterior import Posterior
 
 DRAWS, WIDER, ALONG_SCALE = 8, 1.5, 3.0
-MOST_GROUPS = 4000  # that are all checked
+MOST_GROUPS = 4000  # up to so many groups, all are checked
 MANY_STEPS = 30
 MOST_STEPS = 8
 
@@ -27,9 +27,9 @@ class Accuracy(NamedTuple):
 
 
 def judge(target: Any, law: Laplace | None, limit: float | None, most_nodes: int) -> Accuracy:
-    """Return the accuracy of a target's quadrature around a law; where it is above the limit, nodes are added to it.
+    """Return the accuracy of a target's quadrature, after adding nodes to it while the error is above the limit.
 
-    Twice as many Newton steps are tried where more nodes do not help.
+    If more nodes do not help, twice as many Newton steps are tried.
     """
     thetas = points(law or _normal_law(target), target.scale_coordinates)
     rng, n_obs = np.random.default_rng(0), target.n_obs  # for set-up only
@@ -46,7 +46,7 @@ def judge(target: Any, law: Laplace | None, limit: float | None, most_nodes: int
 
 
 def points(law: Laplace, scales: Sequence[int]) -> np.ndarray:
-    """Return the law's mean, draws from a wider law, and points 3 standard deviations along each scale."""
+    """Return the mean of a normal law, draws from a wider one, and points 3 standard deviations along each scale."""
     noise = np.random.default_rng(1).standard_normal((DRAWS, law.mode.size))
     ends = np.zeros((2 * len(scales), law.mode.size))
     for place, j in enumerate(scales):
@@ -55,7 +55,7 @@ def points(law: Laplace, scales: Sequence[int]) -> np.ndarray:
 
 
 def change_of_error(target: Any, thetas: np.ndarray, groups: np.ndarray) -> float:
-    """Return the largest change of sum (l_K - l_2K) from the first theta; with two standard errors of a sample."""
+    """Return the largest change of sum (l_K - l_2K) from the first theta, plus two standard errors if sampled."""
     better = copy.copy(target)
     better.set_rule(n_nodes=2 * target.n_nodes, n_steps=MANY_STEPS)
     error = terms_of(target, thetas, groups) - terms_of(better, thetas, groups)

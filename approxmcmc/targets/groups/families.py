@@ -1,8 +1,8 @@
-"""Laws of a row given its linear predictor, ``term(eta, y, size, shape)``, log-concave in eta, with derivatives.
+"""Distributions of a row given its linear predictor: ``term(eta, y, size, shape)``, log-concave in eta, derivatives.
 
-`size` is a second number of each row: the trials of a binomial law, 1 of others. `shape` is a positive number that all
-rows share, which may be a parameter: that of a negative binomial law, 1 of others. Constants in eta are left out of
-terms: those that are known are returned by `constants`, those that depend on the shape by `of_row`.
+`size` is a second number of each row: the trials of a binomial distribution, 1 otherwise. `shape` is a positive number
+that all rows share and that may be a parameter: the shape of a negative binomial distribution, 1 otherwise. Terms leave
+out what is constant in eta: `constants` returns known constants, and `of_row` those that depend on the shape.
 """
 
 import math
@@ -27,10 +27,10 @@ def _no_share(y: float, shape: float) -> tuple[float, float]:
 
 
 class RowFamily(NamedTuple):
-    """Term and derivatives in eta, its constants as a function of arrays y and size, and which y there are.
+    """Term and derivatives in eta, its constants as a function of arrays y and size, and the possible y.
 
-    A law with a shape has, in the logarithm of it, the slope of its term, and `of_row(y, shape)`: the part of the term
-    that is constant in eta, and its slope.
+    A family with a shape also has the slope of its term in log(shape), and `of_row(y, shape)`, which returns the part
+    of the term that is constant in eta, and the slope of that part.
     """
 
     term: Callable[..., float]
@@ -42,7 +42,7 @@ class RowFamily(NamedTuple):
 
     @property
     def has_shape(self) -> bool:
-        """Whether the law has a shape."""
+        """Whether the distribution has a shape."""
         return self.of_row is not _no_share
 
 
@@ -102,7 +102,7 @@ def _nothing(y: np.ndarray, size: np.ndarray) -> Any:
 
 @compiled
 def digamma(x: float) -> float:
-    """Return the slope of lgamma at x > 0: the recursion up to 6, then the asymptotic series, right to 1e-12."""
+    """Return the slope of lgamma at x > 0, by the recursion up to 6 and then the asymptotic series, right to 1e-12."""
     total = 0.0
     while x < 6.0:
         total -= 1.0 / x

@@ -1,4 +1,4 @@
-"""Rows sorted by group, once: the rows of group g are start[g] ... start[g + 1] - 1."""
+"""Sort rows by group, once: the rows of group g are then start[g] ... start[g + 1] - 1."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ class Grouping(NamedTuple):
 
     @property
     def sizes(self) -> np.ndarray:
-        """Rows of each group; shape (G,)."""
+        """Number of rows of each group; shape (G,)."""
         return np.diff(self.start)
 
 
@@ -26,7 +26,7 @@ def grouping(groups: Any, n_rows: int, *, who: str) -> Grouping:
     Raises
     ------
     InvalidInputError
-        When there is not one label for each row.
+        If there is not one label for each row.
     """
     labels = np.asarray(groups)
     if labels.shape != (n_rows,):

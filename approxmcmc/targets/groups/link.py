@@ -2,10 +2,10 @@ r"""Map the coordinates of a chain to the parameters of the groups: sums of prod
 
 .. math:: \phi_j = \sum_{m \to j} \alpha_m \prod_{f \in m} a_f(\theta),
 
-the factors being coordinates of theta: as they are, their exponentials, or their absolute values. A table says which,
-so that the kernels of groups are compiled once for all models that differ in tables alone. It goes with the data:
+Each factor is a coordinate of theta, its exponential, or its absolute value. A table says which, so that models which
+differ only in their tables share compiled kernels. The table is stored with the data:
 ``places`` (1, F, 2) = coordinate and kind of each factor, ``products`` (1, M, 1 + D) = j and the factors of each
-product, -1 where it has fewer, ``weights`` (1, M), and ``logs`` (1, n), 1 where the logarithm of the sum is meant.
+product, padded with -1, ``weights`` (1, M), and ``logs`` (1, n), 1 if phi_j is the logarithm of the sum.
 """
 
 import math
@@ -18,11 +18,11 @@ from approxmcmc.engine.compiler.compile import allocating
 from approxmcmc.engine.terms.batches import Data
 
 AS_IT_IS, EXP, ABS = 0, 1, 2
-STEP, NEAR_0 = 1e-4, 1e-8  # of differences, and what stands for a coordinate of 0
+STEP, NEAR_0 = 1e-4, 1e-8  # step of differences, and the value that replaces a coordinate of 0
 
 
 class Link(NamedTuple):
-    """The table of a link, as arrays that go with the data."""
+    """The table of a link, as arrays that are stored with the data."""
 
     places: np.ndarray
     products: np.ndarray
@@ -110,9 +110,9 @@ def slopes_in_factors(
 def derivatives_of_link(
     theta: np.ndarray, table: Sequence[np.ndarray], factors_of: Callable[..., np.ndarray], add: Callable[..., None]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return phi (n,), its first derivatives (n, d), and its second (n, d, d) by differences of those.
+    """Return phi (n,), its first derivatives (n, d), and its second (n, d, d) by differences of the first.
 
-    What depends on an absolute value is even in it, so that any side of 0 gives the derivatives at 0.
+    Terms that depend on an absolute value are even in it, so either side of 0 gives the derivatives at 0.
     """
     places, *sums = table
     theta = np.where(theta == 0.0, NEAR_0, theta)
@@ -135,7 +135,7 @@ def derivatives_of_link(
 
 
 def make_linked_terms(core: Callable[..., None], factors_of: Callable[..., np.ndarray]) -> Callable[..., None]:
-    """Return the kernel of terms in theta, given that in phi; the data end with the table."""
+    """Return the kernel of terms in theta, from the kernel of terms in phi; the table is last among the data."""
 
     def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         places, products, weights, logs = data[-4:]
@@ -148,7 +148,7 @@ def make_linked_terms(core: Callable[..., None], factors_of: Callable[..., np.nd
 def make_linked_gradient(
     core: Callable[..., None], factors_of: Callable[..., np.ndarray], add_factor_slopes: Callable[..., None]
 ) -> Callable[..., None]:
-    """Return the kernel that adds gradients in theta, given that in phi."""
+    """Return the kernel that adds gradients in theta, from the kernel that adds gradients in phi."""
 
     def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         places, products, weights, logs = data[-4:]

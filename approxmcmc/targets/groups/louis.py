@@ -4,8 +4,8 @@ With :math:`\pi_m` the normalised weights of the nodes and s_m the gradient of t
 
 .. math:: \nabla^2 \ell_g = \sum_m \pi_m \nabla^2 \log p(y_g, u_m) + \operatorname{Cov}_\pi(s_m).
 
-The first part needs few numbers for each row, the means of l''(eta_im) times 1, u_m and u_m u_m': n M + n p^2
-operations in place of n M p^2. Kernels write expansions in phi; :func:`pull_back` makes them expansions in theta.
+The first part needs few numbers for each row, namely the means of l''(eta_im) times 1, u_m and u_m u_m'. That takes
+n M + n p^2 operations instead of n M p^2. Kernels write expansions in phi; :func:`pull_back` converts them to theta.
 """
 
 import math
@@ -35,7 +35,7 @@ def add_covariance(s: np.ndarray, weight: np.ndarray, mean: np.ndarray, out: np.
 
 @compiled
 def add_score(slope: float, W: np.ndarray, i: int, q: int, u: np.ndarray, m: int, score: np.ndarray) -> None:
-    """Add the slope of a row in eta to that in (beta, L), at node m."""
+    """Add to the slope in (beta, L) the share of one row, from its slope in eta, at node m."""
     p, K = W.shape[2] - q, u.shape[0]
     for j in range(p):
         score[j] += slope * W[0, i, q + j]
@@ -48,7 +48,7 @@ def add_score(slope: float, W: np.ndarray, i: int, q: int, u: np.ndarray, m: int
 def add_bends(
     zeroth: float, first: np.ndarray, second: np.ndarray, W: np.ndarray, i: int, q: int, hessian: np.ndarray
 ) -> None:
-    """Add the second derivatives of a row, given the means of that in eta times 1, u and uu'."""
+    """Add the second derivatives of a row, from the means of its second derivative in eta times 1, u and uu'."""
     p, K = W.shape[2] - q, first.shape[0]
     for j in range(p):
         for n in range(j, p):
@@ -74,7 +74,7 @@ def make_expand(
 ) -> Callable[..., None]:
     """Return the kernel that writes l, gradients and the upper triangles of second derivatives in phi.
 
-    Of second derivatives in the shape it writes the covariance alone.
+    For second derivatives in the shape it writes only the covariance.
     """
 
     def expand(

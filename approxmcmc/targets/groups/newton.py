@@ -1,7 +1,7 @@
-r"""The mode of a group's integrand over its effects, by Newton's method from a start that is predicted.
+r"""Find the mode of a group's integrand over its effects, by Newton's method from a predicted start.
 
-The start is where the group's score in b = L u, expanded at its mode b* at the centre, meets the prior of u: with the
-information I and c = score(b*) + I b*, it is u = (1 + L'IL)^{-1} L'c, which holds for every L, 0 among them.
+The start is the mode under a linear expansion of the group's score in b = L u at b*, the mode at the centre. With the
+information I and c = score(b*) + I b*, it is u = (1 + L'IL)^{-1} L'c, for every L, including 0.
 """
 
 import math
@@ -14,12 +14,12 @@ from approxmcmc.engine.compiler.compile import allocating, compiled
 from approxmcmc.engine.terms.batches import Data, datum_at
 
 LONGEST_STEP = 2.0  # in eta: the curvature of a logit or a Poisson term changes by a factor of 7 at most
-ARRIVED = 1e-9  # units of u and less: another step would move no sum by more than rounding
+ARRIVED = 1e-9  # in units of u; after so small a step, another would change no sum by more than rounding
 
 
 @compiled
 def factorise(A: np.ndarray, C: np.ndarray) -> None:
-    """Write the lower triangle C of A = CC', of which the lower triangle is read."""
+    """Write the lower triangle C of A = CC'; only the lower triangle of A is read."""
     for i in range(A.shape[0]):
         for j in range(i + 1):
             total = A[i, j]
@@ -50,7 +50,7 @@ def solve(C: np.ndarray, x: np.ndarray) -> None:
 
 @compiled
 def largest_group(spans: np.ndarray, order: np.ndarray, lo: int, hi: int) -> int:
-    """Return the rows of the largest of some groups."""
+    """Return the number of rows of the largest of the given groups."""
     largest = 0
     for place in range(lo, hi):
         g = datum_at(order, place)
@@ -91,7 +91,7 @@ def predictors(phi: np.ndarray, W: np.ndarray, lo: int, n: int, q: int, eta: np.
 
 @compiled
 def predict(L: np.ndarray, q: int, start: np.ndarray, u: np.ndarray, A: np.ndarray, C: np.ndarray) -> None:
-    """Write where the mode is likely, (1 + L'IL)^-1 L'c."""
+    """Write the predicted mode, (1 + L'IL)^-1 L'c."""
     K = u.shape[0]
     for k in range(K):
         u[k] = 0.0
@@ -110,7 +110,7 @@ def predict(L: np.ndarray, q: int, start: np.ndarray, u: np.ndarray, A: np.ndarr
 
 
 def make_newton(derivatives: Callable[..., tuple[float, float]], K: int) -> Callable[..., None]:
-    """Return what finds the mode of a group's integrand from `u`, and the triangle C of its precision."""
+    """Return the function that finds the mode of a group's integrand from `u`, and the triangle C of its precision."""
 
     def newton(
         responses: np.ndarray,
@@ -158,7 +158,7 @@ def make_newton(derivatives: Callable[..., tuple[float, float]], K: int) -> Call
 
 
 def make_refit(q: int, K: int, has_shape: bool, newton: Callable[..., None], derivatives: Callable[..., Any]) -> Any:
-    """Return the kernel that writes the starts of groups: where the expansion of their scores at phi is stored."""
+    """Return the kernel that writes, for each group, the expansion of its score at phi, which predicts starts."""
 
     def refit(phi: np.ndarray, data: Data, out: np.ndarray) -> None:
         W, responses, spans, starts, _, steps = data

@@ -1,10 +1,10 @@
-r"""Normal rows in groups with normal effects of their own, integrated out in closed form: a term is a group.
+r"""Normal rows in groups with normal effects, which are integrated out in closed form, so a term is a group.
 
 .. math:: y_{gi} = x_{gi}' \beta + z_{gi}' b_g + \varepsilon_{gi}, \quad b_g \sim N(0, LL'), \quad
           \varepsilon_{gi} \sim N(0, \tau^2 e_{gi}^2).
 
-Given theta the groups are independent, and the likelihood of one is normal (Laird and Ware 1982). Its
-rows enter through a triangle of (q + p + 1)^2 numbers, made once: no row is read in a step.
+Given theta the groups are independent, and the likelihood of each group is normal (Laird and Ware 1982). The rows of a
+group are reduced once to a triangle of (q + p + 1)^2 numbers, so a step reads no row.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,8 @@ class NormalGroups(NormalTerms):
     slopes
         Predictors whose slopes differ from group to group, shape (n,) or (n, k), beside the random intercept.
     errors
-        Known standard deviations of the rows, shape (n,), as of published estimates; the model then has no ``noise``.
+        Known standard deviations of the rows, shape (n,), such as the standard errors of published estimates; the model
+        then has no ``noise``.
     intercept
         Add a column of ones to X, called "intercept".
     prior_scale, effect_scale
@@ -50,21 +51,21 @@ class NormalGroups(NormalTerms):
     noise_scale
         Median of the prior of ``noise``; log(noise) is normal with standard deviation 1.5.
     prior
-        A function ``log_prior(theta) -> float`` in place of these, of theta = (beta, L row by row, log noise).
+        A function ``log_prior(theta) -> float`` that replaces these priors; theta = (beta, L row by row, log noise).
     coef_names
         Labels of the columns of X, if it has none.
 
     Raises
     ------
     InvalidInputError
-        When shapes do not fit, a value is not finite, or an error is not positive.
+        If shapes do not fit, a value is not finite, or an error is not positive.
 
     Notes
     -----
-    Draws are called ``beta``, ``sigma`` (with slopes ``effect_cov``) and ``noise``. The chain moves entries of L of
-    either sign, in which the posterior is smooth and symmetric: a scale of 0 is no edge. The integral is exact; terms
-    are right to rounding, also where effects or responses are large beside the noise. Memory: 8 (q + p + 1)^2 bytes for
-    each group, q = 1 + slopes. `approxmcmc.latents` draws the effects b_g.
+    The trace holds ``beta``, ``sigma`` (with slopes ``effect_cov``) and ``noise``. The chain samples entries of L with
+    either sign, because the posterior is smooth and symmetric in them, so a scale of 0 is no boundary. The integral is
+    exact; terms are right to rounding, even if effects or responses are large compared with the noise. Memory:
+    8 (q + p + 1)^2 bytes for each group, q = 1 + slopes. `approxmcmc.latents` draws the effects b_g.
 
     References
     ----------

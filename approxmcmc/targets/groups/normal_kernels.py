@@ -1,4 +1,4 @@
-r"""Terms of normal groups and their gradients, from the triangle that is left of the rows of a group.
+r"""Terms of normal groups and their gradients, from the triangle to which the rows of a group are reduced.
 
 An orthogonal transformation of its n rows turns [Z, X, y] into an upper triangle R, and leaves normal noise unchanged.
 With r = R_y - R_X beta, r_1 its first q entries, r_2 the rest, and A = R_Z L / tau,
@@ -8,7 +8,7 @@ With r = R_y - R_X beta, r_1 its first q entries, r_2 the rest, and A = R_Z L / 
 
 Kernels read the parameters as phi = (beta, L row by row, log tau), L of shape (q, K) for K standard normal effects.
 
-No square of a row is ever formed, so that nothing cancels. With a = (I + AA')^{-1} r_1 / tau, the slope in A is
+Squares of rows are never formed, so no digits cancel. With a = (I + AA')^{-1} r_1 / tau, the slope in A is
 (aa' - (I + AA')^{-1}) A.
 """
 
@@ -25,7 +25,7 @@ LOG_2_PI = math.log(2.0 * math.pi)
 
 @compiled
 def invert(M: np.ndarray, inverse: np.ndarray) -> float:
-    """Write the inverse of a positive definite matrix, which is lost, by Gauss-Jordan steps; return log|M|."""
+    """Overwrite a positive definite matrix by its inverse, by Gauss-Jordan steps; return log|M|."""
     q, log_det = M.shape[0], 0.0
     for i in range(q):
         for j in range(q):

@@ -19,7 +19,7 @@ from approxmcmc.targets.groups.link import (
 from approxmcmc.targets.groups.normal_kernels import make_add_gradient, make_log_terms
 from approxmcmc.targets.tall_data import TallDataTarget
 
-AT_ONCE = 1 << 17  # draws of groups
+AT_ONCE = 1 << 17  # draws of groups per block
 
 
 class NormalTerms(TallDataTarget, LatentTarget):
@@ -33,10 +33,10 @@ class NormalTerms(TallDataTarget, LatentTarget):
     n_effects: int
     knows_noise: bool
     keeps_kernels = True
-    """Whether kernels are kept on disk: not those around code compiled by PyTensor."""
+    """Whether kernels are cached on disk: not if they call code compiled by PyTensor."""
 
     def _factors(self) -> tuple[Any, Any]:
-        """Return the kernels that read the factors of the table from theta, and that map slopes back."""
+        """Return two kernels: one computes the factors of the table at theta, the other maps slopes back to theta."""
         return factors_of, add_factor_slopes
 
     def _log_terms(self) -> Any:
@@ -59,9 +59,9 @@ class NormalTerms(TallDataTarget, LatentTarget):
         return np.array([sums_of(read(theta, places), *sums) for theta in thetas])
 
     def effects_given(self, phi: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and triangle C of the law N(m, (CC')^-1) of u given rows and phi; shapes (..., groups, K, ...).
+        """Return mean m and triangle C of u ~ N(m, (CC')^-1) given rows and phi; shapes (..., groups, K, ...).
 
-        It is normal with precision I + A'A and mean (I + A'A)^-1 A' r_1 / tau.
+        The precision is I + A'A and the mean (I + A'A)^-1 A' r_1 / tau.
         """
         q, K, R = self.n_columns, self.n_effects, self.data[0][groups]
         p = R.shape[1] - q - 1

@@ -1,17 +1,18 @@
-r"""A group's integral over its effects by Gauss-Hermite quadrature around the mode of the integrand.
+r"""Integrate over the effects of a group by Gauss-Hermite quadrature around the mode of the integrand.
 
 .. math:: \ell_g(\beta, L) = \log \int \phi(u) \prod_i p(y_i \mid x_i' \beta + z_i' L u)\, du
           \approx \log \sum_m w_m\, e^{|h_m|^2}\, |\sqrt 2 C^{-1}|\, \phi(u_m) \prod_i p(y_i \mid u_m),
 
-:math:`u_m = \hat u + \sqrt 2 C^{-T} h_m`, CC' minus the second derivative of the log integrand (Liu and Pierce 1994;
-Pinheiro and Bates 1995); the h_m are a product of rules where a group has several effects. Mode and C move with theta:
-some Newton steps from a start that is predicted from what is stored of the group, so that the sum is one function of
-theta. Nodes that stay where they were are wrong by tens to thousands of nats where counts are large or L is small.
+with :math:`u_m = \hat u + \sqrt 2 C^{-T} h_m`, where CC' is minus the second derivative of the log integrand (Liu and
+Pierce 1994; Pinheiro and Bates 1995). If a group has several effects, the h_m are a product of rules. Mode and C depend
+on theta: they are found by a few Newton steps from a start that is predicted from stored numbers of the group, so the
+sum is one function of theta. Nodes fixed at one theta would be wrong by tens to thousands of nats if counts are large
+or L is small.
 
 Data: W = [Z, X] (1, N, q + p) and responses (1, N, 2) = (y, size), sorted by group; spans (G, 2) from row to row;
 starts (G, q + q (q + 1) / 2) = (c, I); the rule (1, M, K + 1) = (sqrt(2) h, log weight); the number of Newton steps
-(1, 1). What has one entry on the first axis is never shuffled with the groups. The parameters are phi = (beta, L (q, K)
-row by row, and the logarithm of the family's shape, where it has one).
+(1, 1). Arrays with one entry on the first axis are never shuffled with the groups. The parameters are phi = (beta,
+L (q, K) row by row, and the logarithm of the family's shape, if it has one).
 """
 
 import math
@@ -39,7 +40,7 @@ def gauss_hermite(n_nodes: int, n_effects: int = 1) -> np.ndarray:
 def make_nodes(
     q: int, K: int, has_shape: bool, term: Callable[..., float], of_row: Callable[..., Any], newton: Callable[..., None]
 ) -> Callable[..., float]:
-    """Return what places the nodes of a group: it writes the u_m and their log weights, and returns l_g."""
+    """Return the function that places a group's nodes: it writes the u_m and their log weights, and returns l_g."""
 
     def nodes(phi: np.ndarray, data: Data, g: int, space: tuple[np.ndarray, ...]) -> float:
         W, responses, spans, starts, rule, steps = data
@@ -102,8 +103,8 @@ def make_add_gradient(
 ) -> Callable[..., None]:
     """Return the kernel that adds the gradients of terms, by Fisher's identity.
 
-    It is the mean of the gradient of the complete data over the effects given the data. The derivatives of the nodes
-    are ignored: an error of the order of the quadrature's.
+    The gradient is the mean of the gradient of the complete data over the effects given the data. The derivatives of
+    the nodes are ignored, which makes an error of the order of the quadrature error.
     """
 
     def add_gradient(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""What all targets of groups by quadrature share: nodes, terms, derivatives and draws of effects."""
+"""Base of all targets of groups by quadrature: nodes, terms, derivatives and draws of effects."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,13 +37,13 @@ from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.mode import laplace
 from approxmcmc.targets.tall_data import TallDataTarget
 
-SEARCHING_STEPS = 30  # of Newton's method in a group while the centre is looked for
-STEPS = 2  # afterwards: as good as many from a start that was predicted
-FIRST_NODES = {1: 16, 2: 8}  # of each effect, by the number of effects; multiples of 4 fill vector registers
+SEARCHING_STEPS = 30  # of Newton's method in a group, during the search for the centre
+STEPS = 2  # of Newton's method afterwards: from a predicted start, 2 are as good as many
+FIRST_NODES = {1: 16, 2: 8}  # nodes for each effect, by the number of effects; multiples of 4 fill vector registers
 MOST_NODES = {1: 64, 2: 24}
 LARGEST_ERROR = 0.01  # nats by which the summed error may change over the posterior
 CORE = 6  # arrays of the groups; the table of a link comes after them
-SHAPE_STEP = 1e-4  # of differences in the logarithm of a shape
+SHAPE_STEP = 1e-4  # step of differences in the logarithm of a shape
 # Operations of a row at a node, in a step of Newton's method, and of its slope at a node; and of a group: 1e4 groups of
 # ten rows took 9.1 ms, of which 2.1 ns for a node and a row, and 25 with gradients.
 NODE, NEWTON, GRADIENT, GROUP = 14.0, 40.0, 40.0, 2000.0
@@ -62,12 +62,12 @@ class QuadratureTerms(TallDataTarget, ExpandsItself, LatentTarget):
     n_columns: int
     n_effects: int
     keeps_kernels = True
-    """Whether kernels are kept on disk: not those around what PyTensor compiled."""
+    """Whether kernels are cached on disk: not if they call code compiled by PyTensor."""
 
     def arrange(
         self, rows: np.ndarray, y: np.ndarray, size: np.ndarray, groups: Grouping, table: tuple[np.ndarray, ...]
     ) -> None:
-        """Sort the rows [Z, X] by group, with the table of a `link`, and take them as data."""
+        """Sort the rows [Z, X] by group, and set them and the table of a `link` as the data."""
         start, q = groups.start, self.n_columns
         self.n_obs, self.n_rows = len(start) - 1, len(y)
         self.data = (
@@ -85,11 +85,11 @@ class QuadratureTerms(TallDataTarget, ExpandsItself, LatentTarget):
 
     @property
     def scale_coordinates(self) -> list[int]:
-        """Coordinates of theta that scale the effects: accuracy is judged along them."""
+        """Coordinates of theta that scale the effects; the accuracy is checked along them."""
         return [self.variables.size - 1]
 
     def _factors(self) -> tuple[Any, Any]:
-        """Return what reads the factors of the table off theta, and what pulls slopes back."""
+        """Return two kernels: one computes the factors of the table at theta, the other maps slopes back to theta."""
         return factors_of, add_factor_slopes
 
     def phis(self, thetas: np.ndarray) -> np.ndarray:
@@ -105,11 +105,11 @@ class QuadratureTerms(TallDataTarget, ExpandsItself, LatentTarget):
 
     @property
     def n_steps(self) -> int:
-        """Newton steps that a group's nodes take to follow theta."""
+        """Number of Newton steps that place a group's nodes at each theta."""
         return int(self.data[5][0, 0])
 
     def set_rule(self, *, n_nodes: int | None = None, n_steps: int | None = None) -> None:
-        """Take another number of nodes, or of Newton steps: another target."""
+        """Set the number of nodes or of Newton steps; this changes the target."""
         rule = self.data[4] if n_nodes is None else gauss_hermite(n_nodes, self.n_effects)
         steps = self.data[5] if n_steps is None else np.array([[n_steps]])
         self.data = (*self.data[:4], rule, steps, *self.data[CORE:])
@@ -117,7 +117,7 @@ class QuadratureTerms(TallDataTarget, ExpandsItself, LatentTarget):
     def place(self, at: np.ndarray | None = None, n_nodes: int | None = None) -> None:
         """Store starts at the mode, or at the point given; then choose the nodes.
 
-        Without a mode, as where a prior has an edge at it, the highest point that was found serves.
+        Without a mode, for instance if a prior has its edge there, the highest point found replaces it.
         """
         self._refit()
         law: Laplace | None = None
@@ -173,7 +173,7 @@ class QuadratureTerms(TallDataTarget, ExpandsItself, LatentTarget):
         return bind(make, *parts, signature=signature, fastmath=BATCH_FASTMATH, cache=self.keeps_kernels)
 
     def compile_expansion(self) -> Any:
-        """Compile what writes the second-order expansions of groups, by Louis' identity."""
+        """Compile the kernel that writes the second-order expansions of groups, by Louis' identity."""
         core_type = type_of(self.data[:CORE])
         cube = nb.Array(nb.float64, 3, "C")
         signature = nb.void(VECTOR, core_type, INDICES, nb.int64, nb.int64, VECTOR, MATRIX, cube)
@@ -214,7 +214,7 @@ class QuadratureTerms(TallDataTarget, ExpandsItself, LatentTarget):
 
     @property
     def term_work(self) -> TermWork:
-        """What a term takes: predictors, steps of Newton's method, and all nodes, for each of its rows."""
+        """Counted work of a term: predictors, steps of Newton's method, and all nodes, for each of its rows."""
         assert self.n_rows is not None
         rows, columns = self.n_rows / self.n_obs, self.data[0].shape[2]
         placed = GROUP + rows * (2.0 * columns + NEWTON * self.n_steps + NODE * self.data[4].shape[1])
@@ -238,12 +238,12 @@ class QuadratureTerms(TallDataTarget, ExpandsItself, LatentTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """How many nodes were chosen, and the integral's error in nats."""
+        """Trace attributes: the number of nodes chosen, and the error of the integral in nats."""
         return {"setup_quadrature_nodes": self.n_nodes, "setup_quadrature_nats": self.accuracy.nats}
 
 
 def highest_point(target: QuadratureTerms) -> np.ndarray:
-    """Return where the log posterior is high, by a search that asks for no derivative."""
+    """Return a point of high log posterior, by a search without derivatives."""
     from scipy.optimize import minimize
 
     compiled = target.compile()

@@ -1,9 +1,10 @@
 r"""Exact draws of a log-concave effect by rejection under three tangents.
 
-A concave log density lies under its tangents at three points, those at the mode and 1.1 standard deviations to both
-sides, which make a density of three exponential pieces: 1.16 trials a draw (Gilks and Wild 1992, without adaptation).
-The points need not be right for draws to be exact, but far from the mode trials grow exponentially in the distance: the
-mode is found again at each theta. Several effects are drawn one by one along lines, in sweeps (Gibbs).
+A concave log density lies under its tangents. The tangents at the mode and 1.1 standard deviations to both sides of it
+make a proposal density of three exponential pieces, which takes 1.16 trials per draw (Gilks and Wild 1992, without
+adaptation). Draws are exact for any three points, but the number of trials grows exponentially in the distance of the
+points from the mode, so the mode is found again at each theta. Several effects are drawn one by one along lines, in
+sweeps (Gibbs).
 """
 
 import math
@@ -18,7 +19,7 @@ from approxmcmc.targets.groups.newton import predict, predictors, solve_turned, 
 
 APART = 1.1  # standard deviations between tangents
 NEWTON_STEPS = 20
-SWEEPS = 8  # over several effects
+SWEEPS = 8  # if a group has several effects
 FLAT = 1e-9  # slope of a tangent, in nats per unit, below which its piece is uniform
 
 
@@ -34,7 +35,7 @@ def piece(slope: float, height: float, left: float, right: float, where: float) 
 
 @compiled
 def inverse(u: float, slope: float, height: float, left: float, where: float) -> float:
-    """Return the z to which the piece has the integral u, from its left end."""
+    """Return the z such that the integral of the piece from its left end to z is u."""
     if abs(slope) < FLAT:
         return left + u / math.exp(height)
     low = 0.0 if left == -math.inf else math.exp(height + slope * (left - where))
@@ -74,7 +75,7 @@ def make_along(
 
 
 def make_draw(along: Callable[..., tuple[float, float]]) -> Callable[..., float]:
-    """Return what draws t of u + t d, where t = 0 is near the mode and 1 one standard deviation."""
+    """Return the function that draws t along the line u + t d; t = 0 is near the mode, t = 1 one sd from it."""
 
     def draw(
         rng: Any,
@@ -123,8 +124,8 @@ def make_draw_latents(
 ) -> Callable[..., None]:
     """Return the kernel that writes u of some groups at some phis; shape (thetas, groups, K).
 
-    Of several effects each is drawn in turn, along axes in which the normal law at the mode is independent: from a draw
-    of that law, `SWEEPS` times.
+    Several effects are drawn in turn, along axes in which the normal approximation at the mode is independent, in
+    `SWEEPS` sweeps that start from a draw of that approximation.
     """
 
     def draw_latents(rng: Any, phis: np.ndarray, data: Data, groups: np.ndarray, out: np.ndarray) -> None:

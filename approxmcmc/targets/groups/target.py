@@ -1,10 +1,10 @@
-r"""Rows in groups with an effect of their own, integrated out by quadrature: a term is a group.
+r"""Rows in groups with one random effect per group, which is integrated out by quadrature, so a term is a group.
 
 .. math:: y_{gi} \sim p(y \mid \eta_{gi}), \quad \eta_{gi} = x_{gi}' \beta + \sigma z_g, \quad z_g \sim N(0, 1).
 
-The nodes of each group move with theta (`quadrature`). Their number is chosen by the change of the summed error over
-the posterior, not by that of the worst group: errors of 20 000 groups add up, and what does not change with theta
-bends no posterior.
+The nodes of each group depend on theta (`quadrature`). Their number is chosen by how much the error, summed over
+groups, changes over the posterior. The error of the worst group would not do, because errors of 20 000 groups add up,
+and an error that does not change with theta leaves the posterior unchanged.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,17 +46,17 @@ class GroupedTarget(QuadratureTerms):
     derivatives_eta
         ``derivatives_eta(eta, y) -> (float, float)`` of the user's function; None: by differences.
     trials
-        Trials of each row of a binomial law, shape (n,).
+        Trials of each row of a binomial distribution, shape (n,).
     shape
-        Shape r of a negative binomial law, whose variance is m + m^2 / r.
+        Shape r of a negative binomial distribution; the variance at mean m is m + m^2 / r.
     intercept
         Add a column of ones to X, called "intercept".
     prior_scale, effect_scale
         ``beta_j ~ N(0, prior_scale^2)`` and ``sigma ~ HalfNormal(effect_scale)``.
     prior
-        A function ``log_prior(theta) -> float`` in place of these, of theta = (beta, sigma), even in sigma.
+        A function ``log_prior(theta) -> float`` that replaces these priors; theta = (beta, sigma); even in sigma.
     at
-        Where the nodes' starts are stored, shape (p + 1,); None finds the mode.
+        Point theta around which starts of the nodes are predicted, shape (p + 1,); None finds the mode.
     n_nodes
         Nodes K of a group; None chooses, see Notes.
     coef_names
@@ -65,9 +65,9 @@ class GroupedTarget(QuadratureTerms):
     Attributes
     ----------
     accuracy
-        What the integral's error was found to be, in nats; see Notes.
+        The estimated error of the integral, in nats; see Notes.
     distance_to_model
-        The same in one number, ``accuracy.nats``.
+        The number ``accuracy.nats``.
 
     Raises
     ------
@@ -78,15 +78,15 @@ class GroupedTarget(QuadratureTerms):
 
     Notes
     -----
-    Draws are called ``beta`` and ``sigma``. The chain moves sigma with either sign, in which the posterior is smooth
-    and symmetric, so that a scale that may be 0 has no edge and no plateau; abs(sigma) is reported.
+    The trace holds ``beta`` and ``sigma``. The chain samples sigma with either sign, because the posterior is smooth
+    and symmetric in it, so a scale of 0 is no boundary; the trace holds abs(sigma).
 
-    Guarantee: the terms are one function of theta, so that chains which are exact are exact for *it*. Its distance from
-    the integral is ``accuracy.nats``: the largest change of (sum_K - sum_2K), the latter with many Newton steps, from
-    the centre to draws of the Laplace approximation widened by a half and to 3 standard deviations of sigma both ways.
-    K is doubled, up to 64, until that is below 0.01; errors of quadrature fall geometrically in K, so that the
-    difference is the error of K. It is booked as ``setup_quadrature_nats``. Groups beyond 4000 are represented by as
-    many at random, and two standard errors are added.
+    Guarantee: the terms are one function of theta, and an exact sampler is exact for *this* function. Its distance from
+    the integral is ``accuracy.nats``: the largest change of (sum_K - sum_2K), where sum_2K takes many Newton steps,
+    between the centre and other points. These are draws of the Laplace approximation widened by a half, and 3 standard
+    deviations of sigma both ways. K is doubled, up to 64, until the change is below 0.01; errors of quadrature fall
+    geometrically in K, so the difference is nearly the error of K. The trace stores it as ``setup_quadrature_nats``. If
+    there are more than 4000 groups, 4000 random ones represent them, and two standard errors are added.
 
     References
     ----------
@@ -152,7 +152,7 @@ class GroupedTarget(QuadratureTerms):
         self.place(at, n_nodes)
 
     def _link(self, p: int) -> Any:
-        """Return theta as it is, the scale as its absolute value, and a known shape."""
+        """Return the parameters of the groups: beta unchanged, abs(sigma), and a known shape."""
         places = [*((j, AS_IT_IS) for j in range(p)), (p, ABS)]
         products: list[tuple[int, float, list[int]]] = [(j, 1.0, [j]) for j in range(p + 1)]
         if self.shape is None:

@@ -48,7 +48,7 @@ def moments(theta: float, rows: int, columns: int) -> tuple[float, float]:
 def level_counts(rows: int, columns: int) -> np.ndarray:
     """Return the number of lattices with k = 0, 1, ..., n_pairs disagreeing pairs, s = n_pairs - 2 k; float64.
 
-    Exact while the counts are below 2^53 (lattices of up to 53 sites), to about 1e-13 relative beyond. The shorter side
+    Exact if all counts are below 2^53 (lattices of up to 53 sites), otherwise to about 1e-13 relative. The shorter side
     is at most 12.
     """
     width, length = sorted((rows, columns))

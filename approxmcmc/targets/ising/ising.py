@@ -36,7 +36,7 @@ class Ising(ExponentialFamily):
     Raises
     ------
     InvalidInputError
-        When the lattice is not two-dimensional, holds anything but -1 and 1, or there is not exactly one prior.
+        If the lattice is not two-dimensional, holds a value other than -1 and 1, or there is not exactly one prior.
 
     Notes
     -----
@@ -44,8 +44,8 @@ class Ising(ExponentialFamily):
     ``log_normalizer(theta)``, ``moments(theta)``, ``log_density(theta)``, see `approxmcmc.targets.ising.exact`.
 
     Simulators: ``auxiliary="exact"`` draws backwards through the transfer recursion up to 16 wide, and by monotone
-    coupling from the past beyond; `Auxiliary` is a heat bath in checkerboard order; "auto" is exact up to 16 wide, else
-    ``Auxiliary(max(1000, 20 n_sites), "both")``.
+    coupling from the past if wider; `Auxiliary` is a heat bath in checkerboard order; "auto" is exact up to 16 wide,
+    else ``Auxiliary(max(1000, 20 n_sites), "both")``.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class Ising(ExponentialFamily):
         return (self.lattice > 0).astype(np.int64).ravel(), 2.0 * field.reshape(-1, 1)
 
     def _log_normalizers(self, thetas: np.ndarray) -> np.ndarray | None:
-        """By the transfer recursion; None if the lattice is more than 16 wide."""
+        """Exact answers by the transfer recursion; None if the lattice is more than 16 wide."""
         if not self._has_recursion:
             return None
         return np.array([exact_lattice.log_normalizer(theta, *self.lattice.shape) for theta in thetas[:, 0]])
@@ -106,7 +106,7 @@ class Ising(ExponentialFamily):
         return min(self.lattice.shape) <= exact_lattice.WIDEST
 
     def build_simulator(self, auxiliary: Any) -> Simulator:
-        """Return the simulator of an auxiliary setting."""
+        """Return the simulator for the setting `auxiliary`."""
         auxiliary = checked_auxiliary(auxiliary, repr(self))
         if auxiliary in ("auto", "exact") and self._has_recursion:
             return exact_lattice.backward_simulator(*self.lattice.shape)

@@ -1,9 +1,9 @@
 """Heat bath of the Ising model: y_i = 1 with probability 1 / (1 + exp(-2 theta sum_{j ~ i} y_j)), site after site.
 
 Sites are visited in checkerboard order, first all of one colour, then all of the other: updates of one colour do not
-wait for each other. A uniform number is needed only to 13 bits, unless these agree with the probability's: one double
-of the generator serves four sites. On a 16 x 16 lattice, ns per site update in one process: sites in order with one
-double each 5.7; checkerboard 4.8; four sites per double 4.2; with an unsigned index into the table 3.5.
+wait for each other. A uniform number is needed only to 13 bits, unless these agree with the bits of the probability, so
+one double of the generator serves four sites. On a 16 x 16 lattice, ns per site update in one process: sites in order
+with one double each 5.7; checkerboard 4.8; four sites per double 4.2; with an unsigned index into the table 3.5.
 
 Exact draws come from coupling from the past, for lattices of any size. Two heat-bath chains, from all spins down and
 from all spins up, use the same uniform number at every update. At theta >= 0 the heat bath is monotone: the lower chain
@@ -12,8 +12,8 @@ chain from any start at any earlier time, and where they meet is a draw from f(.
 same numbers at the times that were run before*. Negative theta is positive theta with every second spin turned over,
 which changes the sign of s(y).
 
-The time to meet explodes beyond theta ~ 0.44, where large lattices order themselves. It is not cut off: to give up on
-long runs would favour lattices that are met soon.
+The time to meet grows very fast beyond theta ~ 0.44, where large lattices become ordered. Long runs are not stopped,
+because dropping them would favour lattices that are reached early, and so bias the draws.
 
 Reference: Propp and Wilson (1996), Exact sampling with coupled Markov chains, section 2.2.
 """
@@ -42,7 +42,7 @@ ROW, COLOUR, OFFSET = range(3)  # of the next site to update
 class HeatBathState(NamedTuple):
     """Settings of a chain over lattices (see `Auxiliary`), and its current state.
 
-    `spins` have a rim of zeros. `next_site` holds ROW, COLOUR and OFFSET; `theta` is that of the spins, NaN at first;
+    `spins` have a rim of zeros. `next_site` holds ROW, COLOUR and OFFSET; `theta` belongs to the spins, NaN at first;
     `n_started` counts chains started. `whole` and `rest` hold the probabilities to go up, one for each field.
     """
 

@@ -1,1 +1,1 @@
-"""Likelihoods with rows that depend on theta through a few linear predictors, for any dimension of theta."""
+"""Likelihoods in which each row depends on theta through a few linear predictors, for any dimension of theta."""

@@ -1,6 +1,6 @@
-"""From the designs of single variables to one `Design`: equal columns are stored once, and entries have names.
+"""Join the designs of single variables to one `Design`, which stores equal columns once, and name the entries.
 
-Names are those that a design has: categories of codes, columns of a table.
+Names come from the designs: categories of codes, or columns of a table.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from approxmcmc.targets.predictors.design import Design, Predictor
 
 
 class Treatment(NamedTuple):
-    """Effects of all levels of a column but the first, the reference level, whose effect is 0 (treatment coding).
+    """Treatment coding: effects of all levels of a column except the first, the reference level with effect 0.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class PredictorPart:
     is_scalar
         Whether the variable is one number.
     labels
-        Names of its first entries, where the design has them.
+        Names of the first entries of the variable, if the design has names.
     """
 
     variable: str | None
@@ -71,7 +71,7 @@ class PredictorPart:
 
     @property
     def length(self) -> int:
-        """Entries that the variable must have at least."""
+        """Least number of entries of the variable that this design needs."""
         if self.codes is not None:
             return int(self.codes.max()) + 1
         return 1 if self.X is None else self.X.shape[1]
@@ -83,7 +83,7 @@ def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> Pre
     Raises
     ------
     InvalidInputError
-        When it has none of the forms, or another number of rows.
+        If the design has none of the allowed forms, or another number of rows.
     """
     if isinstance(design, numbers.Real):
         checked_array(design, name, who=who)
@@ -127,7 +127,7 @@ def assemble(parts: Mapping[str, list[PredictorPart]], variables: Variables, n: 
 
 
 class DistinctColumns:
-    """Columns of all predictors, those that are the same array but once; a predictor's lie side by side."""
+    """Columns of all predictors. An array used twice is stored once; the columns of a predictor are adjacent."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -137,7 +137,7 @@ class DistinctColumns:
         self.weights: list[int] = []
 
     def add(self, arrays: tuple[np.ndarray, ...]) -> tuple[int, int]:
-        """Return from where to where these arrays (n, p) lie, side by side."""
+        """Return the range of columns that these arrays (n, p) occupy, next to each other."""
         width = sum(array.shape[1] for array in arrays)
         for known, start in self.blocks:
             if len(known) == len(arrays) and all(map(_are_one, known, arrays)):
@@ -147,12 +147,12 @@ class DistinctColumns:
         return self.width - width, self.width
 
     def add_codes(self, codes: np.ndarray, weights: np.ndarray | None) -> None:
-        """Add a column of codes, with the column that weights it."""
+        """Add a column of codes, with the column of its weights."""
         self.codes.append(codes)
         self.weights.append(-1 if weights is None else self.add((weights,))[0])
 
     def dense(self) -> np.ndarray:
-        """Return all dense columns, (n, p); one array that is contiguous is not copied."""
+        """Return all dense columns, (n, p); a single contiguous array is not copied."""
         arrays = [array for block, _ in self.blocks for array in block]
         if len(arrays) == 1:
             return np.ascontiguousarray(arrays[0])
@@ -168,7 +168,7 @@ def _are_one(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _predictor(parts: list[PredictorPart], starts: Mapping[str, int], dim: int, columns: DistinctColumns) -> Predictor:
-    """Return one predictor, whose columns go to `columns`."""
+    """Return one predictor, after adding its columns to `columns`."""
     first = len(columns.codes)
     places: list[int] = []
     shared: list[int] = []
@@ -194,7 +194,7 @@ def codes_of(design: Any) -> Any:
 
 
 def labels_of(design: Any) -> tuple[str, ...]:
-    """Return a name for each entry that a design needs, or none.
+    """Return a name for each entry that a design needs, or an empty tuple.
 
     Examples
     --------

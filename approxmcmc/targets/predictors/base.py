@@ -1,4 +1,4 @@
-"""Base of targets with rows that depend on theta through a few linear predictors."""
+"""Base class of targets in which each row depends on theta through a few linear predictors."""
 
 import functools
 from collections.abc import Callable

@@ -3,11 +3,11 @@ r"""The design of K linear predictors: which entries of theta each row adds up, 
 .. math:: \eta_{ik} = \sum_{j \in D_k} X_{ij} \theta_{p_k(j)} + \sum_{c \in C_k} w_{ic} \theta_{g_{ic}}
           + \sum_{s \in S_k} v_s \theta_{q_s},
 
-dense columns, which predictors may share; categories as codes, one addition each however many there are; and entries
-that all rows have in common, such as an intercept or a log scale. theta is followed by a constant 1, so that an offset
-is a dense column, and needs no special case.
+The first sum is over dense columns, which predictors may share. The second is over categories, stored as codes: each
+costs one addition, for any number of categories. The third is over entries that all rows share, such as an intercept
+or a log scale. theta is followed by a constant 1, so that an offset is a dense column and needs no special case.
 
-Kernels read the design as a tuple of arrays (`kernels`); set-up works on runs of rows as NumPy and SciPy have them.
+Kernels read the design as a tuple of arrays (`kernels`); set-up works on runs of rows with NumPy and SciPy.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.sparse import csr_array
 
-NUMBERS = 250_000  # of a predictor's design that are worked on at a time: they stay in cache
+NUMBERS = 250_000  # numbers of a predictor's design per block, so that a block stays in cache
 SPANS = 7  # numbers that locate the parts of a predictor
 DESIGN = 7  # arrays of a design
 
@@ -30,11 +30,11 @@ class Predictor:
     Parameters
     ----------
     columns, places
-        Columns of X from ... to, as a pair, and their entries of theta.
+        The range of columns of X, as a pair (from, to), and the entries of theta that they multiply.
     codes
-        Columns of the codes from ... to.
+        The range of columns of the codes, as a pair (from, to).
     shared, values
-        Entries of theta that all rows see, and their factors.
+        Entries of theta that all rows share, and their factors.
     """
 
     columns: tuple[int, int] = (0, 0)
@@ -75,12 +75,12 @@ class Design:
 
     @property
     def additions(self) -> float:
-        """Numbers that the predictors of a row add up, those that all rows share left out."""
+        """Number of summands in the predictors of a row, without those that all rows share."""
         return float(sum(np.ptp(one.columns) + np.ptp(one.codes) for one in self.predictors))
 
     @property
     def rows_at_a_time(self) -> int:
-        """Rows of a piece of the data at set-up."""
+        """Rows per block at set-up."""
         return max(64, NUMBERS // max(self.dim, self.X.shape[1]))
 
     @property
@@ -99,7 +99,7 @@ class Design:
         return self.X, self.codes, *whole, values
 
     def matrix(self) -> np.ndarray | None:
-        """Return the design as a matrix (n, dim), where it is one predictor of dense columns and no offset."""
+        """Return the design as a matrix (n, dim) if it is one predictor of dense columns without offset, else None."""
         if self.n_predictors > 1 or self.codes.size or self._has_offset:
             return None
         [one] = self.predictors
@@ -143,7 +143,7 @@ class Design:
         return (total + total.T)[:-1, :-1]
 
     def covariances(self, cholesky: np.ndarray, rows: Rows) -> np.ndarray:
-        """Return the covariances of the predictors of rows where theta has the covariance LL'; shape (rows, K, K)."""
+        """Return the covariances of the predictors of rows if theta has the covariance LL'; shape (rows, K, K)."""
         spread = self.times(cholesky, rows)
         return np.einsum("krj,lrj->rkl", spread, spread, optimize=True)
 

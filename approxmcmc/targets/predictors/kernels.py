@@ -1,8 +1,8 @@
-"""Kernels of likelihoods that see K linear predictors; data = (*design, *responses).
+"""Kernels of likelihoods that depend on K linear predictors; data = (*design, *responses).
 
-A batch is two steps. `predict` writes the predictors of its rows, one after the other, which is where theta is read.
-What follows, terms or slopes, is a function of predictors and responses only (`likelihood`), and costs the same
-for any dimension of theta.
+A batch takes two steps. First `predict` writes the predictors of its rows one by one; only this step reads theta. The
+second step, terms or slopes, is a function of predictors and responses only (`likelihood`), so its cost does not depend
+on the dimension of theta.
 """
 
 from typing import Any, NamedTuple
@@ -59,7 +59,7 @@ def predict(
 ) -> None:
     """Write predictor k of the rows ``order[lo:hi]`` to ``eta[k, :hi - lo]``; `coefs` is scratch.
 
-    Two rows at a time, as `approxmcmc.engine.terms.batches.linear_predictor`.
+    It handles two rows at a time, as `approxmcmc.engine.terms.batches.linear_predictor` does.
     """
     X, spans = design[0], design[2]
     for k in range(eta.shape[0]):
@@ -93,7 +93,7 @@ def predict_both(
     eta: np.ndarray,
     eta_proposed: np.ndarray,
 ) -> None:
-    """Write the predictors at theta and theta' of rows in memory order: to each, what `predict` writes.
+    """Write the predictors at theta and at theta' of rows in memory order, each as `predict` writes them.
 
     `coefs` is scratch of two rows.
     """
@@ -227,7 +227,7 @@ def subtract_slopes(
         row, place = numbers[datum_at(order, lo + i)], 2 * n_predictors + 1
         for k in range(n_predictors):
             slopes[k, i] -= row[n_predictors + 1 + k]
-            for m in range(k, n_predictors):  # of H_km d_k d_m, half of it where k = m
+            for m in range(k, n_predictors):  # slope of H_km d_k d_m, or of half of it if k = m
                 slopes[k, i] -= row[place] * (eta[m, i] - row[m])
                 slopes[m, i] -= row[place] * (eta[k, i] - row[k])
                 place += 1

@@ -1,7 +1,7 @@
 """Likelihoods of one row as functions of its predictors and responses, and their derivatives.
 
-Three batch functions are all that kernels and expansions know of a likelihood. Each reads predictors ``eta[k, i]``,
-shape (K, rows), and a tuple of arrays of responses, of which the rows ``order[lo:hi]`` are meant.
+Kernels and expansions use a likelihood only through three batch functions. Each reads predictors ``eta[k, i]``, shape
+(K, rows), and the rows ``order[lo:hi]`` of a tuple of arrays of responses.
 """
 
 import abc
@@ -33,14 +33,14 @@ class RowLikelihood(abc.ABC):
         return kernel(getattr(self, name)(), self.signature(name, responses), fastmath=BATCH_FASTMATH)
 
     def evaluate(self, eta: np.ndarray, responses: tuple[np.ndarray, ...], rows: np.ndarray) -> np.ndarray:
-        """Return the terms of some rows, whose predictors are eta, shape (K, rows)."""
+        """Return the terms of some rows with predictors eta, shape (K, rows)."""
         out = np.empty(len(rows))
         some = tuple(np.ascontiguousarray(array[rows]) for array in responses)
         self.compile("terms", responses)(eta, some, np.arange(len(rows)), 0, len(rows), out)
         return out
 
     def signature(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
-        """Return the signature of one of them."""
+        """Return the signature of one of the batch functions."""
         out = VECTOR if name == "terms" else MATRIX
         return nb.void(MATRIX, type_of(responses), INDICES, nb.int64, nb.int64, out)
 
@@ -56,11 +56,11 @@ class RowLikelihood(abc.ABC):
 
     @abc.abstractmethod
     def slopes(self) -> Callable[..., None]:
-        """Return the same for the slopes; ``out[k, :hi - lo]`` are those in predictor k."""
+        """Return the batch function of the slopes; ``out[k, :hi - lo]`` are the slopes in predictor k."""
 
     @abc.abstractmethod
     def expansion(self) -> Callable[..., None]:
-        """Return the same for expansions: ``out[i]`` is value, slopes, and the Hessian's upper triangle by rows."""
+        """Return the batch function of expansions; ``out[i]`` is value, slopes, and upper triangle of the Hessian."""
 
     @abc.abstractmethod
     def identity(self) -> str:
@@ -109,7 +109,7 @@ class ScalarLikelihood(RowLikelihood):
         return loop_over_rows(K, m, [found, *keep], derivatives=self.derivatives)
 
     def expansion(self) -> Callable[..., None]:
-        """Return the loop over both."""
+        """Return the loop over ``loglik`` and ``derivatives``."""
         K, m = self.n_predictors, self.n_responses
         keep = [f"out[i, {1 + k}] = found[{k}]" for k in range(self.n_numbers - 1)]
         lines = [f"out[i, 0] = loglik({arguments(K, m)})", f"found = derivatives({arguments(K, m)})", *keep]

@@ -2,7 +2,7 @@ r"""Normal outcomes of a row, with means and log scales that are linear predicto
 
 .. math:: y_{ij} \sim N(\eta_{ij}, e^{2 \eta_{i, J + j}}), \quad j = 1 \dots J.
 
-Known scales and weights are offsets of the log scales: they need no special case.
+Known scales and weights are offsets of the log scales, so they need no special case.
 """
 
 import math

@@ -56,7 +56,7 @@ def softmax_slopes(
 def softmax_expansion(
     eta: np.ndarray, responses: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
 ) -> None:
-    """Write value, slopes 1_k - p_k, and of -(diag p - p p') the upper triangle, row by row."""
+    """Write value, slopes 1_k - p_k, and the upper triangle of -(diag p - p p'), row by row."""
     [y] = responses
     n_classes = eta.shape[0]
     work, shares = np.empty((2, hi - lo)), np.empty(n_classes)

@@ -1,4 +1,4 @@
-"""A model of the user's whose rows see theta through a few linear predictors, such as a mean and a log scale."""
+"""A user-defined model in which rows depend on theta through a few linear predictors, such as mean and log scale."""
 
 import copy
 import math
@@ -31,14 +31,14 @@ WHO = "PredictorTarget"
 class PredictorTarget(PredictorsTarget):
     r"""A likelihood of K linear predictors: log p(y_i | theta) = loglik(eta_i1, ..., eta_iK, y_i).
 
-    Generalised linear models with a scale or a shape to be found, distributional regression, varying intercepts and
-    slopes, mixtures of regressions.
+    Such models are generalised linear models with an unknown scale or shape, distributional regression, varying
+    intercepts and slopes, and mixtures of regressions.
 
     Parameters
     ----------
     loglik
-        ``loglik(eta_1, ..., eta_K, y) -> float``, plain Python, compiled here; with several responses they follow one
-        after the other. `approxmcmc.engine.numerics.softplus` and its kin keep the loop over rows vectorised.
+        ``loglik(eta_1, ..., eta_K, y) -> float``, plain Python, compiled here; several responses are the last
+        arguments. Functions of `approxmcmc.engine.numerics`, such as `softplus`, keep the loop over rows vectorised.
     predictors
         For each predictor, in the order of `loglik`, the variables that it adds up, by name, each with its design:
 
@@ -58,8 +58,8 @@ class PredictorTarget(PredictorsTarget):
     prior_scale
         Standard deviations of independent normal priors: one number, or one for each variable by name; inf is flat.
     prior
-        A function ``log_prior(theta) -> float`` of the flat theta in their place, whose order is that in which
-        variables are first named.
+        A function ``log_prior(theta) -> float`` of the flat theta that replaces the normal priors. In theta, variables
+        are in the order in which `predictors` first names them.
     derivatives
         ``derivatives(eta_1, ..., y)`` returns a tuple: K slopes of `loglik` in the predictors, then its K (K + 1) / 2
         second derivatives, row by row of the upper triangle. None: five-point differences.
