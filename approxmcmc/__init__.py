@@ -7,8 +7,8 @@ import importlib
 import importlib.metadata
 from typing import Any
 
-# On top: what README, the tutorials and the gallery type, the functions that take a run from a model to its answer, and
-# the role `Target`. The rest is in its room: the `__all__` of each room is public.
+# Top-level names: those used in README, tutorials and gallery, the functions that lead from a model to its answer, and
+# the base class `Target`. All other public names are in the `__all__` of a subpackage.
 _HOMES = {
     "approxmcmc.acceptance": ("ExactTest", "SequentialTTest"),
     "approxmcmc.api": ("sample",),
@@ -84,7 +84,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _where(name: str) -> str:
-    """Return the rooms that hold a name, or the names at the top level."""
+    """Return the subpackages that hold a name, or the names at the top level."""
     rooms = [] if name.startswith("_") else [f"approxmcmc.{room}" for room in _ROOMS]
     found = [f"{room}.{name}" for room in rooms if name in getattr(importlib.import_module(room), "__all__", ())]
     return f"it is {' or '.join(found)}" if found else f"public names: {', '.join(__all__)}"

@@ -23,7 +23,7 @@ def checked_integer(
     Raises
     ------
     InvalidInputError
-        For anything else; the message names the setting and says what it must be (`needed`).
+        If the value is anything else; the message names the setting and says what it must be (`needed`).
     """
     if not (is_integer(value, whole_floats=whole_floats) and value >= least):
         owner = f"{who}: " if who else ""

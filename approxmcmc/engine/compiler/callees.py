@@ -37,7 +37,7 @@ class _Here(threading.local):
 
     in_kernel = False
     depth = 0
-    is_bare = False  # as intermediate code
+    is_bare = False  # the top function ends as intermediate code
     is_kept = False  # its dispatcher has a disk cache, which needs machine code
 
 
@@ -74,7 +74,7 @@ def _compile_core(numba: Callable[..., Any], compiler: Any) -> Any:
         flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     try:
         result = numba(compiler)
-        if _HERE.is_bare:  # those of numba's own helpers are finalised by their callers
+        if _HERE.is_bare:  # libraries of numba's helpers are finalised by their callers
             result.library._approxmcmc_end = "bare"
         return result
     finally:
@@ -122,7 +122,8 @@ def _get_executable(numba: Callable[..., Any], context: Any, library: Any, descr
         name = descriptor.qualname.split(".")[-1]
         return _dynfunc.make_function(descriptor.lookup_module(), name, "bare", 0, environment, (library,))
     executable = numba(context, library, descriptor, environment)
-    # Error messages are read from environments. Numba has set those of callees with machine code, with weak references.
+    # Error messages are read from environments. Numba has set environments of callees with machine code, by weak
+    # references.
     names = [one.name for one in library._final_module.global_variables if one.name.startswith("_ZN08NumbaEnv")]
     library._approxmcmc_environments = {name: lookup_environment(name) for name in names}
     for name, found in library._approxmcmc_environments.items():

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2]
-# The rooms with code that affects draws and counts; diagnostics, plots and reports can change without a rerun.
+# The subpackages with code that affects draws and counts; diagnostics, plots and reports can change without a rerun.
 ROOMS_THAT_DRAW = (
     "contracts", "engine", "targets", "proposals", "acceptance", "surrogate", "samplers", "sampling", "interop",
     "foreign",

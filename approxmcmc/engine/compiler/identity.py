@@ -24,7 +24,7 @@ PINNED_PACKAGES = frozenset({"numpy", "numba", "math", "builtins", "llvmlite", "
 
 
 _PACKAGE = __name__.partition(".")[0]
-_CONTENT_WHEN_COMPILED: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()  # of the user's helpers
+_CONTENT_WHEN_COMPILED: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()  # keys: the user's helpers
 
 
 class _Walk(NamedTuple):
@@ -108,7 +108,7 @@ def _is_ours(function: Any) -> bool:
 
 
 def _contents(value: Any) -> Any:
-    """Return the content of an argument's functions; those of this package do not change, and count as themselves.
+    """Return the content of an argument's functions; functions of this package never change and identify themselves.
 
     A function that cannot be read equals no other, not even itself, so it is compiled again.
     """

@@ -18,7 +18,7 @@ _NATIVE = ctypes.CFUNCTYPE(ctypes.c_int64)
 class PythonCall(types.WrapperAddressProtocol):  # type: ignore[misc]  # numba has no types
     """A Python function without arguments that returns an integer, as a value in the state of a kernel.
 
-    An exception inside is printed, and the kernel is given 0: left to C, it would be given any number.
+    If it raises, the exception is printed and the kernel receives 0; C would otherwise return an arbitrary number.
     """
 
     def __init__(self, function: Callable[[], int]) -> None:

@@ -19,8 +19,8 @@ from approxmcmc.engine.files.whole_files import remove_leftovers, whole_file
 from approxmcmc.engine.messages import detail, tell
 from approxmcmc.errors import InvalidInputError
 
-TOLD = 10**8  # bytes: takes a second or more to write
-A_BLOCK_AT_MOST = 3600.0  # seconds: a file that has not grown for so long belongs to a killed writer
+TOLD = 10**8  # bytes; a larger file takes a second or more to write, so a message reports it
+A_BLOCK_AT_MOST = 3600.0  # seconds; a file that has not grown for so long belongs to a killed writer
 
 
 def is_mapped(array: np.ndarray) -> bool:
