@@ -237,9 +237,9 @@ def test_a_circle_planted_in_the_package_is_found():
 
 
 def import_in_new_process() -> tuple[float, set[str]]:
-    """Return the seconds that the import takes, and the top-level names of all modules that it loads."""
+    """Return the processor seconds that the import takes, and the top-level names of all modules that it loads."""
     code = (
-        "import json, sys, time; start = time.perf_counter(); import approxmcmc; stop = time.perf_counter();"
+        "import json, sys, time; start = time.process_time(); import approxmcmc; stop = time.process_time();"
         "print(json.dumps([stop - start, sorted({name.split('.')[0] for name in sys.modules})]))"
     )
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -252,8 +252,8 @@ def test_importing_the_package_loads_no_heavy_library():
 
 
 def test_importing_the_package_is_quick():
-    # Load on the machine only adds to a time, so the least of several is the one to judge.
-    assert min(import_in_new_process()[0] for _ in range(7)) < 0.3
+    # A busy machine adds to processor seconds too, if less than to the clock: the least of three is judged. Measured: .04.
+    assert min(import_in_new_process()[0] for _ in range(3)) < 0.2
 
 
 # What a run with a linear model has no use for: .1 (rich) to .6 (arviz_stats) CPU seconds each. xarray loads dask.

@@ -202,7 +202,7 @@ def test_what_has_no_matrix_is_refused_and_says_why():
     with pytest.raises(IncompatibleError, match="real numbers"):
         bounds.transition_matrix(field(5, 0.1, 0), walk)
     adapting = amc.MetropolisHastings(amc.RandomWalk(0.1, target_acceptance=0.3), amc.ExactTest())
-    with pytest.raises(IncompatibleError, match="adapts"):
+    with pytest.raises(IncompatibleError, match="must not adapt"):
         bounds.transition_matrix(normal_mean(), adapting, np.linspace(-1, 1, 5))
     other = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.acceptance.BernsteinTest())
     with pytest.raises(IncompatibleError, match="closed form"):

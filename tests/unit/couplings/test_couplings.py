@@ -283,7 +283,7 @@ def test_an_intractable_model_without_exact_draws_is_refused():
 
 def test_what_has_no_coupling_is_refused():
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.1, target_acceptance=0.3), amc.ExactTest())
-    with pytest.raises(IncompatibleError, match="adapts"):
+    with pytest.raises(IncompatibleError, match="must not adapt"):
         coupling_of(target(), sampler)
     sgld = amc.MetropolisHastings(
         amc.proposals.StochasticGradientLangevin(0.01, batch_size=10), amc.acceptance.AlwaysAccept()

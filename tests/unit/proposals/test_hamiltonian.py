@@ -69,7 +69,7 @@ def test_the_least_friction_that_is_named_is_enough():
         if friction > 5.11:
             sampler.build_unadjusted(target)
         else:
-            with pytest.raises(IncompatibleError, match="heats 1 times"):
+            with pytest.raises(IncompatibleError, match="adds 1 times the energy"):
                 sampler.build_unadjusted(target)
 
 

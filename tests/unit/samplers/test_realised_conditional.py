@@ -53,7 +53,7 @@ def test_a_probability_that_is_certain_or_none_is_refused(probability):
 
 
 def test_an_exact_test_is_refused():
-    with pytest.raises(IncompatibleError, match="exact conditional"):
+    with pytest.raises(IncompatibleError, match="must be approximate"):
         realised(test=amc.ExactTest())
 
 
