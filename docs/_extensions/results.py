@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from looked_up import looked_up
 from sphinx.util import logging
 
 from approxmcmc.errors import StudyError
 from approxmcmc.study.load import load_study
-from approxmcmc.study.published import number_of, shipped
+from approxmcmc.study.published import shipped
 from approxmcmc.study.report.drawn_page import figure_of, page_body
-from approxmcmc.study.report.wording import estimate, estimate_text
 from studies.race import chart
 from studies.street import page as street
 from tests.bench import cost_model
@@ -65,18 +65,6 @@ def draw_tables(app: Any) -> None:
     chart.main(ROOT / "docs/_static/race.csv", GENERATED)
     street.main(ROOT / "docs/_static/street.csv", GENERATED)
     cost_model.main(ROOT / "docs/_static/scale.jsonl", GENERATED)
-
-
-def looked_up(text: str, *, interval: bool) -> str:
-    """Return the number that a reference names, as text."""
-    name, piece, *where, column = (part.strip() for part in text.split(";"))
-    conditions = [(key.strip(), value.strip()) for key, _, value in (one.partition("=") for one in where)]
-    value, lower, upper, spec = number_of(name, piece, conditions, column)
-    if interval:
-        return estimate_text(value, lower, upper, spec)
-    centre, bracket = estimate(value, lower, upper, spec)
-    scale = bracket.partition("]")[2].strip()
-    return f"{centre} {scale}".strip() if scale else centre
 
 
 def _role(kind: str, raw: str, text: str, line: int, inliner: Any, options: Any = None, content: Any = ()) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from approxmcmc.errors import StudyError
 from approxmcmc.study import published
 from approxmcmc.study.load import load_study
 from approxmcmc.study.report.drawn_page import scores_of
@@ -25,11 +26,11 @@ NOT_TYPED = re.compile(r"\{\w+\}`[^`]*`|`[^`]*`|(?<=\])\([^)]*\)|\$[^$]*\$")
 
 @pytest.fixture(scope="module")
 def extension():
-    """Return the extension of the documentation that reads the tables."""
+    """Return the module of the documentation that reads the tables."""
     sys.path.insert(0, str(DOCS / "_extensions"))
-    import results
+    import looked_up
 
-    yield results
+    yield looked_up
     sys.path.remove(str(DOCS / "_extensions"))
 
 
@@ -79,7 +80,7 @@ def test_every_number_on_a_page_is_in_its_table(extension):
     ],
 )
 def test_a_number_that_is_not_there_is_an_error(extension, reference, told):
-    with pytest.raises(extension.StudyError, match=told):
+    with pytest.raises(StudyError, match=told):
         extension.looked_up(reference, interval=False)
 
 

@@ -301,7 +301,7 @@ def test_a_plan_from_a_real_pilot():
     plan = plan_annealing(target, proposal=RandomWalk(0.05), cost="data", n_pairs=150, tune=50, random_seed=3)
     assert plan.test.epsilons[-1] == 0.0
     assert (plan.table["mean_error"].diff().dropna() < 0.0).all()  # falls with epsilon
-    assert plan.setup_likelihood_evaluations == (1 + 50 + 150) * 2000
+    assert plan.setup_likelihood_evaluations == (4 + 50 + 150) * 2000  # four passes where the run starts
     assert plan.setup_seconds > 0.0
     for settings in ({"epsilons": (0.1, 0.01)}, {"epsilons": (0.0,)}, {"cost": "money"}):
         with pytest.raises(InvalidInputError, match="plan_annealing"):

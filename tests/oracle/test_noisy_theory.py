@@ -374,7 +374,7 @@ def test_starts_that_are_none_are_refused():
     for wrong in (2, -1, [0.5, 0.6], [1.0], [1.1, -0.1]):
         with pytest.raises(InvalidInputError, match="start must"):
             bounds.over_time(T, T, start=wrong)
-    with pytest.raises(InvalidInputError, match=r"a state 0 \.\.\. 1 or a law"):
+    with pytest.raises(InvalidInputError, match=r"a state 0 \.\.\. 1 or probabilities"):
         bounds.over_time(T, T, start=2)
     assert bounds.over_time(T, T, start=[0.0, 1.0]).identical(bounds.over_time(T, T, start=1))
 

@@ -6,7 +6,7 @@ from scipy.integrate import quad
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import full_gradient
-from approxmcmc.samplers.pdmp import bouncy_particle, flight, split, step, zigzag
+from approxmcmc.samplers.pdmp import bouncy_particle, split, step, zigzag
 from approxmcmc.targets import Laplace
 from tests import pdmp as book
 from tests.planting import plain
@@ -34,7 +34,7 @@ def at(program, phi, velocity):
     state = program.new_state(program.split.center + program.split.cholesky @ phi, 0)
     state.flight.velocity[:] = velocity
     state.flight.gain[0] = 1.0 if program.dynamics is zigzag.ZIGZAG else np.linalg.norm(velocity)
-    plain(flight.set_force)(state.flight, program.split.force)
+    plain(step.set_force)(state.flight, program.split.force)
     return state
 
 
@@ -169,7 +169,7 @@ class TestPlantedBugs:
 )
 def test_arrivals_invert_the_integral_of_the_rate(rate, growth):
     for exponential in (0.1, 0.9, 2.5):
-        time = plain(flight.arrival)(rate, growth, exponential)
+        time = plain(step.arrival)(rate, growth, exponential)
         whole = rate**2 / (-2.0 * growth) if growth < 0.0 else np.inf
         if exponential > whole:
             assert time == np.inf
@@ -181,7 +181,7 @@ def test_arrivals_invert_the_integral_of_the_rate(rate, growth):
 
 @pytest.mark.parametrize(("rate", "growth"), [(0.0, 0.0), (-1.0, 0.0), (-1.0, -1.0), (0.0, -1.0)])
 def test_a_rate_that_is_never_positive_has_no_arrival(rate, growth):
-    assert plain(flight.arrival)(rate, growth, 0.5) == np.inf
+    assert plain(step.arrival)(rate, growth, 0.5) == np.inf
 
 
 def test_a_chain_on_one_row_equals_the_textbook():

@@ -84,7 +84,8 @@ def test_an_empty_order_stands_for_the_rows(name, rng):
     gradient.add_gradient(theta, gradient.data, ALL_ROWS, 2, 9, some)
     named = np.zeros_like(theta)
     gradient.add_gradient(theta, gradient.data, all_rows, 2, 9, named)
-    np.testing.assert_array_equal(some, named)
+    # A user's function may be vectorised by the compiler, whose last rows of a loop then divide otherwise.
+    np.testing.assert_allclose(some, named, rtol=1e-15 if name == "user" else 0.0)
     whole = np.zeros_like(theta)
     for lo in range(0, gradient.n_obs, 7):
         gradient.add_gradient(theta, gradient.data, all_rows[::-1].copy(), lo, min(lo + 7, gradient.n_obs), whole)

@@ -88,7 +88,7 @@ def test_whether_groups_differ_is_told_by_an_analysis_of_variance(differ):
     assert variance_ratio(model, model["z"], score) == pytest.approx(expected, rel=1e-3)
     [found] = group_effects(model, N, lambda: score)
     assert (found.scale is not None) == differ
-    assert f"differ by {expected:.3g} times" in found.reason
+    assert f"vary by {expected:.3g} times" in found.reason
 
 
 def test_few_rows_keep_the_written_coordinates():

@@ -163,7 +163,7 @@ def test_starting_values_of_some_variables_suffice(regression):
     some = amc.sample(target, sampler, initvals={"sigma": 2.0}, **arguments)
     every = amc.sample(target, sampler, initvals={"sigma": 2.0, "beta": np.zeros(3)}, **arguments)
     np.testing.assert_array_equal(some.posterior["sigma"], every.posterior["sigma"])
-    with pytest.raises(InvalidInputError, match=r"\['beta', 'sigma'\]; \['sgima'\] are none of them"):
+    with pytest.raises(InvalidInputError, match=r"\['beta', 'sigma'\]; \['sgima'\] are unknown"):
         amc.sample(target, sampler, initvals={"sgima": 2.0}, **arguments)
 
 

@@ -126,7 +126,7 @@ def test_rows_that_do_not_fit_are_refused(changed, message, few):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"group": np.where(np.arange(N) == 300, 3, 0)}, "rows 0 to 399 of data cannot be evaluated, .*out of bounds"),
+        ({"group": np.where(np.arange(N) == 300, 3, 0)}, "rows 0 to 399 of data cannot be evaluated; .*out of bounds"),
         ({"y": np.where(np.arange(N) == 250, 1e200, 0.0)}, "row 250 of the observed variable 'y' is impossible"),
     ],
 )
