@@ -47,7 +47,7 @@ def standard_effects(values: ValuesOfGraph, factors: FactorsOfModel, effects: Gr
 
 
 def _one_group(shape: tuple[int, ...], axis: int) -> list[np.ndarray]:
-    """Return for each effect of a group which entries of the variable are this effect; booleans, shape as the variable."""
+    """Return, for each effect of a group, a mask of the entries of the variable that are this effect."""
     other = tuple(n for place, n in enumerate(shape) if place != axis)
     numbers = np.broadcast_to(np.expand_dims(np.arange(int(np.prod(other))).reshape(other), axis), shape)
     return [numbers == k for k in range(int(np.prod(other)))]
