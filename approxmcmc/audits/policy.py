@@ -1,16 +1,16 @@
 """The number of audits of a run, by time; they are made after the chains finish.
 
-A pilot of 3 to 20 audits that do not count estimates the mean seconds t_a of one, without the first. With S the seconds
-of sampling,
+A pilot of 3 to 20 audits estimates the mean seconds t_a of one audit, without the first; the pilot's results are not
+used. With S the seconds of sampling,
 
     n = max(S / (10 t_a), min(100, max(S / t_a, 20)), min(50, T' / t_a), min(400, T / t_a)),
 
-at most one for each kept draw. So audits and their pilot take a tenth of the time, but at least 100 are made, and if
-these take longer than the chains did, as many as fit into S, at least 20; 50, the least number for a verdict, if they
-fit into T' = 1 s; and 400 if they fit into a negligible T = 0.3 s, because 100 miss the errors of a walk that forgets
-in 20 steps and is 15 % too wide one time in three. n is fixed before the first audit counts; only a time limit and
-Ctrl-C cut it, and then a random part of the audits is kept. The audited draws are a systematic sample over chains and
-draws with a random offset.
+and at most one audit is made for each kept draw. So audits and their pilot take a tenth of the time, but at least 100
+audits are made. If 100 take longer than the chains did, as many are made as fit into S, at least 20. Even after a short
+run 50 are made, the least number for a verdict, if they fit into T' = 1 s, and 400 if they fit into a negligible T =
+0.3 s: with 100 audits, one time in three the errors go undetected of a walk that forgets in 20 steps and is 15 % too
+wide. n is fixed before the first audit that counts; only a time limit or Ctrl-C makes it smaller, and then a random
+part of the audits is kept. The audited draws are a systematic sample over chains and draws with a random offset.
 
 For a sampler that the library chose, 50 audits are part of its estimated cost, and are always made.
 
@@ -32,7 +32,7 @@ from approxmcmc.errors import SamplingWarning
 
 SHARE = 0.1  # of the sampling time
 PLENTY, WANTED, FEWEST = 400, 100, 20
-UNNOTICED = 0.3  # seconds
+UNNOTICED = 0.3  # seconds, a negligible time
 LEAST = 1.0  # seconds that audits may take to reach a verdict, even after a short run
 FEWEST_OF_PILOT, MOST_OF_PILOT, SHARE_OF_PILOT = 3, 20, 0.01
 

@@ -1,12 +1,12 @@
-"""Many decisions of a test about one pair of states, each on another order of precomputed terms.
+"""Repeat the decision of a test on one pair of states many times, each with another order of precomputed terms.
 
-A test with its order fixed is a threshold on log u (`CompiledTest.threshold_form`): it accepts iff T(u) < Lambda^, and
-the acceptance probability of the test is
+For a fixed order of the data, a test is a threshold on log u (`CompiledTest.threshold_form`): it accepts if and only if
+T(u) < Lambda^. So the acceptance probability of the test is
 
     alpha^ = E_order F(Lambda^),    F(x) = P(T(u) < x),
 
-with u integrated out: F(x) = min(1, exp x), or Barker's logistic function. A test without that form decides at
-stratified u's instead, and Lambda^ is +inf if it accepts and -inf if it does not.
+with u integrated out, where F(x) = min(1, exp x) or Barker's logistic function. A test without a threshold form decides
+at stratified u's instead, and Lambda^ is +inf if it accepts and -inf if it rejects.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.term_table import BEGIN
 
-ORDERS = 16  # of the data
-DECISIONS = 64  # of a test with Lambda^ = +inf or -inf only
+ORDERS = 16  # orders of the data per audit
+DECISIONS = 64  # decisions per audit of a test without threshold form, for which Lambda^ is +inf or -inf
 
 Replicate = Callable[..., np.ndarray]
 
@@ -97,9 +97,9 @@ def _from_addresses(replicate: Callable[..., None]) -> Callable[..., None]:
 def compile_replicate(test: CompiledTest, table: Evidence) -> Replicate:
     """Return ``replicate(rng, table, log_rest, state, thresholds, begins, count=None) -> Lambda^``, one per threshold.
 
-    `table` is one of `table_of_terms`; a test without a threshold form takes any evidence. `state` is that of the test,
-    `begins`, a place of the table for each threshold, is where its order begins, `count` takes what the decisions read.
-    Lambda^ is NaN where a log density was.
+    `table` comes from `table_of_terms`; a test without a threshold form takes any evidence. `state` is the state of the
+    test, `begins` holds the index in the table where the order of each threshold begins, and `count` is increased by
+    the reads of the decisions. Lambda^ is NaN if a log density is NaN.
     """
     loop: Any = by_threshold_form(test.threshold_form) if test.threshold_form else by_decision(test.decide)
     if not config.DISABLE_JIT:

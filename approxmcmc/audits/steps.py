@@ -32,7 +32,7 @@ DRAWS_OF_COVARIANCE = 512
 
 
 class Judge(NamedTuple):
-    """How a test is judged: rule and temperature, its replicates, and the table that they read."""
+    """Settings to audit a test: its rule and temperature, its replicates, and the table that they read."""
 
     rule: str
     temperature: float
@@ -44,7 +44,7 @@ class AuditedStep(NamedTuple):
     """A step evaluated with all data.
 
     theta', log pi(theta') - log pi(theta), Lambda, the terms l_i, shape (n_obs,), and the log-likelihood at theta, NaN
-    where it was not evaluated; the test's thresholds T(u), and its Lambda^ for each over an order of its own.
+    if it was not evaluated; the test's thresholds T(u), and for each of them Lambda^ over a separate order of the data.
     """
 
     proposed: np.ndarray
@@ -57,7 +57,7 @@ class AuditedStep(NamedTuple):
 
 
 class TestedSteps(Auditor):
-    """The audits of a chain whose test looks at the log ratio: one at a time, and of each all terms are kept."""
+    """The audits of a chain with a test of the log ratio; they are made one at a time, and keep all terms."""
 
     def __init__(
         self,
@@ -84,14 +84,14 @@ class TestedSteps(Auditor):
         }
 
     def look(self, theta: np.ndarray, number: int, orders: int = ORDERS) -> AuditedStep | None:
-        """Propose from theta as step `number` does, and put the proposal to all data and to the test."""
+        """Propose from theta as step `number` does, and decide on the proposal with all data and with the test."""
         found = self.propose(theta)
         if found is None:
             return None
         proposed, log_q_ratio = found
         log_prior_ratio, terms, total, here = compare(self.rows, theta, proposed, self.judge.temperature)
         log_rest = log_prior_ratio + log_q_ratio
-        if log_prior_ratio == -math.inf:  # a gradient may be undefined there, and with it the density ratio
+        if log_prior_ratio == -math.inf:  # a gradient, and so the ratio of proposal densities, may be undefined there
             log_rest = -math.inf
         if not log_rest + total < math.inf:
             return None
@@ -103,7 +103,7 @@ class TestedSteps(Auditor):
         )
 
     def propose(self, theta: np.ndarray) -> tuple[np.ndarray, float] | None:
-        """Return theta' and log q(theta|theta') - log q(theta'|theta); None where it is NaN."""
+        """Return theta' and log q(theta|theta') - log q(theta'|theta); None if the latter is NaN."""
         state, rng = self.state, self.rng
         state.theta[:] = theta
         self.refresh(state.proposal)  # a velocity belongs to the chain: the draw's was not kept
@@ -115,7 +115,7 @@ class TestedSteps(Auditor):
     def decide(
         self, theta: np.ndarray, proposed: np.ndarray, terms: np.ndarray, log_rest: float, number: int, orders: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return T(u) at stratified u's, and Lambda^ for each over an order of its own."""
+        """Return T(u) at stratified u's, and for each of them Lambda^ over a separate order of the data."""
         test, table = self.test, self.judge.table
         n = orders * (DECISIONS // ORDERS) if test.threshold_form is None else orders
         thresholds = threshold_at((self.rng.permutation(n) + self.rng.random(n)) / n, self.judge.rule)
@@ -158,7 +158,7 @@ class TestedSteps(Auditor):
 
 
 class WalkedSteps(Auditor):
-    """The audits of draws that no test has judged: steps of a symmetric random walk."""
+    """The audits of draws without a test: steps of a symmetric random walk."""
 
     def __init__(self, rows: AllRows, draws: np.ndarray, rng: np.random.Generator) -> None:
         self.rows, self.rng = rows, rng
@@ -174,7 +174,7 @@ class WalkedSteps(Auditor):
 
     @property
     def at_once(self) -> int:
-        """As many as a pass should look at."""
+        """Number of audits that one pass should make."""
         return self.rows.at_once
 
     def of_many(self, thetas: np.ndarray, numbers: np.ndarray) -> Sequence[Mapping[str, float] | None]:
@@ -184,7 +184,7 @@ class WalkedSteps(Auditor):
 
 
 def of_a_walk(log_ratio: float) -> Mapping[str, float] | None:
-    """Return the result of a symmetric step on all data; None where a log density is NaN, or infinite at theta'."""
+    """Return the result of a symmetric step on all data; None if a log density is NaN, or infinite at theta'."""
     if not log_ratio < math.inf:
         return None
     return {
@@ -199,8 +199,8 @@ def compare(
 ) -> tuple[float, np.ndarray, float, float]:
     """Return log p(theta') - log p(theta), the terms l_i over the temperature, shape (n_obs,), and their sum.
 
-    The last number is the log-likelihood at theta. Outside the support the first is -inf, the terms are 0 and the
-    last is NaN: nothing was evaluated. A sum that is NaN or +inf is that of no density.
+    The last number is the log-likelihood at theta. Outside the support nothing is evaluated: the first is -inf, the
+    terms are 0 and the last is NaN. A sum that is NaN or +inf shows that the target has no valid density there.
     """
     target = rows.compiled
     log_prior = target.log_prior(proposed)
@@ -214,7 +214,7 @@ def compare(
 
 
 def kurtosis_of(differences: np.ndarray) -> float:
-    """Return N sum (l - mean)^4 / (sum (l - mean)^2)^2, 3 for the normal law; NaN where all terms are equal."""
+    """Return N sum (l - mean)^4 / (sum (l - mean)^2)^2, which is 3 for normal terms; NaN if all terms are equal."""
     if not np.isfinite(differences).all():
         return math.inf
     squares = (differences - differences.mean()) ** 2

@@ -78,7 +78,7 @@ def versions() -> dict[str, str]:
 
 
 def open_book(path: str | os.PathLike[str], asked: Mapping[str, Any], *, any_seed: bool) -> Book:
-    """Return the book of a run: a new one, or that of the run in the file; `any_seed` accepts a run with any seed.
+    """Return the book of a run, a new one or the one in the file; `any_seed` accepts a file with any seed.
 
     Raises
     ------

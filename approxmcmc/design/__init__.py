@@ -1,4 +1,4 @@
-"""Choosing settings from a pilot: the sampler, sequential tests, SGLD, schedules, matrices of steps."""
+"""Choose a sampler or its settings from a pilot: sequential tests, SGLD, schedules of epsilon, covariances of steps."""
 
 from approxmcmc.design.annealing import plan_annealing
 from approxmcmc.design.choice import Choice, choose_sampler

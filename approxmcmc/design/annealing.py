@@ -1,16 +1,17 @@
-"""From a pilot to an annealed epsilon: bias, variance and cost of every epsilon, from the steps of one exact chain.
+"""Plan an annealed epsilon from a pilot: bias, variance and cost of every epsilon, from the steps of one exact chain.
 
 A step of the pilot gives (Lambda, tau), and so, for every epsilon, the error Delta of its acceptance probability. Let f
 be a functional with g the solution of (1 - T) g = f - E f for the exact kernel T. To first order the bias of E f is
 
     b(epsilon) = E[ Delta(theta, theta') (g(theta') - g(theta)) ]        over theta ~ posterior, theta' ~ q,
 
-and g = c (f - E f) where f decays at one rate; then c = var f / D(f), D(f) = E[ P_a (f(theta') - f(theta))^2 ] / 2 the
-Dirichlet form, and V = var f (2 c - 1). On the canonical case this is right within 4 % for b at every epsilon up to .2,
-and within 1 % for V at 0. Where f decays at several rates the Dirichlet form understates c; the chain's own batch
-means do not, and the larger of the two is taken. A c that is too large shortens the biased epochs: the safe side.
+If the autocorrelation of f decays at one rate, g = c (f - E f) with c = var f / D(f), where D(f) = E[ P_a (f(theta') -
+f(theta))^2 ] / 2 is the Dirichlet form, and V = var f (2 c - 1). On the canonical case this is right within 4 % for b
+at every epsilon up to .2, and within 1 % for V at 0. If it decays at several rates, the Dirichlet form gives too small
+a c. Batch means of the chain do not, so the larger of the two values of c is used. A c that is too large shortens the
+biased epochs, which is the safe side.
 
-Nothing here is rigorous: a bad pilot costs efficiency, never consistency, as every schedule ends at epsilon = 0.
+This is heuristic, but a bad pilot costs only efficiency, never consistency, because every schedule ends at epsilon = 0.
 """
 
 import dataclasses
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 EPSILONS = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.001, 0.0)
 COSTS = ("time", "data")
-LONGEST_TIME_SCALE = 0.6  # of the batches; above it their means do not show longer correlations
+LONGEST_TIME_SCALE = 0.6  # times the batch length; batch means do not show longer correlations
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,10 +49,10 @@ class AnnealingPlan:
     ingredients
         Estimated bias, variance and cost of each epsilon.
     table
-        A row for each epsilon: mean error D of the acceptance probability, relative bias and variance (averages over
-        functionals, in units of the exact chain's), cost of a step.
+        A row for each epsilon: mean error D of the acceptance probability, bias and variance relative to the exact
+        chain (averages over functionals), cost of a step.
     setup_likelihood_evaluations, setup_seconds
-        What the pilot cost.
+        Evaluations and seconds of the pilot.
     """
 
     test: AnnealedEpsilon
@@ -64,7 +65,7 @@ class AnnealingPlan:
 def moments(states: np.ndarray) -> np.ndarray:
     """Return every coordinate and its square, shape (n, 2 dim): the default functionals.
 
-    Sequential tests widen the posterior: odd functionals hardly see it, squares do.
+    Sequential tests widen the posterior, which changes means of squares much more than means of odd functionals.
     """
     return np.concatenate([states, states**2], axis=1)
 
@@ -91,10 +92,10 @@ def plan_annealing(
     test
         Batch size, growth and order of the tests; default `SequentialTTest`.
     epsilons
-        The arms, 0 among them.
+        The values of epsilon to use, 0 among them.
     functional
-        ``functional(states (n, dim)) -> (n, n_functionals)``: means that should be right, each in units of its own
-        variance under the exact chain. States are shifted by the pilot's mean first, which makes squares central.
+        ``functional(states (n, dim)) -> (n, n_functionals)``: functions with means that should be right, each in units
+        of its variance under the exact chain. States are first shifted by the pilot's mean, so squares are central.
     cost
         ``"time"``: seconds per step, measured for epsilon 0, .01 and .2 and linear in the data used for the others.
         ``"data"``: share of the data read.
@@ -117,8 +118,8 @@ def plan_annealing(
 
     Notes
     -----
-    Heuristic. The pilot costs ``4 + tune + n_pairs`` passes, and some 150 steps more for ``cost="time"``: booked as
-    set-up. Keep it at one or two per cent of the run's budget.
+    Guarantee: heuristic. The pilot costs ``4 + tune + n_pairs`` passes, and about 150 more steps with ``cost="time"``;
+    all count as set-up. Keep it at one or two per cent of the run's budget.
 
     Examples
     --------
@@ -195,7 +196,7 @@ def estimate_ingredients(
     errors
         Delta of every epsilon and step, shape (n_epsilons, n_steps).
     cost
-        Of a step of each epsilon; shape (n_epsilons,).
+        Cost of a step with each epsilon; shape (n_epsilons,).
     acceptance
         Exact acceptance probability of every step, shape (n_steps,).
     at, to
@@ -206,7 +207,7 @@ def estimate_ingredients(
     dirichlet = np.maximum(0.5 * (acceptance[:, None] * change**2).mean(axis=0), 1e-300)
     solution = np.maximum(variance / dirichlet, 0.5 * (batch_variance(at) / variance + 1.0))  # c of g = c (f - E f)
     shift = errors @ change / n
-    # What enters the risk is b^2; its mean, given the pilot, is the squared estimate plus its squared error.
+    # The risk contains b^2; its mean, given the pilot, is the squared estimate plus its squared error.
     noise = np.maximum((errors**2) @ (change**2) / n - shift**2, 0.0) * (2.0 * solution - 1.0) / n
     bias = solution * np.sqrt(shift**2 + noise)
     # The same for f^2 shows how the variance widens, and with it V = var (2 var / D - 1).
@@ -230,7 +231,7 @@ def batch_variance(values: np.ndarray) -> np.ndarray:
 
 
 def _warn_of_a_short_pilot(at: np.ndarray) -> None:
-    """Warn if batches of sqrt(n) steps are worth one value each: the chain moves more slowly than the pilot."""
+    """Warn if the means of batches of sqrt(n) steps hardly average: the pilot is too short for so slow a chain."""
     longest = math.isqrt(len(at))
     time_scale = float(np.median(batch_variance(at) / np.maximum(at.var(axis=0), 1e-300)))
     if time_scale > LONGEST_TIME_SCALE * longest:

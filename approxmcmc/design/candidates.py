@@ -45,7 +45,7 @@ SHARE_OF_WALKS = 0.1  # mixed with independent draws, which on their own may sti
 class Pairing(NamedTuple):
     """A target and a sampler that are ready to run; the target may be another form of the user's.
 
-    `law` is where chains start; None if the target chooses the start.
+    Chains start at draws of `law`; None if the target chooses the start.
     """
 
     target: Target
@@ -60,24 +60,24 @@ class Candidate:
     Parameters
     ----------
     name
-        In the field's words, for the table.
+        Usual name of the method, for the table.
     exact
-        Whether its stationary law is the posterior.
+        Whether its stationary distribution is the posterior.
     make
-        Makes the setting; it raises the errors of its pieces if they do not fit.
+        Function that makes the setting; raises if its parts do not fit together.
     floor
         Lower bound of its cost.
     why_not
-        Returns why a target cannot have it, or "". Called again when more is known.
+        Function that returns why the candidate does not fit a target, or "". Called again when more is known.
     law
-        Which law of the posterior it needs: the ``"mode"``, a ``"pilot"``, ``"fit"`` (the mode, or a pilot if
-        there is no mode), or no law at all.
+        Which normal approximation of the posterior it needs: at the ``"mode"``, by a ``"pilot"``, ``"fit"`` (at the
+        mode, or by a pilot if there is no mode), or none.
     parts
-        What it compiles for a new model, in addition to the terms.
+        The parts that it compiles for a new model, in addition to the terms.
     seconds
-        Seconds of so much counted work.
+        Function that converts counted work to seconds.
     is_counted
-        Whether its cost is its floor, without a trial.
+        Whether its floor is taken as its cost, without a trial.
     """
 
     name: str
@@ -127,7 +127,7 @@ def _surrogate(test: AcceptanceTest | None) -> Callable[[Situation], Pairing]:
     return lambda known: Pairing(known.core_rows, MetropolisHastings(SurrogateTransition(), test))
 
 
-# --- candidates that a target cannot have ---
+# --- reasons why a candidate does not fit a target ---
 
 
 def _no_covariance(known: Situation) -> str:

@@ -1,10 +1,10 @@
-"""The sampler of a run that names none: the method that answers first, by short measured trials.
+"""Choose the sampler of a run without one: the method that answers first, according to short trials.
 
 0. Terms that represent many rows each replace the rows if that is exact (`targets.compressed`).
-1. Every candidate has a floor: a lower bound of its seconds of counted work, with the parts that it has to make
-   first: the mode, a pilot chain, an expansion, compiled code. The one with the lowest floor is tried first.
-2. A trial counts what a step reads, and measures effective draws per step and the error of a test. That gives a
-   *price*,
+1. Every candidate has a floor, which is a lower bound of its seconds of counted work. It includes the parts that the
+   candidate needs first: the mode, a pilot chain, an expansion, compiled code. The lowest floor is tried first.
+2. A trial counts what a step reads, and measures effective draws per step and the error of a test. That gives a cost
+   estimate, the *price*,
 
        seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
 
@@ -73,9 +73,9 @@ class Choice:
     sentence
         One line for the user.
     attrs
-        For the trace: what the choice cost, its sentence, and the table as JSON.
+        Attributes for the trace: the cost of the choice, its sentence, and the table as JSON.
     name
-        The candidate's, as in the table.
+        Name of the candidate, as in the table.
     """
 
     target: Target
@@ -111,17 +111,17 @@ def choose_sampler(
     time_limit
         Seconds of sampling that the user has; the choice then minimises the predicted risk at their end.
     target_ess
-        Effective draws wanted of every parameter. With neither, 400.
+        Wanted effective draws of every parameter. If neither this nor `time_limit` is given, 400.
     bias
-        ``"none"`` allows only exact samplers, a number that many posterior standard deviations. None: 0.02, and an
-        exact sampler wherever one needs at most twice the time of the fastest.
+        ``"none"`` allows only exact samplers; a number allows a bias of that many posterior standard deviations. None
+        allows 0.02, but takes an exact sampler if one needs at most twice the time of the fastest.
     draws
         Least number of steps of each chain, as `sample` makes them for the draws that it keeps; None: no more
         than effective draws take.
     chains
-        Of the run that follows.
+        Number of chains of the run that follows.
     random_seed
-        Of the trials.
+        Seed of the trials.
 
     Returns
     -------
@@ -134,21 +134,21 @@ def choose_sampler(
     InvalidInputError
         When an argument is out of range.
     IncompatibleError
-        When no candidate fits the target; the message has the reason of each, such as a density that is NaN, infinite
+        If no candidate fits the target; the message gives a reason for each, such as a density that is NaN, infinite
         or improper.
 
     Warns
     -----
     SamplingWarning
-        When a pilot found the posterior improper, and another sampler is chosen nevertheless.
+        If a pilot found the posterior improper, and another sampler is chosen nevertheless.
 
     Notes
     -----
-    Prices are seconds of counted work (terms, gradients, products of matrices, compilation for a new model) by
-    constants that ship; with a `random_seed` the choice is the same in every run on one kind of processor. The columns
-    ``measured_us_per_step`` and those of seconds are measured by a clock, and do not enter the choice.
+    Costs are seconds of counted work (terms, gradients, products of matrices, compilation for a new model), computed
+    with constants of the library. With a `random_seed` the choice is the same in every run on one kind of processor.
+    The column ``measured_us_per_step`` and the columns of seconds are clock times, and do not affect the choice.
     `predicted_error` is E|alpha^ - alpha| times steps per effective draw, which is of the size of the bias of the worst
-    parameter, or above it. A sampler that was not tried has its floor as price, and its verdict says so.
+    parameter, or above it. The cost of a sampler that was not tried is its floor, and its verdict says so.
 
     References
     ----------
@@ -216,7 +216,7 @@ def made_again(target: Target, name: str, *, random_seed: Any = None) -> Pairing
 
 
 def _seed(random_seed: Any) -> int:
-    """Return a seed for trials, apart from the one of the run that follows."""
+    """Return a seed for trials that differs from the seed of the run that follows."""
     return int(np.random.SeedSequence(random_seed, spawn_key=(0x7121,)).generate_state(1)[0])
 
 

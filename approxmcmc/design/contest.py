@@ -25,8 +25,8 @@ NEARLY = 2.0  # an exact sampler may cost this many times the fastest
 SHARE_OF_TRIALS = 0.15  # of the budget
 SHARE_OF_TRIAL = 0.05  # of the seconds that a candidate would need
 LEAST_TRIAL, LEAST_FOR_TRIALS = 0.25, 1.0  # negligible time, in seconds: for one trial, for all
-# Effective draws of a trial that says something. A walk on a horseshoe of 63 parameters seemed to make 4 in 6200 steps,
-# and would have been taken for trajectories with 60: its run had R-hat 1.4.
+# Least effective draws of a reliable trial. A walk on a horseshoe of 63 parameters seemed to make 4 in 6200 steps, and
+# would have been preferred to trajectories with 60, although its run had R-hat 1.4.
 TELLING = 15.0
 # Possible error of a short trial: 200 steps of core rows on MNIST found .12, .40 and .98 effective draws for each.
 OFF_BY = 4.0
@@ -53,7 +53,7 @@ def look_again(entry: Entry, known: Situation, goal: Wanted) -> None:
 def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[float, bool]:
     """Return the lower bound of cost, with trial and compilation, and whether a set-up may take longer.
 
-    Lower once another candidate has made a part that it needs.
+    The bound falls once another candidate has made a part that this one needs.
     """
     floor = candidate.floor(known)
     shared = known.seconds_of(candidate.law) + known.seconds_to_compile(candidate.parts)
@@ -190,7 +190,7 @@ def may_be_spared(entry: Entry, best: Entry) -> bool:
 
 
 def contenders(entries: list[Entry], goal: Wanted) -> list[tuple[Entry, Trial]]:
-    """Return the trials that were cut short, of those that may still be the best; none of a best without a rival."""
+    """Return the unfinished trials of candidates that may still be the best, except of a best without a rival."""
     best = best_of(entries, goal)
     near = OFF_BY * best.price if best else 0.0
     rivals = [entry for entry in entries if entry is not best and entry.measured and entry.price <= near]

@@ -21,15 +21,15 @@ from approxmcmc.design.work import (
 from approxmcmc.targets.linear import LinearTarget
 
 TRIAL_STEPS = 400  # of four chains, half of them to burn in
-FEWEST_READ = 64.0  # residuals, in a decision of a t-test
-FARTHEST = 8.0  # standard deviations off that are told apart: 1e15 draws
+FEWEST_READ = 64.0  # residuals that a decision of a t-test reads at least
+FARTHEST = 8.0  # standard deviations between mode and mean; larger distances count as this, 1e15 draws
 
 
 class Floor(NamedTuple):
     """Lower bounds of the seconds of set-up and of the seconds for an effective draw of a candidate.
 
-    Shared laws, such as the mode, and compilation are not included. `foretold` says that the set-up will hardly take
-    longer. `per_step` are the seconds of a step; a trial makes some hundred.
+    Shared parts, such as the mode, and compilation are not included. If `foretold`, the set-up will hardly take longer
+    than its bound. `per_step` are the seconds of a step; a trial makes some hundred steps.
     """
 
     set_up: float
@@ -52,9 +52,9 @@ def _step(known: Situation, products: float, alone: float = STEP) -> float:
 
 
 def draws_to_the_mean(known: Situation) -> float:
-    """Return half of the draws of the normal law at the mode for one beyond the posterior's mean, in any coordinate.
+    """Return the draws of the normal law at the mode for one beyond the posterior's mean in a coordinate, halved.
 
-    Half of the posterior lies there, and independent draws of this law can say nothing of it sooner.
+    Half of the posterior lies beyond its mean, and independent draws must reach that half before they represent it.
     """
     off = 0.0 if known.seen is None else float(np.max(np.abs(known.seen.mode - known.mode.mode) / known.mode.sd))
     return 1.0 / math.erfc(min(off, FARTHEST) / math.sqrt(2.0))
@@ -63,7 +63,8 @@ def draws_to_the_mean(known: Situation) -> float:
 def stretch(known: Situation) -> float:
     """Return the largest variance of a coordinate over the smallest, in units of the normal law at the mode.
 
-    Steps in the metric of the mode are as short as the one allows, and take so many times longer to cross the other.
+    Steps in the metric of the mode are as short as the narrowest coordinate requires, so they need this many times as
+    many steps to cross the widest one.
     """
     variances = np.ones(1) if known.seen is None else np.square(known.seen.sd / known.mode.sd)
     return float(variances.max() / variances.min())
@@ -80,7 +81,7 @@ def of_walks(draws: Callable[[Situation], float]) -> Callable[[Situation], Floor
 
 
 def of_gradient_steps(known: Situation) -> Floor:
-    """Return the floor of Langevin steps: one forgets at most half its variance, and d^(1/3) as steps get shorter."""
+    """Return the floor of Langevin steps: one forgets at most half the variance, and d^(1/3) times less in d dims."""
     step = known.pass_seconds + known.gradient_seconds + _step(known, 3.0)
     return Floor(0.0, 0.75 * known.dim ** (1 / 3) * stretch(known) * step, per_step=step)
 
@@ -128,7 +129,7 @@ def seconds_with_a_core(known: Situation, counted: Counted) -> float:
 
 
 def seconds_without_light_rows(known: Situation, seconds: float, read: float) -> float:
-    """Return what a surrogate transition takes without its decision, of the seconds and reads of a step."""
+    """Return the seconds and reads of a surrogate transition without its decision."""
     return seconds - _light(known).seconds(known.rates, max(read - len(known.core_rows.core), 0.0), 1.0)
 
 

@@ -1,15 +1,14 @@
-"""How much memory a candidate of the choice may take, and how much it would take.
+"""The memory that a candidate of the choice may take, and the memory that it would take.
 
-Free memory changes from moment to moment, and the choice must not. So the limit is a share of the memory that the
-machine, or the container around the process, has in all, and never more than 4 GB: on machines with 8 GB or more the
-same candidates are left out.
+Free memory changes from moment to moment, but the choice must not. So the limit is a share of the total memory of the
+machine or container, and never more than 4 GB. Machines with 8 GB or more therefore leave out the same candidates.
 """
 
 import os
 from pathlib import Path
 
-SHARE, MOST = 0.5, 4e9  # of all memory; bytes
-MATRICES = 8  # of shape (dim, dim): a covariance, its factor and its inverse, copies while they are made
+SHARE, MOST = 0.5, 4e9  # share of all memory; bytes
+MATRICES = 8  # matrices (dim, dim): a covariance, its factor and its inverse, and temporary copies
 CGROUP = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 

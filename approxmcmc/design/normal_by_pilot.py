@@ -1,8 +1,8 @@
 """A normal approximation of a posterior with an uninformative mode, such as a hierarchy, from an exact chain.
 
-Rounds of steps, each with the covariance that the round before measured (Haario, Saksman and Tamminen 2001).
-Hamiltonian trajectories where the target has a gradient: in the metric of the posterior each is nearly a draw, where a
-walk forgets in some d steps.
+The pilot makes rounds of steps, each with the covariance measured in the previous round (Haario, Saksman and Tamminen
+2001). If the target has a gradient, steps are Hamiltonian trajectories: in the metric of the posterior each gives
+nearly an independent draw, while a walk needs about d steps.
 """
 
 import math
@@ -27,7 +27,7 @@ RUNAWAY = 5.0  # growth in the last round: up to 3.7 on a hierarchy of 10 parame
 
 
 class PilotSettings(NamedTuple):
-    """Steps of each round, half of them to adapt; the proposal of a covariance; steps for an independent draw, by d."""
+    """Steps of each round (half of them adapt), the proposal for a covariance, and steps per independent draw, by d."""
 
     rounds: tuple[int, ...]
     proposal: Callable[[np.ndarray], Proposal]

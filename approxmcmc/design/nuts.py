@@ -47,8 +47,8 @@ def sampler(target: Target) -> NUTS:
 def seconds_per_draw(known: Situation) -> float:
     """Return the seconds of a draw; no fewer than a trajectory took in a trial on the model as it is written.
 
-    On a horseshoe of 63 parameters tuning took 36 million gradients of 2000 rows in a chain, where 11 for each draw had
-    been counted.
+    On a horseshoe of 63 parameters tuning took 36 million gradients of 2000 rows in a chain, although the count was 11
+    for each draw.
     """
     operations, dim = known.written_work
     tried = known.trajectories if dim == known.dim else []  # without the effects of groups it is another space
@@ -56,5 +56,5 @@ def seconds_per_draw(known: Situation) -> float:
 
 
 def set_up_seconds(known: Situation) -> float:
-    """Return the seconds before the first kept draw: those of compilation, and of tuning all chains."""
+    """Return the seconds before the first kept draw: compilation, and tuning of all chains."""
     return COMPILE + known.chains * TUNE["nutpie"] * seconds_per_draw(known)

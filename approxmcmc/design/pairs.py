@@ -1,9 +1,9 @@
-"""Pairs of states, the decisions that a chain faces: two numbers per pair decide how a sequential test performs.
+"""Pairs of states from a pilot, with the two numbers per pair that determine how a sequential test performs.
 
 A pair is the state theta and the proposal theta' of a step, with the log ratio Lambda and the scale tau = sqrt(N) S_l
-of the terms. In the Gaussian regime the two say all (see `acceptance_probability_error`). A pilot takes the steps of a
-short exact chain, whose test keeps the terms at theta: one pass over the data for each pair. The draws of a finished
-run give pairs by proposing from them.
+of the terms. In the Gaussian regime these two numbers determine the error and the reads of a test (see
+`acceptance_probability_error`). A pilot uses the steps of a short exact chain, which keeps the terms at theta, so each
+pair costs one pass over the data. Pairs can also come from proposals at the draws of a finished run.
 """
 
 import dataclasses
@@ -41,8 +41,8 @@ from approxmcmc.targets.all_rows import AllRows
 class Pairs(NamedTuple):
     """Log ratios and scales of pairs, shape (n_pairs,), their states and proposals, and what they cost.
 
-    `rise` is by how much the log density of the posterior rose from the first of the states to the last; NaN where they
-    are not those of one pilot.
+    `rise` is the increase of the log posterior density from the first state to the last; NaN if the states do not come
+    from one pilot.
 
     A proposal outside the support of the prior has log ratio -inf and scale 0: every test rejects it and reads nothing.
     A proposal at which a datum has probability 0 has log ratio -inf and scale inf: only a test that reads this datum

@@ -17,10 +17,10 @@ from approxmcmc.errors import InvalidInputError
 from approxmcmc.sampling.goals import ENOUGH
 
 ALLOWED_BIAS = 0.02  # posterior standard deviations
-# Seconds. A candidate that could finish by then needs no rival: compiling one takes longer. Short trials flatter chains
-# that stick: independent draws on MNIST were to answer in .22 s, and took .84.
+# Seconds. A candidate that could finish by then needs no rival, because compiling one takes longer. Short trials
+# overrate chains that stick: for independent draws on MNIST they predicted .22 s, and the run took .84.
 SOON = 0.5
-TOO_BIASED = "predicted error above"  # how the verdict of such a candidate begins
+TOO_BIASED = "predicted error above"  # beginning of the verdict of a candidate that is too biased
 COLUMNS = (
     "candidate",
     "exact",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CRITERIA = ("mean", "worst")
 BOUNDARIES = {"pocock": (0.5,), "wang_tsiatis": (0.5, 0.375, 0.25, 0.125, 0.0)}
 BATCH_SHARES = (200, 100, 50, 20, 10, 5)  # N / batch size
-SMALLEST_BATCH = 50  # skewed terms need that many for a mean that is nearly normal
+SMALLEST_BATCH = 50  # the mean of so many skewed terms is nearly normal
 SMALLEST_EPSILON = 1e-9
 RESOLUTION = 1e-3  # of log epsilon: the error is then met within a thousandth of itself, more or less
 
@@ -119,9 +119,9 @@ def design_test(
 
     Notes
     -----
-    Guarantee: that of the Gaussian regime, for pairs like those of the pilot. It does not hold for heavy-tailed terms;
-    audits of the chain show that. If a proposal of the pilot gave a datum probability 0, epsilon is 0. The pilot costs
-    ``4 + tune + n_pairs`` passes over the data.
+    Guarantee: the error is the allowed one in the Gaussian regime, for pairs like those of the pilot. This does not
+    hold for heavy-tailed terms; audits of the chain detect them. If a datum has probability 0 at a proposal of the
+    pilot, epsilon is 0. The pilot costs ``4 + tune + n_pairs`` passes over the data.
 
     References
     ----------
@@ -183,7 +183,7 @@ def design_for_pairs(
     began = time.perf_counter()
     log_ratio, tau = (np.asarray(part, dtype=np.float64) for part in pairs[:2])
     inside = np.isfinite(log_ratio)
-    impossible = bool(np.isinf(tau).any())  # one datum of probability 0 decides, whatever a subset says
+    impossible = bool(np.isinf(tau).any())  # one datum of probability 0 decides, and a subset may miss it
     if weights is None:
         log_ratio, tau = log_ratio[inside], tau[inside]
     weight = np.full(log_ratio.shape, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -236,7 +236,7 @@ class _Outcome:
 
 
 def _largest_epsilon(outcome: _Outcome, error: float, criterion: str) -> float:
-    """Return the epsilon at which the error is the allowed one; 0 if no positive one is allowed, 0.5 if all are."""
+    """Return the epsilon with the allowed error; 0 if every positive epsilon has more, 0.5 if all have less."""
     from scipy.optimize import brentq
 
     name = "error" if criterion == "mean" else "worst_error"
@@ -254,10 +254,10 @@ def _largest_epsilon(outcome: _Outcome, error: float, criterion: str) -> float:
 
 
 def _warn_of_a_climb(rise: float, dim: int) -> None:
-    """Warn if the pilot was still climbing: decisions on a slope are easy, so that epsilon becomes too large.
+    """Warn if the log density still rose during the pilot: decisions are then easy, so epsilon becomes too large.
 
-    The log density of a normal distribution in d dimensions varies by sqrt(d/2), the difference of two of its values by
-    sqrt(d).
+    The log density at draws of a normal distribution in d dimensions has standard deviation sqrt(d/2), and the
+    difference of two such values sqrt(d).
     """
     if rise > 10.0 + 5.0 * math.sqrt(dim):
         warnings.warn(

@@ -13,7 +13,7 @@ from approxmcmc.errors import NotFiniteError
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.assembly import assemble
 
-TIMED_EPSILONS = (0.2, 0.01)  # and 0; a step of the others is linear in the data that it reads
+TIMED_EPSILONS = (0.2, 0.01)  # and 0; for other values the seconds of a step are taken as linear in the data read
 TIMED_STEPS = 50
 EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
 SECONDS = VALUE_NAMES.index("perf_counter_diff")
@@ -44,7 +44,7 @@ def seconds_per_step(
 
 
 def _timed(epsilons: Sequence[float]) -> list[float]:
-    """Return two positive arms: those nearest, on a log scale, to the ones that are timed."""
+    """Return the two positive epsilons nearest, on a log scale, to `TIMED_EPSILONS`."""
     positive = [epsilon for epsilon in epsilons if epsilon > 0.0]
     nearest = [min(positive, key=lambda e: abs(math.log(e / wanted))) for wanted in TIMED_EPSILONS]
     return list(dict.fromkeys(nearest))

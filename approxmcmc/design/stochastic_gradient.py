@@ -55,14 +55,14 @@ class DesignedLangevin:
     covariance_error
         Predicted largest relative error of a posterior variance, over all directions.
     direction
-        Where it is that large: a direction of theta, the length of its posterior standard deviation, shape (dim,).
+        The direction of theta with this error; its length is its posterior standard deviation, shape (dim,).
     gradients_per_draw
         Predicted gradients of one term for each effective draw.
     table
         The best batch size with control variates and without: control_variate, batch_size, step_size, steps_per_draw,
         gradients_per_draw, cost (the overhead of steps included).
     setup_gradient_evaluations, setup_seconds
-        What the search cost, the mode left out.
+        Cost of the search, without the search for the mode.
     """
 
     sampler: MetropolisHastings
@@ -96,7 +96,7 @@ def design_sgld(
     covariance_error
         e, the largest relative error of a variance that is allowed, over all directions; in (0, 1).
     batch_size
-        n, if it is given; None: the cheapest.
+        The batch size n to use; None: the cheapest.
     at
         Location and width of the posterior, `mode` and `cov`; None: ``laplace(target)``.
     overhead
@@ -106,7 +106,7 @@ def design_sgld(
         Points at which the noise is measured, in pairs with mean and covariance exactly those of N(mode, (1 + e) cov);
         None: twice the larger of 8 and dim.
     random_seed
-        Of points and rows.
+        Seed of the random points and rows.
 
     Returns
     -------
@@ -122,9 +122,9 @@ def design_sgld(
 
     Notes
     -----
-    Guarantee: on a normal posterior with covariance `cov` and terms that are quadratic, the largest error is at most e;
-    it is e where the noise does not depend on theta. On other posteriors the prediction holds as far as they are near
-    normal and `cov` is right: an error of `cov` of a third changes the step by a third, and the error with it. The
+    Guarantee: on a normal posterior with covariance `cov` and quadratic terms, the largest error is at most e; it
+    equals e if the noise does not depend on theta. On other posteriors the prediction is as good as the normal
+    approximation and `cov`: an error of a third in `cov` changes the step, and so the covariance error, by a third. The
     noise is measured on at most 20 000 rows, drawn at random: if a few rows dominate it, use `CoreRows`.
     Cost: ``2 n_points`` times these rows, in gradients.
 
@@ -211,7 +211,7 @@ def mean_covariance(minibatch: Any, points: np.ndarray) -> np.ndarray:
 
 
 def candidate_sizes(n_obs: int, batch_size: int | None) -> np.ndarray:
-    """Return the batch sizes that are compared: one that is settled, or from 1 to N; shape (n_sizes,)."""
+    """Return the batch sizes to compare: only the given one, or sizes from 1 to N; shape (n_sizes,)."""
     if batch_size is None:
         return np.unique(np.rint(np.geomspace(1.0, n_obs, CANDIDATES)).astype(int))
     settled = checked_integer(batch_size, "batch_size", who="design_sgld")

@@ -25,12 +25,12 @@ from approxmcmc.targets.expansion.own import ExpandsItself
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.predictors.base import PredictorsTarget
 
-# What may stop a set-up short: a density that is NaN, infinite or improper, a matrix that is singular, no memory.
+# Errors that may end a set-up: a density that is NaN, infinite or improper, a singular matrix, too little memory.
 FAILURES = (ApproxMCMCError, ArithmeticError, MemoryError, np.linalg.LinAlgError, ValueError)
 
-EXPANSION_PASSES = 10  # where terms have linear predictors: a survey, which is more expensive, and bounds
+EXPANSION_PASSES = 10  # if terms have linear predictors; includes the survey, the most expensive pass, and bounds
 NEWTON_STEPS = 4  # of a search for a mode, with all data
-CLIMB = 40  # gradients of a climb before them
+CLIMB = 40  # gradients of BFGS before the Newton steps
 PILOT_STEPS, LEAPFROGS = 750, 8  # of a pilot chain: trajectories, each of so many gradients
 WALK_STEPS = 4500  # of a pilot chain without gradients
 ONE_BY_ONE = 20.0  # times a term: a gradient of PyTensor's code of a single row
@@ -50,17 +50,17 @@ class Situation:
     target
         The posterior.
     seed
-        Of pilot chains.
+        Seed of pilot chains.
     chains
-        Of the run that follows.
+        Number of chains of the run that follows.
     compiled
-        What a candidate that was made has compiled of the model: "terms", "gradient", "expansion".
+        Parts of the model that candidates have compiled so far: "terms", "gradient", "expansion".
     undefined
         Candidates that met a density that is NaN or infinite.
     trajectories
-        Seconds of a trajectory in the metric of the pilot, once trials have found steps that are short enough.
+        Seconds of a trajectory in the metric of the pilot, after trials have found steps that are short enough.
     transitions
-        Seconds of an effective draw of core rows without its light rows, once a trial has found them.
+        Seconds of an effective draw of core rows without its light rows, after a trial has measured them.
     """
 
     target: Target
@@ -89,12 +89,12 @@ class Situation:
 
     @functools.cached_property
     def pass_seconds(self) -> float:
-        """Seconds in which all terms are evaluated once."""
+        """Seconds to evaluate all terms once."""
         return self.target.n_obs * self.rates.term
 
     @functools.cached_property
     def gradient_seconds(self) -> float:
-        """Seconds in which the gradients of all terms are evaluated once; NaN without a gradient."""
+        """Seconds to evaluate the gradients of all terms once; NaN without a gradient."""
         return self.target.n_obs * self.rates.gradient
 
     @property
@@ -104,7 +104,7 @@ class Situation:
 
     @property
     def has_predictors(self) -> bool:
-        """Whether terms are functions of linear predictors, whose expansion is short."""
+        """Whether terms are functions of linear predictors, so that an expansion has few numbers per row."""
         return isinstance(self.target, LinearTarget | PredictorsTarget)
 
     @functools.cached_property
@@ -120,7 +120,7 @@ class Situation:
             return ""
         return f"{n_obs} terms are too few for a normal approximation of {dim} parameters at the mode"
 
-    # --- laws of the posterior, each made once ---
+    # --- normal approximations of the posterior, each made once ---
 
     @property
     def mode(self) -> Laplace:
@@ -166,16 +166,16 @@ class Situation:
 
     @property
     def seen(self) -> Laplace | None:
-        """The normal law of the posterior as the pilot of core rows saw it; None before they are made."""
+        """The normal approximation from the pilot of the core rows; None before they are made."""
         found = self._found.get("core rows")
         return found.pilot if isinstance(found, CoreRows) else None
 
     def has(self, name: str) -> bool:
-        """Whether the "mode", the "pilot" or the "core rows" are made, or have failed."""
+        """Whether the "mode", the "pilot" or the "core rows" have been computed, or have failed."""
         return name in self._found
 
     def laws(self) -> list[Laplace]:
-        """Return the laws that were made."""
+        """Return the normal approximations computed so far."""
         return [law for law in self._found.values() if isinstance(law, Laplace)]
 
     def _run_pilot(self) -> Laplace:
@@ -202,7 +202,7 @@ class Situation:
     # --- costs of parts that are not made ---
 
     def seconds_of(self, law: str) -> float:
-        """Return the seconds that a law would take, compilation included: "mode", "pilot", "fit" or ""."""
+        """Return the seconds to compute the "mode", the "pilot", the "fit" or nothing (""), compilation included."""
         if law == "fit":
             law = "pilot" if self.why_no_expansion else "mode"
         if not law or self.has(law):
@@ -233,13 +233,13 @@ class Situation:
 
     @property
     def _columns(self) -> int:
-        """Numbers of a row that its predictors add up."""
+        """Number of summands in the predictors of a row."""
         target = self.target
         return int(target.design.additions if isinstance(target, PredictorsTarget) else self.dim)
 
     @functools.cached_property
     def expansion_seconds(self) -> float:
-        """Seconds in which core rows are made, at best: every row expanded, and the pilot chain on the surrogate.
+        """Lower bound of the seconds to find core rows: expand every row, and run the pilot chain on the surrogate.
 
         Rows are expanded by closed forms, by gradients row by row, or by differences of terms.
         """

@@ -27,7 +27,7 @@ from approxmcmc.sampling.assembly import assemble
 BURN_IN = 50  # steps of each chain, in which proposals adapt
 GLANCE = 5  # steps after which a candidate that is much too slow is given up
 LEVELS = (50, 100, 200, 400, 800)  # steps of each chain
-ENOUGH = 100.0  # effective draws: the seconds of one are known to some 20 %
+ENOUGH = 100.0  # effective draws; the seconds of one are then known to about 20 %
 FEWEST_AUDITS, MOST_AUDITS = 20, 100
 MOST_PARAMETERS = 50  # whose ESS is computed, evenly spaced: ArviZ takes a millisecond for each
 
@@ -35,9 +35,9 @@ MOST_PARAMETERS = 50  # whose ESS is computed, evenly spaced: ArviZ takes a mill
 class Measured(NamedTuple):
     """Results of a trial: per step of one chain, and per effective draw.
 
-    `error` is the accumulated error, 0 for an exact sampler, NaN where it was not measured. `starts`, shape (chains,
-    dim), is where the chains were after a fixed number of steps, None without a trial, `memory` the steps for an
-    effective draw in the first level, `effective` the effective draws of the whole trial.
+    `error` is the accumulated error, 0 for an exact sampler, NaN if it was not measured. `starts`, shape (chains, dim),
+    holds the states of the chains after a fixed number of steps, None without a trial. `memory` is the number of steps
+    per effective draw in the first level, `effective` the number of effective draws of the whole trial.
     """
 
     seconds_per_step: float
@@ -59,8 +59,8 @@ class Measured(NamedTuple):
 class Trial:
     """Chains of one candidate, compiled and burnt in; `measure` continues them.
 
-    `price` gives the seconds of counted work; `spent` are those of all steps and audits. `audit_seconds` are those of
-    an audit.
+    `price` returns the seconds of counted work; `spent` are the seconds of all steps and audits, `audit_seconds` the
+    seconds of one audit.
 
     Raises
     ------

@@ -17,12 +17,13 @@ from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS, GRADIENTS, ST
 # Seconds of a scalar operation (`operations`): terms of logistic regressions, 10 and 50 columns, took .17 and .13 ns
 # for each; of user's loops .3; of PyTensor's graphs .22 to .29, and the same for their gradients.
 OPERATION = {"library": 0.15e-9, "python": 0.3e-9, "graph": 0.25e-9}
-BYTE = 0.012e-9  # seconds: what 1e5 rows of 50 columns, beyond the cache, take more than 1e4 rows
+BYTE = 0.012e-9  # seconds; from the extra time per row of 1e5 rows of 50 columns, beyond the cache, over 1e4 rows
 PRODUCT = 0.4e-9  # seconds of a multiply-add with a matrix that a step reads
 STEP = 1.0e-6  # seconds of a step that reads nothing
 NUMBER = 15e-9  # seconds of a coordinate in a step: a normal variate, and the copies of theta
-# A term less its expansion takes 2.5 terms and, where rows are read at random, 50 ns; a row of the core on a line 2 ns;
-# a transition with its decision 5 us. So counted, Covertype's take 312 us and a9a's 1180, measured 329 and 1325.
+# A residual (a term less its expansion) takes 2.5 terms and, if rows are read at random, 50 ns; a core row on a line
+# 2 ns; a transition with its decision 5 us. This count gives 312 us on Covertype and 1180 on a9a; measured are 329 and
+# 1325.
 RESIDUAL, AT_RANDOM, ON_LINE, TRANSITION_STEP = 2.5, 50e-9, 2e-9, 5e-6
 AUDIT = 10.0  # passes over all data: terms at two states, and sixteen orders of their differences; 45 ms for 1e6 rows
 TRANSITION = 2.2  # posterior standard deviations that a trajectory travels
@@ -54,14 +55,14 @@ class Counted(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Seconds of one term of a target, and of its gradient, NaN where it has none."""
+    """Seconds of one term of a target and of its gradient, NaN if it has no gradient."""
 
     term: float
     gradient: float
 
     @property
     def residual(self) -> float:
-        """Seconds of a term less its expansion, of a row read at random."""
+        """Seconds of a residual, a term less its expansion, of a row read at random."""
         return RESIDUAL * self.term + AT_RANDOM
 
 
@@ -79,25 +80,25 @@ def compilation(target: Target, parts: frozenset[str], made: set[str]) -> float:
 
 
 def seconds_of_steps(rates: Rates, dim: int, counted: Counted, products: float) -> float:
-    """Return the seconds of steps that read so much, with so many products of a matrix (dim, dim) and a vector."""
+    """Return the seconds of steps, given their reads and the number of products of a (dim, dim) matrix and a vector."""
     rows = counted.terms * rates.term + (counted.gradients * rates.gradient if counted.gradients else 0.0)
     return rows + counted.steps * (STEP + NUMBER * dim) + counted.updates * NUMBER + products * PRODUCT * dim**2
 
 
 class Light(NamedTuple):
-    """How many light rows there are, and which share of a row's numbers each of them stores."""
+    """The number of light rows, and the share of a row's numbers that each of them stores."""
 
     n_rows: int
     share: float
 
     def seconds(self, rates: Rates, read: float, steps: float) -> float:
-        """Return the seconds of rows that steps read: at random, or as they lie where each step reads all."""
+        """Return the seconds of reading rows: in random order, or in memory order if each step reads all."""
         at_random = AT_RANDOM if read < self.n_rows * steps else 0.0
         return read * (RESIDUAL * rates.term * self.share + at_random)
 
 
 def seconds_of_transitions(rates: Rates, dim: int, counted: Counted, n_core: int, rows: Light) -> float:
-    """Return the seconds of surrogate transitions: the core is read once a step, other terms of it lie on lines.
+    """Return the seconds of surrogate transitions: each step reads the core once, and evaluates its terms along lines.
 
     A surrogate without a core is nearly always normal, and a draw takes one product and a half; with a core
     each gradient takes three.

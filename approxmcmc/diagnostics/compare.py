@@ -78,7 +78,7 @@ def compare_samplers(
     -----
     R-hat and ESS describe how a chain moves in its own stationary distribution; they cannot see that this distribution
     is biased. A high ``ess_per_second`` with a high ``bias_sq`` is a fast way to a wrong answer. Intervals are those of
-    single runs: whether they overlap says little about the order of two runs.
+    single runs, so whether they overlap says little about the order of two runs.
 
     Examples
     --------

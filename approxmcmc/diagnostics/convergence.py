@@ -1,8 +1,9 @@
-r"""Have the chains converged, and do they hold enough draws? Split R-hat, bulk and tail ESS, and a target ESS.
+r"""Check convergence and the number of effective draws: split R-hat, bulk and tail ESS, and a target ESS.
 
-All three are those of `rank_statistics` (Vehtari, Gelman, Simpson, Carpenter and Buerkner 2021). The limits are theirs
-and PyMC's: R-hat at most 1.01, or the value that chance explains, and ESS at least 100 per chain, both checked from 100
-draws per chain on. They see how chains move in their own stationary distribution; they cannot see that it is biased.
+The statistics are those of `rank_statistics`. The limits come from Vehtari, Gelman, Simpson, Carpenter and Buerkner
+(2021) and from PyMC: R-hat at most 1.01, or the value that chance explains, and ESS at least 100 per chain, both
+checked from 100 draws per chain on. The statistics show how chains move in their stationary distribution; they cannot
+show that it is biased.
 """
 
 import itertools
@@ -18,7 +19,7 @@ from approxmcmc.contracts import Finding, Variables, Verdict
 from approxmcmc.diagnostics.health import share_of_moves
 from approxmcmc.diagnostics.rank_statistics import bulk_ess, rank_r_hat, tail_ess
 
-FEWEST_DRAWS = 100  # per chain, as in PyMC: with fewer no chain can hold LEAST_ESS, and R-hat is mostly its own noise
+FEWEST_DRAWS = 100  # per chain, as in PyMC: with fewer no chain can hold LEAST_ESS, and R-hat is mostly noise
 LARGEST_R_HAT, BY_CHANCE = 1.01, 0.05  # the second: share of runs with converged chains that may warn
 CHAINS_APART = 1.1  # the older limit of R-hat: above it the chains are in different places
 LEAST_ESS = 100  # per chain

@@ -1,7 +1,7 @@
-"""Are an expansion and its proposals close enough to the posterior? Gates that only warn.
+"""Check whether an expansion and its proposals are close enough to the posterior; failed checks only warn.
 
-They read what set-up and tuning stored in the trace's attributes, and return nothing if there was no tuning. The mean
-data per decision is not a gate: a chain stuck far from the posterior reads little, because its decisions are easy.
+The gates read attributes of the trace that set-up and tuning stored; without tuning there are no gates. The mean data
+per decision is not a gate, because a chain stuck far from the posterior reads little: its decisions are easy.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from approxmcmc.contracts import AcceptanceTest, Finding
 from approxmcmc.diagnostics.records import leaves_invariant
 
 LARGEST_DISTANCE = 1.0  # of theta_hat from the mode, in posterior standard deviations
-VARIANCE_RATIO_THAT_HURTS = 0.5  # of residuals over terms
+VARIANCE_RATIO_THAT_HURTS = 0.5  # variance of residuals over variance of terms
 LARGEST_SHARE = 0.5  # of the data per decision: a test evaluates terms at two thetas, an exact step at one
 LEAST_ACCEPTANCE = 0.3  # of proposals drawn from the Laplace approximation
 HARDLY_ANY = 0.01

@@ -2,8 +2,8 @@ r"""Is a run biased? Gates computed from its audits, without a reference or a se
 
 An audit takes a kept draw theta and a proposal theta' of the sampler, and evaluates all N terms at both. That gives the
 log ratio Lambda, the probability alpha to accept on all data, and the test's own probability alpha^ over its subsets.
-Had the draws come from the posterior, detailed balance would make pi(theta) q(theta'|theta) alpha symmetric in the two
-states, and what is antisymmetric would average to 0:
+If the draws come from the posterior, detailed balance makes pi(theta) q(theta'|theta) alpha symmetric in the two
+states, so antisymmetric functions of them average to 0:
 
     sign score  E[alpha sign(Lambda)] = 0,    energy drift  E[alpha (log pi(theta') - log pi(theta))] = 0.
 
@@ -15,9 +15,9 @@ batch means (Flegal, Haran and Jones 2008).
 
 Small errors of decisions add up. If the acceptance probability is off by delta in each step, the chain drifts away from
 the posterior until it forgets. With tau the number of steps per effective draw, E|alpha^ - alpha| tau is of the order
-of the distance in total variation (of the bound by meeting times, with the autocorrelation time in their place). With
-50 steps per effective draw and a t-test that errs by 0.02, a random walk is far off, though each decision is nearly
-right.
+of the distance in total variation: it is the bound by meeting times, with the autocorrelation time in place of the
+meeting time. With 50 steps per effective draw and a t-test that errs by 0.02, a random walk is far from the posterior,
+although each decision is nearly right.
 """
 
 import math
@@ -38,8 +38,8 @@ LARGEST_DRIFT = 1.0  # nat
 STANDARD_ERRORS = 3.0  # of scores that are 0 for draws of the posterior
 QUANTILE = 1.96  # of 95 % intervals
 BATCHES = 20
-SMOOTHING = 0.5  # of the sign in `distance`, in standard errors of the noise
-SPREAD_THAT_MATTERS = 0.3  # of an estimated log ratio: decisions begin to flip
+SMOOTHING = 0.5  # width over which `distance` smooths the sign, in standard errors of the noise
+SPREAD_THAT_MATTERS = 0.3  # standard deviation of an estimated log ratio at which decisions begin to flip
 LEAST_TRUST = 0.5  # relative standard error of a variance
 SHARE_OF_AUDITS = 0.1
 LARGEST = (
@@ -95,10 +95,10 @@ def gates(stats: xr.Dataset) -> list[Gate]:
 
     Notes
     -----
-    All but the last need at least 20 audits to fail. The distance E|alpha^ - alpha| is biased downwards: the noise of
-    alpha^ over its subsets is subtracted, see `distance`. Its interval and that of the difference have level 95 %;
-    those of the sign score and the energy drift reach three standard errors to both sides; that of heavy terms is
-    Clopper and Pearson's.
+    All gates but the last need at least 20 audits to fail. The distance E|alpha^ - alpha| is biased downwards, because
+    the noise of alpha^ over its subsets is subtracted, see `distance`. The intervals of distance and difference have
+    level 95 %; the intervals of sign score and energy drift reach three standard errors to both sides; the interval of
+    heavy terms is the one of Clopper and Pearson.
     """
     found = (*_of_the_test(stats), *_of_the_draws(stats), _heavy_terms(stats), _too_few(stats))
     return [gate for gate in found if gate is not None]

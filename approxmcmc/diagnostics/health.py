@@ -1,4 +1,4 @@
-"""Did a run end as planned, did its chains move, did trajectories reach everything? If not, R-hat means little."""
+"""Check how a run ended, whether its chains moved, and how many trajectories failed; otherwise R-hat means little."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""How far weighted draws can be trusted: effective sample size, Pareto k, and the sample size that the KL requires.
+"""Check weighted draws by the effective sample size, Pareto k, and the sample size that the KL divergence requires.
 
 With rho = d nu / d mu (target nu, proposal mu) and L = KL(nu || mu) = E_nu log rho, about exp(L) draws are necessary
 and sufficient. Theorem 1.1 says so of I_n(f) = (1/n) sum f(X_i) rho(X_i), X_i ~ mu, which needs *normalised* weights
@@ -40,7 +40,7 @@ MOST_LOG = 700.0  # exp(700) = 1e304
 STATEMENTS = (
     "error_bound", "mass_bound", "self_normalised_error", "self_normalised_risk", "blind_mass", "blind_risk"
 )  # fmt: skip
-FEWEST_WEIGHTS = 25  # distinct weights needed to fit their tail; with two distinct weights the fit gave 6.9 and -5.6
+FEWEST_WEIGHTS = 25  # distinct weights needed to fit their tail; with two distinct weights fits gave k = 6.9 and -5.6
 
 
 def importance_diagnostics(log_weights: Any) -> dict[str, float]:
@@ -153,7 +153,7 @@ def chatterjee_diaconis_bound(
         Log weights of a run, instead: L and the tail are then estimated from the weighted draws. A run that missed a
         part of the target underestimates both.
     delta
-        Of the lower bound, in (0, 1).
+        The delta of the lower bound, in (0, 1).
 
     Returns
     -------

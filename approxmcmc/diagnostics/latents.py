@@ -16,7 +16,7 @@ from approxmcmc.output.reading import flat_draws
 
 MOST_NUMBERS = 10**7  # groups times draws stored in a trace by default
 AT_ONCE, CHUNK = 1 << 21, 1 << 16  # draws of groups in memory, and groups in a chunk of a folder
-SEED = 0x1A7E  # of draws of effects, apart from the run's seed
+SEED = 0x1A7E  # of draws of effects; differs from the run's seed
 
 
 def latents(
@@ -29,8 +29,8 @@ def latents(
     trace
         Draws of the target, or of an expansion of it.
     target
-        The target that integrates: `targets.NormalGroups`, `targets.GroupedTarget`, or what `from_pymc` made of a
-        model with groups.
+        The target that integrates effects out: `targets.NormalGroups`, `targets.GroupedTarget`, or the target that
+        `from_pymc` returned for a model with groups.
     groups
         Labels of the wanted groups; None: all.
     random_seed
@@ -39,9 +39,9 @@ def latents(
     Returns
     -------
     xarray.Dataset
-        ``effect``, dims (chain, draw, group): what is added to the linear predictor of the group's rows. With random
-        slopes it has the further axis ``effect_name``. Of a PyMC model: its effects, and the deterministics of groups,
-        under their own names, dims and coords.
+        ``effect``, dims (chain, draw, group), is added to the linear predictor of the group's rows. With random slopes
+        it has the further axis ``effect_name``. For a PyMC model: its effects, and the deterministics of groups, under
+        the model's names, dims and coords.
 
     Raises
     ------
@@ -52,10 +52,10 @@ def latents(
 
     Notes
     -----
-    Given theta the draws are exact and independent, from the conditional distribution of the effects given the data:
-    joint draws of theta and effects are draws of the joint posterior, as good as those of theta. For normal rows this
-    distribution is normal; otherwise draws come by rejection under tangents. Cost: about 0.5 us for a row, a draw and a
-    group.
+    Given theta the draws come exactly and independently from the conditional distribution of the effects given the
+    data. So joint draws of theta and effects are draws of the joint posterior, as accurate as the draws of theta. For
+    normal rows this distribution is normal; otherwise draws come by rejection under tangents. Cost: about 0.5 us for a
+    row, a draw and a group.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Results that ship with the package: for each study a table, and the words around it with what it came from."""
+"""Results that ship with the package: for each study a table, and the text around it with its provenance."""
 
 import json
 import numbers
@@ -24,7 +24,7 @@ def shipped_studies() -> list[str]:
 
 
 def shipped(name: str) -> "tuple[dict[str, Any], pd.DataFrame]":
-    """Return the words of a study's results, and their table as text.
+    """Return the text of a study's results, and their table with all cells as text.
 
     Raises
     ------
@@ -93,9 +93,9 @@ def number_of(name: str, piece: str, where: Sequence[tuple[str, str]], column: s
     Parameters
     ----------
     name, piece
-        As of :func:`load_results`.
+        As in :func:`load_results`.
     where
-        Columns and what they hold in the row that is meant.
+        Pairs (column, value) that identify the row.
     column
         The column of the number.
 

@@ -38,9 +38,9 @@ class RobustRegression(LinearTarget, BoundedTarget):
 
     Notes
     -----
-    The log density of a response is -((df + 1) / 2) log(1 + r^2 / df) up to a constant, which is counted, with r the
-    residual in units of the scale. It is not log-concave: the posterior can have several modes where outliers agree
-    with each other. Draws are called ``beta`` with the dimension ``coef``.
+    The log density of a response is -((df + 1) / 2) log(1 + r^2 / df) plus a constant, which terms include; r is the
+    residual in units of the scale. It is not log-concave, so the posterior can have several modes if outliers agree
+    with each other. The trace holds ``beta`` with the dimension ``coef``.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Softmax regression: more than two classes, a vector of coefficients for each.
+"""Softmax regression: two or more classes, each with a vector of coefficients.
 
 The bound of Boehning (1992) replaces the Hessian of the log partition function by an upper bound that does not depend
 on theta. With eta = (x' beta_1, ..., x' beta_K), t the class of the datum and eta_0 any point,
@@ -6,7 +6,7 @@ on theta. With eta = (x' beta_1, ..., x' beta_K), t the class of the datum and e
     log B = eta_t - [lse(eta_0) + g'(eta - eta_0) + (eta - eta_0)' A (eta - eta_0) / 2],   g = softmax(eta_0),
     A = (I - 11'/K) / 2,
 
-which touches at eta_0. It only needs X'X, not a (K p, K p) matrix, since A is the same for all data.
+which touches the likelihood at eta_0. It only needs X'X, not a (K p, K p) matrix, since A is the same for all data.
 """
 
 import copy
@@ -59,7 +59,7 @@ def _add_softmax_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: 
     X, y = data
     p = X.shape[1]
     eta, work = np.empty((theta.shape[0] // p, ROWS)), np.empty((2, ROWS))
-    for start in range(lo, hi, ROWS):  # rows are read twice: a few of them stay in the first-level cache in between
+    for start in range(lo, hi, ROWS):  # rows are read twice; so few of them stay in the first-level cache in between
         stop = min(start + ROWS, hi)
         _predictors(theta, X, order, start, stop, eta)
         log_sum_exp(eta, stop - start, work[0], work[1])
@@ -159,12 +159,12 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
     y
         Classes, shape (n,); any integers or whole numbers. Sorted, they label the dimension ``category``.
     prior_scale
-        Prior standard deviation s of every coefficient, finite: the likelihood does not change when one vector is
-        added to all beta_k, so that a flat prior gives no posterior.
+        Prior standard deviation s of every coefficient, finite. The likelihood does not change if one vector is added
+        to all beta_k, so a flat prior gives an improper posterior.
     intercept
         Add a column of ones in front, called "intercept", with the same prior.
     prior
-        A function ``log_prior(beta) -> float`` of the flat beta (class after class) in place of the normal prior.
+        A function ``log_prior(beta) -> float`` that replaces the normal prior; beta is flat, class after class.
     coef_names
         Labels of the columns, if X has none.
 
@@ -176,7 +176,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
 
     Notes
     -----
-    Draws are called ``beta``, with the dimensions ``category`` and ``coef``.
+    The trace holds ``beta``, with the dimensions ``category`` and ``coef``.
 
     References
     ----------
@@ -233,12 +233,12 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
         return other
 
     def predictor_data(self, data: Data) -> Data:
-        """Return the data (X, y) as those of the design, whose columns all classes share, and y."""
+        """Return the data (X, y) as the arrays of a design with columns that all classes share, followed by y."""
         X, y = data
         return X, np.empty((len(X), 0), dtype=np.int32), *self.design.arrays[2:], y
 
     def compile(self) -> CompiledTarget:
-        """Compile terms and prior; two states at once have no kernel of their own."""
+        """Compile terms and prior; there is no separate kernel for two states at once."""
         return TallDataTarget.compile(self)
 
     def _log_terms(self) -> Any:
@@ -279,7 +279,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The predictors X, with the column of ones where there is an intercept."""
+        """The predictors X, with the column of ones if there is an intercept."""
         return {"X": self.X}
 
     def to_pymc(self) -> Any:

@@ -1,4 +1,4 @@
-"""Base of targets with fewer terms than another target has rows, and the same posterior."""
+"""Base class of targets with the same posterior as a target of single rows, but fewer terms."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ class StandsForRows(TallDataTarget):
     """The posterior of `rows`, the target of single rows; subclasses set `data` and `n_obs`, and compile the terms."""
 
     seconds: float
-    """The cost of making the terms."""
+    """Seconds to compute the terms from the rows."""
 
     def __init__(self, rows: TallDataTarget) -> None:
         self._rows, self.n_rows = rows, rows.n_obs
@@ -26,11 +26,11 @@ class StandsForRows(TallDataTarget):
 
     @property
     def found(self) -> str:
-        """Return a sentence: what represents the rows, and what a step reads."""
+        """Return a sentence on what represents the rows, and what a step reads."""
         raise NotImplementedError
 
     def initial_point(self) -> np.ndarray:
-        """Return that of the rows' target."""
+        """Return the initial point of the target of single rows."""
         return self._rows.initial_point()
 
     @property
@@ -45,11 +45,11 @@ class StandsForRows(TallDataTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """For the trace: the terms that represent the rows, and the seconds to make them."""
+        """Trace attributes: how many terms represent the rows, and the seconds to compute them."""
         return {**self._rows.setup_attrs, "compression": self.found, "setup_compression_seconds": self.seconds}
 
     def to_pymc(self) -> Any:
-        """Return the model of PyMC that the rows' target has."""
+        """Return the PyMC model of the target of single rows."""
         return self._rows.to_pymc()
 
     def content_hash(self) -> str:

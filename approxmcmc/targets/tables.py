@@ -1,4 +1,4 @@
-"""Regressions on tables: columns of numbers have slopes, columns of text or categories an effect for each level."""
+"""Regressions on tables: a column of numbers has a slope, a column of text or categories an effect for each level."""
 
 import numbers
 from collections.abc import Callable, Mapping
@@ -32,15 +32,15 @@ class TableRegression(PredictorTarget):
     r"""A generalised linear model of a table: eta_i = x_i' beta + sum_c effect_c[level of row i in column c].
 
     `LogisticRegression` and `GLMTarget` return it for a table with columns of text or categories. ``beta`` holds the
-    intercept and the slopes of the columns of numbers; each other column is a variable of its own, with the effects of
-    all its levels but the first, the reference level (treatment coding). Without an intercept the first of these
-    columns has an effect for every level, as in formulas of R. A column costs a row one addition, for any number
-    of levels: there is no matrix of indicators.
+    intercept and the slopes of the columns of numbers. Each other column is a separate variable, with the effects of
+    all its levels except the first, the reference level (treatment coding). Without an intercept the first of these
+    columns has an effect for every level, as in formulas of R. A column costs one addition per row, for any number of
+    levels, because there is no matrix of indicators.
 
     Attributes
     ----------
     reference_levels
-        The level of each column whose effect is 0, by column; also an attribute of the trace.
+        The level with effect 0 of each column, by column; also an attribute of the trace.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class TableRegression(PredictorTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """Attributes of the target in the trace: its reference levels."""
+        """Trace attributes: the reference level of each column."""
         return {**super().setup_attrs, "reference_levels": _listed(self.reference_levels)}
 
     def to_pymc(self) -> Any:

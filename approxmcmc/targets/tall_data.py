@@ -1,4 +1,4 @@
-"""Base of all tall-data targets: a log prior, N terms, and a compiled form of both."""
+"""Base class of all tall-data targets: a log prior, N terms, and a compiled form of both."""
 
 import abc
 import math
@@ -33,7 +33,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import check_compiles, check_fills, check_gradient, plain_function
 from approxmcmc.targets.parts import MadeOfRows
 
-SMALLEST_SCALE = 1e-150  # of a normal prior: the square of a smaller one has no reciprocal
+SMALLEST_SCALE = 1e-150  # of a normal prior; the square of a smaller scale has no finite reciprocal
 
 
 def make_gaussian_log_prior(precision: float) -> Callable[[np.ndarray], float]:
@@ -64,7 +64,7 @@ class Prior:
     Parameters
     ----------
     scale
-        Standard deviation, positive; ``inf`` is the flat prior. Ignored where a function is given.
+        Standard deviation, positive; ``inf`` is the flat prior. Ignored if a function is given.
     function
         ``log_prior(theta) -> float`` up to a constant, -inf outside the support; plain Python, compiled here.
     gradient
@@ -97,7 +97,7 @@ class Prior:
         return prior_kernel(self.function)
 
     def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
-        """Return the compiled gradient; a user's own is compared with differences at `at` first."""
+        """Return the compiled gradient, after comparing a user's gradient with differences at `at`."""
         if self.function is None:
             return bind(make_add_gaussian_gradient, 1.0 / self.scale**2, signature=ADD_PRIOR_GRADIENT)
         if self.gradient is None:
@@ -120,7 +120,7 @@ class Prior:
 class TallDataTarget(
     MadeOfRows, Target, DifferentiableTarget, BoundedTermsTarget, BoundedDifferencesTarget, TwinnedTarget
 ):
-    """A posterior whose likelihood is a product of N terms that arrays describe.
+    """A posterior with a likelihood that is a product of N terms of data in arrays.
 
     Subclasses set `variables`, `data` (contiguous arrays), `n_obs` and `prior`, and compile their terms.
     """
@@ -161,7 +161,7 @@ class TallDataTarget(
         return CompiledGradient(self._term_gradients(), self.compile_prior_gradient(), self.data, self.n_obs)
 
     def compile_prior_gradient(self) -> Any:
-        """Compile the gradient of the prior: its own, or differences of a function without one."""
+        """Compile the gradient of the prior, or differences of it if the prior is a function without a gradient."""
         return self.prior.compile_gradient(self.initial_point() + 0.1, self.variables.labels())
 
     def _term_gradients(self) -> Any:

@@ -1,4 +1,4 @@
-"""The user's own model, written as plain Python functions of one datum."""
+"""A user-defined model, written as plain Python functions of one datum."""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -41,9 +41,9 @@ class FunctionTarget(TallDataTarget):
     logprior
         ``logprior(theta) -> float``, up to a constant; -inf outside the support.
     data
-        An array or a tuple of arrays, or of sources (`approxmcmc.sources`). At least one has `n_obs` rows; others pass
-        through. Contiguous float64 and int64 arrays are not copied. Those of float32 become float64, so that your
-        function computes in double precision.
+        An array or a tuple of arrays, or of sources (`approxmcmc.sources`). At least one has `n_obs` rows; arrays of
+        other lengths are passed to your functions unchanged. Contiguous float64 and int64 arrays are not copied.
+        float32 arrays become float64, so that your function computes in double precision.
     n_obs
         Number of terms N.
     dim
@@ -81,8 +81,8 @@ class FunctionTarget(TallDataTarget):
 
     Notes
     -----
-    Globals and closures that a function reads are taken with the values that they have when `sample` is called, and so
-    are arrays that were not copied. A helper that numba compiled keeps the values of its first call. Return -inf
+    A function uses the values that its globals, its closures and uncopied arrays have when `sample` is called. A helper
+    that numba compiled keeps the values of its first call. Return -inf
     outside the support: an exception ends the run. These functions must not draw random numbers; see
     :class:`EstimatedLikelihood`.
 
@@ -154,7 +154,7 @@ class FunctionTarget(TallDataTarget):
         self.prior.compile(dim)
 
     def with_rows(self, given: Any, n_obs: int) -> Self:
-        """Return this model with other `data`; those of its arrays with a row for each term have `n_obs` rows."""
+        """Return this model with other `data`, in which arrays with a row for each term have `n_obs` rows."""
         other = copy.copy(self)
         other.given, other.data, other.n_obs = None, checked_arrays(given, "data", who="FunctionTarget"), n_obs
         return other
@@ -181,7 +181,7 @@ class FunctionTarget(TallDataTarget):
 
     @property
     def term_work(self) -> TermWork:
-        """Operations of a term, from the byte code of the user's functions; a loop runs over the numbers of a row."""
+        """Operations of a term, from the byte code of the user's functions; a loop is taken to run over a row."""
         numbers = sum(array.size for array in self.data if array.shape[:1] == (self.n_obs,)) / self.n_obs
         length = max(numbers, min(self.variables.size, LENGTH))
         slope = None if self._grad_loglik is None else operations(self._grad_loglik, length)

@@ -1,1 +1,1 @@
-"""Effects of groups found in PyMC models as written, so that they are integrated out: a term is a group."""
+"""Find the effects of groups in PyMC models and integrate them out, so that a term is a group."""

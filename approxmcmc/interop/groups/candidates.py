@@ -1,7 +1,7 @@
-"""Which variables of a PyMC model are effects of independent groups, and which group each row belongs to.
+"""Find the variables of a PyMC model that are effects of independent groups, and the group of each row.
 
-A candidate is a free normal variable with an entry, or a row of entries, for each group, on which nothing else depends
-but the observed variable; every row must depend on the entries of one group alone, see `labels`.
+A candidate is a free normal variable with an entry, or a row of entries, for each group. Only the observed variable may
+depend on it, and each row only on the entries of one group, see `labels`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph, shap
 
 
 class GroupEffects(NamedTuple):
-    """Variables whose entries are effects of the same groups, and the axis of each that counts them.
+    """Variables with effects of the same groups as entries, and the axis of each variable that counts the groups.
 
     `rows` holds the label of the group of every row, `FREE` for a row without one.
     """
@@ -35,9 +35,9 @@ class GroupEffects(NamedTuple):
 def candidates(
     model: Any, values: ValuesOfGraph, parameters: Sequence[Any], shape: tuple[int, ...]
 ) -> tuple[list[GroupEffects], list[str]]:
-    """Return the sets of effects that can be integrated out, that with most entries first, and why others cannot.
+    """Return the sets of effects that can be integrated out, largest first, and why other variables cannot.
 
-    Of crossed factors each is a set of its own: the effects of the others stay parameters.
+    Each of several crossed factors is a separate set: if it is integrated out, the other factors stay parameters.
     """
     found: dict[bytes, GroupEffects] = {}
     reasons = []

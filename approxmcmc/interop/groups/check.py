@@ -1,8 +1,8 @@
-r"""The integrated target against the model itself, at random points, group by group.
+r"""Compare the integrated target with the model, at random points, group by group.
 
-By Bayes' rule :math:`p(y_g) = p(y_g \mid u) p(u) / p(u \mid y_g)` for *every* u: the model's own log densities of the
-rows, at effects u drawn for all groups at once, must give the terms of the target. A misread graph, or groups that are
-not independent, gives others.
+By Bayes' rule :math:`p(y_g) = p(y_g \mid u) p(u) / p(u \mid y_g)` for *every* u. So the log densities of the rows in
+the model, at effects u drawn for all groups at once, must give the terms of the target. If the graph was misread, or
+groups are not independent, the two differ.
 """
 
 from typing import Any
@@ -15,12 +15,12 @@ from approxmcmc.interop.graphs import rebuild, simplify
 from approxmcmc.interop.groups.values import PYTHON, NotGroupsError
 
 POINTS = 2
-SPREAD = 0.3  # of the points around the initial one
+SPREAD = 0.3  # standard deviation of the random points around the initial point
 RELATIVE = 1e-6
 
 
 def compare_with_model(target: Any) -> None:
-    """Raise `NotGroupsError` unless terms and prior are those of the model."""
+    """Raise `NotGroupsError` unless terms and prior equal those of the model."""
     rng, rows_and_prior = np.random.default_rng(0), _densities(target)
     compiled = target.compile()
     for _ in range(POINTS):

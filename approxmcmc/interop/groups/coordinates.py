@@ -1,10 +1,10 @@
-r"""The parameters that are left of a PyMC model, their coordinates, and their prior.
+r"""The remaining parameters of a PyMC model without its effects, their coordinates, and their prior.
 
-Parameters keep the model's unconstrained coordinates, but for scales of effects: these move with either sign, and their
-absolute value is reported. The integrated likelihood is a smooth and even function of such a scale, while in its
-logarithm a scale that the data hardly distinguish from 0 lies on an infinite plateau. With t of either sign and s =
-abs(t) the density of t is that of s, halved; no Jacobian is due. A prior that is 0 or infinite at s = 0 keeps the
-model's coordinate.
+Parameters keep the model's unconstrained coordinates, except scales of effects, which are sampled with either sign; the
+trace holds the absolute value. The integrated likelihood is a smooth and even function of such a scale s. On the log
+scale it would have an infinite plateau if the data hardly distinguish s from 0. With t of either sign and s = abs(t),
+the density of t at either sign is half the density of s, without a Jacobian. If the prior is 0 or infinite at s = 0,
+the scale keeps the model's coordinate.
 """
 
 import dataclasses
@@ -76,7 +76,7 @@ class Coordinates:
         return rebuild(graphs, known)
 
     def kind(self, variable: Any, entry: int) -> int | None:
-        """Return how an entry of a free variable follows from its coordinate; None where it takes a graph."""
+        """Return how an entry of a free variable follows from its coordinate; None if that needs a graph."""
         transform = self.model.rvs_to_transforms[variable]
         if variable in self.signed:
             return ABS

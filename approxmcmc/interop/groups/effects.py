@@ -16,7 +16,7 @@ from approxmcmc.interop.groups.labels import MIXED, labels_of
 from approxmcmc.interop.groups.predictor import triangle_of
 from approxmcmc.interop.groups.values import PYTHON, ValuesOfGraph, size
 
-AT_ONCE = 1 << 21  # numbers of u
+AT_ONCE = 1 << 21  # numbers of u per chunk
 
 
 class Named(NamedTuple):

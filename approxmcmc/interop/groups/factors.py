@@ -1,4 +1,4 @@
-"""How the factors of a linear predictor follow from theta: by a table where each is one coordinate, else by a graph."""
+"""Compute the factors of a linear predictor from theta: by a table if each is one coordinate, else by a graph."""
 
 import functools
 from collections.abc import Callable, Collection
@@ -20,7 +20,7 @@ from approxmcmc.targets.groups.link import add_factor_slopes, factors_of
 def scales_of(
     model: Any, integrated: Collection[Any], factors: FactorsOfModel, scales: list[Product], others: list[Product]
 ) -> set[Any]:
-    """Return the positive variables that scale effects and do nothing else: they may move with either sign."""
+    """Return the positive variables that only scale effects, which may be sampled with either sign."""
 
     def read(products: list[Product]) -> set[Any]:
         return {factors.entries[f][0] for _, _, monomial in products for f in monomial}
@@ -33,7 +33,7 @@ def scales_of(
 
 
 def places_of(factors: FactorsOfModel, coordinates: Coordinates) -> list[tuple[int, int]] | None:
-    """Return coordinate and kind of each factor, or None: a graph is needed."""
+    """Return coordinate and kind of each factor, or None if a graph is needed."""
     found = []
     for variable, entry in factors.entries:
         kind = coordinates.kind(variable, entry) if variable in coordinates.places else None
@@ -44,13 +44,13 @@ def places_of(factors: FactorsOfModel, coordinates: Coordinates) -> list[tuple[i
 
 
 class FactorsGiven:
-    """A target whose factors are read off theta by the table of its link, or by a graph."""
+    """A target with factors that are computed from theta by the table of its link, or by a graph."""
 
     coordinates: Coordinates
     keeps_kernels: bool
 
     def read_factors(self, factors: FactorsOfModel) -> list[tuple[int, int]]:
-        """Return the places of a link's table; they are not looked at where the factors take a graph."""
+        """Return the places of a link's table; they are unused if a graph computes the factors."""
         self._factors_given, places = factors, places_of(factors, self.coordinates)
         self.keeps_kernels = places is not None
         return [(0, 0)] * len(factors.entries) if places is None else places
@@ -64,7 +64,7 @@ class FactorsGiven:
         return {}
 
     def _bind(self, make: Callable[..., Any], *parts: Any, signature: Any) -> Any:
-        """Compile a kernel: one around a graph once for this target, since none is kept on disk."""
+        """Compile a kernel; one around a graph is compiled once for this target, because it is not cached on disk."""
         if self.keeps_kernels:
             return super()._bind(make, *parts, signature=signature)  # type: ignore[misc]
         if (make, signature) not in self._bound:

@@ -8,11 +8,11 @@ from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
 
-FEW_GROUPS, MANY_ROWS = 20, 100  # of each: effects that many rows know well are parameters like others, and rows a term
+FEW_GROUPS, MANY_ROWS = 20, 100  # fewer groups with more rows each are not integrated out by quadrature
 
 
 def integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC:
-    """Return a model as a target without the effects of its groups; `always`: also where that saves nothing.
+    """Return a model as a target without the effects of its groups; `always`: even if that saves nothing.
 
     Raises
     ------

@@ -1,9 +1,10 @@
-r"""A graph as a sum of products of the model's parameters, with arrays as coefficients.
+r"""Write a graph as a sum of products of the model's parameters, with arrays as coefficients.
 
 .. math:: \eta_i = \sum_m c_{im} \prod_{f \in m} a_f,
 
-where the factors a are entries of free variables, of the standard normal effects u of one group, and of what is not
-linear in the parameters, such as ``exp(log_sigma)``. It is read off what each node computes, never tried out.
+where the factors a are entries of free variables, of the standard normal effects u of one group, and of expressions
+that are not linear in the parameters, such as ``exp(log_sigma)``. The form is derived from the operation of each node,
+never from numerical trials.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ Monomial = tuple[int, ...]
 Form = dict[Monomial, np.ndarray]
 CONSTANT: Monomial = ()
 MOST_FACTORS = 300  # entries of a variable that may be columns of a design matrix
-MOST_NUMBERS = 60_000_000  # of a form
+MOST_NUMBERS = 60_000_000  # numbers in a form
 
 
 class FactorsOfModel:
@@ -48,7 +49,7 @@ class FactorsOfModel:
 def forms_of(
     values: ValuesOfGraph, factors: FactorsOfModel, known: Mapping[Any, Form], wanted: Sequence[Any]
 ) -> list[Form]:
-    """Return graphs as forms, given those of the effects; raise if a graph depends on effects in another way."""
+    """Return graphs as forms, given the forms of the effects; raise if a graph depends on effects in another way."""
     found: dict[Any, Form] = dict(known)
     depend = set(known)
     for node in values.nodes:
@@ -58,7 +59,7 @@ def forms_of(
     def form(variable: Any) -> Form:
         if variable in values.fixed:
             return {CONSTANT: np.asarray(values.of[variable])}
-        if variable not in found:  # a free variable, or what is not linear
+        if variable not in found:  # a free variable, or an expression that is not linear
             if variable in depend:
                 raise NotGroupsError(f"{variable.name or variable.owner.op} is not linear in the effects")
             found[variable] = factors.form(variable, values.shape(variable))
@@ -83,7 +84,7 @@ def _below(values: ValuesOfGraph, wanted: Sequence[Any]) -> set[Any]:
 
 
 def _form(node: Any, values: ValuesOfGraph, form: Any) -> Form | None:
-    """Return the form of a node, given those of its inputs; None if it is not linear in them."""
+    """Return the form of a node, given the forms of its inputs; None if it is not linear in them."""
     name, shape = name_of(node), values.shape(node.outputs[0])
     if isinstance(node.op, Elemwise):
         return _elementwise(node, values, form, shape)
@@ -145,7 +146,7 @@ def _elementwise(node: Any, values: ValuesOfGraph, form: Any, shape: tuple[int, 
 
 
 def _summed(pairs: Any, shape: tuple[int, ...] | None) -> Form:
-    """Add up the coefficients of equal products, over all entries where a shape is given."""
+    """Add up the coefficients of equal products, over all entries if a shape is given."""
     found: Form = {}
     for monomial, array in pairs:
         known = tuple(sorted(monomial))

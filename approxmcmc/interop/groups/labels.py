@@ -1,8 +1,9 @@
-"""Which group's effects every entry of a graph depends on: a proof, node by node, that groups are independent.
+"""Label every entry of a graph by the group that its effects belong to, which proves that groups are independent.
 
-An entry has the label of a group, `FREE` where it depends on no effect, and `MIXED` where it depends on the effects of
-several groups. Operations that move entries move labels; elementwise operations join those of their inputs; sums and
-products of matrices join them along the axes that they add up. What any other operation makes of effects is mixed.
+An entry has the label of a group, `FREE` if it depends on no effect, and `MIXED` if it depends on the effects of
+several groups. Operations that move entries move labels; elementwise operations join the labels of their inputs; sums
+and products of matrices join labels along the axes that they add up. Results of any other operation on effects are
+`MIXED`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,7 @@ MULTIPLYING = {"Dot", "Matmul", "BatchedDot"}
 
 
 def join(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the labels of a value that depends on both."""
+    """Return the labels of a value that depends on two values with these labels."""
     return np.where(one == FREE, other, np.where((other == FREE) | (one == other), one, MIXED))
 
 
@@ -49,7 +50,7 @@ def join_along(labels: np.ndarray, axis: int) -> np.ndarray:
 
 
 def labels_of(values: ValuesOfGraph, effects: Mapping[Any, np.ndarray]) -> dict[Any, np.ndarray]:
-    """Return the labels of every variable that depends on effects, given those of the effects themselves."""
+    """Return the labels of every variable that depends on effects, given the labels of the effects."""
     found = dict(effects)
     for node in values.nodes:
         if any(one in found for one in node.inputs):
@@ -95,7 +96,7 @@ def _joined(labels: Sequence[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _data_inputs(name: str) -> slice | None:
-    """Return which inputs of an operation have their entries in its result; the others say where."""
+    """Return the inputs of an operation that supply entries of its result; the other inputs say where they go."""
     if name in MOVING:
         return slice(0, 1)
     return STACKING.get(name)

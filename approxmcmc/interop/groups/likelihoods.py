@@ -1,4 +1,4 @@
-"""Laws of rows that have one linear predictor, read off a PyMC graph: the family, the predictor, and what is known."""
+"""Read the distribution of rows with one linear predictor from a PyMC graph: family, predictor, and known numbers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from approxmcmc.interop.groups.values import NotGroupsError
 class LawOfRows(NamedTuple):
     """A family, and graphs: the predictor is the sum of `predictors` and the logarithms of the positive `exposures`.
 
-    `trials` are those of a binomial law, `shape` that of a negative binomial law.
+    `trials` belong to a binomial distribution, `shape` to a negative binomial distribution.
     """
 
     family: str
@@ -29,17 +29,17 @@ class LawOfRows(NamedTuple):
 
     @property
     def graphs(self) -> list[Any]:
-        """All graphs of the law."""
+        """All graphs of the distribution."""
         return [*self.predictors, *self.exposures, *(one for one in (self.trials, self.shape) if one is not None)]
 
 
 def law_of_rows(observed: Any, free: Sequence[Any]) -> LawOfRows:
-    """Return the law of an observed variable of a model with these free variables.
+    """Return the distribution of an observed variable of a model with these free variables.
 
     Raises
     ------
     NotGroupsError
-        When its law or its link is unknown here; the message says which.
+        If this distribution or its link is not supported; the message says which.
     """
     known = Known(set(free))
     parameters = observed.owner.op.dist_params(observed.owner)
@@ -64,7 +64,7 @@ def law_of_rows(observed: Any, free: Sequence[Any]) -> LawOfRows:
 
 
 class Known:
-    """Reads links, where what depends on none of the free variables is data."""
+    """Reads links; graphs that depend on no free variable are data."""
 
     def __init__(self, free: set[Any]) -> None:
         self.free = free
@@ -74,7 +74,7 @@ class Known:
         return not self.free & set(ancestors([graph]))
 
     def logarithm(self, graph: Any) -> tuple[list[Any], list[Any]]:
-        """Return graphs whose sum, and positive data the logarithms of which, make the logarithm of a mean."""
+        """Return graphs and positive data: the log of a mean is the sum of the graphs and of the logs of the data."""
         if self.holds(graph):
             return [], [graph]
         node, moved = below(graph)
@@ -163,7 +163,7 @@ def bare(graph: Any) -> Any:
 
 
 def below(graph: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the node under the operations that move entries, and what does the same moves to one of its inputs.
+    """Return the node under the operations that move entries, and a function that moves one of its inputs the same way.
 
     So ``exp(eta)[group]`` is read as ``exp(eta[group])``.
     """

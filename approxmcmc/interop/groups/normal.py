@@ -21,8 +21,8 @@ from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.link import link
 from approxmcmc.targets.groups.normal_terms import NormalTerms, triangles
 
-MOST_NUMBERS = 60_000_000  # of the triangles of all groups
-MOST_EFFECTS = 12  # of a group: a term costs their cube
+MOST_NUMBERS = 60_000_000  # numbers in the triangles of all groups
+MOST_EFFECTS = 12  # effects of a group; the cost of a term grows with their cube
 
 
 class NormalGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, NormalTerms):

@@ -1,7 +1,7 @@
-"""A linear predictor with effects of groups, as two design matrices and the factors of their columns.
+"""Write a linear predictor with effects of groups as two design matrices and the factors of their columns.
 
 eta = offset + X beta + Z L u, where the entries of beta and L are sums of products of the model's parameters. Columns
-that are multiples of one another are one.
+that are multiples of each other are stored as one.
 """
 
 from typing import Any, NamedTuple
@@ -47,7 +47,7 @@ def standard_effects(values: ValuesOfGraph, factors: FactorsOfModel, effects: Gr
 
 
 def _one_group(shape: tuple[int, ...], axis: int) -> list[np.ndarray]:
-    """Return, for each effect of a group, which entries of the variable are its own; shape of the variable."""
+    """Return, for each effect of a group, a mask of the entries of the variable that are this effect."""
     other = tuple(n for place, n in enumerate(shape) if place != axis)
     numbers = np.broadcast_to(np.expand_dims(np.arange(int(np.prod(other))).reshape(other), axis), shape)
     return [numbers == k for k in range(int(np.prod(other)))]
@@ -59,7 +59,7 @@ def n_effects_of(values: ValuesOfGraph, effects: GroupEffects) -> int:
 
 
 def law_of(variable: Any) -> tuple[Any, Any, Any]:
-    """Return location and scale of a normal variable, and the writer of the share of u_k: a scale may be a triangle."""
+    """Return location and scale of a normal variable, and the function that writes the share of u_k."""
     node = variable.owner
     location, scale = node.op.dist_params(node)
     if type(node.op).__name__ != "MvNormalRV":
@@ -117,7 +117,7 @@ def predictor_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> MixedPre
 def _columns(
     parts: list[tuple[np.ndarray, int, Monomial]],
 ) -> tuple[np.ndarray, list[tuple[int, float, int, Monomial]]]:
-    """Return the distinct columns up to multiples, and of each part its column and multiple."""
+    """Return the columns that are not multiples of each other, and for each part its column and multiple."""
     columns: list[np.ndarray] = []
     known: dict[bytes, int] = {}
     found = []
@@ -133,7 +133,7 @@ def _columns(
 
 
 def scale_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> tuple[np.ndarray, Monomial | None]:
-    """Return known multiples of rows, and the product that they multiply; None where the scale is known."""
+    """Return known multiples of rows, and the product that they multiply, None if the scale is known."""
     if any(f < n_effects for monomial in form for f in monomial):
         raise NotGroupsError("the scale of the noise depends on the effects")
     form = {m: a for m, a in form.items() if m != CONSTANT or np.any(a)}
@@ -147,7 +147,7 @@ def scale_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> tuple[np.nda
 
 
 def labels_of_rows(effects: GroupEffects) -> np.ndarray:
-    """Return the group of each row; a row without one is a group of its own."""
+    """Return the group of each row; each row without a group becomes a separate group."""
     labels, alone = effects.rows.copy(), effects.rows == FREE
     labels[alone] = effects.n_groups + np.arange(alone.sum())
     return labels

@@ -1,4 +1,4 @@
-"""The log prior of the parameters that are left of a model, compiled by PyTensor."""
+"""The log prior of the remaining parameters of a model, compiled by PyTensor."""
 
 import math
 from collections.abc import Sequence

@@ -20,7 +20,7 @@ from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.link import link
 from approxmcmc.targets.groups.quadrature_terms import FIRST_NODES, LARGEST_ERROR, QuadratureTerms
 
-MOST_COLUMNS = 400  # of the predictor: second derivatives of a term are their square
+MOST_COLUMNS = 400  # columns of the predictor; a term has their square as many second derivatives
 
 
 class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
@@ -83,7 +83,7 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
         return self.scales
 
     def initial_point(self) -> np.ndarray:
-        """Return the point around which nodes were placed."""
+        """Return the point around which starts of the nodes were predicted."""
         return self.center.copy()
 
     @property
@@ -93,13 +93,13 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """What was integrated out and how."""
+        """Trace attributes: what was integrated out, and how."""
         return {**IntegratedOfPyMC.setup_attrs.fget(self), **QuadratureTerms.setup_attrs.fget(self)}  # type: ignore[attr-defined]
 
     def at_random(self, rng: np.random.Generator, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return some u for each group, and what the target takes for its log density given the rows.
+        """Return some u for each group, and the log density of u given the rows according to the target.
 
-        That is the log density of rows and u by the family and the predictor found, less the target's own integral.
+        This is the log density of rows and u, by the family and the predictor found, minus the target's integral.
         """
         u = rng.standard_normal((self.n_obs, self.n_effects))
         return u, self.log_joint(theta, u) - self.own_terms(theta)

@@ -24,7 +24,7 @@ class ModelOfGroups:
     Raises
     ------
     NotGroupsError
-        When there is no such set; the message says why.
+        If no effects can be integrated out; the message says why.
     """
 
     def __init__(self, model: Any) -> None:
@@ -52,11 +52,11 @@ class ModelOfGroups:
 
     @property
     def hash(self) -> str:
-        """A hash of the model; of one whose operations cannot be read, one that no other has."""
+        """A hash of the model; unique if the model has operations that cannot be read."""
         return model_hash(self.model) or f"{UNREADABLE} {uuid.uuid4()}"
 
     def refuse_changed_data(self) -> None:
-        """Raise if the model's data are no longer those that were read."""
+        """Raise if the model's data have changed since they were read."""
         changed = [leaf.name for leaf, known in self.shared if content_hash(value_of(leaf)) != known]
         if changed:
             raise InvalidInputError(
@@ -80,6 +80,6 @@ class ModelOfGroups:
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The model's data containers but the observed one."""
+        """The model's data containers without the observed one."""
         observed = self.model.rvs_to_values[self.observed]
         return {one.name: np.asarray(evaluate(one)) for one in self.model.data_vars if one is not observed}

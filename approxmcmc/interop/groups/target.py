@@ -22,7 +22,7 @@ from approxmcmc.targets.tall_data import TallDataTarget
 
 
 class IntegratedOfPyMC(TallDataTarget, LatentTarget):
-    """A PyMC model without the effects of its groups, which are integrated out; draws bring them back."""
+    """A PyMC model with the effects of its groups integrated out; they are drawn after the run."""
 
     source: ModelOfGroups
     groups: GroupEffects
@@ -33,7 +33,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     latents_wanted: Any = "auto"
 
     draw_standard_effects: Callable[[np.random.Generator, np.ndarray, np.ndarray], np.ndarray]
-    """Draws of u of terms given their rows, ``(rng, thetas, terms)``; shape (thetas, terms, K)."""
+    """Function ``(rng, thetas, terms)`` that draws u given the rows; shape (thetas, terms, K)."""
 
     @property
     @abc.abstractmethod
@@ -63,7 +63,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def written_work(self) -> tuple[float, int]:
-        """What the model takes with its effects: operations of all rows, and the number of parameters."""
+        """Counted work of the model with its effects: operations of all rows, and the number of parameters."""
         model, n_rows = self.source.model, self.source.y.size
         [rows] = model.logp(vars=model.observed_RVs, sum=False)
         dim = sum(np.size(value) for value in model.initial_point().values())
@@ -76,7 +76,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def group_dim(self) -> str:
-        """The model's own name of the axis that counts groups."""
+        """The model's name of the axis that counts groups."""
         [first, *_] = self.named
         assert first.axis is not None
         return self._dims_of(first)[first.axis]
@@ -137,7 +137,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The model's data containers but the observed one."""
+        """The model's data containers without the observed one."""
         return self.source.constant_data
 
     def content_hash(self) -> str:
@@ -172,7 +172,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
 
 def checked_path(path: str) -> str:
-    """Return the path of a folder that does not exist, before the run that fills it.
+    """Return the path of the folder that the run will fill; raise if it exists.
 
     Raises
     ------

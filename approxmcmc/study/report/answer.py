@@ -1,7 +1,7 @@
-"""The answer in three sentences, made from the table: who has least risk, against whom it can be told, and why.
+"""Write the answer in three sentences from the table: the setting with least risk, which others are worse, and why.
 
-Nothing is ranked where the gold standard is too coarse, and nothing is decided below five replicates; the verdicts of
-a page share a family rate, see :mod:`approxmcmc.study.report.scores`.
+Settings are not ranked if the gold standard is too coarse, and there are no verdicts below five replicates. The
+verdicts of a page share a family error rate, see :mod:`approxmcmc.study.report.scores`.
 """
 
 import math
@@ -14,7 +14,7 @@ from approxmcmc.study.report.wording import counted, estimate_text, number
 
 
 def answers(scores: Sequence[Scores]) -> list[str]:
-    """Return what is to be said of all targets that have a gold standard; what is said of several stands last."""
+    """Return the sentences on all targets that have a gold standard; sentences on several targets come last."""
     judged = [one for one in scores if one.estimands]
     verdicts = sum(len(one.settings) - 1 for one in judged)
     told = [sentence for one in judged for sentence in sentences(one, max(verdicts, 1))]
@@ -29,7 +29,7 @@ def _decided(scores: Scores) -> bool:
 
 
 def without_gold(target: str, *, gold_wanted: bool, own_figures: bool) -> list[str]:
-    """Return what is to be said of a target without risks.
+    """Return the sentences on a target without risks.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the clock of a setting includes, and what else its user waits for."""
+"""Describe what the clock of a setting includes, and how long its user waits in addition."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

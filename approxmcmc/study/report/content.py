@@ -68,7 +68,7 @@ def compose(results: "StudyResults") -> dict[str, Any]:
 
 
 def compose_published(results: "StudyResults") -> dict[str, Any]:
-    """Return what ships beside the risks: sections, notes, sentences on targets without risks, exact settings."""
+    """Return the parts of the page published with the risks: sections, notes, sentences, and exact settings."""
     with _style():
         found = _found(results)
         failures = census.failures_table(results)
@@ -151,7 +151,7 @@ def _notes(results: "StudyResults", found: _Found) -> list[str]:
 
 
 def _told(results: "StudyResults", found: _Found) -> list[str]:
-    """Return what draws tell of their biases, and what is said of targets that have no risks, each sentence once."""
+    """Return the sentences on biases estimated from draws and on targets without risks, each sentence once."""
     known = {"gold_wanted": results.study.gold is not None, "own_figures": bool(found.pictures)}
     told = told_of(results)
     sentences = [text for contest in found.contests if (text := sentence(contest.target, told))]
@@ -188,7 +188,7 @@ def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
 
 
 def estimands_in_words(study: Declaration) -> str:
-    """Return what is estimated, in words; for a function that makes the estimands, its docstring."""
+    """Return a description of the estimands; for a function that makes them, its docstring."""
     if callable(study.estimands):
         told = (inspect.getdoc(study.estimands) or study.estimands.__name__).splitlines()[0]
         return f"{told} Averaged over coordinates: {', '.join(study.average_over) or 'none'}."

@@ -48,7 +48,7 @@ class Contest(Scores):
     Parameters
     ----------
     target, exact, at_budgets
-        As of :class:`~approxmcmc.study.report.scores.Scores`.
+        As in :class:`~approxmcmc.study.report.scores.Scores`.
     traces
         One-chain traces of every setting, in replicate order; settings in the order of the plan.
     reference
@@ -172,7 +172,7 @@ class _Judge:
 
 
 def _longest(clocks: Iterable[Sequence[Completions]]) -> float:
-    """Return the longest time that every replicate reached; if all are fits, twice that of the slowest."""
+    """Return the longest time that every replicate reached; if all are fits, twice the time of the slowest fit."""
     listed = [clock for each in clocks for clock in each]
     end = min(clock.until for clock in listed)
     return 2.0 * max(float(clock.ends[0]) for clock in listed) if math.isinf(end) else end

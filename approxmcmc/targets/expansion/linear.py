@@ -112,7 +112,7 @@ class LinearExpansion(Expansion):
         return found._replace(sums=self.weight * found.sums)
 
     def _refuse(self, theta: np.ndarray, lo: int, hi: int) -> None:
-        """Raise with the first row of a block that has a value or derivative that is not finite, if there is one."""
+        """Raise, naming the first row of a block with a value or derivative that is not finite, if there is one."""
         X, y = self.X, self.y
         for row in range(lo, hi):
             sums = np.zeros(1 + len(theta) + len(theta) ** 2)

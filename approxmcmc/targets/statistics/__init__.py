@@ -1,1 +1,1 @@
-"""Likelihoods of normal rows through sufficient statistics."""
+"""Likelihoods of normal rows, computed from sufficient statistics."""

@@ -2,13 +2,14 @@ r"""Weighted least squares of tall data, and the residual sum of squares of the 
 
 .. math:: \sum_i w_i (r_i - a_i' \beta)^2 = s + |R (\beta - \hat\beta)|^2,
 
-all information of a normal likelihood on its rows: no number in it is a difference of large ones, for any
-offset of r and the size of the columns.
+These numbers hold all information of the rows for a normal likelihood. None of them is a difference of large numbers,
+for any offset of r and any size of the columns.
 
-A fit of some rows comes first: it makes columns z = T'a that are nearly orthonormal, and residuals e that are close to
-the final ones. Then one pass adds up Z'WZ, Z'We and e'We, as fast as memory is read. Where some rows were misleading,
-as with rare categories or columns that are nearly collinear, the result of a pass makes better columns for another one:
-the Cholesky QR algorithm, repeated (Yamamoto et al. 2015), which is as accurate as a QR decomposition of the rows.
+First a fit of some rows gives columns z = T'a that are nearly orthonormal, and residuals e that are close to the final
+ones. Then one pass adds up Z'WZ, Z'We and e'We, as fast as memory is read. If the first rows were misleading, for
+instance because of rare categories or nearly collinear columns, the result of this pass gives better columns for
+another pass. This is the repeated Cholesky QR algorithm (Yamamoto et al. 2015), as accurate as a QR decomposition of
+the rows.
 """
 
 from collections.abc import Callable
@@ -20,12 +21,12 @@ from approxmcmc.engine.terms.passes import BLOCK, sum_over_blocks
 
 Rows = Callable[[int, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
-NUMBERS = 1 << 20  # of rows that are worked on at a time: 8 MB, in the last cache
-SLICES, FEWEST, FOR_EACH = 32, 2000, 20  # rows that are fitted first: so many, so many for each column, in slices
+NUMBERS = 1 << 20  # numbers of the rows of a block: 8 MB, which fit in the last-level cache
+SLICES, FEWEST, FOR_EACH = 32, 2000, 20  # of the first fit: slices of rows, least number of rows, rows per column
 MOST_PASSES = 5
-EVEN = 1e-4  # least eigenvalue of Z'WZ beside the largest that loses no digit that counts
-SMALLEST = 1e-13  # as small beside the largest as rounding of sums leaves an eigenvalue
-NEAR = 2.0  # e'We beside the least sum of squares: then their difference loses no digit
+EVEN = 1e-4  # smallest over largest eigenvalue of Z'WZ; above it no relevant digit is lost
+SMALLEST = 1e-13  # relative size of an eigenvalue that rounding of sums alone can make
+NEAR = 2.0  # e'We over the least sum of squares; below it their difference loses no digit
 
 
 class LeastSquares(NamedTuple):
@@ -45,19 +46,19 @@ class Basis(NamedTuple):
     center: np.ndarray
 
     def sums(self, a: np.ndarray, r: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """Return Z'WZ, Z'We and e'We of some rows, one after the other."""
+        """Return Z'WZ, Z'We and e'We of some rows, concatenated."""
         z, e = a @ self.T, r - a @ self.center
         weighted = z * w[:, None]
         return np.concatenate([(weighted.T @ z).ravel(), e @ weighted, [(w * e) @ e]])
 
     def noise(self, vectors: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Return the eigenvalues of Z'WZ that rounding of a'T alone can make: smaller ones carry no information."""
+        """Return the size up to which eigenvalues of Z'WZ may be mere rounding of a'T, and so carry no information."""
         gram = sums[: len(self.S) ** 2].reshape(len(self.S), -1)
         lengths = np.sqrt(np.maximum(np.einsum("kj,kl,lj->j", self.S, gram, self.S), 0.0))
         return np.square(16.0 * np.finfo(np.float64).eps * (lengths @ np.abs(self.T @ vectors)))
 
     def improved(self, values: np.ndarray, vectors: np.ndarray, slope: np.ndarray) -> "Basis":
-        """Return the basis in which Z'WZ, of these eigenvalues and vectors, would be the identity; and the fit."""
+        """Return the basis in which Z'WZ, given by its eigenvalues and vectors, is the identity; and the fit."""
         roots = np.sqrt(values)
         step = vectors @ ((vectors.T @ slope) / values)
         S = (roots[:, None] * vectors.T) @ self.S
@@ -70,15 +71,15 @@ def least_squares(rows: Rows, n_rows: int, p: int) -> LeastSquares:
     Parameters
     ----------
     rows
-        ``rows(lo, hi)`` returns of the rows lo ... hi - 1 the predictors a (m, p), the responses r (m,) and the weights
-        w (m,), as float64.
+        ``rows(lo, hi)`` returns the predictors a (m, p), the responses r (m,) and the weights w (m,) of the rows
+        lo ... hi - 1, as float64.
     n_rows, p
         How many rows and predictors there are.
 
     Notes
     -----
-    Directions in which no row says anything, as of columns that are sums of others, have no row in the root. Rounding
-    of the right side: about 1e-15 (n + the left side), at condition numbers of the columns up to 1e10.
+    Directions on which the rows have no information, for instance if a column is a sum of others, have no row in the
+    root. The rounding error of the right side is about 1e-15 (n + the left side), at condition numbers up to 1e10.
 
     References
     ----------

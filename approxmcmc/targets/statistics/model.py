@@ -1,7 +1,7 @@
-"""Normal models with sufficient statistics: the values that they read from the rows, outcome by outcome.
+"""Normal models with sufficient statistics, and what these statistics are computed from, outcome by outcome.
 
-The mean is any linear predictor, the log scale one that all rows share but for an offset, such as a weight. So a step
-may read the numbers of `least_squares` in the place of n rows.
+The mean is any linear predictor; the log scale is a linear predictor that differs between rows only by a known offset,
+such as a weight. So a step may read the numbers of `least_squares` instead of n rows.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from approxmcmc.targets.predictors.design import Design, Predictor
 from approxmcmc.targets.predictors.normal import HALF_LOG_2_PI, NormalLikelihood
 from approxmcmc.targets.statistics.least_squares import LeastSquares, least_squares
 
-MOST_WORK = 2e11  # products of two numbers that a pass may take: some ten seconds
+MOST_WORK = 2e11  # largest number of multiplications in a pass: about ten seconds
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,9 +27,9 @@ class NormalOutcome:
     design
         The design of the rows.
     mean, log_scale
-        Its predictors; None for a log scale of 0, with terms that leave out the constant of the law.
+        Predictors of the outcome; None for a log scale of 0, with terms without the constant of the normal density.
     Y, column
-        Outcomes, shape (n, J), and which of them.
+        Outcomes, shape (n, J), and the column of this one.
     """
 
     design: Design
@@ -47,7 +47,7 @@ class NormalOutcome:
 
     @property
     def work(self) -> float:
-        """How many products of two numbers a pass over the rows takes."""
+        """Number of multiplications in a pass over the rows."""
         return float(self.design.n_rows) * self.entries.size**2
 
     @property
@@ -81,7 +81,7 @@ class NormalOutcome:
 
 
 def normal_outcomes(target: Target) -> list[NormalOutcome]:
-    """Return the outcomes of a model of normal rows with log scales that only differ by offsets; else none."""
+    """Return the outcomes if rows are normal, with log scales that differ only by offsets; else an empty list."""
     if isinstance(target, LinearTarget) and target._loglik_eta is unit_normal:
         n, p = target.X.shape
         mean = Predictor((0, p), range(p))

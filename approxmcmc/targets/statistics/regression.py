@@ -1,4 +1,4 @@
-"""Linear regression with a scale that is known or not, for one outcome or several."""
+"""Linear regression with a known or unknown scale, for one outcome or several."""
 
 import dataclasses
 import math
@@ -24,7 +24,7 @@ WHO = "LinearRegression"
 
 @dataclasses.dataclass(frozen=True)
 class RegressionVariables(Variables):
-    """Coefficients, then the logarithms of the scales; the scales are reported."""
+    """Coefficients, then the logarithms of the scales; the trace holds the scales."""
 
     def labels(self) -> list[str]:
         """Return the name of every coordinate of theta."""
@@ -45,7 +45,7 @@ class RegressionVariables(Variables):
 
 
 class RowsOfRegression(PredictorsTarget):
-    """The rows of a linear regression, one term each."""
+    """A linear regression with one term for each row."""
 
     def __init__(self, design: Design, Y: np.ndarray, variables: Variables, prior: Prior) -> None:
         self.design, self.likelihood, self.responses = design, NormalLikelihood(Y.shape[1]), (Y,)
@@ -60,7 +60,7 @@ class RowsOfRegression(PredictorsTarget):
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The predictors, with a last column log(s_i) where there are weights."""
+        """The predictors, with a last column log(s_i) if there are weights."""
         return {"X": self.design.X}
 
 
@@ -71,11 +71,11 @@ class LinearRegression(NormalStatistics):
     ----------
     X
         Predictors, shape (n, p), float32 or float64; a DataFrame's columns become the labels of `beta`. X and y may be
-        sources (`approxmcmc.sources`), which are laid out in a local file and mapped.
+        sources (`approxmcmc.sources`), which are written to a local file and mapped.
     y
-        Outcomes, shape (n,); or (n, J) for J outcomes, each with coefficients and a scale of its own.
+        Outcomes, shape (n,); or (n, J) for J outcomes, each with separate coefficients and scale.
     sigma
-        The scale, where it is known, one number; None: a parameter.
+        The scale if it is known, one number; None: the scale is a parameter.
     weights
         Known weights w_i, positive, shape (n,), such as the number of measurements of which y_i is the mean.
     prior_scale
@@ -83,7 +83,7 @@ class LinearRegression(NormalStatistics):
     sigma_scale
         Median of the prior of ``sigma``; log(sigma) is normal with standard deviation 1.5.
     prior
-        A function ``log_prior(theta) -> float`` in place of these, of theta = (beta row by row, log sigma).
+        A function ``log_prior(theta) -> float`` that replaces these priors; theta = (beta row by row, log sigma).
     intercept
         Add a column of ones in front, called "intercept".
     coef_names
@@ -92,7 +92,7 @@ class LinearRegression(NormalStatistics):
     Attributes
     ----------
     plain
-        The model of single rows, with n terms: for tests that read some of them, and for cross-validation.
+        The model of single rows, with n terms, for tests that read some rows, and for cross-validation.
 
     Raises
     ------
@@ -101,10 +101,10 @@ class LinearRegression(NormalStatistics):
 
     Notes
     -----
-    Guarantee: exact, to rounding: 1e-10 of the log-likelihood, for any offset of y and any scales of the columns,
-    also where these are collinear; at condition numbers above 1e5, and far from the fit, more in proportion. One pass
-    over the rows, as fast as memory, and no row is read in a step: ``datapoints_touched`` is 0. Draws are called
-    ``beta``, dims (coef,) or (coef, outcome), and ``sigma``.
+    Guarantee: exact to rounding, which is 1e-10 of the log-likelihood for any offset of y and any scales of the
+    columns, even collinear ones; at condition numbers above 1e5, and far from the fit, it is proportionally more.
+    Set-up takes one pass over the rows, as fast as memory is read. A step reads no row, so ``datapoints_touched`` is 0.
+    The trace holds ``beta``, dims (coef,) or (coef, outcome), and ``sigma``.
 
     References
     ----------
@@ -167,7 +167,7 @@ def _variables(coef: list[str], J: int, *, knows_sigma: bool) -> Variables:
 
 
 def _design(X: np.ndarray, J: int, sigma: float | None, weights: Any) -> Design:
-    """Return J means that share the columns of X, and J log scales: a parameter each, or known, less log(w) / 2."""
+    """Return J means that share the columns of X, and J log scales, each a parameter or known, minus log(w) / 2."""
     n, p = X.shape
     dim = p * J + (J if sigma is None else 0)
     span: tuple[int, int] = (0, 0)

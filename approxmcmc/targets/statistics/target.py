@@ -1,4 +1,4 @@
-"""Normal rows through their sufficient statistics: a term is an outcome, and no step reads a row."""
+"""Normal rows represented by their sufficient statistics: a term is an outcome, and no step reads a row."""
 
 import functools
 import time
@@ -22,17 +22,17 @@ from approxmcmc.targets.tall_data import TallDataTarget
 
 
 class NormalStatistics(StandsForRows, ExpandsItself):
-    r"""The posterior of a model of normal rows, by its sufficient statistics.
+    r"""The posterior of a model of normal rows, computed from its sufficient statistics.
 
     .. math:: \ell(\theta) = b - n \lambda - \tfrac12 (s + |R (\beta - \hat\beta)|^2) e^{-2 \lambda}
 
-    for each outcome, n rows with the log scale lambda; s, R and the fit are those of weighted least squares.
+    for each outcome with n rows and log scale lambda; s, R and the fit come from weighted least squares.
 
     Parameters
     ----------
     rows
-        The model of single rows: a mean that is a linear predictor, and a log scale that rows share but for known
-        offsets. From PyMC: ``pm.Normal("y", X @ beta + a, sigma, observed=y)``, with any priors.
+        The model of single rows. Its mean is a linear predictor, and its log scale differs between rows only by known
+        offsets. In PyMC: ``pm.Normal("y", X @ beta + a, sigma, observed=y)``, with any priors.
 
     Attributes
     ----------
@@ -42,12 +42,12 @@ class NormalStatistics(StandsForRows, ExpandsItself):
     Raises
     ------
     IncompatibleError
-        When the model is not of this kind.
+        If the model is not of this kind.
 
     Notes
     -----
-    Guarantee: the posterior of `rows`, to rounding: 1e-10 of the log-likelihood. Made by one pass over the rows, by a
-    few where categories are rare or columns nearly collinear.
+    Guarantee: the posterior of `rows`, to rounding, 1e-10 of the log-likelihood. Set-up takes one pass over the rows,
+    or a few if categories are rare or columns nearly collinear.
 
     References
     ----------
@@ -89,7 +89,7 @@ class NormalStatistics(StandsForRows, ExpandsItself):
         return bind(make_expand, *parts, signature=signature, fastmath=BATCH_FASTMATH)
 
     def initial_point(self) -> np.ndarray:
-        """Return the least-squares fit with its scale, where the prior has a density there; else the model's own."""
+        """Return the least-squares fit and scale if the prior has a density there, else the initial point of `rows`."""
         own, at = self._rows.initial_point(), self._rows.initial_point()
         _, centers, places, scales, numbers = self.data
         for k, (n, squares, _) in enumerate(numbers):
@@ -112,7 +112,7 @@ class NormalStatistics(StandsForRows, ExpandsItself):
 
     @property
     def found(self) -> str:
-        """Return a sentence that says what represents the rows."""
+        """Return a sentence on what represents the rows."""
         outcomes = "" if self.n_obs == 1 else f" of {self.n_obs} outcomes"
         return f"normal rows: sufficient statistics{outcomes} represent {self.n_rows:,} rows, and a step reads none"
 
