@@ -1,4 +1,4 @@
-"""The public `sample`: check the arguments, then let `runs` carry them out."""
+"""The public `sample`: check the arguments, then run the plan with `runs`."""
 
 import math
 import numbers

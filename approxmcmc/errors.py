@@ -13,7 +13,7 @@ class InvalidInputError(ApproxMCMCError, ValueError):
 
 
 class IncompatibleError(ApproxMCMCError, TypeError):
-    """A target, proposal, test or sampler lacks what its partner needs; raised before anything runs."""
+    """A target, proposal, test or sampler lacks something that another part needs; raised before anything runs."""
 
 
 class CompilationError(ApproxMCMCError, TypeError):

@@ -59,8 +59,8 @@ def tall_data(name: str, source: str = "auto", *, allow_synthetic: bool = False)
     name
         One of `TALL_DATA`.
     source
-        As in the data set's own loader; or "synthetic": 2000 generated rows of the same kind, without access to disk or
-        network.
+        As in the loader of the data set; or "synthetic": 2000 generated rows of the same kind, without access to disk
+        or network.
     allow_synthetic
         If the data are not available, warn and return generated ones instead of raising.
 

@@ -65,7 +65,7 @@ class NUTSJob(NamedTuple):
 class RawDraws(NamedTuple):
     """All draws of all chains, dims (chain, draw, ...), and records of shape (chain, draw), by the names of `RECORDS`.
 
-    `seconds` are those of each draw, `wall_seconds` those of the whole run, compilation excluded. `stopped` is "",
+    `seconds` belong to each draw, `wall_seconds` to the whole run, compilation excluded. `stopped` is "",
     "time_limit" or "interrupt". Without `only_nuts` other step methods move some of the variables.
     """
 

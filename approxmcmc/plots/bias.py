@@ -46,7 +46,7 @@ def plot_bias(
         Which panels to draw: ``"drift"``, ``"bias"``, or both. None: both.
     coords
         Labels to show, such as ``{"estimand": ["beta[x1]", "beta[x2]"]}``. By default the panel of biases shows all
-        estimands, and that of the drift the five with the largest bias.
+        estimands, and the panel of the drift the five with the largest bias.
     plot_collection, backend, labeller, aes_by_visuals
         As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``.
     visuals
@@ -69,9 +69,9 @@ def plot_bias(
 
     Notes
     -----
-    A drift that has levelled off is the bias. If it still moves at the end of its couplings, the exact chain needs
-    longer than they lasted, and the verdict is "not applicable". An estimand with the same value in all draws has no
-    unit and is left out.
+    The level of a drift that has levelled off is the bias. If the drift still moves at the end of the couplings, the
+    exact chain needs more steps than they had, and the verdict is "not applicable". An estimand with the same value in
+    all draws has no unit and is left out.
 
     Examples
     --------

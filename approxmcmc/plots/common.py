@@ -13,16 +13,16 @@ PASSED_TO_ALL = ("var_names", "filter_vars", "group", "coords", "sample_dims", "
 
 
 class Drawing:
-    """A plot in the making: the caller's visuals and aesthetics over the plot's own, and the collection of its panels.
+    """State of a plot: its visuals and aesthetics, overridden by the caller's, and the collection of its panels.
 
     Parameters
     ----------
     visuals
         Keyword arguments by visual, False to leave a visual out; as in every ArviZ plot.
     aes_by_visuals
-        Aesthetics by visual, over those of the plot.
+        Aesthetics by visual, which override those of the plot.
     backend
-        None: that of the collection, or ArviZ's default.
+        None: the backend of the collection, or ArviZ's default.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Drawing:
         aes: Mapping[str, Sequence[str]] | None = None,
         **figure: Any,
     ) -> None:
-        """Draw on the caller's collection, or on new panels: the caller's arguments over the plot's own."""
+        """Draw on the caller's collection, or on new panels, with the caller's arguments before the plot's defaults."""
         if self._given is not None:
             self.collection = self._given
             return
@@ -66,7 +66,7 @@ class Drawing:
         return self._visuals.get(visual, True) is not False
 
     def arguments(self, visual: str, **defaults: Any) -> dict[str, Any]:
-        """Return the visual's keyword arguments: the caller's over the plot's defaults."""
+        """Return the visual's keyword arguments: the plot's defaults, overridden by the caller's."""
         chosen = self._visuals.get(visual)
         return {**defaults, **(chosen if isinstance(chosen, Mapping) else {})}
 

@@ -65,10 +65,10 @@ def plot_core_rows(
     Notes
     -----
     The spread is the standard deviation over draws of the residual :math:`r_i = \log p(x_i \mid \theta) - w_i(\theta)`,
-    in nats. A test samples this for light rows, and would have to sample it for core rows if they were light. With
-    ``expand=False`` it is that of :math:`\log p(x_i \mid \theta)`. Rows are sorted by spread, widest first; of more
-    than 200 rows, those at even distances of a logarithmic axis are drawn. A row that does not vary is left out. The
-    plot expands all rows, as making the target did.
+    in nats. A test samples the residuals of light rows, and would have to sample those of core rows if they were light.
+    With ``expand=False`` it is the standard deviation of :math:`\log p(x_i \mid \theta)`. Rows are sorted by spread,
+    widest first; of more than 200 rows, only those at even distances on a logarithmic axis are drawn. A row that does
+    not vary is left out. The plot expands all rows again, with the cost of making the target.
 
     A core row with a small spread belongs to a wall: it forbids a half-space that no draw enters.
 

@@ -60,8 +60,8 @@ def plot_decisions(
 
     Notes
     -----
-    Only audited decisions can be marked, a share of all: if there is no cross, check how many were audited
-    (:func:`cost_summary`). In chains of more than 2000 draws the points are thinned, the crosses never. For
+    Only audited decisions can be marked, and only a share of all is audited. If there is no cross, check how many were
+    audited (:func:`cost_summary`). In chains of more than 2000 draws the points are thinned, the crosses never. For
     `MinibatchBarker` a cross is a coupled flip, which is noise, not bias.
 
     Examples

@@ -1,8 +1,7 @@
 """The biases of a study's settings, from audited draws: estimated once per setting, stored with the cells.
 
-All chains of a setting are passed to `approxmcmc.bias` as one run. A setting waits until each of its cells has a
-record. A stored result belongs to a request, a hash of draws, sampler and settings, and is reused while that hash is
-unchanged.
+All chains of a setting are passed to `approxmcmc.bias` as one run, once each of its cells has a record. A stored result
+belongs to a request, a hash of draws, sampler and settings, and is reused while that hash is unchanged.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""What a study declares: targets x samplers x knobs x replicates, one frozen object per published experiment.
+"""The declaration of a study: targets x samplers x knobs x replicates, one frozen object per published experiment.
 
 A declaration says what is compared, not how it is run. Its cells are all combinations
 
@@ -59,7 +59,7 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Gold:
-    """How the gold standards are made: by NUTS through PyMC, or by the function `by`, with quality gates.
+    """Settings of gold standards, which NUTS of PyMC or the function `by` makes, with quality gates.
 
     Parameters
     ----------

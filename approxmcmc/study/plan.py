@@ -1,13 +1,13 @@
-"""A study becomes cells: one chain each, with a key made from its content and seeds derived from it.
+"""Expand a study into cells: each is one chain, with a key and seeds derived from its content.
 
 The *identity* of a cell is the hash of everything that determines the distribution of its draws: study name and seed,
 content of the target, settings of the sampler, budget, tuning, thinning, starting rule and replicate. The *key* hashes
 identity and code version, and names the folder of the cell. Neither depends on the preset or on the position in the
 plan, so a study that grows keeps its cells.
 
-Seeds are hashes, too. The chain's comes from the identity, so a change of code that does not affect the distribution
-leaves the draws unchanged. The starting point's comes from (study seed, target, replicate): all settings of one block
-start together, unless a proposal provides its own start, as in `sample`.
+Seeds are hashes, too. The seed of the chain comes from the identity, so a change of code that does not affect the
+distribution leaves the draws unchanged. The seed of the starting point comes from (study seed, target, replicate), so
+all settings of one block start at one point, unless a proposal provides a start, as in `sample`.
 """
 
 import dataclasses
@@ -86,13 +86,13 @@ class Plan:
     study
         The study, with the preset applied.
     preset
-        Its name.
+        Name of the preset.
     code_version
         Version of the code that makes the draws; part of every key.
     design
         Content of the cells in readable form; stored with them, to show what changed.
     cells
-        In blocks.
+        The cells, block by block.
     """
 
     study: Declaration

@@ -1,8 +1,7 @@
 """Base of doubly intractable targets: p(theta | y) proportional to p(theta) exp(theta's(y)) / Z(theta).
 
-Z(theta) sums exp(theta's(y')) over all data that could have been seen, and depends on theta: a Metropolis-Hastings
-ratio needs a number that is too expensive to compute. Exchange samplers need draws y' ~ f(.|theta) instead, of which
-only s(y') counts.
+Z(theta) sums exp(theta's(y')) over all possible data and depends on theta, so a Metropolis-Hastings ratio needs a
+number that is too expensive to compute. Exchange samplers need draws y' ~ f(.|theta) instead, and use only s(y').
 
 Reference: Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 3.
 """
@@ -28,7 +27,7 @@ from approxmcmc.targets.tall_data import Prior
 
 
 def make_uniform_log_prior(low: float, high: float) -> Callable[[np.ndarray], float]:
-    """Return the log density of a uniform law between two bounds, up to a constant."""
+    """Return the log density of a uniform distribution between two bounds, up to a constant."""
 
     def log_prior(theta: np.ndarray) -> float:
         for j in range(theta.shape[0]):
@@ -40,7 +39,7 @@ def make_uniform_log_prior(low: float, high: float) -> Callable[[np.ndarray], fl
 
 
 class FamilyPrior:
-    """Independent N(0, scale^2), flat where the scale is infinite, or uniform between two bounds."""
+    """Independent N(0, scale^2), flat if the scale is infinite, or uniform between two bounds."""
 
     def __init__(self, scale: float | None, bounds: Any, *, who: str) -> None:
         if (scale is None) == (bounds is None):
@@ -66,7 +65,7 @@ class FamilyPrior:
         return self.normal.identity() if self.normal is not None else f"uniform{self.bounds!r}"
 
     def __str__(self) -> str:
-        """Return the argument that made it."""
+        """Return the argument that made this prior, as text."""
         return f"prior_scale={self.normal.scale:g}" if self.normal is not None else f"prior_bounds={self.bounds}"
 
 
@@ -91,10 +90,10 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
 
     @abc.abstractmethod
     def _log_normalizers(self, thetas: np.ndarray) -> np.ndarray | None:
-        """Return log Z of each row of `thetas`, shape (n, dim), where it can be computed, else None."""
+        """Return log Z of each row of `thetas`, shape (n, dim), or None if it cannot be computed."""
 
     def log_normalizer(self, theta: Any) -> float | None:
-        """Return log Z(theta) where it can be computed, else None."""
+        """Return log Z(theta), or None if it cannot be computed."""
         found = self._log_normalizers(self._checked_theta(theta)[np.newaxis])
         return None if found is None else float(found[0])
 
@@ -116,7 +115,7 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
         Raises
         ------
         IncompatibleError
-            Where Z(theta) cannot be computed.
+            If Z(theta) cannot be computed.
         """
         return float(self.log_densities(self._checked_theta(theta)[np.newaxis])[0])
 

@@ -1,4 +1,4 @@
-"""What is sent to a worker: the source of the study, and the key of a cell. Never arrays."""
+"""The message to a worker: the source of the study, and the key of a cell. It never contains arrays."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ from approxmcmc.study.store import Store
 if TYPE_CHECKING:
     import xarray as xr
 
-MOST_ATTEMPTS = 2  # the first death may be the machine's fault
+MOST_ATTEMPTS = 2  # the machine may be the cause of the first death
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Finished:
     stored
         Whether the worker has written it to the store.
     draws, provenance
-        What is still to be written, if the worker has not written it.
+        Draws and provenance that are still to be written, if the worker has not written them.
     """
 
     record: Record

@@ -1,4 +1,4 @@
-"""Predict error and data use of a sampler from the law of its test, at the places where its chains went.
+"""Predict error and data use of a sampler from the theory of its test, at stored draws of its chains.
 
 In the Gaussian regime one decision depends on the data through mu_std = (Lambda - T(u)) / tau alone: Lambda the log
 Metropolis-Hastings ratio of the proposal, T(u) the threshold, tau = sqrt(N) times the standard deviation of the terms.

@@ -1,10 +1,10 @@
-"""Passes of an expansion over all rows: by this process, or in parts by the workers of a Dask cluster.
+"""Make the passes of an expansion over all rows, in this process or in parts on the workers of a Dask cluster.
 
-    sums over all rows = (sums over part 1 + sums over part 2) + ...,    numbers of a row = those that its part finds.
+    sums over all rows = (sums over part 1 + sums over part 2) + ...,    numbers of a row = those from its part.
 
-A part of the rows is a target of its own (`approxmcmc.targets.parts`), and so has an expansion, which makes the same
-pass by the same method. What an expansion writes for each row comes back. Rows that are picked out, some for a first
-mode or those of a core, are read here, from the local file.
+A part of the rows is also a target (`approxmcmc.targets.parts`), so it has an expansion, which makes the same pass by
+the same method. Workers send back what the expansion of a part writes for each row. This process reads single rows,
+such as rows for a first mode or core rows, from the local file.
 """
 
 import functools
@@ -18,19 +18,19 @@ from approxmcmc.targets.parts import Part
 
 
 class Expansion:
-    """Base of all expansions: the order, a count of their passes, and the process or workers that make these."""
+    """Base class of all expansions: the order, the number of passes, and the process or workers that make them."""
 
     parts: Partitions | None = None
-    """Parts of the rows, where a cluster makes the passes."""
+    """Parts of the rows, if a cluster makes the passes."""
     first_row: int = 0
-    """Number of the first row in the data of which these rows are a part."""
+    """Number of the first of these rows in the whole data."""
 
     def __init__(self, target: Any, order: int) -> None:
         self.target, self.order, self.passes = target, order, 0
 
 
 def over_all_rows[**P, T](make_pass: Callable[P, T]) -> Callable[P, T]:
-    """Count the calls of a method of an `Expansion`, a pass over its rows; where it has parts, let these make it.
+    """Count the calls of a method that is a pass over the rows of an `Expansion`; if there are parts, they make it.
 
     ``make_pass(self, *arguments, **by_row)`` returns sums, which can be added. `by_row` are arrays with a place for
     each row, which the pass fills, or of length 0 if these numbers are not needed.

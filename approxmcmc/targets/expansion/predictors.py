@@ -1,10 +1,11 @@
-r"""Expansion of terms that see K linear predictors: 1 + 2 K + K (K + 1) / 2 numbers per datum for any dimension.
+r"""Expand terms that depend on K linear predictors: 1 + 2 K + K (K + 1) / 2 numbers per datum for any dimension.
 
 .. math:: r_i = f(\eta) - [f + g'\delta + \delta' H \delta / 2],    \delta = \eta - \hat\eta,
 
-f, its gradient g and its Hessian H in the K predictors at :math:`\hat\eta`, those of the centre. A row holds
-(eta_hat, f, g, H), of H the upper triangle with halves on the diagonal; for K = 1 it is that of `linear`. Gradient and
-Hessian of a sum are those of its rows through the design: one pass, where differences take 2 + 2 dim.
+with f, its gradient g and its Hessian H in the K predictors, all at the predictors :math:`\hat\eta` of the centre. A
+row holds (eta_hat, f, g, H), with the upper triangle of H and halves on the diagonal; for K = 1 the expansion is the
+same as in `linear`. Gradient and Hessian of a sum follow from those of its rows and the design, in one pass;
+differences take 2 + 2 dim passes.
 """
 
 import copy
@@ -23,7 +24,7 @@ from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, check_fini
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.kernels import add_residual_gradient, residuals
 
-# What the quadratic may miss within so many standard deviations of a row's predictors; beyond, the row is a wall.
+# Largest error of the quadratic within so many standard deviations of a row's predictors; if larger, it is a wall.
 REACH, FARTHEST = 3.0, 0.125
 
 
@@ -58,7 +59,7 @@ class PredictorExpansion(Expansion):
 
     @over_all_rows
     def _pass(self, theta: np.ndarray, *, out: np.ndarray) -> Quadratic:
-        """Return the sum of the rows of the expansion, which `out` takes where it has room."""
+        """Return the sum of the rows of the expansion; write the rows to `out` unless it is empty."""
 
         def block(lo: int, hi: int) -> Quadratic:
             numbers = out[lo:hi] if len(out) else np.empty((hi - lo, self.columns))
@@ -84,7 +85,7 @@ class PredictorExpansion(Expansion):
         bends *= self.order == 2
 
     def _sum(self, numbers: np.ndarray, rows: slice | np.ndarray) -> Quadratic:
-        """Return the sum of the expansions of some rows, whose numbers these are."""
+        """Return the sum of the expansions of some rows, given their numbers."""
         K = self.K
         bends = np.zeros((K, K, len(numbers)))
         if self.order == 2:
@@ -107,10 +108,11 @@ class PredictorExpansion(Expansion):
     def survey(
         self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
     ) -> Survey:
-        """Expand every row at a centre, and compute the residuals at draws; the rows of the expansion go to `out`.
+        """Expand every row at a centre, and compute the residuals at draws; write the expansion to `out`.
 
-        Walls are rows of which the quadratic misses more than 1/8 within 3 standard deviations of their predictors.
-        Coefficients are Taylor's: with K predictors averages would take a grid in K dimensions.
+        Walls are rows with an error of the quadratic above 1/8 within 3 standard deviations of their predictors. The
+        coefficients are those of Taylor's polynomial, because averages over K predictors would take a grid in K
+        dimensions.
         """
         left, walls = np.empty((self.n_rows, len(draws))), np.empty(self.n_rows, dtype=bool)
         total = self._look(center, cholesky, draws, numbers=out, left=left, walls=walls)
@@ -127,7 +129,7 @@ class PredictorExpansion(Expansion):
         left: np.ndarray,
         walls: np.ndarray,
     ) -> Quadratic:
-        """Expand every row at a centre; write the expansion, what it misses at draws, and which rows are walls."""
+        """Expand every row at a centre; write the expansion, its residuals at draws, and which rows are walls."""
 
         def block(lo: int, hi: int) -> Quadratic:
             here, rows = numbers[lo:hi], self._where(lo, hi)
@@ -142,7 +144,7 @@ class PredictorExpansion(Expansion):
         return sum_over_blocks(block, self.n_rows, self.design.rows_at_a_time)
 
     def _left(self, numbers: np.ndarray, delta: np.ndarray, lo: int, hi: int) -> np.ndarray:
-        """Return the residuals of the quadratics at predictors that are `delta` (K, rows, places) off."""
+        """Return the residuals of the quadratics at predictors `delta` (K, rows, places) away from the centre's."""
         K = self.K
         left = self._terms_at(numbers[:, :K].T[:, :, None] + delta, lo, hi)
         left -= numbers[:, K, None] + np.einsum("rk,krj->rj", numbers[:, K + 1 : 2 * K + 1], delta)
@@ -187,7 +189,7 @@ class PredictorExpansion(Expansion):
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the gradients of the r_i; that of the log prior is unchanged."""
+        """Return the gradients of the r_i; the gradient of the log prior is unchanged."""
         data = (*self.target.predictor_data(gradient.data), numbers)
         kernel = self.target.batch_kernel(add_residual_gradient, "slopes", gradient_signature(type_of(data)))
         return gradient._replace(add_gradient=kernel, data=data)

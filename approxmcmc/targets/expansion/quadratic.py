@@ -1,4 +1,4 @@
-"""A function near a point: value, gradient and Hessian; and the checks that expansions of all kinds share."""
+"""The second-order expansion of a function around a point, and the checks that expansions of all kinds share."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -34,12 +34,12 @@ class Quadratic(NamedTuple):
 class Survey(NamedTuple):
     """Residuals of an expansion of every row at draws of a pilot.
 
-    `deviations` and `variances` are the sums over all rows of the standard deviations and variances, over the draws, of
-    what each quadratic misses, or upper bounds of them; `left` (draws,) is the sum of what they miss, up to a constant,
-    None if bounds say that it is small. `walls` (rows,) marks the rows that no quadratic can replace; `total` is the
-    sum of all quadratics. ``spreads()`` returns the standard deviations row by row, ``residuals_of(rows)`` what the
-    quadratics of some rows miss, shape (rows, draws), up to a constant for each row; computed on demand, since light
-    rows are rarely needed.
+    `deviations` and `variances` are the sums over all rows of the residuals' standard deviations and variances over the
+    draws, or upper bounds of these sums. `left` (draws,) is the sum of the residuals at each draw, up to a constant, or
+    None if bounds show that it is small. `walls` (rows,) marks the rows that no quadratic can approximate; `total` is
+    the sum of all quadratics. ``spreads()`` returns the standard deviations row by row, ``residuals_of(rows)`` the
+    residuals of some rows, shape (rows, draws), up to a constant for each row. Both are computed on demand, because
+    light rows are rarely needed.
     """
 
     deviations: float
@@ -52,7 +52,7 @@ class Survey(NamedTuple):
 
 
 def survey_of(residuals: np.ndarray, walls: np.ndarray, total: Quadratic) -> Survey:
-    """Return the survey whose residuals are known, shape (rows, draws)."""
+    """Return the survey with these residuals, shape (rows, draws)."""
     spreads = residuals.std(axis=1)
     sums = float(spreads.sum()), float(spreads @ spreads), residuals.sum(axis=0)
     return Survey(*sums, walls, total, lambda: spreads, residuals.__getitem__)
@@ -85,9 +85,9 @@ def check_finite(numbers: np.ndarray, first: int, theta: np.ndarray) -> None:
 
 
 def empty_rows(n_obs: int, columns: int, memory_limit: float, *, mapped: bool = False) -> np.ndarray:
-    """Return room for the rows of an expansion, or say how much it would take and what to do.
+    """Return an empty array for the rows of an expansion; raise if it would exceed the memory limit.
 
-    `mapped`: in a nameless file below the package's cache folder, as where the data are mapped from one.
+    `mapped`: the array is in a nameless file below the package's cache folder, as for data mapped from a file.
     """
     if mapped:
         return nameless_array((n_obs, columns), np.float64, user_cache("expansions"), who="expansion")
