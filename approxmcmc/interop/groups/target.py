@@ -42,7 +42,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     def describe_model(self, source: ModelOfGroups, effects: GroupEffects) -> None:
         """Take names, prior and effects from the model, given the coordinates."""
-        self.source, self.groups, coordinates = source, effects, self.coordinates
+        self.source, self.groups, self.n_rows, coordinates = source, effects, source.y.size, self.coordinates
         self.prior = PriorOfCoordinates(coordinates, source.hash)
         mine = set(effects.axes)
         own = [one for one in source.model.deterministics if not mine & set(ancestors([one]))]

@@ -269,6 +269,7 @@ def test_the_trace_has_the_models_names_and_predictions_use_them(run):
     }
     assert posterior["group"].values.tolist() == COORDS["group"]
     np.testing.assert_allclose(posterior["b"], posterior["mu"] + posterior["s"] * posterior["z"])
+    assert (posterior.attrs["n_obs"], posterior.attrs["n_rows"]) == (target.n_obs, target.source.y.size)
     assert posterior.attrs["integrated"] == target.sentence and posterior.attrs["latents"] == "all groups"
     with model:
         predicted = pm.sample_posterior_predictive(trace, random_seed=1, progressbar=False)
