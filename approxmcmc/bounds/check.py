@@ -101,9 +101,9 @@ def check_bound(
     draws, tune, chains
         Arguments of `sample` for each value, used if no `traces` are given and draws are needed.
     n_pairs, replications
-    Arguments of :func:`estimate_delta` for each value, used if there is no matrix; ``n_pairs=0`` skips it.
+        Arguments of :func:`estimate_delta` for each value, used if there is no matrix; ``n_pairs=0`` skips it.
     method
-    Argument of :func:`transition_matrix`.
+        Argument of :func:`transition_matrix`.
     confidence
         Level of the limits of each distance.
     random_seed, progressbar
