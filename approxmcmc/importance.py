@@ -53,7 +53,7 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
     ------
     IncompatibleError
         When target or proposal lacks a method, or their dimensions differ.
-    When `draws` is out of range, or every draw has density zero under the target.
+        When `draws` is out of range, or every draw has density zero under the target.
     NotFiniteError
         When a weight is NaN or infinite.
 

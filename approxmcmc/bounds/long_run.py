@@ -50,7 +50,7 @@ def long_run_risk(
     costs
         Cost c of one step for each key of `settings`, in any unit.
     budgets
-    Budgets B in the same unit, shape (m,).
+        Budgets B in the same unit, shape (m,).
     knob
         Meaning of the keys; it becomes the name of the dim.
 

@@ -163,9 +163,9 @@ def uniform_exchange_bound(
     largest_theta, largest_statistic
         T, the largest norm of theta in the set, and S, the largest norm of s(y) over all data y.
     volume
-    V, the volume of the set in units of theta.
+        V, the volume of the set in units of theta.
     prior_constant, proposal_constant
-    c_p, c_h >= 1, bounds on the two densities and on their reciprocals.
+        c_p, c_h >= 1, bounds on the two densities and on their reciprocals.
 
     Returns
     -------

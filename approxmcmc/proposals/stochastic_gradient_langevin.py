@@ -46,7 +46,7 @@ class DecreasingStep(Component):
     scale
         a, positive: the step size, which is a variance, at offset + t = 1.
     offset
-    b, at least 1: step sizes hardly decrease until t is near b.
+        b, at least 1: step sizes hardly decrease until t is near b.
     exponent
         gamma in (0.5, 1].
 

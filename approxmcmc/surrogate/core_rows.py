@@ -74,8 +74,8 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     pilot
         The pilot's mean, covariance and some of its draws.
     laplace
-    The normal distribution for proposals and starts: S itself if the core is empty, otherwise the pilot's normal
-    distribution.
+        The normal distribution for proposals and starts: S itself if the core is empty, otherwise the pilot's normal
+        distribution.
     surrogate
         S, compiled.
     spread

@@ -44,7 +44,7 @@ class Firefly(Component, ProposalSampler):
         all data. ``"untuned"``: the same bounds, touching at fixed places. ``"taylor"`` (logistic): the expansion to
         second order at the mode. ``"own"``: the bound given to :class:`targets.BoundedLikelihood`.
     z_update
-    The update of z: :class:`ImplicitZ` or :class:`ExplicitZ`.
+        The update of z: :class:`ImplicitZ` or :class:`ExplicitZ`.
     at
         The theta at which bounds touch the likelihood, shape (dim,), in place of the mode.
 

@@ -53,8 +53,8 @@ class Exchange(Component, ProposalSampler):
     n_auxiliary
         Number N of auxiliary draws in one decision: 1 is the exchange algorithm, more is noisy exchange.
     auxiliary
-    How to draw: ``"exact"``, ``Auxiliary(n_updates, start)`` (take the end of a Markov chain), or ``"auto"``: exact
-    if the target has exact draws.
+        How to draw: ``"exact"``, ``Auxiliary(n_updates, start)`` (take the end of a Markov chain), or ``"auto"``: exact
+        if the target has exact draws.
 
     Raises
     ------
