@@ -1,7 +1,9 @@
 """What the reader finds: every public name stands on the page of public names."""
 
+import ast
 import importlib
 import inspect
+import itertools
 import re
 import runpy
 from pathlib import Path
@@ -69,3 +71,21 @@ def test_the_picture_of_the_house_names_every_room():
     floors = house["floors"](imports)
     assert phrases.keys() == imports.keys()
     assert "[...]" not in house["draw"](floors, phrases)
+
+
+SECTIONS = re.compile(r"(?:Parameters|Returns|Raises|Attributes)\n-+\n(.*?)(?:\n\n|\Z)", re.DOTALL)
+
+
+def flat(docstring):
+    """Return the lines that follow a name in a section and are not indented below it."""
+    found = [section.split("\n") for section in SECTIONS.findall(inspect.cleandoc(docstring))]
+    pairs = [pair for lines in found for pair in itertools.pairwise(lines)]
+    return [line for name, line in pairs if not name.startswith(" ") and not line.startswith(" ")]
+
+
+def test_what_a_parameter_means_is_indented_below_its_name():
+    assert flat("Do.\n\nParameters\n----------\na\nWhat a means.\n") == ["What a means."]  # planted
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in Path(amc.__file__).parent.rglob("*.py"))
+    named = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    docstrings = [ast.get_docstring(node) or "" for tree in trees for node in ast.walk(tree) if isinstance(node, named)]
+    assert not [line for docstring in docstrings for line in flat(docstring)]
