@@ -122,7 +122,7 @@ def in_all_orders(test, terms, threshold, log_rest):
 
 
 def decide_once(test, terms, threshold, log_rest, *, kept=None, outcome=None):
-    """Return decision, log ratio, and the counts and values that one decision on the terms as they lie has written.
+    """Return decision, log ratio, and the counts and values that one decision on the terms in memory order has written.
 
     `kept` is the log-likelihood at theta where the test keeps it; `outcome`, if given, is what every reading says.
     """
