@@ -1,5 +1,6 @@
 """Base class of targets with the same posterior as a target of single rows, but fewer terms."""
 
+import abc
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,9 +26,9 @@ class StandsForRows(TallDataTarget):
         return self._rows
 
     @property
+    @abc.abstractmethod
     def found(self) -> str:
         """Return a sentence on what represents the rows, and what a step reads."""
-        raise NotImplementedError
 
     def initial_point(self) -> np.ndarray:
         """Return the initial point of the target of single rows."""
