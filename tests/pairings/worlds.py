@@ -233,7 +233,7 @@ def around_the_mode(make):
     fixed = {"draw_data": lambda rng, theta: None, "target": lambda data: made, "n_data_sets": 1}
     if isinstance(made, DiscreteTarget):
         states = np.array(list(itertools.product(*map(range, made.n_states))), dtype=np.float64)
-        density = lambda x, data: made.log_density(x.astype(int))  # noqa: E731
+        density = lambda x, data: made.log_density(x.astype(int))  # noqa: E731  # as users write it
         return World(states.shape[1], None, log_likelihood=density, states=states, **fixed)
     law = functools.cache(lambda: amc.laplace(made))
 
@@ -241,7 +241,7 @@ def around_the_mode(make):
         z = np.linalg.solve(1.5 * law().cholesky, (thetas - law().mode).T)
         return AllRows(made).log_densities(thetas) + 0.5 * (z**2).sum(axis=0)
 
-    points = lambda u: law().mode + 1.5 * ndtri(u) @ law().cholesky.T  # noqa: E731
+    points = lambda u: law().mode + 1.5 * ndtri(u) @ law().cholesky.T  # noqa: E731  # a formula
     return World(made.variables.size, points, log_likelihood=log_weights, **fixed)
 
 

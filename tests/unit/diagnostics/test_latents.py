@@ -108,7 +108,7 @@ def test_all_effects_go_to_a_folder_whole_or_not_at_all(fails, tmp_path, monkeyp
     monkeypatch.setattr(target, "latents_wanted", str(path))
     if fails:
         right, calls = target.draw_latents, iter([False, False, True])
-        broken = lambda *given: 1 / 0 if next(calls) else right(*given)  # noqa: E731
+        broken = lambda *given: 1 / 0 if next(calls) else right(*given)  # noqa: E731  # one line beside the one it breaks
         monkeypatch.setattr(target, "draw_latents", broken)
         with pytest.raises(ZeroDivisionError):
             with_latents(trace, target)
