@@ -19,7 +19,7 @@ from approxmcmc.foreign.twin import KEPT, twin_of
 
 CAPACITY = 4096  # draws in a chunk
 CHUNK_SECONDS = 0.1
-CLOCK = "chunks of draws timed, spread within by their gradients"
+CLOCK = "chunks of draws are timed; the seconds of a chunk are spread over its draws by their gradients"
 
 
 class JaxKernel(NamedTuple):
