@@ -195,7 +195,7 @@ def test_categories_are_codes_of_one_list_of_labels(tmp_path):
             lambda eta, y: -0.5 * (y - eta) ** 2, {"eta": {"slope": rows["a"], "city": rows["city"]}}, rows["y"]
         )
         assert target.variables.shapes == {"slope": (), "city": (3,)}
-        with pytest.raises(InvalidInputError, match=r"their codes are not numbers"):
+        with pytest.raises(InvalidInputError, match=r"a table of several columns needs numbers"):
             np.asarray(rows[["a", "city"]])
 
 
