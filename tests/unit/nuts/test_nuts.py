@@ -56,7 +56,9 @@ def test_what_from_pymc_refuses_goes_to_nuts_with_the_reason(model):
 def test_the_line_says_why():
     latent = amc.choose_sampler(zoo.build(zoo.latent_for_each_row))
     by = settings.preferred()
-    assert latent.sentence.endswith("(exact): a latent variable for each of 300 rows (u), nothing to subsample")
+    assert latent.sentence.endswith(
+        "latent variables with an entry for each of the 300 rows (u) leave nothing to subsample"
+    )
     assert latent.sentence.startswith({"nutpie": "NUTS by nutpie", "pymc": "NUTS by PyMC"}[by])
     discrete = amc.choose_sampler(zoo.build(zoo.discrete_parameter))
     assert discrete.sentence.startswith(
