@@ -255,7 +255,7 @@ def _result(future: "Future[Finished]", cell: Cell, job: Job, plan: Plan) -> Fin
 
 
 def _client(stack: ExitStack, scheduler: str | None, jobs: int | None) -> "Client":
-    check_installed()
+    check_dask()
     import dask
     from distributed import Client, LocalCluster
 
