@@ -25,10 +25,12 @@ from approxmcmc.proposals import Mixture, RandomWalk
 from approxmcmc.reference.gates import GateResult, Gates
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.study import Budget, Gold, Study
+from approxmcmc.study.cell import with_processor_time
 from approxmcmc.study.load import load_study
 from approxmcmc.study.report import tables
 from approxmcmc.study.report.answer import answers, sentences
-from approxmcmc.study.report.evidence import exact_setting, gather, paired_ratio
+from approxmcmc.study.report.clocks import PROCESSOR, WALL
+from approxmcmc.study.report.evidence import contest_of, exact_setting, gather, paired_ratio
 from approxmcmc.study.report.figures import _marked, log_axes, risk_against_time
 from approxmcmc.study.report.intervals import (
     Interval,
@@ -42,7 +44,7 @@ from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.predictions import log_term_differences, predict_setting
 from approxmcmc.study.report.scores import Scores
 from approxmcmc.study.report.svg import inline_svg, subplots, svg_document
-from approxmcmc.study.report.trust import _unequal_shares, limits, looser_gold
+from approxmcmc.study.report.trust import _unequal_shares, banners, limits, looser_gold
 from approxmcmc.study.report.wording import estimate, number
 from approxmcmc.targets import LogisticRegression
 from studies.tools.cost_of_epsilon import cost_against_epsilon
@@ -380,6 +382,26 @@ def test_settings_that_met_another_machine_are_named():
     assert "On toy the cells of austerity[epsilon=0.2] had 95% of a core, those of" in told and "60%" in told
     results.records.loc[later, "cpu_seconds"] = 1.7  # 1.42 times
     assert _unequal_shares(results) == []
+
+
+def test_a_page_of_a_shared_machine_is_drawn_against_the_clock_of_the_processor():
+    """Each cell had half a core, so a curve ends at half of the seconds."""
+    results = make_results(failed=False)
+    results.records["cpu_seconds"] = 0.5 * results.records["wall_seconds"]
+    assert contest_of(results, "toy", setting_traces(results)).clock == WALL
+    results.made = {key: [with_processor_time(run, 0.5) for run in runs] for key, runs in results.made.items()}
+    slow = contest_of(results, "toy", setting_traces(results))
+    wall = contest_of(make_results(failed=False), "toy", setting_traces(results))
+    assert (slow.clock, wall.clock) == (PROCESSOR, WALL)
+    np.testing.assert_allclose(slow.budgets, 0.5 * wall.budgets)
+    np.testing.assert_allclose(slow.at_budgets.risk, wall.at_budgets.risk)
+    assert "Time is that of the processor: the median cell had 50% of a core" in " ".join(banners(results, [slow]))
+    assert risk_against_time(slow).figure.axes[0].get_xlabel() == "processor time per chain (s)"
+
+
+def setting_traces(results):
+    """Return the traces of the toy target by setting."""
+    return {label: runs for (_, label), runs in results.traces().items()}
 
 
 def test_report_of_a_study_without_any_finished_cell(tmp_path):
