@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LEAST_CPU_SHARE = 0.9
 
 
-class Clock(NamedTuple):
+class PageClock(NamedTuple):
     """A clock of a trace: the axis of `risk`, the record that it adds up, its name in words."""
 
     axis: str
@@ -25,11 +25,11 @@ class Clock(NamedTuple):
     name: str
 
 
-WALL = Clock("time", "perf_counter_diff", "wall")
-PROCESSOR = Clock("processor_time", "thread_time_diff", "processor")
+WALL = PageClock("time", "perf_counter_diff", "wall")
+PROCESSOR = PageClock("processor_time", "thread_time_diff", "processor")
 
 
-def clock_of(results: "StudyResults") -> Clock:
+def clock_of(results: "StudyResults") -> PageClock:
     """Return the clock of a study's page: that of the processor if other programs ran beside the cells.
 
     Traces drawn before the processor's clock was recorded have only that of the wall.

@@ -25,7 +25,7 @@ from approxmcmc.diagnostics.records import leaves_invariant
 from approxmcmc.diagnostics.risk import coordinate, summarise
 from approxmcmc.diagnostics.running import Completions, completion_clocks, knows, running_means
 from approxmcmc.study.declare import estimands_of
-from approxmcmc.study.report.clocks import Clock, clock_of
+from approxmcmc.study.report.clocks import PageClock, clock_of
 from approxmcmc.study.report.intervals import NOTHING, Interval
 from approxmcmc.study.report.scores import CONFIDENCE, LEAST_REPLICATES, Scores
 
@@ -66,7 +66,7 @@ class Contest(Scores):
 
     traces: Mapping[str, Sequence["xr.DataTree"]]
     reference: "xr.DataTree | None"
-    clock: Clock
+    clock: PageClock
     budgets: np.ndarray
     over_time: "pd.DataFrame"
     over_data: "pd.DataFrame"
