@@ -34,7 +34,8 @@ def on_the_clock(draw: Callable[[int], Any], draws: int, *parts: str) -> Any:
     attrs = trace["sample_stats"].attrs
     setup = sum(float(attrs.get(f"setup_{part}_seconds", 0.0)) for part in parts)
     for record, seconds in (("perf_counter_diff", setup), ("thread_time_diff", share * setup)):
-        attrs[f"tuning_{record}"] = [float(np.sum(attrs[f"tuning_{record}"])) + seconds]
+        if f"tuning_{record}" in attrs:  # NUTS has the clock of the wall alone
+            attrs[f"tuning_{record}"] = [float(np.sum(attrs[f"tuning_{record}"])) + seconds]
     attrs["sampling_time"] = float(attrs["sampling_time"]) + setup
     attrs["setup_compile_seconds"] = max(waited - setup, 0.0)
     attrs["clock"] = "each draw timed; set-up is in the tuning"

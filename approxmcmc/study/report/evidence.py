@@ -26,8 +26,8 @@ from approxmcmc.diagnostics.risk import coordinate, summarise
 from approxmcmc.diagnostics.running import Completions, completion_clocks, knows, running_means
 from approxmcmc.study.declare import estimands_of
 from approxmcmc.study.report.clocks import PageClock, clock_of
-from approxmcmc.study.report.intervals import NOTHING, Interval
-from approxmcmc.study.report.scores import CONFIDENCE, LEAST_REPLICATES, Scores
+from approxmcmc.study.report.intervals import LEAST_REPLICATES, NOTHING, Interval
+from approxmcmc.study.report.scores import CONFIDENCE, Scores
 
 if TYPE_CHECKING:
     import pandas as pd

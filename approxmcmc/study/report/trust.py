@@ -8,7 +8,8 @@ from approxmcmc.study.declare import Gold
 from approxmcmc.study.report.census import census_table
 from approxmcmc.study.report.clocks import LEAST_CPU_SHARE, PROCESSOR, clock_of, cpu_share
 from approxmcmc.study.report.evidence import Contest
-from approxmcmc.study.report.scores import LEAST_REPLICATES, Scores, beside_least_risk, can_rank
+from approxmcmc.study.report.intervals import LEAST_REPLICATES
+from approxmcmc.study.report.scores import Scores, beside_least_risk, can_rank
 from approxmcmc.study.report.wording import counted, enumeration
 
 if TYPE_CHECKING:
