@@ -16,7 +16,7 @@ from approxmcmc import foreign
 from approxmcmc.datasets import TALL_DATA, synthetic_logistic, tall_target
 from approxmcmc.reference import ChainGates
 from approxmcmc.study import Budget, Gold, Study, standard_estimands
-from approxmcmc.study.estimands import ALL_STANDARD
+from approxmcmc.study.measures import ALL_STANDARD
 from approxmcmc.targets import Laplace
 from studies.tools import tall_models
 from studies.tools.gold import long_exact_chain

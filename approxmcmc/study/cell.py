@@ -16,10 +16,10 @@ import xarray as xr
 from approxmcmc.contracts import ForeignSampler, Target
 from approxmcmc.errors import SamplingError, SamplingWarning, StudyError
 from approxmcmc.study.declare import Declaration
+from approxmcmc.study.machine import is_noisy, one_thread, speed_probe, stopwatch
 from approxmcmc.study.plan import Cell, Plan
 from approxmcmc.study.record import Record, planned_record
 from approxmcmc.study.store import hash_of_draws
-from approxmcmc.study.timing import is_noisy, one_thread, speed_probe, stopwatch
 
 # Counts of a trace that a record sums over tuning steps and draws.
 TOTALS: Final = (
