@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONFIDENCE = 0.95
-LEAST_REPLICATES = 5  # with fewer, an interval with the right coverage spans orders of magnitude, so none is shown
 LARGEST_FLOOR = 0.1  # times the least risk; above, the error of the gold standard decides the order of the settings
 
 
