@@ -30,7 +30,7 @@ def integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC:
                     f"integrating out {effects.n_groups} groups of {source.y.size // effects.n_groups} rows would "
                     f"leave too few terms to sample (fewer than {FEW_GROUPS}); integrate=True does it all the same"
                 )
-            return QuadratureGroupsOfPyMC(source, effects, source.law)
+            return QuadratureGroupsOfPyMC(source, effects, source.law, always=always)
         except NotGroupsError as error:
             reasons.append(f"{effects.name}: {error}")
     raise NotGroupsError("; ".join(reasons))
