@@ -66,7 +66,7 @@ class AcceptanceTest(Component, abc.ABC):
 
     @property
     def rule(self) -> str:
-        """Its threshold: "metropolis", log u, or "barker", logit u. Gibbs always uses Barker's."""
+        """The rule, which gives the threshold: "metropolis" log u, "barker" logit u. Gibbs always uses Barker's."""
         return "metropolis"
 
     @property

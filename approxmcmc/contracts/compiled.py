@@ -54,7 +54,7 @@ class CompiledProposal(NamedTuple):
 
 
 class CompiledTest(NamedTuple):
-    """An acceptance test built for the numbers that it samples.
+    """An acceptance test compiled for the terms of one target.
 
     ``decide(rng, evidence, threshold, log_rest, state, count, value) -> (decision, log_ratio)`` decides whether
     log_rest + sum_i l_i exceeds the threshold: 1, 0, or -1 if a log density was NaN, with the log ratio or its

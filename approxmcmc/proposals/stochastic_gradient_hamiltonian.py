@@ -74,7 +74,7 @@ def kick_by_minibatch(
     velocity: np.ndarray,
     count: np.ndarray,
 ) -> float:
-    """B: kick along the gradient of a new minibatch; return the kinetic energy gained."""
+    """Kick along the gradient of a new minibatch (B of BAOAB); return the kinetic energy gained."""
     draw_minibatch(rng, state.minibatch, count)
     estimate_gradient(state.minibatch, theta, state.slope, count)
     return kick(time, state.scale, state.upper, state.slope, velocity)

@@ -88,7 +88,7 @@ class DecreasingStep(Component):
                 raise InvalidInputError(f"DecreasingStep: {name} must {rule}, found {getattr(self, name)!r}")
 
     def at(self, t: int) -> float:
-        """Return alpha_t."""
+        """Return the step size alpha_t of step t."""
         return self.scale * (self.offset + t) ** -self.exponent
 
 

@@ -56,7 +56,7 @@ from approxmcmc.samplers.noisy.step import NoisyState, keep_nothing, make_step
 
 @cached_by_content(maxsize=64)
 def make_drift(simulate: Callable[..., None]) -> Callable[..., float]:
-    """Return the move that draws G at theta and follows the estimated drift, without the density of the way back."""
+    """Return the move that draws G at theta and follows the estimated drift, without the reverse step's density."""
     draw_rows = make_draw_rows(simulate)
 
     def drift(streams: Streams, state: DriftState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray) -> float:
@@ -176,7 +176,7 @@ def make_drift_and_return(simulate: Callable[..., None], refresh: bool) -> Calla
 
 @compiled
 def carry_drift_draws(state: NoisyState) -> None:
-    """Replace G by G'."""
+    """Store the auxiliary draws G' at theta' as the draws G of the next step."""
     drift = state.move
     for k in range(drift.here.shape[0]):
         assign(drift.here[k], drift.there[k])
