@@ -9,13 +9,13 @@ The chain has two biases: from the step size, like every unadjusted Langevin cha
 MALA-exchange stores with theta G, the auxiliary draws that estimate its drift. One step:
 
 1. theta' ~ N(m(theta, G), Sigma);
-2. G' = N draws at theta' for the drift of the way back, and *another* draw y' at theta' for the ratio;
+2. G' = N draws at theta' for the drift of the reverse step, and *another* draw y' at theta' for the ratio;
 3. log a = (theta' - theta)'[s(y) - s(y')] + log p(theta')/p(theta)
            + log N(theta; m(theta', G'), Sigma) - log N(theta'; m(theta, G), Sigma);
 4. move to (theta', G') if log u < log a.
 
 Exchanging (theta, G) for (theta', G') and y for y' leaves the extended distribution invariant, so the chain is exact.
-The chain is not exact if y' is one of the draws G', because the proposal of the way back then uses the draw that
+The chain is not exact if y' is one of the draws G', because the reverse proposal then uses the draw that
 decides.
 """
 
