@@ -51,7 +51,7 @@ class Density(NamedTuple):
     def refuse_whole(self, who: str) -> None:
         """Raise if the model was translated as a whole."""
         if self.log_terms is None:
-            raise IncompatibleError(f"{who} needs single rows, and the model has none: {self.why_whole}")
+            raise IncompatibleError(f"{who} needs a likelihood with a term for each row; {self.why_whole}")
 
 
 @once
@@ -102,7 +102,7 @@ def _translate(inputs: Sequence[Any], graph: Any) -> Callable[..., Any]:
 
 CAPACITY = 4096  # draws in a chunk
 CHUNK_SECONDS = 0.1
-CLOCK = "chunks of draws timed, spread within by their gradients"
+CLOCK = "chunks of draws are timed; the seconds of a chunk are spread over its draws by their gradients"
 
 
 class JaxKernel(NamedTuple):

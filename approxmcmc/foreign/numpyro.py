@@ -234,7 +234,7 @@ def _warmed(start: Callable[..., Any], step: Callable[..., Any], tune: int) -> C
 
 
 def _model(density: Density, batch_size: int | None, dim: int) -> None:
-    """Write the log density as a numpyro model of one vector, with a normal prior that is subtracted again."""
+    """Return a numpyro model of one vector with this log density; its normal prior is subtracted from the density."""
     import numpyro
     from numpyro import distributions as dist
 
