@@ -16,7 +16,7 @@ import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.datasets import Dataset
 from approxmcmc.study import Budget, Gold, Study, knob, standard_estimands, vary
-from approxmcmc.study.estimands import ALL_STANDARD
+from approxmcmc.study.measures import ALL_STANDARD
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.svg import COLOURS, subplots
 from studies.tools import mnist

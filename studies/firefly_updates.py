@@ -15,7 +15,7 @@ import numpy as np
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
-from approxmcmc.samplers.firefly.bound import checked_bound, touching_point
+from approxmcmc.samplers.firefly.settings import checked_bound, touching_point
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.intervals import mean_interval

@@ -17,7 +17,7 @@ from approxmcmc.datasets import TALL_DATA, synthetic_logistic, tall_target
 from approxmcmc.reference import ChainGates, exact_chain_reference
 from approxmcmc.reference.exact_chain import core_rows_kernel, langevin_kernel
 from approxmcmc.study import Budget, Gold, Study, standard_estimands
-from approxmcmc.study.estimands import ALL_STANDARD
+from approxmcmc.study.measures import ALL_STANDARD
 from approxmcmc.targets import Laplace
 from studies.tools import tall_models
 from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, core_rows, laplace_of, start

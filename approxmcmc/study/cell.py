@@ -15,10 +15,10 @@ import numpy as np
 from approxmcmc.contracts import ForeignSampler, Target
 from approxmcmc.errors import SamplingError, SamplingWarning, StudyError
 from approxmcmc.study.declare import Declaration
+from approxmcmc.study.machine import is_noisy, one_thread, speed_probe, stopwatch
 from approxmcmc.study.plan import Cell, Plan
 from approxmcmc.study.record import Record, planned_record
 from approxmcmc.study.store import hash_of_draws
-from approxmcmc.study.timing import is_noisy, one_thread, speed_probe, stopwatch
 
 if TYPE_CHECKING:
     import xarray as xr
