@@ -145,5 +145,6 @@ study = Study(
     presets={
         "smoke": {"targets": {"mnist": small_mnist}, "budget": Budget(draws=300), "tune": 300, "replicates": 2},
         "quick": {"targets": {"mnist": any_mnist}, "budget": Budget(seconds=4.0), "tune": 1500, "replicates": 2},
+        "published": {"budget": Budget(seconds=8.0), "replicates": 5},
     },
 )
