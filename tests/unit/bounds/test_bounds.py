@@ -28,7 +28,7 @@ from approxmcmc.bounds.statements import NAMES, _ratio
 from approxmcmc.contracts import Decision
 from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.plots.bias import _floor
+from approxmcmc.plots.bound import _floor
 from approxmcmc.samplers.metropolis_hastings import law
 from approxmcmc.samplers.metropolis_hastings.law import _scales, ratio_and_scale
 from approxmcmc.samplers.noisy.matrix import _pairs
