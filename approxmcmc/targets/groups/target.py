@@ -130,7 +130,7 @@ class GroupedTarget(QuadratureTerms):
         if self.family.has_shape != (shape is not None) or (shape is not None and not shape > 0.0):
             raise InvalidInputError(
                 f"{who}: shape= must be positive for family='negative binomial' and left out for others; found "
-                "{shape!r}"
+                f"{shape!r}"
             )
         self.shape = shape
         self.n_columns = self.n_effects = 1
