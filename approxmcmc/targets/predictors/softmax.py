@@ -7,7 +7,7 @@ import numpy as np
 
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
 from approxmcmc.engine.compiler.identity import content_id
-from approxmcmc.engine.numerics import exp_of_negative
+from approxmcmc.engine.numerics import exp_to_700
 from approxmcmc.engine.terms.batches import datum_at
 from approxmcmc.targets.predictors.likelihood import RowLikelihood
 
@@ -24,7 +24,7 @@ def log_sum_exp(eta: np.ndarray, n: int, largest: np.ndarray, out: np.ndarray) -
             largest[i] = eta[k, i] if eta[k, i] > largest[i] else largest[i]
     for k in range(n_classes):
         for i in range(n):
-            out[i] += exp_of_negative(eta[k, i] - largest[i])
+            out[i] += exp_to_700(eta[k, i] - largest[i])
     for i in range(n):
         out[i] = largest[i] + math.log(out[i])
 
@@ -50,7 +50,7 @@ def softmax_slopes(
     for k in range(eta.shape[0]):
         for i in range(hi - lo):
             chosen = 1.0 if y[datum_at(order, lo + i)] == k else 0.0
-            out[k, i] = chosen - exp_of_negative(eta[k, i] - work[1, i])
+            out[k, i] = chosen - exp_to_700(eta[k, i] - work[1, i])
 
 
 def softmax_expansion(
@@ -65,7 +65,7 @@ def softmax_expansion(
         chosen, place = y[datum_at(order, lo + i)], 1 + n_classes
         out[i, 0] = eta[chosen, i] - work[1, i]
         for k in range(n_classes):
-            shares[k] = exp_of_negative(eta[k, i] - work[1, i])
+            shares[k] = exp_to_700(eta[k, i] - work[1, i])
             out[i, 1 + k] = (1.0 if k == chosen else 0.0) - shares[k]
         for k in range(n_classes):
             out[i, place] = -shares[k] * (1.0 - shares[k])
