@@ -255,7 +255,8 @@ class Situation:
             return EXPANSION_PASSES * self.pass_seconds + chain
         if not self.has_gradient:
             return dim**2 * self.pass_seconds + chain
-        single = ONE_BY_ONE * self.rates.term if self.target.term_work.code == "graph" else self.rates.gradient
+        by_pytensor = self.target.term_work.code in ("graph", "matrices")
+        single = ONE_BY_ONE * self.rates.term if by_pytensor else self.rates.gradient
         return 2.0 * dim * n_obs * single + chain
 
     # --- memory ---
