@@ -137,7 +137,7 @@ def judge(module, tests, deadline, workers, most):
 
 
 def faults_of(module, judged, listed):
-    """Return a line for each unlisted survivor, each listed mutant that does not exist, and the number not judged yet."""
+    """Return a line for each unlisted survivor, each listed mutant that is missing, and the number not judged yet."""
     stale = Counter() if judged.judged < judged.total else listed - judged.survivors
     for what, mutants in (("survived", judged.survivors - listed), ("listed, and killed or gone", stale)):
         for where, line, mutant in mutants.elements():
