@@ -1,4 +1,4 @@
-"""How biased is a run, where no gold standard can be had? Intervals from audited draws, compared with known values.
+"""How biased is a run, if no gold standard is available? Intervals from audited draws, compared with known values.
 
 Independent draws of the Laplace approximation, pCN with rho = 0, are put to sequential tests at several epsilons, with
 and without control variates, and SGLD runs beside them. `approxmcmc.bias` tells the bias of each setting from its draws
