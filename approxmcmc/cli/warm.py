@@ -30,7 +30,7 @@ def examples() -> dict[str, Callable[[], Any]]:
     eta, noise, targets = X[:, 0], rng.logistic(size=ROWS), amc.targets
     return {
         "LogisticRegression": lambda: targets.LogisticRegression(X, eta + noise > 0.0),
-        "LogisticRegression, many rows": lambda: logistic(MANY, 0),
+        "LogisticRegression, many rows": lambda: logistic(MANY),
         "LogisticRegression, rare categories": lambda: logistic(MANY, KINDS),
         "RobustRegression": lambda: targets.RobustRegression(X, eta + rng.standard_t(4, size=ROWS)),
         "SoftmaxRegression": lambda: targets.SoftmaxRegression(X, np.digitize(eta + noise, [-1.0, 1.0])),
@@ -43,7 +43,7 @@ def examples() -> dict[str, Callable[[], Any]]:
     }
 
 
-def logistic(n_obs: int, kinds: int) -> Any:
+def logistic(n_obs: int, kinds: int = 0) -> Any:
     """Return a logistic regression on 10 normal columns and a one-hot code, each category half as common."""
     import approxmcmc as amc
 
