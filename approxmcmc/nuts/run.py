@@ -10,9 +10,8 @@ from approxmcmc.contracts import NamedDraws, Target, TwinnedTarget, Variables, W
 from approxmcmc.engine.messages import tell
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingError
 from approxmcmc.nuts import by_nutpie, by_pymc
-from approxmcmc.nuts.diagnosis import why_no_start
 from approxmcmc.nuts.raw import NUTSJob, RawDraws
-from approxmcmc.nuts.records import named_draws
+from approxmcmc.nuts.records import named_draws, why_no_start
 from approxmcmc.sampling.assembly import as_points
 from approxmcmc.sampling.goals import Goal
 from approxmcmc.sampling.progress import progress
