@@ -276,5 +276,6 @@ study = Study(
     presets={
         "smoke": {"budget": Budget(draws=500), "replicates": 2},
         "quick": {"budget": Budget(draws=10_000), "replicates": 6},
+        "published": {"like": "quick", "replicates": 16},
     },
 )

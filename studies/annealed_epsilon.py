@@ -195,5 +195,12 @@ study = Study(
             "replicates": 4,
             "gold": gold.QUICK,
         },
+        "published": {
+            "like": "quick",
+            "targets": {"mnist_7v9": mnist.real_posterior},
+            "budget": Budget(seconds=10.0),
+            "replicates": 5,
+            "gold": gold.BY_CORE_ROWS,
+        },
     },
 )

@@ -117,5 +117,12 @@ study = Study(
             "audit_every": 100,
             "gold": gold.QUICK,
         },
+        "published": {
+            "like": "quick",
+            "targets": {"mnist_7v9": mnist.real_posterior},
+            "budget": Budget(seconds=10.0),
+            "replicates": 5,
+            "gold": gold.BY_CORE_ROWS,
+        },
     },
 )

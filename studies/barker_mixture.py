@@ -151,5 +151,6 @@ study = Study(
                 ),
             ),
         },
+        "published": {"like": "quick", "replicates": 5},
     },
 )

@@ -30,8 +30,13 @@ from studies.tools.known_biases import coverage
 SEED = 2031
 GAP = 1.6  # of the two components; the modes lie 2 GAP apart in theta2
 PRIOR_SCALE = 1.0
-REFERENCE = {"smoke": (400, 100), "quick": (10_000, 200), "paper": (200_000, 1000)}  # draws and tuning of four chains
-COVERAGE = {"smoke": (4, 60), "quick": (60, 200), "paper": (500, 1000)}  # repetitions, audits
+REFERENCE = {
+    "smoke": (400, 100),
+    "quick": (10_000, 200),
+    "published": (10_000, 200),
+    "paper": (200_000, 1000),
+}  # draws and tuning of four chains
+COVERAGE = {"smoke": (4, 60), "quick": (60, 200), "published": (60, 200), "paper": (500, 1000)}  # repetitions, audits
 
 
 # --- targets ---
@@ -216,5 +221,6 @@ study = Study(
             "replicates": 2,
             "bias": Bias(seconds=15.0, of=unwrapped),
         },
+        "published": {"like": "quick", "replicates": 5},
     },
 )

@@ -197,5 +197,6 @@ study = Study(
             "replicates": 2,
         },
         "quick": {"budget": Budget(draws=10_000), "replicates": 4},
+        "published": {"like": "quick", "replicates": 8},
     },
 )

@@ -209,5 +209,6 @@ study = Study(
             "replicates": 2,
         },
         "quick": {"budget": Budget(draws=20_000), "replicates": 4},
+        "published": {"like": "quick", "replicates": 8},
     },
 )

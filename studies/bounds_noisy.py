@@ -23,7 +23,7 @@ from studies.tools import noisy_theory
 
 COUNTS = (1, 2, 5, 10, 20, 50, 100)
 LOW, HIGH, SCALE = -0.4, 0.8, 0.2
-POINTS = {"smoke": 61, "quick": 121}  # of the grid; 241 in preset paper
+POINTS = {"smoke": 61, "quick": 121, "published": 121}  # of the grid; 241 in preset paper
 
 
 @functools.cache
@@ -191,7 +191,7 @@ def counts_of(results) -> list:
 
 def coarse_grid(results) -> np.ndarray:
     """Return 61 points, 241 in preset paper: suprema and integrals of one step need no more."""
-    return np.linspace(LOW, HIGH, {"smoke": 31, "quick": 61}.get(results.preset, 241))
+    return np.linspace(LOW, HIGH, {"smoke": 31, "quick": 61, "published": 61}.get(results.preset, 241))
 
 
 study = Study(
@@ -221,5 +221,6 @@ study = Study(
             "replicates": 2,
         },
         "quick": {"budget": Budget(draws=10_000, seconds=5), "replicates": 4},
+        "published": {"like": "quick", "replicates": 8},
     },
 )

@@ -157,5 +157,6 @@ study = Study(
             "tune": 100,
             "replicates": 2,
         },
+        "published": {"like": "quick", "replicates": 5},
     },
 )

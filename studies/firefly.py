@@ -261,5 +261,6 @@ study = Study(
             "replicates": 2,
             "gold": gold.QUICK,
         },
+        "published": {"like": "quick", "replicates": 5},
     },
 )

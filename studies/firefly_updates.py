@@ -15,7 +15,7 @@ import numpy as np
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
-from approxmcmc.samplers.firefly.bound import checked_bound, touching_point
+from approxmcmc.samplers.firefly.settings import checked_bound, touching_point
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.intervals import mean_interval
@@ -145,5 +145,6 @@ study = Study(
     presets={
         "smoke": {"targets": {"mnist": small_mnist}, "budget": Budget(draws=300), "tune": 300, "replicates": 2},
         "quick": {"targets": {"mnist": any_mnist}, "budget": Budget(seconds=4.0), "tune": 1500, "replicates": 2},
+        "published": {"budget": Budget(seconds=8.0), "replicates": 5},
     },
 )

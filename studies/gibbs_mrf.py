@@ -37,7 +37,12 @@ from studies.tools.discrete import (
 EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25)
 SEED = 2014
 # Of the analyses: frozen contexts, decisions at each, subsets of five sites, sweeps of the reference.
-EFFORT = {"smoke": (20, 50, 100, 0), "quick": (60, 400, 400, 100_000), "paper": (200, 2000, 1600, 1_000_000)}
+EFFORT = {
+    "smoke": (20, 50, 100, 0),
+    "quick": (60, 400, 400, 100_000),
+    "published": (100, 1000, 800, 500_000),
+    "paper": (200, 2000, 1600, 1_000_000),
+}
 
 
 @functools.cache
@@ -299,5 +304,6 @@ study = Study(
             "paper_values": {},
         },
         "quick": {"budget": Budget(draws=200), "tune": 10, "replicates": 2},
+        "published": {"budget": Budget(draws=2000), "replicates": 5},
     },
 )

@@ -201,5 +201,9 @@ study = Study(
     gold=None,
     seed=1994,
     analyses=(two_modes, by_dimension, gibbs),
-    presets={"smoke": {"budget": Budget(draws=2000), "replicates": 2}, "quick": {"budget": Budget(draws=20_000)}},
+    presets={
+        "smoke": {"budget": Budget(draws=2000), "replicates": 2},
+        "quick": {"budget": Budget(draws=20_000)},
+        "published": {"like": "quick", "replicates": 8},
+    },
 )

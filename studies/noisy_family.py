@@ -270,5 +270,6 @@ study = Study(
     presets={
         "smoke": {"budget": Budget(draws=1000), "replicates": 2},
         "quick": {"budget": Budget(draws=50_000), "replicates": 4},
+        "published": {"like": "quick", "replicates": 8},
     },
 )

@@ -184,5 +184,6 @@ study = Study(
             "tune": 200,
             "replicates": 2,
         },
+        "published": {"like": "quick", "replicates": 5},
     },
 )

@@ -161,5 +161,6 @@ study = Study(
     presets={
         "smoke": {"budget": Budget(draws=500), "replicates": 2, "audit_every": 100},
         "quick": {"budget": Budget(draws=10_000), "replicates": 3},
+        "published": {"like": "quick", "replicates": 8},
     },
 )

@@ -258,5 +258,6 @@ study = Study(
     presets={
         "smoke": {"budget": Budget(draws=300), "thin": 10, "replicates": 2},
         "quick": {"replicates": 3},
+        "published": {"like": "quick", "replicates": 5},
     },
 )

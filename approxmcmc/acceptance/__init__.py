@@ -5,16 +5,13 @@ from approxmcmc.acceptance.annealed import AnnealedEpsilon
 from approxmcmc.acceptance.annealing_rule import annealing_schedule
 from approxmcmc.acceptance.barker import MinibatchBarker
 from approxmcmc.acceptance.bernstein import BernsteinTest
-from approxmcmc.acceptance.cheapest import CheapestExactTest
-from approxmcmc.acceptance.delayed import DelayedAcceptance
+from approxmcmc.acceptance.delayed import DelayedAcceptance, FactorizedTest
 from approxmcmc.acceptance.exact import ExactTest
-from approxmcmc.acceptance.factorized import FactorizedTest
 from approxmcmc.acceptance.laws.barker_law import minibatch_barker_error_bound
 from approxmcmc.acceptance.laws.correction import correction_distribution
 from approxmcmc.acceptance.laws.recursion import acceptance_probability_error, sequential_test_error
-from approxmcmc.acceptance.poisson import PoissonTest
+from approxmcmc.acceptance.poisson import CheapestExactTest, PoissonTest, TunaTest
 from approxmcmc.acceptance.sequential_t import SequentialTTest
-from approxmcmc.acceptance.tuna import TunaTest
 
 __all__ = [
     "AlwaysAccept",

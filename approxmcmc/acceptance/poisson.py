@@ -1,18 +1,29 @@
-"""The Poisson test: an exact Metropolis-Hastings test that reads a random number of rows.
+"""Exact tests that read a Poisson number of rows, PoissonTest and TunaMH, and the cheaper of PoissonTest and all rows.
 
-Reference: Prado, Nemeth and Sherlock (2024), Metropolis-Hastings with Scalable Subsampling, gamma = 0; Zhang, Cooper
-and De Sa (2020). `approxmcmc.acceptance.thinning` has the proof.
+`approxmcmc.acceptance.thinning` has the proof.
+
+References: Prado, Nemeth and Sherlock (2024), Metropolis-Hastings with Scalable Subsampling, gamma = 0; Zhang, Cooper
+and De Sa (2020), Asymptotically Optimal Exact Minibatch Metropolis-Hastings, NeurIPS, algorithm 2.
 """
 
 import dataclasses
+import math
+from typing import TYPE_CHECKING
 
-from approxmcmc.acceptance.thinning import ThinnedTest
-from approxmcmc.contracts import CompiledTest, Population, Target
+import numpy as np
+
+from approxmcmc.acceptance.exact import ExactTest
+from approxmcmc.acceptance.thinning import LARGEST_SHARE, ThinnedTest
+from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
 from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 @compiled
-def rate(bound: float, difference: float, w: float) -> float:
+def poisson_rate(bound: float, difference: float, w: float) -> float:
     """Return b - max(0, D)."""
     return bound - max(0.0, difference)
 
@@ -61,4 +72,117 @@ class PoissonTest(ThinnedTest):
 
     def build_test(self, target: Target | Population) -> CompiledTest:
         """Compile the test, which reads a Poisson number of rows."""
-        return self.compile_with(rate, target)
+        return self.compile_with(poisson_rate, target)
+
+
+@compiled
+def tuna_rate(bound: float, difference: float, w: float) -> float:
+    """Return (w b - D) / 2."""
+    return 0.5 * (w * bound - difference)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TunaTest(ThinnedTest):
+    r"""Accept or reject on a Poisson minibatch: TunaMH, exact.
+
+    Parameters
+    ----------
+    chi
+        Sets the mean number of additional rows, :math:`\chi C^2 M^2` beside the necessary :math:`C M`; at least 0. More
+        rows make the estimated log ratio less noisy, and the acceptance rate closer to the rate of the exact test.
+
+    Raises
+    ------
+    InvalidInputError
+        When `chi` is negative or not finite.
+
+    Notes
+    -----
+    With :math:`|D_i| \le c_i M(\theta, \theta')` and :math:`C = \sum c_i` it draws :math:`B \sim
+    \mathrm{Poisson}(\chi C^2 M^2 + C M)` rows, keeps each with probability :math:`(w c_i M - D_i) / ((w + 1) c_i M)`,
+    :math:`w = 1 + 2 \chi C M`, and accepts when :math:`\log u` lies below :math:`c + 2 \sum_\text{kept}
+    \operatorname{artanh}(D_i / (w c_i M))`.
+
+    Guarantee, requirements and cost: the same as for :class:`PoissonTest`, which reads as many rows as ``TunaTest(0)``
+    and has half its variance. The
+    paper uses plain terms and :math:`M = \lVert\theta' - \theta\rVert`; here an expanded target is far cheaper.
+
+    References
+    ----------
+    Zhang, Cooper and De Sa (2020), algorithm 2.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> amc.MetropolisHastings(amc.RandomWalk(0.01), amc.acceptance.TunaTest(1e-5)).test
+    TunaTest(chi=1e-05)
+    """
+
+    chi: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check chi."""
+        if not 0.0 <= self.chi < math.inf:
+            raise InvalidInputError(f"TunaTest: chi must be finite and at least 0, found {self.chi!r}")
+
+    def build_test(self, target: Target | Population) -> CompiledTest:
+        """Compile the test, which reads a Poisson number of rows."""
+        return self.compile_with(tuna_rate, target)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CheapestExactTest(AcceptanceTest):
+    """Decide by `PoissonTest` if it is cheap, otherwise by `ExactTest`; both are exact.
+
+    Notes
+    -----
+    `PoissonTest` is used if the target bounds its terms one by one and a pilot predicts that a decision reads less than
+    a fifth of the rows (:meth:`PoissonTest.expected_reads`). The choice is made when the sampler is built, and stored
+    in the trace as ``setup_exact_test``. Guarantee: exact with either test. `MetropolisHastings` uses this test by
+    default for a `SurrogateTransition`.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
+    >>> target = amc.CoreRows(amc.targets.LogisticRegression(X, y))
+    >>> (
+    ...     amc.acceptance.CheapestExactTest().chosen_for(target),
+    ...     amc.acceptance.CheapestExactTest().chosen_for(target.target),
+    ... )
+    (PoissonTest(), ExactTest(rule='metropolis'))
+    """
+
+    @property
+    def order(self) -> str:
+        """Both tests read their data in memory order."""
+        return "memory"
+
+    def looks(self, n_obs: int) -> np.ndarray:
+        """Return an empty array: the number of terms read may be random."""
+        return np.empty(0, dtype=np.int64)
+
+    def why_not_invariant(self, n_obs: int) -> str:
+        """Return "": either test leaves the target invariant."""
+        return ""
+
+    def chosen_for(self, target: Target | Population) -> AcceptanceTest:
+        """Return the test used for this target."""
+        poisson = PoissonTest()
+        try:
+            reads = poisson.expected_reads(target)  # False for NaN
+        except IncompatibleError:
+            return ExactTest()
+        return poisson if reads < LARGEST_SHARE * target.n_obs else ExactTest()
+
+    def problems(self, stats: "xr.Dataset") -> list[Finding]:
+        """Warn if a bound of the terms proved false during the run."""
+        return PoissonTest().problems(stats)
+
+    def build_test(self, target: Target | Population) -> CompiledTest:
+        """Choose a test, and compile it."""
+        if not target.same_terms:
+            raise IncompatibleError("CheapestExactTest works with MetropolisHastings; give Gibbs an ExactTest")
+        chosen = self.chosen_for(target)
+        compiled = chosen.build_test(target)
+        return compiled._replace(attrs={**compiled.attrs, "setup_exact_test": type(chosen).__name__})

@@ -15,7 +15,7 @@ from approxmcmc.errors import ApproxMCMCError, GoldStandardError, StudyError
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code."""
-    from approxmcmc.study.provenance import THREAD_VARIABLES
+    from approxmcmc.study.machine import THREAD_VARIABLES
 
     for name in THREAD_VARIABLES:  # before NumPy loads its linear algebra
         os.environ.setdefault(name, "1")

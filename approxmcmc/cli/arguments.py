@@ -20,7 +20,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
         arguments.set_defaults(act=act)
         if study:
             arguments.add_argument("study", metavar="STUDY", help="a file in ./studies, or a path")
-            arguments.add_argument("--preset", help="smoke, quick, paper (default: quick if it exists, else paper)")
+            arguments.add_argument(
+                "--preset", help="smoke, quick, published, paper (default: quick if it exists, else paper)"
+            )
         arguments.add_argument("--store", default="results", metavar="DIR", help="results folder (default: results)")
         return arguments
 

@@ -241,8 +241,7 @@ def doctor(args: Arguments) -> int:
     import time
 
     from approxmcmc.engine.files.paths import caches
-    from approxmcmc.study.provenance import collect
-    from approxmcmc.study.timing import speed_probe
+    from approxmcmc.study.machine import collect, speed_probe
 
     facts = collect()
     probes = [speed_probe() for _ in range(5)]

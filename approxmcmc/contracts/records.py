@@ -44,6 +44,7 @@ VALUE_NAMES = (
     "epsilon",
     "weight",
     "expected_reads",
+    "thread_time_diff",
 )
 
 # Column indices, for compiled code.
@@ -80,6 +81,7 @@ AUDIT_NOISE = VALUE_NAMES.index("audit_acceptance_noise")
 EPSILON = VALUE_NAMES.index("epsilon")
 DRAW_WEIGHT = VALUE_NAMES.index("weight")
 EXPECTED_READS = VALUE_NAMES.index("expected_reads")
+THREAD_SECONDS = VALUE_NAMES.index("thread_time_diff")
 
 # Initial values of a draw's records: NaN stays if there was no audit, or no decision.
 NOT_WRITTEN = {"audited_mu_std", "audit_acceptance_error", "audit_acceptance_noise", "epsilon"}

@@ -4,7 +4,7 @@
 chains from audited draws; `debias` subtracts the estimated bias.
 """
 
-from approxmcmc.couplings.debiasing import debias
 from approxmcmc.couplings.estimate import bias
+from approxmcmc.couplings.verdict import debias
 
 __all__ = ["bias", "debias"]

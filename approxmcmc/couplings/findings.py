@@ -7,11 +7,10 @@ import numpy as np
 import xarray as xr
 from scipy.stats import norm
 
-from approxmcmc.couplings.debiasing import optimal_share
 from approxmcmc.couplings.forms import AuditRecord
 from approxmcmc.couplings.measure import AtDraws, Draws, Quantities, at_draws
 from approxmcmc.couplings.summands import Average, DriftCurve, average, shares, unknown
-from approxmcmc.couplings.verdict import AuditSummary, verdict
+from approxmcmc.couplings.verdict import AuditSummary, optimal_share, verdict
 from approxmcmc.diagnostics.gates import distance
 
 MEANINGS = {

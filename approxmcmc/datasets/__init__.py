@@ -1,15 +1,13 @@
 """Data sets of the published experiments, verified by checksum, and synthetic ones for examples."""
 
-from approxmcmc.datasets.a9a import a9a
-from approxmcmc.datasets.covertype import covertype
 from approxmcmc.datasets.dataset import Dataset
-from approxmcmc.datasets.eeg import eeg_eye_state
-from approxmcmc.datasets.ijcnn1 import ijcnn1
 from approxmcmc.datasets.kdd99 import connections_stand_in, kdd99
+from approxmcmc.datasets.libsvm import a9a, ijcnn1
 from approxmcmc.datasets.mnist import mnist_7v9, mnist_7v9_pca
 from approxmcmc.datasets.networks import Network, florentine_business, molecule
 from approxmcmc.datasets.synthetic import synthetic_categories, synthetic_logistic, synthetic_stand_in
 from approxmcmc.datasets.tall import TALL_DATA, tall_data, tall_target
+from approxmcmc.datasets.uci import covertype, eeg_eye_state
 
 __all__ = [
     "TALL_DATA",

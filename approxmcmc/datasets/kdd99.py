@@ -9,8 +9,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from approxmcmc.datasets.coding import Columns, one_hot, side_by_side, standardise, standardised_dataset
-from approxmcmc.datasets.dataset import Dataset, checksum
+from approxmcmc.datasets.dataset import (
+    Columns,
+    Dataset,
+    checksum,
+    one_hot,
+    side_by_side,
+    standardise,
+    standardised_dataset,
+)
 from approxmcmc.datasets.source import Arrays, Download, Source, or_stand_in
 from approxmcmc.datasets.synthetic import synthetic_categories
 from approxmcmc.engine.extras import extra

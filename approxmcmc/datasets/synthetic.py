@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from approxmcmc.datasets.coding import Columns, one_hot, side_by_side, standardised_dataset
-from approxmcmc.datasets.dataset import Dataset, checksum
+from approxmcmc.datasets.dataset import Columns, Dataset, checksum, one_hot, side_by_side, standardised_dataset
 from approxmcmc.errors import InvalidInputError
 
 # Variances of the first 50 principal components of the 12214 training images of MNIST 7 vs 9 (pixels / 255), rounded.

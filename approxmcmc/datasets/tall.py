@@ -10,15 +10,12 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from approxmcmc.datasets.a9a import a9a, people_stand_in
-from approxmcmc.datasets.coding import without_constants
-from approxmcmc.datasets.covertype import cells_stand_in, covertype
-from approxmcmc.datasets.dataset import Dataset
-from approxmcmc.datasets.eeg import eeg_eye_state, samples_stand_in
-from approxmcmc.datasets.ijcnn1 import firings_stand_in, ijcnn1
+from approxmcmc.datasets.dataset import Dataset, without_constants
 from approxmcmc.datasets.kdd99 import connections_stand_in, kdd99, one_hot_stand_in
+from approxmcmc.datasets.libsvm import a9a, firings_stand_in, ijcnn1, people_stand_in
 from approxmcmc.datasets.mnist import mnist_7v9_pca
 from approxmcmc.datasets.synthetic import synthetic_stand_in
+from approxmcmc.datasets.uci import cells_stand_in, covertype, eeg_eye_state, samples_stand_in
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:

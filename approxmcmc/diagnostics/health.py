@@ -63,7 +63,7 @@ def movement(posterior: xr.Dataset) -> list[Finding]:
 def undefined(stats: xr.Dataset) -> list[Finding]:
     """Report the share of proposals with an undefined log density; empty if the run does not count them.
 
-    Such a proposal lies where the density has fallen by over 745 nats, see `samplers/metropolis_hastings/undefined.py`;
+    Such a proposal lies where the density has fallen by over 745 nats, see `samplers/metropolis_hastings/program.py`;
     an undefined density anywhere else ends the chain.
     """
     if "out_of_reach" not in stats:

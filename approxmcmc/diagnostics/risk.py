@@ -22,6 +22,11 @@ from approxmcmc.diagnostics.running import (
 )
 from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError
 
+_AXIS_NAMES = {
+    "time": "wall-clock time",
+    "processor_time": "processor time",
+    "datapoints_touched": "data points touched",
+}
 _LONG_NAMES = {"bias_sq": "squared bias", "variance": "variance", "risk": "risk"}
 
 
@@ -60,7 +65,8 @@ def risk(
         Dict of name -> function of the posterior Dataset (dims chain, draw, ...) that returns a DataArray (chain,
         draw, ...). Default: every coordinate of every variable.
     over
-        ``"time"`` (seconds) or ``"datapoints_touched"``, per chain.
+        ``"time"`` (seconds of the wall clock), ``"processor_time"`` (seconds of the chain's thread, for a machine that
+        ran other programs) or ``"datapoints_touched"``, per chain.
     grid
         Points t of that axis, ascending. Default: `n_grid` log-spaced points, from the first at which every replicate
         has a draw to the end of the shortest replicate.
@@ -82,7 +88,7 @@ def risk(
     Returns
     -------
     xarray.Dataset
-        Dims ``estimand`` (labels such as ``"beta[x1]"``) and ``time`` or ``datapoints_touched``. Variables ``bias_sq``,
+        Dims ``estimand`` (labels such as ``"beta[x1]"``) and the axis that `over` names. Variables ``bias_sq``,
         ``variance``, ``risk`` in squared units of the estimand, each with ``_lower`` and ``_upper``; ``n_replicates``;
         ``reference_mcse_sq`` (estimand), e^2. NaN at points where a replicate has no draw yet, or ended before.
 
@@ -196,9 +202,8 @@ def _dataset(
     attrs: dict[str, Any],
 ) -> xr.Dataset:
     units = AXES[over][1]
-    long_name = "wall-clock time" if over == "time" else "data points touched"
     dataset = xr.Dataset(
-        coords={"estimand": list(labels), over: (over, points, {"units": units, "long_name": long_name})},
+        coords={"estimand": list(labels), over: (over, points, {"units": units, "long_name": _AXIS_NAMES[over]})},
         attrs={"over": over, **attrs},
     )
     for quantity in QUANTITIES:

@@ -16,7 +16,11 @@ from approxmcmc.diagnostics.records import group, stat_attribute, tuning_totals
 from approxmcmc.errors import InvalidInputError
 
 # The record that the clock adds up, and the unit of the axis, by the name of the axis.
-AXES = {"time": ("perf_counter_diff", "s"), "datapoints_touched": ("datapoints_touched", "1")}
+AXES = {
+    "time": ("perf_counter_diff", "s"),
+    "processor_time": ("thread_time_diff", "s"),
+    "datapoints_touched": ("datapoints_touched", "1"),
+}
 
 
 class Completions(NamedTuple):

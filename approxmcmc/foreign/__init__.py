@@ -16,8 +16,7 @@ from approxmcmc.foreign.blackjax import (
 )
 from approxmcmc.foreign.blackjax_pathfinder import BlackjaxPathfinder
 from approxmcmc.foreign.numpyro import NumPyroADVI, NumPyroHMCECS, NumPyroNUTS
-from approxmcmc.foreign.nutpie import NutpieNUTS
-from approxmcmc.foreign.pymc import PyMCADVI, PyMCNUTS, PyMCPathfinder
+from approxmcmc.foreign.pymc import NutpieNUTS, PyMCADVI, PyMCNUTS, PyMCPathfinder
 from approxmcmc.foreign.trace import chain_trace
 
 __all__ = [

@@ -251,6 +251,14 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         units="s",
     ),
     StatVariable(
+        "thread_time_diff",
+        "float64",
+        "processor time",
+        "Processor time of the draw: its wall-clock times the share of a core that its thread had in the chunk of "
+        "about 50 ms around it. On a machine that runs other programs it is what the draw would take alone.",
+        units="s",
+    ),
+    StatVariable(
         "lp",
         "float64",
         "log posterior density",

@@ -2,10 +2,9 @@
 
 from approxmcmc.plots.bias import plot_bias
 from approxmcmc.plots.bound import plot_bound
-from approxmcmc.plots.calibration import plot_calibration
 from approxmcmc.plots.core_rows import plot_core_rows
 from approxmcmc.plots.cost import cost_table, plot_cost
-from approxmcmc.plots.decisions import plot_decisions
+from approxmcmc.plots.decisions import plot_calibration, plot_decisions
 from approxmcmc.plots.risk import plot_risk
 from approxmcmc.plots.statistic import plot_statistic
 

@@ -1,16 +1,21 @@
 """Decisions along a chain: the cost of each draw, and which audited decisions were wrong."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection
 from arviz_plots import visuals as draw
 
+from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.diagnostics.records import group as group_of
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.plots.common import Drawing, names_of, stack
+
+if TYPE_CHECKING:
+    from approxmcmc.contracts import AcceptanceTest
+
 
 DRAWN = 2000  # draws shown of a chain; longer chains are thinned to this number
 
@@ -112,3 +117,108 @@ def _marked(record: xr.DataArray, wrong: xr.DataArray) -> xr.DataArray:
     values = record.transpose("chain", "draw").values[chain, at]
     points = np.stack([record["draw"].values[at], values])
     return xr.DataArray(points, {"plot_axis": ["x", "y"]}, ("plot_axis", "mark"))
+
+
+VARIABLE = "wrong_decisions"
+BINS, CONFIDENCE = 8, 0.95
+
+
+def plot_calibration(
+    data: xr.DataTree,
+    test: "AcceptanceTest | None" = None,
+    *,
+    var_names: str | Sequence[str] | None = None,
+    plot_collection: PlotCollection | None = None,
+    backend: str | None = None,
+    labeller: Any = None,
+    aes_by_visuals: Mapping[str, Sequence[str]] | None = None,
+    visuals: Mapping[str, Any] | None = None,
+    stats: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    r"""Plot how often audited decisions were wrong against the probability that the theory of the test predicts.
+
+    Parameters
+    ----------
+    data
+        A trace with audits.
+    test
+        The acceptance test that decided, with its settings; a `SequentialTTest`, alone or in `AnnealedEpsilon`.
+    plot_collection, backend, labeller, aes_by_visuals
+        As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``. With
+        ``group="sample_stats"`` and ``var_names="wrong_decisions"`` it combines with other plots
+        (``az.combine_plots``), which give `test` as a keyword argument.
+    visuals
+        Keyword arguments, or False, for ``equal`` (the diagonal), ``interval``, ``point``, ``title``, ``xlabel``,
+        ``ylabel``.
+    stats
+        ``{"bins": 8, "confidence": 0.95}``: groups of equally many audits, and the level of their intervals.
+    var_names
+        ``"wrong_decisions"``, the one panel, or None.
+    **pc_kwargs
+        For ``PlotCollection.wrap``: ``figure_kwargs``, ... Others that ``az.combine_plots`` passes have no effect.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+        Artists under ``viz``; ``savefig(path)`` writes the figure.
+
+    Raises
+    ------
+    InvalidInputError
+        When `data` is not a trace, or no draw has exactly one audited decision with a predicted error.
+
+    Notes
+    -----
+    Each audit records the standardised mean :math:`\mu_{std} = (\Lambda - \log u) / \tau` of its decision on all data.
+    If the log-likelihood terms are in the Gaussian regime, the probability of a wrong decision depends on the data only
+    through it (`sequential_test_error`). Audits are sorted by this probability and cut into groups of equal size; each
+    group is a point, its mean probability against the share that was wrong, with the interval of Clopper and Pearson.
+    Points above the diagonal show that the test errs more often than its settings promise.
+
+    References
+    ----------
+    Korattikara, Chen and Welling (2014), section 5.
+
+    Examples
+    --------
+    >>> amc.plot_calibration(trace, sampler.test)  # doctest: +SKIP
+    """
+    if names_of(var_names, (VARIABLE,)) != [VARIABLE]:
+        raise InvalidInputError(f"`plot_calibration` shows only {VARIABLE!r}; found {var_names!r} in var_names.")
+    table = _table(data, test, **{"bins": BINS, "confidence": CONFIDENCE, **(stats or {})})
+    plot = Drawing(plot_collection, backend, visuals, aes_by_visuals)
+    plot.on(xr.Dataset({VARIABLE: xr.DataArray(0.0)}), (4.4, 4.0), pc_kwargs)
+    ends = xr.DataArray([0.0, float(max(table["expected"].max(), table["found"].max()))], dims="end")
+    x = table["expected"]
+    bars = stack("plot_axis", x=x, y_bottom=table["lower"], y_top=table["upper"])
+    plot.add("equal", draw.line_xy, {VARIABLE: stack("plot_axis", x=ends, y=ends)}, color="gray", alpha=0.6)
+    plot.add("interval", draw.ci_line_y, {VARIABLE: bars}, color="C0")
+    plot.add("point", draw.scatter_xy, {VARIABLE: stack("plot_axis", x=x, y=table["found"])}, color="C0")
+    plot.name_axes(labeller, x="predicted", y="audited")
+    return plot.collection
+
+
+def _table(data: Any, test: Any, *, bins: int, confidence: float) -> xr.Dataset:
+    """Return expected and observed shares of wrong decisions, with limits, by group of audits."""
+    if not isinstance(data, xr.DataTree):
+        raise InvalidInputError(f"`plot_calibration` needs a trace; found a {type(data).__name__}.")
+    records = group_of(data, "sample_stats")
+    if test is None or VARIABLE not in records:
+        raise InvalidInputError("`plot_calibration` needs a trace with audits and the test that decided: sampler.test.")
+    errors = test.expected_errors(records)
+    single = np.asarray(records["decisions_audited"]) == 1  # of several audits only the last one is recorded
+    judged = single & np.isfinite(errors) if errors is not None else np.zeros_like(single)
+    if errors is None or not judged.any():
+        raise InvalidInputError(
+            f"`plot_calibration`: {test!r} predicts no audited decision of this trace. Use a "
+            "SequentialTTest, one decision a draw, and with tol > 0 audits at fixed intervals (audit_every=...)."
+        )
+    order = np.argsort(errors[judged], kind="stable")
+    wrong = np.asarray(records[VARIABLE])[judged][order]
+    groups = [part for part in np.array_split(np.arange(wrong.size), bins) if part.size]
+    expected = [errors[judged][order][part].mean() for part in groups]
+    counts, sizes = np.array([wrong[part].sum() for part in groups]), np.array([part.size for part in groups])
+    lower, upper = clopper_pearson(counts, sizes, confidence)
+    columns = {"expected": np.array(expected), "found": counts / sizes, "lower": lower, "upper": upper}
+    return xr.Dataset({name: ("bin", values) for name, values in columns.items()})

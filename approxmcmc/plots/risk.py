@@ -11,7 +11,7 @@ from arviz_plots import visuals as draw
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.plots.common import Drawing, logarithmic, names_of, stack
 
-_AXES = ("time", "datapoints_touched")
+_AXES = ("time", "processor_time", "datapoints_touched")
 
 
 def plot_risk(

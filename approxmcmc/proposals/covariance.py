@@ -71,3 +71,18 @@ def factor(matrix: np.ndarray, lower: np.ndarray) -> None:
                 lower[j, j] = math.sqrt(total) if total > 0.0 else math.nan
             else:
                 lower[i, j] = total / lower[j, j]
+
+
+@compiled
+def couple_noise(rng: np.random.Generator, xi: np.ndarray, z: np.ndarray) -> bool:
+    """Turn X's noise xi into Y's, in place; return True if both go to the same point, which leaves `xi` unchanged."""
+    square = change = 0.0
+    for j in range(xi.shape[0]):
+        square += z[j] * z[j]
+        change += xi[j] * z[j]
+    if math.log(1.0 - rng.random()) <= -change - 0.5 * square:
+        return True
+    if square > 0.0:
+        for j in range(xi.shape[0]):
+            xi[j] -= 2.0 * change / square * z[j]
+    return False

@@ -21,8 +21,7 @@ from approxmcmc.engine.approximation import cov_of, is_approximation, mode_of
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.proposals.covariance import add_column, checked_cholesky, whiten
-from approxmcmc.proposals.reflection import couple_noise
+from approxmcmc.proposals.covariance import add_column, checked_cholesky, couple_noise, whiten
 
 
 class CrankNicolsonState(NamedTuple):

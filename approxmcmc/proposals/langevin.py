@@ -20,6 +20,7 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.proposals.covariance import couple_noise
 from approxmcmc.proposals.langevin_step import (
     add_given_noise,
     add_noise,
@@ -30,7 +31,6 @@ from approxmcmc.proposals.langevin_step import (
     spread_of,
     squared_distance,
 )
-from approxmcmc.proposals.reflection import couple_noise
 
 
 class PosteriorGradient(NamedTuple):

@@ -16,8 +16,7 @@ from approxmcmc.contracts import CompiledProposal, Component, DiscreteTarget, Pr
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.proposals.covariance import add_column, checked_cholesky, covariance_of, whiten
-from approxmcmc.proposals.reflection import couple_noise
+from approxmcmc.proposals.covariance import add_column, checked_cholesky, couple_noise, covariance_of, whiten
 
 
 class WalkState(NamedTuple):

@@ -131,6 +131,7 @@ def exact_chain_reference(
     draws: int = 5000,
     tune: int = 1000,
     chains: int = 4,
+    second_draws: int | None = None,
     random_seed: int = 0,
     gates: ChainGates = DEFAULT_CHAIN_GATES,
     enforce: bool = True,
@@ -152,9 +153,11 @@ def exact_chain_reference(
         The kernel of the chains; None = Langevin steps in the metric of the Laplace approximation, exact test.
     second
         The kernel of the chains that confirm the first; None = a random mixture of independent draws of the Laplace
-        approximation and random-walk steps, exact test. It makes as many chains, draws and tuning steps as the first.
+        approximation and random-walk steps, exact test. It makes as many chains and tuning steps as the first.
     draws, tune, chains
         As in `sample`.
+    second_draws
+        Draws of the second kernel's chains, which need to confirm the first and not to reach its error; None = `draws`.
     random_seed
         An integer, so that the gold standard can be repeated.
     gates
@@ -200,6 +203,7 @@ def exact_chain_reference(
     'long exact chain'
     """
     counts = {"draws": (draws, BATCHES), "tune": (tune, 0), "chains": (chains, 1)}
+    fewer = checked_integer(draws if second_draws is None else second_draws, "second_draws", BATCHES)
     settings = {name: checked_integer(value, name, least) for name, (value, least) in counts.items()}
     settings["random_seed"] = checked_integer(random_seed, "random_seed", 0)
     if not isinstance(target, Target) or not isinstance(target, DifferentiableTarget):
@@ -214,7 +218,7 @@ def exact_chain_reference(
         _check(target, each)
     how: dict[str, Any] = {"cache_dir": cache_dir, "cores": cores, "progressbar": progressbar}
     tree = _draw(target, kernel, settings, **how)
-    other = _draw(target, second, settings | {"random_seed": settings["random_seed"] + 1}, **how)
+    other = _draw(target, second, settings | {"random_seed": settings["random_seed"] + 1, "draws": fewer}, **how)
     report, summaries = judge_chains(
         tree["posterior"].to_dataset(), other["posterior"].to_dataset(), _deviations(target, tree), gates, estimands
     )

@@ -2,7 +2,7 @@
 
 from approxmcmc.samplers.firefly import ExplicitZ, Firefly, ImplicitZ
 from approxmcmc.samplers.gibbs import Gibbs, PoissonGibbs
-from approxmcmc.samplers.gibbs.replication import realised_conditional
+from approxmcmc.samplers.gibbs.law import realised_conditional
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
 from approxmcmc.samplers.noisy import (
     Exchange,

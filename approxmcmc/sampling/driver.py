@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Chain, Program, SamplingResult
-from approxmcmc.contracts.records import SECONDS
+from approxmcmc.contracts.records import SECONDS, THREAD_SECONDS
 from approxmcmc.errors import NotFiniteError, SamplingError
 from approxmcmc.sampling.goals import FixedDraws, Goal, Goals
 from approxmcmc.sampling.progress import Progress
@@ -230,7 +230,8 @@ def _stack(
         if len(recorder.records(phase)[0]) == rows:  # frees memory for writing a file with the trace
             recorder.hold(phase, (draws[k], counts[k], values[k]))
     stats = {name: counts[..., COUNT_NAMES.index(name)] for name in program.count_names}
-    stats |= {name: values[..., VALUE_NAMES.index(name)] for name in program.value_names}
+    named = dict.fromkeys((*program.value_names, VALUE_NAMES[THREAD_SECONDS]))
+    stats |= {name: values[..., VALUE_NAMES.index(name)] for name in named}
     return draws, stats
 
 
@@ -240,5 +241,6 @@ def _tuning_totals(recorders: Sequence[Recorder], program: Program) -> dict[str,
         name: np.array([recorder.tuning_counts[COUNT_NAMES.index(name)] for recorder in recorders])
         for name in program.count_names
     }
-    totals["perf_counter_diff"] = np.array([recorder.tuning_values[SECONDS] for recorder in recorders])
+    for name, column in (("perf_counter_diff", SECONDS), ("thread_time_diff", THREAD_SECONDS)):
+        totals[name] = np.array([recorder.tuning_values[column] for recorder in recorders])
     return totals

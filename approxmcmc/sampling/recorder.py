@@ -17,6 +17,7 @@ from approxmcmc.contracts.records import (
     EXPECTED_READS,
     SECONDS,
     SKEWNESS_RATIO,
+    THREAD_SECONDS,
 )
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.compiler.clock import TICKS_IN_KERNELS
@@ -140,17 +141,18 @@ class Recorder:
         draws = np.full((rows, self.dim), math.nan)
         counts = np.empty((rows, len(COUNT_NAMES)), dtype=np.int64)
         values = np.empty((rows, len(VALUE_NAMES)))
-        started = time.perf_counter()
+        started, own = time.perf_counter(), time.thread_time()
         try:
             made = self.chain.advance(rows, thin, draws, counts, values)
             self.failure = self.chain.explain_failure() if made < rows else ""
         except Exception as error:  # from the user's function; the draw is intact: a step writes it last
             made = int(np.isfinite(draws).all(axis=1).sum())
             self.error, self.failure = error, _explain(error, self.chain)
-        elapsed = time.perf_counter() - started
+        elapsed, own = time.perf_counter() - started, time.thread_time() - own
         self.seconds_per_step = max(elapsed / (rows * thin), 1e-9)
         if not TICKS_IN_KERNELS:
             values[:, SECONDS] = elapsed / rows
+        values[:, THREAD_SECONDS] = values[:, SECONDS] * (own / max(elapsed, 1e-9))  # a core may run others meanwhile
         self._record(phase, draws[:made], counts[:made], values[:made])
 
     def _record(self, phase: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> None:
@@ -221,7 +223,7 @@ def every_second(chunk: Chunk) -> Chunk:
     first, second = values[::2], values[1::2]
     unwritten = (second == BLANK_VALUES) | np.isnan(second)
     thinned_values = np.where(unwritten, first, second)
-    for column in (SECONDS, EXPECTED_READS):
+    for column in (SECONDS, THREAD_SECONDS, EXPECTED_READS):
         thinned_values[:, column] = first[:, column] + second[:, column]
     thinned_values[:, ACCEPTANCE_RATE] = 0.5 * (first[:, ACCEPTANCE_RATE] + second[:, ACCEPTANCE_RATE])
     thinned_values[:, SKEWNESS_RATIO] = np.maximum(first[:, SKEWNESS_RATIO], second[:, SKEWNESS_RATIO])

@@ -8,20 +8,18 @@ import math
 import traceback
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import xarray as xr
 
 from approxmcmc.contracts import ForeignSampler, Target
 from approxmcmc.errors import SamplingError, SamplingWarning, StudyError
 from approxmcmc.study.declare import Declaration
+from approxmcmc.study.machine import is_noisy, one_thread, speed_probe, stopwatch
 from approxmcmc.study.plan import Cell, Plan
 from approxmcmc.study.record import Record, planned_record
 from approxmcmc.study.store import hash_of_draws
-from approxmcmc.study.timing import is_noisy, one_thread, speed_probe, stopwatch
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 # Counts of a trace that a record sums over tuning steps and draws.
 TOTALS: Final = (
@@ -38,8 +36,8 @@ JUDGED_TOGETHER: Final = ("bulk ESS", "tail ESS")
 
 
 def run_cell(
-    plan: Plan, cell: Cell, *, sample: Callable[..., "xr.DataTree"], probe: Callable[[], float] = speed_probe
-) -> "tuple[Record, xr.DataTree | None]":
+    plan: Plan, cell: Cell, *, sample: Callable[..., xr.DataTree], probe: Callable[[], float] = speed_probe
+) -> tuple[Record, xr.DataTree | None]:
     """Run one chain and return its record and, if it has draws, its trace.
 
     Parameters
@@ -86,6 +84,7 @@ def run_cell(
     others = [warning for warning in caught if trace is None or not issubclass(warning.category, SamplingWarning)]
     record["warnings"] = list(dict.fromkeys(str(warning.message) for warning in others))
     if trace is not None:
+        trace = with_processor_time(trace, watch.cpu_seconds / max(watch.wall_seconds, 1e-9))
         record["warnings"] = problems(trace) + record["warnings"]
         record |= measurements(trace, watch.wall_seconds)
         if record["stopped"] == "interrupt":
@@ -95,7 +94,7 @@ def run_cell(
     return {**record, "status": status, "error": error}, trace
 
 
-def _chain(plan: Plan, cell: Cell, sample: Callable[..., "xr.DataTree"]) -> "xr.DataTree":
+def _chain(plan: Plan, cell: Cell, sample: Callable[..., xr.DataTree]) -> xr.DataTree:
     study, target = plan.study, plan.study.target(cell.target)
     initial = cell.starting_point(study, target)
     if isinstance(cell.sampler, ForeignSampler):
@@ -116,6 +115,23 @@ def _chain(plan: Plan, cell: Cell, sample: Callable[..., "xr.DataTree"]) -> "xr.
     )
 
 
+def with_processor_time(trace: xr.DataTree, share: float) -> xr.DataTree:
+    """Return a trace with the record ``thread_time_diff``; one that lacks it gets its wall-clock times a share.
+
+    Parameters
+    ----------
+    share
+        Processor seconds of the process over wall-clock seconds, of the whole cell: another library's threads count.
+    """
+    stats = trace["sample_stats"].to_dataset()
+    if "thread_time_diff" in stats or "perf_counter_diff" not in stats:
+        return trace
+    stats["thread_time_diff"] = share * stats["perf_counter_diff"]
+    if "tuning_perf_counter_diff" in stats.attrs:
+        stats.attrs["tuning_thread_time_diff"] = (share * np.asarray(stats.attrs["tuning_perf_counter_diff"])).tolist()
+    return xr.DataTree.from_dict({**trace.to_dict(), "/sample_stats": stats})
+
+
 def _interrupted(problem: BaseException | None) -> bool:
     """Return whether Ctrl-C caused an error, as when a library's compiled code was interrupted."""
     while problem is not None and not isinstance(problem, KeyboardInterrupt):
@@ -123,13 +139,13 @@ def _interrupted(problem: BaseException | None) -> bool:
     return problem is not None
 
 
-def problems(trace: "xr.DataTree") -> list[str]:
+def problems(trace: xr.DataTree) -> list[str]:
     """Return the problems that `sample` found and the report does not check by itself, most serious first."""
     rows = json.loads(trace["posterior"].attrs.get("diagnosis", "[]"))
     return [row["finding"] for row in rows if row["check"] not in JUDGED_TOGETHER]
 
 
-def measurements(trace: "xr.DataTree", wall_seconds: float) -> Record:
+def measurements(trace: xr.DataTree, wall_seconds: float) -> Record:
     """Return the costs and counts of a one-chain trace, tuning included."""
     stats, attrs = trace["sample_stats"], trace["sample_stats"].attrs
     draws = int(stats.sizes.get("draw", 0))
@@ -151,7 +167,7 @@ def measurements(trace: "xr.DataTree", wall_seconds: float) -> Record:
     return measured
 
 
-def defect(trace: "xr.DataTree") -> str | None:
+def defect(trace: xr.DataTree) -> str | None:
     """Return why a trace is invalid, or None: no draws, a failed chain, a draw that is not finite."""
     attrs, posterior = trace["sample_stats"].attrs, trace["posterior"]
     if attrs.get("stopped") == "failure":
@@ -171,7 +187,7 @@ def defect(trace: "xr.DataTree") -> str | None:
 
 def foreign_chain(
     study: Declaration, sampler: ForeignSampler, target: Target, *, seed: int, initial: np.ndarray
-) -> "xr.DataTree":
+) -> xr.DataTree:
     """Run a foreign sampler within the study's budget, and return its trace.
 
     Raises

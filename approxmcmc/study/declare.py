@@ -4,7 +4,8 @@ A declaration says what is compared, not how it is run. Its cells are all combin
 
     targets x (samplers x values of their knobs) x replicates,
 
-one Markov chain each. A preset (``smoke``, ``quick``, ``paper``) changes a study by replacing fields by name.
+one Markov chain each. A preset (``smoke``, ``quick``, ``published``, ``paper``) changes a study by replacing fields by
+name; with ``"like": "quick"`` it replaces those of another preset too.
 """
 
 import dataclasses
@@ -21,6 +22,7 @@ from approxmcmc.study.paper_values import PaperValue
 
 LARGEST_NUMBER_OF_DRAWS = 1_000_000
 FULL_PRESET = "paper"
+LIKE = "like"  # of a preset: the name of another one, whose fields it starts from
 
 
 @dataclasses.dataclass(frozen=True)
@@ -228,7 +230,9 @@ class Declaration:
         replaceable = [field.name for field in dataclasses.fields(self) if field.name not in ("name", "presets")]
         for preset, overrides in self.presets.items():
             check_name("preset", preset)
-            for field in overrides:
+            if overrides.get(LIKE, preset) not in self.presets:
+                raise StudyError(f"Preset {preset!r} is like {nearest(overrides[LIKE], list(self.presets))}")
+            for field in set(overrides) - {LIKE}:
                 if field not in replaceable:
                     raise StudyError(
                         f"Preset {preset!r} replaces a field that no study has: {nearest(field, replaceable)}"
@@ -254,7 +258,9 @@ class Declaration:
         """
         if preset not in self.preset_names:
             raise StudyError(f"Study {self.name!r} has no preset {nearest(preset, self.preset_names)}")
-        return dataclasses.replace(self, **self.presets.get(preset, {}))
+        overrides = dict(self.presets.get(preset, {}))
+        base = self.with_preset(overrides.pop(LIKE)) if LIKE in overrides else self
+        return dataclasses.replace(base, **overrides)
 
     def settings(self) -> list[Setting]:
         """Return every sampler with its knobs fixed, in the order declared."""

@@ -13,16 +13,15 @@ from approxmcmc.errors import StudyError
 from approxmcmc.study.bias_store import stored_bias
 from approxmcmc.study.biases import bias_line, make_biases
 from approxmcmc.study.declare import Declaration
-from approxmcmc.study.engines import Finished, Job, dask
-from approxmcmc.study.engines.job import run_serially
+from approxmcmc.study.engines import Finished, Job, check_dask, run_on_dask, run_serially
 from approxmcmc.study.gold import make_gold, summary_line
 from approxmcmc.study.listen import Lines, Listener
+from approxmcmc.study.machine import speed_probe
 from approxmcmc.study.names import nearest
 from approxmcmc.study.plan import Cell, Plan, make_plan, select
 from approxmcmc.study.record import GoldReport, Record
 from approxmcmc.study.results import command_arguments, latest
 from approxmcmc.study.store import Store
-from approxmcmc.study.timing import speed_probe
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -99,7 +98,7 @@ def run_study(
     sample
         The function that draws a chain; None for :func:`approxmcmc.sample`.
     probe
-        The function that measures the speed of the machine; None for :func:`approxmcmc.study.timing.speed_probe`.
+        The function that measures the speed of the machine; None for :func:`approxmcmc.study.machine.speed_probe`.
     listener
         Receives the events of the run; by default plain lines go to standard error.
 
@@ -117,7 +116,7 @@ def run_study(
     if engine == "serial" and not (scheduler is None and jobs is None):
         raise StudyError("`scheduler` and `jobs` are for engine 'dask'; the serial engine runs one cell at a time.")
     if engine == "dask":  # check this before hours of gold standards
-        dask.check_installed()
+        check_dask()
     listener = listener or Lines()
     plan = make_plan(study, preset)
     chosen = _chosen(plan, only, keys)
@@ -223,7 +222,7 @@ def _cells(
         import cloudpickle  # type: ignore[import-untyped]
 
         job = dataclasses.replace(job, source=cloudpickle.dumps(plan.study, protocol=pickle.HIGHEST_PROTOCOL))
-    return dask.run(job, plan, pending, scheduler=scheduler, jobs=jobs)
+    return run_on_dask(job, plan, pending, scheduler=scheduler, jobs=jobs)
 
 
 def _collect(cells: Any, store: Store, listener: Listener, total: int, fail_fast: bool) -> None:

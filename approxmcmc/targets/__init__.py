@@ -4,8 +4,7 @@ from approxmcmc.targets.auxiliary import Auxiliary
 from approxmcmc.targets.bounded import BoundedLikelihood
 from approxmcmc.targets.compression import compressed
 from approxmcmc.targets.discrete.bayesian_network import BayesianNetwork, alarm_network
-from approxmcmc.targets.discrete.binary_mrf import BinaryMRF
-from approxmcmc.targets.discrete.pseudo_likelihood import PseudoLikelihood
+from approxmcmc.targets.discrete.binary_mrf import BinaryMRF, PseudoLikelihood
 from approxmcmc.targets.estimated import EstimatedLikelihood, EstimatedRatio
 from approxmcmc.targets.glm import GLMTarget
 from approxmcmc.targets.graphs.ergm import ERGM

@@ -3,7 +3,7 @@
 import numpy as np
 import pymc as pm
 
-from approxmcmc.datasets.a9a import LEVELS, PEOPLE
+from approxmcmc.datasets.libsvm import LEVELS, PEOPLE
 
 
 def _crossed(rows: int, sizes: tuple[int, ...], seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:

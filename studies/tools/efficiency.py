@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.study.report import Table
+from approxmcmc.study.report.clocks import clock_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,8 +21,10 @@ def effective_samples(results: "StudyResults") -> list[Table]:
     """
     import pandas as pd
 
+    record = clock_of(results).record
     rows = [
-        {"target": target, "sampler": label, **_costs(traces)} for (target, label), traces in results.traces().items()
+        {"target": target, "sampler": label, **_costs(traces, record)}
+        for (target, label), traces in results.traces().items()
     ]
     caption = (
         "Bulk effective sample size of the worst coordinate, added over replicates, by data points touched and by "
@@ -73,11 +76,11 @@ def _joined(traces: Sequence["xr.DataTree"], name: str) -> Any:
     return np.concatenate(values) if values else None
 
 
-def _costs(traces: Sequence["xr.DataTree"]) -> dict[str, float]:
+def _costs(traces: Sequence["xr.DataTree"], clock: str) -> dict[str, float]:
     effective = sum(_worst_bulk_size(trace) for trace in traces)
     stats = [trace.sample_stats for trace in traces]
     touched, decisions = (sum(float(s[name].sum()) for s in stats) for name in ("datapoints_touched", "decisions_made"))
-    seconds = sum(float(s["perf_counter_diff"].sum()) for s in stats)
+    seconds = sum(float(s[clock].sum()) for s in stats)
     return {
         "effective samples": effective,
         "per million data": 1e6 * effective / touched if touched else float("nan"),

@@ -42,7 +42,7 @@ def log_risk_against_time(results: "StudyResults", *, lead: str = "") -> "list[F
         curves = contest.over_time[contest.over_time.estimand == estimand]
         for label in contest.traces:
             _log_risk(axes, curves[curves.setting == label], label, styles[label])
-        axes.set_xlabel("sampling time per chain (s)")
+        axes.set_xlabel(f"{contest.clock.name} time per chain (s)")
         axes.set_ylabel("log risk (natural)")
         axes.set_title(estimand)
         legend_below(figure, [axes])
@@ -73,7 +73,7 @@ def _log_risk(panel: Any, curve: "pd.DataFrame", label: str, style: Mapping[str,
 def _steps(contest: Contest, label: str) -> list[float]:
     counts = []
     for trace in contest.traces[label]:
-        [clock] = completion_clocks([trace], "time", True)
+        [clock] = completion_clocks([trace], contest.clock.axis, True)
         draws = int(np.searchsorted(clock.ends, contest.budgets[-1], side="right"))
         counts.append(float(draws * int(trace["sample_stats"].attrs.get("thin", 1))))
     return counts

@@ -28,10 +28,14 @@ def on_the_clock(draw: Callable[[int], Any], draws: int, *parts: str) -> Any:
     began = time.perf_counter()
     first = draw(1)
     waited = time.perf_counter() - began - float(first["sample_stats"].attrs["sampling_time"])
+    before, own = time.perf_counter(), time.process_time()
     trace = draw(draws)
+    share = (time.process_time() - own) / (time.perf_counter() - before)
     attrs = trace["sample_stats"].attrs
     setup = sum(float(attrs.get(f"setup_{part}_seconds", 0.0)) for part in parts)
-    attrs["tuning_perf_counter_diff"] = [float(np.sum(attrs["tuning_perf_counter_diff"])) + setup]
+    for record, seconds in (("perf_counter_diff", setup), ("thread_time_diff", share * setup)):
+        if f"tuning_{record}" in attrs:  # NUTS has the clock of the wall alone
+            attrs[f"tuning_{record}"] = [float(np.sum(attrs[f"tuning_{record}"])) + seconds]
     attrs["sampling_time"] = float(attrs["sampling_time"]) + setup
     attrs["setup_compile_seconds"] = max(waited - setup, 0.0)
     attrs["clock"] = "each draw timed; set-up is in the tuning"

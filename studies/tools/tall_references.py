@@ -37,6 +37,7 @@ class Effort:
 EFFORT = {
     "smoke": Effort(300, 200, 4, ChainGates(1.2, 50, 1.3, 20)),
     "quick": Effort(6000, 500, 1, ChainGates(1.01, 2000, 1.2, 50)),
+    "published": Effort(6000, 500, 1, ChainGates(1.01, 2000, 1.2, 50)),
     "paper": Effort(5000, 2000, 20, ChainGates()),
 }
 

@@ -26,7 +26,7 @@ plain_python = pytest.mark.recompiles  # nothing here is about the compiler
 TARGET = logistic(12, 2)
 SAMPLER = amc.MetropolisHastings(amc.RandomWalk(0.3, target_acceptance=0.3), amc.SequentialTTest(0.2, 4))
 QUICK = {"draws": 30, "tune": 6, "chains": 2, "random_seed": 1, "progressbar": False, "audit_every": 2}
-CLOCKS = ("perf_counter_diff",)
+CLOCKS = ("perf_counter_diff", "thread_time_diff")
 
 
 class Killed(BaseException):
@@ -82,7 +82,14 @@ def assert_equal_traces(one, other):
 
 def is_timeless(name):
     """Say whether an attribute must be the same: those of set-up count what was evaluated to begin again."""
-    clocks = ("created_at", "sampling_time", "problems", "diagnosis", "tuning_perf_counter_diff")
+    clocks = (
+        "created_at",
+        "sampling_time",
+        "problems",
+        "diagnosis",
+        "tuning_perf_counter_diff",
+        "tuning_thread_time_diff",
+    )
     return name not in clocks and "seconds" not in name and not name.startswith(("setup", "checkpoint"))
 
 

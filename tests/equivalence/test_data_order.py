@@ -12,7 +12,7 @@ from tests.equivalence.test_sample import TARGET, assert_same, draw
 from tests.pinned import pin
 
 pytestmark = pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
-COSTS = ("perf_counter_diff", "likelihood_evaluations")
+COSTS = ("perf_counter_diff", "thread_time_diff", "likelihood_evaluations")
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,14 @@ class TestDrawsDependOnSeedAndChainAlone:
         assert_same(draw(t_test(), chains=1), draw(t_test(), chains=3).isel(chain=[0]))
 
     def test_not_on_audits(self):
-        audits = ("decisions_audited", "wrong_decisions", "wrong_accepts", "audited_mu_std", "perf_counter_diff")
+        audits = (
+            "decisions_audited",
+            "wrong_decisions",
+            "wrong_accepts",
+            "audited_mu_std",
+            "perf_counter_diff",
+            "thread_time_diff",
+        )
         assert_same(draw(t_test(), audit_every=None), draw(t_test(), audit_every=1), but=audits)
 
     def test_not_on_thinning(self):

@@ -83,7 +83,7 @@ def kill(pid: int, victim: str) -> None:
 
 def kill_studies(kills: int, rng: np.random.Generator, folder: Path, engine: str) -> dict:
     """Kill studies of 24 cells until there were so many kills."""
-    from approxmcmc.study.engines import dask
+    from approxmcmc.study.engines import check_dask
     from approxmcmc.study.listen import Listener
     from approxmcmc.study.results import StudyResults
     from approxmcmc.study.run import run_study
@@ -94,7 +94,7 @@ def kill_studies(kills: int, rng: np.random.Generator, folder: Path, engine: str
     columns = ["key", "target", "label", "replicate", "status", "seed", "draws", "steps", "draws_hash"]
     jobs = {} if engine == "serial" else {"engine": "dask", "jobs": 2}
     if engine == "dask":
-        dask.check_installed()
+        check_dask()
 
     def run(place: Path, **options) -> None:
         run_study(study, "paper", place, sample=toy_sample, probe=quiet_probe, listener=Listener(), **options)

@@ -8,7 +8,7 @@ import pytest
 from scipy import optimize, stats
 
 import approxmcmc as amc
-from approxmcmc.acceptance import factorized, poisson, thinning, tuna
+from approxmcmc.acceptance import delayed, poisson, thinning
 from approxmcmc.api import sample
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms.alias_table import alias_table
@@ -27,8 +27,8 @@ POSTERIOR = np.exp(LOG_PRIOR + TERMS.sum(axis=1)) / np.exp(LOG_PRIOR + TERMS.sum
 SPREAD = np.abs(TERMS[:, None] - TERMS).max(axis=(0, 1))  # the c_i
 REACH = 1.0 + 0.3 * np.abs(np.arange(STATES)[:, None] - np.arange(STATES))  # M
 
-RATES = {"poisson": (poisson.rate, 0.0), "tuna 0": (tuna.rate, 0.0), "tuna": (tuna.rate, 0.2)}
-RATES |= {"factorized": (factorized.rate, 0.0)}
+RATES = {"poisson": (poisson.poisson_rate, 0.0), "tuna 0": (poisson.tuna_rate, 0.0), "tuna": (poisson.tuna_rate, 0.2)}
+RATES |= {"factorized": (delayed.veto_rate, 0.0)}
 
 
 def log_rest(x, y):
@@ -114,7 +114,7 @@ def test_the_factorised_test_is_a_product_of_vetoes():
     for x, y in itertools.permutations(range(STATES), 2):
         vetoes = np.minimum(1.0, np.exp(TERMS[y] - TERMS[x])).prod()
         expected = min(1.0, np.exp(log_rest(x, y))) * vetoes
-        assert acceptance(factorized.rate, 0.0, x, y, log_rest(x, y)) == pytest.approx(expected, abs=1e-13)
+        assert acceptance(delayed.veto_rate, 0.0, x, y, log_rest(x, y)) == pytest.approx(expected, abs=1e-13)
 
 
 def test_an_exact_sum_for_some_pairs_keeps_it():
@@ -123,7 +123,7 @@ def test_an_exact_sum_for_some_pairs_keeps_it():
     def accept(x, y):
         if REACH[x, y] > 1.5:
             return min(1.0, np.exp(log_rest(x, y) + (TERMS[y] - TERMS[x]).sum()))
-        return acceptance(poisson.rate, 0.0, x, y, log_rest(x, y))
+        return acceptance(poisson.poisson_rate, 0.0, x, y, log_rest(x, y))
 
     assert_exact(transition_matrix(accept))
 
@@ -134,7 +134,7 @@ def test_more_reads_bring_the_acceptance_of_all_data():
     whole = [min(1.0, np.exp(log_rest(x, y) + (TERMS[y] - TERMS[x]).sum())) for x, y in pairs]
     loss = [
         np.mean([w - acceptance(rate, chi, x, y, log_rest(x, y)) for w, (x, y) in zip(whole, pairs, strict=True)])
-        for rate, chi in ((tuna.rate, 0.0), (poisson.rate, 0.0), (tuna.rate, 0.2))
+        for rate, chi in ((poisson.tuna_rate, 0.0), (poisson.poisson_rate, 0.0), (poisson.tuna_rate, 0.2))
     ]
     assert loss[0] > loss[1] > loss[2] > 0.0
 
@@ -166,7 +166,9 @@ def kept_given_reads(rate, x, y, reads):
     return float(weights @ probability_given(counts, here, back, log_rest(x, y)))
 
 
-@pytest.mark.parametrize("rate", [poisson.rate, tuna.rate, factorized.rate], ids=["poisson", "tuna", "factorized"])
+@pytest.mark.parametrize(
+    "rate", [poisson.poisson_rate, poisson.tuna_rate, delayed.veto_rate], ids=["poisson", "tuna", "factorized"]
+)
 def test_thinning_makes_independent_poisson_counts(rate):
     total = SPREAD.sum() * REACH[1, 3]
     reads = range(30)
@@ -181,7 +183,7 @@ def test_a_count_that_is_used_until_a_move_is_seen(monkeypatch):
     law = law / law.sum()
     matrices = np.array(
         [
-            transition_matrix(lambda x, y, n=n: kept_given_reads(poisson.rate, x, y, n))  # moves, and stays
+            transition_matrix(lambda x, y, n=n: kept_given_reads(poisson.poisson_rate, x, y, n))  # moves, and stays
             for n in range(len(law))
         ]
     )
@@ -214,7 +216,9 @@ def law_of_residuals(settings, factor):
     def accept(x, y):
         largest = factor * bound.rates * bound.reach(places[x], places[y], bound.numbers)
         rest = log_rest[y] - log_rest[x] + np.log(PROPOSAL[y, x] / PROPOSAL[x, y])
-        return acceptance_of(*rates_there_and_back(poisson.rate, 0.0, terms[y] - terms[x], largest), rest, most=10)
+        return acceptance_of(
+            *rates_there_and_back(poisson.poisson_rate, 0.0, terms[y] - terms[x], largest), rest, most=10
+        )
 
     posterior = np.exp(log_rest + terms.sum(axis=1))
     return posterior / posterior.sum(), transition_matrix(accept)
@@ -314,10 +318,15 @@ def textbook_chain(target, decide, theta, steps, seed, scale, *, delayed):
 
 
 TESTS = {
-    "poisson": (amc.acceptance.PoissonTest(), poisson.rate, 0.0, False),
-    "tuna": (amc.acceptance.TunaTest(0.003), tuna.rate, 0.003, False),
-    "factorized": (amc.acceptance.FactorizedTest(), factorized.rate, 0.0, True),
-    "delayed poisson": (amc.acceptance.DelayedAcceptance(amc.acceptance.PoissonTest()), poisson.rate, 0.0, True),
+    "poisson": (amc.acceptance.PoissonTest(), poisson.poisson_rate, 0.0, False),
+    "tuna": (amc.acceptance.TunaTest(0.003), poisson.tuna_rate, 0.003, False),
+    "factorized": (amc.acceptance.FactorizedTest(), delayed.veto_rate, 0.0, True),
+    "delayed poisson": (
+        amc.acceptance.DelayedAcceptance(amc.acceptance.PoissonTest()),
+        poisson.poisson_rate,
+        0.0,
+        True,
+    ),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.samplers.metropolis_hastings.replication import PinnedDecisions
+from approxmcmc.samplers.metropolis_hastings.law import PinnedDecisions
 from approxmcmc.targets.all_rows import AllRows
 from tests.pairings.law import SEEN, data_sets
 

@@ -187,11 +187,13 @@ def test_the_report_says_what_is_in_each_clock_and_draws_who_counts_data():
     }
     rows = [
         {"target": "t", "label": label, "status": "done", "replicate": k, "sampler": ForeignWalk().to_dict()}
+        | {"wall_seconds": 2.0, "cpu_seconds": 2.0}
         for label in traces
         for k in range(3)
     ]
     results = SimpleNamespace(
         reference=lambda name: fake_trace(rng.normal(size=(4, 500, 2))),
+        traces=lambda: traces,
         records=pd.DataFrame(rows),
         study=SimpleNamespace(estimands=None, average_over=()),
     )

@@ -8,6 +8,7 @@ import pytest
 from approxmcmc.errors import StudyError
 from approxmcmc.study import PaperValue
 from approxmcmc.study.measures import MEASURES
+from approxmcmc.study.report.clocks import WALL
 from approxmcmc.study.report.evidence import Contest
 from approxmcmc.study.report.intervals import mean_interval, rate_interval
 from approxmcmc.study.report.published import measured, published_section
@@ -29,7 +30,7 @@ def value(number=1.5, **changes):
 
 
 def study(**values):
-    return toy_study(measures={"largest": largest}, paper_values=values)
+    return toy_study(replicates=5, measures={"largest": largest}, paper_values=values)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_the_design_says_in_which_order_the_data_are_read():
         traces = {label: [fake_trace(np.zeros((1, 4, 2)))] for label in attrs}
         for label, found in traces.items():
             found[0]["posterior"].attrs.update(attrs[label])
-        return Contest(name, None, None, traces, None, np.ones(3), None, None)
+        return Contest(name, None, None, traces, None, WALL, np.ones(3), None, None)
 
     rows, blocks = {"data_order": "rows"}, {"data_order": "blocks", "block_size": 512}
     said = data_order([contest("digits", a=rows, b=blocks, c={}, d=rows)])

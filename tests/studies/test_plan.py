@@ -85,6 +85,14 @@ def test_a_preset_replaces_fields_and_paper_is_the_study_itself():
     assert study.default_preset == "paper"
 
 
+def test_a_preset_may_be_like_another():
+    study = toy_study(presets={"smoke": {"replicates": 1, "tune": 7}, "more": {"like": "smoke", "replicates": 3}})
+    more = study.with_preset("more")
+    assert (more.replicates, more.tune) == (3, 7)
+    with pytest.raises(StudyError, match=r"Preset 'more' is like 'smoky'; did you mean 'smoke'\?"):
+        toy_study(presets={"smoke": {"replicates": 1}, "more": {"like": "smoky"}})
+
+
 def test_an_unknown_preset_gets_the_nearest_match():
     with pytest.raises(StudyError, match=r"no preset 'smok'; did you mean 'smoke'\?"):
         toy_study().with_preset("smok")

@@ -22,11 +22,11 @@ from approxmcmc.study import Budget, Gold, Study, knob, vary
 from approxmcmc.study.cell import run_cell
 from approxmcmc.study.engines import Job
 from approxmcmc.study.listen import Lines
+from approxmcmc.study.machine import is_noisy, speed_probe, stopwatch
 from approxmcmc.study.plan import make_plan
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.run import Outcome, run_study
 from approxmcmc.study.store import Store, hash_of_draws
-from approxmcmc.study.timing import is_noisy, speed_probe, stopwatch
 from approxmcmc.study.verify import compare_stores, geometric_mean, verify
 from tests.fakes import fake_trace
 from tests.studies.toys import ToySampler, quiet_probe, toy_sample, toy_study

@@ -102,7 +102,7 @@ def test_a_rival_enters_with_the_file_of_the_documentation(monkeypatch):
     exec(code, scope)
     rival, suite = scope["study"], load_study(STUDY).with_preset("published")
     assert set(rival.samplers) - set(load_study(STUDY).samplers) == {"mine"}
-    assert (rival.targets.keys(), rival.budget, rival.gold.draws) == (suite.targets.keys(), suite.budget, 5000)
+    assert (rival.targets.keys(), rival.budget, rival.gold) == (suite.targets.keys(), suite.budget, suite.gold)
     assert rival.preset_names == ["paper"]
 
 

@@ -38,8 +38,7 @@ from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.gibbs.coupling import couple_gibbs
-from approxmcmc.samplers.gibbs.matrix import sweep_matrix
-from approxmcmc.samplers.gibbs.replication import replicate_sites
+from approxmcmc.samplers.gibbs.law import replicate_sites, sweep_matrix
 from approxmcmc.samplers.gibbs.state import GibbsState, build_tests, new_state
 from approxmcmc.samplers.gibbs.step import (
     SCANS,

@@ -21,8 +21,34 @@ from approxmcmc.engine.terms.term_table import Partition
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, metropolis_hastings_step
-from approxmcmc.samplers.metropolis_hastings.undefined import looks_to_reject
 from approxmcmc.targets.all_rows import AllRows
+
+OUT_OF_REACH = 745.0  # nats: exp(-745) is the smallest positive double
+BISECTIONS = 60  # enough to reach the rounding of s
+
+
+def looks_to_reject(log_density: Callable[[np.ndarray], float], theta: np.ndarray, proposed: np.ndarray) -> int:
+    """Return the number of densities evaluated on the way to `proposed` until one is negligible; 0 if none is.
+
+    The count includes the density at theta.
+    """
+    if not np.isfinite(proposed).all():  # the gradient at theta is wrong
+        return 0
+    nothing = log_density(theta) - OUT_OF_REACH
+    defined, undefined, s = 0.0, 1.0, 1.0
+    for look in range(BISECTIONS):
+        found = log_density(theta + s * (proposed - theta))
+        if found < nothing:
+            return look + 2
+        if not found < math.inf:
+            undefined = s
+        elif s == 1.0:  # theta' has a density: the gradient there, or the proposal, is wrong
+            return 0
+        else:
+            defined = s
+        s = 0.5 * (defined + undefined)
+    return 0
+
 
 END = 2**62  # the number of a step after any other
 

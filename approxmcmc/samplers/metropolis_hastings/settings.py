@@ -34,15 +34,15 @@ from approxmcmc.engine.terms.term_table import table_of_terms
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.samplers.metropolis_hastings.coupling import couple_metropolis, why_no_audits
-from approxmcmc.samplers.metropolis_hastings.matrix import (
+from approxmcmc.samplers.metropolis_hastings.law import (
     acceptance_by_density,
     acceptance_by_test,
     decided,
     proposed,
     refuse_site,
+    replicate_pairs,
 )
 from approxmcmc.samplers.metropolis_hastings.program import Audits, MetropolisHastingsProgram, data_schedule
-from approxmcmc.samplers.metropolis_hastings.replication import replicate_pairs
 from approxmcmc.targets.all_rows import AllRows
 
 

@@ -6,7 +6,7 @@
 does.
 
 If one of these numbers is NaN, or a density is +inf, theta' is rejected if it is out of reach of the posterior;
-otherwise the chain ends. See `samplers/metropolis_hastings/undefined.py`.
+otherwise the chain ends. See `samplers/metropolis_hastings/program.py`.
 """
 
 import math

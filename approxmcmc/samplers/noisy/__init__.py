@@ -3,7 +3,6 @@
 from approxmcmc.samplers.noisy.exchange import Exchange
 from approxmcmc.samplers.noisy.mala_exchange import MALAExchange
 from approxmcmc.samplers.noisy.noisy_langevin import NoisyLangevin
-from approxmcmc.samplers.noisy.noisy_metropolis_hastings import NoisyMetropolisHastings
-from approxmcmc.samplers.noisy.pseudo_marginal import PseudoMarginal
+from approxmcmc.samplers.noisy.pseudo_marginal import NoisyMetropolisHastings, PseudoMarginal
 
 __all__ = ["Exchange", "MALAExchange", "NoisyLangevin", "NoisyMetropolisHastings", "PseudoMarginal"]

@@ -27,7 +27,7 @@ from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.chain import adapt_nothing
 from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
-from approxmcmc.samplers.metropolis_hastings.matrix import decided, proposed, refuse_site
+from approxmcmc.samplers.metropolis_hastings.law import decided, proposed, refuse_site
 from approxmcmc.samplers.noisy.coupling import couple_exchange
 from approxmcmc.samplers.noisy.doubly_intractable import (
     RECORDS,

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from approxmcmc.study.report.families import in_words
-from approxmcmc.study.report.scores import LARGEST_FLOOR, LEAST_REPLICATES, Scores, beside_least_risk, can_rank, widened
+from approxmcmc.study.report.intervals import LEAST_REPLICATES
+from approxmcmc.study.report.scores import LARGEST_FLOOR, Scores, beside_least_risk, can_rank, widened
 from approxmcmc.study.report.wording import counted, estimate_text, number
 
 

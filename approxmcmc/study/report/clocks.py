@@ -1,12 +1,48 @@
-"""Describe what the clock of a setting includes, and how long its user waits in addition."""
+"""Choose the clock of a page; describe what it includes, and how long a user waits in addition."""
 
+import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from approxmcmc.diagnostics.running import knows
+from approxmcmc.study.report.census import numbers
+
 if TYPE_CHECKING:
     import xarray as xr
+
+    from approxmcmc.study.results import StudyResults
+
+LEAST_CPU_SHARE = 0.9
+
+
+class PageClock(NamedTuple):
+    """A clock of a trace: the axis of `risk`, the record that it adds up, its name in words."""
+
+    axis: str
+    record: str
+    name: str
+
+
+WALL = PageClock("time", "perf_counter_diff", "wall")
+PROCESSOR = PageClock("processor_time", "thread_time_diff", "processor")
+
+
+def clock_of(results: "StudyResults") -> PageClock:
+    """Return the clock of a study's page: that of the processor if other programs ran beside the cells.
+
+    Traces drawn before the processor's clock was recorded have only that of the wall.
+    """
+    known = all(knows(traces, PROCESSOR.axis) for traces in results.traces().values())
+    return PROCESSOR if known and cpu_share(results) < LEAST_CPU_SHARE else WALL
+
+
+def cpu_share(results: "StudyResults") -> float:
+    """Return the median of CPU over wall-clock seconds over finished cells; 1 without cells."""
+    done = results.records[results.records.status == "done"]
+    shares = [c / w for c, w in zip(numbers(done.cpu_seconds), numbers(done.wall_seconds), strict=True) if w > 0.0]
+    return statistics.median(shares) if shares else 1.0
 
 
 def is_foreign(traces: "Sequence[xr.DataTree]") -> bool:

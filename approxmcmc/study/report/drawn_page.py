@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from approxmcmc.errors import StudyError
 from approxmcmc.study.names import nearest
 from approxmcmc.study.report.answer import answers
+from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.markdown import figure_block, plain_text, section_block
 from approxmcmc.study.report.pieces import Figure, Section
-from approxmcmc.study.report.scores import LEAST_REPLICATES, Scores
+from approxmcmc.study.report.scores import Scores
 from approxmcmc.study.report.shipped import RISK, rows_of, unpacked
 from approxmcmc.study.report.tables import risk_table
 from approxmcmc.study.report.trust import limits

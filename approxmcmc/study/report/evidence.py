@@ -25,8 +25,9 @@ from approxmcmc.diagnostics.records import leaves_invariant
 from approxmcmc.diagnostics.risk import coordinate, summarise
 from approxmcmc.diagnostics.running import Completions, completion_clocks, knows, running_means
 from approxmcmc.study.declare import estimands_of
-from approxmcmc.study.report.intervals import NOTHING, Interval
-from approxmcmc.study.report.scores import CONFIDENCE, LEAST_REPLICATES, Scores
+from approxmcmc.study.report.clocks import PageClock, clock_of
+from approxmcmc.study.report.intervals import LEAST_REPLICATES, NOTHING, Interval
+from approxmcmc.study.report.scores import CONFIDENCE, Scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +54,8 @@ class Contest(Scores):
         One-chain traces of every setting, in replicate order; settings in the order of the plan.
     reference
         The gold standard, or None: then the tables are empty.
+    clock
+        What the seconds of the curves and budgets are.
     budgets
         Three times in seconds; the last is the longest that every chain reached.
     over_time, over_data
@@ -63,6 +66,7 @@ class Contest(Scores):
 
     traces: Mapping[str, Sequence["xr.DataTree"]]
     reference: "xr.DataTree | None"
+    clock: PageClock
     budgets: np.ndarray
     over_time: "pd.DataFrame"
     over_data: "pd.DataFrame"
@@ -85,11 +89,12 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
 
     reference = results.reference(target)
     exact = exact_setting(traces)
-    clocks = {label: completion_clocks(runs, "time", True) for label, runs in traces.items()}
+    clock = clock_of(results)
+    clocks = {label: completion_clocks(runs, clock.axis, True) for label, runs in traces.items()}
     longest = _longest(clocks.values())
     budgets = longest * np.array(BUDGET_SHARES)
     if reference is None:
-        return Contest(target, exact, pd.DataFrame(), traces, None, budgets, pd.DataFrame(), pd.DataFrame())
+        return Contest(target, exact, pd.DataFrame(), traces, None, clock, budgets, pd.DataFrame(), pd.DataFrame())
     replicates = {label: done_replicates(results, target, label, len(runs)) for label, runs in traces.items()}
     planned = results.records[results.records.target == target].groupby("label").size()
     tables: tuple[list[dict[str, Any]], ...] = ([], [], [])
@@ -111,7 +116,7 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
                 delivered = {"replicates": len(errors.values), "planned": int(planned[errors.setting])}
                 tables[2].append(row | ratio.columns("ratio") | delivered)
     over_time, over_data, at_budgets_table = map(pd.DataFrame, tables)
-    return Contest(target, exact, at_budgets_table, traces, reference, budgets, over_time, over_data)
+    return Contest(target, exact, at_budgets_table, traces, reference, clock, budgets, over_time, over_data)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -52,7 +52,7 @@ def risk_against_time(contest: Contest) -> Figure:
         contest.over_time,
         "time",
         title=f"Risk against time, {contest.target}",
-        x_label="sampling time per chain (s)",
+        x_label=f"{contest.clock.name} time per chain (s)",
         caption="Risk = bias² + variance of the running mean against seconds of sampling (compilation and set-up out, "
         "tuning and warm-up in). A straight line of slope −1 is error dominated by variance; a line that levels off "
         "has met its bias. A law that was fitted is a level line from the end of its fit.",
@@ -71,7 +71,7 @@ def risk_with_setup(contest: Contest) -> Figure | None:
         shifted,
         "time",
         title=f"Risk against time with compilation, {contest.target}",
-        x_label="compilation and sampling time per chain (s)",
+        x_label=f"compilation, and {contest.clock.name} time per chain (s)",
         caption="The same risk, each curve moved right by what its user waits for in a fresh process before the first "
         f"step: {told}; 0 s for others. That is the longest compilation of any cell of the setting.",
     )
@@ -123,7 +123,7 @@ def bias_and_variance(contest: Contest) -> Figure:
         log_axes(panel)
         _bands(panel, curves, name, "time", contest, lowest, estimand)
         panel.set_title(f"{heading} of {estimand}")
-        panel.set_xlabel("sampling time per chain (s)")
+        panel.set_xlabel(f"{contest.clock.name} time per chain (s)")
     _hatch_floor(axes[0], curves, lowest)
     legend_below(figure, axes)
     caption = (

@@ -8,6 +8,8 @@ import numpy as np
 
 from approxmcmc.diagnostics.decisions import clopper_pearson
 
+LEAST_REPLICATES = 5  # fewer have no interval on a page: the best that covers spans orders of magnitude
+
 
 class Interval(NamedTuple):
     """A number with the limits of its interval; NaN if undefined."""
@@ -25,12 +27,12 @@ NOTHING = Interval(math.nan, math.nan, math.nan)
 
 
 def mean_interval(values: Iterable[float], confidence: float = 0.95) -> Interval:
-    """Return the mean of independent values with its Student interval; no interval for fewer than two values.
+    """Return the mean of independent values with its Student interval; no interval for fewer than five values.
 
     Examples
     --------
-    >>> [round(x, 3) for x in mean_interval([1.0, 2.0, 3.0])]
-    [2.0, -0.484, 4.484]
+    >>> [round(x, 3) for x in mean_interval([1.0, 2.0, 3.0, 4.0, 5.0])]
+    [3.0, 1.037, 4.963]
     """
     from scipy import special
 
@@ -38,7 +40,7 @@ def mean_interval(values: Iterable[float], confidence: float = 0.95) -> Interval
     if finite.size == 0:
         return NOTHING
     mean = float(finite.mean())
-    if finite.size == 1:
+    if finite.size < LEAST_REPLICATES:
         return Interval(mean, math.nan, math.nan)
     quantile = special.stdtrit(finite.size - 1, 0.5 + confidence / 2.0)
     half = float(quantile * finite.std(ddof=1) / math.sqrt(finite.size))
@@ -52,8 +54,8 @@ def share_interval(values: Iterable[float], confidence: float = 0.95) -> Interva
 
     Examples
     --------
-    >>> [round(x, 3) for x in share_interval([0.01, 0.02])]
-    [0.015, 0.0, 0.079]
+    >>> [round(x, 3) for x in share_interval([0.01, 0.01, 0.01, 0.01, 0.08])]
+    [0.024, 0.0, 0.063]
     """
     listed = [v for v in values if v is not None and math.isfinite(v)]
     mean, lower, upper = mean_interval(listed, confidence)
@@ -66,8 +68,8 @@ def rate_interval(values: Iterable[float], confidence: float = 0.95) -> Interval
 
     Examples
     --------
-    >>> [round(x, 2) for x in rate_interval([1.0, 2.0, 4.0])]
-    [2.0, 0.36, 11.19]
+    >>> [round(x, 2) for x in rate_interval([1.0, 2.0, 2.0, 2.0, 4.0])]
+    [2.0, 1.09, 3.68]
     """
     positive = [math.log(v) for v in values if v is not None and math.isfinite(v) and v > 0.0]
     return Interval(*(math.exp(x) for x in mean_interval(positive, confidence)))

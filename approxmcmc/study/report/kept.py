@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from approxmcmc.engine.compiler.code_version import PACKAGE, version
 from approxmcmc.study.json_files import read_json, write_bytes
-from approxmcmc.study.provenance import LIBRARIES
+from approxmcmc.study.machine import LIBRARIES
 from approxmcmc.study.report.marks import marks_of
 from approxmcmc.study.report.pieces import Figure, Note, Table
 from approxmcmc.study.report.svg import svg_document

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from approxmcmc.errors import StudyError
 from approxmcmc.study.json_files import plain, write_bytes
 from approxmcmc.study.published import VERSION
+from approxmcmc.study.report.clocks import clock_of
 from approxmcmc.study.report.content import compose_published
 from approxmcmc.study.report.evidence import gather
 from approxmcmc.study.report.shipped import packed, to_bytes, words_to_text
@@ -91,5 +92,6 @@ def _facts(results: "StudyResults") -> dict[str, Any]:
         "reference": study.reference,
         "budget": dataclasses.asdict(study.budget),
         "command": results.command,
+        "clock": clock_of(results).name,
         "provenance": results.provenance,
     }

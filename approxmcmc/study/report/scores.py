@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONFIDENCE = 0.95
-LEAST_REPLICATES = 5  # fewer have no interval on a page: the best that covers spans orders of magnitude
 LARGEST_FLOOR = 0.1  # of the least risk: above it the gold standard's own error decides the order of the settings
 
 

@@ -104,7 +104,7 @@ def cost_table(results: "StudyResults", contest: Contest) -> Table:
             ratio_of_sums(trace, "datapoints_touched", "decisions_made") / stat_attribute(trace, "n_obs", target.n_obs)
             for trace in traces
         ]
-        speeds = [ratio_of_sums(trace, "decisions_made", "perf_counter_diff") for trace in traces]
+        speeds = [ratio_of_sums(trace, "decisions_made", contest.clock.record) for trace in traces]
         audited, wrong = total(traces, "decisions_audited"), total(traces, "wrong_decisions")
         prediction = _prediction(target, traces, samplers.get(label))
         row: dict[str, Any] = {"setting": label}
@@ -150,8 +150,9 @@ def seconds_table(results: "StudyResults", contest: Contest) -> Table:
     rows = []
     for label, traces in contest.traces.items():
         done = records[(records.target == contest.target) & (records.label == label) & (records.status == "done")]
-        sampling = [float(trace["sample_stats"]["perf_counter_diff"].sum()) for trace in traces]
-        tuning = [float(np.sum(trace["sample_stats"].attrs.get("tuning_perf_counter_diff", 0.0))) for trace in traces]
+        record = contest.clock.record
+        sampling = [float(trace["sample_stats"][record].sum()) for trace in traces]
+        tuning = [float(np.sum(trace["sample_stats"].attrs.get(f"tuning_{record}", 0.0))) for trace in traces]
         rows.append(
             {"setting": label, "cells": len(done), "draws timed": draws_timed(traces)}
             | median_range(numbers(done.compile_seconds)).columns("compilation")

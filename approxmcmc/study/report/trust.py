@@ -1,20 +1,20 @@
 """Warnings on a page: a loose or coarse gold standard, a disturbed machine, old code, missing cells."""
 
 import dataclasses
-import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from approxmcmc.study.declare import Gold
-from approxmcmc.study.report.census import census_table, numbers
+from approxmcmc.study.report.census import census_table
+from approxmcmc.study.report.clocks import LEAST_CPU_SHARE, PROCESSOR, clock_of, cpu_share
 from approxmcmc.study.report.evidence import Contest
-from approxmcmc.study.report.scores import LEAST_REPLICATES, Scores, beside_least_risk, can_rank
+from approxmcmc.study.report.intervals import LEAST_REPLICATES
+from approxmcmc.study.report.scores import Scores, beside_least_risk, can_rank
 from approxmcmc.study.report.wording import counted, enumeration
 
 if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
-LEAST_CPU_SHARE = 0.9
 # Ratio of two settings' shares of a core: cells that ran again later, on a less or more busy machine.
 LARGEST_UNEQUAL_SHARE = 1.5
 
@@ -26,21 +26,33 @@ def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
         sentences.append("An earlier version of the code drew these cells.")
     census = census_table(results).data
     noisy, planned, done = (int(census[name].sum()) if len(census) else 0 for name in ("noisy", "planned", "done"))
+    share = cpu_share(results)
+    if clock_of(results) == PROCESSOR:
+        sentences.append(
+            f"Time is that of the processor: the median cell had {share:.0%} of a core, and its wall-clock is partly "
+            "that of other programs."
+        )
+    else:
+        sentences += _shared_wall(results, noisy, planned, share)
+    if done < planned:
+        sentences.append(f"{planned - done} of {planned} planned cells did not deliver; the census below lists them.")
+    return sentences
+
+
+def _shared_wall(results: "StudyResults", noisy: int, planned: int, share: float) -> list[str]:
+    """Return what disturbed wall-clock seconds."""
+    sentences = []
     if noisy:
         sentences.append(
             f"{noisy} of {planned} cells are noisy: the machine's speed drifted while they ran. Trust the figures "
             "against data read more than those against time."
         )
-    share = cpu_share(results)
     if share < LEAST_CPU_SHARE:
         sentences.append(
             f"The median cell had {share:.0%} of a core: its wall-clock is partly that of other programs. Settings "
             "were interleaved, so ratios suffer less than seconds."
         )
-    sentences += _unequal_shares(results)
-    if done < planned:
-        sentences.append(f"{planned - done} of {planned} planned cells did not deliver; the census below lists them.")
-    return sentences
+    return sentences + _unequal_shares(results)
 
 
 def _gold(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
@@ -71,13 +83,6 @@ def looser_gold(gold: Gold | None) -> str:
     strict, asked = dataclasses.asdict(type(gold.gates)()), dataclasses.asdict(gold.gates)
     looser = [n for n in strict if (asked[n] < strict[n] if n.startswith("min_") else asked[n] > strict[n])]
     return ", ".join(f"{name} {asked[name]:g} instead of {strict[name]:g}" for name in looser)
-
-
-def cpu_share(results: "StudyResults") -> float:
-    """Return the median of CPU over wall-clock seconds over finished cells; 1 without cells."""
-    done = results.records[results.records.status == "done"]
-    shares = [c / w for c, w in zip(numbers(done.cpu_seconds), numbers(done.wall_seconds), strict=True) if w > 0.0]
-    return statistics.median(shares) if shares else 1.0
 
 
 def _unequal_shares(results: "StudyResults") -> list[str]:

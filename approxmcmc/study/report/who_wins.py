@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.pieces import Figure, Section, Table
-from approxmcmc.study.report.scores import LEAST_REPLICATES, Scores, can_rank, widened
+from approxmcmc.study.report.scores import Scores, can_rank, widened
 from approxmcmc.study.report.svg import COLOURS, subplots
 from approxmcmc.study.report.wording import estimate_text, setting_in_words
 

@@ -1,7 +1,6 @@
 """Targets over discrete sites, and the tables that they are made of."""
 
 from approxmcmc.targets.discrete.bayesian_network import BayesianNetwork, alarm_network
-from approxmcmc.targets.discrete.binary_mrf import BinaryMRF
-from approxmcmc.targets.discrete.pseudo_likelihood import PseudoLikelihood
+from approxmcmc.targets.discrete.binary_mrf import BinaryMRF, PseudoLikelihood
 
 __all__ = ["BayesianNetwork", "BinaryMRF", "PseudoLikelihood", "alarm_network"]

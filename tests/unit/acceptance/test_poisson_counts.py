@@ -38,7 +38,7 @@ def decide(differences, *, threshold=0.0, log_rest=0.25, events=1, uniforms=(), 
     )
     rng = scripted([1.0 / events] * events + [9.0], uniforms)
     count, value = np.zeros(len(COUNT_NAMES), np.int64), BLANK_VALUES.copy()
-    by_counts = plain(make_decide(poisson.rate), {draw_rows_by_class: read_the_first})
+    by_counts = plain(make_decide(poisson.poisson_rate), {draw_rows_by_class: read_the_first})
     found = by_counts(rng, evidence_of(differences), threshold, log_rest, state, count, value)
     counted = {name: int(number) for name, number in zip(COUNT_NAMES, count, strict=True) if number}
     return *found, counted, value[EXPECTED_READS], known[0]

@@ -28,10 +28,9 @@ from approxmcmc.bounds.statements import NAMES, _ratio
 from approxmcmc.contracts import Decision
 from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.plots.bound import _floor
-from approxmcmc.samplers.metropolis_hastings import replication
-from approxmcmc.samplers.metropolis_hastings.matrix import _scales
-from approxmcmc.samplers.metropolis_hastings.replication import ratio_and_scale
+from approxmcmc.plots.bias import _floor
+from approxmcmc.samplers.metropolis_hastings import law
+from approxmcmc.samplers.metropolis_hastings.law import _scales, ratio_and_scale
 from approxmcmc.samplers.noisy.matrix import _pairs
 from approxmcmc.targets.all_rows import AllRows
 from tests.models import logistic, normal_mean
@@ -624,8 +623,8 @@ def test_decisions_are_those_that_begin_at_the_pair(monkeypatch):
             draws[k, 0], counts[k, TOUCHED] = next(steps)
         return n
 
-    monkeypatch.setattr(replication, "MOST_STEPS", 2)
-    assert replication._decide(types.SimpleNamespace(advance=advance), here, 3) == (2, 8)
+    monkeypatch.setattr(law, "MOST_STEPS", 2)
+    assert law._decide(types.SimpleNamespace(advance=advance), here, 3) == (2, 8)
 
 
 def test_always_accepting_errs_by_what_is_rejected_and_a_t_test_as_the_recursion_says():

@@ -13,8 +13,8 @@ from approxmcmc.acceptance.laws.probability import acceptance_probability
 from approxmcmc.bounds import delta
 from approxmcmc.contracts import Decision, Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
-from approxmcmc.samplers.metropolis_hastings import replication
-from approxmcmc.samplers.metropolis_hastings.replication import ratio_and_scale
+from approxmcmc.samplers.metropolis_hastings import law as of_decisions
+from approxmcmc.samplers.metropolis_hastings.law import ratio_and_scale
 from approxmcmc.targets.all_rows import AllRows
 from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
 from tests.models import normal_mean
@@ -129,11 +129,11 @@ def stepping(made):
 
 
 def test_a_chain_that_breaks_off_says_why(monkeypatch):
-    monkeypatch.setattr(replication, "MOST_STEPS", 3)
+    monkeypatch.setattr(of_decisions, "MOST_STEPS", 3)
     monkeypatch.setattr(delta, "MOST_STEPS", 3)
-    assert replication._decide(stepping(10), np.zeros(1), 10) == (0, 10)
+    assert of_decisions._decide(stepping(10), np.zeros(1), 10) == (0, 10)
     with pytest.raises(InvalidInputError, match="a term is NaN"):
-        replication._decide(stepping(9), np.zeros(1), 10)
+        of_decisions._decide(stepping(9), np.zeros(1), 10)
     settings = {"tune": 4, "n_draws": 5, "thin": 1, "dim": 2}
     assert delta.visited_states(stepping(9), **settings).shape == (5, 2)
     for made in (3, 8):
@@ -153,9 +153,9 @@ def test_a_call_makes_so_many_steps_and_at_least_one_draw(most, thin, calls, mon
 
 
 def test_a_pinned_proposal_goes_and_comes_back():
-    pair = replication.PinnedPair(np.array([1.0, 2.0]), np.array([1.0, 5.0]), np.array([-0.7]))
+    pair = of_decisions.PinnedPair(np.array([1.0, 2.0]), np.array([1.0, 5.0]), np.array([-0.7]))
     out, count = np.zeros(2), np.zeros(1, dtype=np.int64)
-    propose = getattr(replication.propose_pinned, "py_func", replication.propose_pinned)
+    propose = getattr(of_decisions.propose_pinned, "py_func", of_decisions.propose_pinned)
     assert propose(np.random.default_rng(0), pair, np.array([1.0, 2.0]), out, count) == -0.7
     assert out.tolist() == [1.0, 5.0]
     assert propose(np.random.default_rng(0), pair, np.array([1.0, 5.0]), out, count) == math.inf

@@ -10,7 +10,7 @@ from approxmcmc import bounds
 from approxmcmc.acceptance.laws.probability import acceptance_probability
 from approxmcmc.bounds.finite import grid_of_points
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.metropolis_hastings import matrix as of_decisions
+from approxmcmc.samplers.metropolis_hastings import law as of_decisions
 from tests.models import logistic, normal_mean
 from tests.unit.targets.test_bayesian_network import weather
 

@@ -11,12 +11,11 @@ import xarray as xr
 import approxmcmc as amc
 from approxmcmc.audits import steps as audits
 from approxmcmc.couplings import estimate
-from approxmcmc.couplings.debiasing import optimal_share
 from approxmcmc.couplings.estimate import STREAM
 from approxmcmc.couplings.forms import audit_form
 from approxmcmc.couplings.measure import draws_of
 from approxmcmc.couplings.meeting import forgetting_time
-from approxmcmc.couplings.verdict import AuditSummary, verdict
+from approxmcmc.couplings.verdict import AuditSummary, optimal_share, verdict
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms import order
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError

@@ -11,7 +11,7 @@ from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Streams
 from approxmcmc.couplings.kernels import coupling_of
 from approxmcmc.engine.compiler.compile import config
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.proposals.reflection import couple_noise
+from approxmcmc.proposals.covariance import couple_noise
 from approxmcmc.samplers.default_kernel import default_kernel
 from tests.intractable import five_values
 from tests.models import logistic

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from approxmcmc import datasets
-from approxmcmc.datasets import downloads, mnist, synthetic
+from approxmcmc.datasets import mnist, synthetic
+from approxmcmc.datasets import source as places
 from approxmcmc.datasets.dataset import checksum
 from approxmcmc.datasets.mnist import fit_principal_components
 from approxmcmc.errors import DatasetError, InvalidInputError
@@ -44,12 +45,12 @@ def empty_places(tmp_path, monkeypatch):
     def no_network(path, fetch, *, insist=False):
         raise DatasetError("no network in tests")
 
-    monkeypatch.setattr(downloads, "download", no_network)
+    monkeypatch.setattr(places, "download", no_network)
     return tmp_path / "data" / "mnist_7v9.npz", tmp_path / "cache" / "datasets" / "mnist_7v9.npz"
 
 
 def test_nines_are_ones(empty_places):
-    downloads.write_arrays(empty_places[0], _small_images())
+    places.write_arrays(empty_places[0], _small_images())
     images = datasets.mnist_7v9()
     assert images.y_train.tolist() == [0, 1, 1, 0, 1, 0]
     assert images.y_test.tolist() == [1, 0]
@@ -60,9 +61,9 @@ def test_nines_are_ones(empty_places):
 
 def test_the_folder_comes_before_the_cache(empty_places):
     folder, cached = empty_places
-    downloads.write_arrays(cached, _small_images())
+    places.write_arrays(cached, _small_images())
     assert "cache" in datasets.mnist_7v9().provenance
-    downloads.write_arrays(folder, _small_images())
+    places.write_arrays(folder, _small_images())
     assert "APPROXMCMC_DATA_DIR" in datasets.mnist_7v9().provenance
     assert "cache" in datasets.mnist_7v9("cache").provenance
 
@@ -72,9 +73,9 @@ def test_the_download_comes_last_and_is_kept(empty_places, monkeypatch):
 
     def download(path, fetch, *, insist=False):
         calls.append(insist)
-        downloads.write_arrays(path, _small_images())
+        places.write_arrays(path, _small_images())
 
-    monkeypatch.setattr(downloads, "download", download)
+    monkeypatch.setattr(places, "download", download)
     first, second = datasets.mnist_7v9(), datasets.mnist_7v9()
     assert "OpenML" in first.provenance
     assert first.sha256 == second.sha256
@@ -101,7 +102,7 @@ def test_one_source_asks_no_other(empty_places, monkeypatch, source):
 def test_a_file_with_other_content_is_refused(empty_places):
     changed = _small_images()
     changed["X_test"][1, 300] ^= 1
-    downloads.write_arrays(empty_places[0], changed)
+    places.write_arrays(empty_places[0], changed)
     with pytest.raises(DatasetError, match="checksum"):
         datasets.mnist_7v9()
 
@@ -115,11 +116,9 @@ def test_a_damaged_file_in_the_named_folder_is_an_error(empty_places):
 
 def test_a_damaged_cache_is_reported_and_replaced(empty_places, monkeypatch):
     cached = empty_places[1]
-    downloads.write_arrays(cached, _small_images())
+    places.write_arrays(cached, _small_images())
     cached.write_bytes(cached.read_bytes()[:1000])
-    monkeypatch.setattr(
-        downloads, "download", lambda path, fetch, insist: downloads.write_arrays(path, _small_images())
-    )
+    monkeypatch.setattr(places, "download", lambda path, fetch, insist: places.write_arrays(path, _small_images()))
     with pytest.warns(UserWarning, match="ignored"):
         datasets.mnist_7v9()
     assert datasets.mnist_7v9().sha256 == mnist.IMAGES.sha256
@@ -142,7 +141,7 @@ def test_the_stand_in_needs_permission_and_says_what_it_is(empty_places):
 
 def test_writing_is_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "kept.npz"
-    downloads.write_arrays(path, {"a": np.arange(3)})
+    places.write_arrays(path, {"a": np.arange(3)})
 
     def full_disk(stream, **arrays):
         stream.write(b"half")
@@ -150,34 +149,34 @@ def test_writing_is_whole_or_not_at_all(tmp_path, monkeypatch):
 
     monkeypatch.setattr(np, "savez_compressed", full_disk)
     with pytest.raises(OSError, match="no space"):
-        downloads.write_arrays(path, {"a": np.arange(9)})
+        places.write_arrays(path, {"a": np.arange(9)})
     assert [file.name for file in tmp_path.iterdir()] == ["kept.npz"]
-    assert downloads.read_arrays(path, ("a",))["a"].tolist() == [0, 1, 2]
+    assert places.read_arrays(path, ("a",))["a"].tolist() == [0, 1, 2]
 
 
 def test_objects_are_never_unpickled(tmp_path):
     np.savez(tmp_path / "objects.npz", a=np.array([{}], dtype=object))
     with pytest.raises(DatasetError, match="cannot be read"):
-        downloads.read_arrays(tmp_path / "objects.npz", ("a",))
+        places.read_arrays(tmp_path / "objects.npz", ("a",))
 
 
 def test_a_download_that_hangs_is_killed():
     started = time.monotonic()
     with pytest.raises(DatasetError, match=r"stopped after 0\.5 s"):
-        downloads.run_limited([sys.executable, "-c", "import time; time.sleep(60)"], 0.5)
+        places.run_limited([sys.executable, "-c", "import time; time.sleep(60)"], 0.5)
     assert time.monotonic() - started < 20
 
 
 def test_a_failed_download_says_why():
     with pytest.raises(DatasetError, match="ValueError: the reason"):
-        downloads.run_limited([sys.executable, "-c", "raise ValueError('the reason')"], 20)
+        places.run_limited([sys.executable, "-c", "raise ValueError('the reason')"], 20)
 
 
 def test_the_child_process_writes_the_file(tmp_path):
-    code = "import sys; from pathlib import Path; import numpy; from approxmcmc.datasets.downloads import write_arrays;"
+    code = "import sys; from pathlib import Path; import numpy; from approxmcmc.datasets.source import write_arrays;"
     code += "write_arrays(Path(sys.argv[1]), {'a': numpy.ones(2)})"
-    downloads.download(tmp_path / "datasets" / "x.npz", "any:fetch", child=code)
-    assert downloads.read_arrays(tmp_path / "datasets" / "x.npz", ("a",))["a"].tolist() == [1.0, 1.0]
+    places.download(tmp_path / "datasets" / "x.npz", "any:fetch", child=code)
+    assert places.read_arrays(tmp_path / "datasets" / "x.npz", ("a",))["a"].tolist() == [1.0, 1.0]
 
 
 FAILS, WRITES = "raise OSError('unreachable')", "import sys; open(sys.argv[1], 'w')"
@@ -186,11 +185,11 @@ FAILS, WRITES = "raise OSError('unreachable')", "import sys; open(sys.argv[1], '
 def test_a_failure_is_not_repeated_at_once(tmp_path):
     path = tmp_path / "datasets" / "x.npz"
     with pytest.raises(DatasetError, match="unreachable"):
-        downloads.download(path, "any:fetch", child=FAILS)
+        places.download(path, "any:fetch", child=FAILS)
     with pytest.raises(DatasetError, match=r"not tried.*unreachable"):
-        downloads.download(path, "any:fetch", child=WRITES)
-    downloads.download(path, "any:fetch", child=WRITES, insist=True)
-    downloads.download(path, "any:fetch", child=WRITES)  # a success forgets the failure
+        places.download(path, "any:fetch", child=WRITES)
+    places.download(path, "any:fetch", child=WRITES, insist=True)
+    places.download(path, "any:fetch", child=WRITES)  # a success forgets the failure
     assert path.exists()
 
 
@@ -199,7 +198,7 @@ def test_an_old_failure_is_forgotten(tmp_path):
     note = tmp_path / "x.failed"
     note.write_text("unreachable")
     os.utime(note, (time.time() - 700, time.time() - 700))
-    downloads.download(path, "any:fetch", child=WRITES)
+    places.download(path, "any:fetch", child=WRITES)
     assert path.exists()
     assert not note.exists()
 
@@ -207,8 +206,8 @@ def test_an_old_failure_is_forgotten(tmp_path):
 def test_the_child_calls_the_function_that_fetches(tmp_path, monkeypatch):
     module = types.SimpleNamespace(fetch=lambda: {"a": np.arange(3)})
     monkeypatch.setitem(sys.modules, "a_fetching_module", module)
-    downloads.save(str(tmp_path / "x.npz"), "a_fetching_module:fetch")
-    assert downloads.read_arrays(tmp_path / "x.npz", ("a",))["a"].tolist() == [0, 1, 2]
+    places.save(str(tmp_path / "x.npz"), "a_fetching_module:fetch")
+    assert places.read_arrays(tmp_path / "x.npz", ("a",))["a"].tolist() == [0, 1, 2]
 
 
 def _serve(monkeypatch, images, labels):
@@ -246,9 +245,9 @@ def test_the_cache_folder_follows_the_platform(monkeypatch):
     monkeypatch.delenv("APPROXMCMC_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     monkeypatch.setattr(sys, "platform", "linux")
-    assert downloads.cache_folder() == Path("/somewhere/approxmcmc/datasets")
+    assert places.cache_folder() == Path("/somewhere/approxmcmc/datasets")
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert downloads.cache_folder() == Path.home() / "Library" / "Caches" / "approxmcmc" / "datasets"
+    assert places.cache_folder() == Path.home() / "Library" / "Caches" / "approxmcmc" / "datasets"
 
 
 def test_principal_components_agree_with_the_singular_values(rng):

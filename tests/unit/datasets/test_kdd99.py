@@ -7,8 +7,9 @@ import types
 import numpy as np
 import pytest
 
-from approxmcmc.datasets import connections_stand_in, downloads
+from approxmcmc.datasets import connections_stand_in
 from approxmcmc.datasets import kdd99 as load
+from approxmcmc.datasets import source as places
 from approxmcmc.datasets.dataset import checksum
 from approxmcmc.errors import DatasetError, InvalidInputError
 
@@ -24,7 +25,7 @@ def nowhere(tmp_path, monkeypatch):
     def no_network(path, fetch, *, insist=False):
         raise DatasetError("unreachable")
 
-    monkeypatch.setattr(downloads, "download", no_network)
+    monkeypatch.setattr(places, "download", no_network)
     return tmp_path
 
 
@@ -75,7 +76,7 @@ def test_what_is_not_found_says_where_it_was_looked_for(nowhere):
 def test_a_foreign_file_is_refused(nowhere, monkeypatch):
     monkeypatch.setenv("APPROXMCMC_DATA_DIR", str(nowhere))
     arrays = dict(zip(kdd99.FEATURES, raw_rows().T, strict=True))
-    downloads.write_arrays(nowhere / kdd99.CONNECTIONS.file_name, {**arrays, "malicious": np.zeros(6, dtype=np.uint8)})
+    places.write_arrays(nowhere / kdd99.CONNECTIONS.file_name, {**arrays, "malicious": np.zeros(6, dtype=np.uint8)})
     with pytest.raises(DatasetError, match="does not hold the 10 % subset"):
         load("folder")
 
@@ -88,7 +89,7 @@ def test_the_download_names_a_function_that_exists():
 def test_one_hot_columns(nowhere, monkeypatch):
     monkeypatch.setenv("APPROXMCMC_DATA_DIR", str(nowhere))
     arrays = dict(zip(kdd99.FEATURES, raw_rows().T, strict=True)) | {"malicious": np.array([0, 1, 0, 1, 0, 1])}
-    downloads.write_arrays(nowhere / kdd99.CONNECTIONS.file_name, arrays)
+    places.write_arrays(nowhere / kdd99.CONNECTIONS.file_name, arrays)
     found = checksum(*kdd99.decode_connections(arrays))
     monkeypatch.setattr(kdd99, "CONNECTIONS", dataclasses.replace(kdd99.CONNECTIONS, sha256=found))
     data = load("folder", coding="one_hot")
@@ -113,7 +114,7 @@ def test_the_stand_in_is_like_the_data():
 @pytest.mark.needs_jit
 @pytest.mark.slow
 def test_the_real_data():
-    folder = downloads.data_folder()
+    folder = places.data_folder()
     if folder is None or not (folder / kdd99.CONNECTIONS.file_name).exists():
         pytest.skip(f"APPROXMCMC_DATA_DIR names no folder with {kdd99.CONNECTIONS.file_name}")
     data = load("folder")

@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 
 from approxmcmc import datasets
-from approxmcmc.datasets import coding, downloads
+from approxmcmc.datasets import dataset, libsvm, uci
+from approxmcmc.datasets import source as places
 from approxmcmc.datasets.dataset import Dataset, checksum
 from approxmcmc.errors import DatasetError, InvalidInputError
 
 FOLDER = Path(os.environ.get("APPROXMCMC_DATA_DIR", "nowhere"))
-a9a, covertype, eeg, ijcnn1, tall = (
-    sys.modules[f"approxmcmc.datasets.{name}"] for name in ("a9a", "covertype", "eeg", "ijcnn1", "tall")
-)
 
 
 def small_files() -> dict:
@@ -27,7 +25,7 @@ def small_files() -> dict:
     bits[0][:, 7] = 1
     return {
         "covertype": (
-            covertype,
+            uci,
             "CELLS",
             {
                 "quantitative": rng.integers(300, size=(8, 10)).astype(np.int16),
@@ -37,7 +35,7 @@ def small_files() -> dict:
             },
         ),
         "a9a": (
-            a9a,
+            libsvm,
             "PEOPLE",
             {
                 "X_train_bits": np.packbits(bits[0], axis=1),
@@ -47,7 +45,7 @@ def small_files() -> dict:
             },
         ),
         "ijcnn1": (
-            ijcnn1,
+            libsvm,
             "ENGINE",
             {
                 "X_train": rng.standard_normal((8, 22)).astype(np.float32),
@@ -57,7 +55,7 @@ def small_files() -> dict:
             },
         ),
         "eeg_eye_state": (
-            eeg,
+            uci,
             "SAMPLES",
             {"X": rng.standard_normal((8, 14)), "y": np.arange(8, dtype=np.uint8) % 2},
         ),
@@ -73,25 +71,25 @@ def folder(tmp_path, monkeypatch):
     def no_network(path, fetch, *, insist=False):
         raise DatasetError("no network in tests")
 
-    monkeypatch.setattr(downloads, "download", no_network)
+    monkeypatch.setattr(places, "download", no_network)
     for module, name, arrays in small_files().values():
         declared = getattr(module, name)
-        downloads.write_arrays(tmp_path / declared.file_name, arrays)
+        places.write_arrays(tmp_path / declared.file_name, arrays)
         fitting = dataclasses.replace(declared, sha256=checksum(*declared.decode(arrays)))
         monkeypatch.setattr(module, name, fitting)
     return tmp_path
 
 
 def test_a_category_has_a_column_for_each_level_that_occurs():
-    columns = coding.one_hot(np.array([4, 2, 4, 9]), "soil")
+    columns = dataset.one_hot(np.array([4, 2, 4, 9]), "soil")
     assert columns.names == ("soil[2]", "soil[4]", "soil[9]")
     assert columns.values.tolist() == [[0, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
-    assert coding.one_hot(np.array([1, 0]), "flag", ["REJ", "SF"]).names == ("flag[REJ]", "flag[SF]")
+    assert dataset.one_hot(np.array([1, 0]), "flag", ["REJ", "SF"]).names == ("flag[REJ]", "flag[SF]")
 
 
 def test_test_rows_go_through_the_scale_of_the_training_rows():
-    train = coding.Columns(np.array([[1.0, 5.0], [3.0, 5.0]]), ("a", "constant"))
-    data = coding.standardised_dataset(
+    train = dataset.Columns(np.array([[1.0, 5.0], [3.0, 5.0]]), ("a", "constant"))
+    data = dataset.standardised_dataset(
         "two", train, np.array([0, 1]), provenance="here", sha256="", test=np.array([[4, 8]]), y_test=np.array([1])
     )
     assert data.columns == ("a",)
@@ -103,11 +101,11 @@ def test_test_rows_go_through_the_scale_of_the_training_rows():
 def test_constant_columns_are_dropped_with_their_names():
     rows = np.array([[1.0, 0.0, 2.0], [2.0, 0.0, 3.0]])
     data = Dataset("x", rows, np.zeros(2), rows[:1], np.zeros(1), "here", "", columns=("a", "b", "c"))
-    fewer = coding.without_constants(data)
+    fewer = dataset.without_constants(data)
     assert fewer.columns == ("a", "c")
     assert fewer.X_train.tolist() == [[1.0, 2.0], [2.0, 3.0]]
     assert fewer.X_test.tolist() == [[1.0, 2.0]]
-    assert coding.without_constants(fewer) is fewer
+    assert dataset.without_constants(fewer) is fewer
 
 
 def test_covertype_is_coded_by_levels(folder):
@@ -134,7 +132,7 @@ def test_every_loader_says_where_its_data_are_from_and_refuses_others(folder, na
     load, (module, declared, arrays) = getattr(datasets, name), small_files()[name]
     assert "APPROXMCMC_DATA_DIR" in load().provenance
     path = folder / getattr(module, declared).file_name
-    downloads.write_arrays(path, {key: array[::-1] for key, array in arrays.items()})
+    places.write_arrays(path, {key: array[::-1] for key, array in arrays.items()})
     with pytest.raises(DatasetError, match="checksum"):
         load()
     path.unlink()
@@ -149,7 +147,7 @@ def test_every_loader_says_where_its_data_are_from_and_refuses_others(folder, na
 def test_a_set_that_nobody_offers_has_no_download(folder):
     with pytest.raises(InvalidInputError, match=r"one of \('auto', 'folder', 'cache'\)"):
         datasets.covertype("openml")
-    (folder / covertype.CELLS.file_name).unlink()
+    (folder / uci.CELLS.file_name).unlink()
     with pytest.raises(DatasetError, match="there is no download") as caught:
         datasets.covertype()
     assert "network" not in str(caught.value)
@@ -165,15 +163,15 @@ def _serve(monkeypatch, rows, labels):
 def test_openmls_rows_are_read_back(monkeypatch):
     from scipy.sparse import csr_matrix
 
-    monkeypatch.setattr(a9a, "N_TRAIN", 8)
+    monkeypatch.setattr(libsvm, "N_TRAIN", 8)
     arrays = small_files()["a9a"][2]
     rows = np.vstack([np.unpackbits(arrays[name], axis=1)[:, :123] for name in ("X_train_bits", "X_test_bits")])
     labels = np.where(np.concatenate([arrays["y_train"], arrays["y_test"]]), "1", "-1")
     _serve(monkeypatch, csr_matrix(rows.astype(float)), labels)
-    assert checksum(*a9a.fetch_people().values()) == checksum(*arrays.values())
+    assert checksum(*libsvm.fetch_people().values()) == checksum(*arrays.values())
     arrays = small_files()["eeg_eye_state"][2]
     _serve(monkeypatch, arrays["X"], np.where(arrays["y"], "2", "1"))
-    assert checksum(*eeg.fetch_samples().values()) == checksum(*arrays.values())
+    assert checksum(*uci.fetch_samples().values()) == checksum(*arrays.values())
 
 
 def test_downloads_name_functions_that_exist():

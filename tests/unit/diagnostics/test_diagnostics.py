@@ -270,7 +270,7 @@ def test_same_seed_same_intervals_and_confidence_widens_them(gold):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"over": "draws"}, "'datapoints_touched', 'time'"),
+        ({"over": "draws"}, "'datapoints_touched', 'processor_time', 'time'"),
         ({"grid": [2.0, 1.0]}, "ascending"),
         ({"grid": [1.0, 1.0]}, "ascending"),
         ({"grid": [[1.0, 2.0]]}, r"found shape \(1, 2\)"),

@@ -7,7 +7,7 @@ import pytest
 
 from approxmcmc.engine.terms.dask_client import result_of
 from approxmcmc.errors import StudyError
-from approxmcmc.study.engines import dask
+from approxmcmc.study import engines
 
 
 class Task:
@@ -38,9 +38,9 @@ def test_a_cell_in_flight_is_not_blamed_for_its_scheduler():
     """Else it would be recorded as failed, and a run would not make it again."""
     pytest.importorskip("distributed")
     job = SimpleNamespace(lost=lambda plan, cell, status, error: status)
-    with pytest.raises(ConnectionError), dask._reachable(None):
-        dask._result(Task("cancelled", CancelledError()), None, job, None)
+    with pytest.raises(ConnectionError), engines._reachable(None):
+        engines._result(Task("cancelled", CancelledError()), None, job, None)
     told = pytest.raises(StudyError, match=r"tcp://there:1 cannot be reached .* same command again")
-    with told, dask._reachable("tcp://there:1"):
-        dask._result(Task("cancelled", CancelledError()), None, job, None)
-    assert dask._result(Task("error", OSError("no room")), None, job, None) == "failed"
+    with told, engines._reachable("tcp://there:1"):
+        engines._result(Task("cancelled", CancelledError()), None, job, None)
+    assert engines._result(Task("error", OSError("no room")), None, job, None) == "failed"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from approxmcmc.datasets.eeg import fetch_samples
+from approxmcmc.datasets.uci import fetch_samples
 from approxmcmc.engine.extras import EXTRAS, extra
 from approxmcmc.errors import MissingExtraError
-from approxmcmc.study.engines import dask
+from approxmcmc.study.engines import check_dask
 from approxmcmc.study.report.page import write_page
 
 
@@ -18,7 +18,7 @@ from approxmcmc.study.report.page import write_page
     ("library", "named", "use"),
     [
         ("sklearn", "downloads", fetch_samples),
-        ("distributed", "studies", dask.check_installed),
+        ("distributed", "studies", check_dask),
     ],
 )
 def test_a_missing_library_is_named_with_its_extra(monkeypatch, library, named, use):

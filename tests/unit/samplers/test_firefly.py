@@ -14,7 +14,7 @@ from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms.batches import BATCH, full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.samplers.chain import FAILED, MOVED, STAYED
-from approxmcmc.samplers.firefly import bound as bounds
+from approxmcmc.samplers.firefly import settings
 from approxmcmc.samplers.firefly.explicit_z import pick, redraw_dark
 from approxmcmc.samplers.firefly.implicit_z import automatic_q, brighten, go_bright_probability
 from approxmcmc.samplers.firefly.joint import JointDensity, new_bright, write_gaps
@@ -421,7 +421,7 @@ def look_at(log_likelihood, gaps, *, off=0.0):
     compiled = types.SimpleNamespace(log_terms=writes(log_likelihood), data=(), n_obs=len(gaps))
     closed = float(np.sum(np.array(log_likelihood) - np.array(gaps))) + off
     bound = types.SimpleNamespace(gaps=writes(gaps), data=(), log_bound=lambda theta, sums: closed, sums=None)
-    bounds._check_at(bound, compiled, THETA, "the target")
+    settings._check_at(bound, compiled, THETA, "the target")
 
 
 @pytest.mark.parametrize(
@@ -473,9 +473,9 @@ def test_a_closed_form_may_be_off_by_rounding_alone(gap, off, is_refused):
 @pytest.mark.parametrize("point", [None, np.array([1.0, 2.0, 3.0])])
 def test_bounds_are_looked_at_where_they_touch_and_around(point, monkeypatch):
     looked = []
-    monkeypatch.setattr(bounds, "_check_at", lambda bound, compiled, theta, name: looked.append(theta))
+    monkeypatch.setattr(settings, "_check_at", lambda bound, compiled, theta, name: looked.append(theta))
     target = logistic(60)
-    _, attrs = bounds.checked_bound(target, types.SimpleNamespace(n_obs=60), "untuned", point)
+    _, attrs = settings.checked_bound(target, types.SimpleNamespace(n_obs=60), "untuned", point)
     centre = target.initial_point() if point is None else point
     assert (looked[0] == centre).all() and attrs == {"setup_bound_likelihood_evaluations": 2 * len(looked) * 60}
     distances = [float(np.abs(theta - centre).max()) for theta in looked]
@@ -485,15 +485,15 @@ def test_bounds_are_looked_at_where_they_touch_and_around(point, monkeypatch):
 def test_the_mode_is_searched_to_a_hundredth_of_a_posterior_sd(monkeypatch):
     asked = []
     found = types.SimpleNamespace(theta=THETA, passes=3, seconds=0.5)
-    monkeypatch.setattr(bounds, "find_mode", lambda target, *, tolerance, progress: asked.append(tolerance) or found)
-    point, attrs = bounds.touching_point(logistic(60), "tuned", None)
+    monkeypatch.setattr(settings, "find_mode", lambda target, *, tolerance, progress: asked.append(tolerance) or found)
+    point, attrs = settings.touching_point(logistic(60), "tuned", None)
     assert point is THETA and attrs["setup_mode_passes"] == 3 and asked == [0.01]
 
 
 def test_the_search_for_the_mode_says_every_ten_seconds_how_far_it_is(monkeypatch, capsys):
     now = itertools.chain([100.0], (100.0 + t for t in (9.9, 10.0, 19.9, 20.1)))
-    monkeypatch.setattr(bounds, "time", types.SimpleNamespace(perf_counter=lambda: next(now)))
-    report, said = bounds._Reporter(), []
+    monkeypatch.setattr(settings, "time", types.SimpleNamespace(perf_counter=lambda: next(now)))
+    report, said = settings._Reporter(), []
     for passes in range(1, 5):
         report(passes, 0.25)
         said.append(capsys.readouterr().err)
@@ -649,7 +649,7 @@ def test_more_bright_data_than_a_batch():
     """Gaps and gradients of one batch and a part are those of all data at once, in the order of the bright set."""
     n = BATCH + 40
     target, theta = logistic(n, 2), np.array([0.4, -0.3])
-    bound, _ = bounds.checked_bound(target, target.compile(), "untuned", None)
+    bound, _ = settings.checked_bound(target, target.compile(), "untuned", None)
     all_gaps = full_terms(bound.gaps, theta, bound.data, n)
     order, found = np.arange(n)[::-1].copy(), np.empty(n)
     plain(write_gaps)(JointDensity(None, None, bound.gaps, bound.data, bound.sums), theta, order, n, found)

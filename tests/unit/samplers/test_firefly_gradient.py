@@ -9,8 +9,8 @@ import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers.firefly.bound import checked_bound
 from approxmcmc.samplers.firefly.joint import Factors, JointDensity, log_joint_at, new_bright
+from approxmcmc.samplers.firefly.settings import checked_bound
 from approxmcmc.samplers.firefly.theta_update import JointTarget
 from tests.models import logistic, normal_mean
 from tests.planting import plain

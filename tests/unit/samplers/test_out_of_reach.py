@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from approxmcmc.samplers.metropolis_hastings.undefined import BISECTIONS, OUT_OF_REACH, looks_to_reject
+from approxmcmc.samplers.metropolis_hastings.program import BISECTIONS, OUT_OF_REACH, looks_to_reject
 
 
 def looked_at(log_density, proposed=3.0):

@@ -10,7 +10,7 @@ import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, TOUCHED
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.slice import step
+from approxmcmc.samplers.slice import sampler as slices
 from tests.models import logistic
 from tests.planting import plain
 from tests.unit.targets.test_mrf import mixed
@@ -64,7 +64,7 @@ def half_line(theta):
 )
 def test_a_point_is_inside_by_its_prior_and_the_test(log_prior, answer, counted, monkeypatch):
     asked, count = [], np.zeros(len(COUNT_NAMES), np.int64)
-    monkeypatch.setattr(step, "place_on_line", lambda line, theta, t, out: out.fill(theta[0] + t))
+    monkeypatch.setattr(slices, "place_on_line", lambda line, theta, t, out: out.fill(theta[0] + t))
 
     def decide(streams, clock, evidence, threshold, log_rest, test, count, value):
         asked.append((threshold, log_rest))
@@ -78,7 +78,7 @@ def test_a_point_is_inside_by_its_prior_and_the_test(log_prior, answer, counted,
         log_prior_of=lambda at: log_prior + at[0] - 1.5,
         **parts,
     )
-    assert plain(step.make_is_inside(decide))(None, state, 0.5, -0.7, count, None) == answer
+    assert plain(slices.make_is_inside(decide))(None, state, 0.5, -0.7, count, None) == answer
     assert asked == [(-0.7, 0.5)] * (answer == 1) and state.proposed.tolist() == [1.5]
     assert {k: n for k, n in enumerate(count.tolist()) if n} == counted
 

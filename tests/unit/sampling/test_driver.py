@@ -7,9 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
+from approxmcmc.contracts.records import SECONDS, THREAD_SECONDS
 from approxmcmc.sampling import progress, recorder
 from approxmcmc.sampling.goals import Goal
-from approxmcmc.sampling.recorder import CHUNK_SECONDS, GrowingRows, Recorder
+from approxmcmc.sampling.recorder import CHUNK_SECONDS, GrowingRows, Recorder, every_second
 
 
 class TimedChain:
@@ -57,6 +58,25 @@ def test_chunks_grow_to_fifty_milliseconds(thin, monkeypatch):
 
 def test_a_slow_step_comes_alone(monkeypatch):
     assert all(steps == 1 for steps, _ in chunks_of(lambda step: 2.0, monkeypatch))
+
+
+def test_processor_time_is_the_share_of_a_core_that_the_thread_had(monkeypatch):
+    """Another program had the core for three quarters of each chunk, and a quarter of a draw's time was an audit's."""
+    chain = TimedChain(lambda step: 0.02, monkeypatch)
+    monkeypatch.setattr(recorder.time, "thread_time", lambda: chain.now / 4)
+
+    def advance(n_draws, thin, draws, counts, values):
+        TimedChain.advance(chain, n_draws, thin, draws, counts, values)
+        values[:, SECONDS] = 0.015
+        return n_draws
+
+    chain.advance = advance
+    made = Recorder(chain, 1, 0, 1, keep_warmup=False)
+    made.aim(Goal(8))
+    while not made.finished:
+        made.advance()
+    np.testing.assert_allclose(made.records(1)[2][:, THREAD_SECONDS], 0.015 / 4)
+    np.testing.assert_allclose(every_second(made.records(1))[2][:, THREAD_SECONDS], 0.015 / 2)
 
 
 class FailingChain:

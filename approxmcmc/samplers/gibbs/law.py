@@ -1,18 +1,28 @@
-"""Estimate the conditional that an acceptance test realises, at fixed contexts, by repeating one decision.
+"""What is known of a Gibbs sweep: its transition matrix on all states, and the conditional that a test realises.
 
-A chain visits every context about once, so frequencies must be binned over contexts, and the error of the binning adds
-to the test's error. Here the other sites are fixed, and only u and the order of the terms change. So the frequency of
-x_i = 1 estimates P_epsilon(x_i = 1 | rest) directly.
+The matrix is the product of the sites' kernels. The realised conditional is estimated at fixed contexts, by repeating
+one decision. A chain visits every context about once, so frequencies must be binned over contexts, and the error of the
+binning adds to the test's error. Here the other sites are fixed, and only u and the order of the terms change. So the
+frequency of x_i = 1 estimates P_epsilon(x_i = 1 | rest) directly.
 """
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from approxmcmc.acceptance.laws.probability import acceptance_probability, has_closed_form, refuse_impossible_terms
 from approxmcmc.acceptance.rules import logit_uniform
 from approxmcmc.audits.replication import compile_replicate
-from approxmcmc.contracts import AcceptanceTest, CompiledConditionals, Decision, DiscreteTarget, Streams
+from approxmcmc.contracts import (
+    AcceptanceTest,
+    CompiledConditionals,
+    Decision,
+    DiscreteTarget,
+    Streams,
+    TransitionMatrix,
+)
 from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED
 from approxmcmc.engine.compiler.compile import as_python
 from approxmcmc.engine.streams import seed_sequences, streams
@@ -22,6 +32,73 @@ from approxmcmc.samplers.gibbs.state import build_tests, evidence_on, new_state
 
 if TYPE_CHECKING:
     import xarray as xr
+
+
+def sweep_matrix(
+    target: DiscreteTarget,
+    conditionals: CompiledConditionals | None,
+    test: AcceptanceTest,
+    scan: str,
+    points: np.ndarray,
+    method: str,
+    site: int | None,
+) -> TransitionMatrix:
+    """Return the transition matrix of a sweep or of one site; without `conditionals` use the exact conditionals."""
+    if len(points) != math.prod(target.n_states.tolist()):
+        raise InvalidInputError("transition_matrix: Gibbs needs all states; leave the grid out.")
+    strides = np.append(np.cumprod(target.n_states[:0:-1])[::-1], 1)
+    n_sites = target.n_states.size
+    sites = range(n_sites) if site is None else [site]
+    kernels, used = [], "closed form"
+    decision = np.full((len(points), len(points)), np.nan)
+    for i in sites:
+        with np.errstate(invalid="ignore"):
+            law, used = _conditional(target, conditionals, test, points, i, method)
+        law[np.isnan(law)] = 1.0 / law.shape[1]  # no value is possible, and no chain gets here: any numbers will do
+        kernels.append(_site_kernel(points, law, i, int(strides[i])))
+        moved = kernels[-1].copy()
+        np.fill_diagonal(moved, 0.0)
+        decision = np.where(moved > 0.0, moved, decision)
+    if site is not None:
+        matrix, n_decisions = kernels[0], 1
+    elif scan == "random":
+        matrix, n_decisions = np.linalg.matrix_power(np.mean(kernels, axis=0), n_sites), n_sites
+    else:
+        matrix, n_decisions = np.linalg.multi_dot(kernels) if n_sites > 1 else kernels[0], n_sites
+    return TransitionMatrix(matrix, decision, used, n_decisions)
+
+
+def _conditional(
+    target: DiscreteTarget,
+    conditionals: CompiledConditionals | None,
+    test: AcceptanceTest,
+    points: np.ndarray,
+    site: int,
+    method: str,
+) -> tuple[np.ndarray, str]:
+    """Return the realised conditional distribution of a site in every state, shape (states, n_states[site])."""
+    if conditionals is None:
+        return np.asarray(target.conditional(points, site)), "closed form"
+    n = int(conditionals.n_terms[site])
+    values = []
+    for state in (0.0, 1.0):
+        at = points.copy()
+        at[:, site] = state
+        values.append(np.array([conditionals.terms_at(x, site) for x in at]))
+    if not has_closed_form(test, n):
+        refuse_impossible_terms(test, np.stack(values))
+    one, used = acceptance_probability(
+        test, values[1] - values[0], np.zeros(len(points)), method=method, conditional=True
+    )
+    return np.stack([1.0 - one, one], axis=1), used
+
+
+def _site_kernel(points: np.ndarray, law: np.ndarray, site: int, stride: int) -> np.ndarray:
+    here = np.arange(len(points))
+    kernel = np.zeros((len(points), len(points)))
+    for state in range(law.shape[1]):
+        kernel[here, here + ((state - points[:, site]) * stride).astype(np.int64)] = law[:, state]
+    return kernel
 
 
 def realised_conditional(
