@@ -13,8 +13,7 @@ from approxmcmc.contracts import Target
 from approxmcmc.diagnostics.clock import spread
 from approxmcmc.engine.extras import extra
 from approxmcmc.foreign.density import Density, density_of
-from approxmcmc.foreign.settings import LibrarySampler
-from approxmcmc.foreign.trace import chain_trace
+from approxmcmc.foreign.trace import LibrarySampler, chain_trace
 from approxmcmc.foreign.twin import KEPT, twin_of
 
 CAPACITY = 4096  # draws in a chunk

@@ -14,7 +14,7 @@ from approxmcmc.engine.extras import extra
 from approxmcmc.foreign.approximation import fitted_trace
 from approxmcmc.foreign.density import Density, density_of
 from approxmcmc.foreign.jax_chain import JaxKernel, JaxSampler
-from approxmcmc.foreign.settings import LibrarySampler
+from approxmcmc.foreign.trace import LibrarySampler
 from approxmcmc.foreign.twin import twin_of
 
 CHUNK = 100  # iterations of ADVI between two readings of the clock

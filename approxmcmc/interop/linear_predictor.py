@@ -41,9 +41,9 @@ from approxmcmc.targets.linear import (
 )
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikelihood
-from approxmcmc.targets.predictors.normal import NormalLikelihood
 
 POINTS = 3  # at which terms are checked
 StructuredTarget = LinearTarget | PredictorsTarget

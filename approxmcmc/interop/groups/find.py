@@ -30,7 +30,7 @@ def integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC:
                     f"{effects.n_groups} groups of {source.y.size // effects.n_groups} rows are too few to be terms "
                     "of a quadrature; integrate=True makes them so"
                 )
-            return QuadratureGroupsOfPyMC(source, effects, source.law)
+            return QuadratureGroupsOfPyMC(source, effects, source.law, always=always)
         except NotGroupsError as error:
             reasons.append(f"{effects.name}: {error}")
     raise NotGroupsError("; ".join(reasons))

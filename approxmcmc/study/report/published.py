@@ -3,8 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from approxmcmc.study.measures import MEASURES
-from approxmcmc.study.paper_values import PaperValue
+from approxmcmc.study.measures import MEASURES, PaperValue
 from approxmcmc.study.report.evidence import done_replicates
 from approxmcmc.study.report.intervals import NOTHING, Interval, mean_interval, rate_interval
 from approxmcmc.study.report.pieces import Section, Table
