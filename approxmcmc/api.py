@@ -20,7 +20,7 @@ from approxmcmc.runs import carry_out, judge, make_plan, tuning_steps
 from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import ENOUGH
 from approxmcmc.sampling.progress import told_of_compiling
-from approxmcmc.targets.names import check_names
+from approxmcmc.targets.given import check_names
 
 
 def sample(

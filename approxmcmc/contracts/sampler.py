@@ -1,4 +1,4 @@
-"""How target, proposal and acceptance test become a chain, and its output."""
+"""How target, proposal and acceptance test become a chain."""
 
 import abc
 import dataclasses
@@ -7,7 +7,6 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from approxmcmc.contracts.compiled import CompiledCoupling
 from approxmcmc.errors import IncompatibleError
 
 
@@ -111,6 +110,27 @@ class Program(abc.ABC):
         exact, or because they are audited during the run.
         """
         return None
+
+
+class CompiledCoupling(NamedTuple):
+    """Two chains of one exact kernel that move together until they meet; each chain alone follows the kernel.
+
+    ``move(rng, chains, shared, n_chains) -> status`` makes one step of both chains, or with ``n_chains=1`` only of the
+    first, with the same random numbers. ``start(theta, log_likelihood)`` makes a chain at theta, a named tuple with
+    `theta` and `proposed`; the log-likelihood is NaN if unknown. ``shared()`` makes the state that both chains use:
+    `counts`, and `look`, the log ratio of the last proposal of the first chain alone, and the change of the log
+    density. ``density(chain)`` is the log density at its state; None if the kernel does not compute it. `point` is a
+    theta, for its type; `cost_per_pass` the number of evaluations in one pass; `rule` the acceptance rule.
+    """
+
+    name: str
+    move: Callable[..., int]
+    start: Callable[[np.ndarray, float], Any]
+    shared: Callable[[], Any]
+    point: np.ndarray
+    cost_per_pass: float
+    rule: str
+    density: Callable[..., float] | None = None
 
 
 class TransitionMatrix(NamedTuple):
@@ -269,19 +289,3 @@ class ProposalSampler(Sampler):
         """Return the start that the proposal offers."""
         start: np.ndarray | None = self.proposal.draw_start(rng)
         return start
-
-
-class SamplingResult(NamedTuple):
-    """Plain arrays of a finished run; `approxmcmc.output` turns them into a DataTree.
-
-    `draws` has shape (chains, draws, dim); every entry of `stats` has shape (chains, draws); `warmup_draws` and
-    `warmup_stats` have the same form over tuning steps, or are None. `tuning_totals` holds, per chain, the sums over
-    tuning steps.
-    """
-
-    draws: np.ndarray
-    stats: Mapping[str, np.ndarray]
-    warmup_draws: np.ndarray | None
-    warmup_stats: Mapping[str, np.ndarray] | None
-    tuning_totals: Mapping[str, np.ndarray]
-    attrs: Mapping[str, Any]

@@ -16,7 +16,7 @@ from approxmcmc.nuts.raw import RawDraws
 from approxmcmc.output.datatree import named_trace
 
 EACH_DRAW = "each draw timed"
-FITTED = "one fit; its draws are free"
+FITTED = "the fit is timed; its draws cost nothing"
 
 
 def chain_trace(
@@ -94,7 +94,7 @@ def chain_trace(
     if wrong:
         raise InvalidInputError(
             f"chain_trace of {type(sampler).__name__}: {n_draws} draws need records of shape ({n_draws},); found "
-            f"{ {name: shape[1:] for name, shape in wrong.items()} }."
+            f"{ {name: shape[1:] for name, shape in wrong.items()} }. Return one entry per kept draw."
         )
     return named_trace(
         posterior,

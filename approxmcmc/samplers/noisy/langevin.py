@@ -31,7 +31,7 @@ from approxmcmc.contracts.records import GRADIENTS, TOUCHED
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.proposals.covariance import check_target_acceptance
 from approxmcmc.samplers.chain import adapt_nothing
 from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.samplers.noisy.doubly_intractable import (
@@ -245,9 +245,7 @@ class MALAExchange(Component, Sampler):
     def __post_init__(self) -> None:
         """Check ranges and the matrix."""
         check_steps(self)
-        wanted = self.target_acceptance
-        if wanted is not None and not 0.0 < wanted < 1.0:
-            raise InvalidInputError(f"MALAExchange: target_acceptance must be in (0, 1) or None, found {wanted!r}")
+        check_target_acceptance(self.target_acceptance, who="MALAExchange")
 
     def build(self, target: DoublyIntractableTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:
         """Check the pairing, compile it, and return the program that starts chains."""

@@ -27,7 +27,7 @@ import numpy as np
 from approxmcmc.contracts import Simulator
 from approxmcmc.contracts.records import STATISTICS, UPDATES
 from approxmcmc.engine.compiler.compile import allocating, compiled
-from approxmcmc.targets.auxiliary import STARTS, Auxiliary
+from approxmcmc.targets.exponential_family import STARTS, Auxiliary
 from approxmcmc.targets.ising.exact import n_pairs
 
 EMPTY, FULL, OBSERVED, BOTH = range(len(STARTS))

@@ -17,8 +17,7 @@ from approxmcmc.targets.checks import (
     checked_arrays,
     plain_function,
 )
-from approxmcmc.targets.given import kept, with_sources
-from approxmcmc.targets.names import check_names
+from approxmcmc.targets.given import check_names, kept, with_sources
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble, read_part
 from approxmcmc.targets.predictors.base import PredictorsTarget
