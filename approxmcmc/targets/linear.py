@@ -185,9 +185,8 @@ class LinearTarget(TallDataTarget):
         """Return upper bounds of abs(d^3 log p(y_i | t) / dt^3) over abs(t - eta_i) <= reach_i; shape (rows,)."""
         if self.third_derivative_bound is None:
             raise IncompatibleError(
-                f"{type(self).__name__} does not bound its third derivative, which exact subsampling of an "
-                "expansion needs; give a GLMTarget third_derivative_bound=, a number or a function of (eta, y, "
-                "reach)"
+                f"{type(self).__name__} does not bound its third derivative, which exact subsampling of an expansion "
+                "needs; give a GLMTarget third_derivative_bound=, a number or a function of (eta, y, reach)"
             )
         return np.full(len(eta), self.third_derivative_bound)
 

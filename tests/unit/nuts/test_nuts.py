@@ -15,9 +15,8 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingErro
 from approxmcmc.interop.any_model import as_target
 from approxmcmc.interop.whole_model import WholeModel
 from approxmcmc.nuts import by_nutpie, by_pymc, run, settings
-from approxmcmc.nuts.diagnosis import why_no_start
 from approxmcmc.nuts.raw import RawDraws
-from approxmcmc.nuts.records import thinned
+from approxmcmc.nuts.records import thinned, why_no_start
 from approxmcmc.sampling.goals import FixedDraws, ThinnedDraws
 from tests import pymc_zoo as zoo
 

@@ -18,7 +18,7 @@ from approxmcmc.samplers.firefly import settings
 from approxmcmc.samplers.firefly.explicit_z import pick, redraw_dark
 from approxmcmc.samplers.firefly.implicit_z import automatic_q, brighten, go_bright_probability
 from approxmcmc.samplers.firefly.joint import JointDensity, new_bright, write_gaps
-from approxmcmc.samplers.firefly.program import FireflyProgram
+from approxmcmc.samplers.firefly.step import FireflyProgram
 from approxmcmc.samplers.firefly.theta_update import JointTarget, is_inside, make_metropolis_move
 from tests.models import logistic, normal_logprior, normal_mean
 from tests.oracle.test_firefly import z_kernel
