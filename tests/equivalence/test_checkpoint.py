@@ -280,7 +280,7 @@ def test_resume_adds_draws_and_can_be_killed_too(tmp_path, kill):
     kill(3)
     with pytest.raises(Killed):
         amc.resume(path, TARGET, draws=18, progressbar=False)
-    with pytest.raises(InvalidInputError, match="18 draws are still to come, and 5 were asked for"):
+    with pytest.raises(InvalidInputError, match="no 5 draws can be added: 18 draws are still missing"):
         amc.resume(path, TARGET, draws=5)
     kill.never()
     whole = amc.sample(TARGET, SAMPLER, **QUICK)

@@ -85,6 +85,6 @@ def test_another_set_up_is_refused():
         take_up(memory, {"theta": np.ones(2), "scale": 0.2})
     with pytest.raises(InvalidInputError, match="theta had 3 entries and has 2"):
         take_up(memory, {"theta": np.ones(3), "scale": 0.1})
-    with pytest.raises(InvalidInputError, match=r"\['more'\] are known to one of the two alone"):
+    with pytest.raises(InvalidInputError, match=r"\['more'\] occur in only one of the two"):
         take_up(memory, {"theta": np.ones(2), "scale": 0.1, "more": 1})
     assert not memory["theta"].any()  # nothing is taken up in part
