@@ -76,9 +76,7 @@ def warm(args: argparse.Namespace) -> int:
     for name, _ in sampled():
         print(f"{name:36} {_text(here)}", flush=True)
         here = compiled_so_far()
-    print(
-        f"{_text(before)}, {time.perf_counter() - began:.0f} s in all; the folder has {size_of(folder) / 1e6:.1f} MB"
-    )
+    print(f"{_text(before)}, {time.perf_counter() - began:.0f} s in all; the folder has {size_of(folder) / 1e6:.1f} MB")
     return 0
 
 
