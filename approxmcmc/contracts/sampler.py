@@ -1,4 +1,4 @@
-"""How target, proposal and acceptance test become a chain, and its output."""
+"""How target, proposal and acceptance test become a chain."""
 
 import abc
 import dataclasses
@@ -7,12 +7,11 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from approxmcmc.contracts.compiled import CompiledCoupling
 from approxmcmc.errors import IncompatibleError
 
 
 class Streams(NamedTuple):
-    """The random streams of one chain; an audit never shifts the chain, a test never shifts the proposals."""
+    """The random streams of one chain, one per purpose: an audit changes no draw, and a test changes no proposal."""
 
     proposal: np.random.Generator
     uniform: np.random.Generator
@@ -43,11 +42,11 @@ class Chain(Protocol):
 
     @property
     def streams(self) -> Streams:
-        """Its random streams."""
+        """The random streams of the chain."""
 
     @property
     def memory(self) -> Mapping[str, Any]:
-        """Its changing state by name: arrays that may be overwritten, and the numbers that set-up fixed.
+        """The changing state of the chain by name: arrays that may be overwritten, and the numbers that set-up fixed.
 
         Together with its random streams this is all a chain needs to resume, if it is started in the same way.
         """
@@ -77,23 +76,25 @@ class Chain(Protocol):
         """Return which row, prior or proposal made the log density NaN, and at which theta."""
 
 
-class Program(Protocol):
+class Program(abc.ABC):
     """A sampler bound to a target: compiled, ready to start chains."""
 
-    @property
-    def count_names(self) -> Sequence[str]:
-        """Names of the integer records that this sampler fills."""
+    count_names: Sequence[str]
+    """Names of the integer records that this sampler fills."""
 
-    @property
-    def value_names(self) -> Sequence[str]:
-        """Names of the float records that this sampler fills."""
+    value_names: Sequence[str]
+    """Names of the float records that this sampler fills."""
 
-    @property
-    def attrs(self) -> Mapping[str, Any]:
-        """Results and costs of set-up, for the trace's attributes."""
+    attrs: Mapping[str, Any]
+    """Results and costs of set-up, for the trace's attributes."""
 
+    @abc.abstractmethod
     def start(self, theta: np.ndarray, streams: "Streams", n_tune: int) -> Chain:
         """Start a chain at `theta`; it adapts during its first `n_tune` steps only."""
+
+    @abc.abstractmethod
+    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
+        """Return the unnormalised log posterior density at each of some thetas, shape (k, dim), on all data."""
 
     def auditor_of(
         self,
@@ -105,12 +106,31 @@ class Program(Protocol):
         """Return an auditor of stored draws, shape (draws, dim), of a chain with the given result of `Chain.adapted`.
 
         `rng` is that of the audits; `shuffled_by` is the stream, at its beginning, by which the first chain of the run
-        shuffled its data, None if unknown. Returns None if steps cannot be audited afterwards: they are exact, or are
-        audited during the run.
+        shuffled its data, None if unknown. The default is None: steps cannot be audited afterwards, because they are
+        exact, or because they are audited during the run.
         """
+        return None
 
-    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return the unnormalised log posterior density at each of some thetas, shape (k, dim), on all data."""
+
+class CompiledCoupling(NamedTuple):
+    """Two chains of one exact kernel that move together until they meet; each chain alone follows the kernel.
+
+    ``move(rng, chains, shared, n_chains) -> status`` makes one step of both chains, or with ``n_chains=1`` only of the
+    first, with the same random numbers. ``start(theta, log_likelihood)`` makes a chain at theta, a named tuple with
+    `theta` and `proposed`; the log-likelihood is NaN if unknown. ``shared()`` makes the state that both chains use:
+    `counts`, and `look`, the log ratio of the last proposal of the first chain alone, and the change of the log
+    density. ``density(chain)`` is the log density at its state; None if the kernel does not compute it. `point` is a
+    theta, for its type; `cost_per_pass` the number of evaluations in one pass; `rule` the acceptance rule.
+    """
+
+    name: str
+    move: Callable[..., int]
+    start: Callable[[np.ndarray, float], Any]
+    shared: Callable[[], Any]
+    point: np.ndarray
+    cost_per_pass: float
+    rule: str
+    density: Callable[..., float] | None = None
 
 
 class TransitionMatrix(NamedTuple):
@@ -175,7 +195,7 @@ class Sampler(abc.ABC):
         return not self.why_not_invariant(target)
 
     def exact_twin(self, target: Any) -> "Sampler":
-        """Return the same steps decided on all data, which leave `target` invariant; raise if unknown."""
+        """Return the sampler of the same steps decided on all data: it leaves `target` invariant; raise if unknown."""
         raise IncompatibleError(f"no exact twin of {self!r} is known; name a sampler that leaves {target!r} invariant")
 
     def coupling(self, target: Any, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
@@ -269,19 +289,3 @@ class ProposalSampler(Sampler):
         """Return the start that the proposal offers."""
         start: np.ndarray | None = self.proposal.draw_start(rng)
         return start
-
-
-class SamplingResult(NamedTuple):
-    """Plain arrays of a finished run; `approxmcmc.output` turns them into a DataTree.
-
-    `draws` has shape (chains, draws, dim); every entry of `stats` has shape (chains, draws); `warmup_draws` and
-    `warmup_stats` have the same form over tuning steps, or are None. `tuning_totals` holds, per chain, the sums over
-    tuning steps.
-    """
-
-    draws: np.ndarray
-    stats: Mapping[str, np.ndarray]
-    warmup_draws: np.ndarray | None
-    warmup_stats: Mapping[str, np.ndarray] | None
-    tuning_totals: Mapping[str, np.ndarray]
-    attrs: Mapping[str, Any]

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts.shown import Plain, html_table
+from approxmcmc.contracts.component import Plain, html_table
 from approxmcmc.contracts.variables import Variables
 
 

@@ -64,7 +64,7 @@ class Rates(NamedTuple):
 
     @property
     def residual(self) -> float:
-        """Seconds of a residual, a term less its expansion, of a row read at random."""
+        """Seconds to evaluate the residual of a random row: its term minus its expansion."""
         return RESIDUAL * self.term + AT_RANDOM
 
 

@@ -4,8 +4,7 @@ import dataclasses
 from typing import Any
 
 from approxmcmc.contracts import Target
-from approxmcmc.foreign.density import Density
-from approxmcmc.foreign.jax_chain import JaxKernel, JaxSampler
+from approxmcmc.foreign.jax_chain import Density, JaxKernel, JaxSampler
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -94,7 +93,7 @@ class BlackjaxMCLMC(JaxSampler):
     thin: int = 1
 
     def kernel(self, target: Target, density: Density) -> JaxKernel:
-        """Return a step with two gradients, as the McLachlan integrator has."""
+        """Return a step of the McLachlan integrator, which evaluates two gradients."""
         import blackjax
         import jax
 

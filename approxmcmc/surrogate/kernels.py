@@ -3,13 +3,13 @@
     "hmc+walls"  a Hamiltonian trajectory     "mala+walls"  a Langevin step     "walk+walls"  a step of a random walk
 
 in the complement of the wall directions, and a slice update along each wall; without "+walls" the move is made in all
-directions. Each time the moves are made in a new random order. Each move leaves S invariant, so their product does,
-too. The kernel is reversible, because the reverse order is as likely.
+directions. Every transition makes the moves in a new random order. Each move leaves S invariant, so their product does,
+too. The kernel is reversible, because each order is as likely as its reverse.
 
 Two coupled chains use the same momentum, and the same slices in the same order. Trajectories with one momentum
 contract: on a normal distribution each trajectory multiplies the distance of the chains by cos(length). Along a wall
-both intervals begin on one lattice, so that close chains search the same slice at the same places. Each chain alone
-moves as by `move`; the chains come close to each other but never meet exactly.
+both intervals begin on one lattice, so that close chains search the same slice at the same places. Each of the two
+chains has the distribution of a single chain; they come close to each other but never meet exactly.
 """
 
 import math
@@ -26,7 +26,6 @@ from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generato
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.surrogate.moves import (
-    MOST_INTERVALS,
     WIDTH,
     SurrogateState,
     follow_trajectory,
@@ -41,7 +40,6 @@ from approxmcmc.surrogate.moves import (
     next_of,
     prepare_lines,
     step_of_walk,
-    step_out,
     trajectory_of,
 )
 
@@ -86,7 +84,7 @@ def move_both_by_walk(
 
 @compiled
 def distance_along(direction: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
-    """Return how far x lies ahead of y along a direction, in its units."""
+    """Return the coordinate of x - y along a direction, in units of its length."""
     product = square = 0.0
     for j in range(direction.shape[0]):
         product += direction[j] * (x[j] - y[j])
@@ -109,10 +107,9 @@ def move_both_along_wall(
     line_x, line_y = line_along(state, wall, x, log_u), line_along(other, wall, y, log_u)
     begin = -WIDTH * rng.random()
     ahead = begin + distance_along(state.walls[wall], x, y)
-    to_the_left = int(MOST_INTERVALS * rng.random())
-    left, right = step_out(state, wall, x, line_x, begin, to_the_left, count)
+    left, right = begin, begin + WIDTH
     begin = ahead - WIDTH * math.ceil(ahead / WIDTH)  # the point of the lattice just left of y
-    left_y, right_y = step_out(other, wall, y, line_y, begin, to_the_left, count)
+    left_y, right_y = begin, begin + WIDTH
     t, there = 0.0, line_x.here
     t_y, there_y = 0.0, line_y.here
     searching, searching_y = True, True
@@ -219,7 +216,7 @@ def make_move(move_elsewhere: Callable[..., float]) -> Callable[..., float]:
 
 
 def kernel_named(name: str) -> SurrogateKernel:
-    """Return one of `KERNELS`."""
+    """Return the kernel with this name, one of `KERNELS`."""
     chosen = MOVES[name.removesuffix(WITH_WALLS)]
     move, move_both = make_move(chosen.move), make_move_both(chosen.move_both)
     return chosen._replace(move=move, move_both=move_both, along_walls=name.endswith(WITH_WALLS))
@@ -246,7 +243,7 @@ def make_run(move: Callable[..., float]) -> Callable[..., None]:
 
 
 def make_entry(run: Callable[..., None]) -> Callable[..., None]:
-    """Return the loop for a generator that arrives as addresses."""
+    """Return the loop for a random generator that is passed as memory addresses."""
     run = compiled(inline="always")(run)
 
     def enter(

@@ -28,8 +28,8 @@ from approxmcmc.targets.given import kept
 from approxmcmc.targets.likelihood_bounds import ROWS as ROWS_OF_SUMS
 from approxmcmc.targets.likelihood_bounds import check_kind, compile_bound
 from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood, log_sum_exp
 from approxmcmc.targets.predictors.design import Design, Predictor
-from approxmcmc.targets.predictors.softmax import SoftmaxLikelihood, log_sum_exp
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
 
 

@@ -162,8 +162,8 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     def sentence(self) -> str:
         """A sentence: the integrated effects, and the method."""
         signed = ", ".join(sorted(variable.name for variable in self.coordinates.signed))
-        told = f"; {signed} moves with either sign" if signed else ""
-        return f"{self.groups.name} of {self.groups.n_groups} groups integrated out {self.how}{told}"
+        sign = f"; {signed} is sampled with either sign, and its absolute value is stored" if signed else ""
+        return f"{self.groups.name} of {self.groups.n_groups} groups integrated out {self.how}{sign}"
 
     def to_pymc(self) -> Any:
         """Return the model itself, whose posterior of these parameters is the same."""
