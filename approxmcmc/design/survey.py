@@ -207,7 +207,7 @@ class Situation:
     # --- costs of parts that are not made ---
 
     def seconds_of(self, law: str) -> float:
-        """Return the seconds to compute the "mode", the "pilot", the "fit" or nothing (""), compilation included."""
+        """Return the seconds to compute the "mode", the "pilot" or the "fit", compilation included; 0 for ""."""
         if law == "fit":
             law = "pilot" if self.why_no_expansion else "mode"
         if not law or self.has(law):
@@ -255,7 +255,8 @@ class Situation:
             return EXPANSION_PASSES * self.pass_seconds + chain
         if not self.has_gradient:
             return dim**2 * self.pass_seconds + chain
-        single = ONE_BY_ONE * self.rates.term if self.target.term_work.code == "graph" else self.rates.gradient
+        by_pytensor = self.target.term_work.code in ("graph", "matrices")
+        single = ONE_BY_ONE * self.rates.term if by_pytensor else self.rates.gradient
         return 2.0 * dim * n_obs * single + chain
 
     # --- memory ---
