@@ -156,7 +156,7 @@ study = Study(
             "samplers": chosen("mala core_exact default t_test sgld nutpie nutpie_short laplace"),
             "budget": Budget(seconds=10.0),
             "replicates": 5,
-            "gold": dataclasses.replace(GOLD, draws=100_000),
+            "gold": dataclasses.replace(GOLD, draws=30_000),
         },
     },
 )
