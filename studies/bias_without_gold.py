@@ -143,7 +143,7 @@ def mnist_against_a_long_chain(results) -> list:
         axis.axline((0.0, 0.0), slope=1.0, color="gray", linewidth=0.8)
         axis.set_title(label)
         axis.set_xlabel("gap to the long chain")
-    axes[0, 0].set_ylabel("bias told by the draws")
+    axes[0, 0].set_ylabel("bias estimated from the draws")
     rows = [{"setting": label, **agreement(table)} for label, table in frames.items()]
     caption = (
         "A point for each coefficient of MNIST, in posterior sds: the bias told by audits (95 % interval) against the "

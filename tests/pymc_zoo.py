@@ -217,7 +217,7 @@ REFUSED_AT_SIGHT = {
     observed_over_other_rows: r"different numbers of rows \('y' has 300, 'y2' has 7\)",
     missing_values: "y_unobserved.*leave out the rows",
     discrete_parameter: r"\['k'\] are discrete",
-    latent_for_each_row: r"a latent variable for each of 300 rows \(u\), nothing to subsample",
+    latent_for_each_row: r"latent variables with an entry for each of the 300 rows \(u\) leave nothing to subsample",
     one_normal_over_all_rows: "it is ambiguous which axis counts rows.*row_dim",
     autoregression: "'y' have no log densities of their own",
     gaussian_process: "'y' have no log densities of their own",

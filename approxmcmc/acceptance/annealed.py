@@ -73,7 +73,7 @@ def decide(
     if test.epsilons[epoch] > 0.0:
         sequential = SequentialTState(test.looks, test.critical[epoch], test.tol)
         return sequential_t.decide(rng, evidence, threshold, log_rest, sequential, count, value)
-    n_obs, places = evidence.n_obs, evidence.as_they_lie
+    n_obs, places = evidence.n_obs, evidence.memory_order
     if math.isnan(test.log_likelihood[0]):  # epsilon = 0 is final: cache the current log-likelihood from here on
         test.log_likelihood[0] = log_likelihood_at(evidence, evidence.theta, places)
         count[EVALUATIONS] += n_obs

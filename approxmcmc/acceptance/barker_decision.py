@@ -157,7 +157,7 @@ def audit(
     reset(moments)
     for lo in range(0, n_obs, BATCH):
         hi = min(lo + BATCH, n_obs)
-        outcome = merge_differences(evidence, evidence.as_they_lie, lo, hi)
+        outcome = merge_differences(evidence, evidence.memory_order, lo, hi)
         if outcome != FINITE:
             return -1 if outcome == UNDEFINED else (1 if outcome == CERTAIN else 0)
         terms[lo:hi] = batch[: hi - lo]  # merge_differences leaves the differences there

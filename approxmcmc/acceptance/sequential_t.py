@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from approxmcmc.acceptance.laws import sequential_law
+from approxmcmc.acceptance.laws import recursion
 from approxmcmc.acceptance.laws.audits import (
     SHARE_OF_HEAVY_DRAWS,
     expected_errors,
@@ -238,13 +238,13 @@ class SequentialTTest(AcceptanceTest):
 
     def gaussian_probability(self, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str) -> np.ndarray:
         """Return the probability to accept by the recursion, see `acceptance_probability_error`."""
-        return sequential_law.gaussian_probability(log_ratio, tau, n_obs=n_obs, rule=rule, **self._boundary)
+        return recursion.gaussian_probability(log_ratio, tau, n_obs=n_obs, rule=rule, **self._boundary)
 
     def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:
         """Return the probability to accept over all ways to draw the looks."""
         looks = self.looks(differences.shape[1])
         settings = {"epsilon": self.epsilon, "tol": self.tol, "boundary_shape": self.boundary_shape}
-        return sequential_law.enumerated_probability(differences, log_rest, looks, rule=rule, **settings)
+        return recursion.enumerated_probability(differences, log_rest, looks, rule=rule, **settings)
 
     def decision_law(self, mu_std: np.ndarray, n_obs: int) -> DecisionLaw | None:
         """Return the decision's error and data fraction from `sequential_test_error`; None with ``tol > 0``."""

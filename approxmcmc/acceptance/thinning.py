@@ -87,9 +87,9 @@ def add_up(
     """Decide on all terms; those at theta are summed only if their sum is unknown."""
     kept = test.log_likelihood
     if math.isnan(kept[0]):
-        kept[0] = log_likelihood_at(evidence, evidence.theta, evidence.as_they_lie)
+        kept[0] = log_likelihood_at(evidence, evidence.theta, evidence.memory_order)
         count[EVALUATIONS] += evidence.n_obs
-    total = log_likelihood_at(evidence, evidence.proposed, evidence.as_they_lie)
+    total = log_likelihood_at(evidence, evidence.proposed, evidence.memory_order)
     count[EVALUATIONS] += evidence.n_obs
     count[TOUCHED] += evidence.n_obs
     log_ratio = log_rest + (total - kept[0])

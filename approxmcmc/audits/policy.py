@@ -1,18 +1,19 @@
 """The number of audits of a run, by time; they are made after the chains finish.
 
 A pilot of 3 to 20 audits estimates the mean seconds t_a of one audit, without the first; the pilot's results are not
-used. With S the seconds of sampling,
+used. With S the seconds of sampling, the number of audits is
 
     n = max(S / (10 t_a), min(100, max(S / t_a, 20)), min(50, T' / t_a), min(400, T / t_a)),
 
-and at most one audit is made for each kept draw. So audits and their pilot take a tenth of the time, but at least 100
-audits are made. If 100 take longer than the chains did, as many are made as fit into S, at least 20. Even after a short
-run 50 are made, the least number for a verdict, if they fit into T' = 1 s, and 400 if they fit into a negligible T =
-0.3 s: with 100 audits, one time in three the errors go undetected of a walk that forgets in 20 steps and is 15 % too
-wide. n is fixed before the first audit that counts; only a time limit or Ctrl-C makes it smaller, and then a random
-part of the audits is kept. The audited draws are a systematic sample over chains and draws with a random offset.
+and at most the number of kept draws. So audits and their pilot take a tenth of the sampling time, but at least 100
+audits are made. If 100 would take longer than the chains took, as many are made as fit into S, at least 20. After a
+short run 50 are made, the least number for a verdict, if they fit into T' = 1 s, and 400 if they fit into a negligible
+T = 0.3 s. (With 100 audits, one run in three passes although its draws are spread 15 % too widely, for a chain with an
+autocorrelation time of 20 steps.) n is fixed before the first audit that counts; only a time limit or Ctrl-C makes it
+smaller, and then a random part of the audits is kept. The audited draws are a systematic sample over chains and draws
+with a random offset.
 
-For a sampler that the library chose, 50 audits are part of its estimated cost, and are always made.
+If the library chose the sampler, 50 audits are part of its estimated cost, and are always made.
 
 Stored draws are audited in the same way, for the requested seconds or the requested number.
 """
@@ -166,7 +167,7 @@ def audit(
 
 
 def _told(error: Exception) -> str:
-    """Return an error in words, with the function that raised it, the user's or the package's."""
+    """Return a sentence on an error and on the function that raised it."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"a {type(error).__name__} in {place.name}, {Path(place.filename).name} line {place.lineno}: {error}"
 

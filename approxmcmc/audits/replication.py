@@ -53,7 +53,7 @@ def by_threshold_form(threshold_form: Callable[..., float]) -> Callable[..., Non
 
 @cached_by_content(maxsize=64)
 def by_decision(decide: Callable[..., tuple[int, float]]) -> Callable[..., None]:
-    """Return the loop that lets the test decide at each threshold, each on another subset."""
+    """Return the loop in which the test decides at each threshold, each time on another random subset."""
 
     def replicate(
         rng: Any,
@@ -75,7 +75,7 @@ def by_decision(decide: Callable[..., tuple[int, float]]) -> Callable[..., None]
 
 @cached_by_content(maxsize=64)
 def _from_addresses(replicate: Callable[..., None]) -> Callable[..., None]:
-    """Return the loop for a generator that arrives as addresses."""
+    """Return the loop for a random generator that is passed as memory addresses."""
     replicate = compiled(inline="always")(replicate)
 
     def enter(

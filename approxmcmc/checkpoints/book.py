@@ -1,4 +1,4 @@
-"""The book of a run: its settings, what was derived from them, and its current state, in one file.
+"""The book of a run is one file with its settings, what was derived from them, and its current state.
 
 A run resumes only if target, sampler, seed, settings and versions are those that it began with; otherwise the error
 shows both sides of each difference.
@@ -114,13 +114,13 @@ def refuse_another_run(path: Path, stored: Mapping[str, Any], asked: Mapping[str
     if lines := differences_of(stored, plain(asked)):
         shown = "\n".join(f"  {line}" for line in lines)
         raise InvalidInputError(
-            f"{path} is the checkpoint of another run, and runs do not mix. In the file -> in this call:\n{shown}\n"
-            "Repeat the original call to resume, name another file, or remove this one"
+            f"{path} is the checkpoint of a run with other arguments. In the file -> in this call:\n{shown}\n"
+            "To resume that run, repeat its call; for a new run, name another file, or remove this one"
         )
 
 
 def plain(value: Any) -> Any:
-    """Return a value in the form in which JSON returns it."""
+    """Return a value as it would be read back from JSON: a tuple becomes a list, an array nested lists."""
     if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

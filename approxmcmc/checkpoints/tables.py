@@ -87,15 +87,17 @@ def read_checkpoint(path: Path) -> Checkpoint:
     tree = read_tree(path)
     if CHECKPOINT not in tree.children:
         raise InvalidInputError(
-            f"{path} holds no checkpoint, only {sorted(tree.children)}: it was not written by `sample(..., "
-            "checkpoint=)`. "
-            "Name another file"
+            f"{path} holds no checkpoint, only {sorted(tree.children)}: name a file that "
+            "`sample(..., checkpoint=)` has written"
         )
     group = tree[CHECKPOINT]
     try:
         text = json.loads(str(group.to_dataset()["about"].item()))
         if text["format"] != FORMAT:
-            raise InvalidInputError(f"{path} is of format {text['format']}, and this version reads format {FORMAT}")
+            raise InvalidInputError(
+                f"{path} has format {text['format']}, and this version reads format {FORMAT}. Resume it with the "
+                "version that wrote it, or start a new run"
+            )
         stands = dict(text["snapshot"])
         trace = without_checkpoint(tree) if len(tree.children) > 1 else None
         chains = []

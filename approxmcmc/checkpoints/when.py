@@ -5,12 +5,12 @@ A snapshot holds all chains between two chunks, so that the run resumes from it 
 
     seconds since the last one  >=  c / 0.02,        c = c_0 + c_1 (steps made),
 
-c_0 the smallest cost so far (the first snapshot is written before the first step), c_1 from the last one: the draws
-make it grow. The chains wait while their state is copied, 2 ms for two chains with 5 MB each, and continue while a
-thread writes: rows of records never change, so the snapshot shares them. c counts the whole time until the file is on
-disk, so 2 % is an upper limit, reached if the thread has no processor of its own. The first c with draws is a guess,
-and if c_1 times the steps per second exceeds 0.02 no more are written. The end of a run is written once, with its
-trace, unless a snapshot is due.
+c_0 is the smallest cost so far (the first snapshot is written before the first step). c_1 comes from the last snapshot,
+because the cost grows with the number of draws; for the first snapshot with draws it is a guess. The chains wait while
+their state is copied, 2 ms for two chains with 5 MB each, and continue while a thread writes: rows of records never
+change, so the snapshot shares them. c counts the whole time until the file is on disk. So the chains lose at most 2 %
+of their time, and as much only if no processor is free for the thread. If c_1 times the steps per second exceeds 0.02,
+no more snapshots are written. The end of a run is written once, with its trace, unless a snapshot is due.
 """
 
 import concurrent.futures
@@ -55,7 +55,7 @@ class Checkpoints:
         started = began = time.perf_counter()
         ended = self._write(snapshot)
         if ended - began > SECONDS_BETWEEN * SHARE:
-            # Its time includes imports, up to 3 s, which would delay the next one, so it is written again.
+            # The first write includes imports, up to 3 s, which would delay the next snapshot, so it is repeated.
             began, ended = ended, self._write(snapshot)
         self.seconds += ended - started
         self._began, self._steps = began, steps

@@ -3,14 +3,15 @@
 import dataclasses
 import functools
 import json
+import reprlib
 import sys
 from collections.abc import Callable, Mapping
+from html import escape
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
 from approxmcmc.contracts.naming import WRONG_KIND, note_values
-from approxmcmc.contracts.shown import html_table
 
 
 class Component:
@@ -136,3 +137,35 @@ def _revive(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_revive(item) for item in value)
     return value
+
+
+_SHORT = reprlib.Repr(maxstring=60, maxother=120, maxlist=8, maxtuple=8)
+
+
+class Plain(str):
+    """Text shown in a table without quotes, in full."""
+
+    __slots__ = ()
+
+
+def html_table(title: str, rows: Mapping[str, Any]) -> str:
+    """Return a table with a caption; a value with its own HTML is inserted as HTML, all others as text.
+
+    Examples
+    --------
+    >>> html_table("RandomWalk", {"scale": 0.1}).count("<tr>")
+    1
+    """
+    cells = "".join(
+        f'<tr><th style="text-align: left">{escape(name)}</th><td style="text-align: left">{_cell(value)}</td></tr>'
+        for name, value in rows.items()
+    )
+    caption = f'<caption style="text-align: left; font-weight: bold">{escape(title)}</caption>'
+    return f"<table>{caption}<tbody>{cells}</tbody></table>"
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, Plain):
+        return escape(value)
+    shows_itself = getattr(value, "_repr_html_", None)
+    return str(shows_itself()) if shows_itself is not None else escape(_SHORT.repr(value))

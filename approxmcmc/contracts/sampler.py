@@ -77,23 +77,25 @@ class Chain(Protocol):
         """Return which row, prior or proposal made the log density NaN, and at which theta."""
 
 
-class Program(Protocol):
+class Program(abc.ABC):
     """A sampler bound to a target: compiled, ready to start chains."""
 
-    @property
-    def count_names(self) -> Sequence[str]:
-        """Names of the integer records that this sampler fills."""
+    count_names: Sequence[str]
+    """Names of the integer records that this sampler fills."""
 
-    @property
-    def value_names(self) -> Sequence[str]:
-        """Names of the float records that this sampler fills."""
+    value_names: Sequence[str]
+    """Names of the float records that this sampler fills."""
 
-    @property
-    def attrs(self) -> Mapping[str, Any]:
-        """Results and costs of set-up, for the trace's attributes."""
+    attrs: Mapping[str, Any]
+    """Results and costs of set-up, for the trace's attributes."""
 
+    @abc.abstractmethod
     def start(self, theta: np.ndarray, streams: "Streams", n_tune: int) -> Chain:
         """Start a chain at `theta`; it adapts during its first `n_tune` steps only."""
+
+    @abc.abstractmethod
+    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
+        """Return the unnormalised log posterior density at each of some thetas, shape (k, dim), on all data."""
 
     def auditor_of(
         self,
@@ -105,12 +107,10 @@ class Program(Protocol):
         """Return an auditor of stored draws, shape (draws, dim), of a chain with the given result of `Chain.adapted`.
 
         `rng` is that of the audits; `shuffled_by` is the stream, at its beginning, by which the first chain of the run
-        shuffled its data, None if unknown. Returns None if steps cannot be audited afterwards: they are exact, or are
-        audited during the run.
+        shuffled its data, None if unknown. The default is None: steps cannot be audited afterwards, because they are
+        exact, or because they are audited during the run.
         """
-
-    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return the unnormalised log posterior density at each of some thetas, shape (k, dim), on all data."""
+        return None
 
 
 class TransitionMatrix(NamedTuple):

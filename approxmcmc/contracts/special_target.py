@@ -31,8 +31,8 @@ class CompiledConditionals(NamedTuple):
     def terms_at(self, x: np.ndarray, site: int) -> np.ndarray:
         """Return the terms of one site at the states `x` of all sites; shape (n_terms[site],)."""
         out = np.empty(self.n_terms[site])
-        as_they_lie = np.empty(0, dtype=np.int64)
-        self.log_terms(x, (self.first[site : site + 1], *self.tables), as_they_lie, 0, out.size, out)
+        memory_order = np.empty(0, dtype=np.int64)
+        self.log_terms(x, (self.first[site : site + 1], *self.tables), memory_order, 0, out.size, out)
         return out
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts.shown import Plain, html_table
+from approxmcmc.contracts.component import Plain, html_table
 from approxmcmc.contracts.variables import Variables
 
 
@@ -60,6 +60,9 @@ class Target(abc.ABC):
 
     n_rows: int | None = None
     """Rows that the user gave, if a term is not a row; None: `n_obs`."""
+
+    known_law: Any = None
+    """The Laplace approximation, if making the target found it."""
 
     reads_rows: bool = True
     """Whether reading a term reads rows of the data; False if numbers made at set-up replace the rows."""

@@ -15,13 +15,13 @@ from approxmcmc.design.floors import seconds_without_light_rows
 from approxmcmc.design.prices import Entry, Wanted
 from approxmcmc.design.survey import FAILURES, Situation
 from approxmcmc.design.trial import ENOUGH, Measured, Trial
-from approxmcmc.design.work import AUDIT
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
 from approxmcmc.sampling.assembly import start_law
 
 PILOT_TUNE = (50, 1000)  # tuning steps of the run, within these
 NEARLY = 2.0  # an exact sampler may cost this many times the fastest
+WORTHWHILE = 2.0  # seconds of an exact sampler below which a biased one, with its trial, audits and code, saves nothing
 SHARE_OF_TRIALS = 0.15  # of the budget
 SHARE_OF_TRIAL = 0.05  # of the seconds that a candidate would need
 LEAST_TRIAL, LEAST_FOR_TRIALS = 0.25, 1.0  # negligible time, in seconds: for one trial, for all
@@ -65,7 +65,7 @@ def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[floa
 
 def audits_of(candidate: Candidate, known: Situation) -> float:
     """Return the seconds of the audits that a biased run needs to estimate its bias; 0 for exact samplers."""
-    return 0.0 if candidate.exact else ENOUGH_AUDITS * AUDIT * known.pass_seconds
+    return 0.0 if candidate.exact else ENOUGH_AUDITS * known.audit_seconds
 
 
 def spent(entries: list[Entry], best: Entry | None) -> float:
@@ -83,6 +83,8 @@ def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) 
     if best.price < goal.near and best.measured.effective >= ENOUGH:
         return f"not tried: {best.candidate.name} answers in {best.price:.1g} s"
     prefers = goal.prefers_exact and entry.exact != best.exact
+    if prefers and best.exact and goal.time_limit is None and best.price < WORTHWHILE:
+        return f"not tried: it is biased, and {best.candidate.name} answers in {best.price:.1g} s"
     if entry.floor * (1.0 if not prefers else NEARLY if best.exact else 1.0 / NEARLY) >= best.price:
         return f"not tried: it cannot cost less than {entry.floor:.2g}"
     # A trial without set-up takes SHARE_OF_TRIAL of the best price, and a predictable set-up is in the floor.
@@ -127,7 +129,7 @@ def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed
                 chains=known.chains,
                 random_seed=seed,
                 price=functools.partial(candidate.seconds, known),
-                audit_seconds=AUDIT * known.pass_seconds,
+                audit_seconds=known.audit_seconds,
                 hopeless=hopeless,
             )
     except FAILURES as error:

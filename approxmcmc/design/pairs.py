@@ -85,9 +85,9 @@ def decide(
     """Decide on all terms, and leave them in the state."""
     start, n_obs = np.int64(0), evidence.n_obs
     if math.isnan(test.here[0]):
-        evidence.log_terms(evidence.theta, evidence.data, evidence.as_they_lie, start, n_obs, test.here)
+        evidence.log_terms(evidence.theta, evidence.data, evidence.memory_order, start, n_obs, test.here)
         count[EVALUATIONS] += n_obs
-    evidence.log_terms(evidence.proposed, evidence.data, evidence.as_they_lie, start, n_obs, test.there)
+    evidence.log_terms(evidence.proposed, evidence.data, evidence.memory_order, start, n_obs, test.there)
     count[TOUCHED] += n_obs
     count[EVALUATIONS] += n_obs
     count[DECISIONS] += 1

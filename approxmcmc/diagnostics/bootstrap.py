@@ -174,7 +174,7 @@ def _directions_of(scatter: np.ndarray, degrees: int, n_coordinates: int) -> flo
 
 
 def _shared_variation(scatter: np.ndarray, other: np.ndarray, degrees: int) -> float:
-    """Return how strongly two sample variances vary together, 0 to 1: the RV coefficient minus its value by chance."""
+    """Return the dependence of two sample variances, 0 to 1: the RV coefficient minus its expectation by chance."""
     size = math.sqrt((scatter**2).sum() * (other**2).sum())
     if degrees == 1 or size == 0.0:
         return 0.0

@@ -56,7 +56,7 @@ def compare_samplers(
         Name of the run that ``risk_ratio`` divides by; default the best.
     standardize
         Divide errors by the reference's posterior standard deviations first: risk is then in posterior variances, and
-        1 / effective sample size for an unbiased sampler. Wanted where coordinates have different scales.
+        1 / effective sample size for an unbiased sampler. Use it if coordinates have different scales.
     clock, warmup_seconds
         By the names of the runs whose traces do not record their seconds; as for :func:`approxmcmc.risk`.
 

@@ -149,7 +149,7 @@ def _of_the_test(stats: xr.Dataset) -> tuple[Gate | None, ...]:
             upper,
             LARGEST_ERROR,
             errs,
-            f"in {off.n} audits the test's acceptance probability was off by {off.value:.2f} on average (over "
+            f"in {off.n} audits the test's acceptance probability was off by {off.value:.2f} on average (at least "
             f"{lower:.2f} with 97.5 % confidence; limit {LARGEST_ERROR:g})"
             + ": its subsets do not represent all data"
             * errs,
@@ -207,7 +207,7 @@ def _heavy_terms(stats: xr.Dataset) -> Gate | None:
     """Return whether the n terms that a decision reads suffice to estimate the error of their mean.
 
     The estimated log ratio has standard deviation N S_l / sqrt(n) sqrt(1 - n/N). The variance that the test estimates
-    for it has relative standard error sqrt((kurtosis - 1) / n). Only if both are large does it matter.
+    for it has relative standard error sqrt((kurtosis - 1) / n). Decisions are affected only if both are large.
     """
     n_obs = float(stats.attrs.get("n_obs", math.nan))
     decisions = float(stats["decisions_made"].sum()) if "decisions_made" in stats else 0.0
@@ -290,10 +290,10 @@ def accumulated_error(gates: Iterable[Gate], convergence: Iterable[Finding], ste
         Finding(
             "accumulated error",
             "warning" if fires else "ok",
-            f"the test's acceptance probability is off by {error.value:.2g} in a step, and the chains need "
-            f"{memory:.0f} steps to forget one: errors add up to about {value:.2g} (limit {LARGEST:g}), which "
-            "biases the draws",
-            f"{DECIDE_BETTER}; or a proposal that forgets faster",
+            f"the test's acceptance probability is off by {error.value:.2g} in each step, and the chains need "
+            f"{memory:.0f} steps per effective draw: over these, errors add up to about {value:.2g} (limit "
+            f"{LARGEST:g}), which biases the draws",
+            f"{DECIDE_BETTER}; or use a proposal with a shorter autocorrelation time",
             value,
             LARGEST,
         )

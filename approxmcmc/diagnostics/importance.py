@@ -1,8 +1,8 @@
 """Check weighted draws by the effective sample size, Pareto k, and the sample size that the KL divergence requires.
 
 With rho = d nu / d mu (target nu, proposal mu) and L = KL(nu || mu) = E_nu log rho, about exp(L) draws are necessary
-and sufficient. Theorem 1.1 says so of I_n(f) = (1/n) sum f(X_i) rho(X_i), X_i ~ mu, which needs *normalised* weights
-rho:
+and sufficient. Theorem 1.1 proves this for I_n(f) = (1/n) sum f(X_i) rho(X_i), X_i ~ mu, which needs *normalised*
+weights rho:
 
     n = exp(L + t), t >= 0:  E |I_n(f) - I(f)| <= ||f||_{L2(nu)} (exp(-t/4) + 2 sqrt(P_nu(log rho > L + t/2))),
     n = exp(L - t), t >= 0:  P(I_n(1) >= 1 - delta) <= exp(-t/2) + P_nu(log rho <= L - t/2) / (1 - delta).
@@ -159,7 +159,7 @@ def chatterjee_diaconis_bound(
     -------
     xarray.Dataset
         Dim ``n_draws``. `t` = log n - L. Theorem 1.1, on the average with normalised weights: `error_bound` bounds E
-        abs(I_n(f) - I(f)) in units of ||f||_{L2(target)}; NaN if n < exp(L); values over 1 are reported but empty.
+        abs(I_n(f) - I(f)) in units of ||f||_{L2(target)}; NaN if n < exp(L); a value above 1 says nothing.
         `mass_bound` bounds the probability that the mean weight, which has expectation 1, reaches 1 - delta; NaN if n >
         exp(L). Theorem 1.2, on the self-normalised average that `importance_estimates` returns: with probability at
         least 1 - `self_normalised_risk`, its error is less than `self_normalised_error` times ||f||, or times the

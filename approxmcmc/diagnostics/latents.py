@@ -89,9 +89,10 @@ def latents(
 def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
     """Add the effects that a target integrated out to a finished trace, as the target specifies.
 
-    If all groups are wanted, they go to ``posterior``. Otherwise the wanted groups go to a group ``latents``, or all to
-    the folder named, and ``posterior`` holds one NaN per draw under the name of every effect. A model that is given
-    such a trace then fails on that name; without it, PyMC would silently draw the missing variable from its prior.
+    The effects of all groups are stored in ``posterior``. If only some groups are wanted, these are stored in a group
+    ``latents``; if a folder is named, all are written there. In both cases ``posterior`` holds one NaN per draw under
+    the name of every effect, so that PyMC fails on that name when it is given the trace; without the name, PyMC would
+    silently draw the missing variable from its prior.
     """
     plain = target.plain
     if not isinstance(plain, LatentTarget) or plain.latents_wanted is None:
@@ -152,5 +153,7 @@ def _places(target: LatentTarget, groups: Any) -> np.ndarray:
     wanted = np.atleast_1d(groups).tolist()
     unknown = [label for label in wanted if label not in known]
     if unknown:
-        raise InvalidInputError(f"latents: the groups {unknown[:5]} are none of the {len(labels)} groups of {target!r}")
+        raise InvalidInputError(
+            f"latents: groups needs labels of the {len(labels)} groups of {target!r}; found {unknown[:5]}"
+        )
     return np.array([known[label] for label in wanted], dtype=np.int64)

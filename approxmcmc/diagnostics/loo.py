@@ -169,7 +169,7 @@ def _constants(target: Target) -> np.ndarray:
 
 
 def _of_rows(trace: xr.DataTree, target: Target) -> Target:
-    """Return the target with single rows as terms; if its terms stand for several rows each, the one underneath."""
+    """Return the target with single rows as terms: the plain target if a term of `target` represents several rows."""
     foreign = not isinstance(target, Target) or isinstance(target, _WITHOUT_ROWS)
     if foreign or not target.terms_are_likelihood:
         raise IncompatibleError(

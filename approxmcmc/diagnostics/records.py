@@ -50,9 +50,9 @@ def group(trace: xr.DataTree, name: str) -> xr.Dataset:
 
 
 def leaves_invariant(attrs: Mapping[Any, Any], settings: Mapping[str, Any]) -> bool:
-    """Return whether the sampler of a trace leaves its target invariant, by its attributes and settings.
+    """Return whether the sampler of a trace leaves its target invariant, according to the trace's attributes.
 
-    If the trace does not record this, its test decides; None if it has no test either.
+    If they do not record this, return whether its test is exact; None if it has no test either.
     """
     if "why_not_invariant" in attrs:
         return not attrs["why_not_invariant"]

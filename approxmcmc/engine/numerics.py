@@ -42,8 +42,8 @@ def _double(typing_context: Any, x: Any) -> Any:
 
 
 @contracted
-def _exp_of_negative(x: float) -> float:
-    """Return exp(x) for x <= 0: Taylor polynomial on [-log(2)/2, log(2)/2], times a power of two."""
+def _exp_to_700(x: float) -> float:
+    """Return exp(x) for x <= 700: Taylor polynomial on [-log(2)/2, log(2)/2], times a power of two."""
     x = -700.0 if x < -700.0 else x  # exp(-700) = 1e-304 replaces all smaller values
     shifted = x * LOG2_E + ROUND_TO_INTEGER
     exponent = _bits(shifted) << 52
@@ -88,26 +88,32 @@ def _choose(fast: Any, plain: Any) -> Any:
     return plain if config.DISABLE_JIT else fast
 
 
-exp_of_negative = _choose(_exp_of_negative, math.exp)
+exp_to_700 = _choose(_exp_to_700, math.exp)
 log1p_of_fraction = _choose(_log1p_of_fraction, math.log1p)
+
+
+@compiled
+def exp(x: float) -> float:
+    """Return exp(x), as exp(700) above 700 and exp(-700) below -700; loops over it vectorise."""
+    return exp_to_700(700.0 if x > 700.0 else x)  # type: ignore[no-any-return]
 
 
 @compiled
 def softplus(x: float) -> float:
     """Return log(1 + exp(x)). NaN stays NaN; softplus(inf) = inf; below x = -700 the result is 1e-304, not smaller."""
-    return (0.0 if x < 0.0 else x) + log1p_of_fraction(exp_of_negative(-abs(x)))
+    return (0.0 if x < 0.0 else x) + log1p_of_fraction(exp_to_700(-abs(x)))
 
 
 @compiled
 def log_sigmoid(x: float) -> float:
     """Return log(1 / (1 + exp(-x))) = -softplus(-x)."""
-    return (0.0 if x > 0.0 else x) - log1p_of_fraction(exp_of_negative(-abs(x)))
+    return (0.0 if x > 0.0 else x) - log1p_of_fraction(exp_to_700(-abs(x)))
 
 
 @compiled
 def sigmoid(x: float) -> float:
     """Return 1 / (1 + exp(-x)); branch-free, so that loops over data vectorise."""
-    e = exp_of_negative(-abs(x))
+    e = exp_to_700(-abs(x))
     return (e if x < 0.0 else 1.0) / (1.0 + e)
 
 

@@ -7,14 +7,13 @@ one is missing, the error names the extra ``foreign``.
 """
 
 from approxmcmc.contracts import ForeignSampler
-from approxmcmc.foreign.approximation import LaplaceApproximation
+from approxmcmc.foreign.approximation import BlackjaxPathfinder, LaplaceApproximation
 from approxmcmc.foreign.blackjax import (
     BlackjaxMCLMC,
     BlackjaxNUTS,
     BlackjaxSGHMC,
     BlackjaxSGLD,
 )
-from approxmcmc.foreign.blackjax_pathfinder import BlackjaxPathfinder
 from approxmcmc.foreign.numpyro import NumPyroADVI, NumPyroHMCECS, NumPyroNUTS
 from approxmcmc.foreign.pymc import NutpieNUTS, PyMCADVI, PyMCNUTS, PyMCPathfinder
 from approxmcmc.foreign.trace import chain_trace

@@ -94,7 +94,7 @@ class BlackjaxMCLMC(JaxSampler):
     thin: int = 1
 
     def kernel(self, target: Target, density: Density) -> JaxKernel:
-        """Return a step with two gradients, as the McLachlan integrator has."""
+        """Return a step of the McLachlan integrator, which evaluates two gradients."""
         import blackjax
         import jax
 

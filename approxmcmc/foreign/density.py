@@ -40,7 +40,7 @@ class Density(NamedTuple):
     def refuse_whole(self, who: str) -> None:
         """Raise if the model was translated as a whole."""
         if self.log_terms is None:
-            raise IncompatibleError(f"{who} needs single rows, and the model has none: {self.why_whole}")
+            raise IncompatibleError(f"{who} needs a likelihood with a term for each row; {self.why_whole}")
 
 
 @once

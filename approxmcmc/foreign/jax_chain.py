@@ -13,13 +13,12 @@ from approxmcmc.contracts import Target
 from approxmcmc.diagnostics.clock import spread
 from approxmcmc.engine.extras import extra
 from approxmcmc.foreign.density import Density, density_of
-from approxmcmc.foreign.settings import LibrarySampler
-from approxmcmc.foreign.trace import chain_trace
+from approxmcmc.foreign.trace import LibrarySampler, chain_trace
 from approxmcmc.foreign.twin import KEPT, twin_of
 
 CAPACITY = 4096  # draws in a chunk
 CHUNK_SECONDS = 0.1
-CLOCK = "chunks of draws timed, spread within by their gradients"
+CLOCK = "chunks of draws are timed; the seconds of a chunk are spread over its draws by their gradients"
 
 
 class JaxKernel(NamedTuple):

@@ -14,7 +14,7 @@ from approxmcmc.engine.extras import extra
 from approxmcmc.foreign.approximation import fitted_trace
 from approxmcmc.foreign.density import Density, density_of
 from approxmcmc.foreign.jax_chain import JaxKernel, JaxSampler
-from approxmcmc.foreign.settings import LibrarySampler
+from approxmcmc.foreign.trace import LibrarySampler
 from approxmcmc.foreign.twin import twin_of
 
 CHUNK = 100  # iterations of ADVI between two readings of the clock
@@ -235,7 +235,7 @@ def _warmed(start: Callable[..., Any], step: Callable[..., Any], tune: int) -> C
 
 
 def _model(density: Density, batch_size: int | None, dim: int) -> None:
-    """Write the log density as a numpyro model of one vector, with a normal prior that is subtracted again."""
+    """Return a numpyro model of one vector with this log density; its normal prior is subtracted from the density."""
     import numpyro
     from numpyro import distributions as dist
 

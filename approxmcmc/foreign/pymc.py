@@ -11,8 +11,7 @@ import xarray as xr
 from approxmcmc.contracts import Target
 from approxmcmc.errors import MissingExtraError
 from approxmcmc.foreign.approximation import fitted_trace
-from approxmcmc.foreign.settings import LibrarySampler
-from approxmcmc.foreign.trace import chain_trace, nuts_trace
+from approxmcmc.foreign.trace import LibrarySampler, chain_trace, nuts_trace
 from approxmcmc.foreign.twin import chain_of, once, twin_of
 from approxmcmc.nuts import by_nutpie, by_pymc
 from approxmcmc.nuts.by_pymc import silent

@@ -1,5 +1,8 @@
 """The result of a foreign sampler: one chain with its clock, in the form of the library's own traces."""
 
+import dataclasses
+import math
+import numbers
 from collections.abc import Mapping
 
 import numpy as np
@@ -7,12 +10,13 @@ import xarray as xr
 
 from approxmcmc.contracts import ForeignSampler, Target
 from approxmcmc.diagnostics.clock import spread
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.nuts.raw import RawDraws
 from approxmcmc.output.datatree import named_trace
 
 EACH_DRAW = "each draw timed"
-FITTED = "one fit; its draws are free"
+FITTED = "the fit is timed; its draws cost nothing"
 
 
 def chain_trace(
@@ -90,7 +94,7 @@ def chain_trace(
     if wrong:
         raise InvalidInputError(
             f"chain_trace of {type(sampler).__name__}: {n_draws} draws need records of shape ({n_draws},); found "
-            f"{ {name: shape[1:] for name, shape in wrong.items()} }."
+            f"{ {name: shape[1:] for name, shape in wrong.items()} }. Return one entry per kept draw."
         )
     return named_trace(
         posterior,
@@ -137,3 +141,26 @@ def nuts_trace(sampler: ForeignSampler, target: Target, raw: RawDraws) -> xr.Dat
         stopped=raw.stopped,
         stats={"diverging": raw.stats.get("diverging", np.zeros((1, 0), dtype=bool))[0]},
     )
+
+
+class LibrarySampler(ForeignSampler):
+    """A sampler with settings that are counts, positive numbers or words; subclasses are dataclasses of them."""
+
+    def __post_init__(self) -> None:
+        """Raise unless counts are positive integers and numbers are positive.
+
+        Raises
+        ------
+        InvalidInputError
+            The message names the setting.
+        """
+        who = type(self).__name__
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
+            value = getattr(self, field.name)
+            if field.type in (int, "int"):
+                checked_integer(value, field.name, 0 if field.name == "tune" else 1, who=who)
+            elif field.type in (float, "float"):
+                if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0.0 < float(value) < math.inf:
+                    raise InvalidInputError(f"{who}: {field.name} must be a positive number, found {value!r}")
+            elif not isinstance(value, str):
+                raise InvalidInputError(f"{who}: {field.name} must be a word, found {value!r}")

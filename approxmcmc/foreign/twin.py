@@ -30,8 +30,9 @@ class Twin:
 
         if not isinstance(target, TwinnedTarget):
             raise IncompatibleError(
-                f"Samplers of other libraries read a target as a PyMC model; {type(target).__name__} has none. Use a "
-                "`contracts.TwinnedTarget`, with `to_pymc()`, or write a ForeignSampler that reads the target itself."
+                f"Samplers of other libraries need the target's PyMC model; {type(target).__name__} has none. Use a "
+                "target with the method `to_pymc()` (`contracts.TwinnedTarget`), or write a ForeignSampler that reads "
+                "the target itself."
             )
         self.target, self.model = target, target.to_pymc()
         model, wanted = self.model, list(target.variables.shapes)
@@ -40,9 +41,9 @@ class Twin:
         missing = [name for name in wanted if name not in free and name not in known]
         if missing or model.discrete_value_vars:
             raise IncompatibleError(
-                f"The PyMC model of {target!r} needs continuous variables, and those of the target among them; it has "
-                f"{free}, lacks {missing}, and has the discrete {[v.name for v in model.discrete_value_vars]}. Name "
-                "the model's variables as the target's."
+                f"The PyMC model of {target!r} needs only continuous variables, with the target's names; it has "
+                f"{free}, lacks {missing}, and {[v.name for v in model.discrete_value_vars]} of them are discrete. "
+                "Give the model's variables the names of the target's."
             )
         self.start = model.initial_point()
         self.values = [model.rvs_to_values[variable] for variable in model.free_RVs]
@@ -108,9 +109,9 @@ def chain_of(
 
 
 def once[T](make: Callable[[Target], T]) -> Callable[[Target], tuple[T, float]]:
-    """Return `make` with a cache for a few targets: the result, and the seconds that it took the first time.
+    """Return `make` with a cache for a few targets: it returns the result, and the seconds that the first call took.
 
-    So every cell of a study can report the waiting time of a user, even if the process has compiled before.
+    So every cell of a study can report how long a user waits, even if an earlier cell of the process compiled the code.
     """
 
     @functools.lru_cache(maxsize=KEPT)

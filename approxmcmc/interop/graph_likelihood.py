@@ -75,7 +75,7 @@ class GraphLikelihood(RowLikelihood):
         return self._kernels[name]
 
     def evaluate(self, eta: np.ndarray, responses: tuple[np.ndarray, ...], rows: np.ndarray) -> np.ndarray:
-        """Return the terms of some rows as Python evaluates the graph: nothing is compiled for it."""
+        """Return the terms of some rows; Python evaluates the graph, without compiling it."""
         return np.broadcast_to(self._by_python(*eta, *(column[rows] for column in responses)), len(rows))
 
     @functools.cached_property

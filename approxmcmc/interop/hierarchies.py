@@ -1,13 +1,14 @@
 r"""Choose coordinates of group effects for groups with many rows, where the prior matters little.
 
 A hierarchy is usually written with standard normal z and effects sigma z (non-centred; Papaspiliopoulos, Roberts and
-Skoeld 2007). Many rows determine sigma z_j almost exactly, and z_j = (sigma z_j) / sigma then bends with sigma: a ridge
-that no linear scaling straightens. Samplers move a_j = sigma z_j instead, with
+Skoeld 2007). Many rows determine sigma z_j almost exactly. Then z_j = (sigma z_j) / sigma depends strongly on sigma,
+and the posterior is a curved ridge that no linear scaling straightens. Samplers move a_j = sigma z_j instead, with
 
 .. math:: \log p(a, \sigma) = \log p(z = a / \sigma, \sigma) - J \log|\sigma|,
 
-J the length of z. It is the same posterior for any other use of z and sigma in the model; draws are returned as z. If
-the groups hardly differ, sigma and a may go to 0 without a mode: then the model's own coordinates are kept.
+where J is the length of z. The posterior is the same, whatever else the model computes from z and sigma; draws are
+returned as z. If the groups hardly differ, the density of (sigma, a) may have no mode, because it grows as both
+approach 0: then the model's own coordinates are kept.
 """
 
 import math
@@ -43,34 +44,34 @@ class Effects(NamedTuple):
 
 
 def group_effects(model: Any, n_rows: int, score: Callable[[], Callable[[np.ndarray], np.ndarray]]) -> list[Effects]:
-    """Choose a coordinate for every standard normal vector of a model: scaled if one positive variable multiplies it.
+    """Choose a coordinate for every standard normal vector that other variables of a model multiply.
 
-    Scaling also needs many rows per entry. ``score()`` compiles the gradient of the log-likelihood in the flat vector
-    of the model; it is called only if the graph does not decide.
+    It is scaled if one positive variable multiplies it and there are many rows per entry. ``score()`` compiles the
+    gradient of the log-likelihood in the flat vector of the model; it is called only if the graph does not decide.
     """
     users: dict[Any, list[Any]] = {}
     for variable in ancestors([*model.observed_RVs, *model.deterministics]):
         for read in set(variable.owner.inputs) if variable.owner is not None else ():
             users.setdefault(read, []).append(variable.owner)
-    return [_judged(model, v, n_rows, users, score) for v in model.free_RVs if _is_standard_normal(v)]
+    normals = [(v, set(_factors(v, users))) for v in model.free_RVs if _is_standard_normal(v)]
+    return [_judged(model, v, factors, n_rows, score) for v, factors in normals if factors]
 
 
-def _judged(model: Any, effect: Any, n_rows: int, users: dict[Any, list[Any]], score: Callable[[], Any]) -> Effects:
-    factors = set(_factors(effect, users))
+def _judged(model: Any, effect: Any, factors: set[Any], n_rows: int, score: Callable[[], Any]) -> Effects:
+    unscaled = f"{effect.name} is sampled as the model writes it"
     positive = [factor for factor in factors if isinstance(model.rvs_to_transforms.get(factor), LogTransform)]
     if len(factors) != 1 or not positive:
         names = ", ".join(sorted(factor.name or "an expression" for factor in factors))
-        why = f"it is multiplied by {names}, not by one positive variable" if factors else "no variable multiplies it"
-        return Effects(effect, None, f"{effect.name} is sampled unscaled: {why}")
-    rows, other = n_rows // _length(model, effect), f", not as {positive[0].name} * {effect.name}"
+        return Effects(effect, None, f"{unscaled}: it is multiplied by {names}, not by one positive variable")
+    rows, scaled = n_rows // _length(model, effect), f"{positive[0].name} * {effect.name}"
     if rows < ROWS_PER_GROUP:
         few = f"there are {rows} rows for each entry, fewer than {ROWS_PER_GROUP}"
-        return Effects(effect, None, f"{effect.name} is sampled unscaled{other}: {few}")
+        return Effects(effect, None, f"{unscaled}, not as {scaled}: {few}")
     ratio = variance_ratio(model, effect, score())
-    told = f"its entries vary by {ratio:.3g} times their variance given the rows (limit {VARIANCE_RATIO:g})"
+    why = f"its entries vary by {ratio:.3g} times their variance given the rows (limit {VARIANCE_RATIO:g})"
     if not ratio > VARIANCE_RATIO:
-        return Effects(effect, None, f"{effect.name} is sampled unscaled{other}: {told}")
-    return Effects(effect, positive[0], f"{effect.name} is sampled as {positive[0].name} * {effect.name}: {told}")
+        return Effects(effect, None, f"{unscaled}, not as {scaled}: {why}")
+    return Effects(effect, positive[0], f"{effect.name} is sampled as {scaled}: {why}")
 
 
 def variance_ratio(model: Any, effect: Any, score: Callable[[np.ndarray], np.ndarray]) -> float:

@@ -1,4 +1,4 @@
-"""Models with rows that depend on theta through a few linear predictors: found in the graph, run in the fast form.
+"""Find the linear predictors through which the rows of a model depend on theta, and evaluate its terms from them.
 
     y_i ~ F(x_i1' theta, ..., x_iK' theta),
 
@@ -41,9 +41,9 @@ from approxmcmc.targets.linear import (
 )
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikelihood
-from approxmcmc.targets.predictors.normal import NormalLikelihood
 
 POINTS = 3  # at which terms are checked
 StructuredTarget = LinearTarget | PredictorsTarget
@@ -153,12 +153,12 @@ FAMILIES = {
 
 
 def structured_target(source: ModelOfPyMC) -> StructuredTarget:
-    """Return the model in the fast form.
+    """Return the model as a target whose terms are functions of a few linear predictors.
 
     Raises
     ------
     NoLinearPredictorError
-        When it has no such form; the message says what was found instead.
+        When the rows depend on theta in another way; the message says what was found instead.
     """
     found = find_predictors(source)
     family = _family(source) if found.design.n_predictors == 1 else None
@@ -190,26 +190,28 @@ def _checked(source: ModelOfPyMC, target: StructuredTarget) -> StructuredTarget:
 def describe(target: StructuredTarget) -> str:
     """Return a sentence on the structure that was found."""
     source: ModelOfPyMC = target.source  # type: ignore[union-attr]  # as above
-    prior = "normal priors" if isinstance(target.prior, NormalPrior) else "a prior that PyTensor compiles"
+    prior = "normal priors" if isinstance(target.prior, NormalPrior) else "a prior compiled by PyTensor"
     dim = int(source.theta.type.shape[0])
     family = _family(source)
     if family is not None and isinstance(target, LinearTarget):
-        return f"{family.name}, one linear predictor of {dim} parameters, {prior}"
+        return f"{family.name} with {dim} parameters in one linear predictor, {prior}"
     assert isinstance(target, PredictorsTarget)
+    parts = f"with {dim} parameters in {_parts(target.design)}, {prior}"
     if family is not None and isinstance(target.likelihood, ScalarLikelihood):
-        return f"{family.name}, {_parts(target.design)} of {dim} parameters, {prior}"
+        return f"{family.name} {parts}"
     if isinstance(target.likelihood, NormalLikelihood):
-        return f"normal regression, {_parts(target.design)} of {dim} parameters, {prior}"
+        return f"normal regression {parts}"
     laws = " and ".join(type(one.owner.op).__name__.removesuffix("RV") for one in source.rows.variables)
-    return f"{laws}, {_parts(target.design)} of {dim} parameters, {prior}, terms that PyTensor compiles"
+    return f"{laws} {parts}, terms compiled by PyTensor"
 
 
 def _parts(design: Design) -> str:
-    """Return how many predictors differ from row to row, and how many all rows share."""
+    """Return how many predictors differ from row to row, and how many have one value for all rows."""
     rows = [one for one in design.predictors if one.places or one.codes[0] < one.codes[1]]
     shared = design.n_predictors - len(rows)
-    told = f"{'one' if len(rows) == 1 else len(rows)} linear predictor{'s' if len(rows) > 1 else ''}"
-    return f"{told} and {shared} that all rows share," if shared else told
+    parts = f"{'one' if len(rows) == 1 else len(rows)} linear predictor{'s' if len(rows) > 1 else ''}"
+    values = "one value" if shared == 1 else f"{shared} values"
+    return f"{parts} and {values} that all rows share" if shared else parts
 
 
 def _family(source: ModelOfPyMC) -> Family | None:

@@ -158,7 +158,7 @@ class TargetOfPyMC:
 
     @property
     def effects(self) -> list[Effects]:
-        """The coordinates in which group effects are sampled, and why."""
+        """The group effects of the model, the coordinates in which they are sampled, and the reasons."""
         return self.source.effects
 
     @property

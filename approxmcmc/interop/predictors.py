@@ -23,13 +23,13 @@ LARGEST_DESIGN = 4e9  # bytes
 MOST_PREDICTORS = 24  # with these, a row of an expansion has 349 numbers
 POINTS = 3  # at which a design is checked
 CLOSE = 1e-9
-ROUNDING = 1e-15  # some units in the last place
+ROUNDING = 1e-15  # a few units in the last place
 MOST_LOOKED_AT = 1000  # rows, usually enough to see that a column differs between rows
 FEW, SOME = 5, 7  # rows; two different numbers of rows show which axis counts rows
 
 
 class NoLinearPredictorError(ApproxMCMCError):
-    """The model has no useful structure; the message says why."""
+    """The model has no linear predictors that would save work; the message says why."""
 
 
 class Quantity(NamedTuple):
@@ -58,18 +58,20 @@ def find_predictors(source: ModelOfPyMC) -> Predictors:
     Raises
     ------
     NoLinearPredictorError
-        When there are none, or too many to be useful; the message says what was found.
+        When the model has no linear predictors, or too many to save work; the message says what was found.
     """
     if source.rows.n_rows <= SOME:
-        raise NoLinearPredictorError(f"{source.rows.n_rows} rows are too few")
+        raise NoLinearPredictorError(
+            f"a linear predictor is only looked for in more than {SOME} rows; found {source.rows.n_rows}"
+        )
     [terms] = source.over_flat([source.rows.terms()])
     terms = rewrite_graph(picked_first(terms, source.theta), include=("merge",))
     quantities = _quantities(source, terms)
     K, dim = sum(one.size for one in quantities), int(source.theta.type.shape[0])
     if min(MOST_PREDICTORS, dim) < K:
         raise NoLinearPredictorError(
-            f"its rows depend on the parameters through {K} quantities, none linear in many: too many to be useful "
-            f"(of {dim} parameters; at most {MOST_PREDICTORS})"
+            f"its rows depend on its {dim} parameters through {K} linear predictors, which saves nothing (useful are "
+            f"at most {min(MOST_PREDICTORS, dim)})"
         )
     if not any(one.row_axis is not None for one in quantities):
         raise NoLinearPredictorError("no quantity that is linear in the parameters differs from row to row")

@@ -97,17 +97,17 @@ def from_pymc(
     predictors an expansion then takes 1 + 2 K + K (K + 1) / 2 numbers a row and one pass; the plain graph takes 1 + d +
     d (d + 1) / 2 numbers and 2 + 2 d passes. Codes of categories cost one addition. For one predictor of a Bernoulli
     (logit), a Poisson (log) or a normal distribution of known scale the library has its own terms, and PyTensor
-    compiles only a prior that is not normal; without codes and offsets it is a generalised linear model of the library,
-    with an `lp` equal to that of the model up to a constant. Otherwise PyTensor compiles the terms as functions of the
-    predictors. `explain` says what was found, and why not more.
+    compiles only a prior that is not normal; without codes and offsets the target is a generalised linear model of the
+    library, with an `lp` equal to that of the model up to a constant. For other distributions PyTensor compiles the
+    terms as functions of the predictors. `explain` says which structure was found, or why none was found.
 
     Otherwise PyTensor compiles the terms of all rows. At construction these are evaluated in random groups of rows and
     compared with the full log-likelihood at three points: this finds dependence between rows that the graph hides.
 
-    Many rows per group determine sigma z_j almost exactly, and z_j alone then bends with sigma: a ridge that no sampler
-    follows (Papaspiliopoulos, Roberts and Skoeld 2007). In a = sigma z the posterior is nearly normal; its density has
-    the Jacobian factor ``sigma ** -J``, J the length of z. It is the same posterior for any other use in the model of
-    z. If groups hardly differ it has no mode, and the model's own coordinates are kept.
+    Many rows per group determine sigma z_j almost exactly, so z_j depends strongly on sigma: a curved ridge, which
+    samplers follow slowly (Papaspiliopoulos, Roberts and Skoeld 2007). In a = sigma z the posterior is nearly normal;
+    its density has the Jacobian factor ``sigma ** -J``, J the length of z. The posterior is the same, whatever else the
+    model computes from z. If groups hardly differ, this density has no mode, and the model's own coordinates are kept.
 
     With `data` the graph is read from the model's own rows, and its terms are evaluated on all given rows, in blocks,
     at three points. Every array with rows must be named; float32 arrays are kept, and converted to the model's type row
@@ -171,23 +171,25 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     ...     _ = pm.Bernoulli("y", logit_p=X @ beta, observed=X[:, 0] > 0)
     >>> for finding in amc.explain(model).split("; "):
     ...     print(finding)
-    y, 100 rows: logistic regression, one linear predictor of 2 parameters, normal priors
-    it runs in the fast form
+    y, 100 rows: logistic regression with 2 parameters in one linear predictor, normal priors
+    the library's fast code for linear predictors evaluates it
     a step with all data reads 100 rows
     """
     if isinstance(model, Target):
         return f"{model!r}: {explain_rows(model)}"
     whole = _integrated(model) if row_dim is None else "row_dim is given"
     if isinstance(whole, IntegratedOfPyMC):
-        sizes = f"{whole.n_obs} terms of {whole.variables.size} parameters"
-        return f"{whole.source.observed.name}, {whole.source.y.size} rows: {whole.sentence}; {sizes} are left"
+        sizes = f"{whole.n_obs} terms, one per group, and {whole.variables.size} parameters"
+        return f"{whole.source.observed.name}, {whole.source.y.size} rows: {whole.sentence}; {sizes} remain"
     source = ModelOfPyMC(model, row_dim)
+    source.rows.terms()  # raises if rows have no terms of their own
     found = _find_structure(source)
     rows = f"{source.rows.name}, {source.rows.n_rows} rows"
     effects = "".join(f"; {one.reason}" for one in source.effects)
     if isinstance(found, StructuredTarget):
-        return f"{rows}: {describe(found)}; it runs in the fast form; {explain_rows(found)}{effects}"
-    slow = "the graph is compiled unchanged, and expansions take numbers of order dim^2 a row"
+        fast = "the library's fast code for linear predictors evaluates it"
+        return f"{rows}: {describe(found)}; {fast}; {explain_rows(found)}{effects}"
+    slow = "PyTensor compiles the model's graph unchanged, and an expansion stores about dim^2 numbers per row"
     return f"{rows}: {found}; {slow}{effects}"
 
 
@@ -202,7 +204,7 @@ def _integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC | str:
 
 
 def _find_structure(source: ModelOfPyMC) -> StructuredTarget | str:
-    """Return the model in the fast form, or why it has none."""
+    """Return the model as a function of linear predictors, or say why it cannot be written so."""
     try:
         return structured_target(source)
     except NoLinearPredictorError as error:

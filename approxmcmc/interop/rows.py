@@ -43,9 +43,10 @@ def refuse_row_latents(model: Any, n_rows: int, row_dim: str | None) -> None:
     }
     if by_dim | by_size:
         raise IncompatibleError(
-            f"from_pymc: a latent variable for each of {n_rows} rows ({', '.join(sorted(by_dim | by_size))}), nothing "
-            "to subsample; integrate it out, or sample the model by NUTS, amc.sample(model). If that axis counts "
-            "something else, give the variables dims and name the dim of the rows by row_dim="
+            f"from_pymc: latent variables with an entry for each of the {n_rows} rows "
+            f"({', '.join(sorted(by_dim | by_size))}) leave nothing to subsample; integrate them out, or sample the "
+            "model by NUTS, amc.sample(model). If that axis counts something else, give the variables dims and name "
+            "the dim of the rows by row_dim="
         )
 
 
@@ -110,11 +111,14 @@ class Rows:
     def _count(self, name: str, observed: Any) -> int:
         shape = np.shape(evaluate(observed))
         if not shape:
-            raise IncompatibleError(f"from_pymc: the observed variable {name!r} is a single number without rows")
+            raise IncompatibleError(
+                f"from_pymc: the observed variable {name!r} is a single number, and a sum over rows needs rows: give "
+                "the data as rows, or sample the model by NUTS, amc.sample(model)"
+            )
         if shape[0] < 2:
             raise IncompatibleError(
-                f"from_pymc: the observed variable {name!r} has {shape[0]} rows, and no row can be left out: "
-                "give the data as rows, or use pm.sample"
+                f"from_pymc: the observed variable {name!r} has {shape[0]} rows, and a sum over rows needs at least 2: "
+                "give the data as rows, or sample the model by NUTS, amc.sample(model)"
             )
         dims, known = self.dims.get(name), sorted({one for names in self.dims.values() for one in names if one})
         if self.row_dim is not None and self.row_dim not in known:
@@ -195,7 +199,7 @@ class Rows:
         return IncompatibleError(
             f"from_pymc: the rows of the observed variable {name!r} have no log densities of their own "
             f"({reason}): a time series, a Gaussian process or one multivariate normal over all rows is not a sum of "
-            "independent terms. Such models need all data at every step: use pm.sample"
+            "independent terms. Such a model needs all data at every step: sample it by NUTS, amc.sample(model)"
         )
 
     def _sizes(self) -> dict[Any, Any]:
@@ -217,11 +221,12 @@ class Rows:
 def _one_count(counts: dict[str, int]) -> int:
     """Return the number of rows, which must be equal for all observed variables."""
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
+        numbers = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
         raise IncompatibleError(
-            f"from_pymc: the observed variables have different numbers of rows ({told}), and a row must be one term. "
+            f"from_pymc: the observed variables need the same number of rows, since a row is one term; {numbers}. "
             "Observe them over the same rows; if one has fewer values than another, such as one for each "
-            "group, repeat it as data, write it as a pm.Potential of parameters, or use pm.sample"
+            "group, repeat it as data, or write it as a pm.Potential of parameters; or sample the model by NUTS, "
+            "amc.sample(model)"
         )
     return next(iter(counts.values()))
 
@@ -236,15 +241,16 @@ def rows_given(given: Mapping[str, np.ndarray], name: str, own: np.ndarray, axis
     """
     if name not in given:
         raise InvalidInputError(
-            f"from_pymc: {name!r} has {len(own)} rows in the model, and no rows in data, which names {list(given)}; "
-            "make it a pm.Data and give its rows, or make the model with another number of rows if it has none"
+            f"from_pymc: {name!r} has {len(own)} rows in the model, so data= needs its rows, too; found {list(given)}. "
+            "Make it a pm.Data and give its rows; if its axis does not count rows, make the model with another number "
+            "of rows"
         )
     array = given[name]
     if axis != 0 or array.shape[1:] != own.shape[1:] or (array.dtype.kind == "f" and own.dtype.kind in "iub"):
         raise InvalidInputError(
-            f"from_pymc: data[{name!r}] must hold rows as the model's own, {own.dtype} of shape "
-            f"(n, {', '.join(map(str, own.shape[1:]))}) with the rows first, found {array.dtype} of shape {array.shape}"
-            f"{'' if axis == 0 else f', and the axis {axis} of the model counts rows'}"
+            f"from_pymc: data[{name!r}] needs the type and shape of the model's rows, {own.dtype} of shape "
+            f"(n, {', '.join(map(str, own.shape[1:]))}) with the rows first; found {array.dtype} of shape {array.shape}"
+            f"{'' if axis == 0 else f', and in the model axis {axis} counts rows'}"
         )
     return array
 
@@ -252,7 +258,7 @@ def rows_given(given: Mapping[str, np.ndarray], name: str, own: np.ndarray, axis
 def _one_length(given: Mapping[str, np.ndarray], names: list[str], data: tuple[np.ndarray, ...]) -> int:
     """Return the number of rows, which all arrays must have."""
     if unknown := sorted(set(given) - set(names)):
-        raise InvalidInputError(f"from_pymc: data holds {unknown}, but the model has rows in {names} only")
+        raise InvalidInputError(f"from_pymc: data= needs arrays in which the model has rows, {names}; found {unknown}")
     lengths = {name: len(array) for name, array in zip(names, data, strict=True)}
     if len(set(lengths.values())) > 1:
         raise InvalidInputError(f"from_pymc: the arrays in data must have the same number of rows, found {lengths}")

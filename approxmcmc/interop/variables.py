@@ -155,8 +155,8 @@ def refuse_unsuitable(model: Any) -> None:
         reason = "the model has no observed variable; give one variable observed="
     elif discrete:
         reason = (
-            f"the free variables {discrete} are discrete, and proposals here are continuous; sum them out "
-            "(pm.Mixture), or use pm.sample"
+            f"the free variables {discrete} are discrete, and proposals need continuous ones; sum them out "
+            "(pm.Mixture), or sample the model by NUTS and PyMC's discrete steps, amc.sample(model)"
         )
     elif not free:
         reason = "the model has no free variable; there is nothing to sample"

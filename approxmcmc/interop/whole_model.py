@@ -101,9 +101,8 @@ class WholeModel(TwinnedTarget, Target):
     def compile(self) -> NoReturn:
         """Raise, with the reason why there are no terms."""
         raise IncompatibleError(
-            f"{type(self).__name__}({', '.join(self.variables.shapes)}) only runs with NUTS, amc.sample(model); code "
-            "that "
-            f"reads single terms or audits decisions needs a likelihood that is a sum over rows: {self.why_no_terms}"
+            f"{type(self).__name__}({', '.join(self.variables.shapes)}) can only be sampled by NUTS, "
+            f"amc.sample(model); all else needs a likelihood that is a sum over rows: {self.why_no_terms}"
         )
 
     def __repr__(self) -> str:

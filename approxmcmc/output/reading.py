@@ -26,7 +26,7 @@ def flat_draws(trace: xr.DataTree, target: Target) -> np.ndarray:
     posterior, found = trace["posterior"].to_dataset(), {}
     if posterior.attrs.get("modeling_interface") == "bambi":  # its intercept is another number under the same name
         raise InvalidInputError(
-            f"{target!r} needs draws of its own variables, and the trace has the variables of a Bambi formula. Sample "
+            f"{target!r} needs draws of its own variables; found those of a Bambi formula. Sample "
             "the PyMC model, amc.sample(formula.backend.model), or use Bambi's own functions, such as "
             "formula.compute_log_likelihood(trace)"
         )
@@ -72,7 +72,7 @@ def check_origin(trace: xr.DataTree, target: Target, sampler: Any, *, who: str) 
 
 
 def without_origin(trace: xr.DataTree) -> xr.DataTree:
-    """Return a copy without the records of its sampler and target, for callers that know better."""
+    """Return a copy without the records of its sampler and target, so that `check_origin` accepts it."""
     found = trace.copy()
     for name in (SAMPLER, TARGET):
         found["posterior"].attrs.pop(name, None)

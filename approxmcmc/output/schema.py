@@ -42,28 +42,30 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "accepted",
         "bool",
         "proposal accepted",
-        "Outcome of the kept step; AlwaysAccept: True; Firefly: the move of theta; Gibbs: not written.",
+        "Whether the proposal of the kept step was accepted. AlwaysAccept: always True; Firefly: the move of theta; "
+        "Gibbs: not recorded.",
     ),
     StatVariable(
         "acceptance_rate",
         "float64",
         "acceptance probability",
-        "Acceptance probability or its estimate, mean over thinned steps; sequential tests: min(1, exp(estimate at the "
-        "stop)); AlwaysAccept: 1.",
+        "Acceptance probability or its estimate, averaged over the steps of a draw. Sequential tests: min(1, exp(L)), "
+        "L the estimated log ratio when the test stopped; AlwaysAccept: 1.",
     ),
     StatVariable(
         "datapoints_touched",
         "int64",
         "data points touched",
-        "Terms read: distinct within one decision, one proposal minibatch and one z-update, then added up; a "
-        "Gibbs sweep adds its decisions, a thinned draw its dropped steps; cached data count as touched.",
+        "Terms read. A term counts once in each decision, minibatch of a proposal, and update of Firefly's z that "
+        "reads it; the counts of all decisions of a Gibbs sweep and of all steps of a draw are added. Cached terms "
+        "count.",
     ),
     StatVariable(
         "likelihood_evaluations",
         "int64",
         "likelihood evaluations",
-        "Evaluations of one term at one parameter value, as performed; a cache hit is free. The first pass over the "
-        "data, set-up and audits are counted elsewhere.",
+        "Evaluations of one term at one parameter value; a term taken from a cache does not count. The first pass over "
+        "the data, set-up and audits are counted elsewhere.",
     ),
     StatVariable(
         "gradient_evaluations",
@@ -93,7 +95,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "decision_rounds",
         "int64",
         "decision rounds",
-        "Looks at the data that the decisions took; ExactTest: 1 per decision.",
+        "Batches of data (looks) that the decisions read before they stopped; ExactTest: 1 per decision.",
     ),
     StatVariable(
         "statistic_evaluations",
@@ -105,7 +107,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "bright_count",
         "int64",
         "bright data points",
-        "Size of Firefly's bright set at the kept step.",
+        "Number of bright rows, which Firefly reads, at the kept step.",
     ),
     StatVariable(
         "tolerance_stops",
@@ -136,7 +138,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "int64",
         "proposals out of reach",
         "Proposals with an undefined (NaN or +inf) log density or gradient, rejected because the density falls by "
-        "over 745 nats on the straight line there; the evaluations for this check are counted.",
+        "over 745 nats on the straight line to the proposal. The evaluations of this check count as evaluations.",
     ),
     StatVariable(
         "dark_proposals",
@@ -148,73 +150,74 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "decisions_audited",
         "int64",
         "decisions audited",
-        "Decisions that were repeated on all data with the same u, off the clock and outside every other counter.",
+        "Decisions that were repeated on all data with the same u; their time and data are in no other record.",
     ),
     StatVariable(
         "wrong_decisions",
         "int64",
         "wrong decisions",
-        "Audited decisions that differ from the full-data one. For MinibatchBarker: coupled flips, which are noise, "
+        "Audited decisions that differ from the decision on all data. For MinibatchBarker such differences are noise, "
         "not bias.",
     ),
     StatVariable(
         "wrong_accepts",
         "int64",
         "wrong accepts",
-        "Audited decisions where the test accepted and the full-data one rejects.",
+        "Audited decisions in which the test accepted and the decision on all data rejects.",
     ),
     StatVariable(
         "audit_acceptance_error",
         "float64",
         "audited error of the acceptance probability",
-        "Acceptance probability of the test minus that of the full-data decision, at the draw's last audited decision: "
-        "mean over replications of the subset. With an integer audit_every only MinibatchBarker records it. NaN where "
-        "none was audited.",
+        "Acceptance probability of the test minus that of the decision on all data, at the draw's last audited "
+        "decision; a mean over random subsets. With an integer audit_every only MinibatchBarker records it. NaN "
+        "without an audit.",
     ),
     StatVariable(
         "audit_acceptance_noise",
         "float64",
         "standard error of the audited error",
-        "Standard error of `audit_acceptance_error` over the replications of the test at that decision.",
+        "Standard error of `audit_acceptance_error` over the random subsets of that audit.",
     ),
     StatVariable(
         "audited_acceptance",
         "float64",
         "acceptance probability on all data",
-        "Of a step audited from the draw: min(1, exp(Lambda)), or Barker's; NaN where none was audited. Samplers "
-        "without a test: of a symmetric random walk with the covariance of the draws.",
+        "Acceptance probability min(1, exp(Lambda)), or Barker's, of a step audited from the draw; NaN without an "
+        "audit. For samplers without a test the step is one of a symmetric random walk with the covariance of the "
+        "draws.",
     ),
     StatVariable(
         "audited_log_ratio",
         "float64",
         "log ratio on all data",
-        "Lambda of the step audited from the draw, prior and proposal included; -inf outside the support.",
+        "Log ratio Lambda of the step audited from the draw, prior and proposal included; -inf outside the support.",
     ),
     StatVariable(
         "audited_energy_change",
         "float64",
         "change of the log density",
-        "log pi(theta') - log pi(theta) of the step audited from the draw.",
+        "Change of the log posterior density, log pi(theta') - log pi(theta), in the step audited from the draw.",
     ),
     StatVariable(
         "audited_tau",
         "float64",
         "scale of the terms",
-        "tau = sqrt(N) S_l of the step audited from the draw, S_l the standard deviation of its N log-likelihood "
-        "differences; with control variates, of their residuals.",
+        "tau = sqrt(N) S_l of the step audited from the draw, where S_l is the standard deviation of its N "
+        "log-likelihood differences, or of their residuals if control variates are used.",
     ),
     StatVariable(
         "audited_kurtosis",
         "float64",
         "kurtosis of the terms",
-        "N sum (l - mean)^4 / (sum (l - mean)^2)^2 of the same terms; 3 for normal terms.",
+        "Kurtosis N sum (l - mean)^4 / (sum (l - mean)^2)^2 of the terms l of the audited step; 3 for normal terms.",
     ),
     StatVariable(
         "log_ratio_variance",
         "float64",
         "variance of the estimated log ratio",
-        "Estimated variance of the log ratio's estimate when the draw's last test stopped; 0 on all data. "
-        "MinibatchBarker reads until it is below its target_variance.",
+        "Estimated variance of the log ratio's estimate when the draw's last test stopped; 0 if it read all data. "
+        "MinibatchBarker reads until this is below its target_variance.",
     ),
     StatVariable(
         "term_skewness",
@@ -226,22 +229,23 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "skewness_ratio",
         "float64",
         "skewness ratio",
-        "Largest |skewness| / sqrt(n) over the draw's tests, n the data read; 0 on all data. Over 0.05 the normality "
-        "of the estimated log ratio is in doubt.",
+        "Largest |skewness| / sqrt(n) over the draw's tests, n the data read; 0 if a test read all data. Above 0.05 it "
+        "is doubtful that the estimated log ratio is normal.",
     ),
     StatVariable(
         "max_term_ratio",
         "float64",
         "largest term ratio",
-        "Largest |l - mean| / (s sqrt(n)) at the draw's last stop before all data were read, else 0; over 0.5 in many "
-        "draws, the population is heavy-tailed and Student's distribution of the statistic is in doubt.",
+        "Largest |l - mean| / (s sqrt(n)) over the n terms of the draw's last test; 0 if it read all data. If many "
+        "draws exceed 0.5, the terms are heavy-tailed, and it is doubtful that the statistic has Student's "
+        "distribution.",
     ),
     StatVariable(
         "audited_mu_std",
         "float64",
         "standardised mean of the audited decision",
-        "mu_std = (Lambda - log u) / tau of the draw's last audited decision, on all data; NaN where none was "
-        "audited. In the Gaussian regime the error of a sequential test depends on the data through this number alone.",
+        "mu_std = (Lambda - log u) / tau on all data, of the draw's last audited decision; NaN without an audit. If "
+        "estimates are normal, the error of a sequential test depends on the data only through this number.",
     ),
     StatVariable(
         "perf_counter_diff",
@@ -268,29 +272,28 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "log_weight",
         "float64",
         "log importance weight",
-        "Log of target over proposal, without normalising the weights (the target up to its constant); -inf where the "
-        "target is 0.",
+        "Log of target density over proposal density, not normalised; -inf where the target density is 0.",
     ),
     StatVariable(
         "weight",
         "float64",
         "importance weight",
-        "Weight of the draw in every average, known up to a factor; absent where draws weigh the same.",
+        "Weight of the draw in every average, known up to a factor; not recorded if all draws have the same weight.",
     ),
     StatVariable(
         "expected_reads",
         "float64",
         "expected data read",
-        "Mean number of data read (Poisson) given the two states; all data where the sum was exact. The data "
-        "touched, without the rows of a core, have this mean, or less if decisions stop early. For piecewise "
-        "deterministic processes: given the path.",
+        "Mean of the Poisson number of rows read, given the two states, or given the path of a piecewise deterministic "
+        "process; all rows if the sum was exact. `datapoints_touched` without the rows of a core has this mean, or a "
+        "smaller one if decisions stop early.",
     ),
     StatVariable(
         "epsilon",
         "float64",
-        "epsilon in force",
-        "Epsilon of the draw's last sequential test, where it changes along the chain; NaN where the proposal lay "
-        "outside the support and no test was run.",
+        "epsilon of the last test",
+        "Epsilon of the draw's last sequential test; recorded if it changes along the chain. NaN if the proposal lay "
+        "outside the support, so that no test ran.",
     ),
 )
 

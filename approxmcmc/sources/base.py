@@ -48,7 +48,7 @@ class DataSource(abc.ABC):
     offsets: np.ndarray
     is_vector: bool = False
     ones: str | None = None
-    """Name of a first column of ones, if there is one."""
+    """Name of the added first column of ones; None if there is none."""
     _wanted: np.dtype | None = None
 
     @abc.abstractmethod
@@ -132,11 +132,14 @@ class DataSource(abc.ABC):
             return np.concatenate([np.ones((len(rows), 1), rows.dtype), rows], axis=1)
         found = np.asarray(self._read(block))
         if found.dtype.kind == "u" and found.size and found.max() > LARGEST:
-            raise InvalidInputError(f"{self!r}: block {block} holds {found.max()}, beyond the largest int64")
+            raise InvalidInputError(
+                f"{self!r}: integers must be at most {LARGEST}, the largest int64; block {block} holds {found.max()}. "
+                "Store the column as float64"
+            )
         expected = int(self.offsets[block + 1] - self.offsets[block])
         if found.shape != (expected, len(self.columns)):
             raise InvalidInputError(
-                f"{self!r}: block {block} has shape {found.shape}, expected {(expected, len(self.columns))}; the data "
+                f"{self!r}: block {block} needs shape {(expected, len(self.columns))}, found {found.shape}; the data "
                 "have changed since the source was opened: open it again"
             )
         if self.dtype.kind == "i" and found.dtype.kind == "f":
@@ -193,8 +196,8 @@ def check_alone(categories: Mapping[str, Any], columns: Sequence[str], *, who: s
     coded = [name for name in columns if name in categories]
     if coded and len(columns) > 1:
         raise InvalidInputError(
-            f"{who}: {coded} hold categories, and their codes are not numbers to multiply; take each by itself, "
-            f"source[{coded[0]!r}], for a PredictorTarget, and name the other columns for X"
+            f"{who}: a table of several columns needs numbers, and {coded} hold categories; read each of these alone, "
+            f"source[{coded[0]!r}], as a term of a PredictorTarget, and select the other columns for X"
         )
 
 

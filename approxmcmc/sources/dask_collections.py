@@ -27,7 +27,7 @@ class DaskArray(DataSource):
 
     Notes
     -----
-    Only the values show whether such data are those of an earlier run, so all are computed once more.
+    Whether the data are those of an earlier run shows only in their values, so each run computes all values once more.
 
     Examples
     --------
@@ -83,8 +83,8 @@ class DaskFrame(DataSource):
 
     Notes
     -----
-    Only the values show whether such data are those of an earlier run, so all are computed once more. The lengths of
-    the partitions are computed when the source is made, labels of categories on demand.
+    Whether the data are those of an earlier run shows only in their values, so each run computes all values once more.
+    The lengths of the partitions are computed when the source is made, the labels of categories when they are needed.
 
     Examples
     --------

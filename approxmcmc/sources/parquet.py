@@ -30,9 +30,9 @@ class ParquetFolder(DataSource):
 
     Notes
     -----
-    Data count as unchanged while names, sizes and modification times of the files are: only then is the local file used
-    without reading them. Columns of categories are dictionaries, as pandas writes them, or text. Labels keep the order
-    of their dictionary if all row groups have the same one, and are sorted otherwise.
+    Data count as unchanged while names, sizes and modification times of the files are unchanged: then the local file is
+    used without reading them. A column of categories is stored as a dictionary, as pandas writes it, or as text. Labels
+    keep the order of their dictionary if all row groups have the same one, and are sorted otherwise.
 
     Examples
     --------

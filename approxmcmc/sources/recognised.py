@@ -10,7 +10,7 @@ from approxmcmc.sources.zarr_array import ZarrArray
 def as_source(values: Any) -> DataSource | None:
     """Return a source, a Dask collection or a Zarr array as a source, and None for anything else.
 
-    The check imports no library: an object of a library means that the library is loaded.
+    The check imports no library: if the data belong to a library, it is imported already.
 
     Examples
     --------

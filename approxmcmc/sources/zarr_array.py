@@ -33,8 +33,8 @@ class ZarrArray(DataSource):
 
     Notes
     -----
-    In a folder, data count as unchanged while names, sizes and modification times of its files are. In another store
-    all values are read to find out.
+    The data of a folder count as unchanged while names, sizes and modification times of its files are unchanged. To
+    compare the data of another kind of store, all values are read.
 
     Examples
     --------

@@ -9,8 +9,7 @@ of these as its methods.
 from approxmcmc.study.declare import Bias, Budget, Gold
 from approxmcmc.study.front import Study
 from approxmcmc.study.knobs import Knob, Setting, Vary, knob, vary
-from approxmcmc.study.measures import standard_estimands
-from approxmcmc.study.paper_values import PaperValue
+from approxmcmc.study.measures import PaperValue, standard_estimands
 from approxmcmc.study.published import load_results
 
 __all__ = [

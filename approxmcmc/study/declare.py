@@ -16,9 +16,8 @@ from typing import Any, Self
 from approxmcmc.contracts import ForeignSampler, Sampler, Target
 from approxmcmc.errors import StudyError
 from approxmcmc.study.knobs import Setting, Vary
-from approxmcmc.study.measures import MEASURES, Measure
+from approxmcmc.study.measures import MEASURES, Measure, PaperValue
 from approxmcmc.study.names import check_name, nearest
-from approxmcmc.study.paper_values import PaperValue
 
 LARGEST_NUMBER_OF_DRAWS = 1_000_000
 FULL_PRESET = "paper"

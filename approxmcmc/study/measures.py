@@ -1,15 +1,18 @@
-"""Measures of one chain, each a single number, to compare with published numbers.
+"""What a study measures: estimands of a posterior, measures of a chain, and the published numbers beside them.
 
-A measure is a function of a one-chain trace. A study has those below and those that it declares; the report computes
-their intervals over replicates.
+A measure is a function of a one-chain trace, a single number. A study has those below and those that it declares; the
+report computes their intervals over replicates. The standard estimands make posteriors of different scales comparable,
+in units of the gold standard.
 """
 
+import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import xarray as xr
+
+from approxmcmc.errors import StudyError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -63,7 +66,7 @@ MEANS, VARIANCES, TAILS = "posterior means", "posterior variances", "tail probab
 FAR = 2.0  # posterior standard deviations
 
 
-def standard_estimands(reference: xr.Dataset) -> Mapping[str, Callable[[xr.Dataset], xr.DataArray]]:
+def standard_estimands(reference: "xr.Dataset") -> "Mapping[str, Callable[[xr.Dataset], xr.DataArray]]":
     r"""Means, variances and tail probabilities of all coordinates, in standard deviations of the gold standard.
 
     With mean :math:`m_j` and standard deviation :math:`s_j` of coordinate j in the gold standard, the posterior
@@ -94,9 +97,11 @@ def standard_estimands(reference: xr.Dataset) -> Mapping[str, Callable[[xr.Datas
     >>> round(float(estimands["posterior variances"](draws).mean()), 12)
     1.0
     """
+    import xarray as xr
+
     names = [str(name) for name in reference.data_vars]
 
-    def flat(posterior: xr.Dataset) -> xr.DataArray:
+    def flat(posterior: "xr.Dataset") -> "xr.DataArray":
         arrays = [posterior[name].transpose("chain", "draw", ...).to_numpy() for name in names]
         values = np.concatenate([array.reshape(*array.shape[:2], -1) for array in arrays], axis=2)
         return xr.DataArray(values, dims=("chain", "draw", "parameter"))
@@ -104,7 +109,7 @@ def standard_estimands(reference: xr.Dataset) -> Mapping[str, Callable[[xr.Datas
     truth = flat(reference)
     mean, sd = truth.mean(("chain", "draw")), truth.std(("chain", "draw"))
 
-    def z(posterior: xr.Dataset) -> xr.DataArray:
+    def z(posterior: "xr.Dataset") -> "xr.DataArray":
         return (flat(posterior) - mean) / sd
 
     return {
@@ -115,3 +120,76 @@ def standard_estimands(reference: xr.Dataset) -> Mapping[str, Callable[[xr.Datas
 
 
 ALL_STANDARD = (MEANS, VARIANCES, TAILS)
+
+
+@dataclasses.dataclass(frozen=True)
+class PaperValue:
+    """A published number, and the measure of ours that it is compared with.
+
+    Parameters
+    ----------
+    value
+        The number, in `unit`.
+    unit
+        Unit of both numbers: ``"steps per second"``, ``"1"`` for a share or a parameter.
+    printed
+        Place in the paper: ``"table 1"``, ``"figure 3, legend"``.
+    measure
+        Name of the measure: one of the study's, or ``"steps per second"``, ``"acceptance"``, ``"data per decision"``,
+        ``"wrong decisions"``.
+    setting
+        Label of the setting that it was measured for.
+    target
+        Name of the target; optional if the study has only one.
+    relative_to
+        Label of another setting: the value is the ratio of the two settings' measures.
+    machine
+        Whether the value depends on the machine and its code, as speeds do: then it is shown but not compared.
+    differs
+        What else differs between the two experiments, in words; shown with the difference.
+
+    Raises
+    ------
+    StudyError
+        If the value is not finite, or `unit`, `printed`, `measure` or `setting` is empty.
+
+    Examples
+    --------
+    >>> value = PaperValue(75484 / 400, "steps per second", "figure 3", measure="steps per second", setting="exact")
+    >>> value.value
+    188.71
+    """
+
+    value: float
+    unit: str
+    printed: str
+    measure: str = dataclasses.field(kw_only=True)
+    setting: str = dataclasses.field(kw_only=True)
+    target: str = dataclasses.field(default="", kw_only=True)
+    relative_to: str = dataclasses.field(default="", kw_only=True)
+    machine: bool = dataclasses.field(default=False, kw_only=True)
+    differs: str = dataclasses.field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the value and the texts."""
+        if not math.isfinite(self.value):
+            raise StudyError(f"A published value needs a finite `value`; found {self.value!r}.")
+        for field in ("unit", "printed", "measure", "setting"):
+            if not getattr(self, field):
+                raise StudyError(f"The published value {self.value} needs `{field}`; found an empty text.")
+
+    def check(
+        self, study: str, name: str, *, measures: Collection[str], settings: Collection[str], targets: Collection[str]
+    ) -> None:
+        """Raise StudyError if a value names something that the study lacks; the message lists the valid names."""
+        known = {"measure": measures, "setting": settings}
+        if self.relative_to:
+            known["relative_to"] = settings
+        if self.target or len(targets) > 1:
+            known["target"] = targets
+        for field, names in known.items():
+            if getattr(self, field) not in names:
+                raise StudyError(
+                    f"Study {study!r}: the published value {name!r} needs `{field}`, one of {list(names)}; found "
+                    f"{getattr(self, field)!r}."
+                )

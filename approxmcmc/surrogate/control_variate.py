@@ -114,10 +114,10 @@ class ControlVariate(ExpandedTarget):
     Notes
     -----
     Guarantee: the posterior is that of `target`, exactly, at any theta_hat. How many terms a test reads depends on
-    theta_hat: far from the mode there is no gain, and a run warns. At the mode the terms that a sequential test
-    reads at a tuned step do not grow with N, about 500 for 50 parameters. Set-up is booked as ``setup_mode_seconds``,
-    ``setup_mode_passes``, ``setup_expansion_seconds`` and ``setup_expansion_passes``. Memory: the data are not copied;
-    the numbers per datum are stored in addition.
+    theta_hat: far from the mode there is no gain, and a run warns. At the mode the number of terms that a sequential
+    test reads at a tuned step does not grow with N: about 500 for 50 parameters. The trace records the cost of set-up
+    as ``setup_mode_seconds``, ``setup_mode_passes``, ``setup_expansion_seconds`` and ``setup_expansion_passes``.
+    Memory: the data are not copied; the numbers per datum are stored in addition.
 
     References
     ----------

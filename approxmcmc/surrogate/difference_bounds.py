@@ -9,22 +9,23 @@ delta|. Along the way from theta to theta' that adds up to at most
     K_i |delta'^3 - delta^3| / 6 + |a_i (delta' - delta)| + |b_i (delta'^2 - delta^2)| <= c_i (P_3 + P_2 / 2 + 3 P_1),
     c_i = max(K_i h_i^(3/2) / 6, 2 |b_i| h_i, |a_i| h_i^(1/2) / 3),
 
-P_k how far the k-th power of a predictor of variance 1 can move between the two states, `engine/terms/term_range.py`;
-K_i >= |f'''| wherever predictor i lies within h_i^(1/2) rho of its place at c, rho = |L^-1 (theta - c)|: for a fixed
-K_i that is all rho up to `farthest`, and the way between two such states lies within it too. The weights 3 and 1/2 are
-free: a_i is about f''' h_i / 2, so that 3 makes the first and the last alike, and 1/2 costs 5 % fewer reads than 1.
-Taylor's own polynomial has a = b = 0, and P_3 is enough. Of order 1 the slope is at most K_i |delta|, K_i >= |f''|, and
-|l_i| <= K_i h_i P_2 / 2.
+where P_k is the largest change of the k-th power of a predictor of variance 1 between the two states, see
+`engine/terms/term_range.py`, and K_i >= |f'''| wherever predictor i differs from its value at c by at most
+h_i^(1/2) rho, rho = |L^-1 (theta - c)|. One K_i serves all rho up to `farthest`; the straight line between two such
+states stays within it. The weights 3 and 1/2 are free: a_i is about f''' h_i / 2, so that 3 makes the first and the
+last term alike, and 1/2 costs 5 % fewer reads than 1. Taylor's own polynomial has a = b = 0, and P_3 is enough. For
+order 1 the slope is at most K_i |delta|, K_i >= |f''|, and |l_i| <= K_i h_i P_2 / 2.
 
-*Units.* This holds for any L, and the pilot's is not the best one: if the rows with large c_i point one
-way, distances that way should count for more, and others for less. Let a_i = L' x_i in the pilot's units. In units in
-which the pilot has the covariance S the bounds add up to about sum_i K_i (a_i' S^-1 a_i)^(k/2) (trace S)^(k/2). At its
-minimum
+*Units.* This holds for any L, and that of the pilot is not the best one: if the rows with large c_i point in one
+direction, distances in this direction should have more weight, and others less. Let a_i = L' x_i in the pilot's units.
+In units in which the pilot has the covariance S the bounds add up to about
+sum_i K_i (a_i' S^-1 a_i)^(k/2) (trace S)^(k/2). At its minimum
 
     S^2 ~ sum_i K_i (a_i' S^-1 a_i)^(k/2 - 1) a_i a_i',
 
-and one step towards it from S = I is as good as eight: of the second-order bounds of core rows 125 reads were left of
-313 on Covertype, 2640 of 6190 on a9a, 2100 of 2310 on MNIST; where all directions are alike, as many as before.
+and one step towards it from S = I is as good as eight. It reduced the reads by the second-order bounds of core rows
+from 313 to 125 on Covertype, from 6190 to 2640 on a9a, and from 2310 to 2100 on MNIST; if all directions are alike, it
+changes nothing.
 """
 
 import itertools
@@ -42,7 +43,7 @@ from approxmcmc.targets.linear import LinearTarget
 
 SLOPE_WEIGHT, BEND_WEIGHT = 3.0, 0.5
 DRAWN_ROWS = 4096
-UNSEEN = 0.1  # share of a draw added in each direction: rows on which no draw depends may point there
+UNSEEN = 0.1  # share of a draw added in each direction, because no drawn row may point there
 # How far bounds hold, in the pilot's largest radius: at 1.15 the sampler used the exact sum in 1.5 % of the
 # decisions, which made two thirds of all reads; at 1.6 in .1 %, still half of those of a first-order walk on 100 000
 # dense rows, where a wider radius hardly changes K_i.
@@ -68,7 +69,7 @@ def sharper_units(ways: np.ndarray, cholesky: np.ndarray) -> np.ndarray:
     """Return an L for which the sum of the bounds is smaller than with the pilot's L; see the module.
 
     `ways` are the a_i of rows that were drawn in proportion to their c_i. As c_i ~ K_i h_i^(k/2), S^2 is in proportion
-    to the mean of a_i a_i' / h_i over them, and some thousand draws are enough.
+    to the mean of a_i a_i' / h_i over them, and a few thousand draws are enough.
     """
     leverages = np.square(ways).sum(axis=1)
     ways = ways / np.sqrt(np.maximum(leverages, ROUNDING))[:, None]
@@ -112,8 +113,8 @@ def expansion_bound(
     """Return the bound of the residuals of some rows, None for all, from two passes over them.
 
     `numbers` is the expansion of these rows, of which slope and bend are not Taylor's where it is `averaged`; the law
-    is that of the pilot: centre, cholesky factor and draws. The bound holds within the widest of the margins that costs
-    next to no reads.
+    is that of the pilot: centre, cholesky factor and draws. The bound holds within the widest of the margins that
+    hardly increases the reads.
     """
     center, cholesky, draws = law
     expansion = LinearExpansion(target)

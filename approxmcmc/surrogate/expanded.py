@@ -95,7 +95,7 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
 
     def to_pymc(self) -> Any:
         """Return the plain target's PyMC twin."""
-        return self.target.to_pymc()  # type: ignore[attr-defined]  # told by the plain target where there is none
+        return self.target.to_pymc()  # type: ignore[attr-defined]  # raises if there is none
 
     def _linear_target(self) -> LinearTarget:
         """Return the plain target; raise if it has no linear predictor with known derivatives."""

@@ -3,13 +3,13 @@
     "hmc+walls"  a Hamiltonian trajectory     "mala+walls"  a Langevin step     "walk+walls"  a step of a random walk
 
 in the complement of the wall directions, and a slice update along each wall; without "+walls" the move is made in all
-directions. Each time the moves are made in a new random order. Each move leaves S invariant, so their product does,
-too. The kernel is reversible, because the reverse order is as likely.
+directions. Every transition makes the moves in a new random order. Each move leaves S invariant, so their product does,
+too. The kernel is reversible, because each order is as likely as its reverse.
 
 Two coupled chains use the same momentum, and the same slices in the same order. Trajectories with one momentum
 contract: on a normal distribution each trajectory multiplies the distance of the chains by cos(length). Along a wall
-both intervals begin on one lattice, so that close chains search the same slice at the same places. Each chain alone
-moves as by `move`; the chains come close to each other but never meet exactly.
+both intervals begin on one lattice, so that close chains search the same slice at the same places. Each of the two
+chains has the distribution of a single chain; they come close to each other but never meet exactly.
 """
 
 import math
@@ -86,7 +86,7 @@ def move_both_by_walk(
 
 @compiled
 def distance_along(direction: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
-    """Return how far x lies ahead of y along a direction, in its units."""
+    """Return the coordinate of x - y along a direction, in units of its length."""
     product = square = 0.0
     for j in range(direction.shape[0]):
         product += direction[j] * (x[j] - y[j])
@@ -246,7 +246,7 @@ def make_run(move: Callable[..., float]) -> Callable[..., None]:
 
 
 def make_entry(run: Callable[..., None]) -> Callable[..., None]:
-    """Return the loop for a generator that arrives as addresses."""
+    """Return the loop for a random generator that is passed as memory addresses."""
     run = compiled(inline="always")(run)
 
     def enter(

@@ -6,7 +6,8 @@ side, falling to 0 within one logit on the other. A trajectory in all directions
 is thick. So the momentum has no component along wall directions. Each wall direction has a slice update instead, along
 a line on which the linear predictors of the core change by stored numbers.
 
-A trajectory of one step is a Langevin step: its kinetic energies are the densities of the way there and back.
+A trajectory of one step is a Langevin step: the two kinetic energies give the proposal densities of the step and of its
+reverse.
 
 References: Duane, Kennedy, Pendleton and Roweth (1987); Neal (2003), figures 3 and 5; Neal (2011), sections 3.2, 5.2.
 """
@@ -38,7 +39,7 @@ class SurrogateState(NamedTuple):
     posterior standard deviations; `wall_slopes` (q, n_core) are the changes of the predictors along the walls,
     `wall_bends` (q, dim) the products of `bend` and the walls. `log_step`, one number, is the log of the step; `length`
     is the length of a trajectory, 0 for a single step. `value` (1,) is S at theta: every move uses and updates it.
-    `exact` (1,) is the part of S there that is no quadratic, log prior and core, where `eta` are the predictors there.
+    `exact` (1,) is S at theta without the quadratic (log prior and core), and `eta` the predictors of the core there.
     """
 
     log_density: Any
@@ -105,7 +106,7 @@ def jittered_step(rng: np.random.Generator, state: SurrogateState) -> float:
 
 @compiled
 def move_or_stay(state: SurrogateState, theta: np.ndarray, there: float, log_ratio: float, u: float) -> float:
-    """Accept the position, where S is `there`, if u is below exp(log_ratio), or stay; return the probability."""
+    """Accept the position, at which S is `there`, if u is below exp(log_ratio); return the acceptance probability."""
     acceptance = 0.0 if math.isnan(log_ratio) else math.exp(min(0.0, log_ratio))
     if u < acceptance:
         assign(theta, state.position)
@@ -175,7 +176,7 @@ def move_by_walk(rng: np.random.Generator, state: SurrogateState, theta: np.ndar
 
 @compiled
 def prepare_lines(state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> None:
-    """Write the predictors of the core at theta, and what is no quadratic of S there."""
+    """Write the predictors of the core at theta, and S there without the quadratic."""
     state.predict(theta, state.eta)
     state.exact[0] = state.log_prior(theta) + state.on_line(state.eta, state.wall_slopes[0], 0.0)
     count[EVALUATIONS] += state.n_core

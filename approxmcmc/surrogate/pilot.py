@@ -53,14 +53,14 @@ class Pilot(Laplace):
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """Return one of its draws; shape (dim,).
 
-        A draw of the normal law lies beyond walls in some direction, where light rows weigh, and where a chain that
-        starts may stay: on KDD99, one-hot, 6000 transitions from such points made 5 effective draws.
+        A draw of the normal approximation would lie beyond a wall in some direction. There light rows matter, and a
+        chain may not leave: on KDD99, one-hot, 6000 transitions from such points made 5 effective draws.
         """
         return self.draws[rng.integers(len(self.draws))].copy()
 
 
 def normal_pilot(fit: Laplace) -> Pilot:
-    """Return a normal distribution as a pilot, with independent draws of it."""
+    """Return a pilot with the mean, covariance and independent draws of a normal distribution."""
     rng = np.random.default_rng(0)  # for set-up only: equal targets show equal numbers
     draws = fit.mode + rng.standard_normal((DRAWS, fit.mode.size)) @ fit.cholesky.T
     return Pilot(fit.mode, fit.cov, fit.decrement, fit.passes, fit.seconds, draws=draws)

@@ -50,8 +50,8 @@ class SumOfRows(NamedTuple):
     """A quadratic of the light rows, the rows of the core, and what evaluates them; the context of S.
 
     `center`, `slope` (dim,), `bend` (dim, dim) and `value` (1,) define the quadratic; `core` are the target's data,
-    restricted to the `n_core` rows of the core; `as_they_lie` is the empty order, which means memory order. `log_prior`
-    and `log_terms` are the target's kernels.
+    restricted to the `n_core` rows of the core; `memory_order` is the empty order. `log_prior` and `log_terms` are the
+    target's kernels.
     """
 
     center: np.ndarray
@@ -59,7 +59,7 @@ class SumOfRows(NamedTuple):
     slope: np.ndarray
     bend: np.ndarray
     core: tuple[np.ndarray, ...]
-    as_they_lie: np.ndarray
+    memory_order: np.ndarray
     n_core: int
     log_prior: Any
     log_terms: Any
@@ -72,7 +72,7 @@ class SumOfGradients(NamedTuple):
     slope: np.ndarray
     bend: np.ndarray
     core: tuple[np.ndarray, ...]
-    as_they_lie: np.ndarray
+    memory_order: np.ndarray
     n_core: int
     add_prior_gradient: Any
     add_gradient: Any
@@ -83,7 +83,7 @@ class CorePredictors(NamedTuple):
 
     X: np.ndarray
     y: np.ndarray
-    as_they_lie: np.ndarray
+    memory_order: np.ndarray
 
 
 def log_surrogate(theta: np.ndarray, rows: SumOfRows) -> float:
@@ -96,7 +96,7 @@ def log_surrogate(theta: np.ndarray, rows: SumOfRows) -> float:
             product += bend[j, k] * (theta[k] - center[k])
         total += (theta[j] - center[j]) * (slope[j] + 0.5 * product)
     if rows.n_core > 0:
-        total += sum_terms(rows.log_terms, theta, rows.core, rows.as_they_lie, rows.n_core, np.empty(BATCH))
+        total += sum_terms(rows.log_terms, theta, rows.core, rows.memory_order, rows.n_core, np.empty(BATCH))
     return total
 
 
@@ -110,12 +110,12 @@ def add_surrogate_gradient(theta: np.ndarray, out: np.ndarray, rows: SumOfGradie
             product += bend[j, k] * (theta[k] - center[k])
         out[j] += product
     if rows.n_core > 0:
-        rows.add_gradient(theta, rows.core, rows.as_they_lie, 0, rows.n_core, out)
+        rows.add_gradient(theta, rows.core, rows.memory_order, 0, rows.n_core, out)
 
 
 def predict(theta: np.ndarray, out: np.ndarray, rows: CorePredictors) -> None:
     """Write the linear predictors of the core."""
-    linear_predictor(theta, rows.X, rows.as_they_lie, 0, rows.X.shape[0], out)
+    linear_predictor(theta, rows.X, rows.memory_order, 0, rows.X.shape[0], out)
 
 
 @cached_by_content(maxsize=64)

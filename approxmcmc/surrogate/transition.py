@@ -29,8 +29,8 @@ from approxmcmc.proposals.mixture import Mixture
 from approxmcmc.proposals.random_walk import RandomWalk
 from approxmcmc.surrogate.kernels import KERNELS
 
-# For coupled chains. A step of 1/20 sd in all directions is accepted nine times in ten, and two chains that are 1/50 sd
-# apart propose one point nine times in ten.
+# For coupled chains: a step of 1/20 sd in all directions is accepted nine times in ten, and two chains at a distance of
+# 1/50 sd propose the same point nine times in ten.
 MEETING_SCALE, MEETING_SHARE = 0.05, 0.25
 
 
@@ -143,7 +143,7 @@ class SurrogateTransition(Component, Proposal):
     :class:`AlwaysAccept` the surrogate itself is sampled, which is biased by its error.
     The transition is reversible: each move leaves S invariant, and their order is random. Step and metric are tuned by
     the target's pilot, never while sampling. If the core is empty and S a normal distribution, proposals are
-    independent draws of it, whatever the kernel. Cost: some ten passes over the core, booked as
+    independent draws of it, whatever the kernel. Cost: about ten passes over the core, counted in
     ``gradient_evaluations`` and ``likelihood_evaluations``; the core counts once in ``datapoints_touched``.
 
     References

@@ -1,6 +1,6 @@
 """Rewrite a posterior with fewer terms than rows, if that is exact."""
 
-from approxmcmc.contracts import Target
+from approxmcmc.contracts import DoublyIntractableTarget, Target
 from approxmcmc.targets.distinct_rows import distinct_rows
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.stands_for_rows import StandsForRows
@@ -47,4 +47,6 @@ def explain_rows(target: Target) -> str:
     found = compressed(target)
     if isinstance(found, StandsForRows):
         return found.found
+    if isinstance(target, DoublyIntractableTarget):
+        return "one observation with an unknown normaliser: a step simulates data"
     return f"a step with all data reads {target.n_rows or target.n_obs:,} rows"

@@ -90,7 +90,7 @@ class DistinctRows(StandsForRows, LinearTarget):
     def found(self) -> str:
         """Return a sentence: how many distinct rows represent all."""
         return (
-            f"identical rows: {self.n_obs:,} distinct ones, with weights, represent {self.n_rows:,} rows, and a step "
+            f"identical rows are merged: {self.n_obs:,} distinct rows with weights replace {self.n_rows:,}, so a step "
             f"with all data reads {self.n_obs:,}"
         )
 

@@ -26,7 +26,7 @@ from numba import types as nb
 
 from approxmcmc.contracts import CompiledBound
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, VECTOR, closure, compiled, kernel, type_of
-from approxmcmc.engine.numerics import exp_of_negative, log1p_of_fraction, softplus
+from approxmcmc.engine.numerics import exp_to_700, log1p_of_fraction, softplus
 from approxmcmc.engine.terms.batches import Data, datum_at, linear_predictor, log_terms_type
 from approxmcmc.errors import InvalidInputError
 
@@ -170,7 +170,7 @@ def check_kind(kind: str, known: tuple[str, ...], at: np.ndarray | None, *, who:
 def _jaakkola_gap(eta: float, a: float, c: float, unused: float) -> float:
     """Return the gap -log(2 cosh(eta/2)) - a eta^2 - c, which is the same for both responses."""
     size = abs(eta)
-    return -0.5 * size - log1p_of_fraction(exp_of_negative(-size)) - a * eta * eta - c
+    return -0.5 * size - log1p_of_fraction(exp_to_700(-size)) - a * eta * eta - c
 
 
 def _jaakkola_slope(eta: float, a: float, c: float, unused: float) -> float:

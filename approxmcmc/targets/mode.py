@@ -148,15 +148,19 @@ def laplace(
     >>> amc.RandomWalk(preconditioner=fit)
     RandomWalk(scale=1.0, target_acceptance=None, preconditioner=(2, 2))
     """
+    if start is None and target.known_law is not None:
+        return target.known_law  # type: ignore[no-any-return]  # a role does not know the class
     found = find_mode(target, start=start, tolerance=tolerance, max_passes=max_passes, progress=progress)
     return Laplace(found.theta, inverse(found.precision), found.decrement, found.passes, found.seconds)
 
 
 def _passes_for_a_step(posterior: Posterior) -> int:
     """Return the largest number of passes that a Hessian takes, by closed forms or by differences."""
-    if not isinstance(posterior.expansion, GeneralExpansion):
+    expansion = posterior.expansion
+    if expansion.is_closed:
         return 1
-    return int((posterior.target.variables.size + 3) ** (2 if posterior.expansion.gradients is None else 1))
+    assert isinstance(expansion, GeneralExpansion)
+    return int((posterior.target.variables.size + 3) ** (2 if expansion.gradients is None else 1))
 
 
 def _mode_of_some_rows(posterior: Posterior, theta: np.ndarray) -> Guess | None:
@@ -200,11 +204,12 @@ def _climb_from_guess(
 def _climb(posterior: Posterior, theta: np.ndarray, tolerance: float, cov: np.ndarray | None = None) -> np.ndarray:
     """Return a point near the mode, found by BFGS; `cov`, if given, is its first inverse Hessian.
 
-    Returns `theta` unchanged for a generalised linear model, which needs no BFGS.
+    Returns `theta` unchanged if second derivatives are in closed form: Newton's method then needs no BFGS.
     """
     expansion, n_obs = posterior.expansion, posterior.target.n_obs
-    if not isinstance(expansion, GeneralExpansion):
+    if expansion.is_closed:
         return theta
+    assert isinstance(expansion, GeneralExpansion)
     from scipy.optimize import minimize
 
     def objective(theta: np.ndarray) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 from approxmcmc.contracts import BoundedTarget, CompiledBound, CompiledTarget, Variables
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled, kernel, type_of
 from approxmcmc.engine.compiler.identity import content_id
-from approxmcmc.engine.numerics import exp_of_negative
+from approxmcmc.engine.numerics import exp_to_700
 from approxmcmc.engine.terms.batches import Data, datum_at, log_terms_type
 from approxmcmc.engine.terms.gradients import ROWS, gradient_signature
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -28,8 +28,8 @@ from approxmcmc.targets.given import kept
 from approxmcmc.targets.likelihood_bounds import ROWS as ROWS_OF_SUMS
 from approxmcmc.targets.likelihood_bounds import check_kind, compile_bound
 from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood, log_sum_exp
 from approxmcmc.targets.predictors.design import Design, Predictor
-from approxmcmc.targets.predictors.softmax import SoftmaxLikelihood, log_sum_exp
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
 
 
@@ -67,7 +67,7 @@ def _add_softmax_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: 
             i, row = place - start, datum_at(order, place)
             for k in range(eta.shape[0]):
                 # np.float64, since without compilation a number of Python's times one of float32 is one of float32.
-                slope = (1.0 if k == y[row] else 0.0) - np.float64(exp_of_negative(eta[k, i] - work[1, i]))
+                slope = (1.0 if k == y[row] else 0.0) - np.float64(exp_to_700(eta[k, i] - work[1, i]))
                 for j in range(p):
                     out[k * p + j] += slope * X[row, j]
 
@@ -107,7 +107,7 @@ def _boehning_gap_gradient(
         for k in range(n_classes):
             mean += (eta[k, i] - touch[row, 1 + k]) / n_classes
         for k in range(n_classes):
-            slope = touch[row, 1 + n_classes + k] - exp_of_negative(eta[k, i] - work[1, i])
+            slope = touch[row, 1 + n_classes + k] - exp_to_700(eta[k, i] - work[1, i])
             slope = weights[i] * (slope + 0.5 * (eta[k, i] - touch[row, 1 + k] - mean))
             for j in range(p):
                 out[k * p + j] += slope * X[row, j]

@@ -19,7 +19,7 @@ from approxmcmc.samplers.noisy.doubly_intractable import (
     make_estimate_from_fresh_draws,
 )
 from approxmcmc.samplers.noisy.estimated_drift import mean_after_drift, posterior_gradient, prior_gradient
-from approxmcmc.samplers.noisy.mala_exchange import carry_drift_draws, make_drift_and_return
+from approxmcmc.samplers.noisy.langevin import carry_drift_draws, make_drift_and_return
 from approxmcmc.samplers.noisy.pseudo_marginal import carry_estimate, difference, make_estimate_against_kept
 from approxmcmc.samplers.noisy.step import list_for_audit, make_follow_proposal
 from approxmcmc.targets.estimated import compile_estimate

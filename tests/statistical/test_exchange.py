@@ -19,7 +19,7 @@ from approxmcmc.samplers.noisy.doubly_intractable import (
     make_draw_rows,
     make_estimate_from_fresh_draws,
 )
-from approxmcmc.samplers.noisy.mala_exchange import make_drift_and_return
+from approxmcmc.samplers.noisy.langevin import make_drift_and_return
 from tests.intractable import by_inversion, five_values
 from tests.planting import plain, plant
 

@@ -124,7 +124,7 @@ def test_the_page_has_them_where_there_is_no_gold_standard(tmp_path, calls):
     page = write_report(results, tmp_path / "report").read_text(encoding="utf-8")
     assert "Verdicts on biases" in page and "1 of 3 biases is not 0 &amp; above .05 sd" in page
     assert (
-        "What the verdicts rest on" in page
+        "Evidence for the verdicts" in page
         and "no coupling is known for it" in page
         and "Biases: plain" in page
         and "constant" not in page

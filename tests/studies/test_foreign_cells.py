@@ -211,7 +211,7 @@ def test_the_report_says_what_is_in_each_clock_and_draws_who_counts_data():
     assert [draws_timed(runs) for runs in traces.values()] == [
         "each draw timed",
         "each draw timed",
-        "one fit; its draws are free",
+        "the fit is timed; its draws cost nothing",
     ]
     plt.close("all")
 

@@ -95,13 +95,13 @@ def test_the_table_sets_ours_beside_the_papers(tmp_path):
     paired = rate_interval([b / a for a, b in zip(ours, loose, strict=True)])
     assert measured(results, declared.paper_values["ratio"]) == paired
     assert table.loc["ratio", "comparable?"] == "other data"
-    assert table.loc["speed", "comparable?"] == "no: another machine and other code"
+    assert table.loc["speed", "comparable?"] == "no: it depends on machine and code"
     assert math.isnan(table.loc["speed", "difference"])
     assert table.loc["speed", "ours"] > 0.0
     inside = sum(
         table.loc[name, "difference_lower"] <= 0 <= table.loc[name, "difference_upper"] for name in ("mean", "ratio")
     )
-    assert f"Of 2 numbers that can be compared, {inside} lie" in section.text[1]
+    assert f"Of 2 comparable numbers, {inside} lie" in section.text[1]
     assert published_section(toy_study().results("paper", tmp_path / "none")) == []
 
 

@@ -80,7 +80,7 @@ def test_without_a_gold_standard_a_study_publishes_no_risks(tmp_path):
     gather.cache_clear()
     table, words = publish(results, tmp_path)
     assert "risk" not in set(from_bytes(table.read_bytes())["piece"])
-    assert any("so no risk is stated here" in text for text in json.loads(words.read_text(encoding="utf-8"))["told"])
+    assert any("so this page states no risk" in text for text in json.loads(words.read_text(encoding="utf-8"))["told"])
 
 
 def test_a_store_without_a_finished_cell_publishes_nothing(tmp_path):

@@ -1,12 +1,17 @@
 """Compute how often a sequential test errs and how much data it reads, without simulation.
 
 The functions here are for one decision with a known standardised mean (`sequential_test_error`) and for one pair of
-states with a random threshold (`acceptance_probability_error`); `early_stops` handles ties. They share the recursion in
-`bridge`.
+states with a random threshold: its error (`acceptance_probability_error`), and the acceptance probability, by
+enumeration of the looks or in the Gaussian regime; `early_stops` handles ties. They share the recursion in `bridge`.
+
+Given the order of the data, a look with mean m and limit w stops for thresholds mu_0 outside m -+ w. So the thresholds
+that are still undecided form an interval, the thresholds that accept form intervals too, and the probability over u has
+a closed form.
 
 Reference: Korattikara, Chen and Welling, *Austerity in MCMC Land* (2014), section 5 and its supplement.
 """
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +21,13 @@ from approxmcmc.acceptance.laws.bridge import (
     narrowest_feature,
     operating_characteristic,
 )
+from approxmcmc.acceptance.laws.looks import critical_values
+from approxmcmc.acceptance.laws.probability import Order, exact_probability, mean_over_orders
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import xarray as xr
+
 
 PAIRS_AT_ONCE = 4096  # bounds the memory: 256 nodes for each pair
 RULES = ("metropolis", "barker")
@@ -146,32 +154,6 @@ def acceptance_probability_error(
     return _dataset([ratios, scales], error, fraction, title, settings | {"rule": rule})
 
 
-def probability_above(
-    mu_std: Any,
-    *,
-    epsilon: float,
-    batch_size: int,
-    n_obs: int,
-    growth: float = 1.0,
-    thresholds: str = "student",
-    boundary_shape: float = 0.5,
-) -> np.ndarray:
-    """Return P_+(mu_std), the probability of the decision "mu > mu_0": 1 - error if mu > mu_0, otherwise error.
-
-    Arguments as in `sequential_test_error`; the result is a float64 array of the shape of `mu_std`.
-
-    Examples
-    --------
-    >>> above = probability_above([-1.0, 1.0], epsilon=0.05, batch_size=500, n_obs=10_000)
-    >>> float(above.sum().round(12))
-    1.0
-    """
-    values = np.asarray(mu_std, dtype=np.float64)
-    _refuse_nan(mu_std=values)
-    error, _ = operating_characteristic(epsilon, batch_size, n_obs, growth, thresholds, boundary_shape)(values)
-    return np.where(values > 0.0, 1.0 - error, error)
-
-
 def _labelled(**named: Any) -> list["xr.DataArray"]:
     """Return the arguments as DataArrays of one shape, each with its own name."""
     import xarray as xr
@@ -236,3 +218,50 @@ def _dataset(
         coords={**first.coords, **own},
         attrs=settings,
     )
+
+
+def enumerated_probability(
+    differences: np.ndarray,
+    log_rest: np.ndarray,
+    looks: np.ndarray,
+    *,
+    epsilon: float,
+    tol: float,
+    boundary_shape: float,
+    rule: str,
+) -> np.ndarray:
+    """Return the probability to accept, for terms of shape (pairs, N) and c of shape (pairs,)."""
+    n_obs = differences.shape[1]
+    critical = np.append(critical_values(looks, epsilon, shape=boundary_shape), 0.0)
+
+    def below(mu_0: np.ndarray) -> np.ndarray:
+        return exact_probability(n_obs * mu_0 + log_rest, rule)
+
+    def given(order: Order) -> np.ndarray:
+        accepted = np.zeros(len(differences))
+        low, high = np.full(len(differences), -np.inf), np.full(len(differences), np.inf)  # mu_0 not yet decided
+        seen: tuple[int, ...] = ()
+        for new, limit in zip(order, critical, strict=True):
+            seen += new
+            n, part = len(seen), differences[:, list(seen)]
+            mean = part.mean(axis=1)
+            error = part.std(axis=1, ddof=1) / math.sqrt(n) * math.sqrt(1.0 - n / n_obs)
+            # limit * 0 = 0 also if the limit is infinite: all terms seen are equal, and only the last look decides.
+            half = np.zeros(len(mean)) if n == n_obs else np.where(math.isinf(limit), np.inf, limit * error)
+            by_tolerance = math.isfinite(limit) and n < n_obs and tol > 0.0
+            half = np.where(by_tolerance & (n_obs * error <= tol), 0.0, half)
+            accepts = np.minimum(high, mean - half)
+            accepted += np.where(accepts > low, below(accepts) - below(low), 0.0)
+            low, high = np.maximum(low, mean - half), np.minimum(high, mean + half)
+            high = np.maximum(high, low)
+        return accepted
+
+    return mean_over_orders(looks, given)
+
+
+def gaussian_probability(log_ratio: np.ndarray, tau: np.ndarray, *, rule: str, **test: Any) -> np.ndarray:
+    """Return the probability to accept at (Lambda, tau); `test` as for `acceptance_probability_error`."""
+    pairs = np.stack([log_ratio.ravel(), tau.ravel()]).round(14)
+    distinct, place = np.unique(pairs, axis=1, return_inverse=True)
+    error = acceptance_probability_error(distinct[0], distinct[1], rule=rule, **test)["error"].values
+    return np.asarray(exact_probability(log_ratio, rule) + error[place.ravel()].reshape(log_ratio.shape))

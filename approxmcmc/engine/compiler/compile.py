@@ -139,8 +139,13 @@ def closure(
 def _closure(make: Callable[..., Any], fastmath: frozenset[str], *parts: Any) -> Callable[..., Any]:
     if config.DISABLE_JIT:
         return make(*parts)
-    jitted = [njit(**_options(fastmath))(part) if isinstance(part, types.FunctionType) else part for part in parts]
-    return make(*jitted)
+    return make(*(_part(part, fastmath) if isinstance(part, types.FunctionType) else part for part in parts))
+
+
+@functools.lru_cache(maxsize=256)
+def _part(function: Callable[..., Any], fastmath: frozenset[str]) -> Any:
+    """Return the dispatcher of a plain function, one for all kernels that call it: each kernel links its code."""
+    return njit(**_options(fastmath))(function)
 
 
 @cached_by_content(maxsize=256)

@@ -144,7 +144,7 @@ def terms_at_both(
     theta: np.ndarray,
     proposed: np.ndarray,
     data: Data,
-    as_they_lie: np.ndarray,
+    memory_order: np.ndarray,
     lo: int,
     hi: int,
     current: np.ndarray,
@@ -152,14 +152,14 @@ def terms_at_both(
 ) -> None:
     """Write the terms of the rows lo ... hi - 1 at theta to `current` and at theta' to `candidate`.
 
-    `at_both` is the target's own kernel for this, or None; the unused branch is not compiled. `as_they_lie` is the
+    `at_both` is the target's own kernel for this, or None; the unused branch is not compiled. `memory_order` is the
     empty order.
     """
     if at_both is not None:
         at_both(theta, proposed, data, lo, hi, current, candidate)
         return
-    log_terms(theta, data, as_they_lie, lo, hi, current)
-    log_terms(proposed, data, as_they_lie, lo, hi, candidate)
+    log_terms(theta, data, memory_order, lo, hi, current)
+    log_terms(proposed, data, memory_order, lo, hi, candidate)
 
 
 def batch_kernel(loglik: Callable[..., float], data: Data) -> Any:

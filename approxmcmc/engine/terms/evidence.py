@@ -27,12 +27,12 @@ from approxmcmc.engine.terms.moments import MEAN, SIZE, merge, reset
 class DataOrder(NamedTuple):
     """How a chain draws subsets of the data; see `approxmcmc.engine.terms.order`.
 
-    `places` (N,) is the permutation; empty = memory order (of the shuffled copy, or for a test that reads everything).
-    `blocks` is the permutation of the blocks; empty = the schedule of rows. `kept` (K, 2) holds for each block the
-    version of theta, and the number of its leading rows with cached terms. `terms` (2, N) holds terms at the current
-    theta by row, and at the proposed one in the order of reading. `cursor` holds block size, N, period of the
-    reshuffle, decisions, version of theta, and the position of the decision. `rows` are the copy's arrays as integers,
-    by row, which a reshuffle moves. `at_both` is the target's kernel for two thetas at once, or None.
+    `places` (N,): permutation of the rows; empty means memory order, for a shuffled copy or a test that reads all data.
+    `blocks`: permutation of the blocks; empty means the schedule of rows. `kept` (K, 2): for each block the version of
+    theta, and how many of its first rows have a cached term for that version. `terms` (2, N): terms at the current
+    theta, by row, and at the proposed one, in the order of reading. `cursor`: block size, N, decisions between two
+    shuffles, decisions so far, version of theta, and where the current decision has arrived. `rows`: arrays of the
+    copy, viewed as integers, by row; a shuffle moves these. `at_both`: the target's kernel for two thetas, or None.
     """
 
     places: np.ndarray
@@ -47,7 +47,7 @@ class DataOrder(NamedTuple):
 class Evidence(NamedTuple):
     """The terms at theta and at theta', the order in which they are drawn, and the moments of those read.
 
-    `log_terms`, `data` and `n_obs` are the target's. `as_they_lie` is the empty order, which means all data in memory
+    `log_terms`, `data` and `n_obs` are the target's. `memory_order` is the empty order, which means all data in memory
     order. `moments` are those of the differences read so far. `current` and `differences` are scratch for one batch;
     after a read `differences` holds the last batch of l_i.
     """
@@ -58,7 +58,7 @@ class Evidence(NamedTuple):
     theta: np.ndarray
     proposed: np.ndarray
     order: DataOrder
-    as_they_lie: np.ndarray
+    memory_order: np.ndarray
     moments: np.ndarray
     current: np.ndarray
     differences: np.ndarray
@@ -112,7 +112,7 @@ def merge_all_differences(evidence: Evidence) -> int:
     """Merge the differences of all data, in memory order, into moments that start empty."""
     reset(evidence.moments)
     start = np.int64(0)  # a literal 0 would compile the helper twice
-    return merge_differences(evidence, evidence.as_they_lie, start, evidence.n_obs)
+    return merge_differences(evidence, evidence.memory_order, start, evidence.n_obs)
 
 
 @compiled

@@ -4,7 +4,8 @@ A decision reads a growing simple random sample without replacement. Two schedul
 
 - *Rows.* A persistent permutation of 0..N-1 belongs to each chain. A decision that reads n data shuffles its first n
   places by partial Fisher-Yates steps: they are a simple random sample, for any order left by the last decision.
-  Nothing of size N is touched. Rows are scattered in memory: beyond the caches a datum costs 5 times as much.
+  Nothing of size N is touched. The rows read are scattered in memory: if the data exceed the processor's caches, a row
+  costs 5 times as much as in blocks.
 - *Blocks.* A copy of the data, shuffled once, is cut into blocks of m rows, and serves all chains. A decision reads
   blocks in a new random order, each from its front, and stops at the row at which its look ends. The copy is in random
   order, so any n places chosen without looking at it hold a simple random sample: one decision has the same
@@ -33,10 +34,10 @@ from approxmcmc.engine.terms.evidence import DataOrder, Evidence, finish, merge_
 from approxmcmc.engine.terms.moments import merge
 from approxmcmc.errors import InvalidInputError
 
-BLOCK_SIZE, N_OBS, PERIOD, DECISIONS, VERSION, BLOCK, OFFSET = range(7)  # places of the cursor
+BLOCK_SIZE, N_OBS, PERIOD, DECISIONS, VERSION, BLOCK, OFFSET = range(7)  # indices into the cursor
 
 ORDERS = ("auto", "rows", "blocks")
-BLOCKS_FROM = 10_000  # data; below, the exact step is as fast as any test
+BLOCKS_FROM = 10_000  # rows; with fewer, an exact step is as fast as any test, so blocks would save nothing
 ENOUGH_BLOCKS = 150  # the error of a fixed partition falls like 1 / sqrt(number of blocks)
 RESHUFFLE_EVERY = 200  # decisions
 LEAST_BLOCK, SMALLEST_BLOCK, LARGEST_BLOCK = 32, 512, 2048
@@ -148,7 +149,7 @@ def settle(order: DataOrder, accepted: bool) -> None:
 
 
 def moves_rows(order: DataOrder) -> bool:
-    """Return whether the copy of the data is reshuffled now and then."""
+    """Return whether the copy of the data is shuffled again during the run."""
     return bool(order.cursor[PERIOD] > 0)
 
 
@@ -173,8 +174,8 @@ def check_order(name: str, *, who: str) -> None:
 def block_size(n_obs: int, first_look: int) -> int:
     """Return the number of rows in a block: about N/200, between 512 and 2048, so that the first look is whole blocks.
 
-    A look that ends inside a block costs one more call, 6 % of a step at N = 12214. Smaller blocks would need no
-    reshuffle, but cost more: steps with blocks of 64 take 1.2 times those with blocks of 500 there.
+    A look that ends inside a block costs one more call, 6 % of a step at N = 12214. With smaller blocks the copy need
+    not be shuffled again, but a step costs more: 1.2 times as much with blocks of 64 as with blocks of 500.
     """
     largest = min(max(n_obs // 200, SMALLEST_BLOCK), LARGEST_BLOCK)
     blocks_in_a_look = -(-first_look // largest)
@@ -182,7 +183,7 @@ def block_size(n_obs: int, first_look: int) -> int:
 
 
 def is_reshuffled(n_obs: int, size: int) -> bool:
-    """Return whether a copy in blocks of `size` rows is reshuffled now and then; otherwise all chains may share it."""
+    """Return whether a copy in blocks of `size` rows is shuffled again during the run; if not, chains share it."""
     return -(-n_obs // size) < ENOUGH_BLOCKS
 
 

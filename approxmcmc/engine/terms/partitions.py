@@ -16,7 +16,7 @@ import numpy as np
 from approxmcmc.engine.terms.dask_client import result_of
 from approxmcmc.errors import InvalidInputError
 
-ROWS = 1 << 20  # of a part, at least: a task costs Dask about a millisecond, a pass over so many rows some hundred
+ROWS = 1 << 20  # least rows of a part: a Dask task costs about 1 ms, a pass over this many rows about 100 ms
 
 
 def spans(offsets: np.ndarray, rows: int = ROWS) -> list[tuple[int, int]]:
@@ -62,8 +62,8 @@ class Partitions:
         self.client, self.where, self.address = client, where, client.scheduler.address
         if not client.scheduler_info()["workers"]:
             raise InvalidInputError(
-                f"passes on Dask: the scheduler at {self.address} has no worker; start some, or leave the block of the "
-                "client, and this process makes the passes"
+                f"passes on Dask: the scheduler at {self.address} has no worker; start some, or call outside of "
+                "the client's `with` block, and this process makes the passes"
             )
         known = client.submit(_itself, recipe, pure=False)  # a task, because scattered data are lost with their worker
         lows, highs = zip(*where, strict=True)

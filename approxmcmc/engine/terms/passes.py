@@ -3,10 +3,10 @@
     sum_i g(x_i) = ((G_1 + G_2) + G_3) + ...,    G_k the sum over the rows of block k, made by one thread.
 
 Blocks and the order of their sums depend only on the number of rows, so results are the same, bit by bit, on any number
-of threads. Kernels hold no interpreter lock and process a few rows at a time, which stay in the cache.
+of threads. Kernels release the interpreter lock, and process a few rows at a time, which stay in the cache.
 
-Only for set-up. Chains have their own threads, and steps do not use this. On a Dask cluster passes are made in parts,
-each by these threads on a worker: `approxmcmc.engine.terms.partitions`.
+Only set-up uses these passes; chains have their own threads. On a Dask cluster each worker makes the passes over its
+part of the rows with such threads: `approxmcmc.engine.terms.partitions`.
 """
 
 import concurrent.futures

@@ -17,7 +17,7 @@ from approxmcmc.engine.terms.alias_table import alias_table
 
 STEPS = 8  # classes per factor of two: bounds are 4 % too large on average
 SMALLEST = 1e-12  # of the largest weight: lighter rows count as this
-ROUNDING = 1e-12  # of a logarithm and a power
+ROUNDING = 1e-12  # relative error of a logarithm and a power
 CLASSES = 1 + math.floor(-STEPS * math.log2(SMALLEST))
 
 

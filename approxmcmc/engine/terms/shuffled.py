@@ -23,9 +23,9 @@ from approxmcmc.engine.files.paths import user_cache
 from approxmcmc.engine.terms.passes import over_blocks
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
-LARGE = 1 << 30  # bytes
-BUCKET = 1 << 26  # bytes, of which three are in memory at a time
-PIECE = 1 << 22
+LARGE = 1 << 30  # bytes; larger arrays are distributed over buckets
+BUCKET = 1 << 26  # bytes of a bucket; three are in memory at a time
+PIECE = 1 << 22  # bytes moved at a time
 
 
 def in_order(array: np.ndarray, permutation: np.ndarray, scratch: Path) -> Iterator[np.ndarray]:
@@ -141,7 +141,7 @@ def _in_memory(array: np.ndarray, permutation: np.ndarray) -> np.ndarray:
     new = np.empty(array.shape, array.dtype)
 
     def move(lo: int, hi: int) -> None:
-        np.take(array, permutation[lo:hi], axis=0, out=new[lo:hi], mode="clip")  # "raise" makes a copy
+        np.take(array, permutation[lo:hi], axis=0, out=new[lo:hi], mode="clip")  # mode="raise" would make a copy
 
     for _ in over_blocks(move, len(array), rows_in(array, PIECE)):
         pass

@@ -4,19 +4,19 @@ A kernel ``term_range(theta, proposed, numbers)`` returns C >= max_i l_i - min_i
 p(x_i|theta); `numbers` is a vector of constants, so that one kernel serves all data of a model. Targets provide such
 kernels, acceptance tests receive them as function pointers.
 
-How far a power of a predictor can move between two states, for any direction.
+The last part of this file bounds how much a power of a predictor can change between two states, whatever the row.
 
-With phi = L^-1 (theta - c) the predictor of a row lies delta = h^(1/2) u . phi from its place at c, h = |L' x|^2 and u
-a unit vector. A function r with abs(r'(delta)) <= K abs(delta)^(k - 1) / (k - 1)! cannot change by more than its slope
-adds up to along the way,
+With phi = L^-1 (theta - c) the predictor of a row differs by delta = h^(1/2) u . phi from its value at c, where
+h = |L' x|^2 and u is a unit vector. A function r with abs(r'(delta)) <= K abs(delta)^(k - 1) / (k - 1)! changes by at
+most the integral of this bound,
 
     abs(r(delta') - r(delta)) <= (K / k!) abs(delta'^[k] - delta^[k]) <= (K / k!) h^(k/2) P_k(phi, phi'),
     P_k = max over unit vectors u of abs((u . phi')^[k] - (u . phi)^[k]),    t^[k] = sign(t) abs(t)^k.
 
-The first inequality is the integral of abs(r'), the second drops u. r = K delta^[k] / k! attains both in one direction,
-so a bound that uses only h of a row cannot be smaller. P_k is at most |phi|^k + |phi'|^k, which bounds each state
-separately, and for short steps about |phi|^(k - 1) |phi' - phi|. With m = (phi + phi') / 2, D = phi' - phi, v = |m|^2,
-w = |D|^2, z = m . D:
+The second inequality takes the worst u. For r = K delta^[k] / k! both are equalities in one direction u, so no bound
+that knows only h of a row can be smaller. P_k is at most |phi|^k + |phi'|^k, the sum of a bound for each state; for
+short steps it is about |phi|^(k - 1) |phi' - phi|. With m = (phi + phi') / 2, D = phi' - phi, v = |m|^2, w = |D|^2,
+z = m . D:
 
 - P_1 = w^(1/2).
 - P_2. Where u . phi and u . phi' have one sign, the difference is 2 (u . m) (u . D), in all directions at most (v
@@ -100,7 +100,7 @@ def remainder_range() -> Any:
 
 
 FARTHEST, CENTER = 3, 4  # indices into the numbers of a reach: three weights, the radius, the centre, the whitening
-MOST_STEPS, LEAST_STEP = 60, 1e-9  # of Newton's method: usually 5, with an error of 1e-18
+MOST_STEPS, LEAST_STEP = 60, 1e-9  # limits of Newton's method, which usually takes 5 steps, to an error of 1e-18
 
 
 @compiled

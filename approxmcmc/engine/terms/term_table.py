@@ -3,10 +3,10 @@
 A table replaces the target. A test reads it through its evidence, like a target: each term costs a look-up and no
 evaluation, and because the tables of all targets have one type, the test is compiled once for them.
 
-To use many orders of the data, read with `read_table`: from one random permutation of the terms, made by
-Fisher-Yates steps as far as it is read, windows that begin at fixed places and wrap around the end. Each window is a
-uniformly random order of the data. Windows that do not overlap are a little less alike than independent orders. A chain
-that reads blocks of one partition of the rows reads each window as `Partition.windows` arranges the terms.
+`read_table` serves many orders of the data from one random permutation of the terms, which Fisher-Yates steps extend as
+far as it is read. An order is a window: it begins at a given place of the permutation, and wraps around the end. Each
+window is a uniformly random order of the data; those that do not overlap are negatively correlated. For a chain that
+reads blocks of one partition of the rows, `Partition.windows` arranges the terms so that windows are orders of blocks.
 """
 
 import math

@@ -20,7 +20,10 @@ AT_ONCE = 1 << 21  # numbers of u per chunk
 
 
 class Named(NamedTuple):
-    """A variable or deterministic that depends on effects; `axis` counts the groups, None: it depends on several."""
+    """A variable or deterministic that depends on effects.
+
+    `axis` counts the groups; it is None if an entry depends on several groups.
+    """
 
     name: str
     graph: Any

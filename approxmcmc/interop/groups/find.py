@@ -27,10 +27,10 @@ def integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC:
                 return NormalGroupsOfPyMC(source, effects)
             if not always and effects.n_groups < FEW_GROUPS and source.y.size > MANY_ROWS * effects.n_groups:
                 raise NotGroupsError(
-                    f"{effects.n_groups} groups of {source.y.size // effects.n_groups} rows are too few to be terms "
-                    "of a quadrature; integrate=True makes them so"
+                    f"integrating out {effects.n_groups} groups of {source.y.size // effects.n_groups} rows would "
+                    f"leave too few terms to sample (fewer than {FEW_GROUPS}); integrate=True does it all the same"
                 )
-            return QuadratureGroupsOfPyMC(source, effects, source.law)
+            return QuadratureGroupsOfPyMC(source, effects, source.law, always=always)
         except NotGroupsError as error:
             reasons.append(f"{effects.name}: {error}")
     raise NotGroupsError("; ".join(reasons))

@@ -64,7 +64,7 @@ def law_of_rows(observed: Any, free: Sequence[Any]) -> LawOfRows:
 
 
 class Known:
-    """Reads links; graphs that depend on no free variable are data."""
+    """Find the link of a parameter in its graph; graphs that depend on no free variable are data."""
 
     def __init__(self, free: set[Any]) -> None:
         self.free = free

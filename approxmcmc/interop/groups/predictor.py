@@ -72,7 +72,7 @@ def law_of(variable: Any) -> tuple[Any, Any, Any]:
 
 
 def triangle_of(cov: Any) -> Any:
-    """Return the L of a covariance LL' as the graph has it."""
+    """Return the graph of L, given the graph of a covariance L L'."""
     graph = cov
     while type(graph.owner.op).__name__ in ("ExpandDims", "DimShuffle") if graph.owner else False:
         graph = graph.owner.inputs[0]

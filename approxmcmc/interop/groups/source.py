@@ -38,7 +38,7 @@ class ModelOfGroups:
         self.y = np.asarray(evaluate(model.rvs_to_values[self.observed]), dtype=np.float64)
         node = self.observed.owner
         if not hasattr(node.op, "dist_params") or not np.isfinite(self.y).all():
-            raise NotGroupsError(f"the rows of {self.observed.name} are not apart")
+            raise NotGroupsError(f"{self.observed.name} has no finite rows with a distribution that can be read")
         self.parameters = list(node.op.dist_params(node))
         self.law = None if isinstance(node.op, NormalRV) else law_of_rows(self.observed, model.free_RVs)
         graphs = [] if self.law is None else self.law.graphs

@@ -31,6 +31,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     variables: GlobalVariables
     n_effects: int
     latents_wanted: Any = "auto"
+    _hashed: tuple[Any, str] = (None, "")
 
     draw_standard_effects: Callable[[np.random.Generator, np.ndarray, np.ndarray], np.ndarray]
     """Function ``(rng, thetas, terms)`` that draws u given the rows; shape (thetas, terms, K)."""
@@ -143,8 +144,11 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     def content_hash(self) -> str:
         """Return a hash of model and data."""
         self.source.refuse_changed_data()
-        signed = sorted(variable.name for variable in self.coordinates.signed)
-        return content_hash(type(self).__name__, self.prior.identity(), self._identity(), signed, *self.data)
+        if self._hashed[0] is not self.data:
+            signed = sorted(variable.name for variable in self.coordinates.signed)
+            identity = type(self).__name__, self.prior.identity(), self._identity(), signed
+            self._hashed = self.data, content_hash(*identity, *self.data)
+        return self._hashed[1]
 
     def _identity(self) -> str:
         return ", ".join(variable.name for variable in self.groups.axes)
@@ -158,8 +162,8 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     def sentence(self) -> str:
         """A sentence: the integrated effects, and the method."""
         signed = ", ".join(sorted(variable.name for variable in self.coordinates.signed))
-        told = f"; {signed} moves with either sign" if signed else ""
-        return f"{self.groups.name} of {self.groups.n_groups} groups integrated out {self.how}{told}"
+        sign = f"; {signed} is sampled with either sign, and its absolute value is stored" if signed else ""
+        return f"{self.groups.name} of {self.groups.n_groups} groups integrated out {self.how}{sign}"
 
     def to_pymc(self) -> Any:
         """Return the model itself, whose posterior of these parameters is the same."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledBound, Streams
+from approxmcmc.contracts import CompiledBound, Program, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.terms.batches import full_terms
@@ -16,8 +16,8 @@ from approxmcmc.samplers.firefly.step import CompiledThetaUpdate, CompiledZUpdat
 from approxmcmc.targets.all_rows import AllRows
 
 
-class FireflyProgram:
-    """A Firefly sampler bound to a target; see the protocol `Program`.
+class FireflyProgram(Program):
+    """A Firefly sampler bound to a target.
 
     `theta_update` builds the update of theta for the bright set of a chain, which gradients read.
     """
@@ -32,7 +32,7 @@ class FireflyProgram:
     ) -> None:
         self.rows, self.theta_update, self.z_update = rows, theta_update, z_update
         self.target = target = rows.compiled
-        self.attrs: Mapping[str, Any] = attrs
+        self.attrs = attrs
         self.joint = JointDensity(target.log_prior, bound.log_bound, bound.gaps, bound.data, bound.sums)
         bright = new_bright(np.zeros(target.n_obs, dtype=bool), np.zeros(target.n_obs))
         update = theta_update(bright)
@@ -60,15 +60,6 @@ class FireflyProgram:
             proposal=proposal,
             z=self.z_update.make_state(expected_bright, n_obs),
         )
-
-    def auditor_of(
-        self,
-        adapted: Mapping[str, float],
-        draws: np.ndarray,
-        rng: np.random.Generator,
-        shuffled_by: np.random.Generator | None = None,
-    ) -> None:
-        """Return None: its steps are exact."""
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return log prior + log-likelihood on all data at each theta."""

@@ -1,4 +1,4 @@
-"""What is known of a Gibbs sweep: its transition matrix on all states, and the conditional that a test realises.
+"""The law of a Gibbs sweep: transition matrix on all states, coupling, and the conditional that a test realises.
 
 The matrix is the product of the sites' kernels. The realised conditional is estimated at fixed contexts, by repeating
 one decision. A chain visits every context about once, so frequencies must be binned over contexts, and the error of the
@@ -7,8 +7,8 @@ frequency of x_i = 1 estimates P_epsilon(x_i = 1 | rest) directly.
 """
 
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,17 +18,21 @@ from approxmcmc.audits.replication import compile_replicate
 from approxmcmc.contracts import (
     AcceptanceTest,
     CompiledConditionals,
+    CompiledCoupling,
+    CompiledTest,
     Decision,
     DiscreteTarget,
     Streams,
     TransitionMatrix,
 )
-from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED
-from approxmcmc.engine.compiler.compile import as_python
+from approxmcmc.contracts.records import BLANK_VALUES, COUNT_NAMES, TOUCHED
+from approxmcmc.engine.compiler.compile import as_python, compiled
+from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
-from approxmcmc.samplers.chain import new_clock
-from approxmcmc.samplers.gibbs.state import build_tests, evidence_on, new_state
+from approxmcmc.samplers.chain import FAILED, STAYED, new_clock
+from approxmcmc.samplers.gibbs.state import GibbsState, build_tests, evidence_on, new_state
+from approxmcmc.samplers.gibbs.step import SCANS, draw_by_terms
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -239,3 +243,54 @@ def _log_odds(
     at_zero[site], at_one[site] = 0.0, 1.0
     differences = (conditionals.terms_at(at_one, site) - conditionals.terms_at(at_zero, site)) / temperature
     return float(differences.sum()), float(np.sqrt(differences.size) * differences.std(ddof=1))
+
+
+class SharedSites(NamedTuple):
+    """The state that both chains use: counts, an empty `Look`, the values that a step writes, and the threshold."""
+
+    counts: np.ndarray
+    look: np.ndarray
+    value: np.ndarray
+    threshold: np.ndarray
+
+
+@compiled
+def given_threshold(drawn: np.ndarray) -> float:
+    """Return the threshold that both chains use."""
+    return drawn[0]
+
+
+@cached_by_content(maxsize=64)
+def make_sweep(next_site: Callable[..., int], draw: Callable[..., int]) -> Callable[..., int]:
+    """Return one sweep of X, or of both chains."""
+
+    def sweep(rng: np.random.Generator, chains: Any, shared: SharedSites, n_chains: int) -> int:
+        n_sites = chains[0].theta.shape[0]
+        drawn: Any = shared.threshold
+        streams = Streams(rng, drawn, rng, rng, rng)
+        for place in range(n_sites):
+            site = next_site(rng, place, n_sites)
+            shared.threshold[0] = logit_uniform(rng)
+            for k in range(n_chains):
+                if draw(streams, chains[k], site, shared.counts, shared.value) == FAILED:
+                    return FAILED
+        return STAYED
+
+    return compiled(sweep)
+
+
+def couple_gibbs(
+    target: DiscreteTarget, conditionals: CompiledConditionals, tests: tuple[CompiledTest, ...], scan: str
+) -> CompiledCoupling:
+    """Return the coupling of Gibbs samplers; their tests read all data."""
+
+    def start(theta: np.ndarray, log_likelihood: float) -> GibbsState:
+        return new_state(conditionals, tests, theta, new_clock(0))
+
+    def shared() -> SharedSites:
+        counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
+        return SharedSites(counts, np.full(2, math.nan), BLANK_VALUES.copy(), np.zeros(1))
+
+    sweep = make_sweep(SCANS[scan], draw_by_terms(given_threshold, tests[0]))
+    point, terms = np.asarray(target.initial_point(), dtype=np.float64), float(conditionals.n_terms.sum())
+    return CompiledCoupling("Gibbs", sweep, start, shared, point, terms, rule="barker")

@@ -5,12 +5,10 @@ Reference: Zhang and De Sa (2019), Poisson-minibatching for Gibbs sampling with 
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledConditionals, Component, DiscreteTarget, Sampler, Streams
+from approxmcmc.contracts import CompiledConditionals, Component, DiscreteTarget, Program, Sampler, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
@@ -115,8 +113,8 @@ def _conditionals(target: DiscreteTarget) -> CompiledConditionals:
     return target.compile_conditionals(fields=False)
 
 
-class PoissonGibbsProgram:
-    """A `PoissonGibbs` sampler bound to a target; see the protocol `Program`."""
+class PoissonGibbsProgram(Program):
+    """A `PoissonGibbs` sampler bound to a target."""
 
     def __init__(self, target: DiscreteTarget, conditionals: CompiledConditionals, settings: PoissonGibbs) -> None:
         self.target, self.conditionals = target, conditionals
@@ -125,7 +123,7 @@ class PoissonGibbsProgram:
             {*CORE_COUNTS} - {"accepted", *AUDIT_COUNTS}, {"perf_counter_diff", "expected_reads"}
         )
         n_obs = float(conditionals.n_terms.mean())
-        self.attrs: Mapping[str, Any] = {
+        self.attrs = {
             "n_obs": int(n_obs) if n_obs.is_integer() else n_obs,
             "setup_expected_reads": float(self.make_counts().expected.sum()),
         }
@@ -140,15 +138,6 @@ class PoissonGibbsProgram:
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return the unnormalised log densities of some states."""
         return np.array([float(self.target.log_density(theta)) for theta in thetas])
-
-    def auditor_of(
-        self,
-        adapted: Mapping[str, float],
-        draws: np.ndarray,
-        rng: np.random.Generator,
-        shuffled_by: np.random.Generator | None = None,
-    ) -> None:
-        """Return None: updates are exact, so there is nothing to audit."""
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
         """Start a chain at a state of positive probability."""

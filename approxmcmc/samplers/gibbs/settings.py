@@ -30,6 +30,7 @@ from approxmcmc.contracts import (
     Component,
     Decision,
     DiscreteTarget,
+    Program,
     Streams,
     TestedSampler,
     TransitionMatrix,
@@ -37,8 +38,7 @@ from approxmcmc.contracts import (
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
-from approxmcmc.samplers.gibbs.coupling import couple_gibbs
-from approxmcmc.samplers.gibbs.law import replicate_sites, sweep_matrix
+from approxmcmc.samplers.gibbs.law import couple_gibbs, replicate_sites, sweep_matrix
 from approxmcmc.samplers.gibbs.state import GibbsState, build_tests, new_state
 from approxmcmc.samplers.gibbs.step import (
     SCANS,
@@ -174,8 +174,8 @@ class Gibbs(Component, TestedSampler):
         return int(target.n_states.size)
 
 
-class GibbsProgram:
-    """A Gibbs sampler bound to a target; see the protocol `Program`."""
+class GibbsProgram(Program):
+    """A Gibbs sampler bound to a target."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class GibbsProgram:
             {"perf_counter_diff", *test.records, *(() if test.log_likelihood is None else ("lp",))},
         )
         n_obs = float(conditionals.n_terms.mean())
-        self.attrs: Mapping[str, Any] = {
+        self.attrs = {
             "n_obs": int(n_obs) if n_obs.is_integer() else n_obs,  # terms per decision, not factors of the target
             **({"audit_every": audit_every or 0} if test.is_audited else {}),
             **({"data_order": "rows"} if test.log_likelihood is None else {}),
@@ -209,15 +209,6 @@ class GibbsProgram:
     def new_state(self, theta: np.ndarray) -> GibbsState:
         """Return the state of a chain at theta; nothing adapts, so tuning is burn-in."""
         return new_state(self.conditionals, self.tests, theta, new_clock(0, self.audit_probability))
-
-    def auditor_of(
-        self,
-        adapted: Mapping[str, float],
-        draws: np.ndarray,
-        rng: np.random.Generator,
-        shuffled_by: np.random.Generator | None = None,
-    ) -> None:
-        """Return None: steps are audited during the run."""
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return the unnormalised log densities of some states."""

@@ -111,7 +111,7 @@ def evidence_on(state: GibbsState, site: int) -> Evidence:
             order.rows,
             order.at_both,
         ),
-        on_all.as_they_lie,
+        on_all.memory_order,
         on_all.moments,
         on_all.current,
         on_all.differences,

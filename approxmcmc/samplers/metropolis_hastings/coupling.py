@@ -49,7 +49,7 @@ class SharedTarget(NamedTuple):
     data: tuple[np.ndarray, ...]
     n_obs: int
     prior_rows: int
-    as_they_lie: np.ndarray
+    memory_order: np.ndarray
     work: np.ndarray
     noise: np.ndarray
 
@@ -63,7 +63,7 @@ def evaluate_there(shared: SharedTarget, walker: Walker) -> None:
     shared.counts[EVALUATIONS] += shared.prior_rows
     if log_prior > -math.inf:
         walker.log_likelihood[THERE] = sum_terms(
-            shared.log_terms, walker.proposed, shared.data, shared.as_they_lie, shared.n_obs, shared.work
+            shared.log_terms, walker.proposed, shared.data, shared.memory_order, shared.n_obs, shared.work
         )
         shared.counts[EVALUATIONS] += shared.n_obs
 
@@ -174,10 +174,10 @@ def couple_metropolis(
 
     def shared() -> SharedTarget:
         counts, scratch = np.zeros(len(COUNT_NAMES), dtype=np.int64), (np.empty(BATCH), np.empty((2, dim)))
-        as_they_lie = np.empty(0, dtype=np.int64)
+        memory_order = np.empty(0, dtype=np.int64)
         kernels = known.log_prior, known.log_terms
         sizes = known.n_obs, known.prior_rows
-        return SharedTarget(counts, np.full(2, math.nan), *kernels, known.data, *sizes, as_they_lie, *scratch)
+        return SharedTarget(counts, np.full(2, math.nan), *kernels, known.data, *sizes, memory_order, *scratch)
 
     name = " + ".join(type(member).__name__ for member in proposal.members)
     move = make_move(propose, couple, RULES[rule].threshold, MIRRORS[rule])

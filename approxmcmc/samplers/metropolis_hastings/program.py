@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.audits.steps import Judge, TestedSteps, WalkedSteps
-from approxmcmc.contracts import AcceptanceTest, Auditor, CompiledProposal, CompiledTest, Streams
+from approxmcmc.contracts import AcceptanceTest, Auditor, CompiledProposal, CompiledTest, Program, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.compiler.compile import as_python
@@ -77,8 +77,8 @@ class Audits(NamedTuple):
     judge: Judge | None
 
 
-class MetropolisHastingsProgram:
-    """A Metropolis-Hastings sampler bound to a target; see the protocol `Program`.
+class MetropolisHastingsProgram(Program):
+    """A Metropolis-Hastings sampler bound to a target.
 
     Other samplers with the same state provide their own `step`.
     """
@@ -109,7 +109,7 @@ class MetropolisHastingsProgram:
             - {*(() if test.is_audited else AUDIT_COUNTS)},
             {"acceptance_rate", "perf_counter_diff", *records, *(() if test.log_likelihood is None else ("lp",))},
         )
-        self.attrs: Mapping[str, Any] = {
+        self.attrs = {
             **({"audit_every": in_steps} if test.is_audited else {}),
             **({"data_order": schedule.name} if schedule.name != "memory" else {}),
             **({"block_size": schedule.size} if schedule.name == "blocks" else {}),

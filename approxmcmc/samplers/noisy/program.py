@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import Chain, Streams
+from approxmcmc.contracts import Chain, Program, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
 from approxmcmc.samplers.chain import CompiledChain, book_audit, compile_chain, names_recorded, new_clock
@@ -58,8 +58,8 @@ class KnownLikelihood(NamedTuple):
         return LEAST_AUDIT_EVERY if share <= LEAST_AUDIT_EVERY else 10 ** math.ceil(math.log10(share))
 
 
-class NoisyProgram:
-    """A sampler of the family bound to a target; see the protocol `Program`."""
+class NoisyProgram(Program):
+    """A sampler of the family bound to a target."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class NoisyProgram:
             {*CORE_COUNTS, *setup.records} - {*(() if audited else AUDIT_COUNTS)},
             ("acceptance_rate", "perf_counter_diff"),
         )
-        self.attrs: Mapping[str, Any] = {
+        self.attrs = {
             "n_obs": setup.n_obs,
             "audit_every": audit_every if audited else 0,
             # Decisions of the exact sampler with one auxiliary draw differ from the exact ratio's decisions, too.
@@ -100,15 +100,6 @@ class NoisyProgram:
             estimate=estimate,
             audits=new_audit_list(0, theta.size),
         )
-
-    def auditor_of(
-        self,
-        adapted: Mapping[str, float],
-        draws: np.ndarray,
-        rng: np.random.Generator,
-        shuffled_by: np.random.Generator | None = None,
-    ) -> None:
-        """Return None: steps are audited during the run."""
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return log prior + log-likelihood if it is known; otherwise the log prior, which has the same support."""

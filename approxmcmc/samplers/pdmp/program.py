@@ -1,13 +1,12 @@
 """A process bound to a target: checks of settings, the parts shared by chains, and how a chain starts."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from approxmcmc.contracts import Streams, Target
+from approxmcmc.contracts import Program, Streams, Target
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
 from approxmcmc.errors import InvalidInputError
@@ -36,8 +35,8 @@ NOT_COUNTED = {"accepted", "likelihood_evaluations", "decision_rounds", *AUDIT_C
 PREDICTION_DRAWS = 1000  # of the normal approximation
 
 
-class PDMPProgram:
-    """A process bound to a target; see the protocol `Program`."""
+class PDMPProgram(Program):
+    """A process bound to a target."""
 
     def __init__(
         self, target: Target, fit: Laplace, dynamics: Dynamics, *, setting: float, spacing: float, who: str
@@ -50,7 +49,7 @@ class PDMPProgram:
             {"perf_counter_diff", "expected_reads"},
         )
         sizes = np.diff(self.split.first)
-        self.attrs: Mapping[str, Any] = {
+        self.attrs = {
             "setup_mode_seconds": fit.seconds,
             "setup_mode_passes": fit.passes,
             "setup_expansion_passes": 1 + CHECKS,
@@ -87,15 +86,6 @@ class PDMPProgram:
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return log prior + log-likelihood on all data at each theta."""
         return self.rows.log_densities(thetas)
-
-    def auditor_of(
-        self,
-        adapted: Mapping[str, float],
-        draws: np.ndarray,
-        rng: np.random.Generator,
-        shuffled_by: np.random.Generator | None = None,
-    ) -> None:
-        """Return None: its process has the exact distribution."""
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
         """Start a chain at `theta` with a random velocity; nothing adapts, so tuning is burn-in."""

@@ -43,20 +43,20 @@ def without_gold(target: str, *, gold_wanted: bool, own_figures: bool) -> list[s
     """
     return [
         _why_no_risk(target, gold_wanted, own_figures),
-        "Cost and diagnostics below are those of the chains alone.",
-        "R-hat and effective sample size cannot say how far a biased sampler is off.",
+        "The cost and the diagnostics below describe only the chains themselves.",
+        "R-hat and effective sample size cannot measure the error of a biased sampler.",
     ]
 
 
 def _why_no_risk(target: str, gold_wanted: bool, own_figures: bool) -> str:
     if gold_wanted:
-        return f"There is no accepted gold standard for {target}, so no risk is stated here."
+        return f"No gold standard of {target} was accepted, so this page states no risk."
     if own_figures:
         return (
-            "The study judges its chains by itself, without NUTS: its own figures say what they are held against and "
-            "how far they are off."
+            "The study asks for no gold standard by NUTS. Its own figures say what the chains are compared with, and "
+            "how far they are from it."
         )
-    return "The study asks for no gold standard, so no risk is stated here."
+    return "The study asks for no gold standard, so this page states no risk."
 
 
 def sentences(scores: Scores, verdicts: int) -> list[str]:
@@ -73,7 +73,7 @@ def sentences(scores: Scores, verdicts: int) -> list[str]:
     who = f"After {seconds} s of sampling per chain on {scores.target}, the least risk in {estimand} was measured for "
     if scores.replicates[best] < LEAST_REPLICATES:
         chains = counted(scores.replicates[best], "chain")
-        return [f"{who}{best}: {number(known[best].risk)}. With {chains} of a setting that is no verdict."]
+        return [f"{who}{best}: {number(known[best].risk)}. {chains} per setting are too few for a verdict."]
     return [
         who + _who(scores, best, known[best], verdicts),
         _against(best, scores.exact, known, unknown, verdicts),
@@ -85,7 +85,7 @@ def _not_ranked(scores: Scores, estimand: str, table: Any) -> str:
     floor = number(float(table.floor.max()))
     return (
         f"The settings are not ranked on {scores.target}: the squared error of the gold standard in {estimand}, "
-        f"{floor}, is {beside_least_risk(table)}, and {LARGEST_FLOOR:.0%} is the most that lets an order be told."
+        f"{floor}, is {beside_least_risk(table)}; a ranking needs at most {LARGEST_FLOOR:.0%}."
     )
 
 
@@ -94,7 +94,7 @@ def _who(scores: Scores, best: str, row: Any, verdicts: int) -> str:
     if scores.exact is None:
         return f"{text}; no exact setting takes part, so there is no ratio."
     if best == scores.exact:
-        return f"{text}; it is the exact sampler, so no approximation was seen to pay at this budget."
+        return f"{text}. This is the exact sampler: at this budget no approximation had less risk."
     ratio = row.ratio, row.ratio_lower, row.ratio_upper
     if not math.isfinite(ratio[0]):
         return f"{text}; its ratio to {scores.exact} is not defined."
@@ -102,7 +102,7 @@ def _who(scores: Scores, best: str, row: Any, verdicts: int) -> str:
     if widened(row, "ratio", verdicts)[1] < 1.0:
         return f"{text}, a gain that the interval supports."
     where = "at the family rate of this page the interval" if ratio[2] < 1.0 else "the interval"
-    return f"{text}; {where} contains 1, so we cannot tell it from the exact sampler."
+    return f"{text}; {where} contains 1, so the difference from the exact sampler is not established."
 
 
 def _against(best: str, exact: str | None, rows: dict[str, Any], unknown: list[str], verdicts: int) -> str:
@@ -118,12 +118,12 @@ def _against(best: str, exact: str | None, rows: dict[str, Any], unknown: list[s
     near = [label for label in others if label not in far]
     parts = []
     if near:
-        parts.append(f"Between it and {in_words(near)} we cannot tell.")
+        parts.append(f"The order of it and {in_words(near)} is not established.")
     if far:
         parts.append(f"It has less risk than {in_words(far)}: {how}.")
     if unknown:
-        them = "it" if len(unknown) == 1 else "them"
-        parts.append(f"By then {in_words(unknown)} had no draw in some chain, so nothing is said of {them}.")
+        risk = "its risk is" if len(unknown) == 1 else "their risks are"
+        parts.append(f"Some chain of {in_words(unknown)} had no draw by then, so {risk} unknown.")
     return " ".join(parts) or "No other setting has a measured risk."
 
 
@@ -135,6 +135,6 @@ def _why(best: str, exact: bool, row: Any) -> str:
         return f"{text}."
     if row.bias_sq_lower > 0.0:
         if exact:
-            return f"{text}: its bias can be told from zero; it is left over from the start and goes with more time."
-        return f"{text}: its bias can be told from zero; only what is left over from the start will go with more time."
-    return f"{text}: a bias cannot be told from zero at this budget."
+            return f"{text}. The bias differs from zero; it comes from the starting points and vanishes with more time."
+        return f"{text}. The bias differs from zero; only the part due to the starting points vanishes with more time."
+    return f"{text}. At this budget the bias does not differ from zero within its interval."

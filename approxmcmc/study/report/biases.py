@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
 RULES = (
-    "Biases of the means of all chains of a setting together, estimated from audited draws and coupled exact chains, "
-    "in standard deviations of the draws. Verdicts: biased (some bias is told from 0 and above .05 sd), small (every "
-    "upper limit is below .1 sd), inconclusive (too few audits), not applicable (the exact chain mixes too slowly for "
-    "its couplings to say anything). No verdict sees a mode that no chain has visited."
+    "Bias of the mean over all chains of a setting, in standard deviations of the draws, estimated from audited draws "
+    "and coupled exact chains. Verdicts: biased (the interval of some bias excludes 0, and the bias exceeds 0.05 sd), "
+    "small (every upper limit is below 0.1 sd), inconclusive (too few audits), not applicable (the exact chain mixes "
+    "too slowly for couplings to give an estimate). A mode that no chain has visited is invisible to all verdicts."
 )
 ERROR_QUANTILE = 1.96
 PANELS_A_ROW = 2
@@ -121,7 +121,7 @@ def sentence(target: str, told: Sequence[Told]) -> str:
         return ""
     by_verdict = {verdict: [one.label for one in mine if one.verdict == verdict] for verdict in ORDER}
     words = [f"{verdict}: {', '.join(labels)}" for verdict, labels in by_verdict.items() if labels]
-    return f"Biases on {target}, told by the draws themselves: {'; '.join(words)}."
+    return f"Biases on {target}, estimated from the draws themselves: {'; '.join(words)}."
 
 
 ORDER = ("biased", "small", "inconclusive", "not applicable", "failed")
@@ -132,8 +132,9 @@ def _verdicts(told: Sequence[Told]) -> Table:
     import pandas as pd
 
     caption = (
-        "One row per setting. Largest bias: of all estimands, with its interval. Gap: difference of the same mean (or, "
-        "for a square, of the coordinate furthest off) from the gold standard, with the Monte Carlo error of both."
+        "One row per setting. Largest bias: the largest of all estimands, with its interval. Gap: difference between "
+        "the same mean and the gold standard, with the Monte Carlo error of both; if the largest bias is that of a "
+        "square, the gap is that of the coordinate with the largest one."
     )
     data = pd.DataFrame([_verdict_of(one) for one in told])
     return Table("Verdicts on biases", caption, data.dropna(axis=1, how="all"))
@@ -178,10 +179,12 @@ def _evidence(told: Sequence[Told]) -> Table | None:
         for one, found in known
     ]
     caption = (
-        "Error of acceptance: E|delta|, delta the test's acceptance probability less that on all data. TV bound: "
-        "E[|delta| tau], tau the meeting times. The form drift knows neither. Passes: evaluations of all terms."
+        "Error of acceptance: E|delta|, where delta is the acceptance probability of the test minus that on all data. "
+        "TV "
+        'bound: E[|delta| tau], where tau is the meeting time; it bounds the total variation. form="drift" estimates '
+        "neither. Passes: evaluations of all terms."
     )
-    return Table("What the verdicts rest on", caption, pd.DataFrame(rows), formats={"passes": ",.0f"})
+    return Table("Evidence for the verdicts", caption, pd.DataFrame(rows), formats={"passes": ",.0f"})
 
 
 def _figure(target: str, told: Sequence[Told]) -> Figure | None:
@@ -213,7 +216,7 @@ def _figure(target: str, told: Sequence[Told]) -> Figure | None:
         axis.set_ylabel("posterior sd")
     axes.flat[0].legend()
     caption = (
-        "Each estimand in order: coordinates, their squares about the mean, the log density. Bars: 95 % intervals, "
-        "each by itself."
+        "The estimands in order: coordinates, their squares about the mean, the log density. Bars: a 95 % interval for "
+        "each estimand separately."
     ) + (" Crosses: difference from the gold standard." if any(one.gap is not None for one in mine) else "")
     return Figure(f"Biases: {target}", caption, figure, pd.concat(frames, ignore_index=True))

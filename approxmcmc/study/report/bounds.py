@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
 RULES = (
-    "Verdicts follow from intervals, never from points: PASS where the upper limit of the distance is at most the "
-    "bound, FAIL where the lower limit exceeds it, INCONCLUSIVE otherwise, no bound where a contraction coefficient is "
-    "1 or not available. A verdict is worth what its bound is worth: rigorous, heuristic, vacuous (1 or more, passes "
-    "always), or not applicable."
+    "A verdict compares a bound with the interval of the distance: PASS if the upper limit is at most the bound, FAIL "
+    "if the lower limit exceeds it, otherwise INCONCLUSIVE; no bound if a contraction coefficient is 1 or unknown. The "
+    "label says how much a verdict means: the bound is rigorous, heuristic, vacuous (1 or more, so it always passes), "
+    "or not applicable."
 )
 TITLES = {
     "b1": "B1, Theorem 1: delta / (1 - eta_1)",
@@ -121,9 +121,10 @@ def _ingredients(name: str, check: "xr.DataTree") -> Table:
     ]
     frame: pd.DataFrame = check.dataset[columns].to_dataframe().reset_index()
     caption = (
-        "What the bounds are made of: total variation of the two stationary laws (from the matrices), one-step error "
-        "delta, largest error of a decision Delta_max with its label; noise floor of the measured distance; largest "
-        "marginal Wasserstein-1 distance in posterior standard deviations, and the floor that its own noise sets."
+        "The quantities in the bounds: total variation between the two stationary distributions (from the transition "
+        "matrices), one-step error delta, largest error of a decision Delta_max with its label. Then the measured "
+        "distances: the floor due to noise; the largest marginal Wasserstein-1 distance in posterior standard "
+        "deviations, and its own floor."
     )
     if "eta" in check.dataset:
         etas = check.dataset["eta"].to_numpy()
@@ -161,8 +162,8 @@ def _figure(name: str, check: "xr.DataTree") -> list[Figure]:
     axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5))
     caption = (
         "Measured distance with its interval, and the bounds with their labels; above the line at 1 a bound is "
-        "vacuous. Where the matrices' laws are labelled heuristic below, they are those of the Gaussian "
-        "regime: with few terms in a look the sampler itself may be farther off."
+        "vacuous. A distance of the matrices' stationary distributions that is labelled heuristic assumes normal "
+        "estimates of the log ratio: if a test reads few terms at a time, the sampler itself may be farther off."
     )
     return [Figure(f"Distance and bounds: {name}", caption, figure, _rows(check))]
 

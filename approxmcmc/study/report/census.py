@@ -35,8 +35,8 @@ def gates_table(reports: Mapping[str, Mapping[str, Any] | None]) -> Table | None
         return None
     return Table(
         "Gates of the gold standard",
-        "Exact chains on all data; the worst value over estimands and parameters. Where a gate failed, the risk may be "
-        "that of the gold standard.",
+        "Gates check the exact chains on all data; each row shows the worst value over estimands and parameters. If a "
+        "gate failed, the errors shown as risk may be errors of the gold standard.",
         pd.DataFrame(rows),
         formats={"found": ".4g"},
     )

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
 BLIND = (
-    "R-hat and effective sample size compare chains with each other and with themselves. A biased sampler converges "
-    "to its own stationary law, not to the posterior, so they cannot see bias: good values here say nothing about "
-    "the risk above."
+    "R-hat and effective sample size compare chains with each other. A biased sampler converges to its own stationary "
+    "distribution, not to the posterior, so these statistics cannot see bias: good values here say nothing about the "
+    "risk above."
 )
 RISK = (
-    "risk = bias² + variance of the running mean against the gold standard; bias² is unbiased for replicate noise "
-    "and for the gold standard's error; bootstrap over replicates; "
+    "risk = bias² + variance of the running mean, relative to the gold standard; the estimate of bias² is corrected "
+    "for the noise of the replicates and the error of the gold standard; intervals by bootstrap over replicates; "
 )
-OWN_PERFORMANCE = "what the study's own figures measure; "
-COUNTED = "data per decision; audited wrong decisions."
+OWN_PERFORMANCE = "the measures in the study's own figures; "
+COUNTED = "data read per decision; wrong decisions found by audits."
 
 
 def compose(results: "StudyResults") -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _notes(results: "StudyResults", found: _Found) -> list[str]:
 
 
 def _told(results: "StudyResults", found: _Found) -> list[str]:
-    """Return the sentences on biases estimated from draws and on targets without risks, each sentence once."""
+    """Return sentences on biases that were estimated from draws, and on targets without risks; each only once."""
     known = {"gold_wanted": results.study.gold is not None, "own_figures": bool(found.pictures)}
     told = told_of(results)
     sentences = [text for contest in found.contests if (text := sentence(contest.target, told))]
@@ -222,8 +222,8 @@ def cost_section(results: "StudyResults", contests: Sequence[Contest]) -> Sectio
 def gold_section(results: "StudyResults") -> Section:
     """Return the gates of the gold standards, the status of each, and the commands that make them again."""
     if results.study.gold is None:
-        instead = " Its own figures say what the chains are held against." if results.study.analyses else ""
-        return Section("Gold standard", (f"The study asks for none.{instead}",))
+        instead = " Its own figures say what the chains are compared with." if results.study.analyses else ""
+        return Section("Gold standard", (f"The study has no gold standard.{instead}",))
     reports = {name: results.gold_report(name) for name in results.study.targets}
     text = tuple(_fate(name, report, results.reference(name) is not None) for name, report in reports.items())
     table = census.gates_table(reports)
@@ -235,7 +235,9 @@ def _fate(name: str, report: Mapping[str, Any] | None, used: bool) -> str:
     if report is None:
         return f"{name}: no gold standard has been made."
     if report["status"] == "accepted" and not used:
-        return f"{name}: the stored gold standard is damaged or of an earlier form of the study; a run makes another."
+        return (
+            f"{name}: the stored gold standard is damaged, or the study has changed since; the next run makes another."
+        )
     return f"{name}: {report['status']}, made in {report['seconds']:.0f} s."
 
 

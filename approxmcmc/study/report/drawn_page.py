@@ -1,7 +1,7 @@
-"""A page of the documentation, drawn from what ships of a study: its picture, its answer, then all else.
+"""Draw a page of the documentation from the published results of a study: its picture, its answer, then the rest.
 
-What may be said is decided here and not when the study ran: whether an order can be told, at which rate verdicts err,
-and to how many digits a number is known.
+The statements are made here, and not when the study ran: whether settings are ranked, how often verdicts may err, and
+how many digits of a number are shown.
 """
 
 import math
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 WITHOUT_INTERVAL = (
-    "Intervals are 95 %; blank is not defined, never zero. A number without an interval is a setting, a count, exact, "
-    "or a summary of these chains alone; its caption tells which."
+    "Intervals are 95 %. A blank is undefined, never zero. A number without an interval is a setting, a count, an "
+    "exact value, or a summary of these chains; its caption says which."
 )
 CODE = re.compile(r"[a-z]\w*_\w+(\[.+\])?|[a-z]\w*\[.+\]")
 NAMING = ("series", "setting", "sampler", "winner", "no less", "label")  # columns of names of settings
@@ -39,9 +39,9 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
     Parameters
     ----------
     words, table
-        What ships, from :func:`approxmcmc.study.published.shipped`.
+        The published results, from :func:`approxmcmc.study.published.shipped`.
     commands
-        What would run the presets that are not on the page.
+        The commands that run the presets that are not on the page.
     """
     scores = scores_of(words, table)
     sections = [*who_wins(scores, words.get("families") or {}), *unpacked(words["sections"], table)]
@@ -104,7 +104,7 @@ def _source(words: Mapping[str, Any]) -> str:
 
 
 def in_words(table: "pd.DataFrame") -> Callable[[str], str]:
-    """Return a function that puts the names of the settings of a page in words, in text and in pictures."""
+    """Return a function that replaces labels of settings by readable names, in text and in pictures."""
     columns = [name for name in NAMING if name in table]
     names = {part for name in columns for cell in set(table[name]) for part in re.split(r", (?![^\[]*\])", cell)}
     code = sorted((name for name in names if CODE.fullmatch(name)), key=len, reverse=True)

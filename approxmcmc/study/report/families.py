@@ -1,7 +1,7 @@
 """Families of settings: all values of one sampler's knobs, shown as one entry on pages with many settings.
 
-``test[epsilon=0.05]`` is of the family ``test``. With many settings, pictures draw the best member of each family in
-full and the others as thin lines of the same colour; sentences count members; tables can show one row for each.
+``test[epsilon=0.05]`` belongs to the family ``test``. With many settings, pictures draw the best member of each family
+in full and the others as thin lines of the same colour, and sentences give the number of members.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,8 @@
-"""A picture as a table: what is drawn, in the units of its axes, and the picture that is drawn from it again.
+"""Convert a picture to a table of what it draws, and draw it again from that table.
 
-A picture ships as its marks. A mark is a line, points, segments, the outline of an area, or a text; its place is rows
-of a table, ``x`` and ``y`` in data units, beside the name of its series. Panels, scales and styles are words.
+The package ships a picture as its marks. A mark is a line, points, segments, the outline of an area, or a text. Its
+positions are rows of a table: ``x`` and ``y`` in data units, and the name of the series. Panels, scales and styles are
+stored as text.
 """
 
 from collections.abc import Iterator
@@ -31,12 +32,12 @@ def marks_of(figure: Any) -> "tuple[dict[str, Any], pd.DataFrame]":
     Parameters
     ----------
     figure
-        Of lines, error bars, filled curves, bars, scattered points, contours and texts. An image is refused.
+        It may hold lines, error bars, filled curves, bars, scattered points, contours and texts, but no image.
 
     Raises
     ------
     TypeError
-        If an axes holds an image: it has no marks.
+        If an axes holds an image, which is none of these marks.
     """
     import pandas as pd
 

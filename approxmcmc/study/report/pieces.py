@@ -28,8 +28,8 @@ class Figure:
     data
         The plotted numbers; written as CSV next to the page.
     marks
-        Words and table of the picture, as `approxmcmc.study.report.marks.marks_of` returns them, where `figure` can no
-        longer be asked; None otherwise.
+        Text and table of the picture, as `approxmcmc.study.report.marks.marks_of` returns them, if `figure` is an SVG
+        document, from which they cannot be read; None otherwise.
     """
 
     title: str

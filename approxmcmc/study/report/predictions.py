@@ -45,8 +45,8 @@ def predict_setting(
 ) -> Prediction | None:
     """Return the prediction for a stored sampler, from its proposals at draws spread evenly over the traces.
 
-    None if the law of its test is unknown, or if its proposal adapts during the run: then the settings do not determine
-    its steps.
+    Return None if the law of its test is unknown, or if its proposal adapts during the run, because then its settings
+    do not determine its steps.
     """
     stored = MetropolisHastings.found_in(sampler)
     if stored is None or not isinstance(target, Target) or stored.test.decision_law(np.zeros(1), target.n_obs) is None:
@@ -62,7 +62,7 @@ def predict_setting(
 
 
 def predict(test: AcceptanceTest, pairs: Pairs, n_obs: int) -> Prediction | None:
-    """Average the law of a test over u and over pairs; the interval is that of the mean over pairs.
+    """Average the predicted error and data use of a test over u and over pairs, with the interval of that mean.
 
     Pairs outside the support of the prior are left out: they are rejected without a test.
     """

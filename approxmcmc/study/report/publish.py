@@ -1,4 +1,4 @@
-"""What a study publishes from its store: the table that ships, and the words around it."""
+"""Write the results of a study that ship with the package, from its store."""
 
 import dataclasses
 import os
@@ -28,19 +28,19 @@ STUB = """# {title}
 def publish(
     results: "StudyResults", data: str | os.PathLike[str], pages: str | os.PathLike[str] | None = None
 ) -> list[Path]:
-    """Write what ships of a study, and return the paths.
+    """Write the files of a study that ship with the package, and return their paths.
 
-    The documentation draws page and pictures from it. Nothing is typed in: every number comes from the store.
+    The documentation draws page and pictures from them. No number is typed by hand: all come from the store.
 
     Parameters
     ----------
     results
         Records, traces and gold standards of a study at one preset.
     data
-        Folder of ``NAME.csv.gz`` and ``NAME.json``, each replaced whole or not at all.
+        Folder of ``NAME.csv.gz`` and ``NAME.json``; both are replaced atomically.
     pages
-        Folder of the documentation's pages. Where it has none of this study, ``NAME.md`` is begun there: a title, which
-        the first line of the study's file gives, and the line that draws the rest. Put the answer in words between.
+        Folder of the documentation's pages. If it has no page of this study, ``NAME.md`` is written there: a title,
+        from the first line of the study's file, and the directive that draws the rest. Write the answer between them.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def _title(results: "StudyResults") -> str:
 
 
 def risks_of(results: "StudyResults") -> "pd.DataFrame | None":
-    """Return the risks of all targets that have a gold standard; None where no target has one."""
+    """Return the risks of all targets that have a gold standard; None if no target has one."""
     import pandas as pd
 
     judged = [contest for contest in gather(results) if contest.reference is not None]

@@ -3,8 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from approxmcmc.study.measures import MEASURES
-from approxmcmc.study.paper_values import PaperValue
+from approxmcmc.study.measures import MEASURES, PaperValue
 from approxmcmc.study.report.evidence import done_replicates
 from approxmcmc.study.report.intervals import NOTHING, Interval, mean_interval, rate_interval
 from approxmcmc.study.report.pieces import Section, Table
@@ -13,10 +12,10 @@ if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
 RULES = (
-    "What the paper printed, beside the same measure of these chains. Ours: mean over replicates with its 95 % Student "
-    "interval, geometric mean for ratios; the difference is ours minus the paper's, and its interval holds our error "
-    "alone, since the paper states none. Numbers of another machine and other code are shown and not compared; a ratio "
-    "of two settings on one machine is free of the machine, but not of the code."
+    "Each number that the paper printed, and the same measure of these chains. Ours: mean over replicates with its 95 "
+    "% Student interval, geometric mean for ratios. The difference is ours minus the paper's; its interval covers only "
+    "our error, because the paper states none. Speeds are shown but not compared, because they depend on machine and "
+    "code; the ratio of two speeds on one machine still depends on the code."
 )
 
 
@@ -71,7 +70,7 @@ def _remark(value: PaperValue, ours: Interval) -> str:
     if math.isnan(ours.value):
         words.append("no finished cell")
     if value.machine:
-        words.append("no: another machine and other code")
+        words.append("no: it depends on machine and code")
     if value.differs:
         words.append(value.differs)
     return "; ".join(words) or "yes"
@@ -80,8 +79,6 @@ def _remark(value: PaperValue, ours: Interval) -> str:
 def _verdict(rows: list[dict[str, Any]]) -> str:
     judged = [row for row in rows if not math.isnan(row["difference_lower"])]
     if not judged:
-        return "No number can be compared: there is no interval, or another machine made them all."
+        return "No number can be compared: each lacks an interval, or depends on machine and code."
     inside = sum(row["difference_lower"] <= 0.0 <= row["difference_upper"] for row in judged)
-    return (
-        f"Of {len(judged)} numbers that can be compared, {inside} lie within our interval; few replicates make it wide."
-    )
+    return f"Of {len(judged)} comparable numbers, {inside} lie within our interval, which is wide with few replicates."

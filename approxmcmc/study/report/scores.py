@@ -1,9 +1,9 @@
-"""Risks of the settings of one target at three times: what ships of a comparison, and what verdicts are made of.
+"""Risks of the settings of one target at three times, from which verdicts follow.
 
-A verdict needs three things: five replicates, without which there is no interval; a gold standard whose squared error
-is at most a tenth of the least risk, without which nothing is ranked; and an interval at a family rate, since a page
-makes many verdicts. With m of them each is made at 5 % / m: the 95 % interval is widened on the log scale by the ratio
-of the normal quantiles.
+A verdict needs five replicates, because fewer give no useful interval. Settings are ranked only if the squared error of
+the gold standard is at most a tenth of the least risk. A page makes many verdicts, so their intervals hold jointly:
+each of m verdicts has level 5 % / m (Bonferroni), and its 95 % interval is widened on the log scale by the ratio of the
+normal quantiles.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONFIDENCE = 0.95
-LARGEST_FLOOR = 0.1  # of the least risk: above it the gold standard's own error decides the order of the settings
+LARGEST_FLOOR = 0.1  # times the least risk; above, the error of the gold standard decides the order of the settings
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -83,15 +83,15 @@ def can_rank(table: "pd.DataFrame") -> bool:
 
 
 def beside_least_risk(table: "pd.DataFrame") -> str:
-    """Return how large the gold standard's squared error is, in words."""
+    """Return a phrase that compares the gold standard's squared error with the least risk."""
     share = floor_share(table)
     return f"{share:.0%} of the least risk" if share <= 1.0 else "above the least risk"
 
 
 def widened(row: Any, name: str, verdicts: int) -> tuple[float, float]:
-    """Return the ends of a positive figure's interval at a family rate of 5 % over so many verdicts.
+    """Return the interval of a positive quantity, widened so that this many verdicts err together in at most 5 %.
 
-    NaN where there is no interval; a lower end of 0 or less stays.
+    NaN without an interval; a lower limit of 0 or less is unchanged.
 
     Examples
     --------

@@ -1,8 +1,9 @@
-"""What ships of a study: one table with the rows of all tables and pictures, and the words around them.
+"""Pack the results of a study into two files that ship with the package: one of numbers, one of text.
 
-The table is ``NAME.csv.gz``: a row belongs to the piece that its first column names, and has the columns of that piece;
-``risk`` are the risks at three times. The words are ``NAME.json``: sections, captions, headings, styles of pictures,
-and what the numbers came from. Pages are drawn from the two, see :mod:`approxmcmc.study.report.drawn_page`.
+``NAME.csv.gz`` is one table with the rows of all tables and pictures: the first column names the piece that a row
+belongs to, and a row has the columns of that piece; the rows ``risk`` are the risks at three times. ``NAME.json`` holds
+sections, captions, headings, styles of pictures, and the provenance of the numbers. Pages are drawn from the two files,
+see :mod:`approxmcmc.study.report.drawn_page`.
 """
 
 import gzip
@@ -24,7 +25,7 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf|nan")
 
 
 def packed(sections: Sequence[Section], risks: "pd.DataFrame | None") -> "tuple[list[dict[str, Any]], pd.DataFrame]":
-    """Return the words of sections, and one table with the rows of their pieces and of the risks."""
+    """Return the text of sections, and one table with the rows of their pieces and of the risks."""
     import pandas as pd
 
     frames = [] if risks is None else [risks.assign(piece=RISK)]
@@ -48,7 +49,7 @@ def packed(sections: Sequence[Section], risks: "pd.DataFrame | None") -> "tuple[
 
 
 def unpacked(words: Sequence[Mapping[str, Any]], table: "pd.DataFrame") -> list[Section]:
-    """Return the sections that :func:`packed` took apart, with pictures drawn anew."""
+    """Rebuild the sections from the text and the table that :func:`packed` returned; pictures are drawn again."""
     return [
         Section(
             section["title"],
@@ -69,14 +70,14 @@ def _piece(words: Mapping[str, Any], table: "pd.DataFrame") -> Figure | Table:
 
 
 def rows_of(table: "pd.DataFrame", piece: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
-    """Return the rows of one piece, with its columns; numbers are numbers again."""
+    """Return the rows and columns of one piece, with text converted back to numbers."""
     rows = table[table["piece"] == piece].drop(columns="piece")
     kept = [name for name in rows if (rows[name] != "").any()] if columns is None else list(columns)
     return rows.reindex(columns=kept, fill_value="").apply(_values).reset_index(drop=True)
 
 
 def _values(column: "pd.Series[str]") -> Any:
-    """Return a column of text as numbers where it holds nothing else, and cell by cell where it holds both."""
+    """Convert a column of text to numbers: as a whole if all cells are numbers, otherwise cell by cell."""
     import pandas as pd
 
     numeric = column.str.fullmatch(NUMBER)
@@ -103,7 +104,7 @@ def from_bytes(content: bytes) -> "pd.DataFrame":
 
 
 def words_to_text(words: Mapping[str, Any]) -> str:
-    """Return the words as JSON, each piece of a section on one line."""
+    """Return the text as JSON, each piece of a section on one line."""
     held: list[str] = []
 
     def aside(piece: Mapping[str, Any]) -> str:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def risk_table(scores: Scores) -> Table:
     """Tabulate risk, bias², variance and the ratio to the exact setting at three times, by risk if it can be ranked."""
     ranked = len(scores.settings) > FEW and all(can_rank(scores.at_last_budget(name)) for name in scores.estimands)
-    order = ["time", "estimand", "risk"] if ranked else ["time"]  # of many, the best stand first
+    order = ["time", "estimand", "risk"] if ranked else ["time"]  # with many settings, the best ones come first
     place = {"estimand": lambda column: column.map(scores.estimands.index)}
     data = scores.at_budgets.sort_values(
         order,
@@ -58,8 +58,8 @@ def risk_table(scores: Scores) -> Table:
     return Table(
         f"Risk at three budgets, {scores.target}",
         f"Estimates with 95 % bootstrap intervals over replicates; n/R: replicates delivered, of those planned.{what} "
-        "Negative bias² is an unbiased estimate of something near zero. Floor: squared standard error of the gold "
-        "standard. Blank: a replicate has no draw yet, or the risk cannot be told from the floor.",
+        "A negative bias² is an unbiased estimate of a value near zero. Floor: squared standard error of the gold "
+        "standard. Blank: a replicate has no draw yet, or the risk does not exceed the floor.",
         data,
         headings={"bias_sq": "bias²", "time": "time (s)", "ratio": "ratio to exact"},
     )
@@ -81,8 +81,8 @@ def sensitivity_table(contest: Contest) -> Table:
         )
     return Table(
         f"Failures counted as infinite risk, {contest.target}",
-        f"At {contest.budgets[-1]:.3g} s. A setting that lost a replicate, for whatever reason, has infinite mean "
-        "risk here; the other column averages only what was delivered.",
+        f"At {contest.budgets[-1]:.3g} s. A setting with a failed replicate has infinite mean risk here, whatever the "
+        "reason; the other column averages over the replicates that finished.",
         pd.DataFrame(rows).drop(columns="estimand" if len(contest.estimands) == 1 else []),
     )
 
@@ -122,10 +122,10 @@ def cost_table(results: "StudyResults", contest: Contest) -> Table:
     return Table(
         f"Cost of a decision, {contest.target}",
         "Data read: share of the data that one accept/reject decision reads. Intervals: Student over "
-        "replicates, Clopper-Pearson for audited wrong decisions (the same proposal and u decided on all data, off "
-        "the clock). Predicted: the recursion of Korattikara, Chen and Welling at (log ratio, scale) pairs from the "
-        "chains' own draws, with the interval of the mean over pairs; blank where the recursion does not speak of "
-        "the test.",
+        "replicates, Clopper-Pearson for wrong decisions (audits decide the same proposal with the same u on all data; "
+        "their time is not counted). Predicted: the recursion of Korattikara, Chen and Welling at (log ratio, scale) "
+        "pairs from the chains' own draws, with the interval of the mean over pairs; blank for a test to which the "
+        "recursion does not apply.",
         pd.DataFrame(rows),
         headings={
             "data per decision": "data read",

@@ -1,4 +1,4 @@
-"""Who wins: for each data set and time, the setting with least risk, and those that cannot be told from it."""
+"""For each data set and time, find the setting with least risk, and those with intervals that overlap its own."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,12 +42,12 @@ def who_wins(scores: Sequence[Scores], families: Mapping[str, str]) -> list[Sect
         return []
     estimand = scores[0].estimands[0]
     caption = (
-        "The setting with least risk after so many seconds of one chain on one core: warm-up, mode, expansion and "
-        "trials of a choice count, compilation does not. Below its name the time, and the risk of the "
-        f"{estimand}, averaged over coordinates, with its 95 % bootstrap interval over chains; then those that cannot "
-        f"be told from it. The {verdicts} comparisons of a picture err together in at most one of twenty pictures. "
-        f'"{UNRANKED}": the gold standard\'s squared error is above a tenth of the least risk, or a setting has fewer '
-        f"than {LEAST_REPLICATES} chains."
+        "The setting with least risk after the given seconds of one chain on one core; the seconds include warm-up, "
+        "the search for the mode, the expansion and trials of a choice, but not compilation. Below its name: the time, "
+        f"the risk of the {estimand}, averaged over coordinates, with its 95 % bootstrap interval over chains, and the "
+        f"settings with overlapping intervals. All {verdicts} comparisons of a picture are right in at least 19 of 20 "
+        f'pictures. "{UNRANKED}": the squared error of the gold standard is above a tenth of the least risk, or a '
+        f"setting has fewer than {LEAST_REPLICATES} chains."
     )
     drawn = data[data.estimand == estimand]
     table = data.drop(columns="about")
@@ -85,7 +85,7 @@ def _winner(scores: Scores, estimand: str, time: float, verdicts: int) -> dict[s
 
 
 def _near(names: Any) -> str:
-    """Return the settings that cannot be told from the winner, or how many they are."""
+    """Return the settings with intervals that overlap the winner's, or their number."""
     listed = names.split(", ") if isinstance(names, str) and names else []
     return "" if not listed else f"or {names}" if len(listed) < 3 else f"or one of {len(listed)} others"
 

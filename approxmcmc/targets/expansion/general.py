@@ -54,6 +54,8 @@ class GeneralExpansion(Expansion):
     If the target has a gradient, an expansion takes 2 + 2 d passes over the data, otherwise d^2 + 3 d + 1.
     """
 
+    is_closed = False
+
     def __init__(self, target: Target, order: int) -> None:
         super().__init__(target, order)
         self.compiled, self.dim = target.compile(), target.variables.size

@@ -83,7 +83,7 @@ def make_add_up(
         theta: np.ndarray,
         X: np.ndarray,
         y: np.ndarray,
-        as_they_lie: np.ndarray,
+        memory_order: np.ndarray,
         lo: int,
         hi: int,
         curved: bool,
@@ -99,7 +99,7 @@ def make_add_up(
             n, here = stop - start, y[start:stop]
             read_tile(X, start, stop, copy)
             rows = copy[:n]
-            linear_predictor(theta, X, as_they_lie, start, stop, eta)
+            linear_predictor(theta, X, memory_order, start, stop, eta)
             total = 0.0
             for i in range(n):
                 slopes[i], bends[i] = derivatives_eta(eta[i], here[i])
@@ -144,7 +144,7 @@ def make_survey(  # noqa: PLR0915 (one pass over a tile: its steps share all of 
         rule: np.ndarray,
         X: np.ndarray,
         y: np.ndarray,
-        as_they_lie: np.ndarray,
+        memory_order: np.ndarray,
         lo: int,
         hi: int,
         averaged: bool,
@@ -172,7 +172,7 @@ def make_survey(  # noqa: PLR0915 (one pass over a tile: its steps share all of 
             n, here, numbers = stop - start, y[start:stop], out[start:stop]
             read_tile(X, start, stop, copy)
             rows = copy[:n]
-            linear_predictor(center, X, as_they_lie, start, stop, eta)
+            linear_predictor(center, X, memory_order, start, stop, eta)
             deltas = np.dot(rows, moves)
             write_leverages(np.dot(rows, cholesky), leverages)
             for i in range(n):
@@ -245,12 +245,17 @@ def make_places(derivatives_eta: Callable[[float, float], tuple[float, float]]) 
     """Return the kernel for eta of some rows at a centre, its variance under L L', f' and f'' / 2; four columns."""
 
     def places(
-        center: np.ndarray, cholesky: np.ndarray, X: np.ndarray, y: np.ndarray, as_they_lie: np.ndarray, out: np.ndarray
+        center: np.ndarray,
+        cholesky: np.ndarray,
+        X: np.ndarray,
+        y: np.ndarray,
+        memory_order: np.ndarray,
+        out: np.ndarray,
     ) -> None:
         tile = rows_of_tile(center.shape[0])
         for start in range(0, X.shape[0], tile):
             stop = min(start + tile, X.shape[0])
-            linear_predictor(center, X, as_they_lie, start, stop, out[0, start:stop])
+            linear_predictor(center, X, memory_order, start, stop, out[0, start:stop])
             write_leverages(np.dot(X[start:stop], cholesky), out[1, start:stop])
         eta, first, half = out[0], out[2], out[3]
         for i in range(X.shape[0]):

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Target
 from approxmcmc.engine.terms.passes import sum_over_blocks
 from approxmcmc.targets.expansion.general import GeneralExpansion
 from approxmcmc.targets.expansion.passes import over_all_rows
@@ -26,23 +25,28 @@ class ExpandsItself(abc.ABC):
 class OwnExpansion(GeneralExpansion):
     """The rows that `GeneralExpansion` computes by differences, in closed form."""
 
-    def __init__(self, target: Target, order: int) -> None:
-        super().__init__(target, order)
-        assert isinstance(target, ExpandsItself)
-        self.own = target.compile_expansion()
+    is_closed = True
+
+    def _bind_gradients(self) -> Any:
+        """Compile the target's expansion, which has the gradients; those of the sum alone are not needed."""
+        assert isinstance(self.target, ExpandsItself)
+        self.own = self.target.compile_expansion()
+        return self.own
 
     def steps(self, theta: np.ndarray) -> np.ndarray:
         """Return an empty array: no difference steps are needed."""
         return np.zeros(self.dim)
 
     def _passes_of_rows(self) -> int:
-        return 1 if self.order == 2 else super()._passes_of_rows()
+        return 1
 
     def _fill_by_gradients(self, theta: np.ndarray, steps: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        if self.order == 1:
-            super()._fill_by_gradients(theta, steps, lo, hi, out)
-        else:
+        if self.order == 2:
             self.own(theta, self.compiled.data, self.rows, lo, hi, out)
+        else:
+            rows = np.empty((hi - lo, 1 + self.dim + self.dim * (self.dim + 1) // 2))
+            self.own(theta, self.compiled.data, self.rows, lo, hi, rows)
+            out[:] = rows[:, : 1 + self.dim]
 
     @over_all_rows
     def _sum_of_rows(self, theta: np.ndarray) -> np.ndarray:

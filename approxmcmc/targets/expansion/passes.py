@@ -24,6 +24,8 @@ class Expansion:
     """Parts of the rows, if a cluster makes the passes."""
     first_row: int = 0
     """Number of the first of these rows in the whole data."""
+    is_closed: bool = True
+    """Whether second derivatives are in closed form, so that those of the sum take one pass."""
 
     def __init__(self, target: Any, order: int) -> None:
         self.target, self.order, self.passes = target, order, 0

@@ -26,8 +26,8 @@ class Accuracy(NamedTuple):
     n_groups: int
 
 
-def judge(target: Any, law: Laplace | None, limit: float | None, most_nodes: int) -> Accuracy:
-    """Return the accuracy of a target's quadrature, after adding nodes to it while the error is above the limit.
+def judge(target: Any, law: Laplace | None, limit: float | None, nodes: Sequence[int]) -> Accuracy:
+    """Return the accuracy of a target's quadrature, with the first number of `nodes` whose error is below the limit.
 
     If more nodes do not help, twice as many Newton steps are tried.
     """
@@ -36,8 +36,8 @@ def judge(target: Any, law: Laplace | None, limit: float | None, most_nodes: int
     few = n_obs > MOST_GROUPS
     groups = np.sort(rng.choice(n_obs, MOST_GROUPS, replace=False)) if few else np.arange(n_obs)
     found = change_of_error(target, thetas, groups)
-    while limit is not None and found > limit and target.n_nodes < most_nodes:
-        target.set_rule(n_nodes=min(2 * target.n_nodes, most_nodes))
+    while limit is not None and found > limit and target.n_nodes < nodes[-1]:
+        target.set_rule(n_nodes=min(n for n in nodes if n > target.n_nodes))
         found = change_of_error(target, thetas, groups)
     while limit is not None and found > limit and target.n_steps < MOST_STEPS:
         target.set_rule(n_steps=2 * target.n_steps)

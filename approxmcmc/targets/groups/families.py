@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import closure, compiled
-from approxmcmc.engine.numerics import sigmoid, softplus
+from approxmcmc.engine.numerics import exp, sigmoid, softplus
 
 HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 FAR = -25.0  # where erfc nears the smallest double
@@ -62,11 +62,11 @@ def _log_binomial(y: np.ndarray, size: np.ndarray) -> Any:
 
 
 def _poisson(eta: float, y: float, size: float, shape: float) -> float:
-    return y * eta - math.exp(eta)
+    return y * eta - exp(eta)
 
 
 def _poisson_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
-    mean = math.exp(eta)
+    mean = exp(eta)
     return y - mean, -mean
 
 

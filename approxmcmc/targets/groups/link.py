@@ -107,31 +107,60 @@ def slopes_in_factors(
     return found
 
 
-def derivatives_of_link(
-    theta: np.ndarray, table: Sequence[np.ndarray], factors_of: Callable[..., np.ndarray], add: Callable[..., None]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return phi (n,), its first derivatives (n, d), and its second (n, d, d) by differences of the first.
+def make_phis(factors_of: Callable[..., np.ndarray]) -> Callable[..., None]:
+    """Return the kernel that writes phi at each theta; `table` is the four arrays of a link."""
+
+    def phis(thetas: np.ndarray, table: Data, out: np.ndarray) -> None:
+        places, products, weights, logs = table
+        for k in range(thetas.shape[0]):
+            phi = sums_of(factors_of(thetas[k], places), products, weights, logs)
+            for j in range(phi.shape[0]):
+                out[k, j] = phi[j]
+
+    return phis
+
+
+def make_jacobian(factors_of: Callable[..., np.ndarray], add: Callable[..., None]) -> Callable[..., None]:
+    """Return the function that writes phi and its derivatives in theta; shape (n, d)."""
+
+    def jacobian(theta: np.ndarray, table: Data, phi: np.ndarray, out: np.ndarray) -> None:
+        places, products, weights, logs = table
+        factors = factors_of(theta, places)
+        sums, unit = sums_of(factors, products, weights, logs), np.zeros(phi.shape[0])
+        for j in range(phi.shape[0]):
+            phi[j], unit[j], row = sums[j], 1.0, np.zeros(theta.shape[0])
+            add(theta, places, slopes_in_factors(factors, sums, unit, products, weights, logs), row)
+            for k in range(theta.shape[0]):
+                out[j, k] = row[k]
+            unit[j] = 0.0
+
+    return jacobian
+
+
+def make_derivatives(jacobian: Callable[..., None]) -> Callable[..., None]:
+    """Return the kernel that writes phi, its first derivatives (n, d), and, into zeros, differences of them (n, d, d).
 
     Terms that depend on an absolute value are even in it, so either side of 0 gives the derivatives at 0.
     """
-    places, *sums = table
-    theta = np.where(theta == 0.0, NEAR_0, theta)
 
-    def at(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        factors = factors_of(theta, places)
-        phi = sums_of(factors, *sums)
-        found = np.zeros((len(phi), len(theta)))
-        for row, unit in zip(found, np.eye(len(phi)), strict=True):
-            add(theta, places, slopes_in_factors(factors, phi, unit, *sums), row)
-        return phi, found
+    def derivatives(theta: np.ndarray, table: Data, phi: np.ndarray, first: np.ndarray, second: np.ndarray) -> None:
+        d, at = theta.shape[0], np.empty(theta.shape[0])
+        for j in range(d):
+            at[j] = theta[j] if theta[j] != 0.0 else NEAR_0
+        for j in range(d):
+            here, step = at[j], min(STEP, 0.5 * abs(at[j]))
+            for sign in (1.0, -1.0):
+                at[j] = here + sign * step
+                jacobian(at, table, phi, first)
+                for i in range(phi.shape[0]):
+                    for k in range(d):  # half of the two derivatives that a symmetric matrix has at (j, k)
+                        share = sign * first[i, k] / (4.0 * step)
+                        second[i, k, j] += share
+                        second[i, j, k] += share
+            at[j] = here
+        jacobian(at, table, phi, first)
 
-    phi, jacobian = at(theta)
-    curvature = np.empty((*jacobian.shape, len(theta)))
-    for j in range(len(theta)):
-        shift = np.zeros(len(theta))
-        shift[j] = min(STEP, 0.5 * abs(theta[j]))
-        curvature[:, :, j] = (at(theta + shift)[1] - at(theta - shift)[1]) / (2.0 * shift[j])
-    return phi, jacobian, 0.5 * (curvature + curvature.swapaxes(1, 2))
+    return derivatives
 
 
 def make_linked_terms(core: Callable[..., None], factors_of: Callable[..., np.ndarray]) -> Callable[..., None]:

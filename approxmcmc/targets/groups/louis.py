@@ -15,33 +15,41 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.numerics import exp
 from approxmcmc.engine.terms.batches import Data, datum_at
 from approxmcmc.targets.groups.newton import largest_group, work_space
 
 
 @compiled
 def add_covariance(s: np.ndarray, weight: np.ndarray, mean: np.ndarray, out: np.ndarray) -> None:
-    """Add the weighted covariance of the rows of s to the upper triangle of `out`, and write their mean."""
-    n, d = s.shape
+    """Add the weighted covariance of the columns of s (d, M) to the upper triangle of `out`, and write their mean."""
+    d, n = s.shape
     for j in range(d):
-        mean[j] = 0.0
+        total = 0.0
         for m in range(n):
-            mean[j] += weight[m] * s[m, j]
-    for m in range(n):
-        for j in range(d):
-            for k in range(j, d):
-                out[j, k] += weight[m] * (s[m, j] - mean[j]) * (s[m, k] - mean[k])
+            total += weight[m] * s[j, m]
+        mean[j] = total
+        for m in range(n):
+            s[j, m] -= total
+    for j in range(d):
+        for k in range(j, d):
+            total = 0.0
+            for m in range(n):
+                total += weight[m] * s[j, m] * s[k, m]
+            out[j, k] += total
 
 
 @compiled
-def add_score(slope: float, W: np.ndarray, i: int, q: int, u: np.ndarray, m: int, score: np.ndarray) -> None:
-    """Add to the slope in (beta, L) the share of one row, from its slope in eta, at node m."""
+def add_scores(slope: np.ndarray, W: np.ndarray, i: int, q: int, u: np.ndarray, s: np.ndarray) -> None:
+    """Add to the slopes in (beta, L) at each node the share of one row, from its slopes in eta."""
     p, K = W.shape[2] - q, u.shape[0]
     for j in range(p):
-        score[j] += slope * W[0, i, q + j]
+        for m in range(slope.shape[0]):
+            s[j, m] += slope[m] * W[0, i, q + j]
     for j in range(q):
         for k in range(K):
-            score[p + j * K + k] += slope * u[k, m] * W[0, i, j]
+            for m in range(slope.shape[0]):
+                s[p + j * K + k, m] += slope[m] * u[k, m] * W[0, i, j]
 
 
 @compiled
@@ -91,33 +99,37 @@ def make_expand(
         last, n_nodes = phi.shape[0] - 1, rule.shape[1]
         space = work_space(largest_group(spans, order, lo, hi), n_nodes, K)
         eta, a, u, weight, first = space[0], space[1], space[2], space[3], space[5]
-        s, second = np.empty((n_nodes, phi.shape[0])), np.empty((K, K))
+        s, second = np.empty((phi.shape[0], n_nodes)), np.empty((K, K))
+        slope, bend = np.empty(n_nodes), np.empty(n_nodes)
         shape = math.exp(phi[last]) if has_shape else 1.0
         for place in range(lo, hi):
             g = datum_at(order, place)
             value = nodes(phi, data, g, space)
             for m in range(n_nodes):
-                weight[m] = math.exp(weight[m] - value)
+                weight[m] = exp(weight[m] - value)
             hessian = bends[place - lo]
             s[:], hessian[:] = 0.0, 0.0
             for i in range(spans[g, 0], spans[g, 1]):
                 y, size, zeroth = responses[0, i, 0], responses[0, i, 1], 0.0
-                first[:], second[:] = 0.0, 0.0
-                in_row = of_row(y, shape)[1] if has_shape else 0.0
                 for m in range(n_nodes):
                     x = eta[i - spans[g, 0]]
                     for k in range(K):
                         x += a[i - spans[g, 0], k] * u[k, m]
-                    slope, bend = derivatives(x, y, size, shape)
-                    add_score(slope, W, i, q, u, m, s[m])
+                    slope[m], bend[m] = derivatives(x, y, size, shape)
+                    bend[m] *= weight[m]
+                    zeroth += bend[m]
                     if has_shape:
-                        s[m, last] += in_row + in_shape(x, y, size, shape)
-                    bend *= weight[m]
-                    zeroth += bend
-                    for k in range(K):
-                        first[k] += bend * u[k, m]
-                        for n in range(K):
-                            second[k, n] += bend * u[k, m] * u[n, m]
+                        s[last, m] += of_row(y, shape)[1] + in_shape(x, y, size, shape)
+                for k in range(K):
+                    first[k] = 0.0
+                    for m in range(n_nodes):
+                        first[k] += bend[m] * u[k, m]
+                    for n in range(K):
+                        total = 0.0
+                        for m in range(n_nodes):
+                            total += bend[m] * u[k, m] * u[n, m]
+                        second[k, n] = total
+                add_scores(slope, W, i, q, u, s)
                 add_bends(zeroth, first, second, W, i, q, hessian)
             values[place - lo] = value
             add_covariance(s, weight, slopes[place - lo], hessian)

@@ -14,7 +14,8 @@ from approxmcmc.engine.compiler.compile import allocating, compiled
 from approxmcmc.engine.terms.batches import Data, datum_at
 
 LONGEST_STEP = 2.0  # in eta: the curvature of a logit or a Poisson term changes by a factor of 7 at most
-ARRIVED = 1e-9  # in units of u; after so small a step, another would change no sum by more than rounding
+# Standard deviations of u given the rows; after so small a step, another would change no sum by more than rounding.
+ARRIVED = 1e-9
 
 
 @compiled
@@ -110,7 +111,10 @@ def predict(L: np.ndarray, q: int, start: np.ndarray, u: np.ndarray, A: np.ndarr
 
 
 def make_newton(derivatives: Callable[..., tuple[float, float]], K: int) -> Callable[..., None]:
-    """Return the function that finds the mode of a group's integrand from `u`, and the triangle C of its precision."""
+    """Return the function that finds the mode of a group's integrand from `u`, and the triangle C of its precision.
+
+    It stops after `steps` steps, or after one that is shorter than `near` standard deviations of u given the rows.
+    """
 
     def newton(
         responses: np.ndarray,
@@ -118,6 +122,7 @@ def make_newton(derivatives: Callable[..., tuple[float, float]], K: int) -> Call
         n: int,
         shape: float,
         steps: int,
+        near: float,
         eta: np.ndarray,
         a: np.ndarray,
         u: np.ndarray,
@@ -150,8 +155,8 @@ def make_newton(derivatives: Callable[..., tuple[float, float]], K: int) -> Call
             far = 0.0
             for k in range(K):
                 u[k] += step[k] * LONGEST_STEP / longest
-                far = max(far, abs(step[k]))
-            if far < ARRIVED:
+                far = max(far, abs(step[k]) * C[k, k])
+            if far < near:
                 break
 
     return newton
@@ -170,7 +175,7 @@ def make_refit(q: int, K: int, has_shape: bool, newton: Callable[..., None], der
             lo, n = spans[g, 0], spans[g, 1] - spans[g, 0]
             predictors(phi, W, lo, n, q, eta, a)
             predict(phi[p:], q, starts[g], u, A, C)
-            newton(responses, lo, n, shape, steps[0, 0], eta, a, u, step, A, C)
+            newton(responses, lo, n, shape, steps[0, 0], ARRIVED, eta, a, u, step, A, C)
             for j in range(q):
                 b[j] = 0.0
                 for k in range(K):

@@ -4,25 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import LatentTarget
-from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, bind, closure, type_of
-from approxmcmc.engine.terms.batches import log_terms_type
-from approxmcmc.engine.terms.gradients import gradient_signature
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, closure
 from approxmcmc.targets.groups.grouping import Grouping
-from approxmcmc.targets.groups.link import (
-    add_factor_slopes,
-    factors_of,
-    make_linked_gradient,
-    make_linked_terms,
-    sums_of,
-)
+from approxmcmc.targets.groups.linked import LinkedTerms
 from approxmcmc.targets.groups.normal_kernels import make_add_gradient, make_log_terms
-from approxmcmc.targets.tall_data import TallDataTarget
 
 AT_ONCE = 1 << 17  # draws of groups per block
 
 
-class NormalTerms(TallDataTarget, LatentTarget):
+class NormalTerms(LinkedTerms):
     """Groups of normal rows, y = X beta + Z L u + noise, that were reduced to triangles; a term is a group.
 
     Subclasses set `data` = (triangles, (rows, log weights), table of a `link`), `n_columns` of Z, `n_effects` in u, and
@@ -32,31 +22,14 @@ class NormalTerms(TallDataTarget, LatentTarget):
     n_columns: int
     n_effects: int
     knows_noise: bool
-    keeps_kernels = True
-    """Whether kernels are cached on disk: not if they call code compiled by PyTensor."""
-
-    def _factors(self) -> tuple[Any, Any]:
-        """Return two kernels: one computes the factors of the table at theta, the other maps slopes back to theta."""
-        return factors_of, add_factor_slopes
 
     def _log_terms(self) -> Any:
-        core = closure(make_log_terms, self.n_columns, self.n_effects, self.knows_noise, fastmath=BATCH_FASTMATH)
-        signature = log_terms_type(type_of(self.data)).signature
-        return self._bind(make_linked_terms, core, self._factors()[0], signature=signature)
+        parts = self.n_columns, self.n_effects, self.knows_noise
+        return self._linked_terms(closure(make_log_terms, *parts, fastmath=BATCH_FASTMATH))
 
     def _term_gradients(self) -> Any:
-        core = closure(make_add_gradient, self.n_columns, self.n_effects, self.knows_noise, fastmath=BATCH_FASTMATH)
-        signature = gradient_signature(type_of(self.data))
-        return self._bind(make_linked_gradient, core, *self._factors(), signature=signature)
-
-    def _bind(self, make: Any, *parts: Any, signature: Any) -> Any:
-        return bind(make, *parts, signature=signature, fastmath=BATCH_FASTMATH, cache=self.keeps_kernels)
-
-    def phis(self, thetas: np.ndarray) -> np.ndarray:
-        """Return the parameters of the groups, (beta, L row by row, log noise) at each theta."""
-        places, *sums = self.data[2:6]
-        read = self._factors()[0]
-        return np.array([sums_of(read(theta, places), *sums) for theta in thetas])
+        parts = self.n_columns, self.n_effects, self.knows_noise
+        return self._linked_gradient(closure(make_add_gradient, *parts, fastmath=BATCH_FASTMATH))
 
     def effects_given(self, phi: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean m and triangle C of u ~ N(m, (CC')^-1) given rows and phi; shapes (..., groups, K, ...).

@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from approxmcmc.engine.numerics import exp
 from approxmcmc.engine.terms.batches import Data, datum_at
-from approxmcmc.targets.groups.newton import largest_group, predict, predictors, solve_turned, work_space
+from approxmcmc.targets.groups.newton import ARRIVED, largest_group, predict, predictors, solve_turned, work_space
 
 HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -49,7 +50,7 @@ def make_nodes(
         shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
         predictors(phi, W, lo, n, q, eta, a)
         predict(phi[p:], q, starts[g], mode, A, C)
-        newton(responses, lo, n, shape, steps[0, 0], eta, a, mode, step, A, C)
+        newton(responses, lo, n, shape, steps[0, 0], ARRIVED, eta, a, mode, step, A, C)
         base, best = -K * HALF_LOG_2_PI, -math.inf
         for k in range(K):
             base -= math.log(C[k, k])
@@ -75,7 +76,7 @@ def make_nodes(
             best = max(best, weight[m])
         mass = 0.0
         for m in range(rule.shape[1]):
-            mass += math.exp(weight[m] - best)
+            mass += exp(weight[m] - best)
         return best + math.log(mass) if best > -math.inf else best
 
     return nodes
@@ -117,7 +118,7 @@ def make_add_gradient(
             g = datum_at(order, place)
             value = nodes(phi, data, g, space)
             for m in range(n_nodes):
-                weight[m] = math.exp(weight[m] - value)
+                weight[m] = exp(weight[m] - value)
             for i in range(spans[g, 0], spans[g, 1]):
                 y, size, slope = responses[0, i, 0], responses[0, i, 1], 0.0
                 for k in range(K):

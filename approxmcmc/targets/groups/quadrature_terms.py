@@ -1,28 +1,20 @@
 """Base of all targets of groups by quadrature: nodes, terms, derivatives and draws of effects."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.contracts import LatentTarget, TermWork
+from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, closure, type_of
-from approxmcmc.engine.terms.batches import full_terms, log_terms_type
-from approxmcmc.engine.terms.gradients import gradient_signature
+from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 from approxmcmc.targets.expansion.own import ExpandsItself
 from approxmcmc.targets.groups.accuracy import Accuracy, judge
 from approxmcmc.targets.groups.families import RowFamily
 from approxmcmc.targets.groups.grouping import Grouping
-from approxmcmc.targets.groups.link import (
-    add_factor_slopes,
-    derivatives_of_link,
-    factors_of,
-    make_linked_gradient,
-    make_linked_terms,
-    sums_of,
-)
+from approxmcmc.targets.groups.linked import LinkedTerms
 from approxmcmc.targets.groups.louis import make_expand, pull_back
 from approxmcmc.targets.groups.newton import make_newton, make_refit
 from approxmcmc.targets.groups.quadrature import (
@@ -35,12 +27,11 @@ from approxmcmc.targets.groups.quadrature import (
 from approxmcmc.targets.groups.tangents import make_along, make_draw, make_draw_latents
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.mode import laplace
-from approxmcmc.targets.tall_data import TallDataTarget
 
 SEARCHING_STEPS = 30  # of Newton's method in a group, during the search for the centre
 STEPS = 2  # of Newton's method afterwards: from a predicted start, 2 are as good as many
-FIRST_NODES = {1: 16, 2: 8}  # nodes for each effect, by the number of effects; multiples of 4 fill vector registers
-MOST_NODES = {1: 64, 2: 24}
+# Nodes for each effect to try, by the number of effects; multiples of 8 fill vector registers: 12 are slower than 16.
+NODES = {1: (8, 16, 24, 32, 48, 64), 2: (8, 12, 16, 24)}
 LARGEST_ERROR = 0.01  # nats by which the summed error may change over the posterior
 CORE = 6  # arrays of the groups; the table of a link comes after them
 SHAPE_STEP = 1e-4  # step of differences in the logarithm of a shape
@@ -49,7 +40,7 @@ SHAPE_STEP = 1e-4  # step of differences in the logarithm of a shape
 NODE, NEWTON, GRADIENT, GROUP = 14.0, 40.0, 40.0, 2000.0
 
 
-class QuadratureTerms(TallDataTarget, ExpandsItself, LatentTarget):
+class QuadratureTerms(LinkedTerms, ExpandsItself):
     """Groups of rows, y ~ family(X beta + Z L u), whose effects are integrated out by adaptive quadrature.
 
     Subclasses set `family`, `center`, `n_columns` of Z, `n_effects` in u and `data`, by `arrange`; then they place the
@@ -61,8 +52,6 @@ class QuadratureTerms(TallDataTarget, ExpandsItself, LatentTarget):
     accuracy: Accuracy
     n_columns: int
     n_effects: int
-    keeps_kernels = True
-    """Whether kernels are cached on disk: not if they call code compiled by PyTensor."""
 
     def arrange(
         self, rows: np.ndarray, y: np.ndarray, size: np.ndarray, groups: Grouping, table: tuple[np.ndarray, ...]
@@ -75,7 +64,7 @@ class QuadratureTerms(TallDataTarget, ExpandsItself, LatentTarget):
             np.column_stack([y, size])[groups.order][None].copy(),
             np.column_stack([start[:-1], start[1:]]),
             np.zeros((self.n_obs, q + q * (q + 1) // 2)),
-            gauss_hermite(FIRST_NODES[self.n_effects], self.n_effects),
+            gauss_hermite(NODES[self.n_effects][0], self.n_effects),
             np.array([[SEARCHING_STEPS]]),
             *table,
         )
@@ -87,16 +76,6 @@ class QuadratureTerms(TallDataTarget, ExpandsItself, LatentTarget):
     def scale_coordinates(self) -> list[int]:
         """Coordinates of theta that scale the effects; the accuracy is checked along them."""
         return [self.variables.size - 1]
-
-    def _factors(self) -> tuple[Any, Any]:
-        """Return two kernels: one computes the factors of the table at theta, the other maps slopes back to theta."""
-        return factors_of, add_factor_slopes
-
-    def phis(self, thetas: np.ndarray) -> np.ndarray:
-        """Return the parameters of the groups, (beta, L row by row, log shape) at each theta."""
-        places, *sums = self.data[CORE:]
-        read = self._factors()[0]
-        return np.array([sums_of(read(theta, places), *sums) for theta in thetas])
 
     @property
     def n_nodes(self) -> int:
@@ -131,7 +110,8 @@ class QuadratureTerms(TallDataTarget, ExpandsItself, LatentTarget):
             self.center = at
         self._refit()
         self.set_rule(n_steps=STEPS)
-        self.accuracy = judge(self, law, None if n_nodes else LARGEST_ERROR, MOST_NODES[self.n_effects])
+        self.known_law = law
+        self.accuracy = judge(self, law, None if n_nodes else LARGEST_ERROR, NODES[self.n_effects])
         self.distance_to_model = self.accuracy.nats
 
     def _refit(self) -> None:
@@ -160,17 +140,10 @@ class QuadratureTerms(TallDataTarget, ExpandsItself, LatentTarget):
         return *sizes, self._nodes(), family.derivatives, family.in_shape, family.of_row
 
     def _log_terms(self) -> Any:
-        core = closure(make_log_terms, self.n_effects, self._nodes(), fastmath=BATCH_FASTMATH)
-        signature = log_terms_type(type_of(self.data)).signature
-        return self._bind(make_linked_terms, core, self._factors()[0], signature=signature)
+        return self._linked_terms(closure(make_log_terms, self.n_effects, self._nodes(), fastmath=BATCH_FASTMATH))
 
     def _term_gradients(self) -> Any:
-        core = closure(make_add_gradient, *self._parts(), fastmath=BATCH_FASTMATH)
-        signature = gradient_signature(type_of(self.data))
-        return self._bind(make_linked_gradient, core, *self._factors(), signature=signature)
-
-    def _bind(self, make: Callable[..., Any], *parts: Any, signature: Any) -> Any:
-        return bind(make, *parts, signature=signature, fastmath=BATCH_FASTMATH, cache=self.keeps_kernels)
+        return self._linked_gradient(closure(make_add_gradient, *self._parts(), fastmath=BATCH_FASTMATH))
 
     def compile_expansion(self) -> Any:
         """Compile the kernel that writes the second-order expansions of groups, by Louis' identity."""
@@ -189,7 +162,7 @@ class QuadratureTerms(TallDataTarget, ExpandsItself, LatentTarget):
 
         def expand(theta: np.ndarray, data: Any, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
             where = data[:CORE], order, lo, hi
-            phi, jacobian, curvature = derivatives_of_link(theta, data[CORE:], *self._factors())
+            phi, jacobian, curvature = self.derivatives_of_phi(theta)
             values, slopes, bends = in_phi(phi, *where)
             if self.family.has_shape:
                 step = SHAPE_STEP * np.eye(len(phi))[-1]

@@ -18,7 +18,7 @@ from approxmcmc.engine.terms.batches import Data
 from approxmcmc.targets.groups.newton import predict, predictors, solve_turned, work_space
 
 APART = 1.1  # standard deviations between tangents
-NEWTON_STEPS = 20
+NEWTON_STEPS, NEAR = 20, 0.1  # the search for the mode ends within some hundredths of a standard deviation
 SWEEPS = 8  # if a group has several effects
 FLAT = 1e-9  # slope of a tangent, in nats per unit, below which its piece is uniform
 
@@ -131,6 +131,7 @@ def make_draw_latents(
     def draw_latents(rng: Any, phis: np.ndarray, data: Data, groups: np.ndarray, out: np.ndarray) -> None:
         W, responses, spans, starts, _, _ = data
         p, work, axis = W.shape[2] - q, np.empty((5, 4)), np.empty(K)
+        limit = np.int64(NEWTON_STEPS)  # not a literal, for which numba would compile `newton` again
         for place in range(groups.shape[0]):
             g = groups[place]
             lo, n = spans[g, 0], spans[g, 1] - spans[g, 0]
@@ -140,7 +141,7 @@ def make_draw_latents(
                 shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
                 predictors(phi, W, lo, n, q, eta, a)
                 predict(phi[p:], q, starts[g], u, A, C)
-                newton(responses, lo, n, shape, NEWTON_STEPS, eta, a, u, step, A, C)
+                newton(responses, lo, n, shape, limit, NEAR, eta, a, u, step, A, C)
                 if K > 1:
                     for k in range(K):
                         axis[k] = rng.standard_normal()

@@ -84,9 +84,10 @@ class GroupedTarget(QuadratureTerms):
     Guarantee: the terms are one function of theta, and an exact sampler is exact for *this* function. Its distance from
     the integral is ``accuracy.nats``: the largest change of (sum_K - sum_2K), where sum_2K takes many Newton steps,
     between the centre and other points. These are draws of the Laplace approximation widened by a half, and 3 standard
-    deviations of sigma both ways. K is doubled, up to 64, until the change is below 0.01; errors of quadrature fall
-    geometrically in K, so the difference is nearly the error of K. The trace stores it as ``setup_quadrature_nats``. If
-    there are more than 4000 groups, 4000 random ones represent them, and two standard errors are added.
+    deviations of sigma both ways. K is the first of 8, 16, 24, 32, 48, 64 for which the change is below 0.01; errors of
+    quadrature fall geometrically in K, so the difference is nearly the error of K. The trace stores it as
+    ``setup_quadrature_nats``. If there are more than 4000 groups, 4000 random ones represent them, and two standard
+    errors are added.
 
     References
     ----------
@@ -99,7 +100,7 @@ class GroupedTarget(QuadratureTerms):
     >>> shop = rng.integers(50, size=400)
     >>> y = rng.poisson(np.exp(1.0 + 0.5 * rng.normal(size=50)[shop]))
     >>> amc.targets.GroupedTarget(np.ones((400, 1)), y, shop, family="poisson")  # doctest: +SKIP
-    GroupedTarget(poisson, 50 groups, 400 rows, dim=2, 16 nodes)
+    GroupedTarget(poisson, 50 groups, 400 rows, dim=2, 8 nodes)
     """
 
     def __init__(

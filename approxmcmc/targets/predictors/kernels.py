@@ -86,7 +86,7 @@ def predict_both(
     theta: np.ndarray,
     proposed: np.ndarray,
     design: Data,
-    as_they_lie: np.ndarray,
+    memory_order: np.ndarray,
     lo: int,
     hi: int,
     coefs: np.ndarray,
@@ -111,8 +111,8 @@ def predict_both(
                 total_then += row[first + j] * coefs_then[j]
             now[i] = total
             then[i] = total_then
-        add_coded(theta, design, k, as_they_lie, lo, hi, common, now)
-        add_coded(proposed, design, k, as_they_lie, lo, hi, common_then, then)
+        add_coded(theta, design, k, memory_order, lo, hi, common, now)
+        add_coded(proposed, design, k, memory_order, lo, hi, common_then, then)
 
 
 @compiled(fastmath=set(BATCH_FASTMATH))
@@ -178,10 +178,10 @@ def terms_at_both(
 ) -> None:
     """Write the terms at two thetas in one pass over the design."""
     eta, coefs = np.empty((2, known.n_predictors, hi - lo)), np.empty((2, data[0].shape[1]))
-    as_they_lie = np.empty(0, dtype=np.int64)
-    predict_both(theta, proposed, data[:LAST], as_they_lie, lo, hi, coefs, eta[0], eta[1])
-    known.function(eta[0], data[LAST:], as_they_lie, lo, hi, current)
-    known.function(eta[1], data[LAST:], as_they_lie, lo, hi, candidate)
+    memory_order = np.empty(0, dtype=np.int64)
+    predict_both(theta, proposed, data[:LAST], memory_order, lo, hi, coefs, eta[0], eta[1])
+    known.function(eta[0], data[LAST:], memory_order, lo, hi, current)
+    known.function(eta[1], data[LAST:], memory_order, lo, hi, candidate)
 
 
 def add_gradient(

@@ -11,8 +11,8 @@ import numpy as np
 from approxmcmc.contracts import Target
 from approxmcmc.targets.linear import LinearTarget, unit_normal
 from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.predictors.closed_form import HALF_LOG_2_PI, NormalLikelihood
 from approxmcmc.targets.predictors.design import Design, Predictor
-from approxmcmc.targets.predictors.normal import HALF_LOG_2_PI, NormalLikelihood
 from approxmcmc.targets.statistics.least_squares import LeastSquares, least_squares
 
 MOST_WORK = 2e11  # largest number of multiplications in a pass: about ten seconds

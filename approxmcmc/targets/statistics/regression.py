@@ -13,8 +13,8 @@ from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.design_matrix import design_matrix, design_source, response_source
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design, Predictor
-from approxmcmc.targets.predictors.normal import NormalLikelihood
 from approxmcmc.targets.statistics.target import NormalStatistics
 from approxmcmc.targets.tall_data import SMALLEST_SCALE, Prior
 

@@ -114,7 +114,7 @@ class NormalStatistics(StandsForRows, ExpandsItself):
     def found(self) -> str:
         """Return a sentence on what represents the rows."""
         outcomes = "" if self.n_obs == 1 else f" of {self.n_obs} outcomes"
-        return f"normal rows: sufficient statistics{outcomes} represent {self.n_rows:,} rows, and a step reads none"
+        return f"normal rows: sufficient statistics{outcomes} replace all {self.n_rows:,} rows, so a step reads none"
 
     def __repr__(self) -> str:
         """Show the sizes."""

@@ -32,8 +32,8 @@ trace = amc.sample(target, draws=1000, tune=200, chains=2, random_seed=1, progre
 # ``amc.sample(regression, ...)`` does the same, and makes a new target each time, which costs a compilation.
 #
 # No sampler was named, so the library tried several and took the fastest (:doc:`/choosing`). The second line says
-# what was found in the model: its rows depend on the parameters through one linear predictor, so it runs in the
-# library's fast form.
+# what was found in the model: its rows depend on the parameters through one linear predictor, so the library's fast
+# code for linear predictors evaluates it.
 
 print(trace.posterior.attrs["chosen"])
 print(amc.explain(regression))

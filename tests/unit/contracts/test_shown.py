@@ -10,7 +10,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc import errors
-from approxmcmc.contracts.shown import html_table
+from approxmcmc.contracts.component import html_table
 from approxmcmc.design.choice import Choice
 from tests.models import logistic, normal_mean
 

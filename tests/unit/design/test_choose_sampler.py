@@ -247,7 +247,7 @@ def test_a_biased_sampler_pays_for_its_audits():
     *_, exact, biased = OURS
     known = _known(**{"mode": LAW, "core rows": None})
     assert contest.audits_of(exact, known) == 0.0
-    assert contest.audits_of(biased, known) == pytest.approx(50 * 10 * known.pass_seconds)
+    assert contest.audits_of(biased, known) == pytest.approx(50 * (2 * known.pass_seconds + 35e-9 * known.target.n_obs))
     assert contest.floor_of(biased, known, goal)[0] > contest.audits_of(biased, known)
 
 

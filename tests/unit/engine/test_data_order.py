@@ -285,7 +285,7 @@ class TestChoice:
         ):
             assert chain_of(normal_mean(200), test)[0].attrs["data_order"] == order
 
-    def test_exact_and_always_read_the_data_as_they_lie(self):
+    def test_exact_and_always_read_the_data_in_memory_order(self):
         target = normal_mean(200)
         for test in (amc.ExactTest(), amc.acceptance.AlwaysAccept()):
             program, chain = chain_of(target, test)

@@ -68,7 +68,7 @@ def tree_of(posterior):
 
 
 def test_what_evaluates_the_target_refuses_such_a_trace(model, trace):
-    with pytest.raises(InvalidInputError, match="variables of a Bambi formula"):
+    with pytest.raises(InvalidInputError, match="those of a Bambi formula"):
         flat_draws(in_terms_of(model, trace), logistic(60, 2))
 
 

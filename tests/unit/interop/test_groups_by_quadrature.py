@@ -197,7 +197,7 @@ def test_effects_come_back_under_the_models_names():
     posterior = trace.posterior
     assert posterior["z"].dims == posterior["b"].dims == ("chain", "draw", "group")
     np.testing.assert_allclose(posterior["b"], posterior["mu"] + posterior["s"] * posterior["z"])
-    assert posterior.attrs["integrated"].startswith("z of 12 groups integrated out by quadrature (16 nodes, error ")
+    assert posterior.attrs["integrated"].startswith("z of 12 groups integrated out by quadrature (8 nodes, error ")
 
 
 def test_draws_of_effects_have_their_law():
@@ -284,9 +284,19 @@ def test_a_few_large_groups_stay_parameters_unless_asked():
     with pm.Model() as model:
         effect = pm.Normal("b", 0.0, pm.HalfNormal("s"), shape=3)
         pm.Poisson("y", pm.math.exp(effect[np.arange(600) % 3]), observed=np.arange(600) % 5)
-    with pytest.raises(NotGroupsError, match="3 groups of 200 rows are too few"):
+    with pytest.raises(NotGroupsError, match="3 groups of 200 rows would leave too few terms"):
         integrated(model)
     assert integrated(model, always=True).n_obs == 3
+
+
+def test_a_few_effects_of_known_scale_stay_coefficients_unless_asked():
+    with pm.Model() as model:
+        bernoulli(pm.Normal("ability", 0.0, 1.0, shape=G)[GROUP] - pm.Normal("difficulty", shape=3)[OTHER])
+    with pytest.raises(NotGroupsError, match="ability: the scale of 12 effects is known: coefficients"):
+        integrated(model)
+    target = integrated(model, always=True)
+    assert amc.laplace(target) is target.known_law  # the mode that placed the nodes is not searched again
+    assert amc.laplace(target, start=target.center).decrement < 1e-4
 
 
 @pytest.mark.parametrize("bug", ["offset", "sign", "columns"])

@@ -1,5 +1,7 @@
 """Models that look like hierarchies of independent groups and are not: none is integrated, and the reason is told."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -18,15 +20,21 @@ GROUP, OTHER, X = np.arange(N) % G, np.arange(N) // 10, rng.normal(size=N)
 Y = rng.normal(size=N)
 
 
-def model_of(effects, *, potential=None, law=None):
-    """Return a model with a scale s, a mean mu and a noise tau, whose rows have the mean `effects(mu, s)`."""
+COUNTS = rng.poisson(2.0, size=N)
+
+
+def model_of(effects, *, potential=None, law=None, counts=False):
+    """Return a model with a scale s, a mean mu and a noise tau, whose rows have mean `effects(mu, s)`, or its exp."""
     with pm.Model() as model:
         mu, s = pm.Normal("mu"), pm.HalfNormal("s")
         mean = effects(mu, s)
         if potential is not None:
             pm.Potential("potential", potential(model["z"]))
         tau = pm.HalfNormal("tau")
-        pm.Normal("y", mean, tau if law is None else law(model["z"], tau), observed=Y)
+        if counts:
+            pm.Poisson("y", pm.math.exp(mean), observed=COUNTS)
+        else:
+            pm.Normal("y", mean, tau if law is None else law(model["z"], tau), observed=Y)
     return model
 
 
@@ -46,87 +54,93 @@ def z(**settings):
 
 LOOK_ALIKES = {
     "sum to zero, by law": (
-        lambda: model_of(lambda mu, s: mu + pm.ZeroSumNormal("z", s, shape=G)[GROUP]),
+        partial(model_of, lambda mu, s: mu + pm.ZeroSumNormal("z", s, shape=G)[GROUP]),
         "its law is ZeroSumNormal",
     ),
     "sum to zero, by hand": (
-        lambda: model_of(of_scaled(lambda e: (e - e.mean())[GROUP])),
+        partial(model_of, of_scaled(lambda e: (e - e.mean())[GROUP])),
         "several of its entries",
     ),
     "autoregressive": (
-        lambda: model_of(lambda mu, s: mu + pm.AR("z", [0.5], sigma=s, steps=G - 1, init_dist=pm.Normal.dist())[GROUP]),
+        partial(
+            model_of, lambda mu, s: mu + pm.AR("z", [0.5], sigma=s, steps=G - 1, init_dist=pm.Normal.dist())[GROUP]
+        ),
         "its law is AutoRegressive",
     ),
     "a random walk, by law": (
-        lambda: model_of(
-            lambda mu, s: pm.GaussianRandomWalk("z", mu, s, steps=G - 1, init_dist=pm.Normal.dist())[GROUP]
+        partial(
+            model_of, lambda mu, s: pm.GaussianRandomWalk("z", mu, s, steps=G - 1, init_dist=pm.Normal.dist())[GROUP]
         ),
         "its law is RandomWalk",
     ),
     "a random walk, by cumulative sums": (
-        lambda: model_of(lambda mu, s: mu + pt.cumsum(s * z())[GROUP]),
+        partial(model_of, lambda mu, s: mu + pt.cumsum(s * z())[GROUP]),
         "several of its entries",
     ),
     "shared through a sum": (
-        lambda: model_of(of_scaled(lambda e: e[GROUP] + e.sum() * X)),
+        partial(model_of, of_scaled(lambda e: e[GROUP] + e.sum() * X)),
         "several of its entries",
     ),
     "one effect under two index vectors": (
-        lambda: model_of(of_scaled(lambda e: e[GROUP] - e[OTHER])),
+        partial(model_of, of_scaled(lambda e: e[GROUP] - e[OTHER])),
         "several of its entries",
     ),
     "neighbours": (
-        lambda: model_of(of_scaled(lambda e: (e + pt.roll(e, 1))[GROUP])),
+        partial(model_of, of_scaled(lambda e: (e + pt.roll(e, 1))[GROUP])),
         "several of its entries",
     ),
     "a potential of the effects": (
-        lambda: model_of(lambda mu, s: mu + s * z()[GROUP], potential=lambda e: -((e[0] - e[1]) ** 2)),
+        partial(model_of, lambda mu, s: mu + s * z()[GROUP], potential=lambda e: -((e[0] - e[1]) ** 2)),
         "the potential potential depends on it",
     ),
     "a parameter that depends on an effect": (
-        lambda: model_of(of_standard(lambda e, s: s * e[GROUP] + pm.Normal("c", e[0]) * X)),
+        partial(model_of, of_standard(lambda e, s: s * e[GROUP] + pm.Normal("c", e[0]) * X)),
         "the variable c depends on it",
     ),
     "a correlated field": (
-        lambda: model_of(lambda mu, s: pm.MvNormal("z", np.zeros(G), np.eye(G) + 0.5)[GROUP] * s + mu),
+        partial(model_of, lambda mu, s: pm.MvNormal("z", np.zeros(G), np.eye(G) + 0.5)[GROUP] * s + mu),
         "it is one multivariate normal vector",
     ),
     "a smoothing matrix": (
-        lambda: model_of(lambda mu, s: mu + s * (pt.as_tensor(np.eye(G) + 0.1) @ z())[GROUP]),
+        partial(model_of, lambda mu, s: mu + s * (pt.as_tensor(np.eye(G) + 0.1) @ z())[GROUP]),
         "several of its entries",
     ),
     "effects that bend": (
-        lambda: model_of(lambda mu, s: mu + pt.exp(s * z())[GROUP]),
+        partial(model_of, lambda mu, s: mu + pt.exp(s * z())[GROUP]),
         "is not linear in the effects",
     ),
     "effects of two kinds, multiplied": (
-        lambda: model_of(of_standard(lambda e, s: e[GROUP] * pm.Normal("w", shape=G)[GROUP])),
+        partial(model_of, of_standard(lambda e, s: e[GROUP] * pm.Normal("w", shape=G)[GROUP])),
         "not linear in the effects",
     ),
     "a noise that depends on the effects": (
-        lambda: model_of(lambda mu, s: mu + s * z()[GROUP], law=lambda e, tau: tau * pt.exp(e)[GROUP]),
+        partial(model_of, lambda mu, s: mu + s * z()[GROUP], law=lambda e, tau: tau * pt.exp(e)[GROUP]),
         "is not linear in the effects",
     ),
     "effects with heavy tails": (
-        lambda: model_of(lambda mu, s: mu + pm.StudentT("z", nu=4.0, sigma=s, shape=G)[GROUP]),
+        partial(model_of, lambda mu, s: mu + pm.StudentT("z", nu=4.0, sigma=s, shape=G)[GROUP]),
         "its law is StudentT",
     ),
     "ordered effects": (
-        lambda: model_of(
+        partial(
+            model_of,
             lambda mu, s: (
                 mu + z(transform=pm.distributions.transforms.ordered, initval=np.linspace(-1.0, 1.0, G))[GROUP]
-            )
+            ),
         ),
         "it has a transform",
     ),
 }
 
 
-@pytest.mark.parametrize("kind", LOOK_ALIKES)
-def test_what_is_not_independent_is_not_integrated_and_the_reason_is_told(kind):
+@pytest.mark.parametrize(
+    ("kind", "counts"),
+    [(kind, counts) for kind in LOOK_ALIKES for counts in (False, True) if not counts or "noise" not in kind],
+)
+def test_what_is_not_independent_is_not_integrated_and_the_reason_is_told(kind, counts):
     make, reason = LOOK_ALIKES[kind]
     with pytest.raises(NotGroupsError) as refusal:
-        integrated(make())
+        integrated(make(counts=counts))
     assert reason in str(refusal.value)
 
 

@@ -60,16 +60,15 @@ def test_effects_are_found_however_they_are_written(written):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"effect": lambda mu, sigma, z: (mu + z)[GROUP]}, "no variable multiplies it"),
         ({"effect": lambda mu, sigma, z: (mu * z + sigma * z)[GROUP]}, "not by one positive variable"),
         (
             {"effect": WRITTEN["named"], "sigma": lambda: pm.Normal("sigma", 0.0, 1.0)},
             "it is multiplied by sigma, not by one positive variable",
         ),
     ],
-    ids=["no scale", "two scales", "a scale of either sign"],
+    ids=["two scales", "a scale of either sign"],
 )
-def test_other_effects_are_left_as_they_are_and_why_is_told(arguments, reason):
+def test_other_effects_keep_the_models_coordinates_for_a_stated_reason(arguments, reason):
     [found] = group_effects(hierarchy(**arguments), N, never)
     assert found.scale is None and reason in found.reason
 
@@ -97,8 +96,12 @@ def test_few_rows_keep_the_written_coordinates():
 
 
 @pytest.mark.parametrize("law", [{"loc": 1.0}, {"scale": 2.0}], ids=str)
-def test_normals_that_are_not_standard_are_none_of_our_business(law):
+def test_normals_that_are_not_standard_keep_the_models_coordinates(law):
     assert group_effects(hierarchy(WRITTEN["named"], **law), N, never) == []
+
+
+def test_a_vector_that_no_variable_multiplies_is_not_mentioned():
+    assert group_effects(hierarchy(lambda mu, sigma, z: (mu + z)[GROUP]), N, never) == []
 
 
 def test_the_density_is_that_of_the_model_times_the_jacobian(targets):

@@ -106,8 +106,11 @@ def test_prior_gradients_are_those_of_means_and_scales():
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        (zoo.unknown_sigma, "normal regression, one linear predictor and 1 that all rows share, of 4 parameters"),
-        (shifted, "Poisson, one linear predictor of 3 parameters, normal priors, terms that PyTensor compiles"),
+        (
+            zoo.unknown_sigma,
+            "normal regression with 4 parameters in one linear predictor and one value that all rows share",
+        ),
+        (shifted, "Poisson with 3 parameters in one linear predictor, normal priors, terms compiled by PyTensor"),
         (zoo.potential_on_parameters, "no quantity that is linear in the parameters differs from row to row"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

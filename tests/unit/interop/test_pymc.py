@@ -88,7 +88,7 @@ def test_careless_input_is_refused_by_name():
     with pytest.raises(IncompatibleError, match=r"needs a pm\.Model, found ndarray"):
         from_pymc(zoo.X)
     for rows in (0, 1):
-        with pytest.raises(IncompatibleError, match=f"'y' has {rows} rows.*use pm.sample"):
+        with pytest.raises(IncompatibleError, match=f"'y' has {rows} rows.*needs at least 2"):
             _regression_on(zoo.X[:rows], zoo.Z[:rows])
     with pytest.raises(InvalidInputError, match=r"has the dim 'row' given as row_dim; its dims are \[\]"):
         _regression_on(zoo.X, zoo.Z, row_dim="row")

@@ -240,7 +240,7 @@ def test_scaled_effects_are_codes_again():
         (lambda: pm.Normal("y", pm.Normal("s"), 1.0, observed=Y), "differs from row to row"),
         (
             lambda: pm.Normal("y", pt.sin(X[:, :1] * pm.Normal("s", shape=30)).sum(axis=1), 1.0, observed=Y),
-            "through 30 quantities, none linear in many",
+            "through 30 linear predictors, which saves nothing",
         ),
     ],
     ids=["no rows", "too many"],

@@ -109,11 +109,14 @@ def test_the_twin_is_refused_since_it_holds_other_rows(target):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"y": None}, r"'y' has 8 rows in the model, and no rows in data, which names \['X', 'group'\]"),
+        ({"y": None}, r"'y' has 8 rows in the model, so data= needs its rows, too; found \['X', 'group'\]"),
         ({"X": np.zeros((N - 1, 2))}, "same number of rows, found .*'X': 399"),
-        ({"X": np.zeros((N, 3))}, r"data\['X'\] must hold rows as the model's own, float64 of shape \(n, 2\)"),
-        ({"group": np.zeros(N)}, r"data\['group'\] must hold rows as the model's own, int"),
-        ({"z": np.zeros(N)}, r"data holds \['z'\], but the model has rows in"),
+        (
+            {"X": np.zeros((N, 3))},
+            r"data\['X'\] needs the type and shape of the model's rows, float64 of shape \(n, 2\)",
+        ),
+        ({"group": np.zeros(N)}, r"data\['group'\] needs the type and shape of the model's rows, int"),
+        ({"z": np.zeros(N)}, r"data= needs arrays in which the model has rows.*found \['z'\]"),
         ({"y": np.where(np.arange(N) == 77, np.nan, 0.0)}, r"y has 1 NaN .* the first at index \(77,\)"),
     ],
 )

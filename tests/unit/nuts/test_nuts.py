@@ -49,14 +49,16 @@ def test_what_from_pymc_refuses_goes_to_nuts_with_the_reason(model):
     assert choice.sampler == amc.NUTS() and choice.target.why_no_terms == target.why_no_terms
     chosen, *others = choice.table["verdict"]
     assert chosen == "chosen" and all(verdict.startswith("not possible") for verdict in others)
-    with pytest.raises(IncompatibleError, match=r"only runs with NUTS, amc.sample\(model\)"):
+    with pytest.raises(IncompatibleError, match=r"can only be sampled by NUTS, amc.sample\(model\)"):
         target.compile()
 
 
 def test_the_line_says_why():
     latent = amc.choose_sampler(zoo.build(zoo.latent_for_each_row))
     by = settings.preferred()
-    assert latent.sentence.endswith("(exact): a latent variable for each of 300 rows (u), nothing to subsample")
+    assert latent.sentence.endswith(
+        "latent variables with an entry for each of the 300 rows (u) leave nothing to subsample"
+    )
     assert latent.sentence.startswith({"nutpie": "NUTS by nutpie", "pymc": "NUTS by PyMC"}[by])
     discrete = amc.choose_sampler(zoo.build(zoo.discrete_parameter))
     assert discrete.sentence.startswith(
@@ -201,7 +203,7 @@ def test_a_trace_is_like_all_others(two_means, tmp_path):
     assert amc.sample(two_means, **run_of).identical(trace)
     longer = amc.resume(path, two_means, draws=50, progressbar=False)
     assert longer.posterior.sizes["draw"] == 250
-    with pytest.raises(InvalidInputError, match="another run"):
+    with pytest.raises(InvalidInputError, match="a run with other arguments"):
         amc.sample(two_means, **{**run_of, "tune": 5})
 
 
@@ -227,10 +229,10 @@ def test_starting_values_of_a_whole_model_are_named(two_means, given):
 @pytest.mark.parametrize("function", [amc.audit, amc.bias])
 def test_what_reads_terms_says_why_it_cannot(two_means, function):
     trace = amc.sample(two_means, draws=50, **QUIET)
-    with pytest.raises(IncompatibleError, match="only runs with NUTS"):
+    with pytest.raises(IncompatibleError, match="can only be sampled by NUTS"):
         function(trace, two_means, None)
     for of_rows in (amc.log_likelihood, amc.loo_subsample):
-        with pytest.raises(IncompatibleError, match=r"only runs with NUTS"):
+        with pytest.raises(IncompatibleError, match=r"can only be sampled by NUTS"):
             of_rows(trace, two_means)
         with pytest.raises(IncompatibleError, match=r"from_pymc\(model\)"):
             of_rows(trace, two_means.to_pymc())

@@ -9,7 +9,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.samplers.noisy import mala_exchange
+from approxmcmc.samplers.noisy import langevin as noisy
 from approxmcmc.samplers.noisy.estimated_drift import DriftState
 from tests.models import logistic
 from tests.planting import plain
@@ -52,7 +52,7 @@ def test_the_recursion(move):
 def test_the_recursion_of_the_noisy_family():
     state = dict.fromkeys(DriftState._fields)
     state = DriftState(**state | {"log_factor": np.zeros(1), "wanted": 0.5})
-    plain(mala_exchange.adapt_step)(state, 0.75, 3)
+    plain(noisy.adapt_step)(state, 0.75, 3)
     assert state.log_factor[0] == pytest.approx(0.25 / 4.0**0.6)
 
 

@@ -173,15 +173,15 @@ def kernel(stand_ins, target):
 
 
 def stale(right):
-    def newton(responses, lo, n, shape, steps, eta, a, u, step, A, C):
-        right(responses, lo, n, shape, steps, eta, a, u, step, A, C)
+    def newton(responses, lo, n, shape, steps, near, eta, a, u, step, A, C):
+        right(responses, lo, n, shape, steps, near, eta, a, u, step, A, C)
         u[:] = 0.0
 
     return newton
 
 
 def fixed(right):
-    def newton(responses, lo, n, shape, steps, eta, a, u, step, A, C):
+    def newton(responses, lo, n, shape, steps, near, eta, a, u, step, A, C):
         u[:], C[:] = 0.0, 1.0
 
     return newton
