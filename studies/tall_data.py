@@ -153,7 +153,7 @@ study = Study(
         # order the best of them: fifteen minutes of cells, ten of gold standards.
         "published": {
             "targets": {name: PROBLEMS[name] for name in ("mnist_7v9", "ijcnn1")},
-            "samplers": chosen("mala core_exact default t_test sgld nutpie nutpie_short laplace"),
+            "samplers": chosen("mala core_exact default t_test sgld nutpie_short laplace"),
             "budget": Budget(seconds=10.0),
             "replicates": 5,
             "gold": dataclasses.replace(GOLD, draws=30_000),

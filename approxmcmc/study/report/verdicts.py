@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 AGREES, DIFFERS, OPEN = "agrees", "differs", "cannot be told"
 WIDEST = 0.25  # half an interval, as a share of the printed number
-COMPARABLE, OTHER_MACHINE = "yes", "no: another machine and other code"
+COMPARABLE, INCOMPARABLE = "yes", "no: "  # how remarks begin
 COLUMNS = ("paper", "ours", "ours_lower", "ours_upper")
 HEADER = ["| printed in | number | paper | ours | verdict |", "|---|---|---|---|---|"]
 
@@ -46,9 +46,8 @@ def verdict(paper: float, ours: float, lower: float, upper: float, remark: str =
 
 def verdicts_block(words: Mapping[str, Any], table: "pd.DataFrame") -> str:
     """Return the verdicts on all published numbers of a study but speeds of another machine, as Markdown."""
-    rows = [
-        row for row in rows_of(table, "Published numbers").to_dict("records") if row["comparable?"] != OTHER_MACHINE
-    ]
+    listed = rows_of(table, "Published numbers").to_dict("records")
+    rows = [row for row in listed if not row["comparable?"].startswith(INCOMPARABLE)]
     found = [verdict(*(row[name] for name in COLUMNS), row["comparable?"]) for row in rows]
     counts = Counter(kind for kind, _ in found)
     worded = in_words(table)
