@@ -20,7 +20,7 @@ from approxmcmc.runs import carry_out, judge, make_plan, tuning_steps
 from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import ENOUGH
 from approxmcmc.sampling.progress import told_of_compiling
-from approxmcmc.targets.names import check_names
+from approxmcmc.targets.given import check_names
 
 
 def sample(
@@ -222,12 +222,12 @@ def warn_of(block: str, *, stacklevel: int = 3) -> None:
 
 
 def checked_cores(cores: int | None, chains: int) -> int:
-    """Return the number of threads; None means one per processor, at most one per chain."""
+    """Return the number of threads, checked; None means one per processor, at most one per chain."""
     return min(chains, os.cpu_count() or 1) if cores is None else checked_integer(cores, "cores")
 
 
 def checked_time_limit(time_limit: Any) -> float | None:
-    """Return the seconds, or None for no limit."""
+    """Return the time limit in seconds, checked; None means no limit."""
     if time_limit is not None and not (isinstance(time_limit, numbers.Real) and float(time_limit) > 0):
         raise InvalidInputError(f"time_limit must be positive seconds, or None, found {time_limit!r}")
     return None if time_limit is None else float(time_limit)

@@ -54,7 +54,7 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
 
 
 def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
-    """Return the target's bound on the range of its terms; raise as in `checked_differences`."""
+    """Return the target's bound on the range of its terms, after the same check as `checked_differences`."""
     bound = target.compile_term_range()
     for theta, proposed, _, differences, size in _looks(target):
         allowed = bound.term_range(theta, proposed, bound.numbers)

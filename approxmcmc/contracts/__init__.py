@@ -4,25 +4,24 @@ A sampler is *target x proposal x acceptance test*. The three subpackages never 
 roles in this one, which imports only the errors, so that every other subpackage can import it.
 
 A component (proposal, test, sampler) is a frozen dataclass of plain settings. For a target it builds compiled
-functions, and a named tuple of numbers and arrays that they read and write (`compiled`). Settings are sent to other
+functions, and a named tuple of numbers and arrays that they read and write (`proposal`). Settings are sent to other
 processes and stored in files; compiled functions never are.
 """
 
-from approxmcmc.contracts.acceptance import AcceptanceTest, DecisionLaw, Population
-from approxmcmc.contracts.compiled import CompiledCoupling, CompiledProposal, CompiledTest
+from approxmcmc.contracts.acceptance import AcceptanceTest, CompiledTest, DecisionLaw, Population
 from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.finding import VERDICTS, Finding, Verdict
 from approxmcmc.contracts.hashing import arrays_hashed_once, content_hash
-from approxmcmc.contracts.proposal import Proposal
+from approxmcmc.contracts.proposal import CompiledProposal, Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
 from approxmcmc.contracts.sampler import (
     Auditor,
     Chain,
+    CompiledCoupling,
     Decision,
     Program,
     ProposalSampler,
     Sampler,
-    SamplingResult,
     Streams,
     TestedSampler,
     TransitionMatrix,
@@ -53,7 +52,7 @@ from approxmcmc.contracts.target import (
     TwinnedTarget,
 )
 from approxmcmc.contracts.variables import Variables
-from approxmcmc.contracts.whole import ForeignSampler, NamedDraws, WholeRun, WholeSampler
+from approxmcmc.contracts.whole import ForeignSampler, NamedDraws, SamplingResult, WholeRun, WholeSampler
 
 __all__ = [
     "CORE_COUNTS",

@@ -10,17 +10,53 @@ with S_l the standard deviation of the terms, and a decision at a given u throug
 
 import abc
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple, Self
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from approxmcmc.contracts.compiled import CompiledTest
 from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.finding import Finding
 from approxmcmc.contracts.target import Target
 
 if TYPE_CHECKING:
     import xarray as xr
+
+
+class CompiledTest(NamedTuple):
+    """An acceptance test compiled for the terms of one target.
+
+    ``decide(rng, evidence, threshold, log_rest, state, count, value) -> (decision, log_ratio)`` decides whether
+    log_rest + sum_i l_i exceeds the threshold: 1, 0, or -1 if a log density was NaN, with the log ratio or its
+    estimate. It reads terms only through `evidence`, and counts what it read in `count`. ``threshold(rng) -> float``
+    and ``probability(log_ratio) -> float`` are its rule. ``audit(rng, evidence, threshold, log_rest, state, value)``
+    decides on all data; None for the sampler's own, which suits every test without deliberate randomness.
+    ``log_likelihood(state) -> float`` returns the log-likelihood at the current theta if the test caches it, which is
+    then exact; ``keep_log_likelihood(state, total)`` stores that of a start. A test that never errs is not audited; one
+    that does not use the ratio gets none. `attrs` holds the results of set-up, as ``setup_*``.
+
+    ``threshold_form(rng, table, log_rest, state) -> float`` reads a table of the terms (`engine.term_table`) and
+    returns the log ratio Lambda^ that decides for *every* u: with this order of the data the test accepts iff threshold
+    < Lambda^; NaN if a log density was NaN. None if there is no such number: an audit then repeats decisions.
+    ``state_at(step)`` makes the state before a step of that number, for a test that changes along the chain; None if
+    `make_state` does. ``is_tested(state) -> bool``, called once at the beginning of each step, says whether the step is
+    tested; an untested step accepts. None if all steps are tested.
+    """
+
+    decide: Callable[..., tuple[int, float]]
+    make_state: Callable[[], Any]
+    threshold: Callable[[np.random.Generator], float]
+    probability: Callable[[float], float]
+    audit: Callable[..., int] | None = None
+    log_likelihood: Callable[..., float] | None = None
+    keep_log_likelihood: Callable[..., None] | None = None
+    threshold_form: Callable[..., float] | None = None
+    state_at: Callable[[int], Any] | None = None
+    is_tested: Callable[[Any], bool] | None = None
+    uses_ratio: bool = True
+    is_audited: bool = True
+    records: tuple[str, ...] = ()
+    attrs: Mapping[str, Any] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +102,7 @@ class AcceptanceTest(Component, abc.ABC):
 
     @property
     def rule(self) -> str:
-        """Its threshold: "metropolis", log u, or "barker", logit u. Gibbs always uses Barker's."""
+        """The rule, which gives the threshold: "metropolis" log u, "barker" logit u. Gibbs always uses Barker's."""
         return "metropolis"
 
     @property

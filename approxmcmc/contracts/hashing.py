@@ -17,26 +17,27 @@ import numpy as np
 
 LARGE = 1 << 26  # bytes
 PIECE = 1 << 24
-_Known = dict[tuple[Any, ...], tuple[np.ndarray, bytes]]
-_known: ContextVar[_Known | None] = ContextVar("hashes of large arrays", default=None)
+_Known = dict[tuple[Any, ...], tuple[tuple[Any, ...], str]]
+_known: ContextVar[_Known | None] = ContextVar("hashes of parts", default=None)
 
 
 def content_hash(*parts: Any) -> str:
     """Return a short hash of strings, JSON-ready values and arrays (by dtype, shape and bytes)."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            digest.update(f"{part.dtype.str}{part.shape}".encode())
-            digest.update(_large(part) if part.nbytes >= LARGE else np.ascontiguousarray(part).data)
-        else:
-            digest.update(json.dumps(part, sort_keys=True, default=str).encode())
-        digest.update(b"\0")
-    return digest.hexdigest()
+    known = _known.get()
+    if known is None:
+        return _hash_of(parts)
+    key = tuple(_place(part) if isinstance(part, np.ndarray) else _text(part) for part in parts)
+    if key not in known:
+        known[key] = parts, _hash_of(parts)  # keep the arrays, so that others cannot take their places
+    return known[key][1]
 
 
 @contextlib.contextmanager
 def arrays_hashed_once() -> Iterator[None]:
-    """Hash each large array only once inside this context; the data must not change meanwhile."""
+    """Hash the same arrays only once inside this context; the data must not change meanwhile.
+
+    A run with a sampler that it chooses asks 18 times for the hash of its target: 1.6 s for 40 MB.
+    """
     token = _known.set({} if _known.get() is None else _known.get())
     try:
         yield
@@ -44,15 +45,25 @@ def arrays_hashed_once() -> Iterator[None]:
         _known.reset(token)
 
 
-def _large(array: np.ndarray) -> bytes:
-    known, place = _known.get(), array.__array_interface__
-    key = place["data"], array.shape, array.strides, array.dtype.str
-    if known is not None and key in known:
-        return known[key][1]
-    pieces = _by_pieces(array)
-    if known is not None:
-        known[key] = array, pieces  # keep the array itself, so that its id cannot be reused
-    return pieces
+def _hash_of(parts: tuple[Any, ...]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            digest.update(f"{part.dtype.str}{part.shape}".encode())
+            digest.update(_by_pieces(part) if part.nbytes >= LARGE else np.ascontiguousarray(part).data)
+        else:
+            digest.update(_text(part))
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _text(part: Any) -> bytes:
+    return json.dumps(part, sort_keys=True, default=str).encode()
+
+
+def _place(array: np.ndarray) -> tuple[Any, ...]:
+    """Return where an array is in memory, and how it is laid out."""
+    return array.__array_interface__["data"], array.shape, array.strides, array.dtype.str
 
 
 def _by_pieces(array: np.ndarray) -> bytes:

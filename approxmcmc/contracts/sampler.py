@@ -1,4 +1,4 @@
-"""How target, proposal and acceptance test become a chain, and its output."""
+"""How target, proposal and acceptance test become a chain."""
 
 import abc
 import dataclasses
@@ -7,12 +7,11 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from approxmcmc.contracts.compiled import CompiledCoupling
 from approxmcmc.errors import IncompatibleError
 
 
 class Streams(NamedTuple):
-    """The random streams of one chain; an audit never shifts the chain, a test never shifts the proposals."""
+    """The random streams of one chain, one per purpose: an audit changes no draw, and a test changes no proposal."""
 
     proposal: np.random.Generator
     uniform: np.random.Generator
@@ -43,11 +42,11 @@ class Chain(Protocol):
 
     @property
     def streams(self) -> Streams:
-        """Its random streams."""
+        """The random streams of the chain."""
 
     @property
     def memory(self) -> Mapping[str, Any]:
-        """Its changing state by name: arrays that may be overwritten, and the numbers that set-up fixed.
+        """The changing state of the chain by name: arrays that may be overwritten, and the numbers that set-up fixed.
 
         Together with its random streams this is all a chain needs to resume, if it is started in the same way.
         """
@@ -113,6 +112,27 @@ class Program(abc.ABC):
         return None
 
 
+class CompiledCoupling(NamedTuple):
+    """Two chains of one exact kernel that move together until they meet; each chain alone follows the kernel.
+
+    ``move(rng, chains, shared, n_chains) -> status`` makes one step of both chains, or with ``n_chains=1`` only of the
+    first, with the same random numbers. ``start(theta, log_likelihood)`` makes a chain at theta, a named tuple with
+    `theta` and `proposed`; the log-likelihood is NaN if unknown. ``shared()`` makes the state that both chains use:
+    `counts`, and `look`, the log ratio of the last proposal of the first chain alone, and the change of the log
+    density. ``density(chain)`` is the log density at its state; None if the kernel does not compute it. `point` is a
+    theta, for its type; `cost_per_pass` the number of evaluations in one pass; `rule` the acceptance rule.
+    """
+
+    name: str
+    move: Callable[..., int]
+    start: Callable[[np.ndarray, float], Any]
+    shared: Callable[[], Any]
+    point: np.ndarray
+    cost_per_pass: float
+    rule: str
+    density: Callable[..., float] | None = None
+
+
 class TransitionMatrix(NamedTuple):
     """Transition probabilities of one step on n states.
 
@@ -175,7 +195,7 @@ class Sampler(abc.ABC):
         return not self.why_not_invariant(target)
 
     def exact_twin(self, target: Any) -> "Sampler":
-        """Return the same steps decided on all data, which leave `target` invariant; raise if unknown."""
+        """Return the sampler of the same steps decided on all data: it leaves `target` invariant; raise if unknown."""
         raise IncompatibleError(f"no exact twin of {self!r} is known; name a sampler that leaves {target!r} invariant")
 
     def coupling(self, target: Any, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
@@ -269,19 +289,3 @@ class ProposalSampler(Sampler):
         """Return the start that the proposal offers."""
         start: np.ndarray | None = self.proposal.draw_start(rng)
         return start
-
-
-class SamplingResult(NamedTuple):
-    """Plain arrays of a finished run; `approxmcmc.output` turns them into a DataTree.
-
-    `draws` has shape (chains, draws, dim); every entry of `stats` has shape (chains, draws); `warmup_draws` and
-    `warmup_stats` have the same form over tuning steps, or are None. `tuning_totals` holds, per chain, the sums over
-    tuning steps.
-    """
-
-    draws: np.ndarray
-    stats: Mapping[str, np.ndarray]
-    warmup_draws: np.ndarray | None
-    warmup_stats: Mapping[str, np.ndarray] | None
-    tuning_totals: Mapping[str, np.ndarray]
-    attrs: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Samplers that run whole chains: by another library for all of `sample`, or one chain at a time for a study."""
+"""Whole runs: their draws as plain arrays, and samplers of other libraries that make all steps of a chain."""
 
 import abc
 from collections.abc import Mapping, Sequence
@@ -30,6 +30,22 @@ class WholeRun(NamedTuple):
     initvals: Any = None
     time_limit: float | None = None
     progressbar: bool = False
+
+
+class SamplingResult(NamedTuple):
+    """Plain arrays of a finished run; `approxmcmc.output` turns them into a DataTree.
+
+    `draws` has shape (chains, draws, dim); every entry of `stats` has shape (chains, draws); `warmup_draws` and
+    `warmup_stats` have the same form over tuning steps, or are None. `tuning_totals` holds, per chain, the sums over
+    tuning steps.
+    """
+
+    draws: np.ndarray
+    stats: Mapping[str, np.ndarray]
+    warmup_draws: np.ndarray | None
+    warmup_stats: Mapping[str, np.ndarray] | None
+    tuning_totals: Mapping[str, np.ndarray]
+    attrs: Mapping[str, Any]
 
 
 class NamedDraws(NamedTuple):

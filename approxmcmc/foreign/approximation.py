@@ -9,7 +9,7 @@ import xarray as xr
 
 from approxmcmc.contracts import ForeignSampler, Target
 from approxmcmc.engine.extras import extra
-from approxmcmc.foreign.density import density_of
+from approxmcmc.foreign.jax_chain import density_of
 from approxmcmc.foreign.trace import LibrarySampler, chain_trace
 from approxmcmc.foreign.twin import Twin, twin_of
 

@@ -4,8 +4,7 @@ import dataclasses
 from typing import Any
 
 from approxmcmc.contracts import Target
-from approxmcmc.foreign.density import Density
-from approxmcmc.foreign.jax_chain import JaxKernel, JaxSampler
+from approxmcmc.foreign.jax_chain import Density, JaxKernel, JaxSampler
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -12,8 +12,7 @@ import xarray as xr
 from approxmcmc.contracts import Target
 from approxmcmc.engine.extras import extra
 from approxmcmc.foreign.approximation import fitted_trace
-from approxmcmc.foreign.density import Density, density_of
-from approxmcmc.foreign.jax_chain import JaxKernel, JaxSampler
+from approxmcmc.foreign.jax_chain import Density, JaxKernel, JaxSampler, density_of
 from approxmcmc.foreign.trace import LibrarySampler
 from approxmcmc.foreign.twin import twin_of
 

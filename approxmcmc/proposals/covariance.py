@@ -1,10 +1,11 @@
-"""Code shared by proposals with a covariance: validation, the Cholesky factor, and fast triangular kernels.
+"""Code shared by proposals with a covariance: checks, the tuned factor of a step, and fast triangular kernels.
 
 Kernels take the *upper* factor U = L', C-contiguous, so that column j of L is the row ``upper[j, j:]``. Both products
 below then read contiguous memory and vectorise without changing the order of any sum.
 """
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,26 @@ def covariance_of(preconditioner: Any, *, who: str) -> np.ndarray:
         cov = np.diag(cov**2)
     checked_cholesky(cov, who=who, name="preconditioner")
     return cov
+
+
+def check_target_acceptance(wanted: float | None, *, who: str) -> None:
+    """Raise unless a wanted acceptance rate is None or lies in (0, 1)."""
+    if wanted is not None and not 0.0 < wanted < 1.0:
+        raise InvalidInputError(f"{who}: target_acceptance must lie strictly between 0 and 1, found {wanted}")
+
+
+def tuned_factor(
+    name: str, unit: float = 1.0
+) -> tuple[Callable[[Any], Mapping[str, float]], Callable[[Any, Mapping[str, float]], None]]:
+    """Return `describe` and `restore` of a state with a tuned factor: unit exp(log_factor), called `name`."""
+
+    def describe(state: Any) -> Mapping[str, float]:
+        return {name: unit * math.exp(state.log_factor[0])}
+
+    def restore(state: Any, described: Mapping[str, float]) -> None:
+        state.log_factor[0] = math.log(described[name] / unit)
+
+    return describe, restore
 
 
 @compiled
@@ -75,7 +96,7 @@ def factor(matrix: np.ndarray, lower: np.ndarray) -> None:
 
 @compiled
 def couple_noise(rng: np.random.Generator, xi: np.ndarray, z: np.ndarray) -> bool:
-    """Turn X's noise xi into Y's, in place; return True if both go to the same point, which leaves `xi` unchanged."""
+    """Turn chain X's noise xi into chain Y's, in place; return True, with `xi` unchanged, if both propose one point."""
     square = change = 0.0
     for j in range(xi.shape[0]):
         square += z[j] * z[j]

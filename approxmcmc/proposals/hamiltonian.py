@@ -13,7 +13,6 @@ minus the energy added by the kicks. Step and length are redrawn each time, so t
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.proposals.covariance import check_target_acceptance, tuned_factor
 from approxmcmc.proposals.hamiltonian_step import checked_time, draw_velocity, drift, kick
 from approxmcmc.proposals.langevin import PosteriorGradient, forget, recall, write_gradient
 from approxmcmc.proposals.langevin_step import checked_preconditioner, gradient_of, spread_of
@@ -155,10 +155,7 @@ class Hamiltonian(Component, Proposal):
         if not 0.0 < self.length < math.inf:
             raise InvalidInputError(f"Hamiltonian: length is a time and must be positive, found {self.length!r}")
         object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner, who="Hamiltonian"))
-        if self.target_acceptance is not None and not 0.0 < self.target_acceptance < 1.0:
-            raise InvalidInputError(
-                f"Hamiltonian: target_acceptance must lie strictly between 0 and 1, found {self.target_acceptance}"
-            )
+        check_target_acceptance(self.target_acceptance, who="Hamiltonian")
         object.__setattr__(self, "most_steps", checked_integer(self.most_steps, "most_steps", who="Hamiltonian"))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
@@ -175,11 +172,5 @@ class Hamiltonian(Component, Proposal):
         records = ("gradient_evaluations",)
         if self.target_acceptance is None:
             return CompiledProposal(propose, make_state, forget=forget, records=records)
-        learns = (adapt_step_size, self._describe, self._restore)
+        learns = (adapt_step_size, *tuned_factor("step_size", self.step_size))
         return CompiledProposal(propose, make_state, *learns, forget=forget, records=records)
-
-    def _describe(self, state: TrajectoryState) -> Mapping[str, float]:
-        return {"step_size": self.step_size * math.exp(state.log_factor[0])}
-
-    def _restore(self, state: TrajectoryState, described: Mapping[str, float]) -> None:
-        state.log_factor[0] = math.log(described["step_size"] / self.step_size)

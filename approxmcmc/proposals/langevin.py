@@ -9,7 +9,7 @@ r"""The Langevin proposal on all data: with a test MALA, without a test the unad
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.proposals.covariance import couple_noise
+from approxmcmc.proposals.covariance import check_target_acceptance, couple_noise, tuned_factor
 from approxmcmc.proposals.langevin_step import (
     add_given_noise,
     add_noise,
@@ -230,10 +230,7 @@ class Langevin(Component, Proposal):
             raise InvalidInputError("Langevin: give either cov or preconditioner, because both are names of one matrix")
         for name in ("cov", "preconditioner"):
             object.__setattr__(self, name, checked_preconditioner(getattr(self, name), who="Langevin"))
-        if self.target_acceptance is not None and not 0.0 < self.target_acceptance < 1.0:
-            raise InvalidInputError(
-                f"Langevin: target_acceptance must lie strictly between 0 and 1, found {self.target_acceptance}"
-            )
+        check_target_acceptance(self.target_acceptance, who="Langevin")
 
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile the proposal with its density ratio."""
@@ -241,7 +238,7 @@ class Langevin(Component, Proposal):
         records = ("gradient_evaluations",)
         if self.target_acceptance is None:
             return CompiledProposal(propose, make_state, forget=forget, couple=couple, records=records)
-        learns = (adapt_step_size, self._describe, self._restore)
+        learns = (adapt_step_size, *tuned_factor("step_size", self.step_size))
         return CompiledProposal(propose, make_state, *learns, forget=forget, couple=couple, records=records)
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
@@ -255,9 +252,3 @@ class Langevin(Component, Proposal):
         gradient = PosteriorGradient(known.data, known.n_obs, ALL_ROWS, *kernels)
         settings = (gradient, self.step_size, *spread, self.target_acceptance or 0.0)
         return lambda: LangevinState(*settings, np.zeros(1), *(np.full(dim, math.nan) for _ in range(6)))
-
-    def _describe(self, state: LangevinState) -> Mapping[str, float]:
-        return {"step_size": self.step_size * math.exp(state.log_factor[0])}
-
-    def _restore(self, state: LangevinState, described: Mapping[str, float]) -> None:
-        state.log_factor[0] = math.log(described["step_size"] / self.step_size)

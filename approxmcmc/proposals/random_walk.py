@@ -7,7 +7,6 @@ algorithm 4 without the covariance). Afterwards it is fixed, so that kept draws 
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,15 @@ from approxmcmc.contracts import CompiledProposal, Component, DiscreteTarget, Pr
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.proposals.covariance import add_column, checked_cholesky, couple_noise, covariance_of, whiten
+from approxmcmc.proposals.covariance import (
+    add_column,
+    check_target_acceptance,
+    checked_cholesky,
+    couple_noise,
+    covariance_of,
+    tuned_factor,
+    whiten,
+)
 
 
 class WalkState(NamedTuple):
@@ -109,16 +116,6 @@ def adapt_factor(state: WalkState, acceptance: float, step: int) -> None:
     state.log_factor[0] += (acceptance - state.target_acceptance) / (step + 1.0) ** 0.6
 
 
-def describe_factor(state: WalkState) -> Mapping[str, float]:
-    """Return the tuned factor."""
-    return {"scale_factor": math.exp(state.log_factor[0])}
-
-
-def restore_factor(state: WalkState, described: Mapping[str, float]) -> None:
-    """Set the factor that `describe_factor` returned."""
-    state.log_factor[0] = math.log(described["scale_factor"])
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class RandomWalk(Component, Proposal):
     """Propose theta' ~ N(theta, Sigma).
@@ -175,10 +172,7 @@ class RandomWalk(Component, Proposal):
                 f"RandomWalk: scale must be a number, a vector or a matrix, found shape {scale.shape}"
             )
         object.__setattr__(self, "scale", scale if scale.ndim else float(scale))
-        if self.target_acceptance is not None and not 0.0 < self.target_acceptance < 1.0:
-            raise InvalidInputError(
-                f"RandomWalk: target_acceptance must lie strictly between 0 and 1, found {self.target_acceptance}"
-            )
+        check_target_acceptance(self.target_acceptance, who="RandomWalk")
         if self.preconditioner is not None:
             if scale.ndim:
                 raise InvalidInputError(
@@ -215,7 +209,7 @@ class RandomWalk(Component, Proposal):
 
         if wanted is None:
             return CompiledProposal(propose, make_state, couple=couple)
-        return CompiledProposal(propose, make_state, adapt_factor, describe_factor, restore_factor, couple=couple)
+        return CompiledProposal(propose, make_state, adapt_factor, *tuned_factor("scale_factor"), couple=couple)
 
     def probabilities(self, target: Target, states: np.ndarray) -> np.ndarray:
         """Return the normal density of the steps on a grid."""

@@ -54,7 +54,7 @@ class NoseHooverState(NamedTuple):
 
 @compiled
 def adjust_friction(time: float, velocity: np.ndarray, friction: np.ndarray) -> None:
-    """D: move the friction with the temperature."""
+    """Change the friction with the temperature (step D of the scheme)."""
     squared = 0.0
     for j in range(velocity.shape[0]):
         squared += velocity[j] * velocity[j]

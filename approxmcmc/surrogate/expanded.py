@@ -74,7 +74,7 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed."""
+        """The observed data of the plain target."""
         return self.target.observed_data
 
     @property

@@ -26,7 +26,6 @@ from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generato
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.surrogate.moves import (
-    MOST_INTERVALS,
     WIDTH,
     SurrogateState,
     follow_trajectory,
@@ -41,7 +40,6 @@ from approxmcmc.surrogate.moves import (
     next_of,
     prepare_lines,
     step_of_walk,
-    step_out,
     trajectory_of,
 )
 
@@ -109,10 +107,9 @@ def move_both_along_wall(
     line_x, line_y = line_along(state, wall, x, log_u), line_along(other, wall, y, log_u)
     begin = -WIDTH * rng.random()
     ahead = begin + distance_along(state.walls[wall], x, y)
-    to_the_left = int(MOST_INTERVALS * rng.random())
-    left, right = step_out(state, wall, x, line_x, begin, to_the_left, count)
+    left, right = begin, begin + WIDTH
     begin = ahead - WIDTH * math.ceil(ahead / WIDTH)  # the point of the lattice just left of y
-    left_y, right_y = step_out(other, wall, y, line_y, begin, to_the_left, count)
+    left_y, right_y = begin, begin + WIDTH
     t, there = 0.0, line_x.here
     t_y, there_y = 0.0, line_y.here
     searching, searching_y = True, True
@@ -219,7 +216,7 @@ def make_move(move_elsewhere: Callable[..., float]) -> Callable[..., float]:
 
 
 def kernel_named(name: str) -> SurrogateKernel:
-    """Return one of `KERNELS`."""
+    """Return the kernel with this name, one of `KERNELS`."""
     chosen = MOVES[name.removesuffix(WITH_WALLS)]
     move, move_both = make_move(chosen.move), make_move_both(chosen.move_both)
     return chosen._replace(move=move, move_both=move_both, along_walls=name.endswith(WITH_WALLS))

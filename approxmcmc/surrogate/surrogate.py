@@ -14,7 +14,7 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget
-from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, VECTOR, kernel
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, VECTOR, kernel, type_of
 from approxmcmc.engine.compiler.compile import compiled as compiled_part
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.pinned import with_context
@@ -28,7 +28,6 @@ from approxmcmc.targets.linear import LinearTarget
 
 THINNEST_WALL = 1.0  # variance of a predictor along a direction, in units of its scale, above which it is a wall
 MANY = 1 << 18  # rows: fewer are copied into memory
-PREDICT, ON_LINE = nb.void(VECTOR, VECTOR), nb.float64(VECTOR, VECTOR, nb.float64)
 
 
 def rows_of(data: tuple[np.ndarray, ...], n_obs: int, rows: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -87,7 +86,7 @@ class CorePredictors(NamedTuple):
 
 
 def log_surrogate(theta: np.ndarray, rows: SumOfRows) -> float:
-    """Return S(theta)."""
+    """Return the surrogate log density S(theta)."""
     center, slope, bend = rows.center, rows.slope, rows.bend
     total = rows.log_prior(theta) + rows.value[0]
     for j in range(theta.shape[0]):
@@ -132,11 +131,11 @@ def make_on_line(loglik_eta: Callable[[float, float], float]) -> Callable[..., f
     return on_line
 
 
-def predict_nothing(theta: np.ndarray, out: np.ndarray) -> None:
+def predict_nothing(theta: np.ndarray, out: np.ndarray, rows: CorePredictors) -> None:
     """Do nothing: terms without a linear predictor have no walls."""
 
 
-def nothing_on_line(eta: np.ndarray, slopes: np.ndarray, t: float) -> float:
+def nothing_on_line(eta: np.ndarray, slopes: np.ndarray, t: float, rows: CorePredictors) -> float:
     """Return 0: terms without a linear predictor have no walls."""
     return 0.0
 
@@ -177,7 +176,9 @@ class Surrogate:
         rows = SumOfRows(*quadratic, data, ALL_ROWS, len(core), *kernels)
         self.log_density = with_context(log_surrogate, LOG_PRIOR.signature, rows)
         self._has_predictors = isinstance(target, LinearTarget) and len(core) > 0
-        self._X = np.asarray(target.X[core], np.float64) if self._has_predictors else np.empty((0, len(center)))
+        X = np.asarray(target.X[core], np.float64) if self._has_predictors else np.empty((0, len(center)))
+        y = np.array(target.y[core]) if self._has_predictors else np.empty(0)
+        self._predictors = CorePredictors(X, y, ALL_ROWS)
         self._scale = (target.predictor_scale or 1.0) if self._has_predictors else 1.0
 
     @functools.cached_property
@@ -193,11 +194,12 @@ class Surrogate:
     @functools.cached_property
     def _lines(self) -> tuple[Any, Any]:
         """Kernels of moves along lines: the predictors of the core, and the sum of its terms there."""
-        if not self._has_predictors:
-            return kernel(predict_nothing, PREDICT), kernel(nothing_on_line, ON_LINE)
-        rows = CorePredictors(self._X, np.array(self.target.y[self.core]), ALL_ROWS)
-        on_line = make_on_line(self.target._loglik_eta)
-        return with_context(predict, PREDICT, rows), with_context(on_line, ON_LINE, rows, fastmath=True)
+        rows = type_of(self._predictors)
+        predict_rows, sum_up = predict_nothing, nothing_on_line
+        if self._has_predictors:
+            predict_rows, sum_up = predict, make_on_line(self.target._loglik_eta)
+        along = nb.float64(VECTOR, VECTOR, nb.float64, rows)
+        return kernel(predict_rows, nb.void(VECTOR, VECTOR, rows)), kernel(sum_up, along, fastmath=BATCH_FASTMATH)
 
     def directions(self, cholesky: np.ndarray, *, along_walls: bool = True) -> Directions:
         """Return wall directions and their complement in the metric L L', L = `cholesky`; or all directions, no walls.
@@ -205,7 +207,7 @@ class Surrogate:
         A direction is a wall if a predictor of the core varies by more than one unit of its scale along it. The
         choice is greedy: the row whose predictor varies most gives a direction, which is projected out, and so on.
         """
-        dim, rows = len(self.center), self._X @ cholesky
+        dim, rows = len(self.center), self._predictors.X @ cholesky
         walls: list[np.ndarray] = []
         while along_walls and len(rows) and len(walls) < dim:
             variances = np.einsum("ij,ij->i", rows, rows)
@@ -227,13 +229,14 @@ class Surrogate:
             add_gradient=self.add_gradient,
             predict=predict,
             on_line=on_line,
+            core=self._predictors,
             log_prior=self.log_prior,
             n_core=len(self.core),
             center=self.center,
             slope=self._slope,
             basis=others,
             walls=np.ascontiguousarray(walls),
-            wall_slopes=np.ascontiguousarray(walls @ self._X.T),
+            wall_slopes=np.ascontiguousarray(walls @ self._predictors.X.T),
             wall_bends=np.ascontiguousarray(walls @ self._bend),
             log_step=np.full(1, log_step),
             length=length,

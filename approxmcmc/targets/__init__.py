@@ -1,11 +1,11 @@
 """Posterior distributions, one model per file; custom models are `FunctionTarget` or `GLMTarget`."""
 
-from approxmcmc.targets.auxiliary import Auxiliary
 from approxmcmc.targets.bounded import BoundedLikelihood
 from approxmcmc.targets.compression import compressed
 from approxmcmc.targets.discrete.bayesian_network import BayesianNetwork, alarm_network
 from approxmcmc.targets.discrete.binary_mrf import BinaryMRF, PseudoLikelihood
 from approxmcmc.targets.estimated import EstimatedLikelihood, EstimatedRatio
+from approxmcmc.targets.exponential_family import Auxiliary
 from approxmcmc.targets.glm import GLMTarget
 from approxmcmc.targets.graphs.ergm import ERGM
 from approxmcmc.targets.graphs.statistics import GraphStatistic, degree_statistic, register_statistic

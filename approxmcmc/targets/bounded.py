@@ -111,7 +111,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
         return compile_bound(self._data, self._sums, gaps, log_bound)
 
     def compile(self) -> CompiledTarget:
-        """Compile the target."""
+        """Compile the functions of the plain target."""
         return self.target.compile()
 
     def initial_point(self) -> np.ndarray:

@@ -16,7 +16,7 @@ from approxmcmc.engine.compiler.compile import VECTOR, allocating, type_of
 from approxmcmc.engine.compiler.identity import cached_by_content, content_id
 from approxmcmc.errors import CompilationError, IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import checked_array, checked_arrays, compiler_says, plain_function, positive_integer
-from approxmcmc.targets.names import named_variables
+from approxmcmc.targets.given import named_variables
 from approxmcmc.targets.tall_data import Prior
 
 

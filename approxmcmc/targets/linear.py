@@ -81,7 +81,7 @@ def numerical_derivatives(function: Callable[[float, float], float]) -> Callable
 
 
 class LinearTarget(TallDataTarget):
-    """Shared by all generalised linear models: X, y, coefficient names, and the batch kernel of ``loglik_eta``."""
+    """Base class of generalised linear models: X, y, coefficient names, and the batch kernel of ``loglik_eta``."""
 
     _loglik_eta: Callable[[float, float], float]
     _derivatives_eta: Callable[[float, float], tuple[float, float]] | None = None
@@ -215,7 +215,7 @@ def _pieces(X: np.ndarray, rows: int = 65_536) -> Iterator[np.ndarray]:
 
 
 def _bernoulli_of_pymc(eta: Any, y: np.ndarray) -> None:
-    """Add y to the PyMC model in whose context this is called."""
+    """Add y to the PyMC model of the current context."""
     import pymc as pm
 
     pm.Bernoulli("y", logit_p=eta, observed=y.astype(np.int32))

@@ -24,8 +24,7 @@ from approxmcmc.targets.checks import (
     plain_function,
     positive_integer,
 )
-from approxmcmc.targets.given import kept, with_sources
-from approxmcmc.targets.names import named_variables
+from approxmcmc.targets.given import kept, named_variables, with_sources
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
 
 

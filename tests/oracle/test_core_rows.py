@@ -308,7 +308,7 @@ def any_step_of_the_walk(rng, state, theta, count):
 def without_the_prior(state, wall, theta, tilt, curvature, t):
     """Forget the prior along a wall."""
     quadratic = t * (tilt + 0.5 * curvature * t)
-    return quadratic + state.on_line(state.eta, state.wall_slopes[wall], t)
+    return quadratic + state.on_line(state.eta, state.wall_slopes[wall], t, state.core)
 
 
 BUGS = {

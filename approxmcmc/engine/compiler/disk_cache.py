@@ -149,11 +149,11 @@ class ContentCache(_Cache):
         return cache_folder() / f"{self._name}-{content_id(None, (self._digest, spelled, codegen.magic_tuple()))}.nbc"
 
     def enable(self) -> None:
-        """Numba's switch; the cache is on from the start."""
+        """Do nothing: the cache is always on (numba calls this)."""
         self._enabled = True
 
     def disable(self) -> None:
-        """Numba's switch; nothing here turns the cache off."""
+        """Do nothing: the cache cannot be turned off (numba calls this)."""
         self._enabled = False
 
     def flush(self) -> None:

@@ -23,7 +23,7 @@ class Compiled(NamedTuple):
 
 
 class _Work:
-    """The sums, and the start of the current compilation; kernels compiled inside a kernel belong to it."""
+    """The sums, and the start of the current compilation; a kernel compiled during another one counts as part of it."""
 
     def __init__(self) -> None:
         self.lock, self.depth, self.began = threading.Lock(), 0, 0.0

@@ -48,7 +48,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class _Reporter:
-    """Reports every ten seconds how far the search for the mode is."""
+    """Logs the progress of the search for the mode every ten seconds."""
 
     def __init__(self) -> None:
         self.last = time.perf_counter()

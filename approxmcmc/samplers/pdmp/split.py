@@ -107,7 +107,7 @@ def check_rates(
     *,
     who: str,
 ) -> None:
-    """Raise if bounds fail at some places; a bound that is far too small would hardly be noticed in a run."""
+    """Raise if a bound fails at some points; during a run, a bound that is far too small would hardly be noticed."""
     found = np.empty((len(records), 2))
     for phi in places:
         delta = records[:, SCALARS:] @ phi

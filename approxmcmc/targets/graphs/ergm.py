@@ -14,9 +14,8 @@ import numpy as np
 from approxmcmc.contracts import Simulator, Variables
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.auxiliary import Auxiliary, checked_auxiliary
 from approxmcmc.targets.discrete.level_table import LevelTable
-from approxmcmc.targets.exponential_family import ExponentialFamily, FamilyPrior
+from approxmcmc.targets.exponential_family import Auxiliary, ExponentialFamily, FamilyPrior, checked_auxiliary
 from approxmcmc.targets.graphs.exact import MOST_NODES, MOST_NODES_ENUMERATED, Elimination, elimination, enumeration
 from approxmcmc.targets.graphs.simulators import toggle_simulator, toggle_states
 from approxmcmc.targets.graphs.statistics import GraphStatistic, find_statistics, write_changes

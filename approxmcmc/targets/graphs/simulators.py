@@ -22,7 +22,7 @@ from approxmcmc.contracts.records import STATISTICS, UPDATES
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign, equal
-from approxmcmc.targets.auxiliary import STARTS, Auxiliary
+from approxmcmc.targets.exponential_family import STARTS, Auxiliary
 from approxmcmc.targets.graphs.statistics import GraphStatistic, change_kernel
 
 EMPTY, FULL, OBSERVED, BOTH = range(len(STARTS))

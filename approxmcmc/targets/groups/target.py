@@ -187,7 +187,7 @@ class GroupedTarget(QuadratureTerms):
         return np.abs(thetas[:, -1:]) * self.draw_standard_effects(rng, thetas, groups)[..., 0]
 
     def initial_point(self) -> np.ndarray:
-        """Return the centre."""
+        """Return the point around which the nodes were placed."""
         return self.center.copy()
 
     def _identity(self) -> str:

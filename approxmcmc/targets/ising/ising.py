@@ -12,9 +12,8 @@ import numpy as np
 
 from approxmcmc.contracts import Simulator, Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.auxiliary import Auxiliary, checked_auxiliary
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.exponential_family import ExponentialFamily, FamilyPrior
+from approxmcmc.targets.exponential_family import Auxiliary, ExponentialFamily, FamilyPrior, checked_auxiliary
 from approxmcmc.targets.ising import exact as exact_lattice
 from approxmcmc.targets.ising.simulators import coupling_simulator, heat_bath, heat_bath_states
 

@@ -434,6 +434,14 @@ def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried(lo
     assert nuts.seconds_per_draw(known) == counted
 
 
+def test_draws_of_nuts_count_less_where_it_moves_effects_that_others_integrate(logistic):
+    known, hierarchy = Situation(logistic), Situation(logistic)
+    operations, dim = known.written_work
+    hierarchy.__dict__["written_work"] = operations, dim + 100
+    assert nuts.floor(known).per_step == nuts.seconds_per_draw(known)
+    assert nuts.floor(hierarchy).per_step == nuts.RUNS_OF_EFFECTS * nuts.seconds_per_draw(hierarchy)
+
+
 def test_nuts_reads_all_rows_whatever_stands_for_them(logistic):
     rows = np.repeat(np.arange(50), 40)
     many = amc.targets.LogisticRegression(np.eye(50)[rows], np.arange(2000) % 2)

@@ -1,0 +1,113 @@
+"""The price of a posterior in fits: 400 exact effective draws against scikit-learn's logistic regression.
+
+``python -m studies.race.fits [--out FOLDER] [--set NAME] [--repeats K]`` writes fits.csv: CPU seconds of one process
+and one thread for scikit-learn's ``newton-cholesky`` (penalty C = 1, tolerance 1e-6) and for ``amc.sample(target,
+target_ess=400, bias="none")`` with all other defaults, in turn, after one pair that compiles. The prior N(0, 1) is the
+fit's penalty. A fit gives a mode; the draws give bulk and tail ESS of at least 400 for the worst parameter, which
+`ess` measures again.
+"""
+
+import argparse
+import csv
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import arviz as az
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+import approxmcmc as amc
+from approxmcmc import datasets
+from approxmcmc.engine.files.whole_files import whole_file
+from studies.race.table import two_digits
+
+WANTED = 400  # effective draws
+LEVELS, FACTORS = 20, 7  # of the one-hot table
+
+
+def dense() -> tuple[np.ndarray, np.ndarray]:
+    """Return 100 000 rows of 50 normal predictors."""
+    return _responses(np.random.default_rng(1).normal(size=(100_000, 50)), 0.3)
+
+
+def one_hot() -> tuple[np.ndarray, np.ndarray]:
+    """Return 300 000 rows of seven factors with 20 levels each, one column for each level."""
+    codes = np.random.default_rng(1).integers(0, LEVELS, (FACTORS, 300_000))
+    return _responses(np.concatenate([np.eye(LEVELS)[mine] for mine in codes], axis=1), 0.5)
+
+
+def _responses(X: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(2)
+    return X, (rng.random(len(X)) < 1.0 / (1.0 + np.exp(-X @ rng.normal(scale=scale, size=X.shape[1])))).astype(float)
+
+
+def _public(name: str) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+    def load() -> tuple[np.ndarray, np.ndarray]:
+        found = getattr(datasets, name)()
+        return found.X_train, found.y_train
+
+    return load
+
+
+SETS: Mapping[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {
+    "dense": dense,
+    "ijcnn1": _public("ijcnn1"),
+    "a9a": _public("a9a"),
+    "covertype": _public("covertype"),
+    "one-hot": one_hot,
+}
+
+
+def compare(name: str, repeats: int) -> dict[str, Any]:
+    """Return the medians of CPU seconds of both, and the smallest ESS of all runs."""
+    X, y = SETS[name]()
+    fits, answers, sizes, chosen = [], [], [], ""
+    for seed in range(repeats + 1):
+        began = time.process_time()
+        LogisticRegression(C=1.0, solver="newton-cholesky", tol=1e-6, fit_intercept=False).fit(X, y)
+        fitted = time.process_time()
+        target = amc.targets.LogisticRegression(X, y)
+        trace = amc.sample(target, target_ess=WANTED, bias="none", random_seed=seed, progressbar=False)
+        fits.append(fitted - began)
+        answers.append(time.process_time() - fitted)
+        sizes.append(min(float(az.ess(trace, method=method)["beta"].min()) for method in ("bulk", "tail")))
+        chosen = trace["posterior"].attrs["chosen"].partition(" (exact)")[0]
+    fit, answer = statistics.median(fits[1:]), statistics.median(answers[1:])
+    row = {"data": name, "rows": len(X), "columns": X.shape[1], "fit": fit, "posterior": answer}
+    return row | {"ratio": answer / fit, "first": answers[0], "ess": min(sizes), "sampler": chosen}
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of the page."""
+    lines = ["| data | rows x columns | fit, CPU s | posterior, CPU s | posterior / fit | least ESS | sampler |"]
+    lines.append("|---|---|--:|--:|--:|--:|---|")
+    for row in rows:
+        figures = " | ".join(two_digits(float(row[name])) for name in ("fit", "posterior", "ratio"))
+        size = f"{int(row['rows']):,} x {row['columns']}"
+        lines.append(f"| {row['data']} | {size} | {figures} | {float(row['ess']):.0f} | {row['sampler']} |")
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    """Compare, and write the table anew after each data set; sets that are not run keep their rows."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("results/race"))
+    parser.add_argument("--set", action="append", choices=SETS, default=[])
+    parser.add_argument("--repeats", type=int, default=3)
+    given = parser.parse_args()
+    path = given.out / "fits.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    known = {row["data"]: row for row in csv.DictReader(path.open(newline=""))} if path.exists() else {}
+    for name in given.set or SETS:
+        known[name] = compare(name, given.repeats)
+        with whole_file(path) as whole, whole.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(known[name]))
+            writer.writeheader()
+            writer.writerows(known.values())
+
+
+if __name__ == "__main__":
+    main()
