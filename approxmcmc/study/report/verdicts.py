@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 AGREES, DIFFERS, OPEN = "agrees", "differs", "cannot be told"
 WIDEST = 0.25  # half an interval, as a share of the printed number
 COMPARABLE, INCOMPARABLE = "yes", "no: "  # how remarks begin
-COLUMNS = ("paper", "ours", "ours_lower", "ours_upper")
 HEADER = ["| printed in | number | paper | ours | verdict |", "|---|---|---|---|---|"]
 
 
@@ -48,12 +47,14 @@ def verdicts_block(words: Mapping[str, Any], table: "pd.DataFrame") -> str:
     """Return the verdicts on all published numbers of a study but speeds of another machine, as Markdown."""
     listed = rows_of(table, "Published numbers").to_dict("records")
     rows = [row for row in listed if not row["comparable?"].startswith(INCOMPARABLE)]
-    found = [verdict(*(row[name] for name in COLUMNS), row["comparable?"]) for row in rows]
+    found = [
+        verdict(row["paper"], row["ours"], row["ours_lower"], row["ours_upper"], row["comparable?"]) for row in rows
+    ]
     counts = Counter(kind for kind, _ in found)
     worded = in_words(table)
     lines = [
         f"| {row['printed in']} | {worded(plain_text(str(row['what'])))} | {number(row['paper'])} | "
-        f"{estimate_text(*(row[name] for name in COLUMNS[1:]))} | *{kind}*{': ' if why else ''}{why} |"
+        f"{estimate_text(row['ours'], row['ours_lower'], row['ours_upper'])} | *{kind}*{': ' if why else ''}{why} |"
         for row, (kind, why) in zip(rows, found, strict=True)
     ]
     told = ", ".join(f"*{kind}* {counts[kind]}" for kind in (AGREES, DIFFERS, OPEN))
