@@ -114,8 +114,8 @@ def _with_more(book: Book, draws: int | None) -> Settings:
     if book.trace is None:
         if draws not in (None, book.made.get("added")):
             raise InvalidInputError(
-                f"{book.path} holds a run that has not ended: {book.made.get('added') or 'its own'} draws are still to "
-                f"come, and {draws} were asked for. Let it end first, resume(path, target)"
+                f"{book.path} holds a run that has not ended, so no {draws} draws can be added: "
+                f"{book.made.get('added') or 'its own'} draws are still missing. Finish it first, resume(path, target)"
             )
         return settings
     assert draws is not None

@@ -62,7 +62,7 @@ def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
         if found > allowed + ROUNDING * size.max():
             raise InvalidInputError(
                 f"{who}: the range of the terms of {target!r} is false: between theta = {show(theta)} and "
-                f"{show(proposed)} they lie {found:.4g} apart, and the bound says {allowed:.4g} at most. Give an upper "
+                f"{show(proposed)} they differ by {found:.4g}, and the bound says {allowed:.4g} at most. Give an upper "
                 "bound of max l - min l over all data, or use ExactTest"
             )
     return bound

@@ -207,7 +207,7 @@ class Situation:
     # --- costs of parts that are not made ---
 
     def seconds_of(self, law: str) -> float:
-        """Return the seconds to compute the "mode", the "pilot", the "fit" or nothing (""), compilation included."""
+        """Return the seconds to compute the "mode", the "pilot" or the "fit", compilation included; 0 for ""."""
         if law == "fit":
             law = "pilot" if self.why_no_expansion else "mode"
         if not law or self.has(law):

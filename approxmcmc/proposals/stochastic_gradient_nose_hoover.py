@@ -161,8 +161,7 @@ class StochasticGradientNoseHoover(Component, Proposal):
         """Raise: this proposal has no density ratio."""
         raise IncompatibleError(
             "StochasticGradientNoseHoover has no density ratio, because its friction moves; pair it with "
-            "AlwaysAccept(), "
-            "or use StochasticGradientHamiltonian, which has one"
+            "AlwaysAccept(), or use StochasticGradientHamiltonian, which has one"
         )
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:

@@ -136,7 +136,7 @@ def find_statistics(statistics: Sequence[str | GraphStatistic]) -> tuple[GraphSt
             check_statistic(statistic)
     names = [statistic.name for statistic in found]
     if len(set(names)) < len(names):
-        raise InvalidInputError(f"ERGM: every statistic once, found {names}")
+        raise InvalidInputError(f"ERGM: name every statistic only once; found {names}")
     return tuple(found)
 
 

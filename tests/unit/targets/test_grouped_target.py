@@ -280,7 +280,7 @@ def test_careless_input_is_refused_in_words():
         GroupedTarget(data.X, data.y, data.groups, family="gamma")
     with pytest.raises(InvalidInputError, match=r"responses of 'poisson' are integers from 0, found -1 in row 0"):
         GroupedTarget(data.X, -np.ones(7), data.groups, family="poisson")
-    with pytest.raises(InvalidInputError, match="needs a positive shape="):
+    with pytest.raises(InvalidInputError, match="shape= must be positive"):
         GroupedTarget(data.X, data.y, data.groups, family="negative binomial")
     with pytest.raises(InvalidInputError, match="trials= goes with family='binomial'"):
         GroupedTarget(data.X, data.y, data.groups, family="binomial")
