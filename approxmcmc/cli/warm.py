@@ -74,15 +74,13 @@ def warm(args: argparse.Namespace) -> int:
     began, before = time.perf_counter(), compiled_so_far()
     here = before
     for name, _ in sampled():
-        print(f"{name:36} {_told(here)}", flush=True)
+        print(f"{name:36} {_text(here)}", flush=True)
         here = compiled_so_far()
-    print(
-        f"{_told(before)}, {time.perf_counter() - began:.0f} s in all; the folder holds {size_of(folder) / 1e6:.1f} MB"
-    )
+    print(f"{_text(before)}, {time.perf_counter() - began:.0f} s in all; the folder has {size_of(folder) / 1e6:.1f} MB")
     return 0
 
 
-def _told(before: Compiled) -> str:
+def _text(before: Compiled) -> str:
     now = compiled_so_far()
     made, brought = now.kernels - before.kernels, now.shipped - before.shipped
     came = f", {brought} came with the package" if brought else ""

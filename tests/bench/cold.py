@@ -91,7 +91,8 @@ def nutpies(model: Any, draws: int) -> float:
 
     compiled = nutpie.compile_pymc_model(model)
     trace = nutpie.sample(compiled, draws=draws, chains=4, cores=1, seed=1, progress_bar=False)
-    return min(float(az.ess(trace.posterior, method=how).to_array().min()) for how in ("bulk", "tail"))
+    posterior = trace.posterior.to_dataset()
+    return min(float(az.ess(posterior, method=how).to_array().min()) for how in ("bulk", "tail"))
 
 
 def seconds_of(model: str, draws: int, environment: Mapping[str, str]) -> tuple[float, float]:

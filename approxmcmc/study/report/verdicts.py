@@ -1,6 +1,6 @@
-"""Verdicts on published numbers, computed from the table that ships: agrees, differs, or cannot be told.
+"""Verdicts on published numbers, computed from the table that ships: agrees, differs or undecided.
 
-A number agrees if our interval holds it and is narrow; an interval that holds everything agrees with nothing.
+A number agrees if our interval contains it and is narrow; a wide interval decides nothing.
 """
 
 import math
@@ -16,7 +16,7 @@ from approxmcmc.study.report.wording import estimate_text, number
 if TYPE_CHECKING:
     import pandas as pd
 
-AGREES, DIFFERS, OPEN = "agrees", "differs", "cannot be told"
+AGREES, DIFFERS, OPEN = "agrees", "differs", "undecided"
 WIDEST = 0.25  # half an interval, as a share of the printed number
 COMPARABLE, INCOMPARABLE = "yes", "no: "  # how remarks begin
 HEADER = ["| printed in | number | paper | ours | verdict |", "|---|---|---|---|---|"]
@@ -30,7 +30,7 @@ def verdict(paper: float, ours: float, lower: float, upper: float, remark: str =
     >>> verdict(0.60, 0.62, 0.55, 0.69), verdict(0.60, 0.72, 0.66, 0.78)
     (('agrees', ''), ('differs', '+20%'))
     >>> verdict(-2.52, -2.74, -8.11, 2.64)
-    ('cannot be told', 'our interval is wide')
+    ('undecided', 'our interval is wide')
     """
     why = "" if remark == COMPARABLE else remark
     if math.isnan(lower) or math.isnan(upper):
