@@ -29,7 +29,7 @@ class Floor(NamedTuple):
     """Lower bounds of the seconds that a candidate needs for set-up, and for an effective draw.
 
     Shared parts, such as the mode, and compilation are not included. If `foretold`, the set-up will hardly take longer
-    than its bound. `per_step` are the seconds of a step; a trial makes some hundred steps.
+    than its bound. `per_step` are the seconds of a step; a trial makes a few hundred steps.
     """
 
     set_up: float

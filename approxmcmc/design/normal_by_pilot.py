@@ -23,7 +23,7 @@ from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.assembly import assemble, make_steps
 from approxmcmc.targets import Laplace
 
-FIRST = 0.01  # variance of each coordinate to begin with; it adapts within some ten steps
+FIRST = 0.01  # variance of each coordinate to begin with; it adapts within about ten steps
 RUNAWAY = 5.0  # growth in the last round: up to 3.7 on a hierarchy of 10 parameters, 1e11 on separable classes
 
 

@@ -57,9 +57,9 @@ def load_results(name: str, piece: str = "risk") -> "pd.DataFrame":
         The rows of the piece. Of the risks, a row for each target, setting, estimand and time (seconds of one chain):
         `risk`, `bias_sq`, `variance`, and the `ratio` of the risk to that of an exact setting, each with the ends of
         its 95 % interval, ``_lower`` and ``_upper``; `floor`, the squared standard error of the gold standard, which is
-        taken off; `replicates` that delivered, of `planned`. Of a picture, `mark`, `series`, `x` and `y`. What is not
-        defined is NaN. ``frame.attrs`` holds `version` of the suite, `preset`, `command`, `budget`, `reference` and
-        `provenance`: code, machine, versions.
+        subtracted; `replicates` that delivered, of `planned`. A picture has `mark`, `series`, `x` and `y`. An
+        undefined value is NaN. ``frame.attrs`` holds `version` of the suite, `preset`, `command`, `budget`, `reference`
+        and `provenance`: code, machine, versions.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def number_of(name: str, piece: str, where: Sequence[tuple[str, str]], column: s
     name, piece
         As in :func:`load_results`.
     where
-        Pairs (column, value) that identify the row.
+        Pairs (column, value) that identify the row; the value ``last`` is the largest of its column.
     column
         The column of the number.
 
@@ -115,7 +115,8 @@ def number_of(name: str, piece: str, where: Sequence[tuple[str, str]], column: s
             raise StudyError(f"{name}, {piece}: there is no column {nearest(key, list(frame))}")
     rows = frame
     for key, value in where:
-        rows = rows[[_same(cell, value) for cell in rows[key]]]
+        wanted = f"{rows[key].max():g}" if value == "last" else value
+        rows = rows[[_same(cell, wanted) for cell in rows[key]]]
     told = ", ".join(f"{key} = {value}" for key, value in where)
     if len(rows) != 1:
         raise StudyError(f"{name}, {piece}: {len(rows)} rows fit {told or 'no condition'}; name one.")

@@ -129,7 +129,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The observed data."""
+        """The observed data of the plain target."""
         return self.target.observed_data
 
     @property

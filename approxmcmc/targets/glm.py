@@ -67,8 +67,8 @@ class GLMTarget(LinearTarget):
             return super().__new__(cls)
         if bounds := [name for name in settings if name.endswith("_bound")]:
             raise InvalidInputError(
-                f"GLMTarget: {bounds} are for X as an array of numbers; a table with columns of text or categories "
-                "takes none. Leave them out, or give the columns as indicators"
+                f"GLMTarget: {bounds} need X as an array of numbers; found a table with columns of text or categories. "
+                "Leave them out, or give the columns as indicators"
             )
         return TableRegression(loglik_eta, X, y, who="GLMTarget", **settings)
 

@@ -116,7 +116,7 @@ class LinearTarget(TallDataTarget):
 
     @staticmethod
     def responses(y: np.ndarray) -> np.ndarray:
-        """Return responses, shape (n,), as the likelihood takes them."""
+        """Return the responses in the form that the likelihood needs; shape (n,)."""
         return y
 
     def with_rows(self, given: tuple[np.ndarray, np.ndarray], n_obs: int) -> Self:
@@ -299,7 +299,7 @@ class LogisticRegression(LinearTarget, BoundedTarget):
 
     @staticmethod
     def responses(y: np.ndarray) -> np.ndarray:
-        """Return responses in {0, 1}, whether they came so or in {-1, 1}."""
+        """Return the responses as 0 and 1, from 0/1 or -1/1."""
         classes = {value for piece in _pieces(y) for value in np.unique(piece).tolist()}
         if not (classes <= {0.0, 1.0} or classes <= {-1.0, 1.0}):
             raise InvalidInputError(

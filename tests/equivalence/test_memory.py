@@ -1,4 +1,4 @@
-"""What a chain remembers is all that it needs: every sampler goes on from it bit by bit, and writes to nothing else."""
+"""A chain's memory is complete: every sampler resumes from it bit by bit, and writes to nothing else."""
 
 import copy
 
@@ -33,7 +33,7 @@ def remembered(chain):
 
 
 def recalled(run, memory, streams):
-    """Let a chain that was just started go on from there."""
+    """Resume a chain that was just started from this memory."""
     take_up(run.chain.memory, memory)
     for rng, state in zip(run.chain.streams, streams, strict=True):
         rng.bit_generator.state = state

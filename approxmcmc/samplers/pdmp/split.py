@@ -177,7 +177,7 @@ def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float |
         )
     if np.iscomplexobj(target.y):
         raise IncompatibleError(
-            f"{who} draws single rows by their bounds, and a term of {target!r} stands for several; give target.plain"
+            f"{who} needs one term for each row, and a term of {target!r} represents several rows; give target.plain"
         )
     if target.normal_prior is None:
         raise IncompatibleError(

@@ -133,7 +133,7 @@ class BayesianNetwork(FactorGraph):
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The evidence."""
+        """The evidence: the states of the observed variables, by name."""
         return {name: np.array(state) for name, state in self.evidence.items()}
 
     def content_hash(self) -> str:

@@ -363,7 +363,7 @@ def test_a_density_that_is_nan_somewhere_is_left_to_samplers_that_read_all_data(
 
 
 def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
-    """Else core rows of a hierarchy, dear to make and of no use, would keep Langevin steps from their trial."""
+    """Otherwise core rows of a hierarchy, expensive and useless, would prevent the trial of Langevin steps."""
     goal = prices.checked_goal(None, None, None)
     independent, langevin, _, _, core_rows, _ = OURS
     found = Measured(0.01, 100.0, 0.1, 0.0, 0.0, np.zeros((1, 1)), 10.0, 100.0)  # 40 s to 400 draws, a share of 6 s

@@ -258,6 +258,7 @@ def test_points_are_the_centre_draws_and_ends_of_the_scale():
     assert found[-2:].tolist() == [[0.0, 6.0], [0.0, -6.0]]
 
 
+@pytest.mark.recompiles
 def test_a_users_function_is_a_family():
     def loglik(eta, y):
         return y * eta - math.exp(eta)
