@@ -243,7 +243,7 @@ def _check(target: Target, kernel: Kernel) -> None:
             f"The form {form!r} needs the variables of {target!r}; found others, so it is another posterior. Make the "
             "form from this target."
         )
-    if form is not target and form.distance_to_model != 0.0:
+    if form is not target and form.distance_to_model not in (0.0, target.distance_to_model):
         raise InvalidInputError(
             f"The form {form!r} approximates its model (distance_to_model={form.distance_to_model}, in nats): it is "
             f"another posterior than that of {target!r}. Leave it out."
