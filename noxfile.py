@@ -270,6 +270,17 @@ def package(session: nox.Session) -> None:
     session.log("; ".join(f"{name}: {value:.1f} s" for name, value in seconds.items()))
 
 
+@nox.session(python=[*PYTHONS, LATEST])
+def kernels(session: nox.Session) -> None:
+    """Build a wheel that brings compiled kernels, for each Python, on Linux with an x86-64 processor."""
+    _install(session)
+    folder = Path(session.create_tmp(), "kernels")
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run("python", "-m", "tests.package.kernels", str(folder), env={**ONE_THREAD, "PYTHONPATH": "."})
+    build = ["uv", "build", "--wheel", "--out-dir", "dist", f"--python={session.virtualenv.location}"]
+    session.run(*build, external=True, env={"APPROXMCMC_KERNELS": str(folder.resolve())})
+
+
 def _timed(session: nox.Session, *command: str, external: bool = False, **environment: str) -> float:
     """Run a command and return the seconds that it took."""
     started = time.perf_counter()

@@ -19,7 +19,7 @@ from approxmcmc.interop.any_model import as_target, in_terms_of
 from approxmcmc.runs import carry_out, judge, make_plan, tuning_steps
 from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import ENOUGH
-from approxmcmc.sampling.progress import told_of_compiling
+from approxmcmc.sampling.progress import reporting_compilations
 from approxmcmc.targets.given import check_names
 
 
@@ -160,7 +160,7 @@ def sample(
     """
     compiled_before = compiled_so_far().seconds
     given = target
-    with told_of_compiling(progressbar):
+    with reporting_compilations(progressbar):
         target = as_target(given)
     nothing_asked = sampler is None and draws is None and target_ess is None and time_limit is None
     if draws is None and target_ess is None:
@@ -194,7 +194,7 @@ def sample(
         discard_tuned_samples=discard_tuned_samples,
         enough=ENOUGH if nothing_asked else None,
     )
-    with arrays_hashed_once(), told_of_compiling(progressbar):  # the data do not change during this call
+    with arrays_hashed_once(), reporting_compilations(progressbar):  # the data do not change during this call
         book = None
         if checkpoint is not None:
             asked = what_was_asked(target, sampler, settings, initvals)
@@ -209,7 +209,7 @@ def sample(
     return in_terms_of(given, with_latents(trace, target))
 
 
-def told(trace: xr.DataTree) -> xr.DataTree:
+def with_its_warning(trace: xr.DataTree) -> xr.DataTree:
     """Store the problems of a run in its trace, and warn about them once."""
     warn_of(judge(trace), stacklevel=4)
     return trace
@@ -222,12 +222,12 @@ def warn_of(block: str, *, stacklevel: int = 3) -> None:
 
 
 def checked_cores(cores: int | None, chains: int) -> int:
-    """Return the number of threads; None means one per processor, at most one per chain."""
+    """Return the number of threads, checked; None means one per processor, at most one per chain."""
     return min(chains, os.cpu_count() or 1) if cores is None else checked_integer(cores, "cores")
 
 
 def checked_time_limit(time_limit: Any) -> float | None:
-    """Return the seconds, or None for no limit."""
+    """Return the time limit in seconds, checked; None means no limit."""
     if time_limit is not None and not (isinstance(time_limit, numbers.Real) and float(time_limit) > 0):
         raise InvalidInputError(f"time_limit must be positive seconds, or None, found {time_limit!r}")
     return None if time_limit is None else float(time_limit)

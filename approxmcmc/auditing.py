@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from approxmcmc.api import told
+from approxmcmc.api import with_its_warning
 from approxmcmc.audits import policy as audits
 from approxmcmc.audits.steps import WalkedSteps
 from approxmcmc.contracts import Auditor, DiscreteTarget, DoublyIntractableTarget, Sampler, Target, WholeSampler
@@ -117,7 +117,7 @@ def audit(
     makers = _auditors(trace, target, sampler, draws, own)
     steps = {"tune": int(attrs.get("tuning_steps", 0)), "thin": int(attrs.get("thin", 1))}
     records, found = audits.audit(draws, makers, policy, own[0], **steps)
-    return told(_with_records(trace, records, found))
+    return with_its_warning(_with_records(trace, records, found))
 
 
 def _policy(seconds: Any, n_audits: int | None) -> audits.Policy:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from approxmcmc.api import told
+from approxmcmc.api import with_its_warning
 from approxmcmc.contracts import DiscreteTarget, DoublyIntractableTarget, SamplingResult, Target, Variables
 from approxmcmc.diagnostics.importance import importance_diagnostics
 from approxmcmc.engine.checks import checked_integer
@@ -87,7 +87,7 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
         keep_warmup=False,
         settings=described,
     )
-    return told(trace)
+    return with_its_warning(trace)
 
 
 def _weighted_draws(

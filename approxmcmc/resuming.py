@@ -18,7 +18,7 @@ from approxmcmc.interop.any_model import as_target
 from approxmcmc.runs import carry_out, make_plan
 from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import FixedDraws
-from approxmcmc.sampling.progress import told_of_compiling
+from approxmcmc.sampling.progress import reporting_compilations
 
 
 def resume(
@@ -97,7 +97,7 @@ def resume(
     if time_limit is not None and book.begun is not None:
         settings = settings._replace(time_limit=book.begun.seconds + time_limit)
     cores = checked_cores(cores, settings.chains)
-    with told_of_compiling(progressbar):
+    with reporting_compilations(progressbar):
         plan = make_plan(target, _sampler_of(book), settings, None, book, say=progressbar)
         plan = plan._replace(compiled_before=compiled_before)
         trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
@@ -114,8 +114,8 @@ def _with_more(book: Book, draws: int | None) -> Settings:
     if book.trace is None:
         if draws not in (None, book.made.get("added")):
             raise InvalidInputError(
-                f"{book.path} holds a run that has not ended: {book.made.get('added') or 'its own'} draws are still to "
-                f"come, and {draws} were asked for. Let it end first, resume(path, target)"
+                f"{book.path} holds a run that has not ended, so no {draws} draws can be added: "
+                f"{book.made.get('added') or 'its own'} draws are still missing. Finish it first, resume(path, target)"
             )
         return settings
     assert draws is not None

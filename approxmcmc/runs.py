@@ -184,7 +184,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
 
 
 def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
-    """Let a sampler draw all chains by itself. The file holds the finished trace; an interrupted run starts again."""
+    """Run a sampler that draws all chains by itself; its checkpoint only holds the finished trace."""
     target, sampler, settings, _, initvals, chosen, _ = plan
     if book:
         if book.begun:

@@ -89,7 +89,7 @@ bibtex_reference_style = "author_year"
 
 autodoc_typehints = "none"  # signatures show them
 autodoc_member_order = "bysource"
-autodoc_default_options = {  # what the roles owe to each other stands once, with the roles
+autodoc_default_options = {  # the contract of a role is documented once, with the role
     "exclude-members": ", ".join(
         [f"build{what}" for what in ("", "_proposal", "_test", "_unadjusted", "_simulator", "_estimator")]
         + [f"compile{what}" for what in ("", "_gradient", "_term_range", "_conditionals", "_log_prior")]

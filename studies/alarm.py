@@ -4,7 +4,7 @@ The network of Pearl (1988), chapter 2, with the numbers of Russell and Norvig, 
 enumeration, so every error below is measured and not estimated. Burglary and earthquake explain the alarm: they move
 together with it, and samplers that change one variable at a time stay in one explanation for long.
 
-Two lessons on mixing stand beside it, on the standard normal law: acceptance rate against proposal width, with the
+Two lessons on mixing follow, on the standard normal distribution: acceptance rate against proposal width, with the
 guideline 0.44 for one dimension (Roberts, Gelman and Gilks 1997; Gelman, Roberts and Gilks 1996), and trace and rank
 plots of chains that mix well and badly (Vehtari et al. 2021).
 """

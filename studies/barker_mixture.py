@@ -52,7 +52,7 @@ def austerity(epsilon: float, batch_size: int) -> "amc.MetropolisHastings":
 
 
 def bernstein(delta: float, batch_size: int) -> "amc.MetropolisHastings":
-    """Return the empirical Bernstein test; nobody bounds these terms, so that it takes the range of those it has read.
+    """Return the empirical Bernstein test; these terms have no bound, so it uses the range of those it has read.
 
     That is a guess and voids its guarantee: the audits of the report say how far it errs.
     """

@@ -1,4 +1,4 @@
-"""How biased is a run, where no gold standard can be had? Intervals from audited draws, held against what is known.
+"""How biased is a run, if no gold standard is available? Intervals from audited draws, compared with known values.
 
 Independent draws of the Laplace approximation, pCN with rho = 0, are put to sequential tests at several epsilons, with
 and without control variates, and SGLD runs beside them. `approxmcmc.bias` tells the bias of each setting from its draws
@@ -112,7 +112,7 @@ def samplers(batch_size: int) -> dict:
 
 @functools.cache
 def reference_of(target, preset: str):
-    """Return a long exact chain of independent proposals, held against its gates; reported, not enforced."""
+    """Return a long exact chain of independent proposals, with its gates reported, not enforced."""
     draws, tune = REFERENCE[preset]
     kernel = Kernel(independent(amc.ExactTest())(laplace_of(target)))
     with warnings.catch_warnings():

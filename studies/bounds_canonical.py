@@ -1,11 +1,11 @@
-"""The canonical case with known answers: a normal mean, where every bound stands beside the truth.
+"""The canonical case with known answers: a normal mean, where every bound is compared with the truth.
 
 After the theory of Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 1 and section 5: N = 10 000
 data of variance 1 with mean 0 and a flat prior, so that the posterior of z = sqrt(N) theta is N(0, 1), the log ratio is
 (z^2 - z'^2) / 2 and the scale of its terms |z' - z|. The random walk has standard deviation 2.4 in z, the sequential
 test looks at 500 data at a time. On a grid of 201 points from -5 to 5 both transition matrices are known, and with
 them the distance of the stationary laws, the bounds B1 to B5, bias and variance of any mean, and who wins at which
-budget. Chains of the real sampler are held against the same bounds.
+budget. Chains of the real sampler are compared with the same bounds.
 """
 
 import functools

@@ -8,7 +8,7 @@ are 2^100 states, Dobrushin's condition fails, and no bound of Theorem 2 is avai
 
 The same check along another knob: sweeps decided by the minibatch Barker test, whose rule is Gibbs's own, at several
 target variances. Seita, Pan, Chen and Canny (2017) bound the error of a decision by a Berry-Esseen epsilon; a lecture
-on them concludes d(p^, p) < epsilon / (1 - eta). That bound stands beside the truth.
+on them concludes d(p^, p) < epsilon / (1 - eta). That bound is compared with the truth.
 """
 
 import functools
@@ -160,7 +160,7 @@ def coupled_sweeps(results) -> list:
             rows.append({"target": name, "sweeps": t, **numbers, "label": found.attrs["label"], "never met": never})
     caption = (
         "Upper bound on the distance of exact Gibbs from its stationary law, started from fair coins, by couplings "
-        "with lag 20 and bootstrap intervals. It speaks of this start, so that (C, rho) are heuristic inputs to B5. "
+        "with lag 20 and bootstrap intervals. It applies to this start, so that (C, rho) are heuristic inputs to B5. "
         f"Couplings that have not met after {LONGEST_COUPLING} sweeps leave no bound."
     )
     return [Table("Couplings of exact sweeps", caption, pd.DataFrame(rows))]

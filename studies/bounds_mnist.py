@@ -1,4 +1,4 @@
-"""Bounds on a real posterior: what can be measured, what can be said heuristically, and what cannot be had.
+"""Bounds on a real posterior: what can be measured, what can be said heuristically, and what is not available.
 
 After Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 1 and section 6.1: logistic regression of
 the digits 7 and 9, here on the first 10 principal components of the 12214 images. A random walk on R^d is not uniformly

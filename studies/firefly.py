@@ -40,7 +40,7 @@ def digits(data: Dataset) -> "amc.targets.LogisticRegression":
 
 
 def mnist() -> "amc.targets.LogisticRegression":
-    """Return the paper's first target, or raise where the images cannot be had."""
+    """Return the paper's first target, or raise if the images are not available."""
     return digits(images(real=True))
 
 

@@ -106,7 +106,7 @@ def brightness(table: Any) -> Figure:
     ends = np.array([0.7, 1.4]) * (table["expected bright"].min(), table["expected bright"].max())
     axis.plot(ends, ends, color=INK, linestyle="--", linewidth=1.0, label="expected = realised")
     for k, (update, rows) in enumerate(table.groupby("update", sort=False)):
-        shift = 1.04 ** (k - 1)  # so that the three marks of a bound stand side by side
+        shift = 1.04 ** (k - 1)  # so that the three marks of a bound are side by side
         half = (
             (rows["realised bright_upper"] - rows["realised bright"])
             .fillna(0.0)

@@ -11,7 +11,7 @@ and times exp(theta s(y)) for the likelihood, up to a constant. GIMH keeps that 
 N = 1 it is the sampler of Moller, Pettitt, Reeves and Berthelsen (2006). MCWM draws it anew and is biased. The generic
 noisy sampler here estimates the *log* ratio without bias, by path sampling (Gelman and Meng 1998): the mean of s at
 points drawn between theta and theta'. Its exponential is biased, and so is the chain. The pseudo-likelihood needs no
-auxiliary draw, and is off by as much as it is.
+auxiliary draws; its error does not depend on N.
 """
 
 import dataclasses

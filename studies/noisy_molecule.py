@@ -4,7 +4,7 @@ Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 4.2.2, tab
 triangles of 20 nodes, flat prior, 100 seconds of CPU for each sampler, and BERGM (Caimo and Friel 2011) for four hours
 as the reference.
 
-Nobody can compute this normaliser, so the reference is a long run of BERGM here too, with its own Monte Carlo standard
+This normaliser cannot be computed, so the reference is a long run of BERGM here too, with its own Monte Carlo standard
 error, and with auxiliary chains longer than those that are judged: what short chains do to the answer is part of the
 question. Settings of the paper: 1000 updates, then 200 more of which every fourth graph is kept (N = 50).
 

@@ -132,7 +132,7 @@ def rare_category(results) -> list:
         caption = (
             f"The coefficient of {label_of}, which {count} of {results.target(name).n_obs} rows have. Grey: the "
             f"reference ({reference['posterior'].attrs['method']}); lines: one for each chain (kernel estimates). "
-            "A chain that stood still has none; high peaks are cut."
+            "A chain that never moved has none; high peaks are cut."
         )
         figures.append(Figure(f"A rare category, {name}", caption, figure, pd.DataFrame(rows)))
     return figures

@@ -49,7 +49,7 @@ EXACT_DRAWS = {"smoke": 1000, "quick": 6000, "published": 6000}  # of the exact 
 
 @functools.cache
 def connections(real: bool = False) -> Dataset:
-    """Return KDD99; unless `real`, a stand-in where the data cannot be had."""
+    """Return KDD99; unless `real`, a stand-in if the data are not available."""
     return kdd99(allow_synthetic=not real)
 
 

@@ -10,7 +10,7 @@ there are two modes.
 
 In the paper a sweep visits every datum once, here each step draws its minibatch afresh. Draws of decreasing steps carry
 their step as weight, and every average below uses it. The paper's data are not printed, and most samples of this law
-give one flat ridge: of the seeds 0 to 7, three have modes that stand out by a tenth or more, and 5, which is used here,
+give one flat ridge: of the seeds 0 to 7, three have modes that rise by a tenth or more, and 5, which is used here,
 has the clearest, by 1.04 in log density over the saddle between them.
 """
 

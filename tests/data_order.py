@@ -39,7 +39,7 @@ def draw_with_replacement(rng, order, start, stop):
 
 
 def skip_the_rest_of_a_block(rng, evidence, start, stop, count):
-    """Let the next look go on at the next block."""
+    """Let the next look continue at the next block."""
     outcome = plain(read_blocks)(rng, evidence, start, stop, count)
     evidence.order.cursor[OFFSET] = 0
     return outcome

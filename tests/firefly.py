@@ -122,7 +122,7 @@ class Chain:
         chosen = order[places]
         gaps = self.model.gaps(self.theta, chosen)
         bright = rng.random(len(chosen)) < np.minimum(1.0, np.expm1(np.minimum(gaps, 700.0)) / self.q)
-        # A candidate stands where it stood until another is moved there, which happens to passed places alone.
+        # A candidate keeps its place until another one is moved there, which only happens to places already visited.
         for k in np.flatnonzero(bright):
             place = places[k]
             order[place], order[self.size] = order[self.size], order[place]

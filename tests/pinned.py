@@ -1,4 +1,4 @@
-"""Draws that are written into a test: compiled and plain runs are held against the same numbers, each in its session.
+"""Draws that are written into a test: compiled and plain runs are compared with the same numbers, each in its session.
 
 Steps of a random walk are sums and products in a fixed order, so that all platforms share their bits; sums over data,
 whose last bits depend on the compiler, enter by decisions alone.

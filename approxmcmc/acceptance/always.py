@@ -36,13 +36,13 @@ def accept(
 
 @compiled
 def no_threshold(rng: np.random.Generator) -> float:
-    """Draw nothing."""
+    """Return without drawing: the test has no threshold."""
     return 0.0
 
 
 @compiled
 def certainty(log_ratio: float) -> float:
-    """Return 1."""
+    """Return the acceptance probability, 1."""
     return 1.0
 
 

@@ -116,7 +116,7 @@ class MinibatchBarker(AcceptanceTest):
 
     @property
     def rule(self) -> str:
-        """Barker's."""
+        """Barker's rule."""
         return "barker"
 
     def why_not_invariant(self, n_obs: int) -> str:

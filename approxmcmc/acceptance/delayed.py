@@ -182,7 +182,7 @@ class DelayedAcceptance(AcceptanceTest):
         return self.test.problems(stats)
 
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Compile both stages."""
+        """Compile the test with its two stages."""
         if not target.same_terms:  # the conditionals of Gibbs consist only of terms
             raise IncompatibleError(f"DelayedAcceptance works with MetropolisHastings; give Gibbs {self.test!r} itself")
         return delayed(self.test.build_test(target))
@@ -190,13 +190,13 @@ class DelayedAcceptance(AcceptanceTest):
 
 @compiled
 def veto_rate(bound: float, difference: float, w: float) -> float:
-    """Return max(0, -D)."""
+    """Return max(0, -D), the rate of the test for a difference D of a term."""
     return max(0.0, -difference)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FactorizedTest(ThinnedTest):
-    r"""Accept with a product of probabilities, one for each datum, and read few of them: exact.
+    r"""Accept with a product of probabilities, one for each datum, and read few of the data; exact.
 
     Notes
     -----

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @compiled
 def poisson_rate(bound: float, difference: float, w: float) -> float:
-    """Return b - max(0, D)."""
+    """Return b - max(0, D), the rate of the test for a difference D with bound b."""
     return bound - max(0.0, difference)
 
 
@@ -77,7 +77,7 @@ class PoissonTest(ThinnedTest):
 
 @compiled
 def tuna_rate(bound: float, difference: float, w: float) -> float:
-    """Return (w b - D) / 2."""
+    """Return (w b - D) / 2, the rate of TunaMH for a difference D with bound b."""
     return 0.5 * (w * bound - difference)
 
 
@@ -132,7 +132,7 @@ class TunaTest(ThinnedTest):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CheapestExactTest(AcceptanceTest):
-    """Decide by `PoissonTest` if it is cheap, otherwise by `ExactTest`; both are exact.
+    """Decide by `PoissonTest` if that is cheaper, otherwise by `ExactTest`; both are exact.
 
     Notes
     -----

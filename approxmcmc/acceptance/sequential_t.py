@@ -215,7 +215,6 @@ class SequentialTTest(AcceptanceTest):
             return ""
         return (
             f"{self!r} stops early; the bias vanishes with epsilon, audits count the wrong decisions, and `bias` "
-            "estimates "
             "estimates their effect on averages"
         )
 

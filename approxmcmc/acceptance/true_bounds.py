@@ -54,7 +54,7 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
 
 
 def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
-    """Return the target's bound on the range of its terms; raise as in `checked_differences`."""
+    """Return the target's bound on the range of its terms, after the same check as `checked_differences`."""
     bound = target.compile_term_range()
     for theta, proposed, _, differences, size in _looks(target):
         allowed = bound.term_range(theta, proposed, bound.numbers)
@@ -62,7 +62,7 @@ def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
         if found > allowed + ROUNDING * size.max():
             raise InvalidInputError(
                 f"{who}: the range of the terms of {target!r} is false: between theta = {show(theta)} and "
-                f"{show(proposed)} they lie {found:.4g} apart, and the bound says {allowed:.4g} at most. Give an upper "
+                f"{show(proposed)} they differ by {found:.4g}, and the bound says {allowed:.4g} at most. Give an upper "
                 "bound of max l - min l over all data, or use ExactTest"
             )
     return bound

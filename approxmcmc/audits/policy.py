@@ -151,7 +151,7 @@ def audit(
     wanted, made = _audit_all(audit_some, n_chains * n_draws, policy, rng, deadline, at_once)
     if failures:
         warnings.warn(
-            f"audits raised errors and do not count, the first {_told(failures[0])}. The draws are kept; {made} of "
+            f"audits raised errors and do not count, the first {_in_words(failures[0])}. The draws are kept; {made} of "
             f"{wanted} planned audits succeeded. Correct errors in your own functions; any other error is a "
             "defect of approxmcmc: please report it",
             SamplingWarning,
@@ -166,7 +166,7 @@ def audit(
     }
 
 
-def _told(error: Exception) -> str:
+def _in_words(error: Exception) -> str:
     """Return a sentence on an error and on the function that raised it."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"a {type(error).__name__} in {place.name}, {Path(place.filename).name} line {place.lineno}: {error}"

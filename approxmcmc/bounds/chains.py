@@ -71,8 +71,7 @@ def common_limit(settings: Mapping[float, Any], target: Any) -> Any:
     if other is not None:
         raise IncompatibleError(
             f"check_bound: all samplers must approximate the same exact chain, found {limits[0]!r} and {other!r}; "
-            "check "
-            "proposals of different sizes one by one"
+            "check proposals of different sizes one by one"
         )
     return limits[0]
 

@@ -246,7 +246,7 @@ def _from_decisions(
 ) -> dict[str, Any]:
     """Return Delta from replicated decisions, and B5 if couplings give constants; B1 to B4 do not exist."""
     if not isinstance(sampler, TestedSampler):
-        raise IncompatibleError(f"check_bound: {sampler!r} needs a grid, whose transition matrices are known")
+        raise IncompatibleError(f"check_bound: {sampler!r} has no acceptance test; give grid=, a grid of states")
     delta_max, label = math.nan, NOT_APPLICABLE
     if reads_all(sampler, target):
         delta_max, label = 0.0, RIGOROUS

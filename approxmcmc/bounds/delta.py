@@ -27,12 +27,12 @@ import numpy as np
 
 from approxmcmc.acceptance.laws.probability import exact_probability, gaussian_probability
 from approxmcmc.bounds.finite import HEURISTIC, NOT_APPLICABLE, RIGOROUS
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, AcceptanceTest, Decision, TestedSampler
+from approxmcmc.contracts import AcceptanceTest, Decision, TestedSampler
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.sampling.assembly import assemble
+from approxmcmc.sampling.assembly import assemble, make_steps
 from approxmcmc.sampling.progress import progress
 
 if TYPE_CHECKING:
@@ -164,12 +164,7 @@ def visited_states(chain: Any, tune: int, n_draws: int, thin: int, dim: int) -> 
         done = 0
         while done < rows:
             n = min(rows - done, max(1, MOST_STEPS // every))
-            draws = np.empty((n, dim))
-            made = chain.advance(
-                n, every, draws, np.empty((n, len(COUNT_NAMES)), dtype=np.int64), np.empty((n, len(VALUE_NAMES)))
-            )
-            if made < n:
-                raise InvalidInputError(f"estimate_delta: the chain failed: {chain.explain_failure()}")
+            draws = make_steps(chain, n, dim, thin=every, who="estimate_delta: the chain failed").draws
             done += n
             if keep_them:
                 kept.append(draws)

@@ -145,7 +145,7 @@ def _cell_variance(values: np.ndarray) -> np.ndarray:
 
 
 def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Split by chains; one chain is split in time."""
+    """Return the draws in two halves: half of the chains each, or the two halves of a single chain."""
     if len(values) > 1:
         return values[: len(values) // 2], values[len(values) // 2 :]
     half = values.shape[1] // 2

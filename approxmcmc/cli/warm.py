@@ -1,27 +1,28 @@
 """``approxmcmc warm``: compile the kernels of the default sampler of each built-in target in advance.
 
-A kernel depends on types and code, not on the sizes of the data, so a small example of each target compiles the kernels
-that large data need. Each kernel is kept once it is compiled: a repeated command continues after an interruption.
+A kernel depends on types and code, not on the sizes of the data, so small examples compile most of the kernels that
+large data need; the default sampler of many rows, and of rare categories, has some of its own. Each kernel is kept once
+it is compiled: a repeated command continues after an interruption.
 """
 # ruff: noqa: T201 (the command line is the one place that prints)
 
 import argparse
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.compiler.work import compiled_so_far
+from approxmcmc.engine.compiler.work import Compiled, compiled_so_far
 from approxmcmc.engine.files.paths import size_of, user_cache
 
-ROWS = 2000
+ROWS, MANY, KINDS = 2000, 100_000, 11
 SECONDS = 5.0  # of sampling per target, at most
 
 
 def examples() -> dict[str, Callable[[], Any]]:
-    """Return factories of a small example of each built-in target that has a default sampler."""
+    """Return factories of an example of each built-in target, and of each size or kind of data with other kernels."""
     import approxmcmc as amc
 
     rng = np.random.default_rng(1)
@@ -29,6 +30,8 @@ def examples() -> dict[str, Callable[[], Any]]:
     eta, noise, targets = X[:, 0], rng.logistic(size=ROWS), amc.targets
     return {
         "LogisticRegression": lambda: targets.LogisticRegression(X, eta + noise > 0.0),
+        "LogisticRegression, many rows": lambda: logistic(MANY),
+        "LogisticRegression, rare categories": lambda: logistic(MANY, KINDS),
         "RobustRegression": lambda: targets.RobustRegression(X, eta + rng.standard_t(4, size=ROWS)),
         "SoftmaxRegression": lambda: targets.SoftmaxRegression(X, np.digitize(eta + noise, [-1.0, 1.0])),
         "GaussianMixture": lambda: targets.GaussianMixture.simulated(ROWS, random_seed=1),
@@ -40,27 +43,45 @@ def examples() -> dict[str, Callable[[], Any]]:
     }
 
 
-def warm(args: argparse.Namespace) -> int:
-    """Sample each example with its default, and print the compiled kernels, their time and their size."""
+def logistic(n_obs: int, kinds: int = 0) -> Any:
+    """Return a logistic regression on 10 normal columns and a one-hot code, each category half as common."""
+    import approxmcmc as amc
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_obs, 10))
+    eta = X @ rng.normal(scale=0.3, size=10)
+    if kinds:
+        shares = 0.5 ** np.arange(kinds)
+        X = np.hstack([X, np.eye(kinds)[rng.choice(kinds, size=n_obs, p=shares / shares.sum())]])
+    return amc.targets.LogisticRegression(X, eta + rng.logistic(size=n_obs) > 0.0)
+
+
+def sampled() -> Iterator[tuple[str, Any]]:
+    """Sample each example with its default; yield its name and its trace."""
     from approxmcmc.api import sample
 
+    for name, make in examples().items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # from short runs
+            trace = sample(make(), target_ess=100, time_limit=SECONDS, random_seed=1, progressbar=False)
+        yield name, trace
+
+
+def warm(args: argparse.Namespace) -> int:
+    """Sample each example, and print the compiled kernels, their time and their size."""
     folder = user_cache("kernels")
     print(f"compiling into {folder}; Ctrl-C keeps what is done", flush=True)
     began, before = time.perf_counter(), compiled_so_far()
-    for name, make in examples().items():
+    here = before
+    for name, _ in sampled():
+        print(f"{name:36} {_text(here)}", flush=True)
         here = compiled_so_far()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # from short runs
-            sample(make(), target_ess=100, time_limit=SECONDS, random_seed=1, progressbar=False)
-        print(f"{name:30} {_told(here.kernels, here.seconds)}", flush=True)
-    print(
-        f"{_told(before.kernels, before.seconds)}, {time.perf_counter() - began:.0f} s in all; "
-        f"the folder holds {size_of(folder) / 1e6:.1f} MB"
-    )
+    print(f"{_text(before)}, {time.perf_counter() - began:.0f} s in all; the folder has {size_of(folder) / 1e6:.1f} MB")
     return 0
 
 
-def _told(kernels: int, seconds: float) -> str:
+def _text(before: Compiled) -> str:
     now = compiled_so_far()
-    made = now.kernels - kernels
-    return f"{made} kernel{'' if made == 1 else 's'} compiled, {now.seconds - seconds:.1f} s"
+    made, brought = now.kernels - before.kernels, now.shipped - before.shipped
+    came = f", {brought} came with the package" if brought else ""
+    return f"{made} kernel{'' if made == 1 else 's'} compiled, {now.seconds - before.seconds:.1f} s{came}"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CompiledTest(NamedTuple):
-    """An acceptance test built for the numbers that it samples.
+    """An acceptance test compiled for the terms of one target.
 
     ``decide(rng, evidence, threshold, log_rest, state, count, value) -> (decision, log_ratio)`` decides whether
     log_rest + sum_i l_i exceeds the threshold: 1, 0, or -1 if a log density was NaN, with the log ratio or its
@@ -102,7 +102,7 @@ class AcceptanceTest(Component, abc.ABC):
 
     @property
     def rule(self) -> str:
-        """Its threshold: "metropolis", log u, or "barker", logit u. Gibbs always uses Barker's."""
+        """The rule, which gives the threshold: "metropolis" log u, "barker" logit u. Gibbs always uses Barker's."""
         return "metropolis"
 
     @property

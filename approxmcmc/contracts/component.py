@@ -77,11 +77,11 @@ class Component:
         return html_table(type(self).__name__, {f.name: getattr(self, f.name) for f in fields if f.repr})
 
     def __eq__(self, other: object) -> bool:
-        """Two components are equal if they have the same class and equal settings."""
+        """Return whether another component has the same class and equal settings."""
         return type(self) is type(other) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        """Equal components hash alike."""
+        """Return a hash, equal for equal components."""
         return hash(json.dumps(self.to_dict(), sort_keys=True))
 
 

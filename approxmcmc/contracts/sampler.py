@@ -11,7 +11,7 @@ from approxmcmc.errors import IncompatibleError
 
 
 class Streams(NamedTuple):
-    """The random streams of one chain; an audit never shifts the chain, a test never shifts the proposals."""
+    """The random streams of one chain, one per purpose: an audit changes no draw, and a test changes no proposal."""
 
     proposal: np.random.Generator
     uniform: np.random.Generator
@@ -42,11 +42,11 @@ class Chain(Protocol):
 
     @property
     def streams(self) -> Streams:
-        """Its random streams."""
+        """The random streams of the chain."""
 
     @property
     def memory(self) -> Mapping[str, Any]:
-        """Its changing state by name: arrays that may be overwritten, and the numbers that set-up fixed.
+        """The changing state of the chain by name: arrays that may be overwritten, and the numbers that set-up fixed.
 
         Together with its random streams this is all a chain needs to resume, if it is started in the same way.
         """
@@ -195,7 +195,7 @@ class Sampler(abc.ABC):
         return not self.why_not_invariant(target)
 
     def exact_twin(self, target: Any) -> "Sampler":
-        """Return the same steps decided on all data, which leave `target` invariant; raise if unknown."""
+        """Return the sampler of the same steps decided on all data: it leaves `target` invariant; raise if unknown."""
         raise IncompatibleError(f"no exact twin of {self!r} is known; name a sampler that leaves {target!r} invariant")
 
     def coupling(self, target: Any, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:

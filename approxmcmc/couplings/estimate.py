@@ -268,7 +268,7 @@ def _audit(
 
 
 class AuditPilot(NamedTuple):
-    """Seconds of one audit, passes of all, and `work`, mean variance x passes: it ranks forms at equal precision."""
+    """Seconds of one audit, passes of all audits, and `work` = mean variance x passes, which ranks the forms."""
 
     seconds: float
     passes: float

@@ -59,7 +59,7 @@ class FinishedAudits(NamedTuple):
 
 
 def as_dataset(run: FinishedAudits) -> xr.Dataset:
-    """Return all results of a run; see `bias`."""
+    """Return all results of the audits as a Dataset; see `bias`."""
     columns = {
         name: np.array(values) for name, values in zip(AuditRecord._fields, zip(*run.records, strict=True), strict=True)
     }

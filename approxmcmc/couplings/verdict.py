@@ -88,9 +88,8 @@ def _one_coupling_rules(found: AuditSummary) -> tuple[str, list[str]] | None:
         return None
     told = (
         f"more audits: one of {found.n_couplings} couplings contributes {found.largest_share:.0%} of the sum over all "
-        "(limit "
-        f"{LARGEST_SHARE:.0%}), so that intervals of {found.n_audits} audits cannot be trusted; give n_audits="
-        f"{2 * found.n_audits}, from as many draws"
+        f"(limit {LARGEST_SHARE:.0%}), so that intervals of {found.n_audits} audits cannot be trusted; give "
+        f"n_audits={2 * found.n_audits}, from as many draws"
     )
     return INCONCLUSIVE, [told]
 

@@ -133,7 +133,7 @@ def fetch_sevens_and_nines() -> dict[str, np.ndarray]:
 
 
 class PrincipalComponents(NamedTuple):
-    """Directions of largest variance.
+    """The principal components of some images: directions of largest variance.
 
     `mean` has shape (d,), `loadings` (d, n_components) with orthonormal columns, `variances` (n_components,) with
     divisor n - 1; `total_variance` is the sum over all d components.

@@ -125,7 +125,7 @@ class Source:
 
 
 def or_stand_in(load: Callable[[], Dataset], stand_in: Callable[[], Dataset], *, allow_synthetic: bool) -> Dataset:
-    """Return the real data; if they are not available, warn and return their stand-in, or raise if not allowed.
+    """Return the real data; if they are not available, warn and return generated data, or raise if not allowed.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Two tables of UCI, each with rows that dominate: rare categories (Covertype), and gross errors (EEG eye state).
+"""Two tables of UCI, each with a few influential rows: rare categories (Covertype) and gross errors (EEG eye state).
 
 Covertype: 92 962 cells of 30 x 30 m in the Roosevelt National Forest (Blackard and Dean 1999), a sixth of UCI's table
 drawn in equal shares of every class: ten measurements, four wilderness areas and forty soil types, of which the rarest

@@ -216,7 +216,7 @@ TALL = (
         nuts.name(),
         True,
         lambda known: Pairing(known.target, nuts.sampler(known.target)),
-        lambda known: Floor(nuts.set_up_seconds(known), step := nuts.seconds_per_draw(known), per_step=step),
+        nuts.floor,
         nuts.why_not,
         is_counted=True,
     ),

@@ -241,7 +241,9 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted,
     table = pd.DataFrame([entry.row() for entry in ranked], columns=COLUMNS)
     table.attrs["price"] = goal.unit
     rivals = [entry for entry in ranked[1:] if entry.measured is not None]
-    beside = f"; {rivals[0].candidate.name} {rivals[0].price:.2g}" if rivals else "; no rival could be faster"
+    beside = "; no other candidate could be faster"
+    if rivals:
+        beside = f"; next best: {rivals[0].candidate.name}, {rivals[0].price:.2g}"
     guarantee = "exact" if chosen.exact else f"biased, by up to about {found.error:.2g} posterior sd"
     sentence = f"{chosen.candidate.name} ({guarantee}): {goal.unit} about {chosen.price:.2g}{beside}"
     taken = sum(law.seconds for law in known.laws())

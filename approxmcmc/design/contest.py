@@ -33,7 +33,7 @@ OFF_BY = 4.0
 
 
 def enter(candidate: Candidate, known: Situation, goal: Wanted) -> Entry:
-    """Return a candidate with its lower bound of cost, and why a target cannot have it."""
+    """Return a candidate with its lower bound of cost, and the reason if it does not fit the target."""
     return Entry(candidate, *floor_of(candidate, known, goal), candidate.why_not(known))
 
 
@@ -95,7 +95,7 @@ def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) 
 
 
 def count(entry: Entry, known: Situation, goal: Wanted) -> None:
-    """Make a candidate with a counted cost, or record why it is not possible; its floor is its cost."""
+    """Make a candidate whose cost is counted without a trial, or record why it is not possible."""
     try:
         entry.setting = entry.candidate.make(known)
     except FAILURES as error:
@@ -187,7 +187,7 @@ def tuning_steps(found: Measured) -> int:
 
 
 def may_be_spared(entry: Entry, best: Entry) -> bool:
-    """Return whether a longer trial of the best could find it cheaper than a rival can be at best."""
+    """Return whether a longer trial of the best candidate could show that no other one can be cheaper."""
     return OFF_BY * entry.floor >= best.price
 
 

@@ -26,10 +26,10 @@ FARTHEST = 8.0  # standard deviations between mode and mean; larger distances co
 
 
 class Floor(NamedTuple):
-    """Lower bounds of the seconds of set-up and of the seconds for an effective draw of a candidate.
+    """Lower bounds of the seconds that a candidate needs for set-up, and for an effective draw.
 
     Shared parts, such as the mode, and compilation are not included. If `foretold`, the set-up will hardly take longer
-    than its bound. `per_step` are the seconds of a step; a trial makes some hundred steps.
+    than its bound. `per_step` are the seconds of a step; a trial makes a few hundred steps.
     """
 
     set_up: float
@@ -81,7 +81,7 @@ def of_walks(draws: Callable[[Situation], float]) -> Callable[[Situation], Floor
 
 
 def of_gradient_steps(known: Situation) -> Floor:
-    """Return the floor of Langevin steps: one forgets at most half the variance, and d^(1/3) times less in d dims."""
+    """Return the floor of Langevin steps, which forget at most half the variance, and d^(1/3) times less in d dims."""
     step = known.pass_seconds + known.gradient_seconds + _step(known, 3.0)
     return Floor(0.0, 0.75 * known.dim ** (1 / 3) * stretch(known) * step, per_step=step)
 

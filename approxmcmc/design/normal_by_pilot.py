@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.acceptance import ExactTest
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, DifferentiableTarget, Proposal, Streams, Target
+from approxmcmc.contracts import DifferentiableTarget, Proposal, Target
 from approxmcmc.contracts.records import EVALUATIONS, GRADIENTS
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.errors import IncompatibleError, NotFiniteError, SamplingWarning
+from approxmcmc.errors import IncompatibleError, SamplingWarning
 from approxmcmc.proposals import Hamiltonian, RandomWalk
 from approxmcmc.samplers import MetropolisHastings
+from approxmcmc.sampling.assembly import assemble, make_steps
 from approxmcmc.targets import Laplace
 
-FIRST = 0.01  # variance of each coordinate to begin with; it adapts within some ten steps
+FIRST = 0.01  # variance of each coordinate to begin with; it adapts within about ten steps
 RUNAWAY = 5.0  # growth in the last round: up to 3.7 on a hierarchy of 10 parameters, 1e11 on separable classes
 
 
@@ -85,9 +86,12 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
     rounds, proposal, memory = BY_WALK if why_no_gradient(target) else BY_TRAJECTORIES
     for steps, sequence in zip(rounds, seed_sequences(random_seed, len(rounds))[0], strict=True):
         half = steps // 2
-        states, used = _exact_steps(target, proposal(cov), theta, steps, half, streams(sequence))
-        states, evaluations = states[half:], evaluations + used
-        theta, found, before = states[-1], np.cov(states, rowvar=False).reshape(dim, dim), np.diag(cov)
+        sampler = MetropolisHastings(proposal(cov), ExactTest())
+        made = assemble(target, sampler, seed=[streams(sequence)], chains=1, tune=half, initvals=theta)
+        run = make_steps(made.chains[0], steps, dim, who="a pilot run stopped")
+        states = run.draws[half:]
+        evaluations += made.evaluations * target.n_obs + int(run.counts[:, [EVALUATIONS, GRADIENTS]].sum())
+        theta, found, before = states[-1].copy(), np.cov(states, rowvar=False).reshape(dim, dim), np.diag(cov)
         weight = half / (half + memory * dim)
         cov = weight * found + (1.0 - weight) * np.diag(np.diag(found)) + 1e-12 * np.eye(dim)
     growth = np.sqrt(np.diag(cov) / before)
@@ -101,15 +105,3 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
         )
     passes, seconds = evaluations // target.n_obs, time.perf_counter() - began
     return Laplace(states.mean(axis=0), cov, decrement=math.nan, passes=passes, seconds=seconds)
-
-
-def _exact_steps(
-    target: Target, proposal: Proposal, theta: np.ndarray, steps: int, tune: int, own: Streams
-) -> tuple[np.ndarray, int]:
-    """Return the states of an exact chain, shape (steps, dim), and the terms that it evaluated."""
-    chain = MetropolisHastings(proposal, ExactTest()).build(target, audit_every=None).start(theta, own, tune)
-    states, values = np.empty((steps, theta.size)), np.empty((steps, len(VALUE_NAMES)))
-    counts = np.empty((steps, len(COUNT_NAMES)), np.int64)
-    if chain.advance(steps, 1, states, counts, values) < steps:
-        raise NotFiniteError(f"a pilot run stopped: {chain.explain_failure()}")
-    return states, int(counts[:, [EVALUATIONS, GRADIENTS]].sum())

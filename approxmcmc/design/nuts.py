@@ -5,16 +5,22 @@ others 2013). A draw of a tuned trajectory counts as one effective draw.
 """
 
 from approxmcmc.contracts import Target, TwinnedTarget
+from approxmcmc.design.floors import Floor
 from approxmcmc.design.survey import Situation
 from approxmcmc.nuts.run import model_of
 from approxmcmc.nuts.settings import NUTS, TUNE, preferred
 
-COMPILE = 7.0  # seconds in which nutpie compiles a model: 6 to 9.5 on five models of the street, 49 on a sixth
+# Seconds in which nutpie compiles a model: 5 to 8 without products of matrices, 12 to 13 with, and 42 with a Cholesky
+# factor.
+COMPILE, COMPILE_FACTORS = 7.0, 42.0
 # Seconds of an operation of a term and its derivative: PyTensor's code does not vectorise exponentials. Measured were
 # 50 to 56 ns for a row of three Bernoulli laws of 14 to 27 operations, 75 for an ordered law of 82, 8 for a Poisson law
 # of 15 and 4 for a normal one: from .6 to 3.6 ns for each operation, 1.5 in the geometric mean.
 OPERATION = 1.5e-9
 LEAST = 7e-6  # seconds of a gradient of a few rows
+# Runs of 1000 draws to 400 effective ones, bulk and tail, in a hierarchy whose effects NUTS moves beside their scales.
+# In eleven models of the street a draw made .5, .5, .46, .45, .44, .4, .15, .034, .03, .014 and .013 effective ones.
+RUNS_OF_EFFECTS = 2.5
 LABELS = {"nutpie": "NUTS by nutpie", "pymc": "NUTS by PyMC"}
 
 
@@ -55,6 +61,14 @@ def seconds_per_draw(known: Situation) -> float:
     return float(max([4.0 * dim**0.25 * (LEAST + operations * OPERATION), *tried]))
 
 
+def floor(known: Situation) -> Floor:
+    """Return the seconds of set-up, of an effective draw and of a draw."""
+    draw, integrated = seconds_per_draw(known), known.written_work[1] != known.dim
+    kept = draw * (RUNS_OF_EFFECTS if integrated else 1.0)
+    return Floor(set_up_seconds(known), kept, per_step=kept)
+
+
 def set_up_seconds(known: Situation) -> float:
     """Return the seconds before the first kept draw: compilation, and tuning of all chains."""
-    return COMPILE + known.chains * TUNE["nutpie"] * seconds_per_draw(known)
+    compilation = COMPILE_FACTORS if known.target.term_work.code == "matrices" else COMPILE
+    return compilation + known.chains * TUNE["nutpie"] * seconds_per_draw(known)

@@ -109,7 +109,7 @@ class PilotTest(AcceptanceTest):
     order = "memory"
 
     def build_test(self, target: Any) -> CompiledTest:
-        """Compile it."""
+        """Compile the test."""
 
         def unknown() -> AllTerms:
             here, there, differences = np.full((3, target.n_obs), math.nan)

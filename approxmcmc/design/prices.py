@@ -96,7 +96,7 @@ class Entry:
 
     @property
     def exact(self) -> bool:
-        """Whether the candidate is exact."""
+        """Whether the sampler of the candidate is exact."""
         return self.candidate.exact
 
     def row(self) -> tuple[Any, ...]:

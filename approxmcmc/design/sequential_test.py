@@ -261,9 +261,9 @@ def _warn_of_a_climb(rise: float, dim: int) -> None:
     """
     if rise > 10.0 + 5.0 * math.sqrt(dim):
         warnings.warn(
-            f"design_test: the log density rose by {rise:.3g} along the pilot, which had not arrived where the chain "
-            "will be; its decisions are easier than those to come, and epsilon may be far too large. Use initvals "
-            "near the mode (find_mode), more tune, or longer steps",
+            f"design_test: the log density rose by {rise:.3g} during the pilot, so the pilot had not converged. Its "
+            "decisions are easier than those of a converged chain, and epsilon may be far too large. Use initvals near "
+            "the mode (find_mode), more tune, or longer steps",
             SamplingWarning,
             stacklevel=3,
         )

@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.acceptance import ExactTest, SequentialTTest
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
-from approxmcmc.errors import NotFiniteError
+from approxmcmc.contracts.records import EVALUATIONS, SECONDS
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.sampling.assembly import assemble
+from approxmcmc.sampling.assembly import assemble, make_steps
 
 TIMED_EPSILONS = (0.2, 0.01)  # and 0; for other values the seconds of a step are taken as linear in the data read
 TIMED_STEPS = 50
-EVALUATIONS = COUNT_NAMES.index("likelihood_evaluations")
-SECONDS = VALUE_NAMES.index("perf_counter_diff")
 
 
 def seconds_per_step(
@@ -54,8 +51,5 @@ def _time_steps(target: Any, proposal: Any, test: Any, theta: np.ndarray) -> tup
     """Run a short chain from theta; return its seconds per step, and its evaluations."""
     sampler = MetropolisHastings(proposal, test)
     [chain] = assemble(target, sampler, seed=0, chains=1, tune=0, initvals=theta).chains
-    states = np.empty((TIMED_STEPS, len(theta)))
-    counts, values = np.empty((TIMED_STEPS, len(COUNT_NAMES)), np.int64), np.empty((TIMED_STEPS, len(VALUE_NAMES)))
-    if chain.advance(TIMED_STEPS, 1, states, counts, values) < TIMED_STEPS:
-        raise NotFiniteError(f"plan_annealing: {chain.explain_failure()}. Check the model at that point")
-    return float(values[:, SECONDS].mean()), int(counts[:, EVALUATIONS].sum())
+    run = make_steps(chain, TIMED_STEPS, len(theta), who="plan_annealing")
+    return float(run.values[:, SECONDS].mean()), int(run.counts[:, EVALUATIONS].sum())

@@ -152,7 +152,7 @@ class Situation:
 
     @property
     def why_no_expansion(self) -> str:
-        """Why there is no mode to expand at; "" before the search for one."""
+        """The reason if no mode was found to expand at; "" before the search."""
         failed = self._found.get("mode")
         return self.why_no_mode or (str(failed) if isinstance(failed, Exception) else "")
 
@@ -176,7 +176,7 @@ class Situation:
         return found.pilot if isinstance(found, CoreRows) else None
 
     def has(self, name: str) -> bool:
-        """Whether the "mode", the "pilot" or the "core rows" have been computed, or have failed."""
+        """Return whether the "mode", the "pilot" or the "core rows" have been computed, or have failed."""
         return name in self._found
 
     def laws(self) -> list[Laplace]:
@@ -207,7 +207,7 @@ class Situation:
     # --- costs of parts that are not made ---
 
     def seconds_of(self, law: str) -> float:
-        """Return the seconds to compute the "mode", the "pilot", the "fit" or nothing (""), compilation included."""
+        """Return the seconds to compute the "mode", the "pilot" or the "fit", compilation included; 0 for ""."""
         if law == "fit":
             law = "pilot" if self.why_no_expansion else "mode"
         if not law or self.has(law):
@@ -255,7 +255,8 @@ class Situation:
             return EXPANSION_PASSES * self.pass_seconds + chain
         if not self.has_gradient:
             return dim**2 * self.pass_seconds + chain
-        single = ONE_BY_ONE * self.rates.term if self.target.term_work.code == "graph" else self.rates.gradient
+        by_pytensor = self.target.term_work.code in ("graph", "matrices")
+        single = ONE_BY_ONE * self.rates.term if by_pytensor else self.rates.gradient
         return 2.0 * dim * n_obs * single + chain
 
     # --- memory ---

@@ -16,13 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Chain
 from approxmcmc.design.candidates import Pairing
 from approxmcmc.design.work import Counted
 from approxmcmc.diagnostics.convergence import BULK
 from approxmcmc.diagnostics.gates import distance
-from approxmcmc.errors import NotFiniteError
-from approxmcmc.sampling.assembly import assemble
+from approxmcmc.sampling.assembly import assemble, make_steps
 
 BURN_IN = 50  # steps of each chain, in which proposals adapt
 GLANCE = 5  # steps after which a candidate that is much too slow is given up
@@ -155,22 +153,15 @@ class Trial:
         """Make so many steps of each chain, in turn."""
         rows = []
         for chain in self.chains:
-            draws, counts = np.empty((steps, self.dim)), np.empty((steps, len(COUNT_NAMES)), dtype=np.int64)
-            values = np.empty((steps, len(VALUE_NAMES)))
             began = time.thread_time()
-            made = chain.advance(steps, 1, draws, counts, values)
+            made = make_steps(chain, steps, self.dim, who="a trial run stopped")
             self.clock_seconds += time.thread_time() - began
-            self._refuse_failure(chain, made, steps)
-            counted = Counted.of(counts)
+            counted = Counted.of(made.counts)
             took = self.price(counted)
             self.seconds, self.spent = self.seconds + took, self.spent + took
             self.touched += counted.touched
-            rows.append(draws)
+            rows.append(made.draws)
         self.draws = np.concatenate([self.draws, np.array(rows)], axis=1)
-
-    def _refuse_failure(self, chain: Chain, made: int, wanted: int) -> None:
-        if made < wanted:
-            raise NotFiniteError(f"a trial run stopped: {chain.explain_failure()}")
 
     def _forget(self) -> None:
         self.draws, self.seconds, self.touched, self.clock_seconds = self.draws[:, :0], 0.0, 0.0, 0.0

@@ -21,7 +21,7 @@ class _ToStandardError(logging.StreamHandler[TextIO]):
         self.setFormatter(logging.Formatter("%(name)s: %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one message."""
+        """Write one log record to standard error."""
         self.stream = sys.stderr
         super().emit(record)
 

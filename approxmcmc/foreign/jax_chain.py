@@ -157,12 +157,12 @@ class JaxProgram:
         self.compile_seconds = time.perf_counter() - began
 
     def start(self, seed: int, theta: np.ndarray) -> "JaxChain":
-        """Warm a chain up."""
+        """Start a chain, and run its warm-up."""
         return JaxChain(self._warm, self._advance, seed, theta)
 
 
 class JaxChain:
-    """A running chain."""
+    """A running chain of a JAX kernel."""
 
     def __init__(self, warm: Any, advance: Any, seed: int, theta: np.ndarray) -> None:
         import jax

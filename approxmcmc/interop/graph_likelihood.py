@@ -18,7 +18,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.compile import allocating, closure, kept
 from approxmcmc.engine.terms.row_reader import row_reader
-from approxmcmc.interop.graphs import GRADIENT, merge_branches, operations_of_a_row, rebuild, simplify
+from approxmcmc.interop.graphs import merge_branches, rebuild, simplify, work_of_a_row
 from approxmcmc.interop.kernels import numba_function, with_compiled_trigamma
 from approxmcmc.interop.model_hash import content_of
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, Quantity
@@ -64,8 +64,7 @@ class GraphLikelihood(RowLikelihood):
 
     def work(self) -> TermWork:
         """Return the work of a row, counted from its graph."""
-        found = operations_of_a_row(self._graph, len(self.columns[0]))
-        return TermWork(found, GRADIENT * found, 0.0, "graph")
+        return work_of_a_row(self._graph, len(self.columns[0]))
 
     def compile(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
         """Compile one of the batch functions once; its name on disk comes from its graph and the model."""

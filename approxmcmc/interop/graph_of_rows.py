@@ -28,12 +28,12 @@ class GraphOfRows:
 
     @functools.cached_property
     def function(self) -> Any:
-        """The terms, compiled."""
+        """The compiled function of the terms."""
         return numba_function([self.theta, *self.inputs], [self.terms], self.example)
 
     @functools.cached_property
     def gradient(self) -> Any:
-        """The gradient of their sum, compiled."""
+        """The compiled gradient of the sum of the terms."""
         return numba_function([self.theta, *self.inputs], [pt.grad(self.terms.sum(), self.theta)], self.example)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class TermsOfGraph(Target, DifferentiableTarget, MadeOfRows):
         return CompiledTarget(log_terms_kernel(self.graph.function, self.data), None, self.data, self.n_obs)
 
     def compile_gradient(self) -> CompiledGradient:
-        """Compile their gradients."""
+        """Compile the gradients of the terms."""
         return CompiledGradient(gradient_kernel(self.graph.gradient, self.data), None, self.data, self.n_obs)
 
     def initial_point(self) -> np.ndarray:
@@ -74,5 +74,5 @@ class TermsOfGraph(Target, DifferentiableTarget, MadeOfRows):
         raise IncompatibleError(f"{self.who}: the terms of the rows alone have no hash; use the target they come from")
 
     def __repr__(self) -> str:
-        """Name the model."""
+        """Return a text that names the model."""
         return self.who

@@ -19,6 +19,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape, Shape_i, SpecifyShape
 from pytensor.tensor.variable import TensorConstant
 
+from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.operations import SLOW, TRANSCENDENTAL
 
 GRADIENT = 3.0  # times the operations of a graph, for reverse differentiation; at most 4 (Griewank and Walther 2008)
@@ -179,6 +180,18 @@ def operations_of_a_row(graph: Any, n_rows: int) -> float:
     rows.
     """
     return sum(_operations(node, n_rows) for node in toposort([graph]))
+
+
+def work_of_a_row(graph: Any, n_rows: int, stored: float = 0.0) -> TermWork:
+    """Return the work of a row and its gradient, which reads so many bytes of data."""
+    found = operations_of_a_row(graph, n_rows)
+    return TermWork(found, GRADIENT * found, stored, "matrices" if _has_factors(graph) else "graph")
+
+
+def _has_factors(graph: Any) -> bool:
+    """Return whether a graph factors or solves matrices."""
+    operations = (getattr(node.op, "core_op", node.op) for node in toposort([graph]))
+    return any("linalg" in type(operation).__module__ for operation in operations)
 
 
 def _operations(node: Any, n_rows: int) -> float:

@@ -35,7 +35,7 @@ class PriorOfPyMC(Prior):
         return self._kernels["value"]
 
     def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
-        """Compile its gradient, once for this object."""
+        """Compile the gradient of the prior, once for this object."""
         if "gradient" not in self._kernels:
             self._kernels["gradient"] = kept_prior_gradient_kernel(self._gradient, self._content("gradient"))
         return self._kernels["gradient"]

@@ -24,7 +24,7 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graph_of_rows import GraphOfRows, TermsOfGraph
-from approxmcmc.interop.graphs import GRADIENT, merge_branches, operations_of_a_row, simplify
+from approxmcmc.interop.graphs import merge_branches, simplify, work_of_a_row
 from approxmcmc.interop.kernels import (
     gradient_kernel,
     log_prior_kernel,
@@ -165,9 +165,7 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
     @property
     def term_work(self) -> TermWork:
         """The work of a term, counted from its graph."""
-        found = operations_of_a_row(self._graph.terms, self.n_obs)
-        stored = sum(array.nbytes for array in self.data) / self.n_obs
-        return TermWork(found, GRADIENT * found, stored, "graph")
+        return work_of_a_row(self._graph.terms, self.n_obs, sum(array.nbytes for array in self.data) / self.n_obs)
 
     def compile(self) -> CompiledTarget:
         """Return the compiled likelihood and prior; compiled once."""

@@ -80,7 +80,7 @@ class NutpieChain:
         )
 
     def pause(self) -> None:
-        """Pause the chain."""
+        """Pause the chain's thread."""
         if self._since:
             self.seconds += time.perf_counter() - self._since
             self._since = 0.0

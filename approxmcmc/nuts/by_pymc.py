@@ -151,7 +151,7 @@ def start_error() -> type[Exception]:
 
 @contextlib.contextmanager
 def silent(*names: str) -> Iterator[None]:
-    """Keep loggers quiet inside."""
+    """Silence loggers inside this context."""
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     try:

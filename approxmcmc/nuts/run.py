@@ -10,9 +10,8 @@ from approxmcmc.contracts import NamedDraws, Target, TwinnedTarget, Variables, W
 from approxmcmc.engine.messages import tell
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingError
 from approxmcmc.nuts import by_nutpie, by_pymc
-from approxmcmc.nuts.diagnosis import why_no_start
 from approxmcmc.nuts.raw import NUTSJob, RawDraws
-from approxmcmc.nuts.records import named_draws
+from approxmcmc.nuts.records import named_draws, why_no_start
 from approxmcmc.sampling.assembly import as_points
 from approxmcmc.sampling.goals import Goal
 from approxmcmc.sampling.progress import progress
@@ -32,8 +31,8 @@ def model_of(target: Any) -> Any:
     """
     if not isinstance(target, TwinnedTarget):
         raise IncompatibleError(
-            f"NUTS reads a target as a PyMC model, and {type(target).__name__} has none. Use a "
-            "`contracts.TwinnedTarget`, with `to_pymc()`, or another sampler"
+            f"NUTS needs the target's PyMC model, and {type(target).__name__} has none. Use a target with the method "
+            "`to_pymc()` (`contracts.TwinnedTarget`), or another sampler"
         )
     return target.to_pymc()
 
@@ -132,8 +131,8 @@ def _names(target: Target, model: Any) -> Sequence[str] | None:
     known = {variable.name for variable in (*model.free_RVs, *model.deterministics)}
     if missing := [name for name in target.variables.shapes if name not in known]:
         raise IncompatibleError(
-            f"The PyMC model of {target!r} needs the target's variables among its own; it has {sorted(known)} and "
-            f"lacks {missing}. Name the model's variables as the target's"
+            f"The PyMC model of {target!r} needs all variables of the target; it has {sorted(known)} and lacks "
+            f"{missing}. Give the model's variables the names of the target's"
         )
     return list(target.variables.shapes)
 

@@ -138,7 +138,7 @@ def _limits(figure: xr.Dataset) -> dict[str, xr.DataArray]:
 
 
 def _axes(plot: Drawing, names: Sequence[str], shown: Sequence[str], last: float) -> None:
-    """Name both axes; use a log axis for steps that span a decade, and label the biases by estimand."""
+    """Write the names of both axes; use a log axis for steps that span a decade, and label the biases by estimand."""
     for name in names:
         text = "exact steps" if name == "drift" else "estimand"
         plot.set("xlabel", draw.labelled_x, {name: 0.0}, subset_info=True, text=text)

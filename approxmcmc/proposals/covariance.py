@@ -96,7 +96,7 @@ def factor(matrix: np.ndarray, lower: np.ndarray) -> None:
 
 @compiled
 def couple_noise(rng: np.random.Generator, xi: np.ndarray, z: np.ndarray) -> bool:
-    """Turn X's noise xi into Y's, in place; return True if both go to the same point, which leaves `xi` unchanged."""
+    """Turn chain X's noise xi into chain Y's, in place; return True, with `xi` unchanged, if both propose one point."""
     square = change = 0.0
     for j in range(xi.shape[0]):
         square += z[j] * z[j]

@@ -103,9 +103,8 @@ def _explain(state: FisherScoringState) -> str:
     if rank == dim:
         return ""
     return (
-        "StochasticGradientFisherScoring: the information that its minibatches estimate is singular, of rank "
-        f"{rank} for {dim} parameters: predictors are 0 in all rows drawn, or collinear. Give noise_matrix, or "
-        "draw more data"
+        f"StochasticGradientFisherScoring: the information that its minibatches estimate is singular, of rank {rank} "
+        f"for {dim} parameters: predictors are 0 in all rows drawn, or collinear. Give noise_matrix, or draw more data"
     )
 
 
@@ -172,8 +171,7 @@ class StochasticGradientFisherScoring(Component, Proposal):
         """Raise: this proposal has no density ratio."""
         raise IncompatibleError(
             "StochasticGradientFisherScoring has no density ratio, because its matrix depends on the past of the "
-            "chain; "
-            "pair it with AlwaysAccept(), or use StochasticGradientLangevin with a preconditioner"
+            "chain; pair it with AlwaysAccept(), or use StochasticGradientLangevin with a preconditioner"
         )
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:

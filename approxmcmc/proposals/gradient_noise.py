@@ -51,7 +51,7 @@ class AddedNoise(NamedTuple):
 
 @compiled
 def rub_less(rng: np.random.Generator, keep: float, noise: AddedNoise, velocity: np.ndarray) -> None:
-    """Replace v by keep v + N(0, S)."""
+    """Apply friction: replace the velocity v by keep v + N(0, S)."""
     dim, lower, z = velocity.shape[0], noise.lower, noise.score
     for j in range(dim):
         z[j] = rng.standard_normal()

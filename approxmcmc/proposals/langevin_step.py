@@ -1,4 +1,4 @@
-"""Code shared by all Langevin proposals: a normal step along a gradient, and the density of the way back.
+"""Code shared by all Langevin proposals: a normal step along a gradient, and the density of the reverse step.
 
     theta' = m(theta) + N(0, alpha M),    m(theta) = theta + (alpha/2) M g(theta).
 

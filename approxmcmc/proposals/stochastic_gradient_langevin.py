@@ -88,7 +88,7 @@ class DecreasingStep(Component):
                 raise InvalidInputError(f"DecreasingStep: {name} must {rule}, found {getattr(self, name)!r}")
 
     def at(self, t: int) -> float:
-        """Return alpha_t."""
+        """Return the step size alpha_t of step t."""
         return self.scale * (self.offset + t) ** -self.exponent
 
 
@@ -128,7 +128,7 @@ def propose(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: 
     estimate_gradient(state.minibatch, theta, slope, count)
     drift(alpha, scale, upper, theta, slope, out)
     squared = add_noise(rng, alpha, scale, upper, out)
-    estimate_gradient(state.minibatch, out, slope, count)  # the way back, given the same minibatch
+    estimate_gradient(state.minibatch, out, slope, count)  # the reverse step, given the same minibatch
     drift(alpha, scale, upper, out, slope, state.mean)
     return 0.5 * (squared - squared_distance(scale, upper, state.mean, theta, state.work) / alpha)
 

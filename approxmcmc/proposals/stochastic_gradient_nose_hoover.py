@@ -54,7 +54,7 @@ class NoseHooverState(NamedTuple):
 
 @compiled
 def adjust_friction(time: float, velocity: np.ndarray, friction: np.ndarray) -> None:
-    """D: move the friction with the temperature."""
+    """Change the friction with the temperature (step D of the scheme)."""
     squared = 0.0
     for j in range(velocity.shape[0]):
         squared += velocity[j] * velocity[j]
@@ -161,8 +161,7 @@ class StochasticGradientNoseHoover(Component, Proposal):
         """Raise: this proposal has no density ratio."""
         raise IncompatibleError(
             "StochasticGradientNoseHoover has no density ratio, because its friction moves; pair it with "
-            "AlwaysAccept(), "
-            "or use StochasticGradientHamiltonian, which has one"
+            "AlwaysAccept(), or use StochasticGradientHamiltonian, which has one"
         )
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:

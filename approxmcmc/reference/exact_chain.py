@@ -208,7 +208,7 @@ def exact_chain_reference(
     settings["random_seed"] = checked_integer(random_seed, "random_seed", 0)
     if not isinstance(target, Target) or not isinstance(target, DifferentiableTarget):
         raise IncompatibleError(
-            "A long exact chain is held against Stein's identities, which need a target with gradients; found "
+            "A long exact chain is checked by Stein's identities, which need a target with gradients; found "
             f"{target!r}. Use `reference_posterior`, or give the target its gradients."
         )
     if kernel is None or second is None:
@@ -240,9 +240,10 @@ def _check(target: Target, kernel: Kernel) -> None:
     form = target if kernel.form is None else kernel.form
     if form.variables != target.variables:
         raise InvalidInputError(
-            f"The form {form!r} has other variables than {target!r}: it is another posterior. Make it of this target."
+            f"The form {form!r} needs the variables of {target!r}; found others, so it is another posterior. Make the "
+            "form from this target."
         )
-    if form is not target and form.distance_to_model != 0.0:
+    if form is not target and form.distance_to_model not in (0.0, target.distance_to_model):
         raise InvalidInputError(
             f"The form {form!r} approximates its model (distance_to_model={form.distance_to_model}, in nats): it is "
             f"another posterior than that of {target!r}. Leave it out."
@@ -286,4 +287,4 @@ def _complain(report: Any, settings: dict[str, int], *, enforce: bool) -> None:
             "better; a second kernel that disagrees, or Stein's identities, say that one of the two is wrong or has "
             "not converged. `enforce=False` returns these draws with the report."
         )
-    warnings.warn(f"{message} What is measured against it inherits this.", SamplingWarning, stacklevel=3)
+    warnings.warn(f"{message} Errors measured with it include its own.", SamplingWarning, stacklevel=3)

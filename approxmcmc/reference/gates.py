@@ -94,7 +94,7 @@ class GateReport:
 
     @property
     def failures(self) -> tuple[GateResult, ...]:
-        """The gates that failed."""
+        """The results of the gates that failed."""
         return tuple(result for result in self.results if not result.passed)
 
     def to_frame(self) -> "pd.DataFrame":

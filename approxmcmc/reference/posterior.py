@@ -245,4 +245,4 @@ def _complain(report: GateReport, settings: Mapping[str, Any], *, enforce: bool)
             "longer tuning or a search for several modes, ESS and MCSE more draws (`draws`, `max_draws`). "
             "`enforce=False` returns these draws with the report."
         )
-    warnings.warn(f"{message} What is measured against it inherits this.", SamplingWarning, stacklevel=3)
+    warnings.warn(f"{message} Errors measured with it include its own.", SamplingWarning, stacklevel=3)

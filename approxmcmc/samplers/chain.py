@@ -146,7 +146,7 @@ class Loop:
         self.shared = [weakref.ref(leaf) for _, leaf in leaves(state) if isinstance(leaf, np.ndarray)]
 
     def __call__(self, streams: Streams, *arguments: Any) -> int:
-        """Advance a chain."""
+        """Advance a chain by some draws; return the number of draws made."""
         return self.advance(streams, *arguments)
 
     def memory(self, state: Any, fixed: Sequence[np.ndarray]) -> dict[str, Any]:

@@ -39,8 +39,8 @@ def counted_model(target: Any, points: np.ndarray) -> CountedModel:
     counts = target.statistic_counts() if isinstance(target, DoublyIntractableTarget) else None
     if counts is None:
         raise IncompatibleError(
-            "transition_matrix of an exchange sampler counts the values of the statistic, which it can for Ising "
-            f"lattices up to 12 wide; found {target!r}"
+            "transition_matrix of an exchange sampler needs the number of data sets for each value of the statistic, "
+            f"known for Ising lattices up to 12 wide; found {target!r}"
         )
     statistics, log_counts = counts
     log_prior = target.compile_log_prior()

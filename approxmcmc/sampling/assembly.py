@@ -7,7 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import Chain, ForeignSampler, Program, Proposal, Sampler, Streams, Target, Variables
+from approxmcmc.contracts import (
+    COUNT_NAMES,
+    VALUE_NAMES,
+    Chain,
+    ForeignSampler,
+    Program,
+    Proposal,
+    Sampler,
+    Streams,
+    Target,
+    Variables,
+)
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 
@@ -175,6 +186,23 @@ class Assembly(NamedTuple):
     start_seconds: float
 
 
+class Steps(NamedTuple):
+    """The states after some steps, shape (n, dim), and the counts and values of each step."""
+
+    draws: np.ndarray
+    counts: np.ndarray
+    values: np.ndarray
+
+
+def make_steps(chain: Chain, n: int, dim: int, *, thin: int = 1, who: str) -> Steps:
+    """Advance a chain ``n * thin`` steps and return every `thin`-th; raise NotFiniteError if it fails."""
+    counts, values = np.empty((n, len(COUNT_NAMES)), np.int64), np.empty((n, len(VALUE_NAMES)))
+    made = Steps(np.empty((n, dim)), counts, values)
+    if chain.advance(n, thin, *made) < n:
+        raise NotFiniteError(f"{who}: {chain.explain_failure()}")
+    return made
+
+
 def assemble(
     target: Target,
     sampler: Any,
@@ -191,7 +219,7 @@ def assemble(
     Parameters
     ----------
     seed
-        As `random_seed` of `sample`; chain k depends only on the seed and on k.
+        As `random_seed` of `sample`; chain k depends only on the seed and on k. Or a list of the chains' `Streams`.
     audit_every
         As in `sample`.
     initvals, draw_start
@@ -207,8 +235,12 @@ def assemble(
     began = time.perf_counter()
     program = sampler.build(target, audit_every=audit_every)
     built = time.perf_counter()
-    own = [streams(sequence) for sequence in seed_sequences(seed, chains)[0]]
+    own = seed if _are_streams(seed) else [streams(sequence) for sequence in seed_sequences(seed, chains)[0]]
     law = start_law(target, sampler) if draw_start is None else draw_start
     points, evaluations = starting_points(program, target.variables, law, initvals, own)
     started = [program.start(theta, each, tune) for theta, each in zip(points, own, strict=True)]
     return Assembly(program, started, own, points, evaluations, built - began, time.perf_counter() - built)
+
+
+def _are_streams(seed: Any) -> bool:
+    return isinstance(seed, list) and all(isinstance(each, Streams) for each in seed)

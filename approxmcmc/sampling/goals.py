@@ -83,11 +83,11 @@ class FixedDraws:
 
     @property
     def most(self) -> float:
-        """The draws of the one goal."""
+        """Largest number of draws per chain: those of the single goal."""
         return self.draws * self.every
 
     def first(self) -> Goal:
-        """Return the one goal."""
+        """Return the single goal."""
         return Goal(self.draws * self.every, self.every)
 
     def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> None:
@@ -203,7 +203,7 @@ class EffectiveDraws(_Looks):
         return self.most_draws
 
     def first(self) -> Goal:
-        """Return n_1, which is at least E draws in all, because fewer draws hardly ever have an ESS of E."""
+        """Return the first goal n_1: at least E draws in all, because fewer draws hardly ever have an ESS of E."""
         return self._goal(max(self.target / self.chains, FEWEST_DRAWS))
 
     def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> Goal | None:

@@ -90,7 +90,7 @@ class _Lines:
 
 
 @contextlib.contextmanager
-def told_of_compiling(show: bool) -> Iterator[None]:
+def reporting_compilations(show: bool) -> Iterator[None]:
     """Report compilations inside this context, how many and for how long, once they have taken a second.
 
     The total number of kernels is unknown in advance: each is compiled when it is needed.
@@ -100,16 +100,18 @@ def told_of_compiling(show: bool) -> Iterator[None]:
         return
     over = threading.Event()
     before = compiled_so_far()
-    teller = threading.Thread(target=_tell_of_compiling, args=(before, over), name="tells of compiling", daemon=True)
-    teller.start()
+    reporter = threading.Thread(
+        target=_report_compilations, args=(before, over), name="reports compilations", daemon=True
+    )
+    reporter.start()
     try:
         yield
     finally:
         over.set()
-        teller.join()
+        reporter.join()
 
 
-def _tell_of_compiling(before: Compiled, over: threading.Event) -> None:
+def _report_compilations(before: Compiled, over: threading.Event) -> None:
     """Write a line after a second of compiling, and more lines while it continues."""
     due = SECONDS_UNTOLD
     while not over.wait(SECONDS_BETWEEN_LOOKS):

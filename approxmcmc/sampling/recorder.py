@@ -114,7 +114,7 @@ class Recorder:
 
     @property
     def phase(self) -> int:
-        """0 while tuning, 1 while drawing."""
+        """The current phase: 0 while tuning, 1 while drawing."""
         return 0 if self.done[0] < self.wanted[0] else 1
 
     @property

@@ -2,9 +2,7 @@
 
 from approxmcmc.sources.arrays import Arrays
 from approxmcmc.sources.base import DataSource
-from approxmcmc.sources.dask_collections import DaskArray, DaskFrame
+from approxmcmc.sources.libraries import DaskArray, DaskFrame, ZarrArray, as_source
 from approxmcmc.sources.parquet import ParquetFolder
-from approxmcmc.sources.recognised import as_source
-from approxmcmc.sources.zarr_array import ZarrArray
 
 __all__ = ["Arrays", "DaskArray", "DaskFrame", "DataSource", "ParquetFolder", "ZarrArray", "as_source"]

@@ -73,7 +73,7 @@ class Arrays(DataSource):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Map the file again."""
+        """Restore the array by mapping its file."""
         self.__dict__.update(state)
         if isinstance(self._array, tuple):
             name, dtype, start, shape = self._array

@@ -70,17 +70,17 @@ class DataSource(abc.ABC):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n,) of a column, (n, p) of a table."""
+        """Shape of the rows: (n,) for a column, (n, p) for a table."""
         return (len(self),) if self.is_vector else (len(self), len(self.columns))
 
     @property
     def ndim(self) -> int:
-        """1 or 2."""
+        """Number of axes: 1 for a column, 2 for a table."""
         return len(self.shape)
 
     @property
     def dtype(self) -> np.dtype:
-        """float32, float64 or int64."""
+        """Type of the rows: float32, float64 or int64."""
         found = np.result_type(*self._types()) if self._wanted is None else self._wanted
         if found.kind in "iub":
             return np.dtype(np.int64)
@@ -165,7 +165,7 @@ class DataSource(abc.ABC):
         return rows.copy() if copy else rows
 
     def __repr__(self) -> str:
-        """Return kind and size as text."""
+        """Return a text with the kind of source and its size."""
         names = ", ".join(self.columns[:4]) + (", ..." if len(self.columns) > 4 else "")
         return f"{type(self).__name__}({len(self)} rows, {names})"
 

@@ -42,7 +42,7 @@ MOST_ATTEMPTS = 2  # the machine may be the cause of the first death
 
 @dataclasses.dataclass(frozen=True)
 class Finished:
-    """A finished cell.
+    """The result of a finished cell, from a worker.
 
     Parameters
     ----------

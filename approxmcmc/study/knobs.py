@@ -97,7 +97,6 @@ def vary(factory: Callable[..., Sampler | ForeignSampler], **arguments: Any) -> 
     if isinstance(epsilon, Knob) and 0 not in epsilon.values:
         raise StudyError(
             "A knob `epsilon` needs 0 among its values: at 0 the sampler must agree with the exact one, a free "
-            "correctness "
-            f"test. Found {epsilon.values}; add 0.0."
+            f"correctness test. Found {epsilon.values}; add 0.0."
         )
     return Vary(factory, dict(arguments))

@@ -42,7 +42,7 @@ class Lines(Listener):
         self.started = self.last = time.monotonic()
 
     def line(self, text: str) -> None:
-        """Write a line."""
+        """Write a line of text."""
         stream = self.stream or sys.stderr
         stream.write(text + "\n")
         stream.flush()

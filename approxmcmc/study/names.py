@@ -22,6 +22,5 @@ def check_name(role: str, name: str) -> None:
         case = " in lower case" if role in ("study", "preset") else ""
         raise StudyError(
             f"The name of a {role} is used for files, so it must start with a letter or digit and contain letters, "
-            "digits, '_' and "
-            f"'-'{case}; found {name!r}."
+            f"digits, '_' and '-'{case}; found {name!r}."
         )

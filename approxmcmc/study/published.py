@@ -57,9 +57,9 @@ def load_results(name: str, piece: str = "risk") -> "pd.DataFrame":
         The rows of the piece. Of the risks, a row for each target, setting, estimand and time (seconds of one chain):
         `risk`, `bias_sq`, `variance`, and the `ratio` of the risk to that of an exact setting, each with the ends of
         its 95 % interval, ``_lower`` and ``_upper``; `floor`, the squared standard error of the gold standard, which is
-        taken off; `replicates` that delivered, of `planned`. Of a picture, `mark`, `series`, `x` and `y`. What is not
-        defined is NaN. ``frame.attrs`` holds `version` of the suite, `preset`, `command`, `budget`, `reference` and
-        `provenance`: code, machine, versions.
+        subtracted; `replicates` that delivered, of `planned`. A picture has `mark`, `series`, `x` and `y`. An
+        undefined value is NaN. ``frame.attrs`` holds `version` of the suite, `preset`, `command`, `budget`, `reference`
+        and `provenance`: code, machine, versions.
 
     Raises
     ------

@@ -41,6 +41,7 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
                 f"{type(self).__name__}: the target is a {type(target).__name__} already; give it the plain target"
             )
         self.target, self.variables, self.n_rows = target, target.variables, target.n_rows or target.n_obs
+        self.distance_to_model = target.distance_to_model
         self._compiled: CompiledTarget | None = None
         self._content = ""  # of the plain target, when it was compiled
 
@@ -74,7 +75,7 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """What was observed."""
+        """The observed data of the plain target."""
         return self.target.observed_data
 
     @property

@@ -216,7 +216,7 @@ def make_move(move_elsewhere: Callable[..., float]) -> Callable[..., float]:
 
 
 def kernel_named(name: str) -> SurrogateKernel:
-    """Return one of `KERNELS`."""
+    """Return the kernel with this name, one of `KERNELS`."""
     chosen = MOVES[name.removesuffix(WITH_WALLS)]
     move, move_both = make_move(chosen.move), make_move_both(chosen.move_both)
     return chosen._replace(move=move, move_both=move_both, along_walls=name.endswith(WITH_WALLS))

@@ -104,7 +104,7 @@ def kinetic_energy(momentum: np.ndarray) -> float:
 
 @compiled
 def jittered_step(rng: np.random.Generator, state: SurrogateState) -> float:
-    """Return a step length."""
+    """Return a random step length around the tuned one."""
     return math.exp(state.log_step[0]) * (1.0 + JITTER * (2.0 * rng.random() - 1.0))
 
 
@@ -187,7 +187,10 @@ def prepare_lines(state: SurrogateState, theta: np.ndarray, count: np.ndarray) -
 
 
 class Line(NamedTuple):
-    """The surrogate along a wall through theta: slope and curvature of the quadratic, S here, and a slice's level."""
+    """The surrogate on the line through theta along a wall.
+
+    It holds slope and curvature of the quadratic, S at theta, and the level of a slice.
+    """
 
     tilt: float
     curvature: float

@@ -86,7 +86,7 @@ class CorePredictors(NamedTuple):
 
 
 def log_surrogate(theta: np.ndarray, rows: SumOfRows) -> float:
-    """Return S(theta)."""
+    """Return the surrogate log density S(theta)."""
     center, slope, bend = rows.center, rows.slope, rows.bend
     total = rows.log_prior(theta) + rows.value[0]
     for j in range(theta.shape[0]):

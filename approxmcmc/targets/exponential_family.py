@@ -164,7 +164,7 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
     @property
     @abc.abstractmethod
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The observed data."""
+        """The observation, as the trace stores it."""
 
     def compile(self) -> CompiledTarget:
         """Raise: the likelihood is not a product of terms."""

@@ -67,8 +67,8 @@ class GLMTarget(LinearTarget):
             return super().__new__(cls)
         if bounds := [name for name in settings if name.endswith("_bound")]:
             raise InvalidInputError(
-                f"GLMTarget: {bounds} are for X as an array of numbers; a table with columns of text or categories "
-                "takes none. Leave them out, or give the columns as indicators"
+                f"GLMTarget: {bounds} need X as an array of numbers; found a table with columns of text or categories. "
+                "Leave them out, or give the columns as indicators"
             )
         return TableRegression(loglik_eta, X, y, who="GLMTarget", **settings)
 
@@ -137,7 +137,7 @@ class GLMTarget(LinearTarget):
                 raise InvalidInputError(
                     f"GLMTarget: {name} is not a bound of derivative {order} of loglik_eta: near eta = "
                     f"{centers[worst]:g}, at y = {y:g}, it is {found[worst]:.4g} where the bound says "
-                    f"{bounds[worst]:.4g}; steps that rely on it would decide wrongly without a word. Give a larger one"
+                    f"{bounds[worst]:.4g}; decisions that rely on it would be wrong silently. Give a larger bound"
                 )
 
     def _bounds_around(self, order: int, centers: np.ndarray, y: float) -> tuple[str, np.ndarray]:

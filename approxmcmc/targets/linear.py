@@ -81,7 +81,7 @@ def numerical_derivatives(function: Callable[[float, float], float]) -> Callable
 
 
 class LinearTarget(TallDataTarget):
-    """Shared by all generalised linear models: X, y, coefficient names, and the batch kernel of ``loglik_eta``."""
+    """Base class of generalised linear models: X, y, coefficient names, and the batch kernel of ``loglik_eta``."""
 
     _loglik_eta: Callable[[float, float], float]
     _derivatives_eta: Callable[[float, float], tuple[float, float]] | None = None
@@ -116,7 +116,7 @@ class LinearTarget(TallDataTarget):
 
     @staticmethod
     def responses(y: np.ndarray) -> np.ndarray:
-        """Return responses, shape (n,), as the likelihood takes them."""
+        """Return the responses in the form that the likelihood needs; shape (n,)."""
         return y
 
     def with_rows(self, given: tuple[np.ndarray, np.ndarray], n_obs: int) -> Self:
@@ -185,9 +185,8 @@ class LinearTarget(TallDataTarget):
         """Return upper bounds of abs(d^3 log p(y_i | t) / dt^3) over abs(t - eta_i) <= reach_i; shape (rows,)."""
         if self.third_derivative_bound is None:
             raise IncompatibleError(
-                f"{type(self).__name__} does not bound its third derivative, which exact subsampling of an "
-                "expansion needs; give a GLMTarget third_derivative_bound=, a number or a function of (eta, y, "
-                "reach)"
+                f"{type(self).__name__} does not bound its third derivative, which exact subsampling of an expansion "
+                "needs; give a GLMTarget third_derivative_bound=, a number or a function of (eta, y, reach)"
             )
         return np.full(len(eta), self.third_derivative_bound)
 
@@ -215,7 +214,7 @@ def _pieces(X: np.ndarray, rows: int = 65_536) -> Iterator[np.ndarray]:
 
 
 def _bernoulli_of_pymc(eta: Any, y: np.ndarray) -> None:
-    """Add y to the PyMC model in whose context this is called."""
+    """Add y to the PyMC model of the current context."""
     import pymc as pm
 
     pm.Bernoulli("y", logit_p=eta, observed=y.astype(np.int32))
@@ -300,7 +299,7 @@ class LogisticRegression(LinearTarget, BoundedTarget):
 
     @staticmethod
     def responses(y: np.ndarray) -> np.ndarray:
-        """Return responses in {0, 1}, whether they came so or in {-1, 1}."""
+        """Return the responses as 0 and 1, from 0/1 or -1/1."""
         classes = {value for piece in _pieces(y) for value in np.unique(piece).tolist()}
         if not (classes <= {0.0, 1.0} or classes <= {-1.0, 1.0}):
             raise InvalidInputError(

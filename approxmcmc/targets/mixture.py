@@ -145,7 +145,7 @@ class GaussianMixture(TallDataTarget):
     def log_density(self) -> Callable[[np.ndarray], float]:
         """Return the unnormalised log posterior density as a function of theta = (theta1, theta2), for grids.
 
-        It reads some thousand nodes instead of the data. Two nodes per bin have the same moments up to the third.
+        It reads a few thousand nodes instead of the data. Two nodes per bin have the same moments up to the third.
         """
         x, weights = self._nodes()
 

@@ -270,9 +270,9 @@ def _newton(
     raise InvalidInputError(
         f"find_mode: no mode of {posterior.target!r} after {posterior.expansion.passes} passes over the data: "
         f"{decrement:.3g} posterior standard deviations are left, the largest parameter is {np.abs(theta).max():.3g}, "
-        f"and the log posterior {shape} there. Classes that a plane separates, and collinear columns, "
-        "have no mode under a flat prior, nor has a hierarchy whose scale can go to 0: give a proper prior, drop the "
-        "columns, write the hierarchy with standardised effects, or begin nearer by start="
+        f"and the log posterior {shape} there. Under a flat prior there is no mode if a plane separates the classes or "
+        "columns are collinear; a hierarchy with a scale that can go to 0 has none either. Give a proper prior, drop "
+        "the columns, write the hierarchy with standardised effects, or begin nearer by start="
     )
 
 

@@ -136,7 +136,7 @@ def _numbers(X: Any, names: list[str], *, intercept: bool, who: str) -> Any:
 
 
 def _levels(X: Any, name: str, *, who: str) -> Any:
-    """Return a column as one with codes and labels; levels without a row are left out."""
+    """Return the codes and labels of a column of categories, without levels that have no row."""
     if isinstance(X, DataSource):
         return X[name]
     try:

@@ -182,7 +182,7 @@ class TallDataTarget(
         )
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
-        """Compile bounds of the single terms between two states, for `PoissonTest` and its kin.
+        """Compile bounds of the single terms between two states, for `PoissonTest` and similar tests.
 
         Raises
         ------

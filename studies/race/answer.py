@@ -3,8 +3,8 @@
 Each answer has a process and one thread of its own; its time is CPU time of that process, so that other work on the
 machine counts little. Python, imports, set-up, compilation, tuning and draws are all in it. Ours is what `amc.sample`
 does when it is given the model and nothing else. A rival draws a thousand times, or as often as its limit allows; the
-part of its time that its draws took is scaled to 400 effective ones. What turns a PyMC model into a target is taken off
-its time: its own users do without.
+part of its time that its draws took is scaled to 400 effective ones. The time to turn a PyMC model into a target is
+subtracted its time: its own users do without.
 
 - *cold*: no kernel of this library is compiled yet; *warm*: the third process on one cache. Rivals keep no compiled
   code from one process to the next; for them the two are one.

@@ -28,7 +28,7 @@ def in_laplace_metric(problem: Problem) -> Any:
 
 
 def nutpie_nuts(problem: Problem, *, tune: int, draws: int, whitened: bool = False) -> Callable[[int], Lap]:
-    """Return nutpie's NUTS: a fresh run in every round; its warm-up is taken off in proportion to leapfrog steps."""
+    """Return nutpie's NUTS: a fresh run in every round, without the share of its time that the warm-up's steps took."""
     import nutpie
 
     model = in_laplace_metric(problem) if whitened else problem.target.to_pymc()
@@ -48,7 +48,7 @@ def nutpie_nuts(problem: Problem, *, tune: int, draws: int, whitened: bool = Fal
 
 
 def jax_chain(problem: Problem, sampler: JaxSampler) -> Callable[[int], Lap]:
-    """Return a chain of blackjax or numpyro that goes on from round to round, from the mode."""
+    """Return a chain of blackjax or numpyro that starts at the mode and continues in each round."""
     program = sampler.program(problem.target)
     chain = program.start(1, problem.fit.mode)
 

@@ -76,7 +76,7 @@ def chain_of(sampler: Any, target: Any, start: np.ndarray, *, seed: int) -> Call
 
 
 def problem_named(name: str) -> Problem:
-    """Return MNIST, its stand-in where the images cannot be had, or generated data."""
+    """Return MNIST, its stand-in if the images are not available, or generated data."""
     if name == "mnist":
         data = mnist_7v9_pca(n_components=50, allow_synthetic=True)
         return Problem(data.name, data.X_train, data.y_train)

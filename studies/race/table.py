@@ -18,7 +18,7 @@ FEWEST_FOR_MOMENTS = 100  # effective draws; of fewer neither shift, bias nor ri
 
 
 def markdown(title: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return one problem's table, as it stands in the documentation."""
+    """Return one problem's table, as the documentation shows it."""
     lines = [f"## {title}", "", f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
     for row in rows:
         moments = (

@@ -1,6 +1,6 @@
 """Rare categories: surrogate transitions on core rows against exact Langevin steps, on the data of `tall_target`.
 
-Random walks and independent draws of the Laplace approximation, the rivals on dense data, stand still here.
+Random walks and independent draws of the Laplace approximation, the rivals on dense data, hardly move here.
 """
 
 import functools

@@ -77,7 +77,7 @@ def log(text: str) -> None:
 
 
 def race(rivals: Iterable[Rival], setting: Setting, exact: Callable[[], Callable[[int], Lap]]) -> Results:
-    """Let the rivals take turns; `exact` makes the chain that they are held against."""
+    """Let the rivals take turns; `exact` makes the chain with which they are compared."""
     named = {rival.name: rival for rival in rivals}
     runners, steps, setup = {}, {}, {}
     for name, rival in named.items():

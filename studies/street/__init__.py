@@ -8,6 +8,6 @@ anew after each. A cell is a model, who samples it, and a state of the machine:
 - *long*: nutpie for long, against which moments are compared, and which says whether the model is a clean one.
 
 Seconds are CPU seconds of the whole process, Python, imports and compilation in them, and wall-clock beside them.
-Both sides draw 1000 times in each of four chains; ours goes on until R-hat and 400 effective draws pass. Not a declared
-study, because a cell of a study leaves out compilation, and here it counts.
+Both sides draw 1000 times in each of four chains; ours continues until R-hat and 400 effective draws pass. Not a
+declared study, because a cell of a study leaves out compilation, and here it counts.
 """

@@ -31,11 +31,11 @@ def groups_before() -> None:
 
 
 def line_before() -> None:
-    """Fit a Weibull regression that reads the graph as it stands: shapes by a vector."""
+    """Fit a Weibull regression that reads the graph as it stands; most regressions have its product X @ beta."""
     rng = np.random.default_rng(9)
-    x, kind = rng.normal(size=900), rng.integers(3, size=900)
-    shapes, beta = pm.HalfNormal("shapes", 2.0, shape=3), pm.Normal("beta", shape=2)
-    pm.Weibull("y", shapes[kind], pm.math.exp(beta[0] + beta[1] * x), observed=rng.weibull(1.5, size=900))
+    X, kind = rng.normal(size=(900, 3)), rng.integers(3, size=900)
+    shapes, beta = pm.HalfNormal("shapes", 2.0, shape=3), pm.Normal("beta", shape=3)
+    pm.Weibull("y", shapes[kind], pm.math.exp(X @ beta), observed=rng.weibull(1.5, size=900))
 
 
 BEFORE = {function.__name__: function for function in (counts_before, groups_before, line_before)}

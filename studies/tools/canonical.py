@@ -2,7 +2,7 @@
 
 Lambda = (z^2 - z'^2) / 2 and tau = |z' - z| are known for every move, so the kernel of every epsilon is, and with it
 bias, asymptotic variance and cost, and the mean square error of a running mean at any number of steps. Figures and
-tests that ask what an epsilon is worth have their answer here, without simulation.
+the error at each epsilon is known here without simulation, which tests use.
 """
 
 import dataclasses

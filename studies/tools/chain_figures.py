@@ -58,8 +58,8 @@ def chain_figures(
     labels
         What to call each setting, by its label in the results; others are left out.
     truth
-        Points and density of what the marginals are held against, by the names of the coordinates in their order; the
-        points set the frame.
+        Points and density of the distribution with which the marginals are compared, by the names of the coordinates in
+        their order; the points set the frame.
     truth_name
         What it is.
     leads
@@ -91,7 +91,7 @@ def chain_figures(
         _figure(
             "Densities of all samplers",
             f"{leads[1]} Marginal densities, kernel estimates from {pooled.sizes['draw']} draws spread over all "
-            f"replicates; dashed: {truth_name}. A chain that stood still for long makes a spike.{short}",
+            f"replicates; dashed: {truth_name}. A chain that did not move for long makes a spike.{short}",
             _densities(pooled, names, truth, truth_name),
         ),
         _figure(

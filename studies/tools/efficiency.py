@@ -36,7 +36,7 @@ def effective_samples(results: "StudyResults") -> list[Table]:
 def acceptance_error(results: "StudyResults") -> list[Table]:
     """Return what audits by replication found: the error of the acceptance probability, apart from coupled flips.
 
-    The mean square error of the audits holds their own noise, which is known and taken off.
+    The mean square error of the audits holds their own noise, which is known and subtracted.
     """
     import pandas as pd
 

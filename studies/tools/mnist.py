@@ -23,7 +23,7 @@ PRIOR_SCALE = 10**-0.5  # precision 10
 
 @functools.cache
 def images(real: bool = False, n_components: int = 50) -> Dataset:
-    """Return MNIST 7 against 9 in principal components; unless `real`, a stand-in where the images cannot be had."""
+    """Return MNIST 7 against 9 in principal components; unless `real`, a stand-in if the images are not available."""
     return mnist_7v9_pca(n_components=n_components, allow_synthetic=not real)
 
 

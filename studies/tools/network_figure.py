@@ -32,7 +32,7 @@ def layout(adjacency: np.ndarray) -> np.ndarray:
 
 
 def distances(adjacency: np.ndarray) -> np.ndarray:
-    """Return the number of ties on the shortest path between two nodes; infinite where there is none."""
+    """Return the number of ties on the shortest path between two nodes; infinite if no path exists."""
     from scipy.sparse.csgraph import shortest_path
 
     return np.asarray(shortest_path(adjacency, unweighted=True))

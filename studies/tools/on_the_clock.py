@@ -1,7 +1,7 @@
 """Samplers of ours with all that a user waits for on the clock, as warm-up is on the clock of NUTS.
 
-In other studies set-up stands beside the clock. Beside samplers of other libraries that would favour ours: mode,
-curvature, core rows and trials do what a warm-up does. Compilation stands outside, for all.
+In other studies the clock excludes set-up. In comparisons with other libraries that would favour ours: mode,
+curvature, core rows and trials do the work of a warm-up. Compilation is excluded for all.
 """
 
 import dataclasses
@@ -93,7 +93,7 @@ class OnTheClock(ForeignSampler):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OurChoice(ForeignSampler):
-    """What `sample` draws for a user who names no sampler; its trials stand on the clock.
+    """What `sample` draws for a user who names no sampler; its trials are on the clock.
 
     Parameters
     ----------

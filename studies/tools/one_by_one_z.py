@@ -1,4 +1,4 @@
-"""The implicit update of z as it is first written down: every dark datum is asked, with a uniform each.
+"""The implicit update of z as it is first written down: every dark datum proposes, with a uniform random number each.
 
 Draves, Exact MCMC with Firefly Monte Carlo: A Review, algorithm 4. It has the law of :class:`approxmcmc.ImplicitZ`,
 which jumps from one asked datum to the next (algorithm 5), and as many likelihood evaluations; its price is a uniform

@@ -57,7 +57,7 @@ def reference_of(target: Any, name: str, preset: str) -> "xr.DataTree":
 
 
 def references(results: "StudyResults") -> list[Table]:
-    """Tabulate where the references of targets with finished cells come from, and the gates they were held against."""
+    """Tabulate where the references of targets with finished cells come from, and the gates that they had to pass."""
     import pandas as pd
 
     rows = []
@@ -75,7 +75,7 @@ def references(results: "StudyResults") -> list[Table]:
         }
         rows.append(row)
     caption = (
-        "What the runs are held against. NUTS is held against its usual gates, a long exact chain against R-hat, ESS, "
+        "The references of the runs. NUTS must pass its usual gates, a long exact chain limits on R-hat, ESS, "
         "a second exact kernel and Stein's identities. Without a reference that keeps its gates nothing is validated."
     )
     return [Table("References", caption, pd.DataFrame(rows))]

@@ -110,5 +110,5 @@ def _log_sd_error(draws: "xr.DataArray", found: Any) -> np.ndarray:
 
 def _largest(value: np.ndarray, error: np.ndarray) -> Interval:
     """Return the largest of several values, with an interval that holds where those of all values hold."""
-    error = np.where(np.isnan(error), np.inf, error)  # a chain that stood still knows nothing of its error
+    error = np.where(np.isnan(error), np.inf, error)  # a chain that never moved has no estimate of its error
     return Interval(float(value.max()), max(0.0, float((value - error).max())), float((value + error).max()))

@@ -4,7 +4,7 @@
 
 Two chains on one thread, logistic regression, N = 12 214, 50 coefficients, a test that reads 500 rows at a time;
 `--thin` keeps one draw of so many. Prints a line of JSON: the seconds of the run alone and of `save`, what share of its
-seconds the chains stood still for checkpoints, as the trace tells, and the ratios of the call with checkpoints to the
+seconds the chains waited for checkpoints, as the trace reports, and the ratios of the call with checkpoints to the
 call alone and to call and `save`, in seconds and in those of processors; medians, the smallest, the largest.
 """
 

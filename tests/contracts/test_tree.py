@@ -17,6 +17,7 @@ FILES = {
     "README.md",
     "RELEASING.md",
     "SECURITY.md",
+    "hatch_build.py",
     "noxfile.py",
     "pyproject.toml",
     "uv.lock",

@@ -1,4 +1,4 @@
-"""Runs that are stopped at any draw and go on from their checkpoint are those that nobody stopped, bit by bit."""
+"""Runs that stop at any draw and resume from their checkpoint equal uninterrupted runs, bit by bit."""
 
 import errno
 import functools
@@ -30,7 +30,7 @@ CLOCKS = ("perf_counter_diff", "thread_time_diff")
 
 
 class Killed(BaseException):
-    """What nobody catches."""
+    """An exception that no code catches."""
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ class TestWhileChainsGoOn:
 
 @plain_python
 def test_a_run_that_is_killed_again_and_again(tmp_path, kill):
-    """Tuning that is kept, thinning, and a seed that nobody knows."""
+    """Tuning that is kept, thinning, and a run without a given seed."""
     settings = QUICK | {"thin": 2, "discard_tuned_samples": False, "random_seed": None}
     path = tmp_path / "run.nc"
     for _ in range(4):
@@ -280,7 +280,7 @@ def test_resume_adds_draws_and_can_be_killed_too(tmp_path, kill):
     kill(3)
     with pytest.raises(Killed):
         amc.resume(path, TARGET, draws=18, progressbar=False)
-    with pytest.raises(InvalidInputError, match="18 draws are still to come, and 5 were asked for"):
+    with pytest.raises(InvalidInputError, match="no 5 draws can be added: 18 draws are still missing"):
         amc.resume(path, TARGET, draws=5)
     kill.never()
     whole = amc.sample(TARGET, SAMPLER, **QUICK)
@@ -330,7 +330,7 @@ def test_a_time_limit_ends_a_run_and_resume_goes_beyond(tmp_path):
 @plain_python
 @pytest.mark.faults
 def test_a_sampler_that_was_chosen_is_not_chosen_anew(tmp_path, kill):
-    """Trials depend on the clock; the run goes on with what they found."""
+    """Trials depend on the clock; a resumed run uses their stored results."""
     settings = {name: value for name, value in QUICK.items() if name != "tune"}
     kill(4)
     with pytest.raises(Killed):
@@ -348,7 +348,7 @@ def test_a_sampler_that_was_chosen_is_not_chosen_anew(tmp_path, kill):
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    """Return the file of a run that has ended; nobody may change it."""
+    """Return the file of a run that has ended; tests must not change it."""
     path = tmp_path_factory.mktemp("refusals") / "run.nc"
     with pytest.MonkeyPatch.context() as patch:
         plant(patch, {})

@@ -1,4 +1,4 @@
-"""Runs on mapped files, on sources and on models of PyMC go on from their checkpoint, bit by bit."""
+"""Runs on mapped files, on sources and on models of PyMC resume from their checkpoint, bit by bit."""
 
 import numpy as np
 import pymc as pm

@@ -1,4 +1,4 @@
-"""What a chain remembers is all that it needs: every sampler goes on from it bit by bit, and writes to nothing else."""
+"""A chain's memory is complete: every sampler resumes from it bit by bit, and writes to nothing else."""
 
 import copy
 
@@ -33,7 +33,7 @@ def remembered(chain):
 
 
 def recalled(run, memory, streams):
-    """Let a chain that was just started go on from there."""
+    """Resume a chain that was just started from this memory."""
     take_up(run.chain.memory, memory)
     for rng, state in zip(run.chain.streams, streams, strict=True):
         rng.bit_generator.state = state
@@ -85,6 +85,6 @@ def test_another_set_up_is_refused():
         take_up(memory, {"theta": np.ones(2), "scale": 0.2})
     with pytest.raises(InvalidInputError, match="theta had 3 entries and has 2"):
         take_up(memory, {"theta": np.ones(3), "scale": 0.1})
-    with pytest.raises(InvalidInputError, match=r"\['more'\] are known to one of the two alone"):
+    with pytest.raises(InvalidInputError, match=r"\['more'\] occur in only one of the two"):
         take_up(memory, {"theta": np.ones(2), "scale": 0.1, "more": 1})
     assert not memory["theta"].any()  # nothing is taken up in part

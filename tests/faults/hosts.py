@@ -7,7 +7,7 @@ fault. The fault comes once some of it is done. `tests.faults.network` says what
 connections that do not answer is 12 s here, in place of 30.
 
 Prints a line of JSON for each fault: exit codes and last messages of the client, and for a study what was lost, written
-twice, or is different from what nobody disturbed; for a search the distance of the mode, and how many parts were read
+twice, or differs from an undisturbed run; for a search the distance of the mode, and how many parts were read
 again.
 """
 

@@ -1,4 +1,4 @@
-"""Kill -9 at random moments, again and again, and compare what is left with what nobody disturbed.
+"""Kill -9 at random moments, repeatedly, and compare the results with those of an undisturbed run.
 
     python -m tests.faults.kills {serial,dask,run} --kills 25 --seed 1
 
@@ -57,7 +57,7 @@ def attempt(act: Callable[[], None], until: Callable[[], bool], delay: float, vi
         time.sleep(0.002)
     assert now <= deadline, "no progress"
     kill(pid, victim)
-    if victim == "worker":  # the study goes on by itself
+    if victim == "worker":  # the study continues by itself
         _, status = os.waitpid(pid, 0)
         assert status == 0, f"a try that lost a worker ended with {status}"
         return True

@@ -59,7 +59,7 @@ class Network:
             )
 
     def unplug(self, host: str) -> None:
-        """Pull the cable of a host: what is sent is lost, and nobody is told."""
+        """Disconnect a host: data sent to it are lost, without an error."""
         _do("ip", "link", "set", host, "down")
 
     def plug(self, host: str) -> None:

@@ -3,8 +3,8 @@
     python -m tests.faults.workers --kills 25 --seed 1
 
 Two workers hold the rows in eight parts. In each try one of them is killed at a random moment, once the search has
-begun; the other goes on. The mode is compared with that of one process. Every reading of
-a block of rows is noted in a file: a search that nobody disturbs reads each part once, and one that lost a worker may
+begun; the other worker continues. The mode is compared with that of one process. Every reading of
+a block of rows is noted in a file: an undisturbed search reads each part once, and one that lost a worker may
 read again what that worker held, and not more.
 
 Prints one line of JSON: kills, modes compared, how many differ by more than 1e-8, which must be 0, and the parts that
@@ -83,7 +83,7 @@ def kill_workers(kills: int, rng: np.random.Generator, folder: Path) -> dict:
             assert amc.targets.find_mode(warm).passes == alone.passes  # workers import what they need
             seconds = seconds or 0.5 * (time.monotonic() - began)
             log, rows = folder / f"read-{found['ends']}.log", Noted(X)
-            target = amc.targets.LogisticRegression(rows, Arrays(y))  # a new one, whose parts nobody holds yet
+            target = amc.targets.LogisticRegression(rows, Arrays(y))  # a new one: no worker holds parts of it yet
             rows.log = str(log)
             victim, delay = int(rng.integers(2)), float(rng.uniform(0.0, seconds))
             pids, done = list(client.run(os.getpid).values()), threading.Event()

@@ -94,7 +94,7 @@ def state_of_the_package():
 
 
 def recorded(file, tests):
-    """Return the record of these tests of a file, and make it where there is none."""
+    """Return the record of these tests of a file, made if it is missing."""
     content = (ROOT / file).read_bytes() + repr((tests, state_of_the_package())).encode()
     store = STORE / "reach" / f"{Path(file).stem}.{hashlib.blake2b(content, digest_size=6).hexdigest()}.json"
     if not store.exists():

@@ -7,7 +7,7 @@ A mutant is a module with one change, made by cosmic-ray: another operator, a nu
 negated, a loop left out. One of its tests must fail. Those that nothing can tell from the module stand in
 `equivalent.toml`, each with the reason.
 
-Results are kept in a database of cosmic-ray's, named by a hash of the module and its test files: a run goes on where
+Results are kept in a database of cosmic-ray's, named by a hash of the module and its test files: a run resumes where
 the last one stopped, and a module is judged anew when it or one of these files has changed.
 """
 
@@ -137,13 +137,13 @@ def judge(module, tests, deadline, workers, most):
 
 
 def faults_of(module, judged, listed):
-    """Return a line for each survivor that is not listed, for each listed mutant that is none, and for what is left."""
+    """Return a line for each unlisted survivor, each listed mutant that is missing, and the number not judged yet."""
     stale = Counter() if judged.judged < judged.total else listed - judged.survivors
     for what, mutants in (("survived", judged.survivors - listed), ("listed, and killed or gone", stale)):
         for where, line, mutant in mutants.elements():
             yield f"{module}: {what}: {where or 'module'}: {line}  ->  {mutant}"
     if judged.left:
-        yield f"{module}: {judged.left} mutants are not judged yet; run again to go on"
+        yield f"{module}: {judged.left} mutants are not judged yet; run again to continue"
 
 
 def print_rooms(rooms):
@@ -161,7 +161,7 @@ def main():
     """Judge, show the table, and fail where a survivor is not listed, or a listed mutant is killed or gone."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("modules", nargs="*", help="as in modules.toml; all by default")
-    parser.add_argument("--hours", type=float, default=2.0, help="stop then; the next run goes on")
+    parser.add_argument("--hours", type=float, default=2.0, help="stop then; the next run continues")
     parser.add_argument("--sample", type=int, default=SAMPLE, help="mutants of each module; 0 for all")
     given = parser.parse_args()
     table = mapped_tests()

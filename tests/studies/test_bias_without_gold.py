@@ -71,7 +71,7 @@ def test_the_worst_estimand_is_that_of_the_largest_bias_in_sds():
 
 
 def test_coverage_knows_the_laws_that_it_draws_from():
-    """Means of 20 000 draws less the exact ones are the truth that intervals are held against; false fail 7 x 6e-7."""
+    """Means of 20 000 draws less the exact ones are the truth that intervals should contain; false fail 7 x 6e-7."""
     for case in (*enumerable(), *map(canonical, LAWS)):
         draws = case.draw(np.random.default_rng(1), 20_000)[0]
         if case.variable == "mu":

@@ -326,7 +326,8 @@ def test_warm_samples_each_example_and_says_what_it_compiled(approxmcmc, monkeyp
         count_kernel()
 
     monkeypatch.setattr("approxmcmc.api.sample", sample)
-    monkeypatch.setattr(warm, "ROWS", 60)
+    for size in ("ROWS", "MANY"):
+        monkeypatch.setattr(warm, size, 60)
     code, out, _ = approxmcmc("warm")
     assert code == 0 and set(sampled) == {name.partition(",")[0] for name in warm.examples()}
     lines = out.splitlines()

@@ -46,7 +46,7 @@ def test_customers_are_simulated_as_the_model_says():
     """Of customers who never buy again, the share is that of the law of the BG/NBD model given T; N = 20 000.
 
     P(x = 0 | T) = (alpha / (alpha + T))^r has mean .59 here; its standard error is .0035, and five of them are allowed.
-    Nobody buys after the end, and who has bought has a last time.
+    No purchase is after the end, and every buyer has a last purchase.
     """
     x, last, span = tall_models._purchases(20_000)
     assert np.mean(x == 0) == pytest.approx(np.mean((4.4 / (4.4 + span)) ** 0.24), abs=5 * 0.0035)

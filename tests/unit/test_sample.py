@@ -44,7 +44,7 @@ def test_bad_arguments_are_refused(bad, match):
 
 
 def test_a_model_that_cannot_be_named_is_refused_before_the_run(monkeypatch):
-    """Its functions call one whose code nobody can read; the trace could not say what was sampled."""
+    """Its functions call one without readable code, so the trace could not say what was sampled."""
     target = normal_mean()
 
     def unreadable():

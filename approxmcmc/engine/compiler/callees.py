@@ -33,7 +33,7 @@ GC_THRESHOLD = (50_000, 50, 1000)  # collecting among numba's live trees costs 4
 
 
 class _Here(threading.local):
-    """The state of this thread's compilation: whether for a kernel, how deep, and how the top function ends."""
+    """The compilation in this thread: whether for a kernel, how deeply nested, how the outermost function ends."""
 
     in_kernel = False
     depth = 0
@@ -140,7 +140,7 @@ def _wrapped(numba: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..
 
 
 def install() -> None:
-    """Replace numba's methods by these functions, all or none."""
+    """Replace numba's methods by these functions: all of them, or, if one is missing, none."""
     methods: list[tuple[Any, str, Callable[..., Any]]] = [
         (CompilerBase, "_compile_core", _compile_core),
         (Dispatcher, "compile", _compile),

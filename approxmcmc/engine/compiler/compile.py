@@ -7,7 +7,7 @@ compile time):
   ordinary variables. Numba takes the compiled functions among a closure's variables as constants, so that the compiler
   sees one function.
 - *User code meets the library at a batch boundary.* The user's per-datum function is closed into a small batch kernel,
-  which chains receive as a typed pointer: one indirect call for some hundred data (see `engine/terms/batches.py`).
+  which chains receive as a typed pointer: one indirect call for a few hundred data (see `engine/terms/batches.py`).
 
 What a kernel reads and writes travels as named tuples of arrays and numbers. Their types *are* the signature
 (:func:`type_of`): nothing is listed twice.

@@ -1,16 +1,18 @@
 """Compiled kernels on disk, named by their content.
 
 One file per kernel: its name is the hash of the kernel's content (see `identity`), its signature, the processor, and
-the versions of Python, numba and this package. A file is therefore never stale, only unused, and two processes that
-write the same file write the same bytes. Only this file uses private parts of numba: `Dispatcher._cache`,
-`CompileResult._reduce` and `_rebuild`, `Environment._memo`, `codegen().magic_tuple()`. If any of them fails, kernels
-are compiled again in every process, which costs seconds and changes no result.
+the versions of Python (3.13, say, whose releases share their byte code), numba and llvmlite. A file is therefore never
+stale, only unused, and two processes that write the same file write the same bytes. Kernels that came with the package
+are read where this processor has none of its own (see `shipped`). Only this file uses private parts of numba:
+`Dispatcher._cache`, `CompileResult._reduce` and `_rebuild`, `Environment._memo`, `codegen().magic_tuple()`. If any of
+them fails, kernels are compiled again in every process, which costs seconds and changes no result.
 
 A file is a pickle, so it is read only if no other user can have written it (see `trusted`).
 """
 
 import contextlib
 import copy
+import functools
 import importlib.metadata
 import io
 import pickle
@@ -31,6 +33,7 @@ from numba.core.serialize import dumps
 from numba.core.typing import signature
 
 from approxmcmc.engine.compiler.identity import UnknownContentError, content_id
+from approxmcmc.engine.compiler.shipped import read_shipped
 from approxmcmc.engine.files.paths import user_cache
 from approxmcmc.engine.files.trusted import why_not_trusted
 from approxmcmc.engine.files.whole_files import whole_file
@@ -112,30 +115,36 @@ class ContentCache(_Cache):
         """Return the compiled kernel for a signature, or None if it is missing or unreadable."""
         target_context.refresh()
         try:
-            path = self._file(sig, target_context.codegen())
-            if reason := why_not_trusted(path):
-                warnings.warn(f"compiled kernels on disk are not used: {reason}", CacheWarning, stacklevel=2)
+            stored = self._stored(sig, target_context.codegen().magic_tuple())
+            if stored is None:
                 return None
-            stored = path.read_bytes()
             library, descriptor, environment, returned, *rest = _Unpickler(io.BytesIO(stored)).load()
             descriptor.modname = __name__  # numba imports this module
             descriptor.argtypes = sig.args  # this process's own types, because those of named tuples are classes
             asked = signature(returned, *sig.args)
             return compiler.CompileResult._rebuild(target_context, library, descriptor, environment, asked, *rest)
-        except FileNotFoundError:
-            return None
         except Exception as error:  # a damaged or foreign file is a cache miss
             warnings.warn(
                 f"compiled kernel {self._name} could not be read back ({error!r}); compiling", CacheWarning, 2
             )
             return None
 
+    def _stored(self, sig: Any, native: tuple[Any, ...]) -> bytes | None:
+        """Return the bytes of the kernel for this processor, else those that the wheel brought, else None."""
+        with contextlib.suppress(FileNotFoundError):
+            path = cache_folder() / self._file_name(sig, native)
+            reason = why_not_trusted(path)
+            if reason is None:
+                return path.read_bytes()
+            warnings.warn(f"compiled kernels on disk are not used: {reason}", CacheWarning, stacklevel=3)
+        return read_shipped(functools.partial(self._file_name, sig), native)
+
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write the compiled kernel atomically; a full or read-only disk only loses the cache."""
         if data.library.has_dynamic_globals or any(not lifted.can_cache for lifted in data.lifted):
             return
         with contextlib.suppress(OSError):
-            path = self._file(sig, data.codegen)
+            path = cache_folder() / self._file_name(sig, data.codegen.magic_tuple())
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # for any umask
             library, descriptor, environment, found, *rest = data._reduce()
             descriptor = copy.copy(descriptor)
@@ -144,16 +153,16 @@ class ContentCache(_Cache):
                 temporary.write_bytes(dumps((library, descriptor, environment, found.return_type, *rest)))
             detail("compiled %s, kept in %s", self._name, path.parent)
 
-    def _file(self, sig: Any, codegen: Any) -> Path:
+    def _file_name(self, sig: Any, processor: tuple[Any, ...]) -> str:
         spelled = [_spelled(argument) for argument in sig.args]
-        return cache_folder() / f"{self._name}-{content_id(None, (self._digest, spelled, codegen.magic_tuple()))}.nbc"
+        return f"{self._name}-{content_id(None, (self._digest, spelled, processor))}.nbc"
 
     def enable(self) -> None:
-        """Numba's switch; the cache is on from the start."""
+        """Do nothing: the cache is always on (numba calls this)."""
         self._enabled = True
 
     def disable(self) -> None:
-        """Numba's switch; nothing here turns the cache off."""
+        """Do nothing: the cache cannot be turned off (numba calls this)."""
         self._enabled = False
 
     def flush(self) -> None:
@@ -184,7 +193,7 @@ def read_kept(name: str, content: str, asked: Any) -> Any:
 
 def install(dispatcher: Any, content: str | None = None) -> None:
     """Let `dispatcher` load and store its code on disk, if it has a name or all its parts can be hashed."""
-    versions = (sys.version_info[:3], numba.__version__, importlib.metadata.version("llvmlite"), SYMBOLS)
+    versions = (sys.version_info[:2], numba.__version__, importlib.metadata.version("llvmlite"), SYMBOLS)
     with contextlib.suppress(UnknownContentError, AttributeError):
         name = re.sub(r"\W", "_", dispatcher.py_func.__name__)  # "<lambda>" is not a valid file name everywhere
         digest = content_id(None, (content, versions)) if content else content_id(dispatcher, versions)

@@ -38,7 +38,7 @@ def take_up(memory: Mapping[str, Any], remembered: Mapping[str, Any]) -> None:
         When names, sizes or numbers differ, because the sampler was set up differently.
     """
     if other := memory.keys() ^ remembered.keys():
-        raise _does_not_fit(f"{sorted(other)} are known to one of the two alone")
+        raise _does_not_fit(f"{sorted(other)} occur in only one of the two")
     for name, here in memory.items():
         there = remembered[name]
         if not isinstance(here, np.ndarray):

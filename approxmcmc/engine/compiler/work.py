@@ -14,20 +14,21 @@ from typing import NamedTuple
 class Compiled(NamedTuple):
     """Kernels compiled so far, seconds spent on them and on loading others from disk, and seconds of the current one.
 
-    `current` is 0 while nothing is being compiled.
+    `shipped` counts kernels that the wheel brought. `current` is 0 while nothing is being compiled.
     """
 
     kernels: int
+    shipped: int
     seconds: float
     current: float
 
 
 class _Work:
-    """The sums, and the start of the current compilation; kernels compiled inside a kernel belong to it."""
+    """The sums, and the start of the current compilation; a kernel compiled during another one counts as part of it."""
 
     def __init__(self) -> None:
         self.lock, self.depth, self.began = threading.Lock(), 0, 0.0
-        self.kernels, self.seconds = 0, 0.0
+        self.kernels, self.shipped, self.seconds = 0, 0, 0.0
 
 
 _WORK = _Work()
@@ -55,8 +56,14 @@ def count_kernel() -> None:
         _WORK.kernels += 1
 
 
+def count_shipped() -> None:
+    """Count a kernel that came with the package."""
+    with _WORK.lock:
+        _WORK.shipped += 1
+
+
 def compiled_so_far() -> Compiled:
     """Return the counts of this process."""
     with _WORK.lock:
         current = time.perf_counter() - _WORK.began if _WORK.depth else 0.0
-        return Compiled(_WORK.kernels, _WORK.seconds + current, current)
+        return Compiled(_WORK.kernels, _WORK.shipped, _WORK.seconds + current, current)

@@ -93,5 +93,5 @@ def claim_room(descriptor: int, n_bytes: int, folder: Path, *, who: str) -> None
             return
         raise InvalidInputError(
             f"{who}: no room for {n_bytes / 1e6:.0f} MB in {folder} ({error.strerror}); name a folder on a larger "
-            "disk, by the variable APPROXMCMC_CACHE_DIR if it is that of caches"
+            "disk, or, for the folder of caches, set the variable APPROXMCMC_CACHE_DIR"
         ) from error

@@ -17,7 +17,7 @@ SIZE = 7
 
 @compiled
 def reset(moments: np.ndarray) -> None:
-    """Clear the sample."""
+    """Set the moments to those of an empty sample."""
     moments[N] = 0.0
     moments[MEAN] = 0.0
     moments[M2] = 0.0

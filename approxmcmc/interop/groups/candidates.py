@@ -28,7 +28,7 @@ class GroupEffects(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The variables, for messages."""
+        """Names of the variables, for messages."""
         return " and ".join(variable.name for variable in self.axes)
 
 

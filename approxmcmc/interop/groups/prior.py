@@ -30,7 +30,7 @@ class PriorOfCoordinates(Prior):
         return self._kernels["value"]
 
     def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
-        """Compile its gradient, once for this object."""
+        """Compile the gradient of the prior, once for this object."""
         if "gradient" not in self._kernels:
             gradient = pytensor.grad(self.coordinates.log_prior, self.coordinates.theta)
             self._kernels["gradient"] = prior_gradient_kernel(self._function(gradient))

@@ -1,4 +1,4 @@
-"""The implicit update of z: Metropolis-Hastings on every indicator; only dark data that propose cost evaluations."""
+"""The implicit update of z: Metropolis-Hastings on every indicator; dark data that propose nothing are not read."""
 
 import dataclasses
 import math
@@ -45,7 +45,7 @@ def update_implicit(
     state: ImplicitState,
     count: np.ndarray,
 ) -> bool:
-    """Let bright data go dark or stay, and dark data, reached by geometric jumps, go bright or stay."""
+    """Update the indicators of all bright data, and of dark data chosen by geometric jumps."""
     first_dark = bright.size[0]  # the snapshot: darkening only moves data within order[:first_dark]
     darken(rng, bright, state)
     n = choose_dark(rng, bright, first_dark, state)
@@ -57,7 +57,7 @@ def update_implicit(
 
 @compiled
 def darken(rng: np.random.Generator, bright: Bright, state: ImplicitState) -> None:
-    """Let every bright datum go dark or stay, from its cached odds."""
+    """Update the indicator of every bright datum from its cached odds."""
     q, q_bright = state.q[0], state.q_bright
     for place in range(bright.size[0] - 1, -1, -1):  # downwards: the datum that fills a place has already been updated
         if q_bright < 1.0 and rng.random() >= q_bright:
@@ -68,7 +68,7 @@ def darken(rng: np.random.Generator, bright: Bright, state: ImplicitState) -> No
 
 @compiled
 def choose_dark(rng: np.random.Generator, bright: Bright, first_dark: int, state: ImplicitState) -> int:
-    """Choose each datum from a place on with probability q, by jumps of geometric length; return their number."""
+    """Choose each datum from a position on with probability q, by geometric jumps; return their number."""
     q, n_obs = state.q[0], bright.order.shape[0]
     rate = -math.log1p(-q) if q < 1.0 else math.inf
     n, place = 0, first_dark - 1
@@ -85,7 +85,7 @@ def choose_dark(rng: np.random.Generator, bright: Bright, first_dark: int, state
 def brighten(
     rng: np.random.Generator, theta: np.ndarray, joint: JointDensity, bright: Bright, state: ImplicitState, n: int
 ) -> bool:
-    """Let every candidate, dark in the snapshot, go bright or stay; return False if a gap is NaN or negative."""
+    """Update the indicators of the chosen dark data; return False if a gap is NaN or negative."""
     q, q_bright = state.q[0], state.q_bright
     write_gaps(joint, theta, state.candidates, n, state.gaps)
     for k in range(n):

@@ -33,8 +33,7 @@ from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.firefly.implicit_z import ImplicitZ
 from approxmcmc.samplers.firefly.joint import Bright
-from approxmcmc.samplers.firefly.program import FireflyProgram
-from approxmcmc.samplers.firefly.step import CompiledThetaUpdate, ZUpdate
+from approxmcmc.samplers.firefly.step import CompiledThetaUpdate, FireflyProgram, ZUpdate
 from approxmcmc.samplers.firefly.theta_update import JointTarget, metropolis_update, slice_update
 from approxmcmc.samplers.slice.line import Slice
 from approxmcmc.targets import find_mode
@@ -48,7 +47,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class _Reporter:
-    """Reports every ten seconds how far the search for the mode is."""
+    """Logs the progress of the search for the mode every ten seconds."""
 
     def __init__(self) -> None:
         self.last = time.perf_counter()

@@ -49,7 +49,7 @@ class JointData(NamedTuple):
 def make_add_joint_gradient(
     gaps: Callable[..., None], add_gap_gradient: Callable[..., None], add_bound_gradient: Callable[..., None]
 ) -> Callable[..., None]:
-    """Return the gradient kernel of the joint density without the prior, its one term."""
+    """Return the kernel of the gradient of the joint density without the prior; for proposals this is a single term."""
 
     def add_joint_gradient(
         theta: np.ndarray, joint: JointData, unused_order: np.ndarray, lo: int, hi: int, out: np.ndarray
@@ -82,7 +82,7 @@ class JointTarget(DifferentiableTarget):
         return f"Firefly on {self._target!r}"
 
     def compile_gradient(self) -> CompiledGradient:
-        """Return the gradient of the log joint density; without the prior, its one term."""
+        """Return the gradients of the log joint density: of the prior, and of the rest, which is a single term."""
         bound, bright = self._bound, self._bright
         if bound.add_gap_gradient is None or not isinstance(self._target, DifferentiableTarget):
             raise IncompatibleError(

@@ -144,7 +144,7 @@ def make_draw_by_field(draw_threshold: Callable[[np.random.Generator], float]) -
 
 @compiled
 def keep_nothing(test: Any, total: float) -> None:
-    """Do nothing: the test reads the terms at both states."""
+    """Do nothing: the test caches no sum of terms."""
 
 
 def draw_by_terms(draw_threshold: Callable[[np.random.Generator], float], test: CompiledTest) -> Callable[..., int]:

@@ -79,7 +79,7 @@ def log_ratio_of(walker: Walker, log_q_ratio: float) -> float:
 
 @compiled
 def go_there(walker: Walker) -> None:
-    """Move to the proposal."""
+    """Move the chain to its proposal."""
     assign(walker.theta, walker.proposed)
     walker.log_prior[HERE] = walker.log_prior[THERE]
     walker.log_likelihood[HERE] = walker.log_likelihood[THERE]

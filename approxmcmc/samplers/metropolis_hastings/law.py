@@ -153,7 +153,7 @@ class PinnedPair(NamedTuple):
 def propose_pinned(
     rng: np.random.Generator, pair: PinnedPair, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Propose x' from x, and x from x'; the way back is always accepted."""
+    """Propose x' from x, and x from x'; the reverse step is always accepted."""
     if equal(theta, pair.here):
         assign(out, pair.there)
         return pair.log_q_ratio[0]

@@ -152,7 +152,7 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
         if isinstance(target, DoublyIntractableTarget):
             if self.test != ExactTest():
                 raise IncompatibleError(
-                    f"transition_matrix: on {target!r} Metropolis-Hastings has the exact ratio, one datum and nothing "
+                    f"transition_matrix: on {target!r} the ratio is known exactly from one datum, so there is nothing "
                     f"to subsample; use ExactTest(), or Exchange, found {self.test!r}"
                 )
             log_density = counted_model(target, states).log_density()

@@ -9,13 +9,13 @@ The chain has two biases: from the step size, like every unadjusted Langevin cha
 MALA-exchange stores with theta G, the auxiliary draws that estimate its drift. One step:
 
 1. theta' ~ N(m(theta, G), Sigma);
-2. G' = N draws at theta' for the drift of the way back, and *another* draw y' at theta' for the ratio;
+2. G' = N draws at theta' for the drift of the reverse step, and *another* draw y' at theta' for the ratio;
 3. log a = (theta' - theta)'[s(y) - s(y')] + log p(theta')/p(theta)
            + log N(theta; m(theta', G'), Sigma) - log N(theta'; m(theta, G), Sigma);
 4. move to (theta', G') if log u < log a.
 
 Exchanging (theta, G) for (theta', G') and y for y' leaves the extended distribution invariant, so the chain is exact.
-The chain is not exact if y' is one of the draws G', because the proposal of the way back then uses the draw that
+The chain is not exact if y' is one of the draws G', because the reverse proposal then uses the draw that
 decides.
 """
 
@@ -56,7 +56,7 @@ from approxmcmc.samplers.noisy.step import NoisyState, keep_nothing, make_step
 
 @cached_by_content(maxsize=64)
 def make_drift(simulate: Callable[..., None]) -> Callable[..., float]:
-    """Return the move that draws G at theta and follows the estimated drift, without the density of the way back."""
+    """Return the move that draws G at theta and follows the estimated drift, without the reverse step's density."""
     draw_rows = make_draw_rows(simulate)
 
     def drift(streams: Streams, state: DriftState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray) -> float:
@@ -176,7 +176,7 @@ def make_drift_and_return(simulate: Callable[..., None], refresh: bool) -> Calla
 
 @compiled
 def carry_drift_draws(state: NoisyState) -> None:
-    """Replace G by G'."""
+    """Store the auxiliary draws G' at theta' as the draws G of the next step."""
     drift = state.move
     for k in range(drift.here.shape[0]):
         assign(drift.here[k], drift.there[k])

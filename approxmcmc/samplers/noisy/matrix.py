@@ -106,7 +106,7 @@ def _log_ratio(model: CountedModel, rows: np.ndarray, columns: np.ndarray) -> np
 def single_draws(
     model: CountedModel, wanted: np.ndarray | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield pairs in parts: log a^ from one draw, for each value of the statistic, and the values' probabilities."""
+    """Yield, for some pairs at a time, log a^ for each value of the statistic of one draw, and their probabilities."""
     rows, columns = _pairs(model, wanted)
     law = model.law_of_statistics()[0]
     for start in range(0, rows.size, PAIRS_AT_ONCE):

@@ -69,7 +69,7 @@ class PDMPProgram(Program):
         return self.spacing * float(np.mean(rates))
 
     def new_state(self, theta: np.ndarray, n_tune: int) -> PDMPState:
-        """Return the state of a chain at theta, at rest."""
+        """Return the state of a chain at theta, before it has a velocity."""
         position = solve_triangular(self.split.cholesky, theta - self.split.center, lower=True)
         return PDMPState(
             theta=theta,

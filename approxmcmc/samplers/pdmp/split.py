@@ -107,7 +107,7 @@ def check_rates(
     *,
     who: str,
 ) -> None:
-    """Raise if bounds fail at some places; a bound that is far too small would hardly be noticed in a run."""
+    """Raise if a bound fails at some points; during a run, a bound that is far too small would hardly be noticed."""
     found = np.empty((len(records), 2))
     for phi in places:
         delta = records[:, SCALARS:] @ phi
@@ -177,7 +177,7 @@ def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float |
         )
     if np.iscomplexobj(target.y):
         raise IncompatibleError(
-            f"{who} draws single rows by their bounds, and a term of {target!r} stands for several; give target.plain"
+            f"{who} needs one term for each row, and a term of {target!r} represents several rows; give target.plain"
         )
     if target.normal_prior is None:
         raise IncompatibleError(

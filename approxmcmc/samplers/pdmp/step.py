@@ -95,7 +95,7 @@ def set_force(flight: Flight, origin: np.ndarray) -> None:
 
 @compiled
 def set_change(flight: Flight) -> None:
-    """Compute H v."""
+    """Compute H v, the change of the force along the velocity."""
     for j in range(flight.velocity.shape[0]):
         row, total = flight.curvature[j], 0.0
         for k in range(flight.velocity.shape[0]):

@@ -59,7 +59,7 @@ def place_on_line(line: SliceState, theta: np.ndarray, t: float, out: np.ndarray
 
 @compiled
 def forget_nothing(state: Any) -> None:
-    """Do nothing: a comparison keeps nothing."""
+    """Do nothing: comparisons cache nothing."""
 
 
 @cached_by_content(maxsize=16)
@@ -172,7 +172,7 @@ class Slice(Component):
             raise InvalidInputError(f'Slice: directions must be "sphere" or "coordinates", found {self.directions!r}')
 
     def draw_start(self, rng: np.random.Generator) -> None:
-        """Return None: no start is offered, see `Proposal`."""
+        """Return None: a slice offers no starting point, see `Proposal`."""
 
     def state_maker(self, dim: int) -> Callable[[], SliceState]:
         """Return a factory of the state of a chain with `dim` parameters."""

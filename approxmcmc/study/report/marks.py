@@ -37,7 +37,7 @@ def marks_of(figure: Any) -> "tuple[dict[str, Any], pd.DataFrame]":
     Raises
     ------
     TypeError
-        If an axes holds an image, which is none of these marks.
+        If an axes holds an image.
     """
     import pandas as pd
 

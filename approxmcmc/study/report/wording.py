@@ -102,7 +102,7 @@ def estimate_text(value: float, lower: float, upper: float, spec: str = "") -> s
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number of things: "1 chain", "8 chains"."""
+    """Return a count with its noun, such as "1 chain" or "8 chains"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

@@ -114,7 +114,9 @@ class BayesianNetwork(FactorGraph):
                 f"BayesianNetwork: the event names {unknown}, not among the unobserved {self.names}"
             )
         if self.log_evidence() == -math.inf:
-            raise InvalidInputError(f"BayesianNetwork: the evidence {self.evidence} has probability 0: no conditionals")
+            raise InvalidInputError(
+                f"BayesianNetwork: the evidence {self.evidence} must be possible, and its probability is 0"
+            )
         states = tuple(_state(name, state, self.tables) for name, state in event.items())
         return float(self.joint([self.names.index(name) for name in event])[states])
 
@@ -131,7 +133,7 @@ class BayesianNetwork(FactorGraph):
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The evidence."""
+        """The evidence: the states of the observed variables, by name."""
         return {name: np.array(state) for name, state in self.evidence.items()}
 
     def content_hash(self) -> str:

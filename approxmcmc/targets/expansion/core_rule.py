@@ -1,4 +1,4 @@
-"""Choose the core rows: the rows that can change a decision much, and are read in every step.
+"""Choose the core rows: those that can change a decision much, so that every step must read them.
 
 Light rows are rows that a quadratic approximates well *wherever the chain may go*. The core is the union of two sets of
 other rows:

@@ -36,7 +36,7 @@ WIDER, LARGEST_FAR_SPREAD = 1.5, 1.0
 
 
 def _write_each(compiled: CompiledTarget, thetas: np.ndarray, out: np.ndarray) -> int:
-    """Write all terms at each theta, a column for each."""
+    """Write all terms at each theta, one column per theta."""
 
     def block(lo: int, hi: int) -> int:
         column = np.empty(hi - lo)

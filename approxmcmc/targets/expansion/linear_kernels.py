@@ -231,7 +231,7 @@ def make_survey(  # noqa: PLR0915 (one pass over a tile: its steps share all of 
 
 @compiled(fastmath=set(BATCH_FASTMATH))
 def _spread(values: np.ndarray) -> float:
-    """Return the standard deviation."""
+    """Return the standard deviation of some numbers."""
     n, mean, squares = values.shape[0], 0.0, 0.0
     for k in range(n):
         mean += values[k]

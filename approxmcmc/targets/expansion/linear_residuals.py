@@ -10,6 +10,8 @@ import numpy as np
 from approxmcmc.engine.terms.batches import Data, datum_at, linear_predictor
 from approxmcmc.engine.terms.sparse_rows import sparse_predictor
 
+FEW = 8  # rows that are not worth an allocation: a test that draws its rows reads one or two at a time
+
 
 def predict_from_full_rows(
     theta: np.ndarray, rows: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
@@ -36,11 +38,18 @@ def make_linear_residuals(
     """Return the kernel of r_i; data = (*rows, y, expansion), `rows` what `predict` reads."""
 
     def linear_residuals(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        # The rows of the expansion are turned into columns first: only loops over contiguous arrays vectorise.
         y, expansion = data[-2], data[-1]
         n = hi - lo
         predict(theta, data[:-2], order, lo, hi, out)
-        responses, slope, bend = np.empty(n, y.dtype), np.empty(n), np.empty(n)
+        if n < FEW:
+            for i in range(n):
+                datum = datum_at(order, lo + i)
+                fitted = out[i] * (expansion[datum, 0] + out[i] * expansion[datum, 1])
+                out[i] = loglik_eta(out[i], y[datum]) - fitted
+            return
+        # The rows of the expansion are turned into columns first: only loops over contiguous arrays vectorise.
+        columns = np.empty((3, n), y.dtype)  # one allocation; numbers, or complex ones of which two rows are real
+        responses, slope, bend = columns[0], columns[1].real, columns[2].real
         for i in range(n):
             datum = datum_at(order, lo + i)
             responses[i] = y[datum]

@@ -136,7 +136,7 @@ def find_statistics(statistics: Sequence[str | GraphStatistic]) -> tuple[GraphSt
             check_statistic(statistic)
     names = [statistic.name for statistic in found]
     if len(set(names)) < len(names):
-        raise InvalidInputError(f"ERGM: every statistic once, found {names}")
+        raise InvalidInputError(f"ERGM: name every statistic only once; found {names}")
     return tuple(found)
 
 
@@ -181,7 +181,7 @@ def change_kernel(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]
 
 @cached_by_content(maxsize=64)
 def write_changes(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]:
-    """Return the same kernel for calls from Python."""
+    """Return the kernel of `change_kernel` as a function that Python can call."""
     return kernel(make_write_changes(statistics), nb.void(*CHANGE_ARGUMENTS, VECTOR))
 
 

@@ -67,7 +67,7 @@ def add_factor_slopes(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray,
 
 @allocating
 def sums_of(factors: np.ndarray, products: np.ndarray, weights: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """Return phi."""
+    """Return phi, the sums of products of factors."""
     phi = np.zeros(logs.shape[1])
     for m in range(products.shape[1]):
         product = weights[0, m]

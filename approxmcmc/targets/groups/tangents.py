@@ -75,7 +75,7 @@ def make_along(
 
 
 def make_draw(along: Callable[..., tuple[float, float]]) -> Callable[..., float]:
-    """Return the function that draws t along the line u + t d; t = 0 is near the mode, t = 1 one sd from it."""
+    """Return the function that draws t along the line u + t d; t = 0 is near the mode, t = 1 one sd away."""
 
     def draw(
         rng: Any,

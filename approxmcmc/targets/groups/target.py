@@ -129,7 +129,8 @@ class GroupedTarget(QuadratureTerms):
         size = _sizes(self.family_name, y, trials, who)
         if self.family.has_shape != (shape is not None) or (shape is not None and not shape > 0.0):
             raise InvalidInputError(
-                f"{who}: family='negative binomial' needs a positive shape=, others none; found {shape!r}"
+                f"{who}: shape= must be positive for family='negative binomial' and left out for others; found "
+                f"{shape!r}"
             )
         self.shape = shape
         self.n_columns = self.n_effects = 1
@@ -168,8 +169,8 @@ class GroupedTarget(QuadratureTerms):
                 if not bend <= 1e-6:
                     raise IncompatibleError(
                         f"GroupedTarget: the family must be log-concave in eta, so that a group has one mode; at eta = "
-                        f"{eta} and y = {y[i]:g} the second derivative of {self.family_name} is {bend:.3g}. Integrals "
-                        "with several modes, as of mixtures or Student's t, take a sampler of all effects"
+                        f"{eta} and y = {y[i]:g} the second derivative of {self.family_name} is {bend:.3g}. For such a "
+                        "family, as a mixture or Student's t, sample all effects, for instance by NUTS"
                     )
 
     @property
@@ -187,7 +188,7 @@ class GroupedTarget(QuadratureTerms):
         return np.abs(thetas[:, -1:]) * self.draw_standard_effects(rng, thetas, groups)[..., 0]
 
     def initial_point(self) -> np.ndarray:
-        """Return the centre."""
+        """Return the point around which the nodes were placed."""
         return self.center.copy()
 
     def _identity(self) -> str:

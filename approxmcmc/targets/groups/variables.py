@@ -31,7 +31,7 @@ class GroupVariables(Variables):
 
     @property
     def n_scales(self) -> int:
-        """Entries of L."""
+        """Number of entries of the lower triangle of L."""
         return self.n_effects * (self.n_effects + 1) // 2
 
     @property

@@ -65,7 +65,7 @@ class Ising(ExponentialFamily):
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The spins."""
+        """The observed lattice of spins."""
         return {"lattice": self.lattice}
 
     def initial_point(self) -> np.ndarray:

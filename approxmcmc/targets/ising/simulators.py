@@ -94,7 +94,7 @@ def heat_bath(
 
 @compiled
 def set_spins(spins: np.ndarray, observed: np.ndarray, start: int) -> None:
-    """Set all spins down, up, or to the data."""
+    """Set the spins to all down, all up, or the observed lattice."""
     for i in range(observed.shape[0]):
         for j in range(observed.shape[1]):
             spins[i + 1, j + 1] = observed[i, j] if start == OBSERVED else (1 if start == FULL else -1)

@@ -132,15 +132,15 @@ class ClosedForm(RowLikelihood):
         self.n_predictors, self.functions = n_predictors, functions
 
     def terms(self) -> Callable[..., None]:
-        """Return the terms."""
+        """Return the batch function of the terms."""
         return self.functions[0]
 
     def slopes(self) -> Callable[..., None]:
-        """Return the slopes."""
+        """Return the batch function of the slopes in the predictors."""
         return self.functions[1]
 
     def expansion(self) -> Callable[..., None]:
-        """Return value, slopes and second derivatives."""
+        """Return the batch function of value, slopes and second derivatives."""
         return self.functions[2]
 
     def identity(self) -> str:

@@ -70,7 +70,7 @@ class Design:
 
     @property
     def n_predictors(self) -> int:
-        """The number K."""
+        """Number K of predictors."""
         return len(self.predictors)
 
     @property

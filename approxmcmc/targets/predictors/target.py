@@ -226,7 +226,7 @@ def _read(predictors: Any, offsets: Mapping[str, Any], n: int) -> dict[str, list
 def _variables(
     parts: Mapping[str, list[PredictorPart]], dims: Mapping[str, Sequence[str]], coords: Mapping[str, Sequence[Any]]
 ) -> Variables:
-    """Return names and shapes: scalars, or vectors as long as their designs, or the labels of their axis, say."""
+    """Return names and shapes of the variables; the length of a vector follows from its designs or its labels."""
     used = [part for given in parts.values() for part in given if part.variable is not None]
     labelled = {name: tuple([axes] if isinstance(axes, str) else axes) for name, axes in dims.items()}
     shapes: dict[str, tuple[int, ...]] = {}
@@ -265,7 +265,7 @@ def _with_labels_of_designs(
     labelled: Mapping[str, tuple[str, ...]],
     coords: Mapping[str, Sequence[Any]],
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
-    """Add an axis for each variable that the user gave none, and whose designs name its entries alike."""
+    """Add an axis with labels to each variable without one, if all its designs use the same labels."""
     axes, names = dict(labelled), dict(coords)
     for variable, shape in shapes.items():
         found = {part.labels[: shape[0]] for part in parts if part.variable == variable and shape and part.labels}

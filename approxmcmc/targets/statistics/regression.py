@@ -54,7 +54,7 @@ class RowsOfRegression(PredictorsTarget):
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The outcomes."""
+        """The observed outcomes."""
         [Y] = self.responses
         return {"y": Y[:, 0] if Y.shape[1] == 1 else Y}
 

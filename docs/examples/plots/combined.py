@@ -2,7 +2,7 @@
 Beside the plots of ArviZ
 =========================
 
-Every trace is an ArviZ trace, and the plots of both libraries stand side by side: the data that each draw read, as
+Every trace is an ArviZ trace, and the plots of both libraries combine: the data that each draw read, as
 a trace with its distribution, and as decisions.
 """
 

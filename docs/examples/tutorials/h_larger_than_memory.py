@@ -54,7 +54,7 @@ print("the target's data are the file:", np.shares_memory(plain.X, X))
 # -----------------------------
 #
 # On this many rows a posterior is narrow, and all rows together decide each step. Control variates move most of that
-# into a quadratic (:doc:`/samplers/control_variates`): set-up reads the file some dozen times, a step a few hundred
+# into a quadratic (:doc:`/samplers/control_variates`): set-up reads the file about a dozen times, a step a few hundred
 # rows. Three numbers for each row stay in memory, for any number of columns.
 
 target = amc.ControlVariate(plain)

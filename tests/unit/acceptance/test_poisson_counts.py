@@ -101,7 +101,7 @@ def test_all_terms_decide_as_in_the_exact_test(threshold, decision, left):
 
 
 def test_events_are_those_before_the_end_64_at_a_time():
-    """Waiting times of 1: of 99 events before 100 the first 64 are one batch. What is at the end is none."""
+    """Waiting times of 1: of 99 events before 100 the first 64 are one batch. An event at the end does not count."""
     rng = scripted([1.0] * 100)
     assert plain(arrivals)(rng, 0.0, 100.0) == (64, 64.0)
     assert plain(arrivals)(rng, 64.0, 100.0) == (35, 100.0)

@@ -119,7 +119,7 @@ def test_a_term_that_is_nan_gives_none():
 
 
 def test_windows_are_random_orders_of_all_terms():
-    """The orders of one table begin apart and go on around the end: 4 places of 6 terms, every order equally often."""
+    """The orders of one table begin at 4 different places of 6 terms and wrap around, each order equally often."""
     built, table = T(0.5, 2, growth=9.0).build_test(Population(6)), table_of_terms(6, 1)
     replicate, rng = compile_replicate(built, table), np.random.default_rng(3)
     terms = 2.0 ** np.arange(6)

@@ -28,7 +28,7 @@ from approxmcmc.bounds.statements import NAMES, _ratio
 from approxmcmc.contracts import Decision
 from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.plots.bias import _floor
+from approxmcmc.plots.bound import _floor
 from approxmcmc.samplers.metropolis_hastings import law
 from approxmcmc.samplers.metropolis_hastings.law import _scales, ratio_and_scale
 from approxmcmc.samplers.noisy.matrix import _pairs
@@ -254,7 +254,7 @@ def test_what_has_no_law_on_a_doubly_intractable_target_is_refused():
         bounds.transition_matrix(LATTICE, amc.Exchange(walk, auxiliary=amc.Auxiliary(10, "observed")), GRID)
     with pytest.raises(IncompatibleError, match="nothing to subsample"):
         bounds.transition_matrix(LATTICE, amc.MetropolisHastings(walk, amc.SequentialTTest(0.1, 2)), GRID)
-    with pytest.raises(IncompatibleError, match="needs a grid"):
+    with pytest.raises(IncompatibleError, match="give grid="):
         amc.check_bound(LATTICE, {1: amc.Exchange(walk)}, knob="n_auxiliary")
 
 

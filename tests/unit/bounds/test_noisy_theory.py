@@ -31,7 +31,7 @@ def statistic(spins):
 
 
 def test_all_data_sets_are_counted_by_their_statistic(monkeypatch):
-    """The 64 configurations of 2 x 3 spins; no value is left out, and none that nobody takes is in."""
+    """The 64 configurations of 2 x 3 spins; the table holds exactly the values that occur."""
     every = [statistic(np.array(signs).reshape(2, 3)) for signs in itertools.product((-1, 1), repeat=6)]
     values, counts = np.unique(every, return_counts=True)
     found, log_counts = ising().statistic_counts()
@@ -72,7 +72,7 @@ def test_the_law_of_two_statistics_and_the_density():
 @pytest.mark.parametrize("count", [1, 2, 3, math.inf])
 @pytest.mark.parametrize("at_once", [512, 2])
 def test_acceptance_against_all_draws(count, at_once, monkeypatch):
-    """Every tuple of auxiliary data; pairs that nobody wants, and impossible ones, are left at 0."""
+    """Every tuple of auxiliary data; pairs that are not requested, and impossible ones, stay 0."""
     monkeypatch.setattr(exchange, "PAIRS_AT_ONCE", at_once)
     model = two_parameters()
     law, _ = law_by_hand(model)
@@ -336,7 +336,7 @@ def test_the_mean_of_draws_has_the_law_of_all_tuples(count):
 
 
 def test_values_that_are_threes_apart_are_convolved_on_their_own_lattice():
-    """s = -2, 1, 7: spacing 3, and the values between that nobody takes have probability 0."""
+    """s = -2, 1, 7: spacing 3, and the values between them, which do not occur, have probability 0."""
     model = CountedModel(np.zeros((1, 1)), np.zeros(1), np.zeros(1), np.array([[1.0], [-2.0], [7.0]]), np.zeros(3))
     values, law = noisy_langevin.law_of_the_mean(model, 1)
     assert values.tolist() == [-2.0, 1.0, 4.0, 7.0]

@@ -59,7 +59,7 @@ def _propose(rng, state, theta, out, count):
 
 
 class Walk(Component, Proposal):
-    """A proposal of a user's, likewise."""
+    """A user's proposal is checked in the same way."""
 
     def build_proposal(self, target):
         return CompiledProposal(_propose, lambda: np.zeros(1))

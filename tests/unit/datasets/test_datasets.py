@@ -368,3 +368,10 @@ def test_openml_gives_the_same_arrays(monkeypatch):
             labels[stored[f"index_{part}"] + offset] = stored[f"y_{part}"].astype(str)
     _serve(monkeypatch, images, labels)
     assert checksum(*mnist.fetch_sevens_and_nines().values()) == mnist.IMAGES.sha256
+
+
+def test_union_members_are_545_men_in_eight_years_each():
+    men = datasets.union_members()
+    assert men.shape == (4360, 8) and "NCSA" in men.attrs["provenance"]
+    assert (men.groupby("nr")["year"].apply(tuple) == tuple(range(1980, 1988))).all()
+    assert men["union"].sum() == 1064 and set(men["union"]) == {0, 1}

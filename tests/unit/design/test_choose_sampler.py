@@ -363,7 +363,7 @@ def test_a_density_that_is_nan_somewhere_is_left_to_samplers_that_read_all_data(
 
 
 def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
-    """Else core rows of a hierarchy, dear to make and of no use, would keep Langevin steps from their trial."""
+    """Otherwise core rows of a hierarchy, expensive and useless, would prevent the trial of Langevin steps."""
     goal = prices.checked_goal(None, None, None)
     independent, langevin, _, _, core_rows, _ = OURS
     found = Measured(0.01, 100.0, 0.1, 0.0, 0.0, np.zeros((1, 1)), 10.0, 100.0)  # 40 s to 400 draws, a share of 6 s
@@ -432,6 +432,14 @@ def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried(lo
     assert nuts.seconds_per_draw(known) == 10.0 * counted
     known.trajectories[:] = [0.1 * counted]
     assert nuts.seconds_per_draw(known) == counted
+
+
+def test_draws_of_nuts_count_less_where_it_moves_effects_that_others_integrate(logistic):
+    known, hierarchy = Situation(logistic), Situation(logistic)
+    operations, dim = known.written_work
+    hierarchy.__dict__["written_work"] = operations, dim + 100
+    assert nuts.floor(known).per_step == nuts.seconds_per_draw(known)
+    assert nuts.floor(hierarchy).per_step == nuts.RUNS_OF_EFFECTS * nuts.seconds_per_draw(hierarchy)
 
 
 def test_nuts_reads_all_rows_whatever_stands_for_them(logistic):

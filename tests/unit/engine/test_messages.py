@@ -1,4 +1,4 @@
-"""Messages go to the logger of the package; where nobody listens, to standard error, from INFO on."""
+"""Messages go to the logger of the package; without a handler, to standard error, from INFO on."""
 
 import logging
 import subprocess
@@ -12,7 +12,7 @@ from tests.models import logistic
 
 
 def standard_error_of(*lines):
-    """Run lines in a new process, where nobody listens: pytest does, to all loggers."""
+    """Run lines in a new process without a handler: pytest installs one for all loggers."""
     code = "\n".join(["import logging", "from approxmcmc.engine.messages import LOGGER, detail, tell", *lines])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not done.stdout

@@ -1,4 +1,4 @@
-"""What a kernel asks Python: the answer, and 0 where there is none."""
+"""Calls from a kernel to Python: the integer returned, and 0 after an exception."""
 
 import collections
 

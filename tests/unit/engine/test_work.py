@@ -9,7 +9,7 @@ import pytest
 from approxmcmc.engine.compiler import compile as engine
 from approxmcmc.engine.compiler.work import compiled_so_far, compiling, count_kernel
 from approxmcmc.sampling import progress
-from approxmcmc.sampling.progress import told_of_compiling
+from approxmcmc.sampling.progress import reporting_compilations
 
 
 def test_seconds_of_a_kernel_inside_a_kernel_count_once():
@@ -52,7 +52,7 @@ def lines(monkeypatch, caplog):
 
 
 def test_a_long_compilation_is_told_once(lines):
-    with told_of_compiling(show=True):
+    with reporting_compilations(show=True):
         count_kernel()
         with compiling():
             time.sleep(0.3)
@@ -61,8 +61,8 @@ def test_a_long_compilation_is_told_once(lines):
 
 @pytest.mark.parametrize(("show", "seconds"), [(False, 0.3), (True, 0.0)])
 def test_nothing_is_told_of_what_is_short_or_unwanted(lines, show, seconds):
-    with told_of_compiling(show=show):
+    with reporting_compilations(show=show):
         with compiling():
             time.sleep(seconds)
         time.sleep(0.3)  # which is no compiling
-    assert lines.messages == [] and all(thread.name != "tells of compiling" for thread in threading.enumerate())
+    assert lines.messages == [] and all(thread.name != "reports compilations" for thread in threading.enumerate())

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 from approxmcmc.interop import graph_likelihood, model_hash
 from approxmcmc.interop import prior as prior_module
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
+from approxmcmc.interop.graphs import work_of_a_row
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import find_predictors
 from approxmcmc.interop.prior import PriorOfPyMC
@@ -67,3 +69,9 @@ def test_where_the_disk_has_a_kernel_pytensor_compiles_nothing(tmp_path, monkeyp
         for module in (graph_likelihood, prior_module):
             monkeypatch.setattr(module, "numba_function", refuse)
     np.testing.assert_array_equal(*found)
+
+
+def test_graphs_that_factor_matrices_say_that_they_compile_slowly():
+    root, y = pt.matrix("root"), pt.matrix("y")
+    plain, factors = (y @ root).sum(axis=1), pt.linalg.solve_triangular(root, y.T, lower=True).sum(axis=0)
+    assert [work_of_a_row(graph, 30).code for graph in (plain, factors)] == ["graph", "matrices"]

@@ -15,9 +15,8 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingErro
 from approxmcmc.interop.any_model import as_target
 from approxmcmc.interop.whole_model import WholeModel
 from approxmcmc.nuts import by_nutpie, by_pymc, run, settings
-from approxmcmc.nuts.diagnosis import why_no_start
 from approxmcmc.nuts.raw import RawDraws
-from approxmcmc.nuts.records import thinned
+from approxmcmc.nuts.records import thinned, why_no_start
 from approxmcmc.sampling.goals import FixedDraws, ThinnedDraws
 from tests import pymc_zoo as zoo
 
@@ -116,7 +115,7 @@ def test_a_target_without_a_model_is_refused():
 
 
 def fake_draw(job, compiled=None):
-    """Return draws 0, 1, 2, ... of each variable, in a run that asks whether it shall go on."""
+    """Return draws 0, 1, 2, ... of each variable, in a run that asks whether to continue."""
     draws = job.draws
     shapes = {name: np.shape(value) for name, value in job.model.initial_point().items()}
 

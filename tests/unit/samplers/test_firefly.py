@@ -18,7 +18,7 @@ from approxmcmc.samplers.firefly import settings
 from approxmcmc.samplers.firefly.explicit_z import pick, redraw_dark
 from approxmcmc.samplers.firefly.implicit_z import automatic_q, brighten, go_bright_probability
 from approxmcmc.samplers.firefly.joint import JointDensity, new_bright, write_gaps
-from approxmcmc.samplers.firefly.program import FireflyProgram
+from approxmcmc.samplers.firefly.step import FireflyProgram
 from approxmcmc.samplers.firefly.theta_update import JointTarget, is_inside, make_metropolis_move
 from tests.models import logistic, normal_logprior, normal_mean
 from tests.oracle.test_firefly import z_kernel
@@ -434,7 +434,7 @@ def look_at(log_likelihood, gaps, *, off=0.0):
         (0.0, 0.0, False),
         (0.0, math.nan, True),
         (-math.inf, math.nan, True),
-        (math.nan, math.nan, False),  # a fault of the likelihood, which is none of the bound's
+        (math.nan, math.nan, False),  # a fault of the likelihood, not of the bound
     ],
 )
 def test_a_bound_may_lie_above_the_likelihood_by_rounding_alone(log_likelihood, gap, is_refused):
@@ -529,7 +529,7 @@ def test_the_automatic_q_is_the_share_of_bright_data_within_limits(expected_brig
 @pytest.mark.parametrize("gap", [0.05, 0.999, 1.0, 1.001, 1.5, 3.0])
 @pytest.mark.parametrize("q_bright", [1.0, 0.4])
 def test_a_dark_datum_goes_bright_below_its_probability(gap, q_bright):
-    """The limit that spares an exponential changes no answer, and is none at gap = 1."""
+    """The limit that spares an exponential changes no result; at gap = 1 it does not apply."""
     chance = go_bright_probability(gap, 0.8, q_bright)
     joint = JointDensity(None, None, writes([gap]), None, None)
     for u in (0.0, 0.5 * chance, 0.999 * chance, 1.001 * chance):
@@ -561,7 +561,7 @@ def test_every_bright_datum_is_asked_by_itself(q_bright):
 @pytest.mark.recompiles
 @pytest.mark.parametrize(("gap", "is_defined"), [(-1e-9, True), (-1e-3, False), (math.nan, False)])
 def test_a_dark_datum_whose_bound_fails_is_seen(gap, is_defined):
-    """By both updates of z; what rounding makes of a gap of 0 is none that fails, and stays dark."""
+    """By both updates of z: a gap of 0 with rounding errors does not fail, and the datum stays dark."""
     rng, joint = types.SimpleNamespace(random=lambda: 0.0), JointDensity(None, None, writes([gap]), None, None)
     for update, redraw in ((amc.ImplicitZ(0.8), brighten), (amc.samplers.ExplicitZ(), redraw_dark)):
         state, bright = update.build_z_update().make_state(0.0, 1), new_bright(np.zeros(1, dtype=bool), np.zeros(1))

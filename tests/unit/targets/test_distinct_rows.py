@@ -108,6 +108,7 @@ def test_a_process_in_continuous_time_wants_single_rows():
         amc.samplers.ZigZag(fit).build(target)
 
 
+@pytest.mark.recompiles
 def test_a_choice_reads_distinct_rows_and_a_trace_keeps_all():
     rows = TARGETS["logistic"]()
     trace = amc.sample(rows, random_seed=1, progressbar=False)

@@ -1,0 +1,49 @@
+"""Kernels that a wheel of the package brings, so that a first run compiles nothing of the library's own.
+
+They are compiled for x86-64-v3, a set of instructions that processors have had since 2013 (AVX2, FMA, BMI), and named
+by content like those in the user's cache, with "x86-64-v3" as the processor. A native kernel comes first. Versions of
+Python, numba or llvmlite other than those of the wheel find nothing here, and compile.
+
+A processor that sums in vectors of 512 bits gives other last bits: there they are not used, so that draws do not depend
+on how the package was installed. ``APPROXMCMC_SHIPPED=1`` uses them there too, ``APPROXMCMC_SHIPPED=0`` nowhere.
+
+The folder belongs to the package: who can write to it could write to the source beside it.
+"""
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from llvmlite import binding
+from numba import config
+
+from approxmcmc.engine.compiler.work import count_shipped
+
+FOLDER = Path(__file__).resolve().parents[2] / "kernels"
+PROCESSOR = "x86-64-v3"
+NEEDS = ("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2", "ssse3", "xsave")
+SUMS_IN_512_BITS = ("znver4", "znver5")  # on Intel's processors with AVX-512 LLVM prefers 256, and the bits are equal
+
+
+def read_shipped(file_name: Callable[[tuple[Any, ...]], str], native: tuple[Any, ...]) -> bytes | None:
+    """Return a shipped kernel, or None. File names contain a processor as numba describes it; `native` is this one."""
+    if not _are_used(os.environ.get("APPROXMCMC_SHIPPED", "")):
+        return None
+    with contextlib.suppress(FileNotFoundError):
+        found = (FOLDER / file_name((native[0], PROCESSOR, ""))).read_bytes()
+        count_shipped()
+        return found
+    return None
+
+
+@functools.cache
+def _are_used(wish: str) -> bool:
+    """Whether there are shipped kernels for this processor; one that is set for numba is the user's choice."""
+    if wish == "0" or config.CPU_NAME is not None or not FOLDER.is_dir():
+        return False
+    features = binding.get_host_cpu_features()
+    equal = wish == "1" or binding.get_host_cpu_name() not in SUMS_IN_512_BITS
+    return equal and all(features.get(name, False) for name in NEEDS)
