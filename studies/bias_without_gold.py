@@ -1,10 +1,10 @@
 """How biased is a run, if no gold standard is available? Intervals from audited draws, compared with known values.
 
 Independent draws of the Laplace approximation, pCN with rho = 0, are put to sequential tests at several epsilons, with
-and without control variates, and SGLD runs beside them. `approxmcmc.bias` tells the bias of each setting from its draws
-alone. On MNIST a long exact chain says whether it is right; enumerated chains give coverage; on Covertype the exact
-kernel mixes badly and the verdict must say so, unless core rows bring a better one; on dense data of 10^5 and 10^6 rows
-nothing else can tell; on a bimodal posterior couplings live as long as chains take from mode to mode.
+and without control variates, and SGLD runs beside them. `approxmcmc.bias` estimates the bias of each setting from its
+draws alone. On MNIST a long exact chain says whether it is right; enumerated chains give coverage; on Covertype the
+exact kernel mixes badly and the verdict must say so, unless core rows bring a better one; on dense data of 10^5 and
+10^6 rows there is no other check; on a bimodal posterior couplings live as long as chains take from mode to mode.
 """
 
 import functools
@@ -123,7 +123,7 @@ def reference_of(target, preset: str):
 
 
 def mnist_against_a_long_chain(results) -> list:
-    """Plot the biases that the draws tell against the gaps to a long exact chain, for every epsilon."""
+    """Plot the biases estimated from the draws against the gaps to a long exact chain, for every epsilon."""
     import pandas as pd
 
     name, frames = "mnist_7v9", {}
@@ -146,8 +146,8 @@ def mnist_against_a_long_chain(results) -> list:
     axes[0, 0].set_ylabel("bias estimated from the draws")
     rows = [{"setting": label, **agreement(table)} for label, table in frames.items()]
     caption = (
-        "A point for each coefficient of MNIST, in posterior sds: the bias told by audits (95 % interval) against the "
-        "difference of means from a long exact chain, which has Monte Carlo errors of both chains."
+        "A point for each coefficient of MNIST, in posterior sds: the bias estimated by audits (95 % interval) against "
+        "the difference of means from a long exact chain, which has Monte Carlo errors of both chains."
     )
     told = (
         "rms z: of the differences, by the errors of all three; 1 where both are right. Correlations mean nothing "

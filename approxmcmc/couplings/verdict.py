@@ -134,8 +134,8 @@ def _inconclusive(found: AuditSummary) -> tuple[str, list[str]]:
     worst = int(np.argmax(upper))
     need = f"about {math.ceil(wanted):,} audits are needed" if math.isfinite(wanted) else "more audits are needed"
     told = (
-        f"the bias of {found.labels[worst]} may be as large as {upper[worst]:.2g} posterior sd; {need} to tell it to "
-        f"{NOTICED:g} sd"
+        f"the bias of {found.labels[worst]} may be as large as {upper[worst]:.2g} posterior sd; {need} to estimate it "
+        f"within {NOTICED:g} sd"
     )
     return INCONCLUSIVE, [told]
 

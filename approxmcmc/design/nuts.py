@@ -25,7 +25,7 @@ LABELS = {"nutpie": "NUTS by nutpie", "pymc": "NUTS by PyMC"}
 
 
 def name(target: Target | None = None) -> str:
-    """Return the candidate's name: with the library that runs continuous models, or the one for this target."""
+    """Return the candidate's name, with the library that would run this target, or by default a continuous model."""
     if target is None:
         return LABELS[preferred()]
     discrete = model_of(target).discrete_value_vars

@@ -169,7 +169,23 @@ class Mixture(Component, Proposal):
         for settings, member in zip(self.proposals, members, strict=True):
             if member.weight is not None:
                 raise IncompatibleError(f"Mixture: draws of {settings!r} carry weights, draws of other members do not")
-        return _join(members, np.array(self.weights))
+
+        def describe(state: MixtureState) -> Mapping[str, float]:
+            own = [m.describe(each) for m, each in zip(members, _own_states(state, len(members)), strict=True)]
+            return {f"{name}_{k}": value for k, names in enumerate(own) for name, value in names.items()}
+
+        def restore(state: MixtureState, described: Mapping[str, float]) -> None:
+            for k, (member, each) in enumerate(zip(members, _own_states(state, len(members)), strict=True)):
+                if member.restore is not None:
+                    own = {n.removesuffix(f"_{k}"): value for n, value in described.items() if n.endswith(f"_{k}")}
+                    member.restore(each, own)
+
+        def refresh(state: MixtureState) -> None:
+            for member, each in zip(members, _own_states(state, len(members)), strict=True):
+                member.refresh(each)
+
+        joined = _join(members, np.array(self.weights))
+        return joined._replace(describe=describe, restore=restore, refresh=refresh)
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
         """Return a start that a member offers, shape (dim,), or None."""
@@ -190,52 +206,19 @@ def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledP
     def make_state() -> MixtureState:
         return MixtureState(share, first.make_state(), second.make_state(), np.zeros(1, dtype=np.int64))
 
-    def describe(state: MixtureState) -> Mapping[str, float]:
-        firsts, others = first.describe(state.first), second.describe(state.second)
-        return {**{f"{name}_0": value for name, value in firsts.items()}, **_count_up(others, nested=len(members) > 2)}
-
-    def restore(state: MixtureState, described: Mapping[str, float]) -> None:
-        if first.restore is not None:
-            first.restore(state.first, _of_member_0(described))
-        if second.restore is not None:
-            second.restore(state.second, _of_the_others(described, nested=len(members) > 2))
-
-    def refresh(state: MixtureState) -> None:
-        first.refresh(state.first)
-        second.refresh(state.second)
-
     tunes = first.adapt is not None or second.adapt is not None
     settles = first.settle is not None or second.settle is not None
     return CompiledProposal(
         make_propose_either(first.propose, second.propose),
         make_state,
         make_adapt_either(first.adapt, second.adapt) if tunes else None,
-        describe,
-        restore,
         couple=make_couple_either(first.couple, second.couple) if first.couple and second.couple else None,
         settle=make_settle_either(first.settle, second.settle) if settles else None,
-        refresh=refresh,
         records=tuple(dict.fromkeys((*first.records, *second.records))),
         attrs={**first.attrs, **second.attrs},
     )
 
 
-def _count_up(described: Mapping[str, float], *, nested: bool) -> dict[str, float]:
-    """Return descriptions whose names end in the member's number: 1 for a last member, one more for the others."""
-    if not nested:
-        return {f"{name}_1": value for name, value in described.items()}
-    names = [(name.rpartition("_"), value) for name, value in described.items()]
-    return {f"{stem}_{int(number) + 1}": value for (stem, _, number), value in names}
-
-
-def _of_member_0(described: Mapping[str, float]) -> dict[str, float]:
-    """Return the description of the first member, under its own names."""
-    return {name.removesuffix("_0"): value for name, value in described.items() if name.endswith("_0")}
-
-
-def _of_the_others(described: Mapping[str, float], *, nested: bool) -> dict[str, float]:
-    """Return the descriptions before `_count_up` renumbered them."""
-    if not nested:
-        return {name.removesuffix("_1"): value for name, value in described.items() if name.endswith("_1")}
-    names = [(name.rpartition("_"), value) for name, value in described.items() if not name.endswith("_0")]
-    return {f"{stem}_{int(number) - 1}": value for (stem, _, number), value in names}
+def _own_states(state: Any, n_members: int) -> list[Any]:
+    """Return the state of each member; those after the first are in the state of the others' mixture."""
+    return [state] if n_members == 1 else [state.first, *_own_states(state.second, n_members - 1)]

@@ -143,6 +143,6 @@ def _check_grid(grid: np.ndarray, weights: np.ndarray, mean: np.ndarray, sd: np.
         )
     if not error <= MAX_QUADRATURE_ERROR:
         raise GoldStandardError(
-            f"grid_reference: every second point changes a mean or sd by {error:.2g} sd, at most "
+            f"grid_reference: with every second point only, a mean or sd changes by {error:.2g} sd; at most "
             f"{MAX_QUADRATURE_ERROR:g} is allowed. Raise n_points or narrow the bounds."
         )

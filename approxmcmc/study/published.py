@@ -95,7 +95,7 @@ def number_of(name: str, piece: str, where: Sequence[tuple[str, str]], column: s
     name, piece
         As in :func:`load_results`.
     where
-        Pairs (column, value) that identify the row.
+        Pairs (column, value) that identify the row; the value ``last`` is the largest of its column.
     column
         The column of the number.
 
@@ -115,7 +115,8 @@ def number_of(name: str, piece: str, where: Sequence[tuple[str, str]], column: s
             raise StudyError(f"{name}, {piece}: there is no column {nearest(key, list(frame))}")
     rows = frame
     for key, value in where:
-        rows = rows[[_same(cell, value) for cell in rows[key]]]
+        wanted = f"{rows[key].max():g}" if value == "last" else value
+        rows = rows[[_same(cell, wanted) for cell in rows[key]]]
     told = ", ".join(f"{key} = {value}" for key, value in where)
     if len(rows) != 1:
         raise StudyError(f"{name}, {piece}: {len(rows)} rows fit {told or 'no condition'}; name one.")

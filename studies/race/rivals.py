@@ -16,7 +16,7 @@ BASE = "exact, walk"
 class Rival:
     """A runner, ``run(steps) -> Lap``, what it proposes, the lever it pulls, and whose mixing stands in for its own.
 
-    `setup_seconds` is the set-up without compilation that its user waits for; NaN where that is not told.
+    `setup_seconds` is the set-up without compilation that its user waits for; NaN if unknown.
     """
 
     name: str

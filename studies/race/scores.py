@@ -1,4 +1,4 @@
-"""What is told of a race: ratios within a round, shifts against a long exact chain, risks."""
+"""The results of a race: ratios within a round, shifts against a long exact chain, risks."""
 
 import dataclasses
 import math

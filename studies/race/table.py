@@ -14,7 +14,7 @@ COLUMNS = (
     "min-ESS/s: exact, same proposal", "exact walk", "NUTS (nutpie)", "max shift (95 % if unbiased)", "bias (upper)",
     "risk at 1 s", "s to 400 effective draws",
 )  # fmt: skip
-FEWEST_FOR_MOMENTS = 100  # effective draws; of fewer neither shift, bias nor risk is told
+FEWEST_FOR_MOMENTS = 100  # effective draws; with fewer, neither shift, bias nor risk is shown
 
 
 def markdown(title: str, rows: Iterable[Mapping[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""Tables of biases that draws tell of themselves: whether they agree with what is known, and what they cost."""
+"""Tabulate biases estimated from draws: whether they agree with known biases, and what they cost."""
 
 import math
 from typing import Any

@@ -69,8 +69,8 @@ def empirical_conditional(
     settings = json.loads(trace["posterior"].attrs.get("inference_library_settings", "{}"))
     if settings.get("scan", "systematic") != "systematic" or "proposal" in settings:
         raise InvalidInputError(
-            "empirical_conditional needs Gibbs with systematic scan, whose contexts the draws tell; found the settings "
-            f"{settings}. realised_conditional replicates decisions at contexts of your choice"
+            "empirical_conditional needs Gibbs with systematic scan, for which the draws determine the contexts; found "
+            f"the settings {settings}. realised_conditional replicates decisions at contexts of your choice"
         )
     before, after = (part.reshape(-1, states.shape[2]) for part in (states[:, :-1], states[:, 1:]))
     edges = np.linspace(0.0, 1.0, n_bins + 1)

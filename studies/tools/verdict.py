@@ -1,9 +1,9 @@
-"""Right, wrong and told, or wrong and silent: what a run says of a posterior, and whether it knows.
+"""Judge runs: right, wrong with a warning ("told"), or wrong and silent.
 
 A run is right when every mean is within .1 posterior sd of the reference and every sd within 10 %, wrong when one of
 them is not; both by intervals that hold together, over all coefficients, with probability .95. They count the Monte
-Carlo errors of run and reference. Where they leave it open, the verdict is "undecided". A run is told when its trace
-carries at least one problem.
+Carlo errors of run and reference. Where they leave it open, the verdict is "undecided". A run counts as
+"told" if its trace reports at least one problem.
 """
 
 import dataclasses
@@ -54,7 +54,7 @@ class Verdict:
 
     @property
     def short(self) -> str:
-        """The word, and of an undecided run that was told that it was."""
+        """The verdict in a word; for an undecided run also whether it reported a problem."""
         return f"{self.word}, told" if self.word == UNDECIDED and self.problems else self.word
 
 

@@ -1,5 +1,6 @@
 """Numbers of studies on pages: each is read from the table that ships, and what ships is small and complete."""
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from approxmcmc.study.load import load_study
 from approxmcmc.study.report.drawn_page import scores_of
 from approxmcmc.study.report.markdown import picture
 from approxmcmc.study.report.shipped import unpacked
+from approxmcmc.study.report.verdicts import AGREES, DIFFERS, OPEN, verdict, verdicts_block
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -127,3 +129,18 @@ def shape(document):
     """Return the words of a picture and the beginnings of its paths, which no version of matplotlib moves."""
     starts = [tuple(map(round, map(float, start))) for start in re.findall(r'd="M(-?[\d.]+) (-?[\d.]+)l', document)]
     return re.findall(r"<text[^>]*>([^<]+)</text>", document), starts
+
+
+def test_a_wide_interval_agrees_with_nothing():
+    assert verdict(0.60, 0.62, 0.55, 0.69) == (AGREES, "")
+    assert verdict(-2.52, -2.74, -8.11, 2.64)[0] == verdict(1.0, 1.0, math.nan, math.nan)[0] == OPEN
+    assert verdict(2.0, 3.0, 2.5, 3.5, "other data") == (DIFFERS, "+50%; other data")
+
+
+def test_each_comparable_number_of_a_paper_has_its_verdict():
+    named = re.findall(r"^```\{verdicts\} (\w+)\n```$", (DOCS / "results" / "papers.md").read_text(), re.MULTILINE)
+    assert len(named) == len(set(named)) >= 6
+    for name in named:
+        first, *lines = verdicts_block(*published.shipped(name)).splitlines()
+        counts = [int(number) for number in re.findall(r"\d+", first)]
+        assert counts[0] == sum(counts[1:]) == sum(line.count("*: ") + line.count("* |") for line in lines)

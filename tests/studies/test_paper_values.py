@@ -79,23 +79,23 @@ def test_the_table_sets_ours_beside_the_papers(tmp_path):
         speed=value(100.0, measure="steps per second", machine=True),
     )
     unfinished = published_section(declared.results("paper", tmp_path))[0]
-    assert unfinished.pieces[0].data["remark"][0] == "no finished cell"
+    assert unfinished.pieces[0].data["comparable?"][0] == "no finished cell"
     assert "No number can be compared" in unfinished.text[1]
 
     results = declared.run("paper", tmp_path, sample=toy_sample, probe=quiet_probe)
     traces = results.traces()
     ours, loose = ([largest(trace) for trace in traces["plain", label]] for label in (EXACT, LOOSE))
     [section] = published_section(results)
-    table = section.pieces[0].data.set_index("value")
+    table = section.pieces[0].data.set_index("what")
     expected = mean_interval(ours)
     assert tuple(table.loc["mean", ["ours", "ours_lower", "ours_upper"]]) == tuple(expected)
     assert table.loc["mean", "difference"] == pytest.approx(expected.value - 1.5)
     assert table.loc["mean", "difference_upper"] == pytest.approx(expected.upper - 1.5)
-    assert table.loc["mean", "remark"] == "yes"
+    assert table.loc["mean", "comparable?"] == "yes"
     paired = rate_interval([b / a for a, b in zip(ours, loose, strict=True)])
     assert measured(results, declared.paper_values["ratio"]) == paired
-    assert table.loc["ratio", "remark"] == "other data"
-    assert table.loc["speed", "remark"] == "no: it depends on machine and code"
+    assert table.loc["ratio", "comparable?"] == "other data"
+    assert table.loc["speed", "comparable?"] == "no: it depends on machine and code"
     assert math.isnan(table.loc["speed", "difference"])
     assert table.loc["speed", "ours"] > 0.0
     inside = sum(

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Component, Sampler, Target
+from approxmcmc.contracts import Target
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.samplers.pdmp.program import PDMPProgram, checked_fit, checked_positive
+from approxmcmc.samplers.pdmp.program import PDMPProgram, ProcessSampler, checked_fit, checked_positive
 from approxmcmc.samplers.pdmp.split import LENGTH, SCALARS
 from approxmcmc.samplers.pdmp.step import Dynamics, Flight, arrival, set_change
 
@@ -80,7 +80,7 @@ BOUNCY = Dynamics(start, plan, turn, turn_by_row, norm=2)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class BouncyParticle(Component, Sampler):
+class BouncyParticle(ProcessSampler):
     r"""The bouncy particle sampler with control variates: exact, without rejection, one row of the data at an event.
 
     Parameters
@@ -130,11 +130,6 @@ class BouncyParticle(Component, Sampler):
         checked_positive(self.refresh_rate, "refresh_rate", who="BouncyParticle")
         checked_positive(self.spacing, "spacing", who="BouncyParticle")
 
-    def draw_start(self, rng: np.random.Generator) -> np.ndarray:
-        """Return a draw of the normal approximation."""
-        start: np.ndarray = self.fit.draw(rng)
-        return start
-
     def build(self, target: Target, *, audit_every: int | str | None = None) -> PDMPProgram:
         """Check the pairing, split the energy, compile; nothing is audited."""
         return PDMPProgram(
@@ -145,7 +140,3 @@ class BouncyParticle(Component, Sampler):
             spacing=float(self.spacing),
             who="BouncyParticle",
         )
-
-    def why_not_invariant(self, target: Target) -> str:
-        """Return "": the process leaves the posterior invariant if the bounds hold; otherwise a run stops."""
-        return ""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from approxmcmc.contracts import Program, Streams, Target
+from approxmcmc.contracts import Component, Program, Sampler, Streams, Target
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
 from approxmcmc.errors import InvalidInputError
@@ -29,6 +29,21 @@ def checked_positive(value: Any, name: str, *, who: str) -> None:
     """Raise unless the value is a positive, finite number."""
     if isinstance(value, bool) or not (isinstance(value, (int, float)) and 0.0 < value < math.inf):
         raise InvalidInputError(f"{who}: {name} must be positive and finite, found {value!r}")
+
+
+class ProcessSampler(Component, Sampler):
+    """A process that flies over a normal approximation of the posterior, `fit`; chains start at its draws."""
+
+    fit: Any
+
+    def draw_start(self, rng: np.random.Generator) -> np.ndarray:
+        """Return a draw of the normal approximation."""
+        start: np.ndarray = self.fit.draw(rng)
+        return start
+
+    def why_not_invariant(self, target: Target) -> str:
+        """Return "": the process leaves the posterior invariant if the bounds hold; otherwise a run stops."""
+        return ""
 
 
 NOT_COUNTED = {"accepted", "likelihood_evaluations", "decision_rounds", *AUDIT_COUNTS}

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Component, Sampler, Target
+from approxmcmc.contracts import Target
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.samplers.pdmp.program import PDMPProgram, checked_fit, checked_positive
+from approxmcmc.samplers.pdmp.program import PDMPProgram, ProcessSampler, checked_fit, checked_positive
 from approxmcmc.samplers.pdmp.split import LENGTH, SCALARS
 from approxmcmc.samplers.pdmp.step import Dynamics, Flight, arrival
 
@@ -69,7 +69,7 @@ ZIGZAG = Dynamics(start, plan, turn, turn_by_row, norm=1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ZigZag(Component, Sampler):
+class ZigZag(ProcessSampler):
     r"""The zig-zag sampler with control variates: exact, without rejection, one row of the data at an event.
 
     Parameters
@@ -132,15 +132,6 @@ class ZigZag(Component, Sampler):
         checked_fit(self.fit, who="ZigZag")
         checked_positive(self.spacing, "spacing", who="ZigZag")
 
-    def draw_start(self, rng: np.random.Generator) -> np.ndarray:
-        """Return a draw of the normal approximation."""
-        start: np.ndarray = self.fit.draw(rng)
-        return start
-
     def build(self, target: Target, *, audit_every: int | str | None = None) -> PDMPProgram:
         """Check the pairing, split the energy, compile; nothing is audited."""
         return PDMPProgram(target, self.fit, ZIGZAG, setting=0.0, spacing=float(self.spacing), who="ZigZag")
-
-    def why_not_invariant(self, target: Target) -> str:
-        """Return "": the process leaves the posterior invariant if the bounds hold; otherwise a run stops."""
-        return ""

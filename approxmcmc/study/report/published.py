@@ -27,12 +27,9 @@ def published_section(results: "StudyResults") -> list[Section]:
 
     rows = [_row(results, name, value) for name, value in results.study.paper_values.items()]
     table = Table(
-        "Published numbers", "One line for each published number.", pd.DataFrame(rows), HEADINGS, {"paper": ".6g"}
+        "Published numbers", "One line for each published number.", pd.DataFrame(rows), formats={"paper": ".6g"}
     )
     return [Section("Published numbers beside ours", (RULES, _verdict(rows)), pieces=(table,))]
-
-
-HEADINGS = {"value": "what", "printed": "printed in", "remark": "comparable?"}
 
 
 def _row(results: "StudyResults", name: str, value: PaperValue) -> dict[str, Any]:
@@ -40,12 +37,12 @@ def _row(results: "StudyResults", name: str, value: PaperValue) -> dict[str, Any
     difference = NOTHING
     if not value.machine:
         difference = Interval(*(end - value.value for end in ours))
-    row: dict[str, Any] = {"value": name, "setting": value.setting, "unit": value.unit, "paper": value.value}
+    row: dict[str, Any] = {"what": name, "setting": value.setting, "unit": value.unit, "paper": value.value}
     return (
         row
         | ours.columns("ours")
         | difference.columns("difference")
-        | {"printed": value.printed, "remark": _remark(value, ours)}
+        | {"printed in": value.printed, "comparable?": _remark(value, ours)}
     )
 
 
