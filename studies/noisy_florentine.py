@@ -294,6 +294,6 @@ study = Study(
             "thin": 1,
             "replicates": 2,
         },
-        "published": {"like": "quick", "tune": 500, "replicates": 5},
+        "published": {"like": "quick", "budget": Budget(seconds=10.0), "tune": 200, "replicates": 5},
     },
 )

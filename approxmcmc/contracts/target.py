@@ -38,14 +38,15 @@ class TermWork(NamedTuple):
 
     `operations` counts scalar operations of a term, `gradient` those of its gradient, None if the target has none;
     `bytes` counts the data read for it. `code` is the origin of the code: ``"library"``, compiled once per machine;
-    ``"python"``, a user's function; ``"graph"``, PyTensor; or ``"matrices"``, PyTensor with factors of matrices, which
-    compile slowly. All but the first are compiled for each new model.
+    ``"groups"``, a quadrature, compiled for each form of groups; ``"python"``, a user's function; ``"graph"``,
+    PyTensor; or ``"matrices"``, PyTensor with factors of matrices, which compile slowly. The last three are compiled
+    for each new model.
     """
 
     operations: float
     gradient: float | None
     bytes: float
-    code: Literal["library", "python", "graph", "matrices"] = "library"
+    code: Literal["library", "groups", "python", "graph", "matrices"] = "library"
 
 
 class Target(abc.ABC):

@@ -210,7 +210,7 @@ class Situation:
         """Return the seconds to compute the "mode", the "pilot" or the "fit", compilation included; 0 for ""."""
         if law == "fit":
             law = "pilot" if self.why_no_expansion else "mode"
-        if not law or self.has(law):
+        if not law or self.has(law) or (law == "mode" and self.target.known_law is not None):
             return 0.0
         return (self._pilot_seconds if law == "pilot" else self._mode_seconds) + self.seconds_to_compile(
             frozenset({"terms", "expansion" if law == "mode" and self.has_predictors else "gradient"})

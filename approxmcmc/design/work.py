@@ -16,7 +16,7 @@ from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS, GRADIENTS, ST
 
 # Seconds of a scalar operation (`operations`): terms of logistic regressions, 10 and 50 columns, took .17 and .13 ns
 # for each; of user's loops .3; of PyTensor's graphs .22 to .29, and the same for their gradients.
-OPERATION = {"library": 0.15e-9, "python": 0.3e-9, "graph": 0.25e-9, "matrices": 0.25e-9}
+OPERATION = {"library": 0.15e-9, "groups": 0.15e-9, "python": 0.3e-9, "graph": 0.25e-9, "matrices": 0.25e-9}
 BYTE = 0.012e-9  # seconds; from the extra time per row of 1e5 rows of 50 columns, beyond the cache, over 1e4 rows
 PRODUCT = 0.4e-9  # seconds of a multiply-add with a matrix that a step reads
 STEP = 1.0e-6  # seconds of a step that reads nothing
@@ -34,6 +34,7 @@ TRANSITION = 2.2  # posterior standard deviations that a trajectory travels
 # Cholesky factor and a solution 38 for terms and 55 for a gradient.
 COMPILATION = {
     "library": {"terms": 0.0, "gradient": 0.0, "expansion": 0.0},
+    "groups": {"terms": 0.0, "gradient": 6.0, "expansion": 6.0},  # terms are compiled when the model is read
     "python": {"terms": 0.5, "gradient": 0.7, "expansion": 2.5},
     "graph": {"terms": 5.0, "gradient": 5.0, "expansion": 12.0},
     "matrices": {"terms": 38.0, "gradient": 55.0, "expansion": 100.0},

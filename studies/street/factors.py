@@ -14,7 +14,8 @@ def _crossed(rows: int, sizes: tuple[int, ...], seed: int = 0) -> tuple[np.ndarr
     return levels, np.sum([effect[level] for effect, level in zip(effects, levels, strict=True)], axis=0), rng
 
 
-def _won(eta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def won(eta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return responses of 0 and 1 with logits `eta`."""
     return np.asarray(rng.random(eta.size) < 1.0 / (1.0 + np.exp(-eta)), dtype=np.int64)
 
 
@@ -26,7 +27,7 @@ def five_factors() -> None:
     for k, size in enumerate(sizes):
         scale = pm.HalfFlat(f"scale_{k}")
         predictor += pm.Normal(f"effect_{k}", 0.0, scale, shape=size)[levels[k]]
-    pm.Bernoulli("y", logit_p=predictor, observed=_won(eta, rng))
+    pm.Bernoulli("y", logit_p=predictor, observed=won(eta, rng))
 
 
 def incomes() -> None:
@@ -80,7 +81,7 @@ def items() -> None:
     (person, item), eta, rng = _crossed(2000, (120, 24))
     ability = pm.Normal("ability", 0.0, 1.0, shape=120)
     difficulty = pm.Normal("difficulty", 0.0, 1.5, shape=24)
-    pm.Bernoulli("y", logit_p=ability[person] - difficulty[item], observed=_won(eta, rng))
+    pm.Bernoulli("y", logit_p=ability[person] - difficulty[item], observed=won(eta, rng))
 
 
 def items_that_discriminate() -> None:
@@ -88,7 +89,7 @@ def items_that_discriminate() -> None:
     (person, item), eta, rng = _crossed(3000, (150, 20))
     ability, difficulty = pm.Normal("ability", shape=150), pm.Normal("difficulty", 0.0, 1.5, shape=20)
     slope = pm.LogNormal("slope", 0.0, 0.5, shape=20)
-    pm.Bernoulli("y", logit_p=slope[item] * (ability[person] - difficulty[item]), observed=_won(1.5 * eta, rng))
+    pm.Bernoulli("y", logit_p=slope[item] * (ability[person] - difficulty[item]), observed=won(1.5 * eta, rng))
 
 
 def opinions() -> None:
@@ -99,7 +100,7 @@ def opinions() -> None:
     for name, (size, level) in cells.items():
         z, scale = pm.Normal(f"z_{name}", shape=size), pm.Exponential(f"scale_{name}", 2.0)
         predictor += (scale * z)[level]
-    pm.Bernoulli("y", logit_p=predictor, observed=_won(eta, rng))
+    pm.Bernoulli("y", logit_p=predictor, observed=won(eta, rng))
 
 
 MODELS = (

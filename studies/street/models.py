@@ -5,9 +5,16 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from studies.street import factors, hierarchies, others, regressions, small
+from studies.street import factors, hierarchies, large, others, regressions, small
 
-KINDS = {"small": small, "other": others, "regression": regressions, "hierarchy": hierarchies, "factors": factors}
+KINDS = {
+    "small": small,
+    "other": others,
+    "regression": regressions,
+    "hierarchy": hierarchies,
+    "factors": factors,
+    "large": large,
+}
 WRITTEN = {function.__name__: function for kind in KINDS.values() for function in kind.MODELS}
 KIND = {function.__name__: name for name, kind in KINDS.items() for function in kind.MODELS}
 

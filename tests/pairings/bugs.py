@@ -11,6 +11,9 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.contracts import AcceptanceTest, Component, Proposal
 from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.samplers.firefly.joint import make_dark
+from approxmcmc.samplers.firefly.step import ZUpdate
+from approxmcmc.samplers.metropolis_hastings.law import propose_pinned
 from tests.pairings.worlds import ROWS
 
 
@@ -46,6 +49,48 @@ def lopsided(decide):
         return answer, log_ratio
 
     return decide_lopsided
+
+
+@compiled
+def propose_pinned_lopsided(rng, pair, theta, out, count):
+    """Propose x' from x, but lose 3 % of the steps upwards."""
+    log_q_ratio = propose_pinned(rng, pair, theta, out, count)
+    return -np.inf if out[0] > theta[0] and log_q_ratio == 0.0 and rng.random() < 0.03 else log_q_ratio
+
+
+def late(plan):
+    """Return a plan of turns that come 3 % late while the first velocity is positive."""
+
+    @compiled
+    def plan_late(rng, flight):
+        return plan(rng, flight) * (1.03 if flight.velocity[0] > 0.0 else 1.0)
+
+    return plan_late
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LosingZ(Component, ZUpdate):
+    """An update of z that loses the bright row at the end in one of ten steps."""
+
+    right: Any
+
+    def build_z_update(self):
+        """Wrap it."""
+        built = self.right.build_z_update()
+        return built._replace(update=losing(built.update))
+
+
+def losing(update):
+    """Return an update that makes a bright row dark without asking, in one of ten steps."""
+
+    @compiled
+    def update_and_lose(rng, theta, joint, bright, state, count):
+        fine = update(rng, theta, joint, bright, state, count)
+        if bright.size[0] > 0 and rng.random() < 0.1:
+            make_dark(bright, bright.size[0] - 1)
+        return fine
+
+    return update_and_lose
 
 
 def always_accepted(settle):

@@ -160,7 +160,7 @@ def judge(
         wanted = min(most, math.ceil(1.1 * len(found) * ratio**2))
         if wanted <= len(found):
             break
-        found = np.concatenate([found, run(wanted - len(found))])
+        found = np.concatenate([found, run(max(wanted - len(found), len(sets)))])  # some of each data set
     return Verdict(names, found.mean(axis=0) / error(found), error(found), len(found), draws * thin)
 
 

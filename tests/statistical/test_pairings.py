@@ -8,7 +8,8 @@ Power, .999 each, from the standard errors that are found: a posterior variance 
 posterior standard deviations where that takes at most 12 000 replicates of 800 steps, .032 asserted. Where 3 % of the
 acceptances upwards are lost a walk is off by .034, Langevin steps by .036, pCN by .025, an independence sampler by .016
 (measured); Hamiltonian trajectories, which cross the posterior at once, by .0116, and so are run longer. That loss is
-seen in the decisions of each test themselves, whatever the proposal: see `tests.pairings.balance`.
+seen in the decisions of each test themselves, whatever the proposal, and in those of exchange, of Firefly and in the
+turns of piecewise deterministic samplers: see `tests.pairings.balance`.
 """
 
 import functools
@@ -17,8 +18,12 @@ import sys
 import pytest
 
 import approxmcmc as amc
-from tests.pairings.balance import LOST, balances
-from tests.pairings.bugs import BUGS, BuggyTest, lopsided
+from approxmcmc.samplers.pdmp.bouncy_particle import BOUNCY
+from approxmcmc.samplers.pdmp.program import PDMPProgram
+from approxmcmc.samplers.pdmp.zigzag import ZIGZAG
+from tests.examples import LAPLACE
+from tests.pairings.balance import LOST, balance_of, balance_of_firefly, balance_of_flights, balances
+from tests.pairings.bugs import BUGS, BuggyTest, LosingZ, late, lopsided, propose_pinned_lopsided
 from tests.pairings.law import SEEN, Z, data_sets, judge
 from tests.pairings.table import FORMS, GROUPS, INVARIANT, pairings, world_of
 
@@ -59,6 +64,42 @@ def test_acceptance_probabilities_balance(form, test, seed):
 def test_acceptances_that_are_lost_in_one_direction_are_seen(test, seed):
     lost = balances("ControlVariate", BuggyTest(test, "decide", lopsided), seed)
     assert max(abs(excess) / error for excess, error in lost) > Z
+
+
+@pytest.mark.parametrize("world", ["ERGM", "Ising"])
+def test_exchange_balances(world, seed):
+    excess, error = balance_of(world, amc.Exchange, seed)
+    assert abs(excess) < Z * error
+    excess, error = balance_of(world, amc.Exchange, seed, propose_pinned_lopsided)
+    assert abs(excess) > Z * error
+
+
+def firefly(update):
+    """Return the sampler; its proposal is pinned."""
+    return amc.Firefly(amc.RandomWalk(0.1), bound="untuned", z_update=update)
+
+
+@pytest.mark.parametrize("update", [amc.ImplicitZ(0.3), amc.samplers.ExplicitZ(0.3)], ids=repr)
+def test_firefly_balances_and_keeps_the_law_of_bright_rows(update, seed):
+    for excess, error in balance_of_firefly("LogisticRegression", firefly(update), seed):
+        assert abs(excess) < Z * error
+
+
+def test_losses_of_firefly_are_seen(seed):
+    lost = balance_of_firefly("LogisticRegression", firefly(amc.ImplicitZ(0.3)), seed, propose_pinned_lopsided)[0]
+    assert abs(lost.excess) > Z * lost.error
+    lost = balance_of_firefly("LogisticRegression", firefly(LosingZ(amc.ImplicitZ(0.3))), seed)[1]
+    assert abs(lost.excess) > Z * lost.error
+
+
+@pytest.mark.parametrize("wrong", [False, True], ids=["right", "3 % late"])
+@pytest.mark.parametrize(("dynamics", "setting"), [(ZIGZAG, 0.0), (BOUNCY, 0.5)], ids=["zigzag", "bouncy"])
+def test_turns_balance(dynamics, setting, wrong, seed):
+    flown = dynamics._replace(plan=late(dynamics.plan)) if wrong else dynamics
+    settings = {"setting": setting, "who": "a process"}
+    build = lambda target, spacing: PDMPProgram(target, LAPLACE, flown, spacing=spacing, **settings)  # noqa: E731
+    excess, error = balance_of_flights("LogisticRegression", build, seed)
+    assert (abs(excess) > Z * error) is wrong
 
 
 @pytest.mark.parametrize("name", BUGS)

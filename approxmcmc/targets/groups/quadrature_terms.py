@@ -35,6 +35,7 @@ NODES = {1: (8, 16, 24, 32, 48, 64), 2: (8, 12, 16, 24)}
 LARGEST_ERROR = 0.01  # nats by which the summed error may change over the posterior
 CORE = 6  # arrays of the groups; the table of a link comes after them
 SHAPE_STEP = 1e-4  # step of differences in the logarithm of a shape
+REACH, MOST_SEARCHED = 4.0, 2000  # of a search without derivatives: around the start; evaluations
 # Operations of a row at a node, in a step of Newton's method, and of its slope at a node; and of a group: 1e4 groups of
 # ten rows took 9.1 ms, of which 2.1 ns for a node and a row, and 25 with gradients.
 NODE, NEWTON, GRADIENT, GROUP = 14.0, 40.0, 40.0, 2000.0
@@ -192,7 +193,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         rows, columns = self.n_rows / self.n_obs, self.data[0].shape[2]
         placed = GROUP + rows * (2.0 * columns + NEWTON * self.n_steps + NODE * self.data[4].shape[1])
         slopes = rows * GRADIENT * self.data[4].shape[1]
-        code = "library" if self.keeps_kernels else "graph"
+        code = "groups" if self.keeps_kernels else "graph"
         return TermWork(placed, placed + slopes, 8.0 * rows * (columns + 2.0), code)  # type: ignore[arg-type]
 
     # --- effects ---
@@ -216,8 +217,11 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
 
 
 def highest_point(target: QuadratureTerms) -> np.ndarray:
-    """Return a point of high log posterior, by a search without derivatives."""
-    from scipy.optimize import minimize
+    """Return a point of high log posterior near the start, by a search without derivatives.
+
+    Far from it a density may have no bound, where a scale with a flat prior runs to 0.
+    """
+    from scipy.optimize import Bounds, minimize
 
     compiled = target.compile()
 
@@ -226,4 +230,5 @@ def highest_point(target: QuadratureTerms) -> np.ndarray:
         value = float(compiled.log_prior(theta) + terms.sum())
         return -value if np.isfinite(value) else 1e300
 
-    return np.asarray(minimize(minus_log_density, target.center, method="Powell", options={"maxiter": 20}).x)
+    near, limits = Bounds(target.center - REACH, target.center + REACH), {"maxiter": 20, "maxfev": MOST_SEARCHED}
+    return np.asarray(minimize(minus_log_density, target.center, method="Powell", bounds=near, options=limits).x)

@@ -3,6 +3,8 @@
 The oracle integrates the model's own log densities of rows and effects over a grid: 4001 values of all effects at once.
 """
 
+from types import SimpleNamespace
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -16,6 +18,7 @@ from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
 from approxmcmc.interop.groups import quadrature
 from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.values import PYTHON, NotGroupsError
+from approxmcmc.targets.groups import quadrature_terms
 
 pytestmark = pytest.mark.needs_jit  # PyTensor's numba backend cannot do without the compiler
 
@@ -315,3 +318,15 @@ def test_a_predictor_that_is_misread_is_seen_by_the_models_own_densities(bug, mo
     monkeypatch.setattr(quadrature, "predictor_of", wrong)
     with pytest.raises(NotGroupsError, match="and that of the model"):
         integrated(hierarchy("binomial"))
+
+
+def test_a_density_without_a_bound_is_searched_near_the_start():
+    """Log scales with flat priors: without the limit the search ended at -354, where the prior is not finite."""
+
+    def nothing(theta, data, order, lo, hi, out):
+        out[:] = 0.0
+
+    compiled = SimpleNamespace(log_terms=nothing, data=(), log_prior=lambda theta: -40.0 * theta[0])
+    target = SimpleNamespace(center=np.zeros(2), n_obs=3, compile=lambda: compiled)
+    found = quadrature_terms.highest_point(target)
+    assert found[0] < -1.0 and np.abs(found).max() <= quadrature_terms.REACH

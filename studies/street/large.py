@@ -1,0 +1,38 @@
+"""Models with many rows and effects; nutpie's cells of them may end at the limit of seconds."""
+
+import numpy as np
+import pymc as pm
+
+from studies.street.factors import won
+
+
+def many_groups() -> None:
+    """300 000 rows, 30 000 groups, logistic, not centred."""
+    rng = np.random.default_rng(0)
+    group, x = rng.integers(30_000, size=300_000), rng.normal(size=300_000)
+    eta = 0.3 + rng.normal(scale=0.7, size=30_000)[group] + 0.5 * x
+    mu, beta, tau = pm.Normal("mu"), pm.Normal("beta"), pm.HalfNormal("tau", 1.0)
+    rows = (mu + tau * pm.Normal("z", shape=30_000))[group] + beta * x
+    pm.Bernoulli("y", logit_p=rows, observed=won(eta, rng))
+
+
+def users_and_items() -> None:
+    """200 000 rows, 2000 users and 500 items, logistic, centred."""
+    rng = np.random.default_rng(0)
+    user, item = rng.integers(2000, size=200_000), rng.integers(500, size=200_000)
+    eta = 0.3 + rng.normal(scale=0.7, size=2000)[user] + rng.normal(scale=0.5, size=500)[item]
+    scales = {name: pm.HalfNormal(f"scale_{name}", 1.0) for name in ("user", "item")}
+    a, b = pm.Normal("a", 0.0, scales["user"], shape=2000), pm.Normal("b", 0.0, scales["item"], shape=500)
+    pm.Bernoulli("y", logit_p=pm.Normal("mu") + a[user] + b[item], observed=won(eta, rng))
+
+
+def many_columns() -> None:
+    """50 000 rows, 500 columns, logistic."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50_000, 500))
+    eta = X @ rng.normal(scale=0.05, size=500)
+    rows = pm.Normal("intercept") + X @ pm.Normal("beta", 0.0, 1.0, shape=500)
+    pm.Bernoulli("y", logit_p=rows, observed=won(eta, rng))
+
+
+MODELS = (many_groups, users_and_items, many_columns)
