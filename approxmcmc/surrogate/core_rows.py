@@ -101,11 +101,12 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
 
     The core is the union of two sets. *Variance*: the fewest rows without which the light residuals together have a
     standard deviation of 0.3 over draws of the pilot. *Walls*: rows whose linear predictor varies by more than 1/2 (its
-    variance, in squared units of the predictor's scale) under the posterior, and whose quadratic misses more than 1/8
-    within 6 standard deviations of it. Ranking by residuals alone would miss rows that forbid a half-space, because
-    their residual is zero at every draw. Coefficients of light rows are averages over the normal distribution of the
-    pilot's draws (Price 1958) where these are better than Taylor's. On data without heavy rows the core is empty.
-    Each evaluation of S reads the core: `datapoints_touched` and `likelihood_evaluations` count it.
+    variance, in squared units of the predictor's scale) under the posterior; if these are more than a twelfth of all
+    rows, only those whose quadratic misses more than 1/8 within 6 standard deviations. Ranking by residuals alone would
+    miss rows that forbid a half-space, because their residual is zero at every draw. Coefficients of light rows are
+    averages over the normal distribution of the pilot's draws (Price 1958) where these are better than Taylor's. On
+    data without heavy rows the core is empty. Each evaluation of S reads the core: `datapoints_touched` and
+    `likelihood_evaluations` count it.
 
     References
     ----------

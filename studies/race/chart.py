@@ -5,7 +5,8 @@
 A problem gives ``race_N.svg``, bars of min-ESS per second by sampler, and ``race_N.md``, a table that a screen shows
 whole. The problems of rare categories give one picture, ``race_rare.svg``, with the seconds to 400 effective draws. The
 first problem gives ``race_risk.svg``, the picture of the front page. A ``race_regret.csv`` beside the race, which
-`studies.race.regret` writes, gives ``race_regret.md``.
+`studies.race.regret` writes, gives ``race_regret.md``; a ``race_fits.csv``, the file of `studies.race.fits`,
+``race_fits.md``.
 """
 
 import csv
@@ -20,6 +21,7 @@ import pandas as pd
 
 from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.study.report.svg import COLOURS, subplots, svg_document
+from studies.race.fits import markdown as fits_table
 from studies.race.regret import markdown as regret_table
 from studies.race.table import FEWEST_FOR_MOMENTS, two_digits
 
@@ -53,6 +55,8 @@ def main(source: Path, folder: Path) -> None:
         _write(folder / "race_rare.svg", svg_document(_rare(rare)))
     if (regret := source.with_name("race_regret.csv")).exists():
         _write(folder / "race_regret.md", regret_table(pd.read_csv(regret)))
+    if (fits := source.with_name("race_fits.csv")).exists():
+        _write(folder / "race_fits.md", fits_table(pd.read_csv(fits).to_dict("records")))
 
 
 def table(rows: Sequence[Row]) -> str:

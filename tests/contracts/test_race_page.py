@@ -27,7 +27,8 @@ def test_each_problem_has_its_picture_and_its_table(tmp_path):
         picture = (tmp_path / f"race_{number}.svg").read_text(encoding="utf-8")
         assert {row["rival"] for row in rows} <= set(re.findall(r">([^<]+)</text>", picture))
     levers = (DOCS / "race_levers.md").read_text(encoding="utf-8")
-    assert "{include} _generated/race_regret.md" in levers and (tmp_path / "race_regret.md").exists()
+    for name in ("race_regret.md", "race_fits.md"):
+        assert f"{{include}} _generated/{name}" in levers and (tmp_path / name).exists()
 
 
 def test_rare_categories_on_the_page_and_in_the_file_are_the_same():

@@ -111,7 +111,8 @@ def test_a_result_names_suite_machine_and_clock():
 
 def test_no_picture_or_page_is_kept_that_is_drawn():
     assert {path.name for path in (DOCS / "_static").iterdir()} == {
-        "austerity_mnist_risk.svg", "cold.csv", "pages.css", "race.csv", "race_regret.csv", "scale.jsonl", "street.csv",
+        "austerity_mnist_risk.svg", "cold.csv", "pages.css", "race.csv", "race_fits.csv", "race_regret.csv",
+        "scale.jsonl", "street.csv",
     }  # fmt: skip
 
 
