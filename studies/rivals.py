@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from approxmcmc.engine.extras import extra
 from approxmcmc.foreign import ForeignSampler, chain_trace
 from approxmcmc.study import Budget, Gold
 from studies import tall_data
@@ -31,7 +32,8 @@ class EmceeStretch(ForeignSampler):
 
     def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> Any:
         """Draw until the seconds or the draws are spent; a draw is a walker after a step of all."""
-        import emcee
+        with extra("foreign", "The stretch move"):
+            import emcee
 
         def log_density(theta: np.ndarray) -> np.ndarray:
             eta = theta @ target.X.T

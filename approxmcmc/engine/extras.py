@@ -8,7 +8,7 @@ from approxmcmc.errors import MissingExtraError
 # The libraries that a plain installation leaves out, by extra: import name and package name.
 EXTRAS = {
     "downloads": {"sklearn": "scikit-learn"},
-    "foreign": {"jax": "jax", "jaxlib": "jax", "blackjax": "blackjax", "numpyro": "numpyro"},
+    "foreign": {"jax": "jax", "jaxlib": "jax", "blackjax": "blackjax", "numpyro": "numpyro", "emcee": "emcee"},
     "sources": {
         "pyarrow": "pyarrow",
         "zarr": "zarr",

@@ -138,7 +138,7 @@ class TestImpossibleData:
         """Nothing can be conditioned on an event of probability 0."""
         network = amc.targets.BayesianNetwork(*self.TABLES, {"a": 0, "b": 1})
         assert network.log_evidence() == -math.inf
-        with pytest.raises(InvalidInputError, match="has probability 0"):
+        with pytest.raises(InvalidInputError, match="its probability is 0"):
             network.probability({"c": 1})
 
     def test_transition_matrix_of_an_approximate_test_is_refused(self):

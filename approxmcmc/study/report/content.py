@@ -214,9 +214,10 @@ def _risk_figures(contest: Contest) -> tuple[Figure | None, ...]:
 
 
 def cost_section(results: "StudyResults", contests: Sequence[Contest]) -> Section:
-    """Return data, decisions and seconds."""
-    pieces = [table for c in contests for table in (tables.cost_table(results, c), tables.seconds_table(results, c))]
-    return Section("Cost", pieces=tuple(pieces))
+    """Return data, decisions and seconds, in one table each for all targets."""
+    made = tables.cost_table, tables.seconds_table
+    by_target = [{contest.target: table(results, contest) for contest in contests} for table in made]
+    return Section("Cost", pieces=tuple(tables.over_targets(found) for found in by_target if found))
 
 
 def gold_section(results: "StudyResults") -> Section:

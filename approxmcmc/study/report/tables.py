@@ -1,5 +1,6 @@
 """Tables of numbers: risk at three budgets, failures counted as infinite, cost, seconds, convergence diagnostics."""
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,18 @@ def sensitivity_table(contest: Contest) -> Table:
 
 
 # --- cost ---
+
+
+def over_targets(by_target: Mapping[str, Table]) -> Table:
+    """Return one table of all targets, with a column that names them if they are several."""
+    import pandas as pd
+
+    target, first = next(iter(by_target.items()))
+    if len(by_target) == 1:
+        return first
+    rows = pd.concat({name: table.data for name, table in by_target.items()}, names=["target"])
+    data = rows.reset_index("target").reset_index(drop=True)
+    return dataclasses.replace(first, title=first.title.removesuffix(f", {target}"), data=data)
 
 
 def cost_table(results: "StudyResults", contest: Contest) -> Table:

@@ -99,7 +99,7 @@ def test_graph_objects_are_read():
         ((), "sequence of names"),
         ("edges", "sequence of names"),
         (("edge",), "unknown statistic 'edge'; known are edges"),
-        (("edges", "edges"), "every statistic once"),
+        (("edges", "edges"), "every statistic only once"),
     ],
 )
 def test_bad_statistics_are_refused(statistics, message):
