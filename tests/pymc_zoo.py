@@ -214,7 +214,7 @@ def rescaled():
 
 REFUSED_AT_SIGHT = {
     nothing_observed: "no observed variable",
-    observed_over_other_rows: r"different numbers of rows \('y' has 300, 'y2' has 7\)",
+    observed_over_other_rows: "need the same number of rows, since a row is one term; 'y' has 300, 'y2' has 7",
     missing_values: "y_unobserved.*leave out the rows",
     discrete_parameter: r"\['k'\] are discrete",
     latent_for_each_row: r"latent variables with an entry for each of the 300 rows \(u\) leave nothing to subsample",

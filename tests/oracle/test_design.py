@@ -133,7 +133,7 @@ class TestPilot:
     def test_a_pilot_that_still_climbs_is_reported(self):
         """Far from the mode steps of 0.002 only climb, and an epsilon that is far too large looks good enough."""
         target, walk = logistic(3000, 2), RandomWalk(0.002)
-        with pytest.warns(SamplingWarning, match="log density rose by .* along the pilot"):
+        with pytest.warns(SamplingWarning, match="log density rose by .* during the pilot"):
             found = amc.design.design_test(
                 target, proposal=walk, initvals=[1.0, -1.0], n_pairs=100, tune=0, random_seed=3
             )

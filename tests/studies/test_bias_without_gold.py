@@ -30,7 +30,7 @@ def module():
 
 def test_every_setting_is_another_one_and_can_be_unwrapped():
     study = load_study(STUDY).with_preset("smoke")
-    assert load_study(STUDY).preset_names == ["smoke", "quick", "paper"]
+    assert load_study(STUDY).preset_names == ["smoke", "quick", "published", "paper"]
     settings = study.settings()
     assert len({json.dumps(each.sampler.to_dict(), sort_keys=True) for each in settings}) == len(settings) == 6
     target = study.target("bimodal")

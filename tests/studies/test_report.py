@@ -716,6 +716,15 @@ def test_cost_table_counts_what_the_traces_hold():
     assert row["wrong decisions_lower"] < 0.1 < row["wrong decisions_upper"]
 
 
+def test_tables_of_several_targets_are_one_table_that_names_them():
+    one, other = (
+        Table(f"Cost, {name}", "", pd.DataFrame({"setting": ["a"], "n": [n]})) for name, n in (("x", 1), ("y", 2))
+    )
+    joined = tables.over_targets({"x": one, "y": other})
+    assert joined.title == "Cost" and tables.over_targets({"x": one}) is one
+    assert joined.data.to_dict("list") == {"target": ["x", "y"], "setting": ["a", "a"], "n": [1, 2]}
+
+
 def test_student_law_of_the_t_statistic_is_confirmed_on_normal_like_terms():
     [figure] = t_statistic(make_results(), sizes=(400,), scale=0.05, resamples=2000)
     assert isinstance(figure, Figure)

@@ -142,7 +142,7 @@ def _closure(make: Callable[..., Any], fastmath: frozenset[str], *parts: Any) ->
     return make(*(_part(part, fastmath) if isinstance(part, types.FunctionType) else part for part in parts))
 
 
-@functools.lru_cache(maxsize=256)
+@cached_by_content(maxsize=256)
 def _part(function: Callable[..., Any], fastmath: frozenset[str]) -> Any:
     """Return the dispatcher of a plain function, one for all kernels that call it: each kernel links its code."""
     return njit(**_options(fastmath))(function)
