@@ -26,7 +26,7 @@ from approxmcmc.contracts import (
     content_hash,
 )
 from approxmcmc.engine.terms.shuffled import check_rows_are_terms
-from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.errors import IncompatibleError, SamplingWarning
 from approxmcmc.surrogate.difference_bounds import expansion_bound, residual_range
 from approxmcmc.surrogate.expanded import ExpandedTarget
 from approxmcmc.surrogate.kernels import kernel_named, run
@@ -37,6 +37,7 @@ from approxmcmc.targets.expansion.core_rule import (
     LARGEST_SHARE,
     LARGEST_SPREAD,
     rows_far_out,
+    rows_named,
     rows_that_pay,
     rows_that_vary,
 )
@@ -140,7 +141,8 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
             numbers = empty_rows(target.n_obs, self._expansion.columns, memory_limit, mapped=self._expansion.mapped)
             law = self.center, self.pilot.cholesky, self.pilot.draws
             survey = self._expansion.survey(*law, numbers, averaged=True)
-        in_core = self._choose(survey) if isinstance(core, str) and core == "auto" else self._given(core)
+        by_rule = isinstance(core, str) and core == "auto"
+        in_core = self._choose(survey) if by_rule else rows_named(core, self.target.n_obs)
         self.core, self.n_obs = np.flatnonzero(in_core), int((~in_core).sum())
         # Without a core all rows are light and keep their order: nothing is copied.
         self._light: Any = np.flatnonzero(~in_core) if self.core.size else slice(None)
@@ -178,26 +180,6 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
             core[:] = True
             core[np.argmin(survey.spreads()) if survey.spreads else 0] = False  # a target needs at least one term
         return core
-
-    def _given(self, core: Any) -> np.ndarray:
-        """Return which rows the user named."""
-        n_rows, named = self.target.n_obs, np.asarray(core)
-        in_core = np.zeros(n_rows, dtype=bool)
-        if named.dtype == bool and named.shape == (n_rows,):
-            in_core = named.copy()
-        elif named.ndim == 1 and (named.size == 0 or np.issubdtype(named.dtype, np.integer)):
-            if named.size and not (named.min() >= 0 and named.max() < n_rows):
-                raise InvalidInputError(
-                    f"CoreRows: core must name rows from 0 to {n_rows - 1}, found {named.min()} ... {named.max()}"
-                )
-            in_core[named.astype(np.int64)] = True
-        else:
-            raise InvalidInputError(
-                f'CoreRows: core must be "auto", the numbers of rows, or {n_rows} booleans, found {core!r}'
-            )
-        if in_core.all():
-            raise InvalidInputError("CoreRows: at least one row must be light; to read all rows use ExactTest")
-        return in_core
 
     def _normal_law(self, here: Quadratic) -> Laplace:
         """Return S if the core is empty and S is normal; otherwise the pilot's normal distribution."""

@@ -11,8 +11,11 @@ other rows:
   its linear predictor varies so much under the posterior that the quadratic is wrong somewhere within reach.
 """
 
+from typing import Any
+
 import numpy as np
 
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.expansion.quadratic import Survey
 
 LARGEST_SPREAD = 0.3  # sd of the sum of the light residuals over pilot draws: then stage two accepts .83 at least
@@ -84,3 +87,24 @@ def _mask(rows: np.ndarray, n_rows: int) -> np.ndarray:
     chosen = np.zeros(n_rows, dtype=bool)
     chosen[rows] = True
     return chosen
+
+
+def rows_named(core: Any, n_rows: int) -> np.ndarray:
+    """Return which rows the user named, by their numbers or by booleans; booleans (rows,)."""
+    named = np.asarray(core)
+    in_core = np.zeros(n_rows, dtype=bool)
+    if named.dtype == bool and named.shape == (n_rows,):
+        in_core = named.copy()
+    elif named.ndim == 1 and (named.size == 0 or np.issubdtype(named.dtype, np.integer)):
+        if named.size and not (named.min() >= 0 and named.max() < n_rows):
+            raise InvalidInputError(
+                f"CoreRows: core must name rows from 0 to {n_rows - 1}, found {named.min()} ... {named.max()}"
+            )
+        in_core[named.astype(np.int64)] = True
+    else:
+        raise InvalidInputError(
+            f'CoreRows: core must be "auto", the numbers of rows, or {n_rows} booleans, found {core!r}'
+        )
+    if in_core.all():
+        raise InvalidInputError("CoreRows: at least one row must be light; to read all rows use ExactTest")
+    return in_core
