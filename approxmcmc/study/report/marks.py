@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.study.report.svg import INK, subplots
+from approxmcmc.study.report.svg import INK, styled, subplots
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,6 +202,11 @@ def _rounded(column: np.ndarray, scale: dict[str, Any]) -> np.ndarray:
 
 def drawn(words: dict[str, Any], data: "pd.DataFrame") -> Any:
     """Draw a picture from what :func:`marks_of` returned."""
+    with styled():
+        return _drawn(words, data)
+
+
+def _drawn(words: dict[str, Any], data: "pd.DataFrame") -> Any:
     from approxmcmc.study.report.figures import log_axes
 
     figure, spare = subplots(figsize=tuple(words["size"]))

@@ -4,6 +4,7 @@ Text and axes are drawn in one ink colour; inside the page that ink, and black, 
 same picture is readable on a light and on a dark background. Text stays text: it can be selected and searched.
 """
 
+import contextlib
 import io
 import re
 from typing import TYPE_CHECKING, Any
@@ -48,14 +49,20 @@ STYLE: Any = {  # matplotlib's rcParams
 }
 
 
+def styled() -> contextlib.AbstractContextManager[None]:
+    """Return the context in which axes have the style of the report, whatever style a program has set."""
+    from matplotlib import style
+
+    return style.context(["default", STYLE])
+
+
 def subplots(*args: Any, **kwargs: Any) -> tuple["MatplotlibFigure", Any]:
     """Make a figure and axes in the style of the report, like ``matplotlib.pyplot.subplots``, without global state."""
-    import matplotlib as mpl
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure as MatplotlibFigure
 
     figsize = kwargs.pop("figsize", (7.2, 3.8))
-    with mpl.rc_context(STYLE):
+    with styled():
         figure = MatplotlibFigure(figsize=figsize)
         FigureCanvasSVG(figure)
         axes = figure.subplots(*args, **kwargs)
@@ -66,10 +73,9 @@ def svg_document(figure: "MatplotlibFigure | str") -> str:
     """Return the figure as a standalone SVG document, the same bytes for the same figure; documents pass unchanged."""
     if isinstance(figure, str):
         return figure
-    import matplotlib as mpl
 
     buffer = io.StringIO()
-    with mpl.rc_context(STYLE):
+    with styled():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return buffer.getvalue()
 
