@@ -48,7 +48,7 @@ class DataSource(abc.ABC):
     offsets: np.ndarray
     is_vector: bool = False
     ones: str | None = None
-    """Name of the added first column of ones; None if there is none."""
+    """Name of the added first column of ones; None without one."""
     _wanted: np.dtype | None = None
 
     @abc.abstractmethod

@@ -96,7 +96,7 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
 
     def to_pymc(self) -> Any:
         """Return the plain target's PyMC twin."""
-        return self.target.to_pymc()  # type: ignore[attr-defined]  # raises if there is none
+        return self.target.to_pymc()  # type: ignore[attr-defined]  # raises without one
 
     def _linear_target(self) -> LinearTarget:
         """Return the plain target; raise if it has no linear predictor with known derivatives."""

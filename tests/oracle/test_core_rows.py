@@ -16,6 +16,7 @@ from approxmcmc.surrogate import moves as surrogate_moves
 from approxmcmc.surrogate.surrogate import Directions
 from approxmcmc.targets.expansion import core_rule
 from approxmcmc.targets.expansion.quadratic import survey_of
+from approxmcmc.targets.posterior import Posterior
 from tests import langevin as book
 from tests.models import logistic
 from tests.planting import plain
@@ -186,6 +187,20 @@ def without_walls(monkeypatch):
     """Let rows that are walls be light."""
     choose = core_rows.CoreRows._choose
     monkeypatch.setattr(core_rows.CoreRows, "_choose", lambda self, survey: choose(self, survey) & ~survey.walls)
+
+
+@pytest.mark.parametrize(("n_wide", "walls"), [(4, 4), (20, 0)])
+def test_a_few_wide_rows_are_walls_also_if_their_quadratic_misses_only_far_away(n_wide, walls):
+    """Their predictor is 30 with a standard deviation of 1.5; the likelihood bends 20 of these away."""
+    X = np.full((120, 2), [0.1, 0.0])
+    X[:n_wide, 1] = 1.0
+    y = (np.arange(120) % 2 == 1) | (np.arange(120) < n_wide)
+    target = amc.targets.LogisticRegression(X, y, intercept=False)
+    center, sd = np.array([0.0, 30.0]), np.array([0.01, 1.5])
+    draws = center + sd * np.random.default_rng(1).normal(size=(8, 2))
+    expansion = Posterior(target).expansion
+    survey = expansion.survey(center, np.diag(sd), draws, np.empty((120, expansion.columns)), averaged=True)
+    np.testing.assert_array_equal(np.flatnonzero(survey.walls), np.arange(walls))
 
 
 @pytest.mark.needs_jit

@@ -11,8 +11,8 @@ import numpy as np
 import pytensor
 
 from approxmcmc.engine.terms.batches import full_terms
-from approxmcmc.interop.graphs import rebuild, simplify
-from approxmcmc.interop.groups.values import PYTHON, NotGroupsError, by_arrays
+from approxmcmc.interop.graphs import by_numpy, rebuild, simplify
+from approxmcmc.interop.groups.values import PYTHON, NotGroupsError
 
 POINTS = 2
 SPREAD = 0.3  # standard deviation of the random points around the initial point
@@ -63,7 +63,7 @@ def _densities(target: Any) -> Any:
         )
     rows, prior = coordinates.frozen(rebuild([rows, sum(terms)], values))
     function = pytensor.function(
-        [coordinates.theta, effects.u], by_arrays([simplify(rows), prior]), mode=PYTHON, on_unused_input="ignore"
+        [coordinates.theta, effects.u], [by_numpy(simplify(rows)), prior], mode=PYTHON, on_unused_input="ignore"
     )
 
     def evaluate(theta: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, float]:

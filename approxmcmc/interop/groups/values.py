@@ -5,31 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
 from pymc.distributions.transforms import CholeskyCovPacked
 from pytensor.compile.mode import Mode
 from pytensor.graph.traversal import ancestors, toposort
-from pytensor.scalar.basic import UnaryScalarOp, upgrade_to_float
-from pytensor.scalar.math import Softplus
-from pytensor.tensor.elemwise import Elemwise
 
 from approxmcmc.interop.graphs import evaluate, is_shared, value_of
 
 # Graphs that are evaluated only a few times are not compiled.
 PYTHON = Mode(linker="py", optimizer="fast_compile")
-
-
-class LogSigmoid(UnaryScalarOp):  # type: ignore[misc]
-    """log(1 / (1 + exp(-x))) by a NumPy function of arrays; PyTensor takes 1 us for each softplus in Python."""
-
-    nfunc_spec = ("scipy.special.log_expit", 1, 1)
-
-    def c_code(self, *arguments: Any) -> str:
-        """Raise: graphs with this operation run in Python."""
-        raise NotImplementedError
-
-
-LOG_SIGMOID = Elemwise(LogSigmoid(upgrade_to_float, name="log_sigmoid"))
 
 
 class NotGroupsError(Exception):
@@ -84,18 +67,6 @@ def compute(node: Any, inputs: Sequence[Any]) -> list[Any]:
     except Exception as error:
         raise NotGroupsError(f"{node.op} cannot be evaluated ({type(error).__name__})") from error
     return [one[0] for one in storage]
-
-
-def by_arrays(graphs: Sequence[Any]) -> list[Any]:
-    """Return graphs in which a softplus is computed by a function of arrays, for evaluation in Python."""
-    of_arrays: dict[Any, Any] = {}
-    for node in toposort(graphs):
-        inputs = [of_arrays.get(one, one) for one in node.inputs]
-        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Softplus):
-            of_arrays[node.outputs[0]] = pt.neg(LOG_SIGMOID(pt.neg(inputs[0])))
-        elif any(one in of_arrays for one in node.inputs):
-            of_arrays.update(zip(node.outputs, node.op.make_node(*inputs).outputs, strict=True))
-    return [of_arrays.get(graph, graph) for graph in graphs]
 
 
 def name_of(node: Any) -> str:

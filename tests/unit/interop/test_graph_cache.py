@@ -2,13 +2,15 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
+from pytensor.graph.traversal import toposort
 
 from approxmcmc.interop import graph_likelihood, model_hash
 from approxmcmc.interop import prior as prior_module
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
-from approxmcmc.interop.graphs import work_of_a_row
+from approxmcmc.interop.graphs import by_numpy, work_of_a_row
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import find_predictors
 from approxmcmc.interop.prior import PriorOfPyMC
@@ -75,3 +77,14 @@ def test_graphs_that_factor_matrices_say_that_they_compile_slowly():
     root, y = pt.matrix("root"), pt.matrix("y")
     plain, factors = (y @ root).sum(axis=1), pt.linalg.solve_triangular(root, y.T, lower=True).sum(axis=0)
     assert [work_of_a_row(graph, 30).code for graph in (plain, factors)] == ["graph", "matrices"]
+
+
+def test_softplus_by_numpy_is_softplus_and_no_python_is_called_for_each_row():
+    x = pt.vector("x")
+    graph = pt.exp(-pt.softplus(2.0 * pt.softplus(x)))  # one within another
+    ours = by_numpy(graph)
+    assert not any("softplus" in str(node.op).lower() for node in toposort([ours]))
+    places = np.array([-800.0, -40.0, -1e-9, 0.0, 1e-9, 0.7, 40.0, 300.0])
+    inner = 2.0 * np.logaddexp(0.0, places)
+    found = pytensor.function([x], ours, mode="FAST_COMPILE")(places)
+    np.testing.assert_allclose(found, np.exp(-np.logaddexp(0.0, inner)), rtol=1e-13)
