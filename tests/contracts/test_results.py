@@ -22,6 +22,8 @@ LARGEST_BYTES = 3_000_000
 PAGES = sorted({*DOCS.glob("*.md"), *DOCS.glob("*/*.md"), ROOT / "README.md"} - {*DOCS.glob("_*/*")})
 NUMBER = re.compile(r"\{(result|estimate)\}`([^`]*)`", re.DOTALL)
 TO_A_RESULT = re.compile(r"\]\((\.\./)*(docs/)?results/\w|\{doc\}`[^`]*results/\w|\{(result|estimate)\}`")
+OVER_CHAINS = re.compile("(Student|bootstrap) intervals? over (chains|replicates)|Student over|published number")
+AUDITED = "wrong|predicted"
 # Roles, code, addresses; settings as equations.
 NOT_TYPED = re.compile(r"\{\w+\}`[^`]*`|`[^`]*`|(?<=\])\([^)]*\)|\$[^$]*\$")
 
@@ -107,6 +109,19 @@ def test_a_result_names_suite_machine_and_clock():
         for one in scores_of(words, table):
             few = one.at_budgets[one.at_budgets.replicates < 5]
             assert few[[column for column in few if column.endswith(("_lower", "_upper"))]].isna().all(axis=None)
+
+
+def test_fewer_than_five_chains_have_no_interval():
+    for name in published.shipped_studies():
+        words, table = published.shipped(name)
+        chains = re.search(r"'Replicates', '(\d+) chain", str([section["terms"] for section in words["sections"]]))
+        if int(chains[1]) >= 5 or "intervals over lattices" in str(words["sections"]):
+            continue
+        for piece in (piece for section in words["sections"] for piece in section["pieces"]):
+            if OVER_CHAINS.search(piece["caption"]):
+                rows = table[table["piece"] == piece["title"]]
+                ends = [one for one in piece["columns"] if re.fullmatch(f"(?!{AUDITED}).*_(lower|upper)", one)]
+                assert (rows[ends] == "").all(axis=None), f"{name}, {piece['title']}"
 
 
 def test_no_picture_or_page_is_kept_that_is_drawn():
