@@ -10,7 +10,7 @@ import pytest
 from approxmcmc.errors import StudyError
 from approxmcmc.study import published
 from approxmcmc.study.load import load_study
-from approxmcmc.study.report.drawn_page import scores_of
+from approxmcmc.study.report.drawn_page import columns_of, scores_of
 from approxmcmc.study.report.markdown import picture
 from approxmcmc.study.report.shipped import unpacked
 from approxmcmc.study.report.verdicts import AGREES, DIFFERS, OPEN, verdict, verdicts_block
@@ -42,7 +42,7 @@ def sentences(page):
     """Return the sentences of a page outside of blocks of code."""
     prose = NUMBER.sub(r"{\1}``", re.sub(r"^(`{3,}).*?^\1$", "", page, flags=re.DOTALL | re.MULTILINE))
     for paragraph in re.split(r"\n\s*\n|\n(?=[-|#*])", prose):
-        yield from re.split(r"(?<=[.:!?])\s+(?=[A-Z*(`{$])", " ".join(paragraph.split()))
+        yield from re.split(r"(?<=[.:!?])\s+(?=[A-Z*(`{$[])", " ".join(paragraph.split()))
 
 
 def typed(sentence):
@@ -71,6 +71,9 @@ def test_every_number_on_a_page_is_in_its_table(extension):
             assert re.search(r"\d", extension.looked_up(" ".join(reference.split()), interval=kind == "estimate")), (
                 reference
             )
+    blocks = [line for page in PAGES for line in re.findall(r"^```\{columns\} (.+)$", page.read_text(), re.MULTILINE)]
+    for name, title, *columns in ([part.strip() for part in line.split(";")] for line in blocks):
+        assert "<td" in columns_of(*published.shipped(name), title, columns)
 
 
 @pytest.mark.parametrize(

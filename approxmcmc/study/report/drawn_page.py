@@ -4,6 +4,7 @@ The statements are made here, and not when the study ran: whether settings are r
 how many digits of a number are shown.
 """
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +14,8 @@ from approxmcmc.errors import StudyError
 from approxmcmc.study.names import nearest
 from approxmcmc.study.report.answer import answers
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
-from approxmcmc.study.report.markdown import figure_block, plain_text, section_block
-from approxmcmc.study.report.pieces import Figure, Section
+from approxmcmc.study.report.markdown import figure_block, plain_text, section_block, table_block
+from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.scores import Scores
 from approxmcmc.study.report.shipped import RISK, rows_of, unpacked
 from approxmcmc.study.report.tables import risk_table
@@ -76,6 +77,27 @@ def figure_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str) -> st
     if title not in known:
         raise StudyError(f"The page of {words['study']} has no picture {nearest(title, known)}")
     return in_words(table)(figure_block(known[title], f"{slug(title)}-"))
+
+
+def columns_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str, columns: Sequence[str]) -> str:
+    """Return some columns of a table of a page, with their intervals, as Markdown.
+
+    Raises
+    ------
+    StudyError
+        If the page has no such table, or the table no such column; the message names the nearest.
+    """
+    pieces = [piece for section in unpacked(words["sections"], table) for piece in section.pieces]
+    known = {piece.title: piece for piece in pieces if isinstance(piece, Table)}
+    if title not in known:
+        raise StudyError(f"The page of {words['study']} has no table {nearest(title, known)}")
+    piece = known[title]
+    for name in columns:
+        if name not in piece.data:
+            raise StudyError(f"{words['study']}, {title}: there is no column {nearest(name, list(piece.data))}")
+    ends = [f"{name}{end}" for name in columns for end in ("", "_lower", "_upper")]
+    chosen = dataclasses.replace(piece, data=piece.data[[name for name in ends if name in piece.data]])
+    return in_words(table)(table_block(chosen))
 
 
 def scores_of(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Scores]:

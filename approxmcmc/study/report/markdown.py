@@ -104,17 +104,18 @@ def figure_block(piece: Figure, prefix: str) -> str:
 
 
 def _table(piece: Table) -> str:
-    view = table_view(piece)
-    if not view["rows"]:
+    if piece.data.empty:
         return ""
+    return f"### {plain_text(piece.title)}\n\n*{plain_text(piece.caption)}*\n\n{table_block(piece)}"
+
+
+def table_block(piece: Table) -> str:
+    """Return a table without title and caption."""
+    view = table_view(piece)
     head = "".join(f"<th{_number(column)}>{escape(column['heading'])}</th>" for column in view["columns"])
     rows = "\n".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in view["rows"])
     body = f'<table class="result-table">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>'
-    caption = f"*{plain_text(piece.caption)}*"
-    return (
-        f"### {plain_text(piece.title)}\n\n{caption}\n\n"
-        f'```{{raw}} html\n<div class="result-scroll">\n{body}\n</div>\n```'
-    )
+    return f'```{{raw}} html\n<div class="result-scroll">\n{body}\n</div>\n```'
 
 
 def _cell(cell: dict[str, Any]) -> str:
