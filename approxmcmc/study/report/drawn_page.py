@@ -8,6 +8,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.errors import StudyError
@@ -30,8 +31,8 @@ WITHOUT_INTERVAL = (
     "Intervals are 95 %. A blank is undefined, never zero. A number without an interval is a setting, a count, an "
     "exact value, or a summary of these chains; its caption says which."
 )
-CODE = re.compile(r"[a-z]\w*_\w+(\[.+\])?|[a-z]\w*\[.+\]")
-NAMING = ("series", "setting", "sampler", "winner", "no less", "label")  # columns of names of settings
+CODE = re.compile(r"[a-z]\w*(\[.+\])?")
+NAMING = ("series", "setting", "sampler", "winner", "no less", "label", "target", "data")  # columns of names
 
 
 def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequence[str] = ()) -> str:
@@ -126,11 +127,12 @@ def _source(words: Mapping[str, Any]) -> str:
 
 
 def in_words(table: "pd.DataFrame") -> Callable[[str], str]:
-    """Return a function that replaces labels of settings by readable names, in text and in pictures."""
+    """Return a function that replaces names of settings and data sets by words, in text, tables and pictures."""
     columns = [name for name in NAMING if name in table]
     names = {part for name in columns for cell in set(table[name]) for part in re.split(r", (?![^\[]*\])", cell)}
-    code = sorted((name for name in names if CODE.fullmatch(name)), key=len, reverse=True)
-    spelled = {re.sub(r"([_\[\]])", r"\\\1", name): setting_in_words(name) for name in code}
-    spelled |= {name: setting_in_words(name) for name in code}
-    pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, spelled)) + r")(?![\w\[])") if code else None
+    words = {name: setting_in_words(name) for name in sorted(names, key=len, reverse=True) if CODE.fullmatch(name)}
+    spelled = {}
+    for name in (name for name, told in words.items() if told != name):
+        spelled |= dict.fromkeys((re.sub(r"([_\[\]])", r"\\\1", name), escape(name), name), words[name])
+    pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, spelled)) + r")(?![\w\[])") if spelled else None
     return lambda text: pattern.sub(lambda found: spelled[found[1]], text) if pattern else text

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from approxmcmc.study.report.evidence import Contest
 
+# Words of the names of settings and data sets that are not written as the code has them.
+SPELLED = {word: word.upper() for word in ("bergm", "gimh", "mala", "mcwm", "mnist", "sghmc", "sgld")} | {
+    "7v9": "7 and 9", "core": "core rows,", "covertype": "Covertype", "kdd99": "KDD99", "laplace": "Laplace",
+}  # fmt: skip
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -111,11 +115,13 @@ def setting_in_words(label: str) -> str:
 
     Examples
     --------
-    >>> setting_in_words("control_variates[epsilon=0.2,batch_size=500]")
-    'control variates (epsilon 0.2, batch size 500)'
+    >>> setting_in_words("control_variates[epsilon=0.2,batch_size=500]"), setting_in_words("core_t_test")
+    ('control variates (epsilon 0.2, batch size 500)', 'core rows, t-test')
     """
-    name, _, knobs = re.sub(r"[\\\]'\"]", "", label).replace("_", " ").partition("[")
-    return f"{name} ({', '.join(knob.replace('=', ' ') for knob in knobs.split(','))})" if knobs else name
+    code, _, knobs = re.sub(r"[\\\]'\"]", "", label).partition("[")
+    name = " ".join(SPELLED.get(word, word) for word in code.split("_")).replace("t test", "t-test")
+    told = ", ".join(knob.replace("=", " ").replace("_", " ") for knob in knobs.split(","))
+    return f"{name} ({told})" if knobs else name
 
 
 def enumeration(names: list[str]) -> str:
