@@ -1,10 +1,10 @@
 """Results of studies on pages: drawn, and numbers written, from the tables that ship with the package.
 
-An empty block ``{study} NAME`` becomes the page of a study, below its title and opening paragraph; ``{picture} NAME;
-TITLE`` one picture of it; ``{columns} NAME; TITLE; COLUMN; ...`` some columns of one of its tables; ``{verdicts} NAME``
-the numbers that a paper printed beside ours. The role ``{result}`` of
-``NAME; PIECE; COLUMN = VALUE; ...; COLUMN`` is a number of one row, to the digits that its interval supports;
-``{estimate}`` has the interval with it. A number that is not there is a warning, hence an error of the build.
+An empty block ``{study} NAME`` becomes the page of a study, below its title and opening paragraph; with ``; TITLE`` the
+picture of that title comes first. ``{picture} NAME; TITLE`` is one picture of it, ``{columns} NAME; TITLE; COLUMN;
+...`` some columns of one of its tables, ``{verdicts} NAME`` the numbers that a paper printed beside ours. The role
+``{result}`` of ``NAME; PIECE; COLUMN = VALUE; ...; COLUMN`` is a number of one row, to the digits that its interval
+supports; ``{estimate}`` has the interval with it. A number that is not there is a warning, hence an error of the build.
 """
 
 import functools
@@ -47,9 +47,9 @@ def _drawn(env: Any, document: str, drawn: Callable[..., str], line: re.Match[st
     return drawn(name, *rest)
 
 
-def _page(name: str) -> str:
+def _page(name: str, opening: str = "") -> str:
     words, table = shipped(name)
-    return page_body(words, table, _not_run(name, words["preset"]))
+    return page_body(words, table, _not_run(name, words["preset"]), opening)
 
 
 def _picture(name: str, title: str) -> str:

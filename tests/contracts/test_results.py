@@ -100,7 +100,8 @@ def test_what_ships_is_small_and_every_study_has_its_page():
     index = (DOCS / "results" / "index.md").read_text(encoding="utf-8")
     for name in names:
         page = (DOCS / "results" / f"{name}.md").read_text(encoding="utf-8")
-        assert f"```{{study}} {name}\n```" in page and f"({name}.md)" in index and f"\n{name}\n" in index
+        assert re.search(rf"^```\{{study\}} {name}(; .+)?\n```$", page, re.MULTILINE)
+        assert f"({name}.md)" in index and f"\n{name}\n" in index
         assert load_study(ROOT / "studies" / f"{name}.py").name == name
 
 

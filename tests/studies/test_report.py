@@ -733,7 +733,7 @@ def test_student_law_of_the_t_statistic_is_confirmed_on_normal_like_terms():
     assert float(distance) < 2.69 / 2000**0.5 < 0.07
 
 
-@pytest.mark.parametrize("name", ["barker_mnist", "annealed_epsilon"])
+@pytest.mark.parametrize("name", ["bounds_mnist", "annealed_epsilon"])
 def test_a_study_of_another_paper_does_not_number_its_figures_after_the_first_one(name, tmp_path):
     study = load_study(STUDIES / f"{name}.py")
     shared = tuple(one for one in study.analyses if one.__name__ == "log_risk_against_time")

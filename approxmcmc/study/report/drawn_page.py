@@ -32,10 +32,10 @@ WITHOUT_INTERVAL = (
     "exact value, or a summary of these chains; its caption says which."
 )
 CODE = re.compile(r"[a-z]\w*(\[.+\])?")
-NAMING = ("series", "setting", "sampler", "winner", "no less", "label", "target", "data")  # columns of names
+NAMING = ("series", "setting", "sampler", "winner", "no less", "label", "target", "data", "estimand")
 
 
-def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequence[str] = ()) -> str:
+def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequence[str] = (), opening: str = "") -> str:
     """Return the page below its title and opening paragraph, as Markdown.
 
     Parameters
@@ -44,10 +44,18 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
         The published results, from :func:`approxmcmc.study.published.shipped`.
     commands
         The commands that run the presets that are not on the page.
+    opening
+        Title of the picture that the page opens with; by default the first one.
+
+    Raises
+    ------
+    StudyError
+        If the page has no such picture; the message names the nearest.
     """
     scores = scores_of(words, table)
     sections = [*who_wins(scores, words.get("families") or {}), *unpacked(words["sections"], table)]
-    first = next((piece for section in sections for piece in section.pieces if isinstance(piece, Figure)), None)
+    pictures = {piece.title: piece for section in sections for piece in section.pieces if isinstance(piece, Figure)}
+    first = _named(pictures, opening, words["study"]) if opening else next(iter(pictures.values()), None)
     notes = [*words["notes"], *limits(scores)]
     worded = in_words(table)
     parts = [worded(figure_block(first, "p0"))] if first else []
@@ -75,9 +83,13 @@ def figure_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str) -> st
     """
     pieces = [piece for section in unpacked(words["sections"], table) for piece in section.pieces]
     known = {piece.title: piece for piece in pieces if isinstance(piece, Figure)}
-    if title not in known:
-        raise StudyError(f"The page of {words['study']} has no picture {nearest(title, known)}")
-    return in_words(table)(figure_block(known[title], f"{slug(title)}-"))
+    return in_words(table)(figure_block(_named(known, title, words["study"]), f"{slug(title)}-"))
+
+
+def _named(pictures: Mapping[str, Figure], title: str, study: str) -> Figure:
+    if title not in pictures:
+        raise StudyError(f"The page of {study} has no picture {nearest(title, pictures)}")
+    return pictures[title]
 
 
 def columns_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str, columns: Sequence[str]) -> str:

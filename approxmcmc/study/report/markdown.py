@@ -16,6 +16,7 @@ from typing import Any
 from approxmcmc.study.report.page import table_view
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.svg import inline_svg, svg_document
+from approxmcmc.study.report.wording import NO_INTERVAL
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 
@@ -122,7 +123,8 @@ def _cell(cell: dict[str, Any]) -> str:
     if cell["long"]:
         return f"<td>{escape(cell['text'])}</td>"
     text = f"<code>{escape(cell['text'])}</code>" if cell["code"] else escape(cell["text"])
-    interval = f' <span class="interval">{escape(cell["interval"])}</span>' if cell["interval"] else ""
+    told = cell["interval"].replace(NO_INTERVAL, "").strip()
+    interval = f' <span class="interval">{escape(told)}</span>' if told else ""
     return f"<td{_number(cell)}>{text}{interval}</td>"
 
 

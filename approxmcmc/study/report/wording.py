@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 SPELLED = {word: word.upper() for word in ("bergm", "gimh", "mala", "mcwm", "mnist", "sghmc", "sgld")} | {
     "7v9": "7 and 9", "core": "core rows,", "covertype": "Covertype", "kdd99": "KDD99", "laplace": "Laplace",
 }  # fmt: skip
+NO_INTERVAL = "[no interval]"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -45,7 +46,7 @@ def number(value: Any, spec: str = "") -> str:
 def interval(lower: float, upper: float, spec: str = "") -> str:
     """Return "[lower, upper]", or "[no interval]" if there is none (one replicate, no audits)."""
     if math.isnan(lower) or math.isnan(upper):
-        return "[no interval]"
+        return NO_INTERVAL
     return f"[{number(lower, spec)}, {number(upper, spec)}]"
 
 
@@ -92,7 +93,11 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
         known = max(known, -_exponent(value / scale))
     decimals = f",.{max(0, min(most, known))}f"
     centre, bracket = number(value / scale, decimals), interval(lower / scale, upper / scale, decimals)
-    return _unsigned(centre), f"{bracket} ×{power_of_ten(exponent)}" if scaled else bracket
+    if scaled and "," in bracket:
+        bracket += f" ×{power_of_ten(exponent)}"
+    elif scaled:
+        centre += f" ×{power_of_ten(exponent)}"
+    return _unsigned(centre), bracket
 
 
 def _unsigned(text: str) -> str:
