@@ -21,7 +21,7 @@ def union_members() -> Any:
     From the National Longitudinal Survey of Youth of the Bureau of Labor Statistics, as selected by Vella and Verbeek
     (1998), "Whose wages do unions raise?", Journal of Applied Econometrics 13, 163-183. The columns are those of
     ``wage_panel.csv.bz2`` in linearmodels (commit 2ce5503), Copyright (c) 2017 Kevin Sheppard, NCSA licence; the
-    licence is beside the file, in ``union_members.txt``.
+    licence is in the same folder, in ``union_members.txt``.
 
     Examples
     --------

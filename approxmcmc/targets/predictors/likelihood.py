@@ -129,7 +129,7 @@ class ScalarLikelihood(RowLikelihood):
         return content_id(self.loglik)
 
 
-STEP = 5e-3  # of differences, beside a predictor of size 1; as `targets.linear.numerical_derivatives`
+STEP = 5e-3  # of differences, for a predictor of size 1; as in `targets.linear.numerical_derivatives`
 
 
 def loop_over_rows(K: int, m: int, lines: Sequence[str], **functions: Any) -> Callable[..., None]:
