@@ -58,7 +58,7 @@ def seconds_per_draw(known: Situation) -> float:
     for each draw.
     """
     operations, dim = known.written_work
-    tried = known.trajectories if dim == known.dim else []  # without the effects of groups it is another space
+    tried = known.trajectories if dim == known.dim else []  # not if groups are integrated out
     return float(max([4.0 * dim**0.25 * (LEAST + operations * OPERATION), *tried]))
 
 
