@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.approximation import cov_of
+from approxmcmc.engine.checks import cov_of
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.errors import InvalidInputError
 

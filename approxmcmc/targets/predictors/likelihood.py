@@ -24,7 +24,7 @@ from approxmcmc.engine.compiler.compile import (
 )
 from approxmcmc.engine.compiler.identity import cached_by_content, content_id
 from approxmcmc.engine.compiler.operations import TRANSCENDENTAL, operations
-from approxmcmc.engine.terms.row_reader import row_reader
+from approxmcmc.engine.terms.batches import row_reader
 
 
 class RowLikelihood(abc.ABC):
