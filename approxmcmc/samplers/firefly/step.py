@@ -18,7 +18,8 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.terms.batches import full_terms
-from approxmcmc.samplers.chain import (
+from approxmcmc.samplers.firefly.joint import Bright, Factors, JointDensity, new_bright
+from approxmcmc.sampling.chain import (
     FAILED,
     MOVED,
     Clock,
@@ -29,7 +30,6 @@ from approxmcmc.samplers.chain import (
     names_recorded,
     new_clock,
 )
-from approxmcmc.samplers.firefly.joint import Bright, Factors, JointDensity, new_bright
 from approxmcmc.targets.all_rows import AllRows
 
 

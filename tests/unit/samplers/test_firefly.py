@@ -13,13 +13,13 @@ from approxmcmc.contracts.records import GRADIENTS, TOUCHED
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms.batches import BATCH, full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
-from approxmcmc.samplers.chain import FAILED, MOVED, STAYED
 from approxmcmc.samplers.firefly import settings
 from approxmcmc.samplers.firefly.explicit_z import pick, redraw_dark
 from approxmcmc.samplers.firefly.implicit_z import automatic_q, brighten, go_bright_probability
 from approxmcmc.samplers.firefly.joint import JointDensity, new_bright, write_gaps
 from approxmcmc.samplers.firefly.step import FireflyProgram
 from approxmcmc.samplers.firefly.theta_update import JointTarget, is_inside, make_metropolis_move
+from approxmcmc.sampling.chain import FAILED, MOVED, STAYED
 from tests.models import logistic, normal_logprior, normal_mean
 from tests.oracle.test_firefly import z_kernel
 from tests.planting import plain
