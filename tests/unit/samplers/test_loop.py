@@ -22,9 +22,9 @@ from approxmcmc.contracts.records import (
 )
 from approxmcmc.engine.terms.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
 from approxmcmc.engine.terms.evidence import merge_all_differences
-from approxmcmc.samplers import chain
 from approxmcmc.samplers import decision as audited
 from approxmcmc.samplers.decision import decide_on_all_data
+from approxmcmc.sampling import chain
 from approxmcmc.sampling.chain import (
     FAILED,
     MOVED,
