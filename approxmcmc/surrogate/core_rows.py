@@ -230,7 +230,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         directions = self.surrogate.directions(self.pilot.cholesky, along_walls=moves.along_walls)
         if kernel not in self._tuned:
             state = self.surrogate.new_state(directions, moves.length, FIRST_STEP)
-            run(np.random.default_rng(2), moves, state, self.pilot.draws[-1].copy(), TUNING_STEPS)
+            run(np.random.default_rng(2), moves, state, self.pilot.draws[-1], TUNING_STEPS)
             self._tuned[kernel] = float(state.log_step[0])
         step = self._tuned[kernel]
 

@@ -32,7 +32,6 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.proposals.covariance import check_target_acceptance
-from approxmcmc.samplers.chain import adapt_nothing
 from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.samplers.noisy.doubly_intractable import (
     RatioState,
@@ -52,6 +51,7 @@ from approxmcmc.samplers.noisy.estimated_drift import (
 from approxmcmc.samplers.noisy.matrix import DrawsLaw, refuse_inexact_draws
 from approxmcmc.samplers.noisy.program import NoisyProgram
 from approxmcmc.samplers.noisy.step import NoisyState, keep_nothing, make_step
+from approxmcmc.sampling.chain import adapt_nothing
 
 
 @cached_by_content(maxsize=64)

@@ -12,9 +12,9 @@ from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component, Variables
 from approxmcmc.contracts.records import AUDIT_COUNTS, DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
-from approxmcmc.samplers.chain import FAILED, MOVED, STAYED
 from approxmcmc.samplers.gibbs.poisson_counts import draw_given_counts, flip_given_counts, weigh_states
 from approxmcmc.samplers.gibbs.step import draw_by_states, make_draw_by_terms, make_sweep, one_after_the_other
+from approxmcmc.sampling.chain import FAILED, MOVED, STAYED
 from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
 from tests.models import logistic
 from tests.planting import plain

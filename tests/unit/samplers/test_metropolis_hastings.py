@@ -22,7 +22,6 @@ from approxmcmc.contracts.records import (
 )
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms.order import BLOCKS_FROM
-from approxmcmc.samplers.chain import FAILED, new_clock
 from approxmcmc.samplers.metropolis_hastings import program
 from approxmcmc.samplers.metropolis_hastings import step as module
 from approxmcmc.samplers.metropolis_hastings.program import (
@@ -33,6 +32,7 @@ from approxmcmc.samplers.metropolis_hastings.program import (
     looks_to_reject,
     tuned_state,
 )
+from approxmcmc.sampling.chain import FAILED, new_clock
 from tests.models import logistic
 from tests.planting import plain
 
