@@ -75,7 +75,7 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
     if spec.endswith("%"):
         percent = [100.0 * x for x in (value, lower, upper)]
         centre, bracket = number(percent[0], f"{spec[:-1]}f"), interval(percent[1], percent[2], f"{spec[:-1]}f")
-        return centre, f"{bracket} %"
+        return (f"{centre} %", bracket) if bracket == NO_INTERVAL else (centre, f"{bracket} %")
     if spec:
         return number(value, spec), interval(lower, upper, spec)
     finite = [x for x in (value, lower, upper) if math.isfinite(x)]
@@ -93,11 +93,8 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
         known = max(known, -_exponent(value / scale))
     decimals = f",.{max(0, min(most, known))}f"
     centre, bracket = number(value / scale, decimals), interval(lower / scale, upper / scale, decimals)
-    if scaled and "," in bracket:
-        bracket += f" ×{power_of_ten(exponent)}"
-    elif scaled:
-        centre += f" ×{power_of_ten(exponent)}"
-    return _unsigned(centre), bracket
+    scale = f" ×{power_of_ten(exponent)}" if scaled else ""
+    return (_unsigned(centre) + scale, bracket) if bracket == NO_INTERVAL else (_unsigned(centre), bracket + scale)
 
 
 def _unsigned(text: str) -> str:
