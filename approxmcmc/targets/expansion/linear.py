@@ -108,7 +108,8 @@ class LinearExpansion(Expansion):
                 rows, y = self._read(here)
                 eta = times(rows, theta)
                 value, (slopes, bends) = self._functions.terms(eta, y), self._functions.derivatives(eta, y)
-                sums[2:] += add_up(rows, value, slopes, bends if self.order == 2 else np.zeros_like(bends), scaled)
+                bends *= self.order == 2
+                sums[2:] += add_up(rows, value, slopes, bends, scaled)
                 if not np.isfinite(sums).all():
                     check_finite(np.column_stack([value, slopes, bends]), self.first_row + here.start, theta)
                 if len(out):

@@ -330,7 +330,6 @@ def test_verdicts_follow_from_limits():
     assert verdict_of(Distance(*[math.nan] * 4), 0.1) == "INCONCLUSIVE"
 
 
-@pytest.mark.recompiles
 def test_a_random_walk_on_the_reals_has_no_bound():
     check = amc.check_bound(
         normal_mean(200), amc.MetropolisHastings(amc.RandomWalk(0.2), amc.SequentialTTest(0.1, 20)),
@@ -424,7 +423,6 @@ def test_replicated_decisions_carry_labels_and_costs():
     assert independent["label_delta_max"].item() == "heuristic"
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("law", ["replicated", "traces"])
 def test_chains_start_where_the_proposal_says(law):
     """The posterior has no mass where the target would start: without the proposal's start no chain begins."""
@@ -497,7 +495,6 @@ def test_a_proposal_outside_the_support_is_never_decided_wrongly():
         assert not found[name].values.any()
 
 
-@pytest.mark.recompiles
 def test_replicated_sites_are_random_and_decided_anew_in_every_run():
     """Forty times one state: all log odds of its four sites, and at one site other decisions with another seed."""
     target, state = field(4, 0.6, 0), np.array([0.0, 1.0, 1.0, 0.0])

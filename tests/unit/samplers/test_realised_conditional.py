@@ -77,7 +77,6 @@ def test_the_log_odds_are_those_of_all_states():
         assert found["tau"][k] == pytest.approx(math.sqrt(len(terms[0])) * spread, rel=1e-12)
 
 
-@pytest.mark.recompiles
 def test_a_temperature_divides_the_terms():
     cold, hot = (realised(test=amc.acceptance.MinibatchBarker(batch_size=3, temperature=t)) for t in (1.0, 4.0))
     np.testing.assert_allclose(hot["log_odds"], cold["log_odds"] / 4.0, rtol=1e-12)
