@@ -143,7 +143,7 @@ def in_words(table: "pd.DataFrame") -> Callable[[str], str]:
     columns = [name for name in NAMING if name in table]
     names = {part for name in columns for cell in set(table[name]) for part in re.split(r", (?![^\[]*\])", cell)}
     words = {name: setting_in_words(name) for name in sorted(names, key=len, reverse=True) if CODE.fullmatch(name)}
-    spelled = {}
+    spelled: dict[str, str] = {}
     for name in (name for name, told in words.items() if told != name):
         spelled |= dict.fromkeys((re.sub(r"([_\[\]])", r"\\\1", name), escape(name), name), words[name])
     pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, spelled)) + r")(?![\w\[])") if spelled else None

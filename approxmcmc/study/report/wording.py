@@ -93,8 +93,8 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
         known = max(known, -_exponent(value / scale))
     decimals = f",.{max(0, min(most, known))}f"
     centre, bracket = number(value / scale, decimals), interval(lower / scale, upper / scale, decimals)
-    scale = f" ×{power_of_ten(exponent)}" if scaled else ""
-    return (_unsigned(centre) + scale, bracket) if bracket == NO_INTERVAL else (_unsigned(centre), bracket + scale)
+    power = f" ×{power_of_ten(exponent)}" if scaled else ""
+    return (_unsigned(centre) + power, bracket) if bracket == NO_INTERVAL else (_unsigned(centre), bracket + power)
 
 
 def _unsigned(text: str) -> str:

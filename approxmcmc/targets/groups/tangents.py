@@ -91,7 +91,7 @@ def make_draw(along: Callable[..., tuple[float, float]]) -> Callable[..., float]
     ) -> float:
         c, f, df, mass, edge = work[0], work[1], work[2], work[3], work[4]
         width = APART
-        while True:  # until the outer tangents fall away
+        while True:  # until the outer tangents slope down to both sides
             for j in range(3):
                 c[j] = (j - 1) * width
                 f[j], df[j] = along(c[j], u, d, responses, lo, n, shape, eta, a)
