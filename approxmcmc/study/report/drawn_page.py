@@ -146,5 +146,5 @@ def in_words(table: "pd.DataFrame") -> Callable[[str], str]:
     spelled: dict[str, str] = {}
     for name in (name for name, told in words.items() if told != name):
         spelled |= dict.fromkeys((re.sub(r"([_\[\]])", r"\\\1", name), escape(name), name), words[name])
-    pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, spelled)) + r")(?![\w\[])") if spelled else None
+    pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, spelled)) + r")(?![\w\[]|\.\w)") if spelled else None
     return lambda text: pattern.sub(lambda found: spelled[found[1]], text) if pattern else text
