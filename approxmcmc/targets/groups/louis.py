@@ -17,7 +17,8 @@ import numpy as np
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.numerics import exp
 from approxmcmc.engine.terms.batches import Data, datum_at
-from approxmcmc.targets.groups.newton import largest_group, work_space
+from approxmcmc.targets.groups.newton import largest_group
+from approxmcmc.targets.groups.row_sums import work_space
 
 
 @compiled
@@ -96,9 +97,9 @@ def make_expand(
         bends: np.ndarray,
     ) -> None:
         W, responses, spans, _, rule, _ = data
-        last, n_nodes = phi.shape[0] - 1, rule.shape[1]
+        last, n_nodes = phi.shape[0] - 1, rule.shape[2]
         space = work_space(largest_group(spans, order, lo, hi), n_nodes, K)
-        eta, a, u, weight, first = space[0], space[1], space[2], space[3], space[5]
+        eta, a, u, weight, first = space.eta, space.a, space.u, space.weight, space.step
         s, second = np.empty((phi.shape[0], n_nodes)), np.empty((K, K))
         slope, bend = np.empty(n_nodes), np.empty(n_nodes)
         shape = math.exp(phi[last]) if has_shape else 1.0
