@@ -30,8 +30,8 @@ class RowFamily(NamedTuple):
     """Term and derivatives in eta, its constants as a function of arrays y and size, and the possible y.
 
     A family with a shape also has the slope of its term in log(shape), and `of_row(y, shape)`, which returns the part
-    of the term that is constant in eta, and the slope of that part. `merges_rows` says whether rows with one effect that
-    they share are as one row, a Poisson count, or a product, a logit; None for others, see `row_sums`.
+    of the term that is constant in eta, and the slope of that part. `merges_rows` says whether rows that share one
+    effect are as one row, a Poisson count, or a product, a logit; None for others, see `row_sums`.
     """
 
     term: Callable[..., float]

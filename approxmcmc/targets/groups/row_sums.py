@@ -2,15 +2,14 @@ r"""Sums over the rows of a group, as functions of its effects: for Newton's met
 
 .. math:: \sum_i l'(x_i) a_i, \quad -\sum_i l''(x_i) a_i a_i', \quad \sum_i l(x_i), \qquad x_i = \eta_i + a_i' u.
 
-If the rows of a group share one effect, as an intercept, then exp(x_i) = exp(eta_i) exp(a u): an exponential for each row
-and one for each node replace one for each row and node. A logit term then takes a multiplication, because the sum is the
-logarithm of a product, and the rows of a Poisson group are one row. A pass with 8 nodes takes 29 and 17 ns a row instead
-of 70 and 60.
+If the rows of a group share one effect, as an intercept, then exp(x_i) = exp(eta_i) exp(a u): one exponential for each
+row and one for each node replace one for each row and node. A logit term then takes one multiplication, because the sum
+is the logarithm of a product, and the rows of a Poisson group are one row. A pass over groups of ten logit rows with 8
+nodes takes 37 ns a row instead of 73.
 """
 
-import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
