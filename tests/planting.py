@@ -13,7 +13,7 @@ import types
 from numba import config
 
 from approxmcmc.engine.compiler.clock import nanoseconds
-from approxmcmc.samplers.chain import Loop, make_chain
+from approxmcmc.sampling.chain import Loop, make_chain
 
 
 def plain(function, wrong=None):

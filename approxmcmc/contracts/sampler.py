@@ -107,11 +107,11 @@ class Program(abc.ABC):
         rng: np.random.Generator,
         shuffled_by: np.random.Generator | None = None,
     ) -> Auditor | None:
-        """Return an auditor of stored draws, shape (draws, dim), of a chain with the given result of `Chain.adapted`.
+        """Return an auditor of a chain's stored draws, shape (draws, dim).
 
-        `rng` is that of the audits; `shuffled_by` is the stream, at its beginning, by which the first chain of the run
-        shuffled its data, None if unknown. The default is None: steps cannot be audited afterwards, because they are
-        exact, or because they are audited during the run.
+        `adapted` is what the chain's `Chain.adapted` returned. The audits draw from `rng`. `shuffled_by` is a fresh
+        copy of the stream with which the first chain of the run shuffled its data, None if unknown. The default is
+        None: steps cannot be audited afterwards, because they are exact, or because they are audited during the run.
         """
         return None
 

@@ -28,7 +28,7 @@ from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generato
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.errors import NotFiniteError
-from approxmcmc.samplers.chain import FAILED
+from approxmcmc.sampling.chain import FAILED
 
 NOT_MET, BROKE_OFF = -1, -2
 PATHS = nb.Array(nb.float64, 3, "C")

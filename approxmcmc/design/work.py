@@ -137,8 +137,8 @@ class Light(NamedTuple):
 def seconds_of_transitions(rates: Rates, dim: int, counted: Counted, n_core: int, rows: Light) -> float:
     """Return the seconds of surrogate transitions: each step reads the core once, and evaluates its terms along lines.
 
-    A surrogate without a core is nearly always normal, and a draw takes one product and a half; with a core
-    each gradient takes three.
+    A surrogate without a core is nearly always normal, and a draw takes one and a half products of a matrix with a
+    vector; with a core each gradient takes three.
     """
     light = max(counted.touched - n_core * counted.steps, 0.0)
     on_lines = max(counted.terms - light, 0.0) * ON_LINE

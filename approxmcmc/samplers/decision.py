@@ -14,7 +14,7 @@ from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.terms.batches import CERTAIN, FINITE, UNDEFINED
 from approxmcmc.engine.terms.evidence import Evidence, merge_all_differences
 from approxmcmc.engine.terms.moments import MEAN, standard_deviation
-from approxmcmc.samplers.chain import Clock, book_audit, is_chosen_for_audit
+from approxmcmc.sampling.chain import Clock, book_audit, is_chosen_for_audit
 
 
 @compiled

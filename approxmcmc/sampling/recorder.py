@@ -21,8 +21,8 @@ from approxmcmc.contracts.records import (
 )
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.compiler.clock import TICKS_IN_KERNELS
-from approxmcmc.engine.compiler.memory import take_up
 from approxmcmc.sampling.goals import Goal
+from approxmcmc.sampling.memory import take_up
 
 CHUNK_SECONDS = 0.05
 

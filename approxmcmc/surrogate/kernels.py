@@ -14,17 +14,17 @@ chains has the distribution of a single chain; they come close to each other but
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import config
-from numba import types as nb
 
-from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS
-from approxmcmc.engine.compiler.compile import INDICES, MATRIX, VECTOR, compiled, entry_point, kernel, type_of
-from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generator_at
+from approxmcmc.contracts import Streams
+from approxmcmc.contracts.records import EVALUATIONS
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
+from approxmcmc.sampling.assembly import Steps, make_steps
+from approxmcmc.sampling.chain import MOVED, Clock, CompiledChain, compile_chain, new_clock
 from approxmcmc.surrogate.moves import (
     WIDTH,
     SurrogateState,
@@ -170,7 +170,7 @@ WITH_WALLS = "+walls"
 
 
 class SurrogateKernel(NamedTuple):
-    """A move in the complement of the walls, its length and wanted acceptance rate, and whether walls have slices.
+    """A move in the complement of the walls, its length and target acceptance rate, and whether walls have slices.
 
     ``move(rng, state, theta, count) -> acceptance`` moves theta in place and updates the values of S in the state; it
     returns the acceptance probability by which the step is tuned. ``move_both(rng, state, other, x, y, count)`` moves
@@ -224,45 +224,39 @@ def kernel_named(name: str) -> SurrogateKernel:
 
 @compiled
 def adapt(state: SurrogateState, acceptance: float, step: int, wanted: float) -> None:
-    """Tune the step of the trajectories to the wanted acceptance rate."""
+    """Tune the step of the trajectories to the target acceptance rate."""
     state.log_step[0] += (acceptance - wanted) * min(FASTEST, 2.0 / (step + 1.0) ** 0.6)
 
 
-def make_run(move: Callable[..., float]) -> Callable[..., None]:
-    """Return a chain of transitions that tunes its step, for pilots; it only reads the surrogate."""
+class TunedState(NamedTuple):
+    """The state of a chain on a surrogate that tunes its step, for pilots; it only reads the surrogate."""
 
-    def run(
-        rng: Any, state: SurrogateState, theta: np.ndarray, wanted: float, draws: np.ndarray, count: np.ndarray
-    ) -> None:
-        state.value[0] = state.log_density(theta)
-        for step in range(draws.shape[0]):
-            adapt(state, move(rng, state, theta, count), step, wanted)
-            assign(draws[step], theta)
-
-    return run
+    theta: np.ndarray
+    proposed: np.ndarray
+    log_density: np.ndarray
+    clock: Clock
+    surrogate: SurrogateState
+    wanted: float
 
 
-def make_entry(run: Callable[..., None]) -> Callable[..., None]:
-    """Return the loop for a random generator that is passed as memory addresses."""
-    run = compiled(inline="always")(run)
+@cached_by_content(maxsize=8)
+def make_tuned_step(move: Callable[..., float]) -> Callable[..., int]:
+    """Return a transition that tunes its step."""
 
-    def enter(
-        places: Any, state: SurrogateState, theta: np.ndarray, wanted: float, draws: np.ndarray, count: np.ndarray
-    ) -> None:
-        run(generator_at(places), state, theta, wanted, draws, count)
+    def step(streams: Streams, state: TunedState, count: np.ndarray, value: np.ndarray) -> int:
+        acceptance = move(streams.proposal, state.surrogate, state.theta, count)
+        adapt(state.surrogate, acceptance, state.clock.steps[0], state.wanted)
+        return MOVED
 
-    return enter
+    return compiled(inline="always")(step)
 
 
 def run(
     rng: np.random.Generator, moves: SurrogateKernel, state: SurrogateState, theta: np.ndarray, steps: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Make transitions from theta in place, and tune the step; return the draws (steps, dim) and the rows read."""
-    draws, count = np.empty((steps, theta.shape[0])), np.zeros(len(COUNT_NAMES), dtype=np.int64)
-    loop: Any = make_run(moves.move)
-    generator: Any = rng
-    if not config.DISABLE_JIT:
-        signature = nb.void(ADDRESSES, type_of(state), VECTOR, nb.float64, MATRIX, INDICES)
-        loop, generator = entry_point(kernel(make_entry(loop), signature, allocates=False), signature), addresses(rng)
-    loop(generator, state, theta, moves.acceptance, draws, count)
-    return draws, count
+) -> Steps:
+    """Make transitions from theta, and tune the step of the state."""
+    state.value[0] = state.log_density(theta)
+    tuned = TunedState(theta.copy(), theta, state.value, new_clock(steps), state, moves.acceptance)
+    loop = compile_chain(make_tuned_step(moves.move), tuned)
+    chain = CompiledChain(loop, Streams(*[rng] * len(Streams._fields)), tuned, explain=lambda: "a move failed")
+    return make_steps(chain, steps, len(theta), who="a chain on the surrogate")

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
+from approxmcmc.contracts.records import EVALUATIONS, GRADIENTS
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.surrogate.kernels import kernel_named, run
 from approxmcmc.surrogate.surrogate import Surrogate
@@ -104,12 +105,13 @@ def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = N
 
 def _explore(surrogate: Surrogate, fit: Laplace) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Run the chain, with one update of its metric; return mean, Cholesky factor, draws and rows read."""
-    rng, theta, dim = np.random.default_rng(1), fit.mode.copy(), fit.mode.size
+    rng, theta, dim = np.random.default_rng(1), fit.mode, fit.mode.size
     cholesky, log_step, rows_read, moves = fit.cholesky, FIRST_STEP, 0, kernel_named(KERNEL)
     for steps, burn_in, shrinkage in zip(STEPS, BURN_IN, SHRINKAGE, strict=True):
         state = surrogate.new_state(surrogate.directions(cholesky), moves.length, log_step)
-        draws, count = run(rng, moves, state, theta, steps)
-        draws, log_step, rows_read = draws[burn_in:], float(state.log_step[0]), rows_read + int(count.sum())
+        made = run(rng, moves, state, theta, steps)
+        draws, theta, log_step = made.draws[burn_in:], made.draws[-1], float(state.log_step[0])
+        rows_read += int(made.counts[:, (EVALUATIONS, GRADIENTS)].sum())
         mean = draws.mean(axis=0)
         whitened = solve_triangular(cholesky, (draws - mean).T, lower=True)
         share = len(draws) / (len(draws) + shrinkage * dim)

@@ -1,9 +1,9 @@
 """Results of studies on pages: drawn, and numbers written, from the tables that ship with the package.
 
 An empty block ``{study} NAME`` becomes the page of a study, below its title and opening paragraph; ``{picture} NAME;
-TITLE`` one picture of it; ``{verdicts} NAME`` the numbers that a paper printed beside ours. The role ``{result}`` of
-``NAME; PIECE; COLUMN = VALUE; ...; COLUMN`` is a number of one row, to the digits that its interval supports;
-``{estimate}`` has the interval with it. A number that is not there is a warning, hence an error of the build.
+TITLE`` one picture of it; ``{verdicts} NAME`` the numbers that a paper printed, compared with ours. The role
+``{result}`` of ``NAME; PIECE; COLUMN = VALUE; ...; COLUMN`` is a number of one row, to the digits that its interval
+supports; ``{estimate}`` has the interval with it. A number that is not there is a warning, hence an error of the build.
 """
 
 import functools

@@ -18,11 +18,10 @@ ORDER = (
     {"errors"},
     {"contracts"},
     {"engine"},
-    {"sources"},
+    {"sources", "sampling"},
     {"targets", "proposals", "acceptance"},
     {"surrogate", "audits"},
     {"interop", "samplers", "datasets"},
-    {"sampling"},
     {"output"},
     {"nuts", "checkpoints"},
     {"reference", "diagnostics"},
@@ -38,7 +37,6 @@ ORDER = (
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 EVERY_ROOM = {"api", "cli", "__init__", "__main__"}  # these may import all of it
 UNKNOWN_TO = {  # what a room must not know although it comes before
-    "sampling": {"targets", "proposals", "acceptance", "surrogate", "audits", "samplers", "interop"},
     "diagnostics": {"targets", "proposals", "surrogate", "samplers", "interop", "sampling"},
 }
 HEAVY = {

@@ -5,9 +5,9 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.order import VERSION
-from approxmcmc.samplers.chain import CompiledChain
 from approxmcmc.samplers.metropolis_hastings import program as metropolis_hastings_program
 from approxmcmc.sampling import recorder
+from approxmcmc.sampling.chain import CompiledChain
 from tests.equivalence.test_sample import TARGET, assert_same, draw
 from tests.pinned import pin
 

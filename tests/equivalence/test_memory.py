@@ -8,9 +8,9 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.acceptance import barker_decision
-from approxmcmc.engine.compiler.memory import leaves, take_up
 from approxmcmc.engine.terms import order
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.sampling.memory import leaves, take_up
 from tests.examples import PROPOSALS, SAMPLERS, TARGETS, TESTS
 from tests.planting import plant
 from tests.unit.test_every_pairing import Run, assert_same, build, variants

@@ -11,7 +11,7 @@ ROOT = HERE.parents[1]
 PACKAGE = ROOT / "approxmcmc"
 STORE = ROOT / "results" / "mutants"
 ROOMS = ("acceptance", "audits", "bounds", "proposals", "samplers")
-ALONE = ("importance.py", "diagnostics/risk.py", "surrogate/transition.py")
+ALONE = ("importance.py", "diagnostics/risk.py", "sampling/chain.py", "surrogate/transition.py")
 ANY = "any module"
 
 

@@ -13,9 +13,9 @@ from approxmcmc.acceptance.rules import log_uniform, logit_uniform
 from approxmcmc.contracts import Population
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms.order import draw_next
-from approxmcmc.samplers.chain import is_chosen_for_audit
 from approxmcmc.samplers.gibbs.state import evidence_on
 from approxmcmc.samplers.gibbs.step import draw_by_terms, one_after_the_other
+from approxmcmc.sampling.chain import is_chosen_for_audit
 from tests import textbook
 from tests.data_order import draw_with_replacement
 from tests.planting import plain, plant

@@ -15,7 +15,7 @@ from approxmcmc.engine.terms.evidence import log_likelihood_at
 from approxmcmc.engine.terms.order import draw_next
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.samplers.chain import is_chosen_for_audit
+from approxmcmc.sampling.chain import is_chosen_for_audit
 from tests import textbook
 from tests.data_order import draw_with_replacement
 from tests.models import normal_mean

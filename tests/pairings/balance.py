@@ -24,11 +24,11 @@ from approxmcmc.contracts.records import EVENTS
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.samplers.chain import compile_chain, new_clock
 from approxmcmc.samplers.firefly.joint import make_bright
 from approxmcmc.samplers.firefly.step import firefly_step
 from approxmcmc.samplers.metropolis_hastings.law import PinnedDecisions, PinnedPair, _decide, propose_pinned
 from approxmcmc.samplers.pdmp.step import pdmp_step
+from approxmcmc.sampling.chain import compile_chain, new_clock
 from tests.pairings.law import SEEN, Posterior, data_sets
 from tests.pairings.worlds import SCALE
 

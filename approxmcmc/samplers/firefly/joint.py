@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.contracts import CompiledBound, CompiledTarget
 from approxmcmc.contracts.records import BOUNDS, EVALUATIONS
+from approxmcmc.engine.checks import show
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.numerics import log1mexp
-from approxmcmc.engine.terms.batches import BATCH
+from approxmcmc.engine.terms.batches import BATCH, full_terms
 
 LEAST_GAP = -1e-6  # rounding makes gaps of -1e-9; a lower gap means a bound above the likelihood
 
@@ -132,3 +134,28 @@ def write_gaps(joint: JointDensity, theta: np.ndarray, data: np.ndarray, n: int,
     for lo in range(0, n, BATCH):
         hi = min(lo + BATCH, n)
         joint.gaps(theta, joint.data, data, lo, hi, out[lo:hi])
+
+
+def false_bound(bound: CompiledBound, target: CompiledTarget, theta: np.ndarray) -> str:
+    """Return which bounds lie above the likelihood at theta, or that the closed form is not their sum; "" if neither.
+
+    It evaluates the terms of all data, and their gaps.
+    """
+    log_likelihood = full_terms(target.log_terms, theta, target.data, target.n_obs)
+    gaps = full_terms(bound.gaps, theta, bound.data, target.n_obs)
+    size = 1.0 + np.abs(log_likelihood) + np.abs(gaps)
+    below = ~(gaps >= -1e-9 * size) & ~np.isnan(log_likelihood)
+    if below.any():
+        worst = int(np.argmin(np.where(below, np.nan_to_num(gaps, nan=-np.inf), np.inf)))
+        return (
+            f"the lower bound lies above the likelihood for {below.sum()} of {gaps.size} data at theta = "
+            f"{show(theta)}; the worst is datum {worst}: log L = {log_likelihood[worst]:.6g}, log B = "
+            f"{log_likelihood[worst] - gaps[worst]:.6g}. Lower the bound: Firefly is exact only where B <= L"
+        )
+    summed, closed = float(np.sum(log_likelihood - gaps)), float(bound.log_bound(theta, bound.sums))
+    if np.isfinite(summed) and not abs(summed - closed) <= 1e-9 * float(size.sum()):
+        return (
+            f"the closed form of the bound is {closed:.12g} at theta = {show(theta)}, and its terms add up to "
+            f"{summed:.12g}; log_bound must return the sum of log L_i - gap_i over all data"
+        )
+    return ""

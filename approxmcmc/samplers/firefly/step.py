@@ -5,6 +5,7 @@
 """
 
 import abc
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -12,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledBound, Program, Streams
-from approxmcmc.contracts.records import AUDIT_COUNTS, BRIGHT, CORE_COUNTS, DECISIONS, ROUNDS, TOUCHED
+from approxmcmc.contracts.records import AUDIT_COUNTS, BRIGHT, CORE_COUNTS, DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.terms.batches import full_terms
-from approxmcmc.samplers.chain import (
+from approxmcmc.samplers.firefly.joint import Bright, Factors, JointDensity, false_bound, new_bright
+from approxmcmc.sampling.chain import (
     FAILED,
     MOVED,
     Clock,
@@ -29,7 +31,6 @@ from approxmcmc.samplers.chain import (
     names_recorded,
     new_clock,
 )
-from approxmcmc.samplers.firefly.joint import Bright, Factors, JointDensity, new_bright
 from approxmcmc.targets.all_rows import AllRows
 
 
@@ -56,9 +57,9 @@ class FireflyState(NamedTuple):
 class CompiledThetaUpdate(NamedTuple):
     """The update of theta at fixed z, built for a chain.
 
-    ``move(streams, state, count, value) -> status`` writes the new theta to `state.proposed` and the summands of the
-    joint density there to `state.candidate`; the step then moves. `make_state`, `describe` and `records` are as in
-    `CompiledProposal`.
+    ``move(streams, state, count, value) -> status`` writes the new theta to `state.proposed` and the parts of the joint
+    density there to `state.candidate`; the caller then copies them to the current state. `make_state`, `describe` and
+    `records` are as in `CompiledProposal`.
     """
 
     move: Callable[..., int]
@@ -133,10 +134,41 @@ def go_to_candidate(state: FireflyState) -> None:
     assign(current.log_odds[:n_bright], candidate.log_odds[:n_bright])
 
 
+class WatchedChain(CompiledChain):
+    """A chain that stops after 1, 2, 4, 8, ... steps if ``false_bound(theta)`` names a bound that is false there.
+
+    Steps see a gap below 0, but not a closed form that is not the sum of the bounds. Each check evaluates the terms and
+    the gaps of all data, and is counted.
+    """
+
+    def __init__(self, false_bound: Callable[[np.ndarray], str], *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.false_bound = false_bound
+
+    def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
+        """Make ``n_draws * thin`` steps, from check to check; return the draws made."""
+        done, steps, n_obs = 0, self.state.clock.steps, len(self.state.bright.order)
+        while done < n_draws:
+            checks = int(steps[0]).bit_length()
+            rows = min(n_draws - done, math.ceil(((1 << checks) - steps[0]) / thin))
+            made = super().advance(rows, thin, draws[done:], counts[done:], values[done:])
+            done += made
+            if made < rows:
+                return done
+            if int(steps[0]).bit_length() > checks:
+                counts[done - 1, EVALUATIONS] += 2 * n_obs
+                counts[done - 1, TOUCHED] += n_obs
+                if self.false_bound(self.state.theta):
+                    assign(self.state.proposed, self.state.theta)  # reported as the place where the bound failed
+                    return done - 1
+        return done
+
+
 class FireflyProgram(Program):
     """A Firefly sampler bound to a target.
 
-    `theta_update` builds the update of theta for the bright set of a chain, which gradients read.
+    `theta_update` builds the update of theta for the bright set of a chain, which gradients read. A `watched` bound is
+    checked while chains run.
     """
 
     def __init__(
@@ -146,8 +178,11 @@ class FireflyProgram(Program):
         theta_update: Callable[[Bright], CompiledThetaUpdate],
         z_update: CompiledZUpdate,
         attrs: Mapping[str, Any],
+        *,
+        watched: bool = False,
     ) -> None:
         self.rows, self.theta_update, self.z_update = rows, theta_update, z_update
+        self.watched, self.false_bound = watched, functools.partial(false_bound, bound, rows.compiled)
         self.target = target = rows.compiled
         self.attrs = attrs
         self.joint = JointDensity(target.log_prior, bound.log_bound, bound.gaps, bound.data, bound.sums)
@@ -198,7 +233,8 @@ class FireflyProgram(Program):
         )
         state.current.log_prior[0] = self.joint.log_prior(theta)
         state.current.log_bound[0] = self.joint.log_bound(theta, self.joint.sums)
-        return CompiledChain(
+        new_chain = functools.partial(WatchedChain, self.false_bound) if self.watched else CompiledChain
+        return new_chain(
             self.loop,
             streams,
             state,
@@ -213,12 +249,6 @@ class FireflyProgram(Program):
         log_prior = self.joint.log_prior(theta)
         if not log_prior < math.inf:
             return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at theta = {shown}"
-        gaps = self.gaps(theta)
-        bad = np.flatnonzero(~(gaps >= 0.0))
-        if bad.size:
-            worst = bad[np.argmin(np.where(np.isnan(gaps[bad]), -math.inf, gaps[bad]))]
-            return (
-                f"the lower bound of datum {worst} is not below its likelihood at theta = {shown}: log L - log B = "
-                f"{gaps[worst]:.3g}; this holds for {bad.size} of {gaps.size} data"
-            )
-        return f"the log joint density or the ratio of proposal densities is NaN at theta = {shown}"
+        return self.false_bound(theta) or (
+            f"the log joint density or the ratio of proposal densities is NaN at theta = {shown}"
+        )

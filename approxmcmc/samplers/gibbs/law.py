@@ -30,9 +30,9 @@ from approxmcmc.engine.compiler.compile import as_python, compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
-from approxmcmc.samplers.chain import FAILED, STAYED, new_clock
 from approxmcmc.samplers.gibbs.state import GibbsState, build_tests, evidence_on, new_state
 from approxmcmc.samplers.gibbs.step import SCANS, draw_by_terms
+from approxmcmc.sampling.chain import FAILED, STAYED, new_clock
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -29,8 +29,8 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.terms.alias_table import alias_table, draw_rows
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers.chain import MOVED, STAYED
 from approxmcmc.samplers.gibbs.state import GibbsState, evidence_on
+from approxmcmc.sampling.chain import MOVED, STAYED
 
 
 class PoissonCounts(NamedTuple):

@@ -11,10 +11,10 @@ import numpy as np
 from approxmcmc.contracts import CompiledConditionals, Component, DiscreteTarget, Program, Sampler, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.gibbs.poisson_counts import counts_maker, draw_by_counts
 from approxmcmc.samplers.gibbs.state import GibbsState, new_state
 from approxmcmc.samplers.gibbs.step import SCANS, make_sweep, prepare_nothing
+from approxmcmc.sampling.chain import CompiledChain, compile_chain, names_recorded, new_clock
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

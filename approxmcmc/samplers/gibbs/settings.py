@@ -37,7 +37,6 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.gibbs.law import couple_gibbs, replicate_sites, sweep_matrix
 from approxmcmc.samplers.gibbs.state import GibbsState, build_tests, new_state
 from approxmcmc.samplers.gibbs.step import (
@@ -49,6 +48,7 @@ from approxmcmc.samplers.gibbs.step import (
     prepare_nothing,
     refresh_field,
 )
+from approxmcmc.sampling.chain import CompiledChain, compile_chain, names_recorded, new_clock
 
 CONDITIONALS = ("auto", "terms")
 

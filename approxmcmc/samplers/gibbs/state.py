@@ -11,7 +11,7 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.terms.evidence import DataOrder, Evidence, new_evidence
 from approxmcmc.engine.terms.order import rows_order
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers.chain import Clock
+from approxmcmc.sampling.chain import Clock
 
 
 class Sites(NamedTuple):

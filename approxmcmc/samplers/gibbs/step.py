@@ -21,9 +21,9 @@ from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.terms.evidence import log_likelihood_at
-from approxmcmc.samplers.chain import FAILED, MOVED, STAYED
 from approxmcmc.samplers.decision import make_decision
 from approxmcmc.samplers.gibbs.state import Field, GibbsState, evidence_on
+from approxmcmc.sampling.chain import FAILED, MOVED, STAYED
 
 SWEEPS_BETWEEN_REFRESHES = 1000  # sweeps after which log odds are recomputed; rounding errors are then 1e-13
 

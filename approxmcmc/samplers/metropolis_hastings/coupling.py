@@ -23,8 +23,8 @@ from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.engine.terms.batches import BATCH, full_terms, sum_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.chain import FAILED, STAYED
 from approxmcmc.samplers.metropolis_hastings.program import tuned_state
+from approxmcmc.sampling.chain import FAILED, STAYED
 
 HERE, THERE = 0, 1
 

@@ -19,8 +19,8 @@ from approxmcmc.engine.terms.order import BLOCKS_FROM, block_size, blocks_order,
 from approxmcmc.engine.terms.shuffled import by_row, check_rows_are_terms, order_of_files, shuffled_copy, word_of
 from approxmcmc.engine.terms.term_table import Partition
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, metropolis_hastings_step
+from approxmcmc.sampling.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.targets.all_rows import AllRows
 
 OUT_OF_REACH = 745.0  # nats: exp(-745) is the smallest positive double

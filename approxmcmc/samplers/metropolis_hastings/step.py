@@ -22,7 +22,8 @@ from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.order import settle
-from approxmcmc.samplers.chain import (
+from approxmcmc.samplers.decision import make_decision
+from approxmcmc.sampling.chain import (
     FAILED,
     Clock,
     adapt_nothing,
@@ -31,7 +32,6 @@ from approxmcmc.samplers.chain import (
     is_tuning,
     settle_nothing,
 )
-from approxmcmc.samplers.decision import make_decision
 
 
 class MetropolisHastingsState(NamedTuple):

@@ -24,7 +24,6 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers.chain import adapt_nothing
 from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
 from approxmcmc.samplers.metropolis_hastings.law import decided, proposed, refuse_site
@@ -40,6 +39,7 @@ from approxmcmc.samplers.noisy.doubly_intractable import (
 from approxmcmc.samplers.noisy.matrix import DrawsLaw, acceptance_of_exchange, refuse_inexact_draws
 from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
 from approxmcmc.samplers.noisy.step import follow, keep_nothing, make_step
+from approxmcmc.sampling.chain import adapt_nothing
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

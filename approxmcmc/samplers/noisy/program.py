@@ -15,8 +15,8 @@ import numpy as np
 from approxmcmc.contracts import Chain, Program, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
-from approxmcmc.samplers.chain import CompiledChain, book_audit, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.noisy.step import NoisyState, new_audit_list
+from approxmcmc.sampling.chain import CompiledChain, book_audit, compile_chain, names_recorded, new_clock
 
 LEAST_AUDIT_EVERY = 50
 STEP_SECONDS = 1e-4  # time of a typical step; "auto" audits add a tenth to this

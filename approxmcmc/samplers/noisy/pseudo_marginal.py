@@ -19,10 +19,10 @@ from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
 from approxmcmc.engine.compiler.compile import as_python, compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers.chain import adapt_nothing
 from approxmcmc.samplers.noisy.exchange import check_proposal
 from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
 from approxmcmc.samplers.noisy.step import NoisyState, follow, keep_nothing, make_step
+from approxmcmc.sampling.chain import adapt_nothing
 
 
 class EstimateState(NamedTuple):

@@ -20,7 +20,7 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers.chain import FAILED, Clock, is_chosen_for_audit, is_tuning
+from approxmcmc.sampling.chain import FAILED, Clock, is_chosen_for_audit, is_tuning
 
 
 class AuditList(NamedTuple):

@@ -10,9 +10,9 @@ from approxmcmc.contracts import Component, Program, Sampler, Streams, Target
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.samplers.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.samplers.pdmp.split import BOUNDS, CHECKS, ORDERS, RATE, ROUNDING, split
 from approxmcmc.samplers.pdmp.step import Dynamics, PDMPState, new_flight, pdmp_step, row_rate, slope_of
+from approxmcmc.sampling.chain import CompiledChain, compile_chain, names_recorded, new_clock
 from approxmcmc.targets import Laplace
 from approxmcmc.targets.all_rows import AllRows
 

@@ -35,7 +35,7 @@ ETA, RESPONSE, SLOPE, BEND, RATE, LENGTH, SCALARS = range(7)
 PIECE = 65_536  # rows at a time, in set-up
 BOUNDS = ("slope_bound", "second_derivative_bound", "third_derivative_bound")  # of the orders
 CHECKS = 8  # draws of the normal approximation at which the bounds are checked
-ROUNDING = 1e-9  # of a slope beside its bound: differences of numbers of size 1
+ROUNDING = 1e-9  # by which a slope may exceed its bound: differences of numbers of size 1
 
 
 class Split(NamedTuple):

@@ -18,8 +18,8 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.terms.alias_table import draw_rows
-from approxmcmc.samplers.chain import FAILED, MOVED, Clock
 from approxmcmc.samplers.pdmp.split import BEND, ETA, ORDERS, RATE, RESPONSE, ROUNDING, SCALARS, SLOPE, Split
+from approxmcmc.sampling.chain import FAILED, MOVED, Clock
 
 
 class Flight(NamedTuple):

@@ -15,7 +15,7 @@ from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.chain import FAILED, MOVED, STAYED
+from approxmcmc.sampling.chain import FAILED, MOVED, STAYED
 
 MOST_SHRINKS = 200  # shrinkings of an interval: 2^-200 of the first length is numerically 0
 

@@ -28,11 +28,11 @@ from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.terms.order import settle
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers.chain import FAILED, MOVED
 from approxmcmc.samplers.decision import make_decision
 from approxmcmc.samplers.metropolis_hastings.program import Audits, MetropolisHastingsProgram, data_schedule
 from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, unknown_log_likelihood
 from approxmcmc.samplers.slice.line import Slice, SliceState, draw_direction, make_slice_move, place_on_line
+from approxmcmc.sampling.chain import FAILED, MOVED
 from approxmcmc.targets.all_rows import AllRows
 
 

@@ -86,7 +86,10 @@ def test_states_that_are_given_are_independent_ones(states, label):
     assert str(found["label_delta_quantile"].values) == label and 0.0 <= found.attrs["seconds"] < 60.0
 
 
-@pytest.mark.parametrize("name", ["n_pairs", "replications"])
-def test_no_pair_and_no_replication_are_refused(name):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_pairs", 0), ("replications", 0), ("replications", 0.5), ("confidence", 1.0), ("share", 0.0)],
+)
+def test_settings_out_of_range_are_refused(name, value):
     with pytest.raises(InvalidInputError, match=name):
-        estimate_delta(FIELD, amc.Gibbs(amc.SequentialTTest(0.2, 3)), **{name: 0})
+        estimate_delta(FIELD, amc.Gibbs(amc.SequentialTTest(0.2, 3)), **{name: value})

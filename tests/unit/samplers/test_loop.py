@@ -22,9 +22,10 @@ from approxmcmc.contracts.records import (
 )
 from approxmcmc.engine.terms.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
 from approxmcmc.engine.terms.evidence import merge_all_differences
-from approxmcmc.samplers import chain
 from approxmcmc.samplers import decision as audited
-from approxmcmc.samplers.chain import (
+from approxmcmc.samplers.decision import decide_on_all_data
+from approxmcmc.sampling import chain
+from approxmcmc.sampling.chain import (
     FAILED,
     MOVED,
     STAYED,
@@ -36,7 +37,6 @@ from approxmcmc.samplers.chain import (
     make_chain,
     new_clock,
 )
-from approxmcmc.samplers.decision import decide_on_all_data
 from tests.decisions import evidence_of
 from tests.planting import plain
 

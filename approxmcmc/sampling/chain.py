@@ -36,8 +36,8 @@ from approxmcmc.engine.compiler.clock import nanoseconds
 from approxmcmc.engine.compiler.compile import COUNTS, MATRIX, compiled, entry_point, kernel, type_of
 from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generator_at
 from approxmcmc.engine.compiler.identity import cached_by_content
-from approxmcmc.engine.compiler.memory import leaves
 from approxmcmc.engine.compiler.vectors import assign
+from approxmcmc.sampling.memory import leaves
 
 STAYED, MOVED, FAILED = 0, 1, -1
 
