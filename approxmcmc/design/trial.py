@@ -18,7 +18,7 @@ import numpy as np
 
 from approxmcmc.audits.policy import FEWEST_OF_PILOT, on_few_rows
 from approxmcmc.design.candidates import Pairing
-from approxmcmc.design.work import Audits, Counted
+from approxmcmc.design.work import AuditSeconds, Counted
 from approxmcmc.diagnostics.convergence import BULK
 from approxmcmc.diagnostics.gates import distance
 from approxmcmc.sampling.assembly import assemble, make_steps
@@ -74,7 +74,7 @@ class Trial:
         chains: int,
         random_seed: int,
         price: Callable[[Counted], float],
-        audits: Audits,
+        audits: AuditSeconds,
         hopeless: Callable[[float], bool],
     ) -> None:
         self.dim = setting.target.variables.size

@@ -69,7 +69,7 @@ class Counted(NamedTuple):
         return cls(steps, float(total[EVALUATIONS]), float(total[GRADIENTS]), float(total[TOUCHED]), updates)
 
 
-class Audits(NamedTuple):
+class AuditSeconds(NamedTuple):
     """Seconds of an audit: of all terms at two states, and of orders of their differences."""
 
     reading: float
