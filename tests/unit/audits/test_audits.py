@@ -355,7 +355,7 @@ class Steps:
 
 
 def test_audits_of_few_rows_know_the_log_ratio_within_their_noise():
-    terms = 1e-4 + 5e-5 * np.random.default_rng(1).normal(size=6400)  # tau = 0.004
+    terms = 1e-4 + 4e-5 * np.random.default_rng(1).normal(size=6400)  # tau = 0.0032
     steps = Steps(terms)
     whole, few = steps.audit(HERE, 3), steps.audit.on_few_rows()
     ratios = np.array([few(HERE, 3)["audited_log_ratio"] for _ in range(50)])
@@ -368,7 +368,7 @@ def test_audits_of_few_rows_know_the_log_ratio_within_their_noise():
 @pytest.mark.parametrize("heavy", [False, True])
 def test_audits_read_all_rows_if_terms_are_large_or_one_matters_alone(heavy):
     terms = (1e-6 if heavy else 1e-3) * np.random.default_rng(1).normal(size=6400)
-    terms[7] = 1e-4 if heavy else 0.0
+    terms[7] = 2e-3 if heavy else 0.0
     steps = Steps(terms)
     steps.audit(HERE, 3)
     assert steps.audit.on_few_rows() is steps.audit
