@@ -30,7 +30,7 @@ from approxmcmc.audits.replication import DECISIONS, ORDERS, Replicate
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Auditor, CompiledTest, Streams
 from approxmcmc.engine.terms.batches import scale_of
 from approxmcmc.engine.terms.evidence import Evidence
-from approxmcmc.engine.terms.term_table import Partition, write_pair
+from approxmcmc.engine.terms.term_table import Partition, some_rows, write_pair
 from approxmcmc.targets.all_rows import AllRows
 
 FEW_ROWS = 16  # such a part of the rows is enough
@@ -84,7 +84,7 @@ class TestedSteps(Auditor):
 
     def on_few_rows(self) -> Auditor:
         """Return audits of a sixteenth of the rows if the audits so far show that this is enough, else these audits."""
-        if self.partition is not None or self.rows.parts is not None or not self.clear:
+        if self.rows.parts is not None or not self.clear:
             return self
         few = copy.copy(self)
         few.reads_few = True
@@ -129,10 +129,12 @@ class TestedSteps(Auditor):
         """Return what `compare` does, on few rows if that is enough."""
         if self.reads_few:
             n_obs = self.rows.compiled.n_obs
-            some = self.rng.choice(n_obs, -(-n_obs // FEW_ROWS), replace=False)
-            found = compare(self.rows, theta, proposed, self.judge.temperature, some)
-            if self.few_rows_tell(found[1]):
-                return found
+            some = some_rows(self.rng, n_obs, -(-n_obs // FEW_ROWS), self.partition)
+            log_prior_ratio, terms, total, here = compare(self.rows, theta, proposed, self.judge.temperature, some)
+            if self.few_rows_tell(terms):
+                if self.partition is not None:  # where its blocks are read
+                    terms[self.partition.rows] = terms.copy()
+                return log_prior_ratio, terms, total, here
         return compare(self.rows, theta, proposed, self.judge.temperature)
 
     def propose(self, theta: np.ndarray) -> tuple[np.ndarray, float] | None:

@@ -17,7 +17,7 @@ from approxmcmc.audits.steps import Judge, WalkedSteps, kurtosis_of, of_a_walk
 from approxmcmc.audits.steps import TestedSteps as AuditsOfATest  # pytest takes a class Test... for tests
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Auditor, SamplingResult
 from approxmcmc.engine.streams import streams
-from approxmcmc.engine.terms.term_table import table_of_terms
+from approxmcmc.engine.terms.term_table import Partition, table_of_terms
 from approxmcmc.errors import SamplingWarning
 from tests.models import logistic, normal_loglik, normal_logprior, normal_mean
 from tests.planting import plain
@@ -363,6 +363,16 @@ def test_audits_of_few_rows_know_the_log_ratio_within_their_noise():
     noise = ratios - whole["audited_log_ratio"]
     assert 0.5 < np.sqrt(np.mean(noise**2)) / (4.0 * whole["audited_tau"] * math.sqrt(15 / 16)) < 1.5
     assert all(np.sum(data) == pytest.approx(ratio) for (data, *_), ratio in zip(steps.asked[1:], ratios, strict=True))
+
+
+def test_audits_of_few_rows_keep_the_blocks_of_a_partition():
+    steps, partition = Steps(1e-7 * np.arange(6400.0)), Partition(np.random.default_rng(1).permutation(6400), 64)
+    few = steps.audit.on_few_rows()
+    few.partition = partition
+    _, terms, _, _ = few.compare(HERE, THERE)
+    blocks = {tuple(block) for block in terms[partition.rows].reshape(100, 64)}
+    assert len(blocks) == 7  # of 64 rows each, a sixteenth
+    assert blocks <= {tuple(block) for block in steps.terms[partition.rows].reshape(100, 64)}
 
 
 @pytest.mark.parametrize("heavy", [False, True])
