@@ -210,7 +210,7 @@ def _warnings(risk: float, mcse_sq: float, n_replicates: int, stuck: int, traces
     if n_replicates == 1:
         found.append("one replicate: bias and variance unknown")
     if np.isnan(risk):
-        found.append("a replicate has no draw by the budget, or ended before it")
+        found.append("a replicate has no draw within the budget, or ended before the budget was used")
     elif mcse_sq > _REFERENCE_SHARE * risk:
         found.append(f"reference too coarse: its squared error is {mcse_sq:.2g}")
     if stuck:

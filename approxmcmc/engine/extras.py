@@ -1,4 +1,4 @@
-"""Other libraries: those needed only by some tasks, by extra, and the variables that set numbers of threads."""
+"""Optional libraries, by the extra that installs them; and the environment variables that set numbers of threads."""
 
 import contextlib
 from collections.abc import Iterator

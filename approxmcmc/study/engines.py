@@ -220,8 +220,8 @@ def _reachable(scheduler: str | None) -> Iterator[None]:
             raise
         why = error if isinstance(error, OSError) else CONNECTION_LOST  # else a list of all cancelled tasks
         raise StudyError(
-            f"The Dask scheduler at {scheduler} cannot be reached ({why}). Finished cells are kept: start one, and "
-            "run the same command again with its address."
+            f"The Dask scheduler at {scheduler} cannot be reached ({why}). Finished cells are kept: start a scheduler, "
+            "and run the same command again with its address."
         ) from error
 
 

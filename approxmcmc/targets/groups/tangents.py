@@ -78,7 +78,7 @@ def make_draw(value: Callable[..., float], add_scores: Callable[..., None], K: i
     ) -> float:
         c, f, df, mass, edge, at = work[0], work[1], work[2], work[3], work[4], work[5]
         width = APART
-        while True:  # until the outer tangents fall away
+        while True:  # until the outer tangents slope down to both sides
             for j in range(3):
                 c[j] = (j - 1) * width
                 f[j], df[j] = value(c[j], u, d, responses, lo, n, shape, space), 0.0
