@@ -150,7 +150,7 @@ def audit(
     started = time.perf_counter()
     wants = [auditor.at_once for auditor in auditors]
     at_once = sum(wants) if max(wants, default=1) > 1 else 1  # one chain after the other if batches do not help
-    wanted, made = _audit_all(audit_some, auditors, n_chains * n_draws, policy, rng, deadline, at_once)
+    wanted, made, share = _audit_all(audit_some, auditors, n_chains * n_draws, policy, rng, deadline, at_once)
     if failures:
         warnings.warn(
             f"audits raised errors and do not count, the first {_in_words(failures[0])}. The draws are kept; {made} of "
@@ -164,6 +164,7 @@ def audit(
         "audit_every": round(n_chains * n_draws * thin / made) if made else 0,
         "audits": made,
         "audits_planned": wanted,
+        "audit_share": share,
         "audit_seconds": time.perf_counter() - started,
     }
 
@@ -182,16 +183,16 @@ def _audit_all(
     rng: np.random.Generator,
     deadline: float | None,
     at_once: int,
-) -> tuple[int, int]:
-    """Run the pilot and the audits in batches; return how many were planned and made."""
+) -> tuple[int, int, float]:
+    """Run the pilot and the audits in batches; return how many were planned and made, and the share of rows read."""
     made = planned = 0
     try:
         if not n_draws:
-            return planned, made
+            return planned, made, 1.0
         pilot: list[float] = []
         while len(pilot) < FEWEST_OF_PILOT or (sum(pilot) < policy.pilot and len(pilot) < MOST_OF_PILOT):
             if _late(deadline, max(pilot, default=0.0)):
-                return planned, made
+                return planned, made, 1.0
             pilot.append(audit_some(rng.integers(n_draws, size=1), False, auditors)[0])
         seconds_of_one = sum(pilot[1:]) / (len(pilot) - 1)  # the first one fills caches
         if ENOUGH_AUDITS * seconds_of_one > LEAST and (few := on_few_rows(auditors)) is not auditors:
@@ -207,7 +208,7 @@ def _audit_all(
             made += audit_some(some, True, auditors)[1]
     except KeyboardInterrupt:  # keep the draws and the audits made
         pass
-    return planned, made
+    return planned, made, max((auditor.share for auditor in auditors), default=1.0)
 
 
 def on_few_rows(auditors: Sequence[Auditor]) -> Sequence[Auditor]:

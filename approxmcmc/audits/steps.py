@@ -82,6 +82,11 @@ class TestedSteps(Auditor):
         self.refresh, self.partition = refresh, partition
         self.reads_few, self.clear = False, True
 
+    @property
+    def share(self) -> float:
+        """Share of the rows that an audit reads, if these are enough."""
+        return 1.0 / FEW_ROWS if self.reads_few else 1.0
+
     def on_few_rows(self) -> Auditor:
         """Return audits of a sixteenth of the rows if the audits so far show that this is enough, else these audits."""
         if self.rows.parts is not None or not self.clear:

@@ -358,6 +358,7 @@ def test_audits_of_few_rows_know_the_log_ratio_within_their_noise():
     terms = 1e-4 + 4e-5 * np.random.default_rng(1).normal(size=6400)  # tau = 0.0032
     steps = Steps(terms)
     whole, few = steps.audit(HERE, 3), steps.audit.on_few_rows()
+    assert (steps.audit.share, few.share) == (1.0, 1.0 / 16.0)
     ratios = np.array([few(HERE, 3)["audited_log_ratio"] for _ in range(50)])
     assert steps.read == [6400, *[400] * 50]
     noise = ratios - whole["audited_log_ratio"]
@@ -366,7 +367,7 @@ def test_audits_of_few_rows_know_the_log_ratio_within_their_noise():
 
 
 def test_audits_of_few_rows_keep_the_blocks_of_a_partition():
-    steps, partition = Steps(1e-7 * np.arange(6400.0)), Partition(np.random.default_rng(1).permutation(6400), 64)
+    steps, partition = Steps(2e-8 * np.arange(6400.0)), Partition(np.random.default_rng(1).permutation(6400), 64)
     few = steps.audit.on_few_rows()
     few.partition = partition
     _, terms, _, _ = few.compare(HERE, THERE)
