@@ -8,6 +8,7 @@ Set-up has a table of its own.
 """
 
 import functools
+import math
 import warnings
 
 import approxmcmc as amc
@@ -15,6 +16,7 @@ from approxmcmc.datasets import synthetic_logistic
 from approxmcmc.study import Budget, Study
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.figures import legend_below, log_axes, style_of
+from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.svg import subplots
 from studies.real_data import data_used, targets
 from studies.tools.efficiency import effective_samples
@@ -104,11 +106,13 @@ def risks(results) -> list:
         data = pd.DataFrame(rows)
         ends = data[data["over"] == "time"].groupby("sampler", sort=False).tail(1)
         table = ends.drop(columns="over").rename(columns={"at": "seconds"})
+        if results.study.replicates < LEAST_REPLICATES:
+            table[["risk_lower", "risk_upper"]] = math.nan
         pieces += [
             Figure(f"Risk, {name}", caption, figure, data),
             Table(
                 f"Risk at the end, {name}",
-                "Where the curves end, with 95 % bootstrap intervals over chains, too short for so few.",
+                f"Where the curves end; 95 % bootstrap intervals over chains, none with fewer than {LEAST_REPLICATES}.",
                 table,
                 headings={"risk": "risk (posterior variances)"},
             ),
