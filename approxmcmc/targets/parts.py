@@ -130,11 +130,14 @@ def _why_here(target: Target) -> str:
     here = "this process makes the passes over all data itself, though a Dask client is active: "
     if not target.terms_are_likelihood:
         who = type(target).__name__
-        return here + f"the terms of a {who} are made where its numbers by row lie; its density takes no such pass"
+        return (
+            here
+            + f"the terms of a {who} need its expansion of each row, which is stored here; its density needs no pass"
+        )
     if not isinstance(target, MadeOfRows):
         return (
             here
-            + f"a {type(target).__name__} does not travel; write the model as a PredictorTarget or a FunctionTarget"
+            + f"a {type(target).__name__} cannot be sent to workers; write the model as a PredictorTarget or a FunctionTarget"
         )
     if target.given is None:
         return here + "its data did not come from sources; give arrays as approxmcmc.sources.Arrays(array)"
