@@ -209,7 +209,7 @@ def _find_structure(source: ModelOfPyMC) -> StructuredTarget | str:
         return structured_target(source)
     except NoLinearPredictorError as error:
         return str(error)
-    except InvalidInputError:  # invalid data: the general way names the row
+    except InvalidInputError:  # invalid data: the unchanged graph is tried next, and its error names the row
         return "its data are not all finite"
-    except NOT_UNDERSTOOD as error:  # the general way needs no structure, or names the reason
+    except NOT_UNDERSTOOD as error:  # the unchanged graph is tried next, and its error names the reason
         return f"its graph was not understood ({first_line(error)})"

@@ -135,10 +135,8 @@ def _why_here(target: Target) -> str:
             + f"the terms of a {who} need its expansion of each row, which is stored here; its density needs no pass"
         )
     if not isinstance(target, MadeOfRows):
-        return (
-            here
-            + f"a {type(target).__name__} cannot be sent to workers; write the model as a PredictorTarget or a FunctionTarget"
-        )
+        who = type(target).__name__
+        return here + f"a {who} cannot be sent to workers; write the model as a PredictorTarget or a FunctionTarget"
     if target.given is None:
         return here + "its data did not come from sources; give arrays as approxmcmc.sources.Arrays(array)"
     if not all(isinstance(one, DataSource) for one in _by_row(target)):
