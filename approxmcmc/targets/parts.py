@@ -156,7 +156,7 @@ def _compare_ends(target: Target, parts: Partitions) -> None:
     files on another machine.
     """
     dim, compiled = target.variables.size, target.compile()
-    theta = target.initial_point() + 0.1 * np.sin(1.0 + np.arange(dim))  # where terms differ from each other
+    theta = target.initial_point() + 0.1 * np.sin(1.0 + np.arange(dim))  # a theta at which terms differ from each other
     ends = np.array([(lo, hi - 1) for lo, hi in parts.where]).ravel()
     expected = np.empty(ends.size)
     compiled.log_terms(theta, compiled.data, ends, 0, ends.size, expected)
