@@ -15,7 +15,8 @@ from approxmcmc.study.report.wording import counted, enumeration
 if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
-# Ratio of two settings' shares of a core: cells that ran again later, on a less or more busy machine.
+# Ratio of two settings' shares of a core above which the page warns. Such a ratio means that some cells ran at another
+# time than the others, on a less or more busy machine.
 LARGEST_UNEQUAL_SHARE = 1.5
 
 
