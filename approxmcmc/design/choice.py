@@ -245,7 +245,7 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted,
     if rivals:
         beside = f"; next best: {rivals[0].candidate.name}, {rivals[0].price:.2g}"
     guarantee = "exact" if chosen.exact else f"biased, by up to about {found.error:.2g} posterior sd"
-    sentence = f"{chosen.candidate.name} ({guarantee}): {goal.unit} about {chosen.price:.2g}{beside}"
+    sentence = f"{chosen.candidate.name} ({guarantee}), estimated {goal.unit}: {chosen.price:.2g}{beside}"
     taken = sum(law.seconds for law in known.laws())
     attrs = {
         "setup_mode_seconds": taken,
