@@ -228,7 +228,9 @@ def _judge(entries: list[Entry], chosen: Entry, goal: Wanted) -> None:
         elif entry.measured is not None and not entry.measured.error <= goal.bias:
             entry.verdict = f"{TOO_BIASED} the allowed {goal.bias:g}"
         elif entry.measured is not None:
-            entry.verdict = "slower" if entry.price >= chosen.price else "faster, but biased, and by less than twice"
+            entry.verdict = (
+                "slower" if entry.price >= chosen.price else "biased, and faster by less than a factor of two"
+            )
         elif math.isnan(entry.price):
             entry.price = entry.floor
 
