@@ -32,6 +32,15 @@ class Auditor(abc.ABC):
         """Best number of audits per call, if one pass over the data can serve several."""
         return 1
 
+    @property
+    def share(self) -> float:
+        """Share of the rows that an audit reads."""
+        return 1.0
+
+    def on_few_rows(self) -> "Auditor":
+        """Return audits of random rows if the audits made so far show that all rows say the same; else these audits."""
+        return self
+
     def of_many(self, thetas: np.ndarray, numbers: np.ndarray) -> Sequence[Mapping[str, float] | None]:
         """Audit steps from some thetas, shape (k, dim), with the random numbers that single audits would use."""
         return [self(theta, int(number)) for theta, number in zip(thetas, numbers, strict=True)]

@@ -156,7 +156,6 @@ def test_verdicts_follow_from_limits():
     assert verdict_of(Distance(*[math.nan] * 4), 0.1) == "INCONCLUSIVE"
 
 
-@pytest.mark.recompiles
 def test_a_random_walk_on_the_reals_has_no_bound():
     check = amc.check_bound(
         normal_mean(200), amc.MetropolisHastings(amc.RandomWalk(0.2), amc.SequentialTTest(0.1, 20)),

@@ -77,7 +77,6 @@ def test_a_regime_that_is_not_known_is_not_applied():
     assert math.isnan(found["delta_max_model"]) and str(found["label_delta_max_model"].values) == "not applicable"
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(("states", "label"), [(np.zeros((1, 4)), "rigorous"), (None, "heuristic")])
 def test_states_that_are_given_are_independent_ones(states, label):
     test = amc.SequentialTTest(0.2, 3)

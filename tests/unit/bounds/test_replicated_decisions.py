@@ -40,7 +40,6 @@ def within_noise(found, chance, n):
     return abs(found - chance) <= 5.0 * math.sqrt(chance * (1.0 - chance) / n)
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(
     "test",
     [amc.SequentialTTest(0.3, 2), amc.acceptance.MinibatchBarker(0.5, 2), amc.SequentialTTest(0.0, 3)],
@@ -69,7 +68,6 @@ def test_decisions_at_a_pair_have_the_law_of_their_test(test):
     assert touched == 3 * n * 6 if test == amc.SequentialTTest(0.0, 3) else 3 * n * 2 <= touched < 3 * n * 6
 
 
-@pytest.mark.recompiles
 def test_the_ratio_of_a_pair_has_that_of_its_proposal():
     """An independent proposal N(0.2, 0.3^2): tau says how far x' is, and one of two x' has the ratio."""
     target, here, n = normal_mean(30), 0.4, 12
@@ -168,7 +166,6 @@ def test_a_pinned_proposal_goes_and_comes_back():
 # --- Gibbs ---
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(
     ("test", "divisor"),
     [
@@ -195,7 +192,6 @@ def test_a_realised_conditional_has_the_law_of_its_test(test, divisor, probabili
     assert ((found["data_fraction"] > 2 / 6) & (found["data_fraction"] < 1.0)).all()
 
 
-@pytest.mark.recompiles
 def test_a_conditional_is_realised_two_thousand_times_at_the_other_sites():
     """Two sites: the odds of the second depend on the first, whatever the context says of the site itself."""
     rng = np.random.default_rng(4)
@@ -212,7 +208,6 @@ def test_a_conditional_is_realised_two_thousand_times_at_the_other_sites():
     assert (one["realised"] != other["realised"]).any()
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(("sign", "realised"), [(-1.0, 0.0), (1.0, 1.0)])
 def test_what_is_certain_is_realised_always(sign, realised):
     """Odds of e^90 for or against: decided after the first look, fifty times."""
@@ -254,7 +249,6 @@ def test_a_probability_lies_strictly_between_0_and_1():
         amc.samplers.realised_conditional(PAIR, amc.ExactTest(), [[0, 1]], [1], probability=0.5)
 
 
-@pytest.mark.recompiles
 def test_a_term_that_is_nan_is_found_at_its_site():
     target = one_site(np.array([0.1, np.nan, 0.3, 0.2]))
     with pytest.raises(NotFiniteError, match=r"site 0 is NaN at x = \[1.0\]"):
@@ -263,7 +257,6 @@ def test_a_term_that_is_nan_is_found_at_its_site():
         )
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("tol", [0.0, 0.5])
 def test_replicated_sites_are_those_of_the_conditional(tol):
     """Three contexts of one site: its odds, the accepts as counts, and what the Gaussian regime says of the error."""
@@ -290,7 +283,6 @@ def test_replicated_sites_are_those_of_the_conditional(tol):
     assert 3 * 400 * 2 <= found.attrs["datapoints_touched"] < 3 * 400 * 6
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("gibbs", [False, True])
 def test_every_pair_is_reported_and_every_datum_that_was_read(gibbs, monkeypatch):
     """Three pairs, decided seven times each from all six terms."""
@@ -310,7 +302,6 @@ def test_every_pair_is_reported_and_every_datum_that_was_read(gibbs, monkeypatch
     assert found.attrs["datapoints_touched"] == 3 * 7 * 6
 
 
-@pytest.mark.recompiles
 def test_outside_the_prior_no_datum_is_read():
     """From 0.5 nearly all proposals of N(9, 0.1^2) leave the half-line below 8, and no test is asked."""
 
@@ -349,7 +340,6 @@ def test_replicated_decisions_carry_labels_and_costs():
     assert independent["label_delta_max"].item() == "heuristic"
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("law", ["replicated", "traces"])
 def test_chains_start_where_the_proposal_says(law):
     """The posterior has no mass where the target would start: without the proposal's start no chain begins."""
@@ -410,7 +400,6 @@ def test_a_proposal_outside_the_support_is_never_decided_wrongly():
         assert not found[name].values.any()
 
 
-@pytest.mark.recompiles
 def test_replicated_sites_are_random_and_decided_anew_in_every_run():
     """Forty times one state: all log odds of its four sites, and at one site other decisions with another seed."""
     target, state = field(4, 0.6, 0), np.array([0.0, 1.0, 1.0, 0.0])

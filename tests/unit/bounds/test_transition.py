@@ -102,7 +102,6 @@ def half_line(where):
     return amc.FunctionTarget(loglik, logprior, data=np.linspace(-1.0, 1.5, 5), n_obs=5, dim=1, initial_point=[0.5])
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(
     ("where", "test", "method"),
     [
@@ -124,7 +123,6 @@ def test_from_where_no_chain_is_everything_possible_is_accepted(where, test, met
     np.testing.assert_allclose(matrix[2:, 2:][off], inside[2:, 2:][off], rtol=1e-12)
 
 
-@pytest.mark.recompiles
 def test_a_datum_that_is_impossible_somewhere_has_no_law_of_batches():
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.5), amc.SequentialTTest(0.2, 2))
     with pytest.raises(IncompatibleError, match="positive probability, found 0"):

@@ -138,7 +138,6 @@ def test_estimates_that_only_python_understands_are_explained():
 DRAWS_PER_STEP = {"exchange": 1, "noisy": 4, "population": 1, "Langevin": 4, "MALA": 5, "refreshed": 9, "noisy MALA": 4}
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_counts_are_those_of_the_algorithm(name):
     trace = run(SAMPLERS[name], tune=0, thin=2, audit_every=1)
@@ -194,7 +193,6 @@ def test_a_normaliser_that_is_unknown_is_not_audited():
     np.testing.assert_array_equal(trace.posterior["theta"], same.posterior["theta"])
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(("refresh", "touched", "evaluated"), [(False, 5, 5), (True, 10, 10)])
 def test_pseudo_marginal_counts_its_estimates(refresh, touched, evaluated):
     target = likelihood(n_obs=20, n_terms=5, log_likelihood=lambda theta: -0.5 * theta[0] ** 2)
@@ -225,7 +223,6 @@ def nan_after_a_while(rng, theta, state, statistics, count):
     statistics[0] = math.nan if rng.random() < 0.05 else 2.0
 
 
-@pytest.mark.recompiles
 def test_a_statistic_that_is_nan_stops_the_chain_and_keeps_its_draws():
     broken = Family(range(5), np.ones(5), observed=3, precision=0.25, simulate=nan_after_a_while)
     with pytest.warns(SamplingWarning, match="estimated log ratio is NaN"):
@@ -233,7 +230,6 @@ def test_a_statistic_that_is_nan_stops_the_chain_and_keeps_its_draws():
     assert 0 < trace.posterior.sizes["draw"] < 500 and trace.posterior.attrs["stopped"] == "failure"
 
 
-@pytest.mark.recompiles
 def test_an_estimate_that_is_infinite_stops_the_chain():
     target = amc.targets.EstimatedLikelihood(lambda rng, theta, data: math.inf, log_prior, dim=1)
     with pytest.raises(NotFiniteError, match="NaN"):
@@ -250,7 +246,6 @@ def test_the_variance_of_a_step_is_that_of_its_size_and_shape():
     assert program.attrs["audit_every"] == 0
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("wanted", [None, 0.5])
 def test_steps_are_tuned_where_a_rate_is_wanted(wanted):
     sampler = amc.samplers.MALAExchange(0.05, False, 2, target_acceptance=wanted)
@@ -260,7 +255,6 @@ def test_steps_are_tuned_where_a_rate_is_wanted(wanted):
     assert (chain.state.move.log_factor[0] != 0.0) == (wanted is not None)
 
 
-@pytest.mark.recompiles
 def test_steps_are_tuned_and_frozen():
     sampler = amc.samplers.MALAExchange(5.0, False, 2, target_acceptance=0.5)
     tuned = run(sampler, tune=100, draws=20).posterior.attrs["adapted_step_size"]
@@ -306,7 +300,6 @@ def test_robbins_monro_finds_mode_and_curvature():
     assert amc.samplers.NoisyLangevin(0.5, cov=fit).cov == pytest.approx(fit.cov)
 
 
-@pytest.mark.recompiles
 def test_robbins_monro_refuses_a_degenerate_model():
     @compiled
     def constant(rng, theta, state, statistics, count):

@@ -216,7 +216,6 @@ def test_where_the_copy_lies_is_no_part_of_a_samplers_name():
     assert repr(amc.MetropolisHastings(WALK, TTEST, shuffled_copy="disk")) == repr(amc.MetropolisHastings(WALK, TTEST))
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(
     ("test", "size", "evaluations", "at_both"),
     [
@@ -235,7 +234,6 @@ def test_what_a_start_evaluates(test, size, evaluations, at_both):
     assert (program.at_both is not None) == at_both
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(
     "test", [amc.ExactTest(), TTEST, amc.acceptance.AlwaysAccept()], ids=lambda test: type(test).__name__
 )
@@ -249,7 +247,6 @@ def test_records_are_those_of_the_test(test):
     assert ("lp" in program.value_names) == isinstance(test, amc.ExactTest)
 
 
-@pytest.mark.recompiles
 def test_audits_tune_nothing():
     """Twenty of them leave the tuned size, and begin at any number of draws, even one."""
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.2, target_acceptance=0.4), TTEST)
@@ -259,7 +256,6 @@ def test_audits_tune_nothing():
     assert repr(auditor.state.proposal) == before
 
 
-@pytest.mark.recompiles
 def test_audits_propose_as_a_tested_step_does():
     """An untested step need not know its q ratio; audits do, however long the untested part of the chain."""
     test = amc.acceptance.AnnealedEpsilon((0.1, 0.0), (1000,), TTEST, untested=10**6)
