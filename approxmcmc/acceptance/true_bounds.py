@@ -82,9 +82,10 @@ def _looks(target: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np
     rows = np.unique(np.linspace(0, compiled.n_obs - 1, MOST_ROWS).astype(np.int64))
     for theta, proposed in _pairs(target):
         if np.isfinite([compiled.log_prior(theta), compiled.log_prior(proposed)]).all():
-            before, after = _terms(compiled, theta, rows), _terms(compiled, proposed, rows)
-            with np.errstate(invalid="ignore"):
-                yield theta, proposed, rows, after - before, 1.0 + np.abs(before) + np.abs(after)
+            with np.errstate(all="ignore"):  # terms may overflow at distant states
+                before, after = _terms(compiled, theta, rows), _terms(compiled, proposed, rows)
+                differences = after - before
+            yield theta, proposed, rows, differences, 1.0 + np.abs(before) + np.abs(after)
 
 
 def _pairs(target: Target) -> Iterator[tuple[np.ndarray, np.ndarray]]:
