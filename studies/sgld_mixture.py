@@ -28,6 +28,7 @@ from approxmcmc.study.report.svg import COLOURS, INK, subplots
 FIRST, LAST, STEPS, EXPONENT = 0.01, 0.0001, 1_000_000, 0.55  # of the paper
 N_OBS, CELLS, PER_CELL = 100, 16, 12  # data; cells of a histogram per axis; grid points per cell and axis
 WINDOW = np.array([[-2.0, 3.2], [-4.0, 4.0]])  # less than 1e-6 of the mass lies outside
+SHOWN = 400  # draws in a panel
 
 
 @functools.cache
@@ -152,12 +153,9 @@ def figure_1(results: Any) -> list[Figure]:
     for panel, (name, trace) in zip(panels.ravel(), [("exact", None), *settings.items()], strict=False):
         if trace is not None:
             theta, weight = weighted_draws(trace)
-            cells = histogram(theta, weight)
-            panel.imshow(cells.T, origin="lower", extent=WINDOW.ravel(), aspect="auto", cmap="Blues", vmin=0.0,
-                         vmax=exact_cells().max())  # fmt: skip
-            some = slice(None, None, 1 + len(theta) // 1000)
-            frames.append(pd.DataFrame({"setting": name, "theta1": theta[some, 0], "theta2": theta[some, 1],
-                                        "weight": weight[some]}))  # fmt: skip
+            some = np.searchsorted(np.cumsum(weight), weight.sum() * (np.arange(SHOWN) + 0.5) / SHOWN)
+            panel.plot(*theta[some].T, ".", markersize=2.0, color=COLOURS[0])
+            frames.append(pd.DataFrame({"setting": name, "theta1": theta[some, 0], "theta2": theta[some, 1]}))
         panel.contour(*axes, weights.T, levels=levels, colors=[INK], linewidths=0.8)
         panel.set_title(name.replace("[", "\n").rstrip("]"), fontsize=8)
         panel.grid(False)
@@ -169,7 +167,7 @@ def figure_1(results: Any) -> list[Figure]:
         row[0].set_ylabel("theta2")
     caption = (
         "Figure 1 of Welling and Teh. Lines: regions of highest exact density that hold 50, 90 and 99 % of the "
-        "posterior. Shade: share of the (weighted) draws of one chain in each cell, one scale for all panels."
+        f"posterior. Points: {SHOWN} draws of one chain at even distances of its weights."
     )
     return [Figure("Two modes, exact and sampled", caption, figure, pd.concat(frames))] if frames else []
 

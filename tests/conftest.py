@@ -24,6 +24,11 @@ import pytest
 # What a compiler makes lives on: to look for garbage among it at Python's usual pace took 15 % of the time to compile.
 gc.set_threshold(50_000, 50, 1000)
 
+# Each member of these rooms is compiled in tests/oracle and tests/equivalence, where its chains are held against NumPy.
+PLAIN_ROOMS = {
+    pathlib.Path(__file__).parent / "unit" / room for room in ("acceptance", "bounds", "samplers", "surrogate")
+}
+
 FIXED_SEED = 20140621  # the first day of ICML 2014; every run without --seed uses it
 
 
@@ -47,9 +52,13 @@ def pytest_report_header(config):
     return f"seed: {_root_seed(config)} (repeat with --seed={_root_seed(config)})"
 
 
+@pytest.hookimpl(tryfirst=True)  # before marks are selected
 def pytest_collection_modifyitems(config, items):
-    """Without compilation, leave out the tests that need it."""
+    """Without compilation, leave out the tests that need it; with it, mark those of rooms that do not."""
     if not JIT_DISABLED:
+        for item in items:
+            if item.path.parent in PLAIN_ROOMS and not item.get_closest_marker("needs_jit"):
+                item.add_marker("recompiles")
         return
     needing = [item for item in items if item.get_closest_marker("needs_jit")]
     config.hook.pytest_deselected(items=needing)

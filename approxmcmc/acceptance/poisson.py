@@ -88,8 +88,8 @@ class TunaTest(ThinnedTest):
     Parameters
     ----------
     chi
-        Sets the mean number of additional rows, :math:`\chi C^2 M^2` beside the necessary :math:`C M`; at least 0. More
-        rows make the estimated log ratio less noisy, and the acceptance rate closer to the rate of the exact test.
+        Sets the mean number of additional rows: :math:`\chi C^2 M^2`, on top of the necessary :math:`C M`; at least 0.
+        More rows make the estimated log ratio less noisy, and the acceptance rate closer to the rate of the exact test.
 
     Raises
     ------

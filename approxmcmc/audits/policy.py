@@ -15,6 +15,8 @@ with a random offset.
 
 If the library chose the sampler, 50 audits are part of its estimated cost, and are always made.
 
+If 50 audits would not fit into T', the audits after the pilot may read few rows (`TestedSteps.on_few_rows`).
+
 Stored draws are audited in the same way, for the requested seconds or the requested number.
 """
 
@@ -127,7 +129,7 @@ def audit(
     records: dict[str, np.ndarray] = {}
     failures: list[Exception] = []
 
-    def audit_some(places: np.ndarray, book: bool) -> tuple[float, int]:
+    def audit_some(places: np.ndarray, book: bool, auditors: Sequence[Auditor]) -> tuple[float, int]:
         """Audit some of the kept draws, all chains in a row; return the seconds that it took and how many succeeded."""
         started, succeeded = time.perf_counter(), 0
         for chain, auditor in enumerate(auditors):
@@ -148,7 +150,7 @@ def audit(
     started = time.perf_counter()
     wants = [auditor.at_once for auditor in auditors]
     at_once = sum(wants) if max(wants, default=1) > 1 else 1  # one chain after the other if batches do not help
-    wanted, made = _audit_all(audit_some, n_chains * n_draws, policy, rng, deadline, at_once)
+    wanted, made, share = _audit_all(audit_some, auditors, n_chains * n_draws, policy, rng, deadline, at_once)
     if failures:
         warnings.warn(
             f"audits raised errors and do not count, the first {_in_words(failures[0])}. The draws are kept; {made} of "
@@ -162,6 +164,7 @@ def audit(
         "audit_every": round(n_chains * n_draws * thin / made) if made else 0,
         "audits": made,
         "audits_planned": wanted,
+        "audit_share": share,
         "audit_seconds": time.perf_counter() - started,
     }
 
@@ -173,24 +176,28 @@ def _in_words(error: Exception) -> str:
 
 
 def _audit_all(
-    audit_some: Callable[[np.ndarray, bool], tuple[float, int]],
+    audit_some: Callable[[np.ndarray, bool, Sequence[Auditor]], tuple[float, int]],
+    auditors: Sequence[Auditor],
     n_draws: int,
     policy: Policy,
     rng: np.random.Generator,
     deadline: float | None,
     at_once: int,
-) -> tuple[int, int]:
-    """Run the pilot and the audits in batches; return how many were planned and made."""
+) -> tuple[int, int, float]:
+    """Run the pilot and the audits in batches; return how many were planned and made, and the share of rows read."""
     made = planned = 0
     try:
         if not n_draws:
-            return planned, made
+            return planned, made, 1.0
         pilot: list[float] = []
         while len(pilot) < FEWEST_OF_PILOT or (sum(pilot) < policy.pilot and len(pilot) < MOST_OF_PILOT):
             if _late(deadline, max(pilot, default=0.0)):
-                return planned, made
-            pilot.append(audit_some(rng.integers(n_draws, size=1), False)[0])
+                return planned, made, 1.0
+            pilot.append(audit_some(rng.integers(n_draws, size=1), False, auditors)[0])
         seconds_of_one = sum(pilot[1:]) / (len(pilot) - 1)  # the first one fills caches
+        if ENOUGH_AUDITS * seconds_of_one > LEAST and (few := on_few_rows(auditors)) is not auditors:
+            auditors = few
+            seconds_of_one = audit_some(rng.integers(n_draws, size=1), False, auditors)[0]
         planned = policy.number(seconds_of_one, sum(pilot), n_draws)
         places = ((np.arange(planned) + rng.random()) * n_draws / planned).astype(np.int64)
         places = rng.permutation(places)  # so that a cut leaves no part of the run without audits
@@ -198,10 +205,16 @@ def _audit_all(
             if _late(deadline, seconds_of_one):
                 break
             some = places[start : start + at_once]
-            made += audit_some(some, True)[1]
+            made += audit_some(some, True, auditors)[1]
     except KeyboardInterrupt:  # keep the draws and the audits made
         pass
-    return planned, made
+    return planned, made, max((auditor.share for auditor in auditors), default=1.0)
+
+
+def on_few_rows(auditors: Sequence[Auditor]) -> Sequence[Auditor]:
+    """Return audits of few rows for all chains, or the same auditors if those of one chain need all rows."""
+    few = [auditor.on_few_rows() for auditor in auditors]
+    return auditors if any(one is other for one, other in zip(few, auditors, strict=True)) else few
 
 
 def _late(deadline: float | None, seconds: float) -> bool:

@@ -9,10 +9,16 @@ compiled step proposes theta', in a separate state with the tuned values. Each a
 the chains read blocks of one partition of the rows, orders come from that partition, because it contributes to the
 error. Copies that are shuffled again during a run have the distribution of new orders.
 
+If a pass takes long, an audit reads a random sixteenth of the rows instead, m of them, and repeats these N / m times.
+Test and exact decision see the same N terms, so the test's error is that on all rows to first order, and Lambda has the
+standard error sqrt(N / m) tau. Neither this nor a term that is missing or repeated may change Lambda by more than 0.02;
+audits of all rows come first and show whether that is so.
+
 A sampler without a test has no alpha^, and may have no q: a symmetric walk with the covariance of the draws replaces
 it, and audits only check the draws.
 """
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,9 +30,11 @@ from approxmcmc.audits.replication import DECISIONS, ORDERS, Replicate
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Auditor, CompiledTest, Streams
 from approxmcmc.engine.terms.batches import scale_of
 from approxmcmc.engine.terms.evidence import Evidence
-from approxmcmc.engine.terms.term_table import Partition, write_pair
+from approxmcmc.engine.terms.term_table import Partition, some_rows, write_pair
 from approxmcmc.targets.all_rows import AllRows
 
+FEW_ROWS = 16  # such a part of the rows is enough
+LARGEST_NOISE = 0.02  # nats by which Lambda may be off
 CLASSICAL_SCALE = 2.38  # over sqrt(dim): Roberts, Gelman and Gilks (1997)
 DRAWS_OF_COVARIANCE = 512
 
@@ -72,16 +80,36 @@ class TestedSteps(Auditor):
     ) -> None:
         self.rows, self.test, self.judge, self.step, self.state, self.rng = rows, test, judge, step, state, rng
         self.refresh, self.partition = refresh, partition
+        self.reads_few, self.clear = False, True
+
+    @property
+    def share(self) -> float:
+        """Share of the rows that an audit reads, if these are enough."""
+        return 1.0 / FEW_ROWS if self.reads_few else 1.0
+
+    def on_few_rows(self) -> Auditor:
+        """Return audits of a sixteenth of the rows if the audits so far show that this is enough, else these audits."""
+        if self.rows.parts is not None or not self.clear:
+            return self
+        few = copy.copy(self)
+        few.reads_few = True
+        return few
 
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
         """Audit step `number` of the chain, from theta."""
         found = self.look(theta, number)
         if found is None:
             return None
+        self.clear &= self.few_rows_tell(found.terms)
         return {
             **self.of_the_pair(found.energy_change, found.log_ratio, found.terms),
             **self.of_the_test(found.log_ratio, found.thresholds, found.log_ratios, scale_of(found.terms)),
         }
+
+    def few_rows_tell(self, terms: np.ndarray) -> bool:
+        """Return whether a sixteenth of the rows gives Lambda precisely, and no term matters alone."""
+        noise = math.sqrt(FEW_ROWS) * scale_of(terms)
+        return noise <= LARGEST_NOISE and FEW_ROWS * float(np.ptp(terms)) <= LARGEST_NOISE
 
     def look(self, theta: np.ndarray, number: int, orders: int = ORDERS) -> AuditedStep | None:
         """Propose from theta as step `number` does, and decide on the proposal with all data and with the test."""
@@ -89,7 +117,7 @@ class TestedSteps(Auditor):
         if found is None:
             return None
         proposed, log_q_ratio = found
-        log_prior_ratio, terms, total, here = compare(self.rows, theta, proposed, self.judge.temperature)
+        log_prior_ratio, terms, total, here = self.compare(theta, proposed)
         log_rest = log_prior_ratio + log_q_ratio
         if log_prior_ratio == -math.inf:  # a gradient, and so the ratio of proposal densities, may be undefined there
             log_rest = -math.inf
@@ -101,6 +129,18 @@ class TestedSteps(Auditor):
         return AuditedStep(
             proposed.copy(), log_prior_ratio + total, log_rest + total, terms, here, thresholds, log_ratios
         )
+
+    def compare(self, theta: np.ndarray, proposed: np.ndarray) -> tuple[float, np.ndarray, float, float]:
+        """Return what `compare` does, on few rows if that is enough."""
+        if self.reads_few:
+            n_obs = self.rows.compiled.n_obs
+            some = some_rows(self.rng, n_obs, -(-n_obs // FEW_ROWS), self.partition)
+            log_prior_ratio, terms, total, here = compare(self.rows, theta, proposed, self.judge.temperature, some)
+            if self.few_rows_tell(terms):
+                if self.partition is not None:  # where its blocks are read
+                    terms[self.partition.rows] = terms.copy()
+                return log_prior_ratio, terms, total, here
+        return compare(self.rows, theta, proposed, self.judge.temperature)
 
     def propose(self, theta: np.ndarray) -> tuple[np.ndarray, float] | None:
         """Return theta' and log q(theta|theta') - log q(theta'|theta); None if the latter is NaN."""
@@ -195,18 +235,19 @@ def of_a_walk(log_ratio: float) -> Mapping[str, float] | None:
 
 
 def compare(
-    rows: AllRows, theta: np.ndarray, proposed: np.ndarray, temperature: float
+    rows: AllRows, theta: np.ndarray, proposed: np.ndarray, temperature: float, some: np.ndarray | None = None
 ) -> tuple[float, np.ndarray, float, float]:
     """Return log p(theta') - log p(theta), the terms l_i over the temperature, shape (n_obs,), and their sum.
 
-    The last number is the log-likelihood at theta. Outside the support nothing is evaluated: the first is -inf, the
-    terms are 0 and the last is NaN. A sum that is NaN or +inf shows that the target has no valid density there.
+    The last number is the log-likelihood at theta. If `some` rows are given, their terms stand for all. Outside the
+    support nothing is evaluated: the first is -inf, the terms are 0 and the last is NaN. A sum that is NaN or +inf
+    shows that the target has no valid density there.
     """
     target = rows.compiled
     log_prior = target.log_prior(proposed)
     if log_prior == -math.inf:
         return log_prior, np.zeros(target.n_obs), 0.0, math.nan
-    terms, at_theta = rows.differences(theta, proposed)
+    terms, at_theta = rows.differences(theta, proposed, some)
     terms /= temperature
     with np.errstate(invalid="ignore"):  # infinite terms of both signs make NaN, and no audit
         total = float(terms.sum())

@@ -107,7 +107,7 @@ def estimate_delta(
 
     A test that reads blocks is replicated with fresh rows, so its errors are averages over partitions of the data. A
     run with 150 blocks or more reads one partition only, which adds an error at each pair: on Covertype with 186 blocks
-    its rms is .014, beside .043 for the test. Audits of the run include this error.
+    its rms is .014; the rms error of the test is .043. Audits of the run include this error.
 
     Examples
     --------

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.bounds.finite import asymptotic_variance, checked_matrix, stationary_law
-from approxmcmc.contracts.naming import naming_the_arguments
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import InvalidInputError, naming_the_arguments
 
 if TYPE_CHECKING:
     import xarray as xr

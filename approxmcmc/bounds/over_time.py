@@ -48,9 +48,8 @@ from approxmcmc.bounds.finite import (
 )
 from approxmcmc.bounds.noisy_exchange import law_of_ratios
 from approxmcmc.bounds.statements import bound_factors
-from approxmcmc.contracts.naming import naming_the_arguments
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import InvalidInputError, naming_the_arguments
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -37,8 +37,7 @@ from approxmcmc.bounds.finite import (
     stationary_law,
     total_variation,
 )
-from approxmcmc.contracts.naming import naming_the_arguments
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import InvalidInputError, naming_the_arguments
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: what a run needs to resume, as one group of a netCDF file, beside the trace once it is finished.
+"""Checkpoints on disk: what a run needs to resume, and the trace of a finished run, in one netCDF file.
 
     checkpoint                 about: JSON text, everything but the arrays
     checkpoint/chain_0 ...     records (draws, counts, values); the chain's state, as one row of bytes

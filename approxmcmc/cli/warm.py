@@ -44,7 +44,7 @@ def examples() -> dict[str, Callable[[], Any]]:
 
 
 def logistic(n_obs: int, kinds: int = 0) -> Any:
-    """Return a logistic regression on 10 normal columns and a one-hot code, each category half as common."""
+    """Return a logistic regression on 10 normal columns and a one-hot code with categories of decreasing size."""
     import approxmcmc as amc
 
     rng = np.random.default_rng(0)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
-from approxmcmc.contracts.naming import WRONG_KIND, note_values
+from approxmcmc.errors import WRONG_KIND, note_values
 
 
 class Component:

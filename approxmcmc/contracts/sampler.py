@@ -32,6 +32,15 @@ class Auditor(abc.ABC):
         """Best number of audits per call, if one pass over the data can serve several."""
         return 1
 
+    @property
+    def share(self) -> float:
+        """Share of the rows that an audit reads."""
+        return 1.0
+
+    def on_few_rows(self) -> "Auditor":
+        """Return audits of random rows if the audits made so far show that all rows say the same; else these audits."""
+        return self
+
     def of_many(self, thetas: np.ndarray, numbers: np.ndarray) -> Sequence[Mapping[str, float] | None]:
         """Audit steps from some thetas, shape (k, dim), with the random numbers that single audits would use."""
         return [self(theta, int(number)) for theta, number in zip(thetas, numbers, strict=True)]
@@ -103,11 +112,11 @@ class Program(abc.ABC):
         rng: np.random.Generator,
         shuffled_by: np.random.Generator | None = None,
     ) -> Auditor | None:
-        """Return an auditor of stored draws, shape (draws, dim), of a chain with the given result of `Chain.adapted`.
+        """Return an auditor of a chain's stored draws, shape (draws, dim).
 
-        `rng` is that of the audits; `shuffled_by` is the stream, at its beginning, by which the first chain of the run
-        shuffled its data, None if unknown. The default is None: steps cannot be audited afterwards, because they are
-        exact, or because they are audited during the run.
+        `adapted` is what the chain's `Chain.adapted` returned. The audits draw from `rng`. `shuffled_by` is a fresh
+        copy of the stream with which the first chain of the run shuffled its data, None if unknown. The default is
+        None: steps cannot be audited afterwards, because they are exact, or because they are audited during the run.
         """
         return None
 

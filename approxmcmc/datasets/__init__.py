@@ -4,8 +4,7 @@ from approxmcmc.datasets.dataset import Dataset
 from approxmcmc.datasets.kdd99 import connections_stand_in, kdd99
 from approxmcmc.datasets.libsvm import a9a, ijcnn1
 from approxmcmc.datasets.mnist import mnist_7v9, mnist_7v9_pca
-from approxmcmc.datasets.networks import Network, florentine_business, molecule
-from approxmcmc.datasets.panel import union_members
+from approxmcmc.datasets.shipped import Network, florentine_business, molecule, union_members
 from approxmcmc.datasets.synthetic import synthetic_categories, synthetic_logistic, synthetic_stand_in
 from approxmcmc.datasets.tall import TALL_DATA, tall_data, tall_target
 from approxmcmc.datasets.uci import covertype, eeg_eye_state

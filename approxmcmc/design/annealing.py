@@ -205,7 +205,7 @@ def estimate_ingredients(
     n, centred, change = len(at), at - at.mean(axis=0), to - at
     variance = np.maximum((centred**2).mean(axis=0), 1e-300)
     dirichlet = np.maximum(0.5 * (acceptance[:, None] * change**2).mean(axis=0), 1e-300)
-    solution = np.maximum(variance / dirichlet, 0.5 * (batch_variance(at) / variance + 1.0))  # c of g = c (f - E f)
+    solution = np.maximum(variance / dirichlet, 0.5 * (batch_variance(at) / variance + 1.0))  # c in g = c (f - E f)
     shift = errors @ change / n
     # The risk contains b^2; its mean, given the pilot, is the squared estimate plus its squared error.
     noise = np.maximum((errors**2) @ (change**2) / n - shift**2, 0.0) * (2.0 * solution - 1.0) / n

@@ -65,7 +65,7 @@ def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[floa
 
 def audits_of(candidate: Candidate, known: Situation) -> float:
     """Return the seconds of the audits that a biased run needs to estimate its bias; 0 for exact samplers."""
-    return 0.0 if candidate.exact else ENOUGH_AUDITS * known.audit_seconds
+    return 0.0 if candidate.exact else known.audits.seconds(ENOUGH_AUDITS)
 
 
 def spent(entries: list[Entry], best: Entry | None) -> float:
@@ -129,7 +129,7 @@ def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed
                 chains=known.chains,
                 random_seed=seed,
                 price=functools.partial(candidate.seconds, known),
-                audit_seconds=known.audit_seconds,
+                audits=known.audits,
                 hopeless=hopeless,
             )
     except FAILURES as error:

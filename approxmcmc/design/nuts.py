@@ -18,8 +18,9 @@ COMPILE, COMPILE_FACTORS = 7.0, 42.0
 # of 15 and 4 for a normal one: from .6 to 3.6 ns for each operation, 1.5 in the geometric mean.
 OPERATION = 1.5e-9
 LEAST = 7e-6  # seconds of a gradient of a few rows
-# Runs of 1000 draws to 400 effective ones, bulk and tail, in a hierarchy whose effects NUTS moves beside their scales.
-# In eleven models of the street a draw made .5, .5, .46, .45, .44, .4, .15, .034, .03, .014 and .013 effective ones.
+# Runs of 1000 draws to 400 effective ones, bulk and tail, in a hierarchy with effects that NUTS moves together with
+# their scales. In eleven models of the street a draw made .5, .5, .46, .45, .44, .4, .15, .034, .03, .014 and .013
+# effective ones.
 RUNS_OF_EFFECTS = 2.5
 LABELS = {"nutpie": "NUTS by nutpie", "pymc": "NUTS by PyMC"}
 
@@ -57,7 +58,7 @@ def seconds_per_draw(known: Situation) -> float:
     for each draw.
     """
     operations, dim = known.written_work
-    tried = known.trajectories if dim == known.dim else []  # without the effects of groups it is another space
+    tried = known.trajectories if dim == known.dim else []  # not if groups are integrated out
     return float(max([4.0 * dim**0.25 * (LEAST + operations * OPERATION), *tried]))
 
 

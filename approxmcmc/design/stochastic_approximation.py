@@ -27,7 +27,7 @@ from approxmcmc.targets.laplace_approximation import Laplace
 
 BLOCKS = 20  # of one round, whose averages are compared
 LONGEST_STEP = 1.0  # posterior standard deviations: a start in another phase of the model must not move theta far away
-RIDGE = 1e-3  # on the diagonal of a covariance from few draws, relative
+RIDGE = 1e-3  # share of its diagonal that is added to a matrix estimated from few draws
 
 
 class ClimbState(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 from approxmcmc.contracts import Target
 from approxmcmc.design.memory import of_matrices, why_too_large
 from approxmcmc.design.normal_by_pilot import normal_by_pilot
-from approxmcmc.design.work import AUDITED, PRODUCT, STEP, TRANSITION, Rates, compilation, rates_of
+from approxmcmc.design.work import AUDITED, PRODUCT, STEP, TRANSITION, AuditSeconds, Rates, compilation, rates_of
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError, SamplingWarning
 from approxmcmc.surrogate import CoreRows
@@ -98,9 +98,9 @@ class Situation:
         return self.target.n_obs * self.rates.gradient
 
     @property
-    def audit_seconds(self) -> float:
-        """Seconds of an audit: all terms at two states, and orders of their differences."""
-        return 2.0 * self.pass_seconds + AUDITED * self.target.n_obs
+    def audits(self) -> AuditSeconds:
+        """Seconds of audits."""
+        return AuditSeconds(2.0 * self.pass_seconds, AUDITED * self.target.n_obs)
 
     @property
     def has_gradient(self) -> bool:

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from approxmcmc.audits.policy import FEWEST_OF_PILOT, on_few_rows
 from approxmcmc.design.candidates import Pairing
-from approxmcmc.design.work import Counted
+from approxmcmc.design.work import AuditSeconds, Counted
 from approxmcmc.diagnostics.convergence import BULK
 from approxmcmc.diagnostics.gates import distance
 from approxmcmc.sampling.assembly import assemble, make_steps
@@ -57,8 +58,7 @@ class Measured(NamedTuple):
 class Trial:
     """Chains of one candidate, compiled and burnt in; `measure` continues them.
 
-    `price` returns the seconds of counted work; `spent` are the seconds of all steps and audits, `audit_seconds` the
-    seconds of one audit.
+    `price` returns the seconds of counted work; `spent` are the seconds of all steps and audits.
 
     Raises
     ------
@@ -74,7 +74,7 @@ class Trial:
         chains: int,
         random_seed: int,
         price: Callable[[Counted], float],
-        audit_seconds: float,
+        audits: AuditSeconds,
         hopeless: Callable[[float], bool],
     ) -> None:
         self.dim = setting.target.variables.size
@@ -89,7 +89,7 @@ class Trial:
         )
         self.chains, self.compile_seconds = made.chains, made.compile_seconds
         self.draws = np.empty((chains, 0, self.dim))
-        self.price, self.audit_seconds, self.spent = price, audit_seconds, 0.0
+        self.price, self.audits, self.spent = price, audits, 0.0
         self.seconds, self.touched, self.clock_seconds = 0.0, 0.0, 0.0
         self.levels, self.ess, self.memory = iter(LEVELS), math.nan, 0.0
         self.gave_up = False
@@ -137,15 +137,17 @@ class Trial:
             return math.nan
         errors: list[float] = []
         noises: list[float] = []
-        for _ in range(int(min(max(seconds / self.audit_seconds, FEWEST_AUDITS), MOST_AUDITS))):
+        for _ in range(int(min(max(self.audits.within(seconds), FEWEST_AUDITS), MOST_AUDITS))):
             k = len(errors) % len(auditors)
+            if len(errors) == FEWEST_OF_PILOT and self.audits.read_few_rows:
+                auditors = list(on_few_rows(auditors))
             place = len(errors) * self.draws.shape[1] // MOST_AUDITS
             found = auditors[k](self.draws[k, place], BURN_IN + place)
             if found is None:
                 return math.nan
             errors.append(found["audit_acceptance_error"])
             noises.append(found["audit_acceptance_noise"])
-        self.spent += len(errors) * self.audit_seconds
+        self.spent += self.audits.seconds(len(errors))
         off = max(float(distance(np.array(errors), np.array(noises)).mean()), 0.0)
         return off * self.draws[..., 0].size / self.ess
 

@@ -11,8 +11,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from approxmcmc.audits.policy import FEWEST_OF_PILOT, LEAST
+from approxmcmc.audits.steps import FEW_ROWS
 from approxmcmc.contracts import Target
-from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS, GRADIENTS, STATISTICS, TOUCHED, UPDATES
+from approxmcmc.contracts.records import (
+    COUNT_NAMES,
+    ENOUGH_AUDITS,
+    EVALUATIONS,
+    GRADIENTS,
+    STATISTICS,
+    TOUCHED,
+    UPDATES,
+)
 
 # Seconds of a scalar operation (`operations`): terms of logistic regressions, 10 and 50 columns, took .17 and .13 ns
 # for each; of user's loops .3; of PyTensor's graphs .22 to .29, and the same for their gradients.
@@ -57,6 +67,28 @@ class Counted(NamedTuple):
         updates = float(total[UPDATES] + total[STATISTICS])
         steps = float(counts.size // len(COUNT_NAMES))
         return cls(steps, float(total[EVALUATIONS]), float(total[GRADIENTS]), float(total[TOUCHED]), updates)
+
+
+class AuditSeconds(NamedTuple):
+    """Seconds of an audit: of all terms at two states, and of orders of their differences."""
+
+    reading: float
+    orders: float
+
+    @property
+    def read_few_rows(self) -> bool:
+        """Whether audits after the first ones read a part of the rows, see `audits.policy`."""
+        return ENOUGH_AUDITS * (self.reading + self.orders) > LEAST
+
+    def seconds(self, n: int) -> float:
+        """Return the seconds of n audits."""
+        whole = min(n, FEWEST_OF_PILOT) if self.read_few_rows else n
+        return whole * self.reading + (n - whole) * self.reading / FEW_ROWS + n * self.orders
+
+    def within(self, seconds: float) -> int:
+        """Return how many audits some seconds allow."""
+        one = self.seconds(ENOUGH_AUDITS) / ENOUGH_AUDITS
+        return int(seconds / one)
 
 
 class Rates(NamedTuple):
@@ -105,8 +137,8 @@ class Light(NamedTuple):
 def seconds_of_transitions(rates: Rates, dim: int, counted: Counted, n_core: int, rows: Light) -> float:
     """Return the seconds of surrogate transitions: each step reads the core once, and evaluates its terms along lines.
 
-    A surrogate without a core is nearly always normal, and a draw takes one product and a half; with a core
-    each gradient takes three.
+    A surrogate without a core is nearly always normal, and a draw takes one and a half products of a matrix with a
+    vector; with a core each gradient takes three.
     """
     light = max(counted.touched - n_core * counted.steps, 0.0)
     on_lines = max(counted.terms - light, 0.0) * ON_LINE

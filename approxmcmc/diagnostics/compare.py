@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts.naming import naming_the_arguments
 from approxmcmc.diagnostics.bootstrap import resample
 from approxmcmc.diagnostics.clock import by_name, with_clocks
 from approxmcmc.diagnostics.cost import full_data_reads
@@ -16,7 +15,7 @@ from approxmcmc.diagnostics.rank_statistics import bulk_ess
 from approxmcmc.diagnostics.records import Traces, as_list, check_confidence, group, sums, tuning_totals
 from approxmcmc.diagnostics.risk import errors_of, summarise
 from approxmcmc.diagnostics.running import NEVER, Completions, completion_clocks, is_approximation, knows
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import InvalidInputError, naming_the_arguments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -211,7 +210,7 @@ def _warnings(risk: float, mcse_sq: float, n_replicates: int, stuck: int, traces
     if n_replicates == 1:
         found.append("one replicate: bias and variance unknown")
     if np.isnan(risk):
-        found.append("a replicate has no draw by the budget, or ended before it")
+        found.append("a replicate has no draw within the budget, or ended before the budget was used")
     elif mcse_sq > _REFERENCE_SHARE * risk:
         found.append(f"reference too coarse: its squared error is {mcse_sq:.2g}")
     if stuck:

@@ -11,8 +11,8 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
-from approxmcmc.contracts.naming import naming_the_arguments
 from approxmcmc.diagnostics.records import check_confidence, group
+from approxmcmc.errors import naming_the_arguments
 
 _RATES = {
     "wrong_decision": "wrong_decisions",

@@ -30,10 +30,9 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Finding
-from approxmcmc.contracts.naming import naming_the_arguments
 from approxmcmc.diagnostics.estimands import resolve
 from approxmcmc.diagnostics.records import group
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import InvalidInputError, naming_the_arguments
 
 LARGEST_PARETO_K = 0.7  # Vehtari et al. (2024)
 MOST_LOG = 700.0  # exp(700) = 1e304

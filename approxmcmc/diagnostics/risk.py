@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts.naming import naming_the_arguments
 from approxmcmc.diagnostics.bootstrap import QUANTITIES, Resampling, estimate, intervals, resample
 from approxmcmc.diagnostics.clock import with_clocks
 from approxmcmc.diagnostics.estimands import Estimand, Reference, evaluate_reference, resolve
@@ -20,7 +19,7 @@ from approxmcmc.diagnostics.running import (
     is_approximation,
     running_means,
 )
-from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError
+from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError, naming_the_arguments
 
 _AXIS_NAMES = {
     "time": "wall-clock time",

@@ -1,4 +1,4 @@
-"""Libraries needed only by some tasks. If one is missing, the error names the extra that installs it."""
+"""Optional libraries, by the extra that installs them; and the environment variables that set numbers of threads."""
 
 import contextlib
 from collections.abc import Iterator
@@ -17,6 +17,16 @@ EXTRAS = {
     },
     "studies": {"distributed": "distributed", "dask": "distributed", "jinja2": "jinja2", "markupsafe": "jinja2"},
 }
+
+
+# Numbers of threads; NumPy, Numba and linear algebra read them when they are loaded, so this file imports none of them.
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
 
 
 @contextlib.contextmanager

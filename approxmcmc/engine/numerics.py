@@ -83,6 +83,15 @@ def _log1p_of_fraction(e: float) -> float:
     return p * s + (LOG_2 if upper else 0.0)
 
 
+@contracted
+def _log(x: float) -> float:
+    """Return log(x) of a normal positive x: the logarithm of its mantissa, plus a multiple of log 2."""
+    bits = _bits(x)
+    exponent = (bits >> 52) - 1023
+    fraction = _double(bits - (exponent << 52)) - 1.0
+    return _log1p_of_fraction(fraction) + exponent * LOG_2  # type: ignore[no-any-return]
+
+
 def _choose(fast: Any, plain: Any) -> Any:
     """Return the bit-level form for compiled code, the C library's form without the JIT."""
     return plain if config.DISABLE_JIT else fast
@@ -90,6 +99,7 @@ def _choose(fast: Any, plain: Any) -> Any:
 
 exp_to_700 = _choose(_exp_to_700, math.exp)
 log1p_of_fraction = _choose(_log1p_of_fraction, math.log1p)
+log = _choose(_log, math.log)  # of normal positive numbers; loops vectorise
 
 
 @compiled

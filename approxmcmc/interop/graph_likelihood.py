@@ -17,7 +17,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.compile import allocating, closure, kept
-from approxmcmc.engine.terms.row_reader import row_reader
+from approxmcmc.engine.terms.batches import row_reader
 from approxmcmc.interop.graphs import merge_branches, rebuild, simplify, work_of_a_row
 from approxmcmc.interop.kernels import numba_function, with_compiled_trigamma
 from approxmcmc.interop.model_hash import content_of

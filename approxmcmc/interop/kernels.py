@@ -24,9 +24,8 @@ from pytensor.tensor.elemwise import Elemwise
 
 from approxmcmc.engine.compiler.compile import bind, closure, kept, type_of
 from approxmcmc.engine.compiler.work import compiling, count_kernel
-from approxmcmc.engine.terms.batches import LOG_PRIOR, Data, log_terms_type
+from approxmcmc.engine.terms.batches import LOG_PRIOR, Data, log_terms_type, row_reader
 from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT, gradient_signature
-from approxmcmc.engine.terms.row_reader import row_reader
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.interop.graphs import rebuild
 from approxmcmc.interop.rows import first_line

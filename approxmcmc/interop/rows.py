@@ -31,7 +31,7 @@ def refuse_row_latents(model: Any, n_rows: int, row_dim: str | None) -> None:
     Raises
     ------
     IncompatibleError
-        Naming the variables.
+        If there are any; the message names the variables.
     """
     dims = model.named_vars_to_dims
     by_dim = {v.name for v in model.free_RVs if row_dim is not None and row_dim in dims.get(v.name, ())}

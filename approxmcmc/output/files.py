@@ -10,9 +10,8 @@ from typing import Any
 
 import xarray as xr
 
-from approxmcmc.contracts.naming import naming_the_arguments
 from approxmcmc.engine.files.whole_files import whole_file
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import InvalidInputError, naming_the_arguments
 from approxmcmc.output.datatree import sanitize_attrs
 
 # Rejected proposals repeat rows, which zlib already compresses at its lowest level; level 4 takes three times as long

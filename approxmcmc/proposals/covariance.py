@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.approximation import cov_of
+from approxmcmc.engine.checks import cov_of
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.errors import InvalidInputError
 
@@ -40,7 +40,7 @@ def covariance_of(preconditioner: Any, *, who: str) -> np.ndarray:
 
 
 def check_target_acceptance(wanted: float | None, *, who: str) -> None:
-    """Raise unless a wanted acceptance rate is None or lies in (0, 1)."""
+    """Raise unless a target acceptance rate is None or lies in (0, 1)."""
     if wanted is not None and not 0.0 < wanted < 1.0:
         raise InvalidInputError(f"{who}: target_acceptance must lie strictly between 0 and 1, found {wanted}")
 

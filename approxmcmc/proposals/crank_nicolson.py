@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
-from approxmcmc.engine.approximation import cov_of, is_approximation, mode_of
+from approxmcmc.engine.checks import cov_of, is_approximation, mode_of
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError

@@ -83,7 +83,7 @@ def propose(
 
 @compiled
 def adapt_step_size(state: TrajectoryState, acceptance: float, step: int) -> None:
-    """Tune the step to the wanted acceptance rate."""
+    """Tune the step to the target acceptance rate."""
     state.log_factor[0] += (acceptance - state.target_acceptance) / (step + 1.0) ** 0.6
 
 
@@ -103,7 +103,7 @@ class Hamiltonian(Component, Proposal):
         M: a covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation. None: the
         identity. Masses are M^-1.
     target_acceptance
-        Wanted acceptance rate in (0, 1). Tuning adapts h to reach this rate; afterwards h is fixed. None: h is used as
+        Target acceptance rate in (0, 1). Tuning adapts h to reach this rate; afterwards h is fixed. None: h is used as
         given. 0.651 is best in high dimension (Beskos et al. 2013); use a higher rate if the curvature varies.
     most_steps
         Largest number of steps of a trajectory, whatever its length.

@@ -167,7 +167,7 @@ def move(
 
 @compiled
 def adapt_step_size(state: LangevinState, acceptance: float, step: int) -> None:
-    """Tune the step size to the wanted acceptance rate."""
+    """Tune the step size to the target acceptance rate."""
     state.log_factor[0] += 2.0 * (acceptance - state.target_acceptance) / (step + 1.0) ** 0.6
 
 
@@ -184,7 +184,7 @@ class Langevin(Component, Proposal):
     preconditioner
         The matrix M as for `cov`, or a Laplace approximation, whose covariance is used; give one of the two.
     target_acceptance
-        Wanted acceptance rate in (0, 1). Tuning adapts alpha to reach this rate; afterwards alpha is fixed. None: alpha
+        Target acceptance rate in (0, 1). Tuning adapts alpha to reach this rate; afterwards alpha is fixed. None: alpha
         is used as given. 0.574 is best for exact tests in high dimension (Roberts and Rosenthal 1998).
 
     Raises

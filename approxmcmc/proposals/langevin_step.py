@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
-from approxmcmc.engine.approximation import cov_of
+from approxmcmc.engine.checks import cov_of
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError

@@ -20,7 +20,7 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledGradient
 from approxmcmc.contracts.records import GRADIENTS, TOUCHED
-from approxmcmc.engine.approximation import mode_of
+from approxmcmc.engine.checks import mode_of
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.engine.terms.order import draw_next

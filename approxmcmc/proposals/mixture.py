@@ -160,7 +160,7 @@ class Mixture(Component, Proposal):
 
     @property
     def error_untested(self) -> str:  # type: ignore[override]  # what others fix, it has from its members
-        """Return the error of the members' untested steps."""
+        """Return the sentences on the bias that steps of the members have without a test."""
         return "; ".join(dict.fromkeys(member.error_untested for member in self.members if member.error_untested))
 
     def build_proposal(self, target: Target) -> CompiledProposal:

@@ -1,6 +1,6 @@
 """The Gaussian random walk: theta' = theta + factor * L z, z ~ N(0, I).
 
-The proposal is symmetric, so log q(theta|theta') - log q(theta'|theta) = 0. With a wanted acceptance rate the factor
+The proposal is symmetric, so log q(theta|theta') - log q(theta'|theta) = 0. With a target acceptance rate the factor
 follows a Robbins-Monro recursion during tuning, log factor += (acceptance - wanted) / step^0.6 (Andrieu and Thoms 2008,
 algorithm 4 without the covariance). Afterwards it is fixed, so that kept draws come from one kernel.
 """
@@ -112,7 +112,7 @@ def couple_correlated(
 
 @compiled
 def adapt_factor(state: WalkState, acceptance: float, step: int) -> None:
-    """Tune the factor to the wanted acceptance rate."""
+    """Tune the factor to the target acceptance rate."""
     state.log_factor[0] += (acceptance - state.target_acceptance) / (step + 1.0) ** 0.6
 
 
@@ -126,7 +126,7 @@ class RandomWalk(Component, Proposal):
         A positive number (the standard deviation of every coordinate), a vector of standard deviations, shape
         (dim,), or a covariance matrix Sigma, shape (dim, dim), in the units of theta.
     target_acceptance
-        Wanted acceptance rate in (0, 1). Tuning adapts the size of the steps to reach this rate; afterwards the size is
+        Target acceptance rate in (0, 1). Tuning adapts the size of the steps to reach this rate; afterwards the size is
         fixed. None: the scale is used as given.
     preconditioner
         A covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation: theta' = theta +

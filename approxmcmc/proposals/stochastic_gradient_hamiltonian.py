@@ -10,8 +10,8 @@ one gradient, and friction adds less noise, because the estimated gradient is it
 
 With a test a proposal is a trajectory of T steps with T + 1 kicks, each with its own minibatch. Friction with the noise
 (1 - c^2) I is reversible under N(0, I), kicks and drifts preserve volume and are their own inverses after the velocity
-is reversed. The reverse path uses the same minibatches in reverse order, which is as probable. So the density of the
-reverse path over that of the path, with the densities of the velocities, is
+is reversed. The reverse path uses the same minibatches in reverse order, which is as probable. So the ratio of the
+densities of the reverse and the forward path, each with the density of its velocity, is
 
 .. math:: \log\frac{N(v')\, q(-v', \theta' \to -v, \theta)}{N(v)\, q(v, \theta \to v', \theta')}
           = -\sum_{\text{kicks}} \tfrac12 \bigl(|v_{\text{after}}|^2 - |v_{\text{before}}|^2\bigr),

@@ -15,8 +15,7 @@ import numpy as np
 import xarray as xr
 from scipy.linalg import solve_triangular
 
-from approxmcmc.engine.approximation import cov_of
-from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.checks import checked_integer, cov_of
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.reading import flat_draws
 from approxmcmc.reference.stein import gradient_of, minibatch_scores, scores_of

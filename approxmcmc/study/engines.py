@@ -22,12 +22,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from approxmcmc.engine.extras import extra
+from approxmcmc.engine.extras import THREAD_VARIABLES, extra
 from approxmcmc.engine.terms.dask_client import LOSSES, result_of
 from approxmcmc.errors import StudyError
 from approxmcmc.study.cell import run_cell
 from approxmcmc.study.load import load_study
-from approxmcmc.study.machine import THREAD_VARIABLES, collect
+from approxmcmc.study.machine import collect
 from approxmcmc.study.plan import Cell, Plan, make_plan
 from approxmcmc.study.record import Record, lost_record
 from approxmcmc.study.store import Store
@@ -220,8 +220,8 @@ def _reachable(scheduler: str | None) -> Iterator[None]:
             raise
         why = error if isinstance(error, OSError) else CONNECTION_LOST  # else a list of all cancelled tasks
         raise StudyError(
-            f"The Dask scheduler at {scheduler} cannot be reached ({why}). Finished cells are kept: start one, and "
-            "run the same command again with its address."
+            f"The Dask scheduler at {scheduler} cannot be reached ({why}). Finished cells are kept: start a scheduler, "
+            "and run the same command again with its address."
         ) from error
 
 

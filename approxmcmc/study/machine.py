@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.compiler.code_version import PACKAGE, code_version, version
+from approxmcmc.engine.extras import THREAD_VARIABLES
 
 PROBE_PARTS = 5
 PROBE_PASSES = 280
@@ -80,13 +81,6 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMBA_NUM_THREADS",
-)
 LIBRARIES = (
     "approxmcmc", "numpy", "scipy", "numba", "llvmlite", "xarray", "netcdf4", "arviz", "pymc", "nutpie", "distributed",
     "jax", "jaxlib", "blackjax", "numpyro", "pymc-extras",

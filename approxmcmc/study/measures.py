@@ -1,4 +1,4 @@
-"""What a study measures: estimands of a posterior, measures of a chain, and the published numbers beside them.
+"""What a study measures: estimands of a posterior, measures of a chain, and published numbers to compare with.
 
 A measure is a function of a one-chain trace, a single number. A study has those below and those that it declares; the
 report computes their intervals over replicates. The standard estimands make posteriors of different scales comparable,

@@ -25,7 +25,7 @@ from approxmcmc.contracts import (
     Target,
     content_hash,
 )
-from approxmcmc.engine.approximation import mode_of
+from approxmcmc.engine.checks import mode_of
 from approxmcmc.engine.compiler.pinned import with_context
 from approxmcmc.engine.terms.batches import LOG_PRIOR
 from approxmcmc.engine.terms.term_range import remainder_range

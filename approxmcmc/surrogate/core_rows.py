@@ -171,8 +171,9 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         n_core, n_rows = int(core.sum()), len(core)
         if n_core > LARGEST_SHARE * n_rows:
             warnings.warn(
-                f"CoreRows: {n_core} of {n_rows} rows can matter much (limit: {LARGEST_SHARE:.0%}): all of them are "
-                "read in every decision, which is exact and no faster than the plain target with ExactTest; merge rare "
+                f"CoreRows: {n_core} of {n_rows} rows can matter much (limit: {LARGEST_SHARE:.0%}), so every decision "
+                f"reads all {n_rows} rows. This is exact, and no faster than the plain target with ExactTest; merge "
+                "rare "
                 "categories, drop columns that separate the classes, or give a narrower prior",
                 SamplingWarning,
                 stacklevel=3,
@@ -211,7 +212,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
             ) from error
 
     def compile_gradient(self) -> CompiledGradient:
-        """Compile the gradients of S and of the light terms."""
+        """Compile the gradients of the surrogate S and of the light rows' terms."""
         plain = gradient_or_none(self.target)
         if plain is None:
             raise IncompatibleError(f"{self!r}: {self.target!r} has no gradient; give grad_loglik")

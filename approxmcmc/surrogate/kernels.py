@@ -170,7 +170,7 @@ WITH_WALLS = "+walls"
 
 
 class SurrogateKernel(NamedTuple):
-    """A move in the complement of the walls, its length and wanted acceptance rate, and whether walls have slices.
+    """A move in the complement of the walls, its length and target acceptance rate, and whether walls have slices.
 
     ``move(rng, state, theta, count) -> acceptance`` moves theta in place and updates the values of S in the state; it
     returns the acceptance probability by which the step is tuned. ``move_both(rng, state, other, x, y, count)`` moves
@@ -224,7 +224,7 @@ def kernel_named(name: str) -> SurrogateKernel:
 
 @compiled
 def adapt(state: SurrogateState, acceptance: float, step: int, wanted: float) -> None:
-    """Tune the step of the trajectories to the wanted acceptance rate."""
+    """Tune the step of the trajectories to the target acceptance rate."""
     state.log_step[0] += (acceptance - wanted) * min(FASTEST, 2.0 / (step + 1.0) ** 0.6)
 
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import CompiledTarget, Target
-from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.engine.terms.partitions import Partitions
 from approxmcmc.engine.terms.passes import log_likelihood_ratios, log_likelihoods
@@ -73,11 +72,21 @@ class AllRows:
     def _log_priors(self, thetas: np.ndarray) -> np.ndarray:
         return np.array([float(self.compiled.log_prior(theta)) for theta in thetas])
 
-    def differences(self, theta: np.ndarray, proposed: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return the terms l_i, shape (n_obs,), and the log-likelihood at theta: one pass."""
-        terms = np.empty(self.compiled.n_obs)
-        at_theta = self._pass(compare_terms, theta, proposed, terms=terms)
-        return terms, at_theta
+    def differences(
+        self, theta: np.ndarray, proposed: np.ndarray, some: np.ndarray | None = None
+    ) -> tuple[np.ndarray, float]:
+        """Return the terms l_i, shape (n_obs,), and the log-likelihood at theta: one pass.
+
+        If `some` rows are given, only these are read, and their terms are repeated in place of the others.
+        """
+        n_obs = self.compiled.n_obs
+        if some is None:
+            terms = np.empty(n_obs)
+            at_theta = self._pass(compare_terms, theta, proposed, terms=terms)
+            return terms, at_theta
+        terms = np.empty(len(some))
+        at_theta = compare_terms(self.compiled, theta, proposed, terms=terms, rows=some)
+        return np.resize(terms, n_obs), at_theta * n_obs / len(some)
 
     def _pass(self, function: Callable[..., Any], *arguments: Any, **by_row: np.ndarray) -> Any:
         """Return the sum of ``function(compiled target of some rows, *arguments, **by_row)``."""
@@ -94,10 +103,13 @@ def _on_part(part: Part, function: Callable[..., Any], *arguments: Any, **by_row
     return function(part.keep(compiled_of), *arguments, **by_row)
 
 
-def compare_terms(target: CompiledTarget, theta: np.ndarray, proposed: np.ndarray, *, terms: np.ndarray) -> float:
+def compare_terms(
+    target: CompiledTarget, theta: np.ndarray, proposed: np.ndarray, *, terms: np.ndarray, rows: np.ndarray = ALL_ROWS
+) -> float:
     """Write the terms l_i of some rows; return the log-likelihood at theta."""
-    here = full_terms(target.log_terms, theta, target.data, target.n_obs)
-    target.log_terms(proposed, target.data, ALL_ROWS, 0, target.n_obs, terms)
+    here = np.empty_like(terms)
+    for at, out in ((theta, here), (proposed, terms)):
+        target.log_terms(at, target.data, rows, 0, len(terms), out)
     with np.errstate(invalid="ignore"):  # infinite terms at both states make NaN, and no audit
         terms -= here
         return float(here.sum())

@@ -187,7 +187,7 @@ def _visit(function: Any, theta: np.ndarray, data: Any, n_obs: int, place: np.nd
 def check_fills(
     function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str, *, who: str
 ) -> None:
-    """Run a function that adds to its last argument once in plain Python, and compile it on its own.
+    """Check a function that adds to its last argument: run it once in plain Python, then compile it alone.
 
     Raises
     ------

@@ -227,9 +227,9 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     ----------
     X
         Predictors, shape (n, p), float32 or float64; a DataFrame's columns become the labels of `beta`. X and y may be
-        sources (`approxmcmc.sources`), which are laid out in a local file and mapped. A table with columns of text or
-        categories is taken by codes: each such column is a variable of its own, with the effects of its levels
-        beside that of the first, the reference level.
+        sources (`approxmcmc.sources`), which are laid out in a local file and mapped. Columns of text or categories are
+        coded as integers: each such column is a separate variable, the effects of its levels relative to the first
+        level.
     y
         Responses, shape (n,), in {0, 1} or {-1, 1}.
     prior_scale

@@ -1,7 +1,7 @@
 """A number of a study by its reference: what the roles ``{result}`` and ``{estimate}`` write on a page."""
 
 from approxmcmc.study.published import number_of
-from approxmcmc.study.report.wording import estimate, estimate_text
+from approxmcmc.study.report.wording import NO_INTERVAL, estimate, estimate_text
 
 
 def looked_up(text: str, *, interval: bool) -> str:
@@ -10,7 +10,7 @@ def looked_up(text: str, *, interval: bool) -> str:
     conditions = [(key.strip(), value.strip()) for key, _, value in (one.partition("=") for one in where)]
     value, lower, upper, spec = number_of(name, piece, conditions, column)
     if interval:
-        return estimate_text(value, lower, upper, spec)
+        return estimate_text(value, lower, upper, spec).replace(NO_INTERVAL, "").strip()
     centre, bracket = estimate(value, lower, upper, spec)
     scale = bracket.partition("]")[2].strip()
     return f"{centre} {scale}".strip() if scale else centre

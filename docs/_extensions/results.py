@@ -1,9 +1,10 @@
 """Results of studies on pages: drawn, and numbers written, from the tables that ship with the package.
 
-An empty block ``{study} NAME`` becomes the page of a study, below its title and opening paragraph; ``{picture} NAME;
-TITLE`` one picture of it; ``{verdicts} NAME`` the numbers that a paper printed beside ours. The role ``{result}`` of
-``NAME; PIECE; COLUMN = VALUE; ...; COLUMN`` is a number of one row, to the digits that its interval supports;
-``{estimate}`` has the interval with it. A number that is not there is a warning, hence an error of the build.
+An empty block ``{study} NAME`` becomes the page of a study, below its title and opening paragraph; with ``; TITLE`` the
+picture of that title comes first. ``{picture} NAME; TITLE`` is one picture of it, ``{columns} NAME; TITLE; COLUMN;
+...`` some columns of one of its tables, ``{verdicts} NAME`` the numbers that a paper printed beside ours. The role
+``{result}`` of ``NAME; PIECE; COLUMN = VALUE; ...; COLUMN`` is a number of one row, to the digits that its interval
+supports; ``{estimate}`` has the interval with it. A number that is not there is a warning, hence an error of the build.
 """
 
 import functools
@@ -19,7 +20,7 @@ from sphinx.util import logging
 from approxmcmc.errors import StudyError
 from approxmcmc.study.load import load_study
 from approxmcmc.study.published import shipped
-from approxmcmc.study.report.drawn_page import figure_of, page_body
+from approxmcmc.study.report.drawn_page import columns_of, figure_of, page_body
 from approxmcmc.study.report.verdicts import verdicts_block
 from studies.race import chart
 from studies.street import page as street
@@ -27,15 +28,15 @@ from tests.bench import cost_model
 
 ROOT = Path(__file__).parents[2]
 GENERATED = ROOT / "docs" / "_generated"
-STUDY, PICTURE, VERDICTS = (
-    re.compile(rf"^```\{{{kind}\}} (.+)\n```$", re.MULTILINE) for kind in ("study", "picture", "verdicts")
+STUDY, PICTURE, COLUMNS, VERDICTS = (
+    re.compile(rf"^```\{{{kind}\}} (.+)\n```$", re.MULTILINE) for kind in ("study", "picture", "columns", "verdicts")
 )
 _log = logging.getLogger(__name__)
 
 
 def draw_pages(app: Any, document: str, source: list[str]) -> None:
     """Put what ships of a study in the place of its line."""
-    for line, drawn in ((STUDY, _page), (PICTURE, _picture), (VERDICTS, _verdicts)):
+    for line, drawn in ((STUDY, _page), (PICTURE, _picture), (COLUMNS, _columns), (VERDICTS, _verdicts)):
         source[0] = line.sub(functools.partial(_drawn, app.env, document, drawn), source[0])
 
 
@@ -46,13 +47,17 @@ def _drawn(env: Any, document: str, drawn: Callable[..., str], line: re.Match[st
     return drawn(name, *rest)
 
 
-def _page(name: str) -> str:
+def _page(name: str, opening: str = "") -> str:
     words, table = shipped(name)
-    return page_body(words, table, _not_run(name, words["preset"]))
+    return page_body(words, table, _not_run(name, words["preset"]), opening)
 
 
 def _picture(name: str, title: str) -> str:
     return figure_of(*shipped(name), title)
+
+
+def _columns(name: str, title: str, *columns: str) -> str:
+    return columns_of(*shipped(name), title, columns)
 
 
 def _verdicts(name: str) -> str:

@@ -8,7 +8,7 @@ from approxmcmc.study.report import Figure
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 
 if TYPE_CHECKING:
-    from approxmcmc.datasets.networks import Network
+    from approxmcmc.datasets.shipped import Network
 
 ROUNDS = 500  # of majorisation; twenty nodes settle in a hundred
 

@@ -19,4 +19,7 @@ def test_every_module_has_tests_that_exist():
 
 def test_a_module_without_an_entry_has_the_tests_that_name_it():
     found = files_naming("samplers/metropolis_hastings/program.py")
-    assert "tests/unit/samplers/test_out_of_reach.py" in found and "tests/unit/acceptance/test_barker.py" not in found
+    assert (
+        "tests/unit/samplers/test_metropolis_hastings.py" in found
+        and "tests/unit/acceptance/test_barker.py" not in found
+    )

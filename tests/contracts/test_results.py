@@ -10,7 +10,7 @@ import pytest
 from approxmcmc.errors import StudyError
 from approxmcmc.study import published
 from approxmcmc.study.load import load_study
-from approxmcmc.study.report.drawn_page import scores_of
+from approxmcmc.study.report.drawn_page import columns_of, scores_of
 from approxmcmc.study.report.markdown import picture
 from approxmcmc.study.report.shipped import unpacked
 from approxmcmc.study.report.verdicts import AGREES, DIFFERS, OPEN, verdict, verdicts_block
@@ -22,6 +22,8 @@ LARGEST_BYTES = 3_000_000
 PAGES = sorted({*DOCS.glob("*.md"), *DOCS.glob("*/*.md"), ROOT / "README.md"} - {*DOCS.glob("_*/*")})
 NUMBER = re.compile(r"\{(result|estimate)\}`([^`]*)`", re.DOTALL)
 TO_A_RESULT = re.compile(r"\]\((\.\./)*(docs/)?results/\w|\{doc\}`[^`]*results/\w|\{(result|estimate)\}`")
+OVER_CHAINS = re.compile("(Student|bootstrap) intervals? over (chains|replicates)|Student over|published number")
+AUDITED = "wrong|predicted"
 # Roles, code, addresses; settings as equations.
 NOT_TYPED = re.compile(r"\{\w+\}`[^`]*`|`[^`]*`|(?<=\])\([^)]*\)|\$[^$]*\$")
 
@@ -40,7 +42,7 @@ def sentences(page):
     """Return the sentences of a page outside of blocks of code."""
     prose = NUMBER.sub(r"{\1}``", re.sub(r"^(`{3,}).*?^\1$", "", page, flags=re.DOTALL | re.MULTILINE))
     for paragraph in re.split(r"\n\s*\n|\n(?=[-|#*])", prose):
-        yield from re.split(r"(?<=[.:!?])\s+(?=[A-Z*(`{$])", " ".join(paragraph.split()))
+        yield from re.split(r"(?<=[.:!?])\s+(?=[A-Z*(`{$[])", " ".join(paragraph.split()))
 
 
 def typed(sentence):
@@ -69,6 +71,9 @@ def test_every_number_on_a_page_is_in_its_table(extension):
             assert re.search(r"\d", extension.looked_up(" ".join(reference.split()), interval=kind == "estimate")), (
                 reference
             )
+    blocks = [line for page in PAGES for line in re.findall(r"^```\{columns\} (.+)$", page.read_text(), re.MULTILINE)]
+    for name, title, *columns in ([part.strip() for part in line.split(";")] for line in blocks):
+        assert "<td" in columns_of(*published.shipped(name), title, columns)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +100,8 @@ def test_what_ships_is_small_and_every_study_has_its_page():
     index = (DOCS / "results" / "index.md").read_text(encoding="utf-8")
     for name in names:
         page = (DOCS / "results" / f"{name}.md").read_text(encoding="utf-8")
-        assert f"```{{study}} {name}\n```" in page and f"({name}.md)" in index and f"\n{name}\n" in index
+        assert re.search(rf"^```\{{study\}} {name}(; .+)?\n```$", page, re.MULTILINE)
+        assert f"({name}.md)" in index and f"\n{name}\n" in index
         assert load_study(ROOT / "studies" / f"{name}.py").name == name
 
 
@@ -107,6 +113,19 @@ def test_a_result_names_suite_machine_and_clock():
         for one in scores_of(words, table):
             few = one.at_budgets[one.at_budgets.replicates < 5]
             assert few[[column for column in few if column.endswith(("_lower", "_upper"))]].isna().all(axis=None)
+
+
+def test_fewer_than_five_chains_have_no_interval():
+    for name in published.shipped_studies():
+        words, table = published.shipped(name)
+        chains = re.search(r"'Replicates', '(\d+) chain", str([section["terms"] for section in words["sections"]]))
+        if int(chains[1]) >= 5 or "intervals over lattices" in str(words["sections"]):
+            continue
+        for piece in (piece for section in words["sections"] for piece in section["pieces"]):
+            if OVER_CHAINS.search(piece["caption"]):
+                rows = table[table["piece"] == piece["title"]]
+                ends = [one for one in piece["columns"] if re.fullmatch(f"(?!{AUDITED}).*_(lower|upper)", one)]
+                assert (rows[ends] == "").all(axis=None), f"{name}, {piece['title']}"
 
 
 def test_no_picture_or_page_is_kept_that_is_drawn():

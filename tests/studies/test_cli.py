@@ -308,10 +308,11 @@ def test_a_terminal_gets_a_bar_and_the_same_lines(approxmcmc, monkeypatch):
     assert "[4/4]" in out
 
 
-def test_the_command_itself_runs_in_a_new_process(project):
+def test_the_command_itself_runs_in_a_new_process_and_limits_threads_before_numpy_is_loaded(project):
     root = str(Path(cli.__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": root}
-    command = [sys.executable, "-c", "import sys; from approxmcmc.cli import main; sys.exit(main())", "plan", "good"]
+    code = "import sys; from approxmcmc.cli import main; assert 'numpy' not in sys.modules; sys.exit(main())"
+    command = [sys.executable, "-c", code, "plan", "good"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=project, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "6 of 6 cells" in done.stdout

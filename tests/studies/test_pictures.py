@@ -10,7 +10,7 @@ import xarray as xr
 
 from approxmcmc.datasets import florentine_business
 from approxmcmc.study.report.markdown import rounded
-from studies import sgld_mixture
+from studies import alarm, sgld_mixture
 from studies.tools.chain_figures import FEWEST, chain_figures, draw_marginals, grid_marginals
 from studies.tools.network_figure import distances, layout, network_figure
 
@@ -103,3 +103,11 @@ def test_a_long_path_does_not_drift(rng):
     numbers = [float(number) for number in re.findall(r"-?(?:\d+\.?\d*|\.\d+)", start + " " + way)]
     np.testing.assert_allclose(list(itertools.accumulate(numbers[::2])), points[:, 0], atol=1e-8)
     np.testing.assert_allclose(list(itertools.accumulate(numbers[1::2])), points[:, 1], atol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
+def test_ranks_are_even_where_chains_mix_and_not_where_they_do_not():
+    [figure] = alarm.traces_and_ranks(None)
+    spread = figure.data.groupby("walk")["count"].std()
+    assert (figure.data.groupby(["walk", "chain"])["count"].sum() == 1000).all()
+    assert 4.0 * spread["well sized"] < min(spread["too short"], spread["too long"])

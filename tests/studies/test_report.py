@@ -287,7 +287,7 @@ def test_banners_name_loose_gold_failed_gates_noise_and_losses(page):
     banners = re.findall(r'<p class="banner">(.*?)</p>', text, flags=re.DOTALL)
     assert len(banners) == 5
     words = ("synthetic", "min_bulk_ess 1000 instead of 10000", "failed bulk_ess", "noisy")
-    for word in (*words, "did not deliver"):
+    for word in (*words, "have no result"):
         assert any(word in banner for banner in banners), word
 
 
@@ -733,9 +733,8 @@ def test_student_law_of_the_t_statistic_is_confirmed_on_normal_like_terms():
     assert float(distance) < 2.69 / 2000**0.5 < 0.07
 
 
-@pytest.mark.parametrize("name", ["barker_mnist", "annealed_epsilon"])
-def test_a_study_of_another_paper_does_not_number_its_figures_after_the_first_one(name, tmp_path):
-    study = load_study(STUDIES / f"{name}.py")
+def test_a_study_of_another_section_does_not_number_its_figures_after_the_first_one(tmp_path):
+    study = load_study(STUDIES / "annealed_epsilon.py")
     shared = tuple(one for one in study.analyses if one.__name__ == "log_risk_against_time")
     assert len(shared) == 1
     text = write_report(make_results(analyses=shared), tmp_path).read_text(encoding="utf-8")

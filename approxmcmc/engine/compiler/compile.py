@@ -59,6 +59,17 @@ atomic reference counts for the arrays of a named tuple, at every field access, 
 allocating = functools.partial(njit, **_STRICT, _nrt=True, no_cfunc_wrapper=True)
 """The same for functions that allocate arrays: scratch that a step cannot keep in its state, or user code."""
 
+batched = functools.partial(
+    njit,
+    error_model="numpy",
+    nogil=True,
+    fastmath=set(BATCH_FASTMATH),
+    _nrt=False,
+    no_cfunc_wrapper=True,
+    forceinline=True,
+)
+"""The same for parts of batch kernels, under the arithmetic of `BATCH_FASTMATH`."""
+
 internal = functools.partial(njit, **_STRICT, _nrt=False, no_cfunc_wrapper=True, no_cpython_wrapper=True)
 """The same for a loop that Python code never calls (it would crash): this halves its compile time."""
 

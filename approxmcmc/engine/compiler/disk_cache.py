@@ -34,8 +34,7 @@ from numba.core.typing import signature
 
 from approxmcmc.engine.compiler.identity import UnknownContentError, content_id
 from approxmcmc.engine.compiler.shipped import read_shipped
-from approxmcmc.engine.files.paths import user_cache
-from approxmcmc.engine.files.trusted import why_not_trusted
+from approxmcmc.engine.files.paths import user_cache, why_not_trusted
 from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import CacheWarning

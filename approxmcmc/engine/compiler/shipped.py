@@ -7,7 +7,7 @@ Python, numba or llvmlite other than those of the wheel find nothing here, and c
 A processor that sums in vectors of 512 bits gives other last bits: there they are not used, so that draws do not depend
 on how the package was installed. ``APPROXMCMC_SHIPPED=1`` uses them there too, ``APPROXMCMC_SHIPPED=0`` nowhere.
 
-The folder belongs to the package: who can write to it could write to the source beside it.
+The folder is part of the package, so whoever can write to it can also change the package's source.
 """
 
 import contextlib

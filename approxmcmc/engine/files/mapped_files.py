@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.files.trusted import why_not_trusted
+from approxmcmc.engine.files.paths import why_not_trusted
 from approxmcmc.engine.files.whole_files import remove_leftovers, whole_file
 from approxmcmc.engine.messages import detail, tell
 from approxmcmc.errors import InvalidInputError

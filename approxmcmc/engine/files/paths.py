@@ -1,6 +1,7 @@
-"""Folders and sizes of the package's caches: compiled kernels, downloaded data, gold standards."""
+"""The package's caches, such as compiled kernels and gold standards: folders, sizes, and whether to trust a file."""
 
 import os
+import stat
 import sys
 from pathlib import Path
 
@@ -39,3 +40,29 @@ def caches() -> dict[str, tuple[Path, int]]:
 def size_of(folder: Path) -> int:
     """Return the total bytes of all files below a folder; 0 if it does not exist."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0
+
+
+def why_not_trusted(path: Path) -> str | None:
+    """Return why another user may have written a file; None if only this user or the administrator can have.
+
+    Compiled kernels are unpickled, and a pickle can run any code.
+
+    This needs three things: the file and its folder belong to this user or to root, and no other user may write to the
+    folder. (A user who may write to a parent folder can replace the folder, which then belongs to that user.) On
+    systems without owners, such as Windows, the folder is assumed private, like a user profile.
+
+    Raises
+    ------
+    FileNotFoundError
+        When there is no such file.
+    """
+    if os.name != "posix":
+        return None
+    trusted = {os.geteuid(), 0}
+    folder, file = path.parent.stat(), path.stat()
+    for place, status in ((path.parent, folder), (path, file)):
+        if status.st_uid not in trusted:
+            return f"{place} belongs to another user (number {status.st_uid})"
+    if folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"other users may write to {path.parent}; `chmod go-w` it once you trust its content, or delete it"
+    return None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
-    """Yield a temporary name beside `path`; on success its content replaces `path`, after an error `path` is unchanged.
+    """Yield a temporary name in the folder of `path`; if no error occurs, that file then replaces `path`.
 
     Readers see the old file or the new one, never a part. `durable`: flush to disk before returning, so that even after
     a power cut one of the two is complete.
@@ -29,7 +29,7 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
 
 
 def remove_leftovers(path: Path, *, untouched_for: float = 0.0) -> None:
-    """Remove temporary files left beside `path` by killed writers.
+    """Remove temporary files of killed writers from the folder of `path`.
 
     Call only if no writer is active, or every writer touches its file within `untouched_for` seconds.
     """

@@ -14,6 +14,7 @@ from numba import types as nb
 
 from approxmcmc.engine.compiler.compile import INDICES, MATRIX, VECTOR, compiled, kernel
 
+FEW = 1 << 13  # slots that Python fills in less time than compilation takes
 KEEP, OWN, ALIAS, OTHER = range(4)  # places in a slot
 
 
@@ -28,7 +29,8 @@ def alias_table(weights: np.ndarray) -> np.ndarray:
     rows, total = len(weights), float(weights.sum())
     table = np.empty((rows, 4))
     table[:, OWN] = weights
-    kernel(fill, nb.void(MATRIX, VECTOR, INDICES))(table, weights * (rows / total), np.empty(rows, dtype=np.int64))
+    write = fill if rows < FEW else kernel(fill, nb.void(MATRIX, VECTOR, INDICES))
+    write(table, weights * (rows / total), np.empty(rows, dtype=np.int64))
     table[:, OTHER] = weights[table[:, ALIAS].astype(np.int64)]
     return table
 

@@ -6,6 +6,7 @@ decisions) belongs to the library and is compiled once for all models with the s
 belongs to the model.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -233,3 +234,22 @@ def scale_of(differences: np.ndarray) -> float:
     if not np.isfinite(differences).all():
         return np.inf
     return float(np.sqrt(differences.size) * differences.std(ddof=1)) if differences.size > 1 else 0.0
+
+
+@functools.cache
+def row_reader(n_arrays: int) -> Any:
+    """Return ``rows(data, order, lo, hi)`` for a tuple of arrays: those of ``order[lo:hi]``, or views of lo ... hi - 1.
+
+    The code is generated for each number of arrays, because compiled code cannot loop over arrays of different types.
+    """
+    chosen, views = ("".join(f"data[{k}][{rows}], " for k in range(n_arrays)) for rows in ("index", "lo:hi"))
+    source = f"""
+def rows(data, order, lo, hi):
+    if order.shape[0] > 0:
+        index = order[lo:hi]
+        return ({chosen})
+    return ({views})
+"""
+    scope: dict[str, Any] = {}
+    exec(source, scope)
+    return scope["rows"]

@@ -10,15 +10,15 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import types as nb
 
-from approxmcmc.engine.compiler.compile import INDICES, compiled, kernel, type_of
+from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.terms.alias_table import alias_table
 
 STEPS = 8  # classes per factor of two: bounds are 4 % too large on average
 SMALLEST = 1e-12  # of the largest weight: lighter rows count as this
 ROUNDING = 1e-12  # relative error of a logarithm and a power
 CLASSES = 1 + math.floor(-STEPS * math.log2(SMALLEST))
+PIECE = 1 << 16  # weights whose logarithms are taken at a time
 
 
 class RowClasses(NamedTuple):
@@ -44,11 +44,11 @@ def row_classes(weights: np.ndarray) -> RowClasses:
     >>> found.rows.tolist(), bool(found.total < 1.1 * 201)
     ([0, 2, 1, 3], True)
     """
-    top, counts = max(float(weights.max()), SMALLEST), np.zeros(CLASSES, dtype=np.int64)
-    rows = np.empty(len(weights), dtype=np.int32 if len(weights) < 1 << 31 else np.int64)
-    kernel(count, nb.void(type_of(weights), nb.float64, INDICES))(weights, top, counts)
+    top = max(float(weights.max()), SMALLEST)
+    classes = np.concatenate([_classes(weights[lo : lo + PIECE], top) for lo in range(0, len(weights), PIECE)])
+    rows = np.argsort(classes, kind="stable").astype(np.int32 if len(weights) < 1 << 31 else np.int64)
+    counts = np.bincount(classes, minlength=CLASSES)
     starts = np.cumsum(counts) - counts
-    kernel(sort, nb.void(type_of(weights), nb.float64, INDICES, type_of(rows)))(weights, top, starts.copy(), rows)
     bounds = top * 2.0 ** (-np.arange(CLASSES) / STEPS) * (1.0 + ROUNDING)
     some = np.flatnonzero(counts)
     sums = bounds[some] * counts[some]
@@ -56,26 +56,10 @@ def row_classes(weights: np.ndarray) -> RowClasses:
     return RowClasses(alias_table(sums), bounds[some], ends, rows, float(sums.sum()))
 
 
-@compiled
-def class_of(weight: float, top: float) -> int:
-    """Return the class of a weight: 0 for the largest, the last for all weights below the smallest that counts."""
-    if not weight > SMALLEST * top:
-        return CLASSES - 1
-    return int(-STEPS * math.log2(weight / top))
-
-
-def count(weights: np.ndarray, top: float, counts: np.ndarray) -> None:
-    """Add to each class the number of its rows."""
-    for row in range(weights.shape[0]):
-        counts[class_of(weights[row], top)] += 1
-
-
-def sort(weights: np.ndarray, top: float, places: np.ndarray, rows: np.ndarray) -> None:
-    """Write the rows class by class; `places` are where the next row of each class goes."""
-    for row in range(weights.shape[0]):
-        k = class_of(weights[row], top)
-        rows[places[k]] = row
-        places[k] += 1
+def _classes(weights: np.ndarray, top: float) -> np.ndarray:
+    """Return the class of each weight: 0 for the largest, the last for all weights below the smallest that counts."""
+    relative = np.maximum(np.asarray(weights, np.float64) / top, SMALLEST)
+    return (-STEPS * np.log2(relative)).astype(np.int16)
 
 
 @compiled

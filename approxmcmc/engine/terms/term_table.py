@@ -72,6 +72,15 @@ class Partition(NamedTuple):
         ), begins * self.size
 
 
+def some_rows(rng: np.random.Generator, n_obs: int, n: int, partition: Partition | None) -> np.ndarray:
+    """Return n random rows, or those of random whole blocks of a partition, n or a few more."""
+    if partition is None:
+        return rng.choice(n_obs, n, replace=False)
+    rows, size = partition
+    blocks = rng.choice(n_obs // size, -(-n // size), replace=False)
+    return np.asarray(rows[(blocks[:, None] * size + np.arange(size)).ravel()])
+
+
 @compiled
 def read_table(rng: np.random.Generator, table: Evidence, start: int, stop: int) -> int:
     """Merge the terms number start ... stop - 1 of the window into the moments.

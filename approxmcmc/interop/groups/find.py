@@ -8,7 +8,7 @@ from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
 
-FEW_GROUPS, MANY_ROWS = 20, 100  # fewer groups with more rows each are not integrated out by quadrature
+FEW_GROUPS, MANY_ROWS = 20, 100  # fewer groups, each with more rows, stay parameters: no quadrature
 
 
 def integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC:

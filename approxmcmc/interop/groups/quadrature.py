@@ -51,7 +51,7 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
         X = np.column_stack([found.X, offset]) if has_offset else found.X
         self.n_columns, columns = found.Z.shape[1], X.shape[1]
         if columns > MOST_COLUMNS:
-            raise NotGroupsError(f"its predictor has {columns} columns beside the effects, above {MOST_COLUMNS}")
+            raise NotGroupsError(f"its predictor has {columns} columns besides the effects, above {MOST_COLUMNS}")
         products = [*found.beta, *((columns + j, weight, rest) for j, weight, rest in found.L)]
         n_products = columns + self.n_columns * self.n_effects
         shapes: list[Any] = []

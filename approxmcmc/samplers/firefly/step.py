@@ -57,9 +57,9 @@ class FireflyState(NamedTuple):
 class CompiledThetaUpdate(NamedTuple):
     """The update of theta at fixed z, built for a chain.
 
-    ``move(streams, state, count, value) -> status`` writes the new theta to `state.proposed` and the summands of the
-    joint density there to `state.candidate`; the step then moves. `make_state`, `describe` and `records` are as in
-    `CompiledProposal`.
+    ``move(streams, state, count, value) -> status`` writes the new theta to `state.proposed` and the parts of the joint
+    density there to `state.candidate`; the caller then copies them to the current state. `make_state`, `describe` and
+    `records` are as in `CompiledProposal`.
     """
 
     move: Callable[..., int]

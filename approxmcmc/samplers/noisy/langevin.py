@@ -184,7 +184,7 @@ def carry_drift_draws(state: NoisyState) -> None:
 
 @compiled
 def adapt_step(state: DriftState, acceptance: float, step: int) -> None:
-    """Tune the length of the steps to a wanted acceptance rate (Robbins and Monro 1951)."""
+    """Tune the length of the steps to a target acceptance rate (Robbins and Monro 1951)."""
     state.log_factor[0] += (acceptance - state.wanted) / (step + 1.0) ** 0.6
 
 
@@ -207,7 +207,7 @@ class MALAExchange(Component, Sampler):
         True: redraw the auxiliary draws for the drift at theta in each step. False: keep them from the step that led to
         theta, which halves the cost and keeps the chain exact.
     target_acceptance
-        Wanted acceptance rate in (0, 1). Tuning adapts the step size to reach this rate; afterwards the step size is
+        Target acceptance rate in (0, 1). Tuning adapts the step size to reach this rate; afterwards the step size is
         fixed. None: the step size is used as given.
 
     Raises

@@ -22,11 +22,11 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import Target
-from approxmcmc.engine.compiler.compile import MATRIX, VECTOR, bind
+from approxmcmc.engine.compiler.compile import bind
 from approxmcmc.engine.terms.alias_table import alias_table
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets import Laplace
-from approxmcmc.targets.expansion.linear_kernels import make_slopes
+from approxmcmc.targets.expansion.linear_rows import RowFunctions
 from approxmcmc.targets.linear import LinearTarget
 
 ORDERS = 3
@@ -35,7 +35,7 @@ ETA, RESPONSE, SLOPE, BEND, RATE, LENGTH, SCALARS = range(7)
 PIECE = 65_536  # rows at a time, in set-up
 BOUNDS = ("slope_bound", "second_derivative_bound", "third_derivative_bound")  # of the orders
 CHECKS = 8  # draws of the normal approximation at which the bounds are checked
-ROUNDING = 1e-9  # of a slope beside its bound: differences of numbers of size 1
+ROUNDING = 1e-9  # by which a slope may exceed its bound: differences of numbers of size 1
 
 
 class Split(NamedTuple):
@@ -75,7 +75,7 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     mean, precision = target.normal_prior
     center, cholesky = fit.mode, fit.cholesky
     derivatives = bind(make_derivatives, target.derivatives_eta, signature=DERIVATIVES)
-    expand = bind(make_slopes, target.derivatives_eta, signature=nb.void(VECTOR, VECTOR, MATRIX))
+    expand = RowFunctions(target._loglik_eta, target.derivatives_eta, target.y).derivatives
     records = np.empty((target.n_obs, SCALARS + center.size))
     order = np.empty(target.n_obs, dtype=np.int64)
     force, curvature = cholesky.T @ (precision * (center - mean)), cholesky.T @ (precision[:, None] * cholesky)
@@ -108,11 +108,10 @@ def check_rates(
     who: str,
 ) -> None:
     """Raise if a bound fails at some points; during a run, a bound that is far too small would hardly be noticed."""
-    found = np.empty((len(records), 2))
     for phi in places:
         delta = records[:, SCALARS:] @ phi
-        expand(records[:, ETA] + delta, records[:, RESPONSE].copy(), found)
-        slopes = np.abs(found[:, 0] - records[:, SLOPE] - records[:, BEND] * delta)
+        first, _ = expand(records[:, ETA] + delta, records[:, RESPONSE].copy())
+        slopes = np.abs(first - records[:, SLOPE] - records[:, BEND] * delta)
         bounds = records[:, RATE] * np.linalg.norm(phi) ** order
         excess = np.nan_to_num(slopes - bounds, nan=np.inf)
         if excess.max() > ROUNDING:
@@ -156,9 +155,7 @@ def _expand(
             rates[k] = share * bound * spread**k
     order = np.argmin(rates * typical ** np.arange(ORDERS)[:, None], axis=0)
     out[:, RATE] = rates[order, np.arange(len(rows))]
-    expansion = np.empty((len(rows), 2))
-    expand(out[:, ETA].copy(), responses, expansion)
-    out[:, SLOPE], out[:, BEND] = expansion[:, 0], 2.0 * expansion[:, 1]
+    out[:, SLOPE], out[:, BEND] = expand(out[:, ETA].copy(), responses)
     finite = np.isfinite(out[:, [ETA, SLOPE, BEND]]).all(axis=1)
     if not finite.all():
         worst = here.start + int(np.argmin(finite))

@@ -30,7 +30,7 @@ PROCESSOR = PageClock("processor_time", "thread_time_diff", "processor")
 
 
 def clock_of(results: "StudyResults") -> PageClock:
-    """Return the clock of a study's page: that of the processor if other programs ran beside the cells.
+    """Return the clock of a study's page: that of the processor if other programs ran at the same time as the cells.
 
     Traces drawn before the processor's clock was recorded have only that of the wall.
     """

@@ -4,17 +4,19 @@ The statements are made here, and not when the study ran: whether settings are r
 how many digits of a number are shown.
 """
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.errors import StudyError
 from approxmcmc.study.names import nearest
 from approxmcmc.study.report.answer import answers
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
-from approxmcmc.study.report.markdown import figure_block, plain_text, section_block
-from approxmcmc.study.report.pieces import Figure, Section
+from approxmcmc.study.report.markdown import figure_block, plain_text, section_block, table_block
+from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.scores import Scores
 from approxmcmc.study.report.shipped import RISK, rows_of, unpacked
 from approxmcmc.study.report.tables import risk_table
@@ -29,11 +31,11 @@ WITHOUT_INTERVAL = (
     "Intervals are 95 %. A blank is undefined, never zero. A number without an interval is a setting, a count, an "
     "exact value, or a summary of these chains; its caption says which."
 )
-CODE = re.compile(r"[a-z]\w*_\w+(\[.+\])?|[a-z]\w*\[.+\]")
-NAMING = ("series", "setting", "sampler", "winner", "no less", "label")  # columns of names of settings
+CODE = re.compile(r"[a-z]\w*(\[.+\])?")
+NAMING = ("series", "setting", "sampler", "winner", "no less", "label", "target", "data", "estimand")
 
 
-def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequence[str] = ()) -> str:
+def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequence[str] = (), opening: str = "") -> str:
     """Return the page below its title and opening paragraph, as Markdown.
 
     Parameters
@@ -42,10 +44,18 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
         The published results, from :func:`approxmcmc.study.published.shipped`.
     commands
         The commands that run the presets that are not on the page.
+    opening
+        Title of the picture that the page opens with; by default the first one.
+
+    Raises
+    ------
+    StudyError
+        If the page has no such picture; the message names the nearest.
     """
     scores = scores_of(words, table)
     sections = [*who_wins(scores, words.get("families") or {}), *unpacked(words["sections"], table)]
-    first = next((piece for section in sections for piece in section.pieces if isinstance(piece, Figure)), None)
+    pictures = {piece.title: piece for section in sections for piece in section.pieces if isinstance(piece, Figure)}
+    first = _named(pictures, opening, words["study"]) if opening else next(iter(pictures.values()), None)
     notes = [*words["notes"], *limits(scores)]
     worded = in_words(table)
     parts = [worded(figure_block(first, "p0"))] if first else []
@@ -73,9 +83,34 @@ def figure_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str) -> st
     """
     pieces = [piece for section in unpacked(words["sections"], table) for piece in section.pieces]
     known = {piece.title: piece for piece in pieces if isinstance(piece, Figure)}
+    return in_words(table)(figure_block(_named(known, title, words["study"]), f"{slug(title)}-"))
+
+
+def _named(pictures: Mapping[str, Figure], title: str, study: str) -> Figure:
+    if title not in pictures:
+        raise StudyError(f"The page of {study} has no picture {nearest(title, pictures)}")
+    return pictures[title]
+
+
+def columns_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str, columns: Sequence[str]) -> str:
+    """Return some columns of a table of a page, with their intervals, as Markdown.
+
+    Raises
+    ------
+    StudyError
+        If the page has no such table, or the table no such column; the message names the nearest.
+    """
+    pieces = [piece for section in unpacked(words["sections"], table) for piece in section.pieces]
+    known = {piece.title: piece for piece in pieces if isinstance(piece, Table)}
     if title not in known:
-        raise StudyError(f"The page of {words['study']} has no picture {nearest(title, known)}")
-    return in_words(table)(figure_block(known[title], f"{slug(title)}-"))
+        raise StudyError(f"The page of {words['study']} has no table {nearest(title, known)}")
+    piece = known[title]
+    for name in columns:
+        if name not in piece.data:
+            raise StudyError(f"{words['study']}, {title}: there is no column {nearest(name, list(piece.data))}")
+    ends = [f"{name}{end}" for name in columns for end in ("", "_lower", "_upper")]
+    chosen = dataclasses.replace(piece, data=piece.data[[name for name in ends if name in piece.data]])
+    return in_words(table)(table_block(chosen))
 
 
 def scores_of(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Scores]:
@@ -104,11 +139,12 @@ def _source(words: Mapping[str, Any]) -> str:
 
 
 def in_words(table: "pd.DataFrame") -> Callable[[str], str]:
-    """Return a function that replaces labels of settings by readable names, in text and in pictures."""
+    """Return a function that replaces names of settings and data sets by words, in text, tables and pictures."""
     columns = [name for name in NAMING if name in table]
     names = {part for name in columns for cell in set(table[name]) for part in re.split(r", (?![^\[]*\])", cell)}
-    code = sorted((name for name in names if CODE.fullmatch(name)), key=len, reverse=True)
-    spelled = {re.sub(r"([_\[\]])", r"\\\1", name): setting_in_words(name) for name in code}
-    spelled |= {name: setting_in_words(name) for name in code}
-    pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, spelled)) + r")(?![\w\[])") if code else None
+    words = {name: setting_in_words(name) for name in sorted(names, key=len, reverse=True) if CODE.fullmatch(name)}
+    spelled: dict[str, str] = {}
+    for name in (name for name, told in words.items() if told != name):
+        spelled |= dict.fromkeys((re.sub(r"([_\[\]])", r"\\\1", name), escape(name), name), words[name])
+    pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, spelled)) + r")(?![\w\[])") if spelled else None
     return lambda text: pattern.sub(lambda found: spelled[found[1]], text) if pattern else text

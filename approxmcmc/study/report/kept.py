@@ -1,7 +1,7 @@
 """Cached output of a study's analyses, kept in the store to draw a page again quickly.
 
 Stored under a hash of everything that it may depend on: every record and report of the store; the code of the package,
-of the study, of the folders beside it and of modules from outside the environment; the versions of the libraries. If
+of the study, of the folders next to it and of modules from outside the environment; the versions of the libraries. If
 any of these differs, the analysis runs again. A study without a file caches nothing, because its changes cannot be
 detected.
 """

@@ -16,6 +16,7 @@ from typing import Any
 from approxmcmc.study.report.page import table_view
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.svg import inline_svg, svg_document
+from approxmcmc.study.report.wording import NO_INTERVAL
 
 NAMESPACE = "http://www.w3.org/2000/svg"
 
@@ -104,24 +105,26 @@ def figure_block(piece: Figure, prefix: str) -> str:
 
 
 def _table(piece: Table) -> str:
-    view = table_view(piece)
-    if not view["rows"]:
+    if piece.data.empty:
         return ""
+    return f"### {plain_text(piece.title)}\n\n*{plain_text(piece.caption)}*\n\n{table_block(piece)}"
+
+
+def table_block(piece: Table) -> str:
+    """Return a table without title and caption."""
+    view = table_view(piece)
     head = "".join(f"<th{_number(column)}>{escape(column['heading'])}</th>" for column in view["columns"])
     rows = "\n".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in view["rows"])
     body = f'<table class="result-table">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>'
-    caption = f"*{plain_text(piece.caption)}*"
-    return (
-        f"### {plain_text(piece.title)}\n\n{caption}\n\n"
-        f'```{{raw}} html\n<div class="result-scroll">\n{body}\n</div>\n```'
-    )
+    return f'```{{raw}} html\n<div class="result-scroll">\n{body}\n</div>\n```'
 
 
 def _cell(cell: dict[str, Any]) -> str:
     if cell["long"]:
         return f"<td>{escape(cell['text'])}</td>"
     text = f"<code>{escape(cell['text'])}</code>" if cell["code"] else escape(cell["text"])
-    interval = f' <span class="interval">{escape(cell["interval"])}</span>' if cell["interval"] else ""
+    told = cell["interval"].replace(NO_INTERVAL, "").strip()
+    interval = f' <span class="interval">{escape(told)}</span>' if told else ""
     return f"<td{_number(cell)}>{text}{interval}</td>"
 
 

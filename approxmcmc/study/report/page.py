@@ -1,4 +1,4 @@
-"""The page: sections written to one HTML file that opens without a network, with SVG figures and CSV files beside it.
+"""The page: one HTML file that opens without a network, with SVG figures and CSV files in its folder.
 
 Styles, script and pictures are inside the file. It is written to a temporary folder first and moved into place last, so
 that a reader never sees a partial page.

@@ -45,6 +45,8 @@ STYLE: Any = {  # matplotlib's rcParams
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "savefig.facecolor": "none",
+    "savefig.bbox": "tight",  # a label or legend that is wider than its place is not cut
+    "savefig.pad_inches": 0.04,
     "figure.constrained_layout.use": True,
 }
 

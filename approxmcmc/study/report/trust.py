@@ -35,7 +35,9 @@ def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
     else:
         sentences += _shared_wall(results, noisy, planned, share)
     if done < planned:
-        sentences.append(f"{planned - done} of {planned} planned cells did not deliver; the census below lists them.")
+        sentences.append(
+            f"{planned - done} of {planned} planned cells have no result; the table of cells below lists them."
+        )
     return sentences
 
 
@@ -49,8 +51,8 @@ def _shared_wall(results: "StudyResults", noisy: int, planned: int, share: float
         )
     if share < LEAST_CPU_SHARE:
         sentences.append(
-            f"The median cell had {share:.0%} of a core: its wall-clock is partly that of other programs. Settings "
-            "were interleaved, so ratios suffer less than seconds."
+            f"The median cell had {share:.0%} of a core, so its wall-clock time includes time given to other programs. "
+            "Settings were interleaved, so ratios are less affected than seconds."
         )
     return sentences + _unequal_shares(results)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 AGREES, DIFFERS, OPEN = "agrees", "differs", "undecided"
+NUMBERS = "Published numbers"  # the table of a page
 WIDEST = 0.25  # half an interval, as a share of the printed number
 COMPARABLE, INCOMPARABLE = "yes", "no: "  # how remarks begin
 HEADER = ["| printed in | number | paper | ours | verdict |", "|---|---|---|---|---|"]
@@ -45,7 +46,9 @@ def verdict(paper: float, ours: float, lower: float, upper: float, remark: str =
 
 def verdicts_block(words: Mapping[str, Any], table: "pd.DataFrame") -> str:
     """Return the verdicts on all published numbers of a study but speeds of another machine, as Markdown."""
-    listed = rows_of(table, "Published numbers").to_dict("records")
+    pieces = [piece for section in words["sections"] for piece in section["pieces"]]
+    [columns] = (piece["columns"] for piece in pieces if piece["title"] == NUMBERS)
+    listed = rows_of(table, NUMBERS, columns).to_dict("records")
     rows = [row for row in listed if not row["comparable?"].startswith(INCOMPARABLE)]
     found = [
         verdict(row["paper"], row["ours"], row["ours_lower"], row["ours_upper"], row["comparable?"]) for row in rows

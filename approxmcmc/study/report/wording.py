@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from approxmcmc.study.report.evidence import Contest
 
+# Words of the names of settings and data sets that are not written as the code has them.
+SPELLED = {word: word.upper() for word in ("bergm", "gimh", "mala", "mcwm", "mnist", "sghmc", "sgld")} | {
+    "7v9": "7 and 9", "core": "core rows,", "covertype": "Covertype", "kdd99": "KDD99", "laplace": "Laplace",
+}  # fmt: skip
+NO_INTERVAL = "[no interval]"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -41,7 +46,7 @@ def number(value: Any, spec: str = "") -> str:
 def interval(lower: float, upper: float, spec: str = "") -> str:
     """Return "[lower, upper]", or "[no interval]" if there is none (one replicate, no audits)."""
     if math.isnan(lower) or math.isnan(upper):
-        return "[no interval]"
+        return NO_INTERVAL
     return f"[{number(lower, spec)}, {number(upper, spec)}]"
 
 
@@ -70,7 +75,7 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
     if spec.endswith("%"):
         percent = [100.0 * x for x in (value, lower, upper)]
         centre, bracket = number(percent[0], f"{spec[:-1]}f"), interval(percent[1], percent[2], f"{spec[:-1]}f")
-        return centre, f"{bracket} %"
+        return (f"{centre} %", bracket) if bracket == NO_INTERVAL else (centre, f"{bracket} %")
     if spec:
         return number(value, spec), interval(lower, upper, spec)
     finite = [x for x in (value, lower, upper) if math.isfinite(x)]
@@ -88,7 +93,8 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
         known = max(known, -_exponent(value / scale))
     decimals = f",.{max(0, min(most, known))}f"
     centre, bracket = number(value / scale, decimals), interval(lower / scale, upper / scale, decimals)
-    return _unsigned(centre), f"{bracket} ×{power_of_ten(exponent)}" if scaled else bracket
+    power = f" ×{power_of_ten(exponent)}" if scaled else ""
+    return (_unsigned(centre) + power, bracket) if bracket == NO_INTERVAL else (_unsigned(centre), bracket + power)
 
 
 def _unsigned(text: str) -> str:
@@ -111,11 +117,13 @@ def setting_in_words(label: str) -> str:
 
     Examples
     --------
-    >>> setting_in_words("control_variates[epsilon=0.2,batch_size=500]")
-    'control variates (epsilon 0.2, batch size 500)'
+    >>> setting_in_words("control_variates[epsilon=0.2,batch_size=500]"), setting_in_words("core_t_test")
+    ('control variates (epsilon 0.2, batch size 500)', 'core rows, t-test')
     """
-    name, _, knobs = re.sub(r"[\\\]'\"]", "", label).replace("_", " ").partition("[")
-    return f"{name} ({', '.join(knob.replace('=', ' ') for knob in knobs.split(','))})" if knobs else name
+    code, _, knobs = re.sub(r"[\\\]'\"]", "", label).partition("[")
+    name = " ".join(SPELLED.get(word, word) for word in code.split("_")).replace("t test", "t-test")
+    told = ", ".join(knob.replace("=", " ").replace("_", " ") for knob in knobs.split(","))
+    return f"{name} ({told})" if knobs else name
 
 
 def enumeration(names: list[str]) -> str:

@@ -23,7 +23,7 @@ LARGEST_SHARE = 1.0 / 3.0  # largest share of core rows; a larger core gains not
 # Cost of a core row (passes over it in a transition), relative to a light row that is read (twice, at random).
 CORE_COST, READ_COST = 12.0, 4.0
 FEWEST_READS, TOLERATED = 64.0, 0.15  # reads until the standard error of the light sum is this
-HEAVIEST = 8.0  # standard deviations from the mean; one term beyond outweighs half of the spread of 256 terms
+HEAVIEST = 8.0  # standard deviations from the mean; a term beyond it is half of the spread of a sum of 256 terms
 
 
 def by_weight(spreads: np.ndarray) -> np.ndarray:

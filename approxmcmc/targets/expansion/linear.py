@@ -11,30 +11,30 @@ import copy
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types as nb
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget
-from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, bind, type_of
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.terms.batches import Data, bind_terms
-from approxmcmc.engine.terms.gradients import ALL_ROWS, gradient_signature
+from approxmcmc.engine.terms.gradients import gradient_signature
 from approxmcmc.engine.terms.passes import sum_over_blocks
 from approxmcmc.engine.terms.sparse_rows import sparse_rows
 from approxmcmc.targets.expansion.core_rule import CORE_COST
-from approxmcmc.targets.expansion.linear_kernels import (
-    NODES,
-    add_up_signature,
-    make_add_up,
-    make_places,
-    make_survey,
-    make_terms_on_grid,
-    survey_signature,
-)
 from approxmcmc.targets.expansion.linear_residuals import (
     make_add_residual_gradient,
     make_linear_residuals,
     predict_from_full_rows,
     predict_from_sparse_rows,
+)
+from approxmcmc.targets.expansion.linear_rows import (
+    MOST_AT_ONCE,
+    Law,
+    RowFunctions,
+    add_up,
+    look,
+    pieces,
+    squared_lengths,
+    times,
 )
 from approxmcmc.targets.expansion.passes import Expansion, over_all_rows
 from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, check_finite
@@ -80,9 +80,7 @@ class LinearExpansion(Expansion):
         super().__init__(target, order)
         self.X, self.y, self.weight, self.columns = target.X, target.y, 1.0, 2
         self.mapped = is_mapped(target.X)
-        self._functions = target._loglik_eta, target.derivatives_eta
-        types = type_of(target.X), type_of(target.y)
-        self._add_up = bind(make_add_up, *self._functions, signature=add_up_signature(*types), fastmath=BATCH_FASTMATH)
+        self._functions = RowFunctions(target._loglik_eta, target.derivatives_eta, target.y)
 
     def of_rows(self, rows: np.ndarray) -> "LinearExpansion":
         """Return the expansion of the terms of a sample of rows, scaled to all rows."""
@@ -102,25 +100,32 @@ class LinearExpansion(Expansion):
     @over_all_rows
     def _pass(self, theta: np.ndarray, *, out: np.ndarray) -> Sums:
         """Return sums over all rows; sums of their lengths only if `out` takes their expansion."""
-        X, y, dim = self.X, self.y, len(theta)
+        dim = len(theta)
 
         def block(lo: int, hi: int) -> Sums:
-            sums, norms = np.zeros(1 + dim + dim * dim), np.zeros(3)
-            self._add_up(theta, X, y, ALL_ROWS, lo, hi, self.order == 2, out, sums, norms)
-            if not np.isfinite(sums).all():
-                self._refuse(theta, lo, hi)
-            return Sums(np.concatenate([norms[:2], sums]), float(norms[2]))
+            sums, longest, scaled = np.zeros(3 + dim + dim * dim), 0.0, np.empty((MOST_AT_ONCE, dim))
+            for here in pieces(lo, hi, dim):
+                rows, y = self._read(here)
+                eta = times(rows, theta)
+                value, (slopes, bends) = self._functions.terms(eta, y), self._functions.derivatives(eta, y)
+                bends *= self.order == 2
+                sums[2:] += add_up(rows, value, slopes, bends, scaled)
+                if not np.isfinite(sums).all():
+                    check_finite(np.column_stack([value, slopes, bends]), self.first_row + here.start, theta)
+                if len(out):
+                    out[here, 0], out[here, 1] = slopes - bends * eta, 0.5 * bends
+                    lengths = squared_lengths(rows)
+                    longest = max(longest, float(lengths.max()))
+                    cubes = lengths * np.sqrt(lengths)
+                    sums[:2] += cubes.sum(), np.square(cubes).sum()
+            return Sums(sums, longest)
 
-        found = sum_over_blocks(block, len(y))
+        found = sum_over_blocks(block, len(self.y))
         return found._replace(sums=self.weight * found.sums)
 
-    def _refuse(self, theta: np.ndarray, lo: int, hi: int) -> None:
-        """Raise, naming the first row of a block with a value or derivative that is not finite, if there is one."""
-        X, y = self.X, self.y
-        for row in range(lo, hi):
-            sums = np.zeros(1 + len(theta) + len(theta) ** 2)
-            self._add_up(theta, X, y, ALL_ROWS, row, row + 1, True, np.empty((0, 2)), sums, np.empty(0))
-            check_finite(sums[None, :], self.first_row + row, theta)
+    def _read(self, here: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return some rows in float64, because products need one type and sums need all digits, and their responses."""
+        return np.asarray(self.X[here], np.float64), np.asarray(self.y[here])
 
     def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> Survey | None:
         """Return the survey of Taylor's quadratics if bounds prove that every row is light, in one cheap pass.
@@ -189,28 +194,35 @@ class LinearExpansion(Expansion):
         Return the sums of the residuals' standard deviations and variances, of the residuals at each draw, and of the
         quadratics.
         """
-        (center, cholesky, draws), X, y = law, self.X, self.y
-        signature = survey_signature(type_of(X), type_of(y))
-        look = bind(make_survey, *self._functions, signature=signature, fastmath=BATCH_FASTMATH)
-        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-        columns = center, cholesky, np.ascontiguousarray((draws - center).T)
-        rule, scale, dim = np.array([nodes, weights / weights.sum()]), self.target.predictor_scale, len(center)
+        center, cholesky, draws = law
+        scale, dim = self.target.predictor_scale, len(center)
         widest = -1.0 if scale is None else LARGEST_LEVERAGE * scale**2
+        about = Law(center, cholesky, np.ascontiguousarray((draws - center).T), averaged, widest, reach)
 
         def block(lo: int, hi: int) -> np.ndarray:
-            sums, left, together = np.zeros(1 + dim + dim * dim), np.zeros(len(draws)), np.zeros(2)
-            found = numbers, spreads, walls, sums, left, together
-            look(*columns, rule, X, y, ALL_ROWS, lo, hi, averaged, widest, reach, *found)
-            if not np.isfinite(sums).all():
-                self._refuse(center, lo, hi)
-            return np.concatenate([together, left, sums])
+            total, scaled = np.zeros(2 + len(draws) + 1 + dim + dim * dim), np.empty((MOST_AT_ONCE, dim))
+            for here in pieces(lo, hi, dim):
+                rows, y = self._read(here)
+                found = look(rows, y, self._functions, about)
+                bends = 2.0 * found.half
+                sums = add_up(rows, found.value, found.first, bends, scaled)
+                if not np.isfinite(sums).all():
+                    rows_of_expansion = np.column_stack([found.value, found.first, bends])
+                    check_finite(rows_of_expansion, self.first_row + here.start, center)
+                numbers[here, 0], numbers[here, 1] = found.first - bends * found.eta, found.half
+                walls[here] = found.wall
+                if len(spreads):
+                    spreads[here] = found.spread
+                together = found.spread.sum(), np.square(found.spread).sum()
+                total += np.concatenate([together, found.left.sum(axis=1), sums])
+            return total
 
-        return sum_over_blocks(block, len(y))
+        return sum_over_blocks(block, len(self.y))
 
     def _left_of(self, rows: np.ndarray, draws: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """Return the residuals of the quadratics of some rows at draws; shape (rows, draws)."""
-        eta, (slope, bend) = self._predictors(rows, draws), numbers[rows].T[:, :, None]
-        return self._terms(eta, rows) - eta * (slope + eta * bend)
+        eta, (slope, bend) = self._predictors(rows, draws), numbers[rows].T[:, None]
+        return (self._functions.terms(eta, self.y[rows]) - eta * (slope + eta * bend)).T
 
     def terms_at(self, draws: np.ndarray) -> np.ndarray:
         """Return all terms at draws, shape (rows, draws): one pass."""
@@ -221,19 +233,15 @@ class LinearExpansion(Expansion):
     @over_all_rows
     def _write_terms(self, draws: np.ndarray, *, out: np.ndarray) -> int:
         def block(lo: int, hi: int) -> int:
-            rows = np.arange(lo, hi)
-            out[lo:hi] = self._terms(self._predictors(rows, draws), rows)
+            here = slice(lo, hi)
+            out[here] = self._functions.terms(self._predictors(here, draws), self.y[here]).T
             return hi - lo
 
         return sum_over_blocks(block, len(self.y))
 
-    def _predictors(self, rows: np.ndarray, draws: np.ndarray) -> np.ndarray:
-        return np.asarray(self.X[rows]) @ draws.T
-
-    def _terms(self, eta: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        terms, y = eta.copy(), np.array(self.y[rows])
-        bind(make_terms_on_grid, self.target._loglik_eta, signature=nb.void(MATRIX, type_of(y)))(terms, y)
-        return terms
+    def _predictors(self, rows: Any, draws: np.ndarray) -> np.ndarray:
+        """Return the predictors of some rows at draws; shape (draws, rows)."""
+        return np.ascontiguousarray((np.asarray(self.X[rows]) @ draws.T).T)
 
     def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
         """Return the sum of the expansions of some rows."""
@@ -252,14 +260,11 @@ class LinearExpansion(Expansion):
         self, center: np.ndarray, cholesky: np.ndarray, numbers: np.ndarray, rows: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the predictors of some rows, their variances, and how far slope and bend differ from Taylor's."""
-        X, y = np.asarray(self.X[rows], np.float64), np.asarray(self.y[rows])
-        signature = nb.void(VECTOR, MATRIX, type_of(X), type_of(y), INDICES, MATRIX)
-        found = np.empty((4, len(y)))
-        write = bind(make_places, self.target.derivatives_eta, signature=signature, fastmath=BATCH_FASTMATH)
-        write(center, np.ascontiguousarray(cholesky), X, y, ALL_ROWS, found)
-        eta, leverages, first, half = found
+        some, y = self._read(rows)
+        eta, leverages = times(some, center), squared_lengths(times(some, cholesky))
+        first, second = self._functions.derivatives(eta, y)
         a, b = numbers.T
-        return eta, leverages, np.column_stack([a + 2.0 * b * eta - first, b - half])
+        return eta, leverages, np.column_stack([a + 2.0 * b * eta - first, b - 0.5 * second])
 
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray

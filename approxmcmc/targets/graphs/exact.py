@@ -224,7 +224,7 @@ def draw_eliminations(
         chosen = first[word]
         for e in range(first[word], first[word + 1]):
             weight = v[source[e]] * (ways[e] * weights[degree[e]])
-            if weight > 0.0:  # rounding may leave a rest after the last: it belongs to the last that can be
+            if weight > 0.0:  # if rounding leaves a remainder, take the last possible one
                 chosen = e
                 remaining -= weight
                 if remaining < 0.0:

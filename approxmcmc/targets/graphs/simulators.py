@@ -1,7 +1,7 @@
 """Markov chains over graphs: toggle one dyad, accept by Metropolis-Hastings.
 
 "dyad": a uniformly random dyad. "tnt" (tie-no-tie): with probability 1/2 a random edge, else a random dyad, so that
-sparse graphs lose edges as often as they gain them. With M dyads, and E edges beside the dyad in question,
+sparse graphs lose edges as often as they gain them. With M dyads, and E edges without counting the dyad in question,
 
     q_add = 1 / (2 M) (1 / M if E = 0),    q_delete = 1 / (2 (E + 1)) + 1 / (2 M),
 

@@ -30,7 +30,8 @@ class RowFamily(NamedTuple):
     """Term and derivatives in eta, its constants as a function of arrays y and size, and the possible y.
 
     A family with a shape also has the slope of its term in log(shape), and `of_row(y, shape)`, which returns the part
-    of the term that is constant in eta, and the slope of that part.
+    of the term that is constant in eta, and the slope of that part. `merges_rows` says whether rows that share one
+    effect are as one row, a Poisson count, or a product, a logit; None for others, see `row_sums`.
     """
 
     term: Callable[..., float]
@@ -39,6 +40,7 @@ class RowFamily(NamedTuple):
     support: str
     in_shape: Callable[..., float] = _no_slope
     of_row: Callable[..., tuple[float, float]] = _no_share
+    merges_rows: bool | None = None
 
     @property
     def has_shape(self) -> bool:
@@ -132,10 +134,10 @@ def _negative_binomial_of_row(y: float, shape: float) -> tuple[float, float]:
 
 
 FAMILIES = {
-    "logit": RowFamily(_logit, _logit_derivatives, _nothing, "0 or 1"),
+    "logit": RowFamily(_logit, _logit_derivatives, _nothing, "0 or 1", merges_rows=False),
     "probit": RowFamily(_probit, _probit_derivatives, _nothing, "0 or 1"),
     "binomial": RowFamily(_logit, _logit_derivatives, _log_binomial, "integers from 0 to trials"),
-    "poisson": RowFamily(_poisson, _poisson_derivatives, _minus_log_factorial, "integers from 0"),
+    "poisson": RowFamily(_poisson, _poisson_derivatives, _minus_log_factorial, "integers from 0", merges_rows=True),
     # Counts with mean m = exp(eta) and variance m + m^2 / shape.
     "negative binomial": RowFamily(
         _negative_binomial,

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.compile import batched
 from approxmcmc.engine.numerics import exp
 from approxmcmc.engine.terms.batches import Data, datum_at
-from approxmcmc.targets.groups.newton import largest_group, work_space
+from approxmcmc.targets.groups.newton import largest_group
+from approxmcmc.targets.groups.row_sums import work_space
 
 
-@compiled
+@batched
 def add_covariance(s: np.ndarray, weight: np.ndarray, mean: np.ndarray, out: np.ndarray) -> None:
     """Add the weighted covariance of the columns of s (d, M) to the upper triangle of `out`, and write their mean."""
     d, n = s.shape
@@ -39,7 +40,7 @@ def add_covariance(s: np.ndarray, weight: np.ndarray, mean: np.ndarray, out: np.
             out[j, k] += total
 
 
-@compiled
+@batched
 def add_scores(slope: np.ndarray, W: np.ndarray, i: int, q: int, u: np.ndarray, s: np.ndarray) -> None:
     """Add to the slopes in (beta, L) at each node the share of one row, from its slopes in eta."""
     p, K = W.shape[2] - q, u.shape[0]
@@ -52,7 +53,7 @@ def add_scores(slope: np.ndarray, W: np.ndarray, i: int, q: int, u: np.ndarray, 
                 s[p + j * K + k, m] += slope[m] * u[k, m] * W[0, i, j]
 
 
-@compiled
+@batched
 def add_bends(
     zeroth: float, first: np.ndarray, second: np.ndarray, W: np.ndarray, i: int, q: int, hessian: np.ndarray
 ) -> None:
@@ -96,9 +97,9 @@ def make_expand(
         bends: np.ndarray,
     ) -> None:
         W, responses, spans, _, rule, _ = data
-        last, n_nodes = phi.shape[0] - 1, rule.shape[1]
+        last, n_nodes = phi.shape[0] - 1, rule.shape[2]
         space = work_space(largest_group(spans, order, lo, hi), n_nodes, K)
-        eta, a, u, weight, first = space[0], space[1], space[2], space[3], space[5]
+        eta, a, u, weight, first = space.eta, space.a, space.u, space.weight, space.step
         s, second = np.empty((phi.shape[0], n_nodes)), np.empty((K, K))
         slope, bend = np.empty(n_nodes), np.empty(n_nodes)
         shape = math.exp(phi[last]) if has_shape else 1.0
@@ -142,10 +143,11 @@ def pull_back(
 ) -> np.ndarray:
     """Return rows (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2) in theta, of expansions in phi.
 
-    `bends` holds upper triangles; `jacobian` (n, d) and `curvature` (n, d, d) are the derivatives of phi.
+    `bends` holds upper triangles; `jacobian` (n, d) and `curvature` (n, d, d) are the derivatives of phi. Triangles are
+    mapped by one matrix, because products of many small matrices take longer than the expansion.
     """
-    full = np.triu(bends) + np.triu(bends, 1).swapaxes(1, 2)
-    hessian = jacobian.T @ full @ jacobian + np.tensordot(slopes, curvature, 1)
-    rows, columns = np.triu_indices(jacobian.shape[1])
-    halves = np.where(rows == columns, 0.5, 1.0)
-    return np.column_stack([values, slopes @ jacobian, hessian[:, rows, columns] * halves])
+    (a, b), (j, k) = np.triu_indices(len(jacobian)), np.triu_indices(jacobian.shape[1])
+    halves = np.where(j == k, 0.5, 1.0)
+    both = jacobian[a][:, j] * jacobian[b][:, k] + (jacobian[b][:, j] * jacobian[a][:, k]) * (a != b)[:, None]
+    hessian = (bends[:, a, b] @ both + slopes @ curvature[:, j, k]) * halves
+    return np.column_stack([values, slopes @ jacobian, hessian])

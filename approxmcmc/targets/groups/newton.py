@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.compiler.compile import allocating, compiled
+from approxmcmc.engine.compiler.compile import batched
 from approxmcmc.engine.terms.batches import Data, datum_at
+from approxmcmc.targets.groups.row_sums import Space, work_space
 
 LONGEST_STEP = 2.0  # in eta: the curvature of a logit or a Poisson term changes by a factor of 7 at most
 # Standard deviations of u given the rows; after so small a step, another would change no sum by more than rounding.
 ARRIVED = 1e-9
 
 
-@compiled
+@batched
 def factorise(A: np.ndarray, C: np.ndarray) -> None:
     """Write the lower triangle C of A = CC'; only the lower triangle of A is read."""
     for i in range(A.shape[0]):
@@ -29,7 +30,7 @@ def factorise(A: np.ndarray, C: np.ndarray) -> None:
             C[i, j] = math.sqrt(total) if i == j else total / C[j, j]
 
 
-@compiled
+@batched
 def solve_turned(C: np.ndarray, x: np.ndarray) -> None:
     """Overwrite x by C^-T x."""
     n = C.shape[0]
@@ -39,7 +40,7 @@ def solve_turned(C: np.ndarray, x: np.ndarray) -> None:
         x[i] /= C[i, i]
 
 
-@compiled
+@batched
 def solve(C: np.ndarray, x: np.ndarray) -> None:
     """Overwrite x by (CC')^-1 x."""
     for i in range(C.shape[0]):
@@ -49,7 +50,7 @@ def solve(C: np.ndarray, x: np.ndarray) -> None:
     solve_turned(C, x)
 
 
-@compiled
+@batched
 def largest_group(spans: np.ndarray, order: np.ndarray, lo: int, hi: int) -> int:
     """Return the number of rows of the largest of the given groups."""
     largest = 0
@@ -59,22 +60,7 @@ def largest_group(spans: np.ndarray, order: np.ndarray, lo: int, hi: int) -> int
     return largest
 
 
-@allocating
-def work_space(n: int, n_nodes: int, K: int) -> tuple[np.ndarray, ...]:
-    """Return (eta, a, u, weight, mode, step, precision, triangle) for groups of up to n rows."""
-    return (
-        np.empty(n),
-        np.empty((n, K)),
-        np.empty((K, n_nodes)),
-        np.empty(n_nodes),
-        np.empty(K),
-        np.empty(K),
-        np.empty((K, K)),
-        np.empty((K, K)),
-    )
-
-
-@compiled
+@batched
 def predictors(phi: np.ndarray, W: np.ndarray, lo: int, n: int, q: int, eta: np.ndarray, a: np.ndarray) -> None:
     """Write x_i' beta and a_i = L'z_i of n rows from row lo."""
     p, K = W.shape[2] - q, a.shape[1]
@@ -90,7 +76,7 @@ def predictors(phi: np.ndarray, W: np.ndarray, lo: int, n: int, q: int, eta: np.
             a[i, k] = total
 
 
-@compiled
+@batched
 def predict(L: np.ndarray, q: int, start: np.ndarray, u: np.ndarray, A: np.ndarray, C: np.ndarray) -> None:
     """Write the predicted mode, (1 + L'IL)^-1 L'c."""
     K = u.shape[0]
@@ -110,44 +96,25 @@ def predict(L: np.ndarray, q: int, start: np.ndarray, u: np.ndarray, A: np.ndarr
     solve(C, u)
 
 
-def make_newton(derivatives: Callable[..., tuple[float, float]], K: int) -> Callable[..., None]:
-    """Return the function that finds the mode of a group's integrand from `u`, and the triangle C of its precision.
+def make_newton(add_scores: Callable[..., None], K: int, share_effect: bool) -> Callable[..., None]:
+    """Return the function that finds the mode of a group's integrand from `mode`, and the triangle C of its precision.
 
     It stops after `steps` steps, or after one that is shorter than `near` standard deviations of u given the rows.
     """
 
-    def newton(
-        responses: np.ndarray,
-        lo: int,
-        n: int,
-        shape: float,
-        steps: int,
-        near: float,
-        eta: np.ndarray,
-        a: np.ndarray,
-        u: np.ndarray,
-        step: np.ndarray,
-        A: np.ndarray,
-        C: np.ndarray,
-    ) -> None:
+    @batched
+    def newton(responses: np.ndarray, lo: int, n: int, shape: float, steps: int, near: float, space: Space) -> None:
+        a, u, step, A, C = space.a, space.mode, space.step, space.A, space.C
         for _ in range(steps):
             for k in range(K):
                 step[k] = -u[k]
                 for m in range(k + 1):
                     A[k, m] = 1.0 if k == m else 0.0
-            for i in range(n):
-                x = eta[i]
-                for k in range(K):
-                    x += a[i, k] * u[k]
-                slope, bend = derivatives(x, responses[0, lo + i, 0], responses[0, lo + i, 1], shape)
-                for k in range(K):
-                    step[k] += slope * a[i, k]
-                    for m in range(k + 1):
-                        A[k, m] -= bend * a[i, k] * a[i, m]
+            add_scores(responses, lo, n, shape, space, u)
             factorise(A, C)
             solve(C, step)
             longest = LONGEST_STEP
-            for i in range(n):
+            for i in range(1 if share_effect else n):
                 x = 0.0
                 for k in range(K):
                     x += a[i, k] * step[k]
@@ -162,20 +129,29 @@ def make_newton(derivatives: Callable[..., tuple[float, float]], K: int) -> Call
     return newton
 
 
-def make_refit(q: int, K: int, has_shape: bool, newton: Callable[..., None], derivatives: Callable[..., Any]) -> Any:
+def make_refit(
+    q: int,
+    K: int,
+    has_shape: bool,
+    prepare: Callable[..., None],
+    newton: Callable[..., None],
+    derivatives: Callable[..., Any],
+) -> Any:
     """Return the kernel that writes, for each group, the expansion of its score at phi, which predicts starts."""
 
     def refit(phi: np.ndarray, data: Data, out: np.ndarray) -> None:
         W, responses, spans, starts, _, steps = data
         p, G = W.shape[2] - q, spans.shape[0]
-        eta, a, _, _, u, step, A, C = work_space(largest_group(spans, np.empty(0, np.int64), 0, G), 1, K)
+        space = work_space(largest_group(spans, np.empty(0, np.int64), 0, G), 1, K)
+        eta, a, u = space.eta, space.a, space.mode
         shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
         b = np.empty(q)
         for g in range(G):
             lo, n = spans[g, 0], spans[g, 1] - spans[g, 0]
             predictors(phi, W, lo, n, q, eta, a)
-            predict(phi[p:], q, starts[g], u, A, C)
-            newton(responses, lo, n, shape, steps[0, 0], ARRIVED, eta, a, u, step, A, C)
+            prepare(responses, lo, n, space)
+            predict(phi[p:], q, starts[g], u, space.A, space.C)
+            newton(responses, lo, n, shape, steps[0, 0], ARRIVED, space)
             for j in range(q):
                 b[j] = 0.0
                 for k in range(K):

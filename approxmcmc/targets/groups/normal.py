@@ -39,7 +39,8 @@ class NormalGroups(NormalTerms):
     groups
         The label of each row's group, shape (n,).
     slopes
-        Predictors whose slopes differ from group to group, shape (n,) or (n, k), beside the random intercept.
+        Predictors with slopes that differ from group to group, shape (n,) or (n, k), in addition to the random
+        intercept.
     errors
         Known standard deviations of the rows, shape (n,), such as the standard errors of published estimates; the model
         then has no ``noise``.

@@ -10,7 +10,7 @@ sum is one function of theta. Nodes fixed at one theta would be wrong by tens to
 or L is small.
 
 Data: W = [Z, X] (1, N, q + p) and responses (1, N, 2) = (y, size), sorted by group; spans (G, 2) from row to row;
-starts (G, q + q (q + 1) / 2) = (c, I); the rule (1, M, K + 1) = (sqrt(2) h, log weight); the number of Newton steps
+starts (G, q + q (q + 1) / 2) = (c, I); the rule (1, K + 1, M) = (sqrt(2) h, log weight); the number of Newton steps
 (1, 1). Arrays with one entry on the first axis are never shuffled with the groups. The parameters are phi = (beta,
 L (q, K) row by row, and the logarithm of the family's shape, if it has one).
 """
@@ -21,61 +21,73 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.numerics import exp
+from approxmcmc.engine.compiler.compile import batched
+from approxmcmc.engine.numerics import exp, log
 from approxmcmc.engine.terms.batches import Data, datum_at
-from approxmcmc.targets.groups.newton import ARRIVED, largest_group, predict, predictors, solve_turned, work_space
+from approxmcmc.targets.groups.newton import ARRIVED, largest_group, predict, predictors, solve_turned
+from approxmcmc.targets.groups.row_sums import Space, work_space
 
 HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 def gauss_hermite(n_nodes: int, n_effects: int = 1) -> np.ndarray:
-    """Return (sqrt(2) h_m, log(w_m exp(|h_m|^2) 2^(K / 2))) of a product of rules; shape (1, n_nodes^K, K + 1)."""
+    """Return (sqrt(2) h_m, log(w_m exp(|h_m|^2) 2^(K / 2))) of a product of rules; shape (1, K + 1, n_nodes^K)."""
     from scipy.special import roots_hermite
 
     h, w = roots_hermite(n_nodes)
     log_w = np.log(w) + h * h + 0.5 * math.log(2.0)
     places = np.indices((n_nodes,) * n_effects).reshape(n_effects, -1)
-    return np.column_stack([math.sqrt(2.0) * h[places].T, log_w[places].sum(axis=0)])[None]
+    return np.vstack([math.sqrt(2.0) * h[places], log_w[places].sum(axis=0)])[None]
 
 
 def make_nodes(
-    q: int, K: int, has_shape: bool, term: Callable[..., float], of_row: Callable[..., Any], newton: Callable[..., None]
+    q: int,
+    K: int,
+    has_shape: bool,
+    prepare: Callable[..., None],
+    newton: Callable[..., None],
+    add_terms: Callable[..., None],
+    of_row: Callable[..., Any],
 ) -> Callable[..., float]:
     """Return the function that places a group's nodes: it writes the u_m and their log weights, and returns l_g."""
 
-    def nodes(phi: np.ndarray, data: Data, g: int, space: tuple[np.ndarray, ...]) -> float:
+    @batched
+    def nodes(phi: np.ndarray, data: Data, g: int, space: Space) -> float:
         W, responses, spans, starts, rule, steps = data
-        eta, a, u, weight, mode, step, A, C = space
-        lo, n, p = spans[g, 0], spans[g, 1] - spans[g, 0], W.shape[2] - q
+        u, weight, mode, step, C = space.u, space.weight, space.mode, space.step, space.C
+        lo, n, p, n_nodes = spans[g, 0], spans[g, 1] - spans[g, 0], W.shape[2] - q, rule.shape[2]
         shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
-        predictors(phi, W, lo, n, q, eta, a)
-        predict(phi[p:], q, starts[g], mode, A, C)
-        newton(responses, lo, n, shape, steps[0, 0], ARRIVED, eta, a, mode, step, A, C)
-        base, best = -K * HALF_LOG_2_PI, -math.inf
+        predictors(phi, W, lo, n, q, space.eta, space.a)
+        prepare(responses, lo, n, space)
+        predict(phi[p:], q, starts[g], mode, space.A, C)
+        newton(responses, lo, n, shape, steps[0, 0], ARRIVED, space)
+        base, best, width = -K * HALF_LOG_2_PI, -math.inf, 1.0
         for k in range(K):
-            base -= math.log(C[k, k])
+            width *= C[k, k]
+        base -= log(width)
         if has_shape:
             for i in range(n):
                 base += of_row(responses[0, lo + i, 0], shape)[0]
-        for m in range(rule.shape[1]):
+        for m in range(n_nodes):
+            weight[m] = base + rule[0, K, m]
+        for j in range(K):
+            for m in range(n_nodes):
+                u[j, m] = mode[j]
+        for j in range(K):
             for k in range(K):
-                step[k] = rule[0, m, k]
-            solve_turned(C, step)
-            weight[m] = base + rule[0, m, K]
+                step[k] = 1.0 if k == j else 0.0
+            solve_turned(C, step)  # a column of C^-T
             for k in range(K):
-                u[k, m] = mode[k] + step[k]
+                for m in range(n_nodes):
+                    u[k, m] += step[k] * rule[0, j, m]
+        for k in range(K):
+            for m in range(n_nodes):
                 weight[m] -= 0.5 * u[k, m] * u[k, m]
-        for i in range(n):  # nodes in the inner loop, which vectorises: most groups have few rows
-            y, size = responses[0, lo + i, 0], responses[0, lo + i, 1]
-            for m in range(rule.shape[1]):
-                x = eta[i]
-                for k in range(K):
-                    x += a[i, k] * u[k, m]
-                weight[m] += term(x, y, size, shape)
-        for m in range(rule.shape[1]):
+        add_terms(responses, lo, n, shape, space, u, weight)
+        for m in range(n_nodes):
             best = max(best, weight[m])
         mass = 0.0
-        for m in range(rule.shape[1]):
+        for m in range(n_nodes):
             mass += exp(weight[m] - best)
         return best + math.log(mass) if best > -math.inf else best
 
@@ -86,7 +98,7 @@ def make_log_terms(K: int, nodes: Callable[..., float]) -> Callable[..., None]:
     """Return the kernel of the terms l_g."""
 
     def log_terms(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        space = work_space(largest_group(data[2], order, lo, hi), data[4].shape[1], K)
+        space = work_space(largest_group(data[2], order, lo, hi), data[4].shape[2], K)
         for place in range(lo, hi):
             out[place - lo] = nodes(phi, data, datum_at(order, place), space)
 
@@ -110,9 +122,9 @@ def make_add_gradient(
 
     def add_gradient(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         W, responses, spans, _, rule, _ = data
-        p, last, n_nodes = W.shape[2] - q, phi.shape[0] - 1, rule.shape[1]
+        p, last, n_nodes = W.shape[2] - q, phi.shape[0] - 1, rule.shape[2]
         space = work_space(largest_group(spans, order, lo, hi), n_nodes, K)
-        eta, a, u, weight, in_effect = space[0], space[1], space[2], space[3], space[5]
+        eta, a, u, weight, in_effect = space.eta, space.a, space.u, space.weight, space.step
         shape = math.exp(phi[last]) if has_shape else 1.0
         for place in range(lo, hi):
             g = datum_at(order, place)

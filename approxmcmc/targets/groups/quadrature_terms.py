@@ -24,7 +24,16 @@ from approxmcmc.targets.groups.quadrature import (
     make_log_terms,
     make_nodes,
 )
-from approxmcmc.targets.groups.tangents import make_along, make_draw, make_draw_latents
+from approxmcmc.targets.groups.row_sums import (
+    RowSums,
+    make_add_scores,
+    make_add_shared_scores,
+    make_add_shared_terms,
+    make_add_terms,
+    make_prepare,
+    make_prepare_nothing,
+)
+from approxmcmc.targets.groups.tangents import make_draw, make_draw_latents, make_value
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.mode import laplace
 
@@ -36,9 +45,10 @@ LARGEST_ERROR = 0.01  # nats by which the summed error may change over the poste
 CORE = 6  # arrays of the groups; the table of a link comes after them
 SHAPE_STEP = 1e-4  # step of differences in the logarithm of a shape
 REACH, MOST_SEARCHED = 4.0, 2000  # of a search without derivatives: around the start; evaluations
-# Operations of a row at a node, in a step of Newton's method, and of its slope at a node; and of a group: 1e4 groups of
-# ten rows took 9.1 ms, of which 2.1 ns for a node and a row, and 25 with gradients.
-NODE, NEWTON, GRADIENT, GROUP = 14.0, 40.0, 40.0, 2000.0
+# Operations of a row at a node, in a step of Newton's method, and of its slope at a node; and of a group: a logit row
+# takes 10 ns if it shares its effect, else 40, and the group 260.
+NODE, NEWTON, GRADIENT, GROUP = 14.0, 40.0, 40.0, 1700.0
+SHARED = 0.15  # of a row's operations at nodes and in Newton's method, if exponentials are shared
 
 
 class QuadratureTerms(LinkedTerms, ExpandsItself):
@@ -53,6 +63,8 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
     accuracy: Accuracy
     n_columns: int
     n_effects: int
+    share_effect: bool
+    """Whether all rows have one effect with the same factor."""
 
     def arrange(
         self, rows: np.ndarray, y: np.ndarray, size: np.ndarray, groups: Grouping, table: tuple[np.ndarray, ...]
@@ -69,6 +81,8 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
             np.array([[SEARCHING_STEPS]]),
             *table,
         )
+        effect = self.data[0][0, :, 0]
+        self.share_effect = q == self.n_effects == 1 and bool((effect == effect[0]).all())
         constants = self.family.constants(y, size)
         if np.any(constants):
             self.omitted_constants = np.add.reduceat(constants[groups.order], start[:-1])
@@ -81,7 +95,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
     @property
     def n_nodes(self) -> int:
         """The number of nodes of each effect of a group."""
-        return round(self.data[4].shape[1] ** (1.0 / self.n_effects))
+        return round(self.data[4].shape[2] ** (1.0 / self.n_effects))
 
     @property
     def n_steps(self) -> int:
@@ -121,18 +135,32 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         phi = np.ascontiguousarray(self.phis(self.center[None])[0])
         sizes = self.n_columns, self.n_effects, self.family.has_shape
         signature = nb.void(*map(type_of, (phi, core, starts)))
-        parts = self._newton(), self.family.derivatives
+        parts = self._sums().prepare, self._newton(), self.family.derivatives
         bind(make_refit, *sizes, *parts, signature=signature, fastmath=BATCH_FASTMATH)(phi, core, starts)
         self.data = (*self.data[:3], starts, *self.data[4:])
 
     # --- kernels ---
 
+    def _sums(self) -> RowSums:
+        """Return the sums over a group's rows, by exp(eta) if the rows share one effect."""
+        family, K, options = self.family, self.n_effects, {"fastmath": BATCH_FASTMATH}
+        scores = closure(make_add_scores, family.derivatives, K, **options)
+        terms = closure(make_add_terms, family.term, K, **options)
+        if family.merges_rows is None or not self.share_effect:
+            return RowSums(closure(make_prepare_nothing, **options), scores, terms)
+        return RowSums(
+            closure(make_prepare, family.merges_rows, **options),
+            closure(make_add_shared_scores, scores, family.merges_rows, **options),
+            closure(make_add_shared_terms, terms, family.merges_rows, **options),
+        )
+
     def _newton(self) -> Any:
-        return closure(make_newton, self.family.derivatives, self.n_effects, fastmath=BATCH_FASTMATH)
+        parts = self._sums().add_scores, self.n_effects, self.share_effect
+        return closure(make_newton, *parts, fastmath=BATCH_FASTMATH)
 
     def _nodes(self) -> Any:
-        parts = self.family.term, self.family.of_row, self._newton()
-        sizes = self.n_columns, self.n_effects, self.family.has_shape
+        sums, sizes = self._sums(), (self.n_columns, self.n_effects, self.family.has_shape)
+        parts = sums.prepare, self._newton(), sums.add_terms, self.family.of_row
         return closure(make_nodes, *sizes, *parts, fastmath=BATCH_FASTMATH)
 
     def _parts(self) -> tuple[Any, ...]:
@@ -191,8 +219,9 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         """Counted work of a term: predictors, steps of Newton's method, and all nodes, for each of its rows."""
         assert self.n_rows is not None
         rows, columns = self.n_rows / self.n_obs, self.data[0].shape[2]
-        placed = GROUP + rows * (2.0 * columns + NEWTON * self.n_steps + NODE * self.data[4].shape[1])
-        slopes = rows * GRADIENT * self.data[4].shape[1]
+        share = SHARED if self.share_effect and self.family.merges_rows is not None else 1.0
+        placed = GROUP + rows * (2.0 * columns + share * (NEWTON * self.n_steps + NODE * self.data[4].shape[2]))
+        slopes = rows * GRADIENT * self.data[4].shape[2]
         code = "groups" if self.keeps_kernels else "graph"
         return TermWork(placed, placed + slopes, 8.0 * rows * (columns + 2.0), code)  # type: ignore[arg-type]
 
@@ -200,13 +229,14 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
 
     def draw_standard_effects(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Return draws of u given the rows; shape (thetas, groups, K)."""
-        sizes, newton = (self.n_columns, self.n_effects, self.family.has_shape), self._newton()
-        along = closure(make_along, self.family.term, self.family.derivatives, self.n_effects, fastmath=BATCH_FASTMATH)
-        draw = closure(make_draw, along, fastmath=BATCH_FASTMATH)
+        sums, K = self._sums(), self.n_effects
+        value = closure(make_value, sums.add_terms, K, fastmath=BATCH_FASTMATH)
+        draw = closure(make_draw, value, sums.add_scores, K, fastmath=BATCH_FASTMATH)
         phis, core = np.ascontiguousarray(self.phis(thetas)), self.data[:CORE]
-        out = np.empty((len(thetas), len(groups), self.n_effects))
+        out = np.empty((len(thetas), len(groups), K))
         arguments = rng, phis, core, groups.astype(np.int64), out
-        kernel = bind(make_draw_latents, *sizes, draw, newton, signature=nb.void(*map(type_of, arguments)))
+        parts = self.n_columns, K, self.family.has_shape, sums.prepare, self._newton(), draw
+        kernel = bind(make_draw_latents, *parts, signature=nb.void(*map(type_of, arguments)))
         kernel(*arguments)
         return out
 

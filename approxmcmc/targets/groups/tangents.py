@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.compile import batched, compiled
 from approxmcmc.engine.terms.batches import Data
-from approxmcmc.targets.groups.newton import predict, predictors, solve_turned, work_space
+from approxmcmc.targets.groups.newton import predict, predictors, solve_turned
+from approxmcmc.targets.groups.row_sums import Space, work_space
 
 APART = 1.1  # standard deviations between tangents
 NEWTON_STEPS, NEAR = 20, 0.1  # the search for the mode ends within some hundredths of a standard deviation
@@ -42,41 +43,28 @@ def inverse(u: float, slope: float, height: float, left: float, where: float) ->
     return where + (math.log(low + u * slope) - height) / slope
 
 
-def make_along(
-    term: Callable[..., float], derivatives: Callable[..., tuple[float, float]], K: int
-) -> Callable[..., tuple[float, float]]:
-    """Return the log density of u + t d given the rows of a group, up to a constant, and its slope in t."""
+def make_value(add_terms: Callable[..., None], K: int) -> Callable[..., float]:
+    """Return the log density of u + t d given the rows of a group, up to a constant; it leaves u + t d in `space.u`."""
 
-    def along(
-        t: float,
-        u: np.ndarray,
-        d: np.ndarray,
-        responses: np.ndarray,
-        lo: int,
-        n: int,
-        shape: float,
-        eta: np.ndarray,
-        a: np.ndarray,
-    ) -> tuple[float, float]:
-        value = slope = 0.0
+    @batched
+    def value(
+        t: float, u: np.ndarray, d: np.ndarray, responses: np.ndarray, lo: int, n: int, shape: float, space: Space
+    ) -> float:
+        at, found = space.u, space.weight
+        found[0] = 0.0
         for k in range(K):
-            value -= 0.5 * (u[k] + t * d[k]) ** 2
-            slope -= (u[k] + t * d[k]) * d[k]
-        for i in range(n):
-            y, size, x, ahead = responses[0, lo + i, 0], responses[0, lo + i, 1], eta[i], 0.0
-            for k in range(K):
-                x += a[i, k] * (u[k] + t * d[k])
-                ahead += a[i, k] * d[k]
-            value += term(x, y, size, shape)
-            slope += derivatives(x, y, size, shape)[0] * ahead
-        return value, slope
+            at[k, 0] = u[k] + t * d[k]
+            found[0] -= 0.5 * at[k, 0] ** 2
+        add_terms(responses, lo, n, shape, space, at, found)
+        return found[0]  # type: ignore[no-any-return]  # an array of doubles
 
-    return along
+    return value
 
 
-def make_draw(along: Callable[..., tuple[float, float]]) -> Callable[..., float]:
+def make_draw(value: Callable[..., float], add_scores: Callable[..., None], K: int) -> Callable[..., float]:
     """Return the function that draws t along the line u + t d; t = 0 is near the mode, t = 1 one sd away."""
 
+    @batched
     def draw(
         rng: Any,
         u: np.ndarray,
@@ -85,16 +73,21 @@ def make_draw(along: Callable[..., tuple[float, float]]) -> Callable[..., float]
         lo: int,
         n: int,
         shape: float,
-        eta: np.ndarray,
-        a: np.ndarray,
+        space: Space,
         work: np.ndarray,
     ) -> float:
-        c, f, df, mass, edge = work[0], work[1], work[2], work[3], work[4]
+        c, f, df, mass, edge, at = work[0], work[1], work[2], work[3], work[4], work[5]
         width = APART
-        while True:  # until the outer tangents fall away
+        while True:  # until the outer tangents slope down to both sides
             for j in range(3):
                 c[j] = (j - 1) * width
-                f[j], df[j] = along(c[j], u, d, responses, lo, n, shape, eta, a)
+                f[j], df[j] = value(c[j], u, d, responses, lo, n, shape, space), 0.0
+                for k in range(K):
+                    at[k] = space.u[k, 0]
+                    space.step[k] = -at[k]
+                add_scores(responses, lo, n, shape, space, at)
+                for k in range(K):
+                    df[j] += space.step[k] * d[k]
             if df[0] > FLAT and df[2] < -FLAT:
                 break
             width *= 2.0
@@ -112,15 +105,20 @@ def make_draw(along: Callable[..., tuple[float, float]]) -> Callable[..., float]
                 v -= mass[j]
                 j += 1
             t = inverse(v, df[j], f[j] - peak, edge[j], c[j])
-            value, _ = along(t, u, d, responses, lo, n, shape, eta, a)
-            if math.log(1.0 - rng.random()) < value - f[j] - df[j] * (t - c[j]):
+            below = f[j] + df[j] * (t - c[j]) - value(t, u, d, responses, lo, n, shape, space)
+            if math.log(1.0 - rng.random()) < -below:
                 return t
 
     return draw
 
 
 def make_draw_latents(
-    q: int, K: int, has_shape: bool, draw: Callable[..., float], newton: Callable[..., None]
+    q: int,
+    K: int,
+    has_shape: bool,
+    prepare: Callable[..., None],
+    newton: Callable[..., None],
+    draw: Callable[..., float],
 ) -> Callable[..., None]:
     """Return the kernel that writes u of some groups at some phis; shape (thetas, groups, K).
 
@@ -130,18 +128,20 @@ def make_draw_latents(
 
     def draw_latents(rng: Any, phis: np.ndarray, data: Data, groups: np.ndarray, out: np.ndarray) -> None:
         W, responses, spans, starts, _, _ = data
-        p, work, axis = W.shape[2] - q, np.empty((5, 4)), np.empty(K)
+        p, work, axis = W.shape[2] - q, np.empty((6, 4)), np.empty(K)
         limit = np.int64(NEWTON_STEPS)  # not a literal, for which numba would compile `newton` again
         for place in range(groups.shape[0]):
             g = groups[place]
             lo, n = spans[g, 0], spans[g, 1] - spans[g, 0]
-            eta, a, _, _, u, step, A, C = work_space(n, 1, K)
+            space = work_space(n, 1, K)
+            u, C = space.mode, space.C
             for b in range(phis.shape[0]):
                 phi = phis[b]
                 shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
-                predictors(phi, W, lo, n, q, eta, a)
-                predict(phi[p:], q, starts[g], u, A, C)
-                newton(responses, lo, n, shape, limit, NEAR, eta, a, u, step, A, C)
+                predictors(phi, W, lo, n, q, space.eta, space.a)
+                prepare(responses, lo, n, space)
+                predict(phi[p:], q, starts[g], u, space.A, C)
+                newton(responses, lo, n, shape, limit, NEAR, space)
                 if K > 1:
                     for k in range(K):
                         axis[k] = rng.standard_normal()
@@ -153,7 +153,7 @@ def make_draw_latents(
                         axis[:] = 0.0
                         axis[k] = 1.0
                         solve_turned(C, axis)
-                        t = draw(rng, u, axis, responses, lo, n, shape, eta, a, work)
+                        t = draw(rng, u, axis, responses, lo, n, shape, space, work)
                         for m in range(K):
                             u[m] += t * axis[m]
                 for k in range(K):

@@ -1,4 +1,4 @@
-r"""The design of K linear predictors: which entries of theta each row adds up, and how often.
+r"""The design of K linear predictors: which entries of theta each row adds up, and with which factors.
 
 .. math:: \eta_{ik} = \sum_{j \in D_k} X_{ij} \theta_{p_k(j)} + \sum_{c \in C_k} w_{ic} \theta_{g_{ic}}
           + \sum_{s \in S_k} v_s \theta_{q_s},

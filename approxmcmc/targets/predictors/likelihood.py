@@ -24,7 +24,7 @@ from approxmcmc.engine.compiler.compile import (
 )
 from approxmcmc.engine.compiler.identity import cached_by_content, content_id
 from approxmcmc.engine.compiler.operations import TRANSCENDENTAL, operations
-from approxmcmc.engine.terms.row_reader import row_reader
+from approxmcmc.engine.terms.batches import row_reader
 
 
 class RowLikelihood(abc.ABC):
@@ -129,7 +129,7 @@ class ScalarLikelihood(RowLikelihood):
         return content_id(self.loglik)
 
 
-STEP = 5e-3  # of differences, beside a predictor of size 1; as `targets.linear.numerical_derivatives`
+STEP = 5e-3  # of differences, for a predictor of size 1; as in `targets.linear.numerical_derivatives`
 
 
 def loop_over_rows(K: int, m: int, lines: Sequence[str], **functions: Any) -> Callable[..., None]:

@@ -1,9 +1,9 @@
 """
-Distance beside its bounds
-==========================
+Distance and its bounds
+=======================
 
-On a small model both can be had: how far the law of an approximate Gibbs sampler is from the posterior, and what
-the theorems say it is at most. The interval of the distance must reach below every bound.
+On a small model two numbers can be compared: the distance of an approximate Gibbs sampler's law from the posterior, and
+the upper bound of the theorems. The interval of the distance must reach below every bound.
 """
 
 import approxmcmc as amc

@@ -1,6 +1,6 @@
 """
-Beside the plots of ArviZ
-=========================
+Combined with plots of ArviZ
+============================
 
 Every trace is an ArviZ trace, and the plots of both libraries combine: the data that each draw read, as
 a trace with its distribution, and as decisions.

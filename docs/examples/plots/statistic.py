@@ -2,9 +2,10 @@
 The law of the test statistic
 =============================
 
-Where the t of a sequential test lies as it reads on, at a hard, a middling and an easy decision of one run: bands hold
-nine tenths of the law, black marks are the values at which a look decides. A path that leaves above has decided
-rightly, one that leaves below wrongly. Hard decisions are near ties: they read most, and to miss them does little harm.
+The t-statistic of a sequential test as it reads more data, at a hard, a medium and an easy decision of one run. Bands
+hold nine tenths of its distribution; black marks are the values at which a look decides. A path that leaves above has
+decided rightly, one that leaves below wrongly. Hard decisions are near ties: they read most, and to miss them does
+little harm.
 """
 
 import approxmcmc as amc

@@ -260,7 +260,6 @@ class TestProblems:
         assert len(test.problems(records(**wrong, tolerance_stops=1))) == 0
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("test", [AlwaysAccept(), dataclasses.replace(EPOCHS, untested=10)])
 def test_a_size_of_steps_is_not_tuned_to_answers_that_are_not_given_at_every_step(test):
     tuned = amc.RandomWalk(0.1, target_acceptance=0.3)

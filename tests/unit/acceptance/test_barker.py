@@ -77,7 +77,6 @@ class TestSettings:
             amc.acceptance.minibatch_barker_error_bound(terms, size)
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("test", [MinibatchBarker(batch_size=10), MinibatchBarker(0.5, 7)], ids=repr)
 def test_every_evaluation_is_booked(test):
     counts, seen, n = run_counted(test)
@@ -128,7 +127,6 @@ class TestRecords:
         for name in ("log_ratio_variance", "term_skewness", "skewness_ratio", "audit_acceptance_error"):
             assert stats_[name].attrs["long_name"]
 
-    @pytest.mark.recompiles
     def test_other_tests_have_no_such_columns(self):
         assert "log_ratio_variance" not in draw(ExactTest("barker")).sample_stats
 
@@ -150,7 +148,6 @@ class TestDraws:
             plain.sample_stats["datapoints_touched"], audited.sample_stats["datapoints_touched"]
         )
 
-    @pytest.mark.recompiles
     def test_the_temperature_of_the_test_is_that_of_the_target(self):
         """MinibatchBarker(temperature=K) on a target equals K = 1 on the tempered target."""
         x = GaussianMixture.simulated(2000).x
@@ -165,7 +162,6 @@ class TestDraws:
         trace = draw(MinibatchBarker(0.5, batch_size=25), chains=1, audit_every=10)
         assert pin(trace.posterior["beta"][0], trace.sample_stats["datapoints_touched"][0]) == PINNED
 
-    @pytest.mark.recompiles
     def test_a_datum_of_probability_zero_decides(self):
         def loglik(theta, data, i):
             (x,) = data

@@ -132,7 +132,6 @@ class TestRanges:
         with pytest.raises(IncompatibleError, match=match):
             MetropolisHastings(RandomWalk(0.1), BernsteinTest()).build(target)
 
-    @pytest.mark.recompiles
     def test_gibbs_needs_a_number(self):
         field = amc.targets.BinaryMRF.random_triples(6, scale=0.1, random_seed=0)
         with pytest.raises(IncompatibleError, match="range=<number>"):
@@ -154,7 +153,6 @@ def test_a_range_that_is_false_where_the_chain_goes_is_counted_and_told():
 
 
 class TestRuns:
-    @pytest.mark.recompiles
     def test_every_evaluation_is_booked(self):
         counts, seen, n = run_counted(BernsteinTest(0.5, 10, 1.0, range="observed"))
         assert counts["likelihood_evaluations"].tolist() == [len(calls) for calls in seen]

@@ -17,8 +17,6 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarn
 from approxmcmc.surrogate import difference_bounds
 from tests.models import logistic, normal_mean
 
-pytestmark = pytest.mark.recompiles  # targets and chains of many kinds
-
 WALK = amc.RandomWalk(0.1)
 
 

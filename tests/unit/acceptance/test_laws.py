@@ -6,17 +6,23 @@ import math
 import numpy as np
 import pytest
 import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.special import expit, ndtr
 
-from approxmcmc.acceptance import SequentialTTest
+from approxmcmc.acceptance import BernsteinTest, MinibatchBarker, SequentialTTest
 from approxmcmc.acceptance.laws.audits import expected_errors, share_of_heavy_draws, wrong_decisions
 from approxmcmc.acceptance.laws.barker_law import bound_from_moments, minibatch_barker_error_bound
 from approxmcmc.acceptance.laws.correction import correction_distribution
 from approxmcmc.acceptance.laws.early_stops import epsilon_for_type_one_error, tolerance_stop_error, type_one_error
+from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
 from approxmcmc.acceptance.laws.probability import mean_over_orders, number_of_orders, orders
 from approxmcmc.acceptance.laws.recursion import sequential_test_error
+from approxmcmc.engine.terms import moments
 from approxmcmc.engine.terms.moments import merge, reset
+from approxmcmc.engine.terms.term_table import table_of_terms, write_pair
 from approxmcmc.errors import InvalidInputError
+from tests.decisions import Population, decide_once, evidence_of
 from tests.planting import plain
 
 TERMS = np.random.default_rng(0).normal(size=50)
@@ -196,3 +202,166 @@ def test_the_lower_limit_of_a_rate(wrong, audited, lower):
     """The root of P(at least so many) = 0.001; 0 without a wrong one, and below 50 audits."""
     found = wrong_decisions(stats_of(wrong_decisions=[wrong], decisions_audited=[audited]))
     assert found == (wrong, audited, pytest.approx(lower, rel=1e-9))
+
+
+def test_the_last_equal_look_reads_what_is_left():
+    assert look_sizes(12_214, 500)[[0, 1, -2, -1]].tolist() == [500, 1000, 12_000, 12_214]
+
+
+def test_no_look_is_empty_when_the_batch_divides_the_data():
+    assert look_sizes(2000, 500).tolist() == [500, 1000, 1500, 2000]
+
+
+def test_growth_multiplies_what_each_look_adds():
+    # 10, 15, round(22.5) = 22 and round(33.75) = 34 are read; the last look takes the 19 that are left.
+    assert look_sizes(100, 10, growth=1.5).tolist() == [10, 25, 47, 81, 100]
+
+
+@pytest.mark.parametrize("batch_size", [7, 8, 1000])
+def test_a_batch_of_all_data_leaves_one_look(batch_size):
+    assert look_sizes(7, batch_size, growth=2.0).tolist() == [7]
+
+
+@given(n_obs=st.integers(1, 5000), batch_size=st.integers(2, 600), growth=st.floats(1.0, 1e6))
+def test_looks_increase_strictly_to_all_data(n_obs, batch_size, growth):
+    looks = look_sizes(n_obs, batch_size, growth)
+    assert looks.dtype == np.int64
+    assert looks[-1] == n_obs
+    assert np.all(np.diff(looks) > 0)
+    added = np.diff(looks, prepend=0)
+    assert added[:-1].tolist() == [round(batch_size * growth**j) for j in range(len(looks) - 1)]
+    assert added[-1] <= round(batch_size * growth ** (len(looks) - 1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ((0, 10), "n_obs"),
+        ((100, 1), "batch_size"),
+        ((100, 2.5), "batch_size"),
+        ((100, True), "batch_size"),
+        ((100, 10, 0.9), "growth"),
+        ((100, 10, math.nan), "growth"),
+        ((100, 10, math.inf), "growth"),
+    ],
+)
+def test_looks_refuse_what_makes_no_schedule(arguments, name):
+    with pytest.raises(InvalidInputError, match=name):
+        look_sizes(*arguments)
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 0.001, 0.05, 0.3, 0.499])
+def test_critical_values_invert_the_student_law(epsilon):
+    from scipy.stats import t
+
+    looks = np.array([2, 3, 50, 500, 10_000, 10_001])
+    values = critical_values(looks, epsilon)
+    np.testing.assert_allclose(t.sf(values, looks[:-1] - 1), epsilon, rtol=1e-9)
+
+
+def test_critical_values_have_a_closed_form_with_two_terms():
+    # One degree of freedom is the Cauchy law: F^{-1}(p) = tan(pi (p - 1/2)).
+    assert critical_values(np.array([2, 4]), 0.2)[0] == pytest.approx(math.tan(math.pi * 0.3), rel=1e-12)
+
+
+def test_normal_thresholds_are_the_same_at_every_look():
+    values = critical_values(np.array([2, 100, 1000]), 0.05, thresholds="normal")
+    np.testing.assert_allclose(values, 1.6448536269514722, rtol=1e-12)
+
+
+def test_the_ends_of_epsilon_are_exact():
+    looks = look_sizes(10, 2)
+    assert np.all(critical_values(looks, 0.0) == np.inf)
+    assert np.all(critical_values(looks, 0.5) == 0.0)
+    assert critical_values(np.array([10]), 0.01).shape == (0,)
+
+
+@pytest.mark.parametrize("epsilon", [-0.01, 0.51, math.nan])
+def test_epsilon_outside_its_range_is_refused(epsilon):
+    with pytest.raises(InvalidInputError, match="epsilon"):
+        critical_values(look_sizes(100, 10), epsilon)
+
+
+def test_unknown_thresholds_are_refused():
+    with pytest.raises(InvalidInputError, match="cauchy"):
+        critical_values(look_sizes(100, 10), 0.1, thresholds="cauchy")
+
+
+@pytest.mark.parametrize("shape", [-0.01, 0.51, math.nan])
+def test_a_boundary_shape_outside_its_range_is_refused(shape):
+    with pytest.raises(InvalidInputError, match="boundary_shape"):
+        critical_values(look_sizes(100, 10), 0.1, shape=shape)
+
+
+@pytest.mark.parametrize(("growth", "looks"), [(1.0, [500, 1000, 1500, 2000]), (2.0, [500, 1500, 2000])])
+def test_growth_is_the_factor_between_looks(growth, looks):
+    assert look_sizes(2000, 500, growth).tolist() == looks
+
+
+EQUAL = np.full(6, 0.5)
+
+
+BY_BOUNDS = [SequentialTTest(0.2, 2), BernsteinTest(0.5, 2, 1.0), BernsteinTest(0.5, 2, 1.0, range="observed")]
+
+
+@pytest.mark.parametrize("test", BY_BOUNDS, ids=repr)
+@pytest.mark.parametrize(("threshold", "answer", "read"), [(2.75, 1, 2), (3.0, 0, 6), (3.25, 0, 2)])
+def test_terms_without_spread_decide_at_once_but_for_a_tie(test, threshold, answer, read):
+    """Also where their range is known to be 0: the bound is 0 there, and nothing lies further apart."""
+    found = decide_once(test, EQUAL, threshold, 0.0)
+    booked = {"decisions_made": 1, "decision_rounds": read // 2, "datapoints_touched": read}
+    assert found == (answer, 3.0, booked | {"likelihood_evaluations": 2 * read}, {})
+
+
+def threshold_form(test, terms, seed=0):
+    """Return the number with which log u, or logit u, is compared, over the terms in the order of this seed."""
+    part, table = test.build_test(Population(EQUAL)), table_of_terms(len(terms), 1)
+    write_pair(table, np.zeros(1), np.ones(1), terms)
+    return plain(part.threshold_form)(np.random.default_rng(seed), table, 0.25, part.make_state())
+
+
+@pytest.mark.parametrize("test", [*BY_BOUNDS, MinibatchBarker(batch_size=2)], ids=repr)
+class TestTheThresholdForm:
+    def test_terms_without_spread_are_known_at_once(self, test):
+        tells_all = 0.25 + 3.0 if test.rule == "metropolis" else 3.25
+        assert threshold_form(test, EQUAL) == pytest.approx(tells_all, abs=0.1 * (test.rule == "barker"))
+
+    @pytest.mark.parametrize(("term", "expected"), [(-math.inf, -math.inf), (math.nan, math.nan)])
+    def test_terms_that_are_no_numbers(self, test, term, expected):
+        """Data of probability 0 are refused by every u; else there is no answer."""
+        np.testing.assert_equal(threshold_form(test, np.full(6, term)), expected)
+
+
+class TestRanges:
+    def test_terms_may_lie_as_far_apart_as_they_are_said_to(self):
+        """But for rounding, of which there is more than 1e-16 and less than 1e-6."""
+        terms = np.array([0.0, 1.0, 0.0, 1.0, 0.0, 1.0])
+        for largest, violations in ((1.0, 0), (1.0 - 1e-10, 0), (1.0 - 1e-8, 1), (0.5, 1)):
+            *_, counts, _ = decide_once(BernsteinTest(0.9, 2, 1.0, range=largest), terms, 0.0, 0.0)
+            assert (counts.get("range_violations", 0), counts["datapoints_touched"]) == (violations, 6)
+
+
+def test_a_tolerance_that_is_just_attained_is_enough():
+    """N s after two of six terms: by the tolerance it stops, however little is known of the sign."""
+    terms = np.array([-0.1, 0.2, 5.0, -5.0, 0.3, -0.2])
+    seen = evidence_of(terms).moments
+    plain(moments.reset)(seen)
+    plain(moments.merge)(seen, terms[:2].copy(), 2)
+    attained = 6 * plain(moments.standard_error)(seen, 2, 6)
+    for tol, stops, read in ((attained, 1, 2), (np.nextafter(attained, 0.0), 0, 6)):
+        *_, counts, _ = decide_once(SequentialTTest(1e-4, 2, tol=tol), terms, 0.0, 0.0)
+        assert (counts.get("tolerance_stops", 0), counts["datapoints_touched"]) == (stops, read)
+
+
+def test_by_its_tolerance_the_threshold_form_knows_the_mean_of_what_was_read():
+    """The first two of six terms that lie close together: N s is at most 0.13, and no sign is clear at 1e-4."""
+    terms = 0.1 + 0.01 * np.arange(6.0)
+    pairs = {round(0.25 + 3.0 * (a + b), 9) for a, b in itertools.combinations(terms, 2)}
+    found = {round(threshold_form(SequentialTTest(1e-4, 2, tol=0.5), terms, seed), 9) for seed in range(20)}
+    assert found <= pairs and len(found) > 3
+
+
+def test_the_heaviest_term_is_measured_in_units_of_the_spread():
+    """Of 0, 0 and 0.3 the last lies 0.2 from the mean; s_l sqrt(3) is 0.3."""
+    *_, values = decide_once(SequentialTTest(0.5, 3), np.array([0.0, 0.0, 0.3, 0.5, 0.2, -0.1]), 0.0, 0.0)
+    assert values == {"max_term_ratio": pytest.approx(2.0 / 3.0)}

@@ -17,7 +17,7 @@ from approxmcmc.audits.steps import Judge, WalkedSteps, kurtosis_of, of_a_walk
 from approxmcmc.audits.steps import TestedSteps as AuditsOfATest  # pytest takes a class Test... for tests
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Auditor, SamplingResult
 from approxmcmc.engine.streams import streams
-from approxmcmc.engine.terms.term_table import table_of_terms
+from approxmcmc.engine.terms.term_table import Partition, table_of_terms
 from approxmcmc.errors import SamplingWarning
 from tests.models import logistic, normal_loglik, normal_logprior, normal_mean
 from tests.planting import plain
@@ -319,11 +319,11 @@ class Steps:
     """Audits of the one step from HERE to THERE, over four orders; `asked` is what the test was asked."""
 
     def __init__(self, terms, *, prior_here=0.0, prior_there=0.0, log_q_ratio=0.0, temperature=1.0, answers=0.0):
-        self.asked, n_obs = [], len(terms)
+        self.asked, self.read, self.terms, n_obs = [], [], np.array(terms), len(terms)
         compiled = types.SimpleNamespace(
             n_obs=n_obs, log_prior=lambda theta: prior_here if theta[0] == HERE[0] else prior_there
         )
-        rows = types.SimpleNamespace(compiled=compiled, differences=lambda here, there: (np.array(terms), -7.0))
+        rows = types.SimpleNamespace(compiled=compiled, differences=self.differences, parts=None)
         state = types.SimpleNamespace(
             theta=np.zeros(1), proposed=np.zeros(1), log_prior=np.zeros(1), log_q_ratio=np.zeros(1),
             proposal="tuned", test="state at the end",
@@ -346,8 +346,46 @@ class Steps:
         judge = Judge("metropolis", temperature, replicate, table_of_terms(n_obs, 1))
         self.audit = AuditsOfATest(rows, test, judge, step, lambda proposal: None, state, np.random.default_rng(0))
 
+    def differences(self, here, there, some=None):
+        self.read.append(len(self.terms) if some is None else len(some))
+        return self.terms.copy() if some is None else np.resize(self.terms[some], len(self.terms)), -7.0
+
     def look(self):
         return self.audit.look(HERE, 3, orders=4)
+
+
+def test_audits_of_few_rows_know_the_log_ratio_within_their_noise():
+    terms = 1e-4 + 4e-5 * np.random.default_rng(1).normal(size=6400)  # tau = 0.0032
+    steps = Steps(terms)
+    whole, few = steps.audit(HERE, 3), steps.audit.on_few_rows()
+    assert (steps.audit.share, few.share) == (1.0, 1.0 / 16.0)
+    ratios = np.array([few(HERE, 3)["audited_log_ratio"] for _ in range(50)])
+    assert steps.read == [6400, *[400] * 50]
+    noise = ratios - whole["audited_log_ratio"]
+    assert 0.5 < np.sqrt(np.mean(noise**2)) / (4.0 * whole["audited_tau"] * math.sqrt(15 / 16)) < 1.5
+    assert all(np.sum(data) == pytest.approx(ratio) for (data, *_), ratio in zip(steps.asked[1:], ratios, strict=True))
+
+
+def test_audits_of_few_rows_keep_the_blocks_of_a_partition():
+    steps, partition = Steps(2e-8 * np.arange(6400.0)), Partition(np.random.default_rng(1).permutation(6400), 64)
+    few = steps.audit.on_few_rows()
+    few.partition = partition
+    _, terms, _, _ = few.compare(HERE, THERE)
+    blocks = {tuple(block) for block in terms[partition.rows].reshape(100, 64)}
+    assert len(blocks) == 7  # of 64 rows each, a sixteenth
+    assert blocks <= {tuple(block) for block in steps.terms[partition.rows].reshape(100, 64)}
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_audits_read_all_rows_if_terms_are_large_or_one_matters_alone(heavy):
+    terms = (1e-6 if heavy else 1e-3) * np.random.default_rng(1).normal(size=6400)
+    terms[7] = 2e-3 if heavy else 0.0
+    steps = Steps(terms)
+    steps.audit(HERE, 3)
+    assert steps.audit.on_few_rows() is steps.audit
+    few = Steps(terms).audit.on_few_rows()  # before an audit of all rows: each audit sees that few do not tell
+    if not heavy:
+        assert few(HERE, 3)["audited_log_ratio"] == pytest.approx(terms.sum())
 
 
 def test_a_step_is_judged_by_prior_proposal_and_terms():

@@ -77,7 +77,6 @@ def test_a_regime_that_is_not_known_is_not_applied():
     assert math.isnan(found["delta_max_model"]) and str(found["label_delta_max_model"].values) == "not applicable"
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(("states", "label"), [(np.zeros((1, 4)), "rigorous"), (None, "heuristic")])
 def test_states_that_are_given_are_independent_ones(states, label):
     test = amc.SequentialTTest(0.2, 3)
@@ -86,7 +85,10 @@ def test_states_that_are_given_are_independent_ones(states, label):
     assert str(found["label_delta_quantile"].values) == label and 0.0 <= found.attrs["seconds"] < 60.0
 
 
-@pytest.mark.parametrize("name", ["n_pairs", "replications"])
-def test_no_pair_and_no_replication_are_refused(name):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_pairs", 0), ("replications", 0), ("replications", 0.5), ("confidence", 1.0), ("share", 0.0)],
+)
+def test_settings_out_of_range_are_refused(name, value):
     with pytest.raises(InvalidInputError, match=name):
-        estimate_delta(FIELD, amc.Gibbs(amc.SequentialTTest(0.2, 3)), **{name: 0})
+        estimate_delta(FIELD, amc.Gibbs(amc.SequentialTTest(0.2, 3)), **{name: value})

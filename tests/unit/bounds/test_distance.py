@@ -138,3 +138,34 @@ def test_the_level_of_a_limit_is_that_of_an_interval_over_bins(rng):
     for settings in ({}, {"confidence": 0.6}):
         wanted = total_variation_interval(ours, theirs, **settings)
         assert marginal_distances(draws, reference, **settings)[0] == pytest.approx(wanted, rel=1e-12)
+
+
+def test_the_interval_of_total_variation_covers_and_sees_the_planted_factor_of_two():
+    """Independent draws from a law at known distance; half the distance, and twice it, lie outside."""
+    rng = np.random.default_rng(0)
+    law, other = np.full(8, 1 / 8), np.array([0.2, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1])
+    cells = rng.choice(8, size=(8, 20_000), p=other)
+    found = total_variation_interval(frequencies(cells, 8), law)
+    truth = 0.5 * np.abs(law - other).sum()
+    assert found.lower < truth < found.upper
+    assert not found.lower < 2 * truth < found.upper
+    assert not found.lower < truth / 2 < found.upper
+    right = total_variation_interval(frequencies(rng.choice(8, size=(8, 20_000)), 8), law)
+    assert right.lower < 1e-3
+    assert right.estimate < 3 * right.floor
+
+
+def test_limits_of_two_coordinates_share_the_level():
+    rng = np.random.default_rng(1)
+    draws, reference = rng.normal(0.5, size=(4, 400, 1)), rng.normal(size=(4, 400, 1))
+    one = marginal_distances(draws, reference, 0.95)
+    assert 0.0 < one[0].lower < one[0].estimate < one[0].upper < 1.0
+    assert marginal_distances(np.tile(draws, 2), np.tile(reference, 2), 0.9) == one
+
+
+def test_an_interval_of_total_variation_needs_four_batches_and_ends_at_one():
+    law, batches = np.array([1.0, 0.0]), np.array([[[1.0, 0.0]], [[0.0, 1.0]]] * 2)
+    found = total_variation_interval(batches, law)
+    assert found.estimate == 0.5 and found.upper == 1.0
+    with pytest.raises(InvalidInputError, match="at least 4 batches"):
+        total_variation_interval(batches[:3].reshape(1, 3, 2), law)

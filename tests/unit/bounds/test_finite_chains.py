@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from approxmcmc import bounds
 from approxmcmc.bounds.finite import (
     BLOCK,
     ROW_TOLERANCE,
@@ -117,3 +118,60 @@ def test_the_asymptotic_variance_of_two_states():
     """Var(f) (1 + rho) / (1 - rho), rho = 0.6."""
     law = np.array([0.75, 0.25])
     assert asymptotic_variance(TWO, law, np.array([0.0, 1.0])) == pytest.approx(0.75 * 0.25 * 4.0, rel=1e-12)
+
+
+T = np.array([[0.9, 0.1], [0.2, 0.8]])
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        ([[0.9, 0.2], [0.2, 0.8]], "row 0 sums to 1.1"),
+        ([[1.1, -0.1], [0.2, 0.8]], "negative"),
+        ([[0.5, 0.5]], "square"),
+        ([[np.nan, 1.0], [0.5, 0.5]], "NaN"),
+        (np.eye(2), "reducible: 2 sets of states"),
+        (np.eye(9), r"9 sets of states are never left \(they begin with \[0\], \[1\], \[2\]\)"),
+    ],
+)
+def test_matrices_that_are_none_are_refused(matrix, message):
+    with pytest.raises(InvalidInputError, match=message):
+        bounds.exact(matrix, T)
+    with pytest.raises(InvalidInputError):
+        bounds.exact(T, matrix)
+
+
+def test_matrices_of_different_states_are_refused():
+    with pytest.raises(InvalidInputError, match="same states"):
+        bounds.exact(T, np.full((3, 3), 1 / 3))
+
+
+@pytest.mark.parametrize("n_points", [2, 64, 65, 150])
+def test_modes_far_apart_keep_their_probabilities(n_points):
+    """Two modes e^35 apart: a linear solve gives them shares that err by 0.4."""
+    x = np.linspace(-1.5, 1.5, n_points)
+    log_density = -35.0 * (x**2 - 1.0) ** 2 - 0.3 * (x > 0.0)
+    up = np.diag(0.5 * np.exp(np.minimum(np.diff(log_density), 0.0)), 1)[:-1]
+    down = np.diag(0.5 * np.exp(np.minimum(-np.diff(log_density), 0.0)), -1)[1:]
+    matrix = np.zeros((n_points, n_points))
+    matrix[:-1] += up
+    matrix[1:] += down
+    np.fill_diagonal(matrix, 1.0 - matrix.sum(axis=1))
+    law = np.exp(log_density) / np.exp(log_density).sum()
+    np.testing.assert_allclose(stationary_law(matrix), law, rtol=1e-11)
+
+
+def test_states_that_rounding_cuts_off_are_refused():
+    matrix = np.array([[0.5, 0.0, 0.5], [0.0, 1.0, 1e-200], [1e-200, 1.0, 0.0]])  # from 1 to 0 with 1e-400
+    with pytest.raises(InvalidInputError, match=r"state 1.*underflows"):
+        stationary_law(matrix)
+
+
+def test_a_chain_with_transient_states_has_a_stationary_law():
+    absorbing = np.array([[0.5, 0.5, 0.0], [0.0, 0.9, 0.1], [0.0, 0.2, 0.8]])
+    np.testing.assert_allclose(bounds.exact(absorbing, absorbing)["stationary"], [0.0, 2 / 3, 1 / 3], atol=1e-15)
+
+
+def test_the_worst_row_is_named():
+    with pytest.raises(InvalidInputError, match="row 2"):
+        checked_matrix([[0.5, 0.5, 0.0], [0.5, 0.5, 0.3], [0.2, 0.1, 0.1]], "P")

@@ -6,15 +6,18 @@ import types
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import approxmcmc as amc
 from approxmcmc import bounds
-from approxmcmc.acceptance.laws.probability import acceptance_probability
+from approxmcmc.acceptance.laws.probability import acceptance_probability, scales
+from approxmcmc.acceptance.laws.recursion import acceptance_probability_error
 from approxmcmc.bounds import delta
 from approxmcmc.contracts import Decision, Variables
+from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.samplers.metropolis_hastings import law as of_decisions
-from approxmcmc.samplers.metropolis_hastings.law import ratio_and_scale
+from approxmcmc.samplers.metropolis_hastings.law import _scales, ratio_and_scale
 from approxmcmc.targets.all_rows import AllRows
 from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
 from tests.models import normal_mean
@@ -37,7 +40,6 @@ def within_noise(found, chance, n):
     return abs(found - chance) <= 5.0 * math.sqrt(chance * (1.0 - chance) / n)
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(
     "test",
     [amc.SequentialTTest(0.3, 2), amc.acceptance.MinibatchBarker(0.5, 2), amc.SequentialTTest(0.0, 3)],
@@ -66,7 +68,6 @@ def test_decisions_at_a_pair_have_the_law_of_their_test(test):
     assert touched == 3 * n * 6 if test == amc.SequentialTTest(0.0, 3) else 3 * n * 2 <= touched < 3 * n * 6
 
 
-@pytest.mark.recompiles
 def test_the_ratio_of_a_pair_has_that_of_its_proposal():
     """An independent proposal N(0.2, 0.3^2): tau says how far x' is, and one of two x' has the ratio."""
     target, here, n = normal_mean(30), 0.4, 12
@@ -165,7 +166,6 @@ def test_a_pinned_proposal_goes_and_comes_back():
 # --- Gibbs ---
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(
     ("test", "divisor"),
     [
@@ -192,7 +192,6 @@ def test_a_realised_conditional_has_the_law_of_its_test(test, divisor, probabili
     assert ((found["data_fraction"] > 2 / 6) & (found["data_fraction"] < 1.0)).all()
 
 
-@pytest.mark.recompiles
 def test_a_conditional_is_realised_two_thousand_times_at_the_other_sites():
     """Two sites: the odds of the second depend on the first, whatever the context says of the site itself."""
     rng = np.random.default_rng(4)
@@ -209,7 +208,6 @@ def test_a_conditional_is_realised_two_thousand_times_at_the_other_sites():
     assert (one["realised"] != other["realised"]).any()
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(("sign", "realised"), [(-1.0, 0.0), (1.0, 1.0)])
 def test_what_is_certain_is_realised_always(sign, realised):
     """Odds of e^90 for or against: decided after the first look, fifty times."""
@@ -251,7 +249,6 @@ def test_a_probability_lies_strictly_between_0_and_1():
         amc.samplers.realised_conditional(PAIR, amc.ExactTest(), [[0, 1]], [1], probability=0.5)
 
 
-@pytest.mark.recompiles
 def test_a_term_that_is_nan_is_found_at_its_site():
     target = one_site(np.array([0.1, np.nan, 0.3, 0.2]))
     with pytest.raises(NotFiniteError, match=r"site 0 is NaN at x = \[1.0\]"):
@@ -260,7 +257,6 @@ def test_a_term_that_is_nan_is_found_at_its_site():
         )
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("tol", [0.0, 0.5])
 def test_replicated_sites_are_those_of_the_conditional(tol):
     """Three contexts of one site: its odds, the accepts as counts, and what the Gaussian regime says of the error."""
@@ -287,7 +283,6 @@ def test_replicated_sites_are_those_of_the_conditional(tol):
     assert 3 * 400 * 2 <= found.attrs["datapoints_touched"] < 3 * 400 * 6
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("gibbs", [False, True])
 def test_every_pair_is_reported_and_every_datum_that_was_read(gibbs, monkeypatch):
     """Three pairs, decided seven times each from all six terms."""
@@ -307,7 +302,6 @@ def test_every_pair_is_reported_and_every_datum_that_was_read(gibbs, monkeypatch
     assert found.attrs["datapoints_touched"] == 3 * 7 * 6
 
 
-@pytest.mark.recompiles
 def test_outside_the_prior_no_datum_is_read():
     """From 0.5 nearly all proposals of N(9, 0.1^2) leave the half-line below 8, and no test is asked."""
 
@@ -325,3 +319,160 @@ def test_outside_the_prior_no_datum_is_read():
     )  # fmt: skip
     assert (found["log_ratio"] == -math.inf).all() and not found["accepted"].any()
     assert found.attrs["datapoints_touched"] == 0
+
+
+field = amc.targets.BinaryMRF.random_triples
+
+
+@pytest.mark.needs_jit
+def test_replicated_decisions_carry_labels_and_costs():
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.SequentialTTest(0.2, 20))
+    settings = {"n_pairs": 6, "replications": 100, "random_seed": 3, "progressbar": False}
+    found = bounds.estimate_delta(normal_mean(200), sampler, tune=50, **settings)
+    assert found["label_delta_sampled"].item() == "rigorous"
+    assert found["label_delta_quantile"].item() == found["label_delta_max"].item() == "heuristic"
+    assert float(found["delta_sampled"]) == float(np.abs(found[["error_lower", "error_upper"]].to_array()).max())
+    assert 6 * 100 * 20 <= found.attrs["datapoints_touched"] <= 6 * 100 * 200
+    again = bounds.estimate_delta(normal_mean(200), sampler, tune=50, **settings)
+    assert found["accepted"].equals(again["accepted"])
+    independent = bounds.estimate_delta(normal_mean(200), sampler, states=np.zeros((6, 1)), **settings)
+    assert independent["label_delta_quantile"].item() == "rigorous"
+    assert independent["label_delta_max"].item() == "heuristic"
+
+
+@pytest.mark.parametrize("law", ["replicated", "traces"])
+def test_chains_start_where_the_proposal_says(law):
+    """The posterior has no mass where the target would start: without the proposal's start no chain begins."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(50.0, 1.0, size=50)
+
+    def loglik(theta, data, i):
+        return -0.5 * (data[0][i] - theta[0]) ** 2
+
+    def logprior(theta):
+        return 0.0 if theta[0] > 40.0 else -math.inf
+
+    target = amc.FunctionTarget(loglik, logprior, data=x, n_obs=50, dim=1)
+    sampler = amc.MetropolisHastings(amc.Independence([50.0], cov=[0.2]), amc.SequentialTTest(0.1, 20))
+    settings = {"random_seed": 1, "progressbar": False}
+    if law == "replicated":
+        found = bounds.estimate_delta(target, sampler, n_pairs=2, replications=10, tune=2, **settings)
+        assert np.isfinite(found["log_ratio"]).all()
+    else:
+        reference = {"posterior": xr.Dataset({"theta": (("chain", "draw", "d"), rng.normal(50.0, 0.2, (2, 9, 1)))})}
+        found = amc.check_bound(
+            target, sampler, epsilons=[0.1], reference=reference, draws=20, tune=2, chains=1, n_pairs=0, **settings
+        )
+        assert float(found["posterior"]["theta"].min()) > 40.0
+
+
+def on_the_unit_interval(x):
+    """Return the mean of some data, which the prior leaves in (0, 1)."""
+
+    def loglik(theta, data, i):
+        return -0.5 * (data[0][i] - theta[0]) ** 2
+
+    def logprior(theta):
+        return 0.0 if 0.0 < theta[0] < 1.0 else -math.inf
+
+    return amc.FunctionTarget(loglik, logprior, data=x, n_obs=len(x), dim=1, initial_point=[0.5])
+
+
+def test_equal_terms_are_decided_about():
+    """tau = 0, and no error: what raises the density is always accepted."""
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.SequentialTTest(0.1, 5))
+    settings = {"n_pairs": 8, "replications": 10, "random_seed": 1, "progressbar": False}
+    found = bounds.estimate_delta(
+        on_the_unit_interval(np.full(16, 0.5)), sampler, states=np.full((8, 1), 0.3), **settings
+    )
+    up = found["log_ratio"].values > 0.0
+    assert not found["tau"].values.any() and 2 < up.sum() < 8
+    assert (found["accepted"].values[up] == 10).all()
+
+
+def test_a_proposal_outside_the_support_is_never_decided_wrongly():
+    target = on_the_unit_interval(np.linspace(0.0, 1.0, 20))
+    sampler = amc.MetropolisHastings(amc.RandomWalk(1e9), amc.SequentialTTest(0.1, 5))
+    settings = {"n_pairs": 4, "replications": 10, "random_seed": 1, "progressbar": False}
+    found = bounds.estimate_delta(target, sampler, states=np.full((4, 1), 0.5), **settings)
+    assert (found["log_ratio"] == -math.inf).all()
+    for name in ("exact", "accepted", "error_lower", "error_upper", "delta_sampled"):
+        assert not found[name].values.any()
+
+
+def test_replicated_sites_are_random_and_decided_anew_in_every_run():
+    """Forty times one state: all log odds of its four sites, and at one site other decisions with another seed."""
+    target, state = field(4, 0.6, 0), np.array([0.0, 1.0, 1.0, 0.0])
+    one, other = (
+        bounds.estimate_delta(
+            target, amc.Gibbs(amc.SequentialTTest(0.2, 2)), states=np.tile(state, (40, 1)), n_pairs=40,
+            replications=30, random_seed=seed, progressbar=False,
+        )
+        for seed in (1, 2)
+    )  # fmt: skip
+    laws = [target.conditional(state[None], site)[0] for site in range(4)]
+    odds = np.round(sorted(math.log(law[1] / law[0]) for law in laws), 9)
+    assert len(set(odds)) == 4
+    for found in (one, other):
+        np.testing.assert_array_equal(np.unique(np.round(found["log_ratio"], 9)), odds)
+        assert found.attrs["likelihood_evaluations_exact"] == 2 * 40 * 3  # each site is in three triples
+    same = (one["log_ratio"] == other["log_ratio"]).values
+    assert same.sum() > 3 and (one["accepted"] != other["accepted"]).values[same].any()
+
+
+def test_the_scale_of_a_pair_is_that_of_its_terms():
+    differences = np.array([[1.0, 2.0, 3.0, 6.0, 8.0], [0.0, 0.0, 0.0, 0.0, 5.0]])
+    expected = [math.sqrt(5.0 * 34.0 / 4.0), math.sqrt(5.0 * 20.0 / 4.0)]
+    np.testing.assert_allclose(scales(differences), expected, rtol=1e-14)
+
+
+def test_the_ratio_of_a_pair_is_that_of_prior_terms_and_proposal():
+    """Terms at a temperature of 2, under the prior N(1, 1/4)."""
+    target, here, there = normal_mean(30), 0.3, -0.1
+    terms = (0.5 * (target.data[0] - here) ** 2 - 0.5 * (target.data[0] - there) ** 2) / 2.0
+    found = ratio_and_scale(AllRows(target), np.array([here]), np.array([there]), 0.7, 2.0)
+    prior = 2.0 * (here - 1.0) ** 2 - 2.0 * (there - 1.0) ** 2
+    assert found == pytest.approx((prior + 0.7 + terms.sum(), math.sqrt(30.0) * terms.std(ddof=1)), rel=1e-12)
+
+
+def test_the_scales_of_all_pairs_are_those_of_each():
+    terms = np.random.default_rng(1).normal(size=(5, 7)) + 3.0 * np.arange(5)[:, None]
+    expected = [scales(terms - here) for here in terms]
+    np.testing.assert_allclose(_scales(terms), expected, rtol=1e-12)
+
+
+def test_visited_states_are_every_so_many_steps_apart(monkeypatch):
+    """A chain whose state is the number of its steps, advanced by at most four at a time."""
+    chain = types.SimpleNamespace(steps=0.0)
+
+    def advance(n, thin, draws, counts, values):
+        assert n * thin <= 4
+        draws[:, 0] = chain.steps + thin * np.arange(1, n + 1)
+        chain.steps = draws[-1, 0]
+        return n
+
+    chain.advance = advance
+    monkeypatch.setattr(delta, "MOST_STEPS", 4)
+    visited = delta.visited_states(chain, tune=7, n_draws=5, thin=2, dim=1)
+    assert visited.tolist() == [[9.0], [11.0], [13.0], [15.0], [17.0]]
+
+
+def test_decisions_are_those_that_begin_at_the_pair(monkeypatch):
+    """Accepted, back again, rejected, accepted, in calls of two steps: three decisions, which read 1 + 3 + 4 data."""
+    here, steps = np.zeros(1), iter([(1.0, 1), (0.0, 2), (0.0, 3), (1.0, 4)])
+
+    def advance(n, thin, draws, counts, values):
+        for k in range(n):
+            draws[k, 0], counts[k, TOUCHED] = next(steps)
+        return n
+
+    monkeypatch.setattr(of_decisions, "MOST_STEPS", 2)
+    assert of_decisions._decide(types.SimpleNamespace(advance=advance), here, 3) == (2, 8)
+
+
+def test_always_accepting_errs_by_what_is_rejected_and_a_t_test_as_the_recursion_says():
+    found = delta._probabilities(amc.acceptance.AlwaysAccept(), Decision(-1.0, 2.0, 30, "metropolis", 7, 0))
+    assert found == pytest.approx((math.exp(-1.0), 7, 1.0 - math.exp(-1.0)))
+    by_recursion = acceptance_probability_error(-1.0, 2.0, epsilon=0.1, batch_size=5, n_obs=30)["error"]
+    found = delta._probabilities(amc.SequentialTTest(0.1, 5), Decision(-1.0, 2.0, 30, "metropolis", 7, 0))
+    assert found == pytest.approx((math.exp(-1.0), 7, float(by_recursion)))

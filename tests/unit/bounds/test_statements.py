@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.bounds import statements
-from approxmcmc.bounds.finite import contraction, row_distances
+from approxmcmc.bounds.finite import LABELS, contraction, row_distances
+from approxmcmc.bounds.statements import NAMES, _ratio
 from approxmcmc.errors import InvalidInputError
 
 
@@ -172,3 +174,64 @@ def test_the_largest_error_of_a_decision_is_read_from_the_matrices():
     nothing = T.copy()
     nothing["decision"] = nothing["decision"].where(False)
     assert float(bounds.exact(nothing, nothing)["delta_max"]) == 0.0
+
+
+T = np.array([[0.9, 0.1], [0.2, 0.8]])
+
+
+field = amc.targets.BinaryMRF.random_triples
+
+
+def test_the_factor_of_mitrophanov_covers_the_contractions():
+    """sum_k min(1, C rho^k) with eta_0 = 1, also where C < 1 holds from the first step on."""
+    for C in (0.01, 0.3, 1.0, 2.0, 7.0):
+        for rho in (0.0, 0.1, 0.5, 0.9):
+            summed = 1.0 + sum(min(1.0, C * rho**k) for k in range(1, 1000))
+            assert summed <= bounds.mitrophanov_factor(C, rho) * (1.0 + 1e-12)
+
+
+def test_equal_matrices_have_bounds_of_zero():
+    found = bounds.exact(T, T)
+    assert float(found["tv"]) == float(found["b1"]) == 0.0
+    assert math.isnan(float(found["looseness_b1"]))
+    matrix = bounds.transition_matrix(field(4, 0.6, 0), amc.Gibbs())
+    assert float(bounds.exact(matrix, matrix)["delta_max"]) == 0.0
+
+
+def test_given_constants_make_one_bound_heuristic():
+    found = bounds.exact(T, [[0.88, 0.12], [0.2, 0.8]], constants=(2.0, 0.7))
+    assert [found[f"label_{name}"].item() for name in NAMES] == ["rigorous"] * 4 + ["heuristic"]
+    assert float(found["b5"]) == pytest.approx(0.02 * bounds.mitrophanov_factor(2.0, 0.7))
+
+
+def test_a_periodic_chain_has_no_bound():
+    flip = np.array([[0.0, 1.0], [1.0, 0.0]])
+    found = bounds.exact(flip, T)
+    assert {found[f"label_{name}"].item() for name in NAMES} == {"not applicable"}
+    assert all(math.isnan(float(found[name])) for name in NAMES)
+
+
+def test_every_bound_carries_a_label_and_a_looseness():
+    found = bounds.exact(T, [[0.5, 0.5], [0.2, 0.8]], delta_max=0.5, n_decisions=3)
+    named = [name for name in found.data_vars if str(name).startswith("b")]
+    assert len(named) == 9
+    for name in named:
+        assert found[f"label_{name}"].item() in LABELS
+        assert float(found[f"looseness_{name}"]) == pytest.approx(float(found[name] / found["tv"]))
+        assert found[name].attrs["long_name"]
+        assert (float(found[name]) >= 1.0) == (found[f"label_{name}"].item() == "vacuous")
+    assert float(found["b1_delta_max"]) == pytest.approx(3 * 0.5 / 0.3)
+
+
+@pytest.mark.parametrize(
+    ("bound", "truth", "looseness"),
+    [(0.3, 0.1, 3.0), (0.3, 0.0, math.inf), (0.0, 0.0, math.nan), (math.nan, 0.0, math.nan)],
+)
+def test_the_looseness_of_a_bound(bound, truth, looseness):
+    assert _ratio(bound, truth) == pytest.approx(looseness, nan_ok=True)
+
+
+def test_a_constant_of_total_variation_is_half_that_of_the_norm():
+    factor = amc.bounds.mitrophanov_factor
+    for C, rho in ((0.7, 0.9), (3.0, 0.4)):
+        assert factor(C, rho, distance="tv") == factor(2.0 * C, rho) > factor(C, rho)

@@ -1,6 +1,7 @@
 """Transition matrices entry by entry: a proposal times a probability to accept it, and the rest on the diagonal."""
 
 import math
+import types
 
 import numpy as np
 import pytest
@@ -8,10 +9,13 @@ import pytest
 import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.acceptance.laws.probability import acceptance_probability
+from approxmcmc.bounds.distance import cells_of_states
 from approxmcmc.bounds.finite import grid_of_points
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.metropolis_hastings import law as of_decisions
+from approxmcmc.samplers.noisy.matrix import _pairs
 from tests.models import logistic, normal_mean
+from tests.unit.samplers.test_gibbs import with_a_nan
 from tests.unit.targets.test_bayesian_network import weather
 
 GRID = np.linspace(-0.6, 1.4, 4)
@@ -98,7 +102,6 @@ def half_line(where):
     return amc.FunctionTarget(loglik, logprior, data=np.linspace(-1.0, 1.5, 5), n_obs=5, dim=1, initial_point=[0.5])
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(
     ("where", "test", "method"),
     [
@@ -120,7 +123,6 @@ def test_from_where_no_chain_is_everything_possible_is_accepted(where, test, met
     np.testing.assert_allclose(matrix[2:, 2:][off], inside[2:, 2:][off], rtol=1e-12)
 
 
-@pytest.mark.recompiles
 def test_a_datum_that_is_impossible_somewhere_has_no_law_of_batches():
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.5), amc.SequentialTTest(0.2, 2))
     with pytest.raises(IncompatibleError, match="positive probability, found 0"):
@@ -253,3 +255,165 @@ def test_gibbs_needs_all_states():
     with pytest.raises(InvalidInputError, match="leave the grid out"):
         amc.Gibbs().transition_matrix(field, np.zeros((3, 4)))
     assert len(amc.Gibbs().transition_matrix(field, grid_of_points(field, None), site=3).probability) == 16
+
+
+field = amc.targets.BinaryMRF.random_triples
+
+
+@pytest.mark.parametrize("scan", ["systematic", "random"])
+def test_states_where_no_value_is_possible_leave_the_others_their_law(scan):
+    """B follows from A = 0: in (0, 1, .) neither value of C is possible, and no chain comes there."""
+    tables = {"A": [0.7, 0.3], "B": [[1.0, 0.0], [0.4, 0.6]], "C": [[[0.8, 0.2], [0.5, 0.5]], [[0.5, 0.5], [1.0, 0.0]]]}
+    network = amc.targets.BayesianNetwork(tables, {"B": ("A",), "C": ("A", "B")})
+    matrix = bounds.transition_matrix(network, amc.Gibbs(amc.ExactTest(), scan=scan))
+    law = np.exp(network.log_joint.ravel())
+    found = bounds.exact(matrix, matrix)
+    np.testing.assert_allclose(found["stationary"], law / law.sum(), atol=1e-14)
+    assert (found["stationary"].values[law == 0.0] == 0.0).all()
+
+
+def test_a_site_whose_test_may_not_see_what_is_impossible_is_refused():
+    target = with_a_nan(copies=2)
+    target.groups[0].log_tables[0, 1, 1] = -math.inf
+    with pytest.raises(IncompatibleError, match="positive probability, found 0"):
+        bounds.transition_matrix(target, amc.Gibbs(amc.SequentialTTest(0.2, 2)))
+    every, exact = (
+        bounds.transition_matrix(target, amc.Gibbs(test)) for test in (amc.SequentialTTest(0.0, 2), amc.ExactTest())
+    )
+    np.testing.assert_allclose(every, exact, atol=1e-15)
+
+
+def test_proposals_on_a_grid_are_symmetric_and_mass_off_the_grid_is_lost():
+    target, grid = logistic(50, 2), np.random.default_rng(0).normal(size=(20, 2))
+    chance = amc.RandomWalk(np.array([[1.0, 0.5], [0.5, 2.0]])).probabilities(target, grid)
+    np.testing.assert_allclose(chance, chance.T)
+    assert chance.sum(axis=1).max() <= 1.0 and not chance.diagonal().any()
+    step = grid[1] - grid[0]
+    ratio = math.exp(-0.5 * step @ np.linalg.inv([[1.0, 0.5], [0.5, 2.0]]) @ step)
+    other = grid[2] - grid[0]
+    assert chance[0, 1] / chance[0, 2] == pytest.approx(
+        ratio / math.exp(-0.5 * other @ np.linalg.inv([[1.0, 0.5], [0.5, 2.0]]) @ other)
+    )
+
+
+def test_a_site_is_proposed_and_then_another_of_its_values():
+    """Half for each of two sites, of two and of three values; one of them is decided about, and no other pair."""
+    network = amc.targets.BayesianNetwork({"A": [0.7, 0.3], "B": [[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]]}, {"B": ("A",)})
+    chance = amc.proposals.SingleSite().probabilities(network, grid_of_points(network, None))
+    assert chance[0].tolist() == [0.0, 0.25, 0.25, 0.5, 0.0, 0.0]
+    np.testing.assert_allclose(chance.sum(axis=1), 1.0, rtol=1e-15)
+    matrix = bounds.transition_matrix(network, amc.MetropolisHastings(amc.proposals.SingleSite(), amc.ExactTest()))
+    np.testing.assert_array_equal(np.isnan(matrix["decision"]), chance == 0.0)
+
+
+def test_a_sweep_of_one_site_draws_from_its_law():
+    matrix = bounds.transition_matrix(amc.targets.BayesianNetwork({"A": [0.7, 0.3]}, {}), amc.Gibbs())
+    np.testing.assert_allclose(matrix, [[0.7, 0.3], [0.7, 0.3]], rtol=1e-15)
+    assert matrix.attrs["n_decisions"] == 1
+
+
+def test_a_sweep_of_two_sites_draws_one_after_the_other():
+    network = amc.targets.BayesianNetwork({"A": [0.7, 0.3], "B": [[0.9, 0.1], [0.2, 0.8]]}, {"B": ("A",)})
+    sweep, first, second = (bounds.transition_matrix(network, amc.Gibbs(), site=site) for site in (None, 0, 1))
+    np.testing.assert_allclose(sweep, first.values @ second.values, rtol=1e-14)
+    np.testing.assert_allclose(first.values[0], [0.63 / 0.69, 0.0, 0.06 / 0.69, 0.0], rtol=1e-14)
+    assert np.isnan(np.diagonal(sweep["decision"])).all()
+
+
+def test_what_has_no_matrix_is_refused_and_says_why():
+    walk = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest())
+    with pytest.raises(InvalidInputError, match="grid of points"):
+        bounds.transition_matrix(logistic(), walk)
+    with pytest.raises(InvalidInputError, match="not available"):
+        bounds.transition_matrix(field(20, 0.1, 0), amc.Gibbs())
+    with pytest.raises(InvalidInputError, match="shape"):
+        bounds.transition_matrix(logistic(), walk, np.zeros((5, 2)))
+    with pytest.raises(IncompatibleError, match="real numbers"):
+        bounds.transition_matrix(field(5, 0.1, 0), walk)
+    adapting = amc.MetropolisHastings(amc.RandomWalk(0.1, target_acceptance=0.3), amc.ExactTest())
+    with pytest.raises(IncompatibleError, match="must not adapt"):
+        bounds.transition_matrix(normal_mean(), adapting, np.linspace(-1, 1, 5))
+    other = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.acceptance.BernsteinTest())
+    with pytest.raises(IncompatibleError, match="closed form"):
+        bounds.transition_matrix(normal_mean(1000), other, np.linspace(-1, 1, 5))
+
+
+def test_epsilon_zero_is_the_exact_matrix():
+    target = field(5, 0.3, 0)
+    for sampler in (amc.Gibbs, lambda test: amc.MetropolisHastings(amc.proposals.SingleSite(), test)):
+        exact, zero = (
+            bounds.transition_matrix(target, sampler(test)) for test in (amc.ExactTest(), amc.SequentialTTest(0.0, 3))
+        )
+        np.testing.assert_allclose(zero, exact, atol=1e-13)
+
+
+LATTICE = amc.targets.Ising(np.array([[1, 1, 1], [1, -1, 1], [1, 1, 1]]), prior_bounds=(-0.4, 0.8))
+
+
+LATTICE_GRID = np.linspace(-0.4, 0.8, 13)
+
+
+@pytest.mark.parametrize(("count", "label"), [(1, "rigorous"), (2, "rigorous"), (3, "one-sided"), (50, "one-sided")])
+def test_the_label_of_a_lattice_says_that_it_is_one_sided(count, label):
+    matrix = bounds.transition_matrix(LATTICE, amc.Exchange(amc.RandomWalk(0.3), count), LATTICE_GRID)
+    assert matrix.attrs["label"] == label
+    assert (matrix.attrs["acceptance_error"] > 0.0) == (label == "one-sided")
+    exact = bounds.transition_matrix(
+        LATTICE, amc.MetropolisHastings(amc.RandomWalk(0.3), amc.ExactTest()), LATTICE_GRID
+    )
+    assert (exact.attrs["method"], exact.attrs["label"]) == ("closed form", "rigorous")
+    assert bounds.exact(exact, matrix).attrs["label_matrices"] == label
+    assert bounds.exact(exact.to_numpy(), matrix).attrs["label_matrices"] == "as given"
+
+
+def test_what_has_no_law_on_a_doubly_intractable_target_is_refused():
+    walk = amc.RandomWalk(0.3)
+    with pytest.raises(IncompatibleError, match='use auxiliary="exact"'):
+        bounds.transition_matrix(LATTICE, amc.Exchange(walk, auxiliary=amc.Auxiliary(10, "observed")), LATTICE_GRID)
+    with pytest.raises(IncompatibleError, match="nothing to subsample"):
+        bounds.transition_matrix(LATTICE, amc.MetropolisHastings(walk, amc.SequentialTTest(0.1, 2)), LATTICE_GRID)
+    with pytest.raises(IncompatibleError, match="give grid="):
+        amc.check_bound(LATTICE, {1: amc.Exchange(walk)}, knob="n_auxiliary")
+
+
+def test_states_are_numbered_with_the_last_site_fastest():
+    states = np.array([[[0, 0, 0], [0, 0, 1], [0, 2, 0], [1, 0, 0]]], dtype=float)
+    assert cells_of_states(states, [2, 3, 2]).tolist() == [[0, 1, 4, 6]]
+
+
+def on_the_unit_interval(x):
+    """Return the mean of some data, which the prior leaves in (0, 1)."""
+
+    def loglik(theta, data, i):
+        return -0.5 * (data[0][i] - theta[0]) ** 2
+
+    def logprior(theta):
+        return 0.0 if 0.0 < theta[0] < 1.0 else -math.inf
+
+    return amc.FunctionTarget(loglik, logprior, data=x, n_obs=len(x), dim=1, initial_point=[0.5])
+
+
+@pytest.mark.parametrize("test", [amc.ExactTest(), amc.SequentialTTest(0.2, 2)], ids=["exact", "enumerated"])
+def test_no_matrix_leads_out_of_the_support(test):
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.5), test)
+    grid = np.linspace(-0.5, 1.5, 9)
+    matrix = bounds.transition_matrix(on_the_unit_interval(np.linspace(0.0, 1.0, 5)), sampler, grid)
+    assert matrix.attrs["method"] == ("closed form" if test.reads_all(5) else "enumerate")
+    inside = (grid > 0.0) & (grid < 1.0)
+    assert not matrix.values[inside][:, ~inside].any() and (matrix.values[~inside][:, inside] > 0.0).all()
+    np.testing.assert_allclose(matrix.sum("next_state"), 1.0)
+    assert matrix.attrs["acceptance_error"] == 0.0
+
+
+def test_at_a_temperature_of_two_the_terms_are_halves(rng):
+    terms, rest = rng.normal(size=(5, 8)), rng.normal(size=5)
+    warm, cold = (amc.acceptance.MinibatchBarker(1.0, 4, temperature=temperature) for temperature in (2.0, 1.0))
+    found = [acceptance_probability(test, each, rest) for test, each in ((warm, terms), (cold, 0.5 * terms))]
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+
+
+def test_pairs_are_those_that_are_wanted_and_possible_and_differ():
+    model = types.SimpleNamespace(points=range(3), log_prior=np.array([0.0, -math.inf, -1.0]))
+    assert [each.tolist() for each in _pairs(model, None)] == [[0, 2], [2, 0]]
+    wanted = np.array([[True, True, True], [True, True, True], [False, False, True]])
+    assert [each.tolist() for each in _pairs(model, wanted)] == [[0], [2]]

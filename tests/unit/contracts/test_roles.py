@@ -16,8 +16,7 @@ from approxmcmc.contracts import (
     Target,
     Variables,
 )
-from approxmcmc.engine.approximation import cov_of, is_approximation, mode_of
-from approxmcmc.engine.checks import checked_integer, is_integer
+from approxmcmc.engine.checks import checked_integer, cov_of, is_approximation, is_integer, mode_of
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import equal
 from approxmcmc.engine.terms.batches import batch_kernel, prior_kernel

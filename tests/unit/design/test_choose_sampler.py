@@ -113,7 +113,7 @@ class FakeTrial:
 
     compile_seconds, gave_up, spent, clock_seconds = 0.0, False, 0.0, 0.0
 
-    def __init__(self, setting, draw_start, *, chains, random_seed, price, audit_seconds, hopeless):
+    def __init__(self, setting, draw_start, *, chains, random_seed, price, audits, hopeless):
         self.starts = np.zeros((chains, setting.target.variables.size))
 
     def measure(self, worth, *, audited):

@@ -1,12 +1,15 @@
 """Functions that kernels call: kept to the kernel, called from Python after all, and what their errors say."""
 
+import collections
+
 import numba
 import pytest
 from llvmlite.binding import Linkage
 from numba import types as nb
 
 from approxmcmc.engine.compiler import compile as engine
-from approxmcmc.engine.compiler.compile import allocating, compiled, kernel
+from approxmcmc.engine.compiler.compile import allocating, compiled, entry_point, kernel, type_of
+from approxmcmc.engine.compiler.python_call import PythonCall
 
 pytestmark = pytest.mark.needs_jit
 
@@ -76,3 +79,19 @@ def test_another_numba_compiles_as_it_does(monkeypatch):
     callee = compiled(lambda x: 3.0 * x)
     assert kernel_around(callee)(3.0) == 10.0
     assert callee(3.0) == 9.0
+
+
+State = collections.namedtuple("State", ["number", "ask"])
+
+
+def fail() -> int:
+    raise ValueError("planted")
+
+
+@pytest.mark.needs_jit
+def test_one_kernel_asks_whatever_function_its_state_holds(capsys):
+    states = [State(1, PythonCall(function)) for function in (lambda: 7, lambda: 2**40, fail)]
+    signature = type_of(1)(type_of(states[0]))
+    asking = entry_point(kernel(lambda state: state.number + state.ask(), signature, allocates=False), signature)
+    assert [asking(state) for state in states] == [8, 2**40 + 1, 1]
+    assert "ValueError: planted" in capsys.readouterr().err

@@ -18,7 +18,7 @@ import pytest
 
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import UnknownContentError, content_id
-from approxmcmc.engine.numerics import log1mexp, log_sigmoid, softplus
+from approxmcmc.engine.numerics import log, log1mexp, log_sigmoid, softplus
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms import moments
 from approxmcmc.engine.terms.order import draw_next
@@ -382,6 +382,11 @@ class TestNumerics:
         kernel, out = linear_batch_kernel(lambda eta, y: softplus(eta), data), np.empty(len(self.GRID))
         kernel(np.ones(1), data, np.arange(len(self.GRID)), 0, len(self.GRID), out)
         np.testing.assert_allclose(out, np.logaddexp(0.0, self.GRID), rtol=2e-14, atol=1e-304)
+
+    @pytest.mark.needs_jit
+    def test_log(self):
+        grid = np.concatenate([np.geomspace(1e-300, 1e300, 2001), 1.0 + np.linspace(-0.5, 1.0, 1001), [1.0, 2.0]])
+        np.testing.assert_allclose([log(x) for x in grid], np.log(grid), rtol=1e-14, atol=1e-16)
 
     def test_special_values(self):
         assert math.isnan(softplus(math.nan))

@@ -13,7 +13,7 @@ from approxmcmc.errors import NotFiniteError
 from approxmcmc.surrogate.pilot import normal_pilot, run_pilot
 from approxmcmc.targets import all_rows, mode
 from approxmcmc.targets.all_rows import AllRows
-from approxmcmc.targets.expansion import linear_kernels
+from approxmcmc.targets.expansion import linear_rows
 from approxmcmc.targets.expansion.general import GeneralExpansion
 from approxmcmc.targets.expansion.linear import LinearExpansion
 from approxmcmc.targets.laplace_approximation import Laplace
@@ -157,7 +157,7 @@ class TestThreads:
 
 
 def test_tiles_stay_small():
-    assert [linear_kernels.rows_of_tile(dim) for dim in (1, 50, 1000)] == [256, 104, 16]
+    assert [linear_rows.rows_of_tile(dim) for dim in (1, 50, 1000)] == [256, 104, 16]
 
 
 def _loglik(theta, data, i):

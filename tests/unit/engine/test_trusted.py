@@ -6,8 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
-from approxmcmc.engine.files import trusted
-from approxmcmc.engine.files.trusted import why_not_trusted
+from approxmcmc.engine.files import paths
+from approxmcmc.engine.files.paths import why_not_trusted
 from approxmcmc.errors import CacheWarning
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the system knows no owners")
@@ -16,7 +16,7 @@ SOMEBODY = 54_321
 
 def become_another_user(monkeypatch):
     """Look at files as somebody else would; those of root stay trusted, so that they are given away first."""
-    monkeypatch.setattr(trusted.os, "geteuid", lambda: SOMEBODY)
+    monkeypatch.setattr(paths.os, "geteuid", lambda: SOMEBODY)
 
 
 def given_away(path):

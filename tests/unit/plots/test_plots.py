@@ -8,9 +8,11 @@ import pytest
 import xarray as xr
 from arviz_plots import PlotCollection
 
+import approxmcmc as amc
 from approxmcmc.diagnostics import risk
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.plots import cost_table, plot_cost, plot_risk
+from approxmcmc.plots.bound import _floor
 from tests.fakes import autoregression, fake_trace
 
 PACKAGES = {"none": "arviz_plots", "matplotlib": "matplotlib", "bokeh": "bokeh", "plotly": "plotly"}
@@ -178,3 +180,25 @@ def test_plot_cost_takes_tables_and_says_what_they_lack():
         np.testing.assert_allclose(drawn(collection, "line", "data_fraction")["y"], [1.0, 0.25, 0.1])
     with pytest.raises(InvalidInputError, match="wrong_decision_upper"):
         plot_cost(table.drop(columns="wrong_decision_upper"), backend="none")
+
+
+field = amc.targets.BinaryMRF.random_triples
+
+
+def test_plot_bound_draws_what_exists():
+    check = amc.check_bound(
+        field(4, 0.3, 0), amc.Gibbs(amc.SequentialTTest(0.1, 2)), epsilons=[0.0, 0.1], draws=0, progressbar=False
+    )
+    drawn = amc.plot_bound(check, backend="none")
+    assert {"bound", "distance", "interval"} <= set(drawn.viz.children)
+    with pytest.raises(InvalidInputError, match="a result of check_bound"):
+        amc.plot_bound(check["verdict"].to_dataset(name="x"))
+    with pytest.raises(InvalidInputError, match="knows the bounds"):
+        amc.plot_bound(check, var_names=["b9"], backend="none")
+
+
+def test_an_interval_that_reaches_zero_does_not_stretch_the_axis():
+    """Decades below all that is measured say nothing: such an interval ends a decade below."""
+    found = [xr.DataArray([0.0, 0.2]), xr.DataArray([0.05, 0.3]), xr.DataArray([np.nan, 0.4])]
+    assert _floor(*found) == pytest.approx(0.005)
+    assert _floor(xr.DataArray([0.0])) == 1e-6

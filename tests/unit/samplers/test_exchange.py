@@ -18,9 +18,11 @@ from approxmcmc.errors import (
     SamplingWarning,
 )
 from approxmcmc.samplers.noisy import program
+from approxmcmc.samplers.noisy.estimated_drift import prior_gradient
 from approxmcmc.samplers.noisy.step import follow
 from tests.intractable import Family, five_values, ising_4x4
 from tests.models import normal_mean
+from tests.planting import plain
 
 SAMPLERS = {
     "exchange": amc.Exchange(amc.RandomWalk(0.3)),
@@ -136,7 +138,6 @@ def test_estimates_that_only_python_understands_are_explained():
 DRAWS_PER_STEP = {"exchange": 1, "noisy": 4, "population": 1, "Langevin": 4, "MALA": 5, "refreshed": 9, "noisy MALA": 4}
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_counts_are_those_of_the_algorithm(name):
     trace = run(SAMPLERS[name], tune=0, thin=2, audit_every=1)
@@ -192,7 +193,6 @@ def test_a_normaliser_that_is_unknown_is_not_audited():
     np.testing.assert_array_equal(trace.posterior["theta"], same.posterior["theta"])
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(("refresh", "touched", "evaluated"), [(False, 5, 5), (True, 10, 10)])
 def test_pseudo_marginal_counts_its_estimates(refresh, touched, evaluated):
     target = likelihood(n_obs=20, n_terms=5, log_likelihood=lambda theta: -0.5 * theta[0] ** 2)
@@ -223,7 +223,6 @@ def nan_after_a_while(rng, theta, state, statistics, count):
     statistics[0] = math.nan if rng.random() < 0.05 else 2.0
 
 
-@pytest.mark.recompiles
 def test_a_statistic_that_is_nan_stops_the_chain_and_keeps_its_draws():
     broken = Family(range(5), np.ones(5), observed=3, precision=0.25, simulate=nan_after_a_while)
     with pytest.warns(SamplingWarning, match="estimated log ratio is NaN"):
@@ -231,7 +230,6 @@ def test_a_statistic_that_is_nan_stops_the_chain_and_keeps_its_draws():
     assert 0 < trace.posterior.sizes["draw"] < 500 and trace.posterior.attrs["stopped"] == "failure"
 
 
-@pytest.mark.recompiles
 def test_an_estimate_that_is_infinite_stops_the_chain():
     target = amc.targets.EstimatedLikelihood(lambda rng, theta, data: math.inf, log_prior, dim=1)
     with pytest.raises(NotFiniteError, match="NaN"):
@@ -248,7 +246,6 @@ def test_the_variance_of_a_step_is_that_of_its_size_and_shape():
     assert program.attrs["audit_every"] == 0
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("wanted", [None, 0.5])
 def test_steps_are_tuned_where_a_rate_is_wanted(wanted):
     sampler = amc.samplers.MALAExchange(0.05, False, 2, target_acceptance=wanted)
@@ -258,7 +255,6 @@ def test_steps_are_tuned_where_a_rate_is_wanted(wanted):
     assert (chain.state.move.log_factor[0] != 0.0) == (wanted is not None)
 
 
-@pytest.mark.recompiles
 def test_steps_are_tuned_and_frozen():
     sampler = amc.samplers.MALAExchange(5.0, False, 2, target_acceptance=0.5)
     tuned = run(sampler, tune=100, draws=20).posterior.attrs["adapted_step_size"]
@@ -304,7 +300,6 @@ def test_robbins_monro_finds_mode_and_curvature():
     assert amc.samplers.NoisyLangevin(0.5, cov=fit).cov == pytest.approx(fit.cov)
 
 
-@pytest.mark.recompiles
 def test_robbins_monro_refuses_a_degenerate_model():
     @compiled
     def constant(rng, theta, state, statistics, count):
@@ -352,3 +347,19 @@ def test_a_proposal_that_must_be_told_the_answer_is_refused():
     built = CompiledProposal(lambda *_: 0.0, dict, settle=lambda state, accepted: None)
     with pytest.raises(IncompatibleError, match="the velocity of this proposal"):
         follow(built, "Exchange")
+
+
+def prior_with_edges(theta):
+    """Return an exponential law of rate 3, a triangle on [0, 1], and a point at 5."""
+    if theta[0] < 0.0 or not 0.0 <= theta[1] <= 1.0 or theta[2] != 5.0:
+        return -math.inf
+    return -3.0 * theta[0] + 2.0 * theta[1]
+
+
+@pytest.mark.parametrize("first", [0.0, 1e-9, 0.7, 1e6])
+@pytest.mark.parametrize("second", [0.0, 0.4, 1.0])
+def test_differences_are_one_sided_at_the_edge_of_the_support(first, second):
+    theta, shifted, out = np.array([first, second, 5.0]), np.empty(3), np.empty(3)
+    plain(prior_gradient)(prior_with_edges, theta, shifted, out)
+    np.testing.assert_allclose(out, [-3.0, 2.0, 0.0], rtol=1e-4)
+    assert shifted.tolist() == theta.tolist()

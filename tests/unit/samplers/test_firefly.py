@@ -146,7 +146,6 @@ def bounded(slack, *, closed=0.0, above=()):
 
 
 class TestOwnBound:
-    @pytest.mark.recompiles
     def test_it_is_a_target_again(self):
         target = bounded(0.1)
         assert target.content_hash() == bounded(0.1).content_hash() != bounded(0.2).content_hash()
@@ -206,7 +205,6 @@ class TestOwnBound:
             amc.sample(target, amc.Firefly(WALK, "own", amc.ImplicitZ(0.5)), initvals=np.array([0.5]), **settings)
 
 
-@pytest.mark.recompiles
 class TestCosts:
     """The likelihood writes every call into an array among the data: records must equal what it has counted."""
 
@@ -246,7 +244,6 @@ class TestCosts:
             rows.append(({name: values[0] for name, values in records.items()}, calls, before, draws[0, 0]))
         return rows
 
-    @pytest.mark.recompiles
     @pytest.mark.parametrize(
         "z_update", [amc.ImplicitZ(0.2), amc.ImplicitZ(0.2, 0.5), amc.samplers.ExplicitZ(0.3)], ids=repr
     )
@@ -381,7 +378,6 @@ class TestCorners:
         assert records["bound_evaluations"].min() == 0
 
 
-@pytest.mark.recompiles
 def test_q_is_the_running_mean_of_the_bright_count_over_n():
     target = logistic(n=200)
     chain = start(target, amc.Firefly(amc.RandomWalk(0.1), at=amc.laplace(target).mode), np.zeros(3), n_tune=10)
@@ -406,7 +402,6 @@ def test_an_infinite_ratio_would_lead_where_no_chain_comes_back_from(log_q_ratio
     assert move(chain.streams, chain.state, count, value) == status
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(("log_prior", "answer"), [(1e9, 1), (-1e9, 0), (-math.inf, 0), (math.nan, -1)])
 def test_a_point_is_inside_a_slice_where_the_joint_density_is_above_it(log_prior, answer):
     state = start(logistic(), amc.Firefly(amc.samplers.Slice(0.1), "untuned"), np.zeros(3)).state
@@ -484,7 +479,6 @@ def test_a_closed_form_may_be_off_by_rounding_alone(gap, off, is_refused):
     assert look_at([-math.inf, 0.0], [0.0, 0.0], off=1.0) == ""  # nothing to compare
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("point", [None, np.array([1.0, 2.0, 3.0])])
 def test_bounds_are_looked_at_where_they_touch_and_around(point, monkeypatch):
     looked = []
@@ -532,7 +526,6 @@ def test_a_probability_lies_between_0_and_1(update, setting, value):
     assert getattr(update(**{setting: 1.0}), setting) == 1.0
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(("expected_bright", "q"), [(0.0, 0.02), (0.5, 0.02), (1.0, 0.02), (3.0, 0.06), (30.0, 0.1)])
 def test_the_automatic_q_is_the_share_of_bright_data_within_limits(expected_bright, q):
     """Of 50 data: at least one of them proposes to go bright, and at most a tenth."""
@@ -540,7 +533,6 @@ def test_the_automatic_q_is_the_share_of_bright_data_within_limits(expected_brig
     assert amc.ImplicitZ().build_z_update().make_state(expected_bright, 50).q[0] == pytest.approx(q)
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("gap", [0.05, 0.999, 1.0, 1.001, 1.5, 3.0])
 @pytest.mark.parametrize("q_bright", [1.0, 0.4])
 def test_a_dark_datum_goes_bright_below_its_probability(gap, q_bright):
@@ -573,7 +565,6 @@ def test_every_bright_datum_is_asked_by_itself(q_bright):
     np.testing.assert_allclose(law @ kernel, law, atol=1e-13)
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(("gap", "is_defined"), [(-1e-9, True), (-1e-3, False), (math.nan, False)])
 def test_a_dark_datum_whose_bound_fails_is_seen(gap, is_defined):
     """By both updates of z: a gap of 0 with rounding errors does not fail, and the datum stays dark."""
@@ -613,7 +604,6 @@ def one_move(log_q_ratio, *, n_tune=0, log_prior=None):
     return status, count[[GRADIENTS, TOUCHED]].tolist(), int(state.bright.size[0]), adapted
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("n_tune", [0, 1])
 def test_a_move_learns_while_the_chain_is_tuned_alone(n_tune):
     _, counts, n_bright, adapted = one_move(-0.5, n_tune=n_tune)
@@ -621,7 +611,6 @@ def test_a_move_learns_while_the_chain_is_tuned_alone(n_tune):
     assert n_bright > 1 and counts == [5 + 2 * n_bright, 7 + 3 * n_bright]
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("log_q_ratio", [0.0, math.inf, math.nan])
 def test_a_move_out_of_the_support_is_refused_whatever_the_proposal(log_q_ratio):
     assert one_move(log_q_ratio, log_prior=-math.inf)[0] == STAYED
@@ -645,7 +634,6 @@ def test_a_failure_without_a_bad_bound_is_explained_by_the_prior_or_the_rest(log
     assert explained(log_prior) == said
 
 
-@pytest.mark.recompiles
 def test_more_bright_data_than_a_batch():
     """Gaps and gradients of one batch and a part are those of all data at once, in the order of the bright set."""
     n = BATCH + 40

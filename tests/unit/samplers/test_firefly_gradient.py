@@ -35,7 +35,6 @@ def test_the_joint_density_is_one_datum():
         amc.Firefly(amc.proposals.StochasticGradientLangevin(0.01, 2), "untuned").build(logistic(60))
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("touching", [None, np.array([0.5, -0.5, 0.2])], ids=["untuned", "tuned"])
 def test_the_gradient_is_that_of_the_joint_density(touching):
     """Of prior, bound, and the odds of every second datum."""
@@ -65,7 +64,6 @@ def test_the_gradient_is_that_of_the_joint_density(touching):
     assert log_joint(theta) == pytest.approx(density)
 
 
-@pytest.mark.recompiles
 def test_the_gradient_is_finite_where_the_bounds_touch():
     """A bright datum is never there, but rounding may say so."""
     target, theta, found = logistic(60, 3), np.array([0.3, -0.4, 0.2]), np.zeros(3)

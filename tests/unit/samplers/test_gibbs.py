@@ -77,13 +77,11 @@ def test_audits_of_all_terms_are_a_twentieth_of_what_the_first_looks_read(batch_
     assert program.attrs["audit_every"] == every
 
 
-@pytest.mark.recompiles
 def test_a_site_by_poisson_counts_is_one_decision():
     found = stats(run(field(), amc.samplers.PoissonGibbs(3.0)))
     assert (found["decisions_made"] == N_SITES).all() and (found["decision_rounds"] == N_SITES).all()
 
 
-@pytest.mark.recompiles
 def test_costs_of_sites_with_different_numbers_of_terms():
     trace = run(mixed(), amc.Gibbs())
     assert (stats(trace)["datapoints_touched"] == 13).all()
@@ -112,25 +110,16 @@ def test_audits_of_all_decisions():
 
 FORMS = {"fields": amc.Gibbs(), "terms": amc.Gibbs(conditional="terms"), "random": amc.Gibbs(scan="random")}
 TARGETS = {"triples": field(), "mixed": mixed(), "states": weather()}
-COMPILED = {("triples", "terms"), ("mixed", "fields"), ("states", "random")}  # all pairs run without compilation
 
 
-@pytest.mark.parametrize(
-    ("target", "sampler"),
-    [
-        pytest.param(TARGETS[target], sampler, id=f"{target}-{form}",
-                     marks=() if (target, form) in COMPILED else pytest.mark.recompiles)
-        for target in TARGETS
-        for form, sampler in FORMS.items()
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("sampler", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_lp_is_the_log_density(sampler, target):
     trace = run(target, sampler)
     states = np.concatenate([np.atleast_3d(values.to_numpy()) for values in trace.posterior.values()], axis=2)
     np.testing.assert_allclose(trace.sample_stats["lp"], target.log_density(states), atol=1e-10)
 
 
-@pytest.mark.recompiles
 def test_records_follow_the_test():
     assert {"accepted", "acceptance_rate", "decisions_audited", "max_term_ratio"}.isdisjoint(
         stats(run(field(), amc.Gibbs()))
@@ -183,9 +172,7 @@ NAN_CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.recompiles if case == "bernstein" else ()) for case in NAN_CASES]
-)
+@pytest.mark.parametrize("case", NAN_CASES)
 def test_a_term_that_is_nan_ends_the_chain(case):
     """It is met once the other site of its pair is in state 1, which is so in half of the sweeps, or a third."""
     target, sampler = NAN_CASES[case]
@@ -287,7 +274,6 @@ def test_a_term_that_is_nan_has_no_realised_conditional():
         amc.samplers.realised_conditional(with_a_nan(), test, [[1, 0, 1]], [1], replications=3, random_seed=1)
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("target", [field(), weather()], ids=["binary", "several states"])
 def test_metropolis_hastings_over_states(target):
     trace = run(
@@ -343,7 +329,6 @@ def one_site(log_weights, copies=1, others=1):
     return FactorGraph([n_states] * 2, [FactorGroup(sites, tables)], Variables({"x": (2,)}, dtype="int64"))
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("log_weights", [w for w in LOG_WEIGHTS.values() if len(w) > 2])
 def test_a_state_is_drawn_by_inversion_from_the_top(log_weights):
     program = amc.Gibbs().build(one_site(log_weights, copies=2))
@@ -416,7 +401,6 @@ def test_a_sweep_has_moved_where_a_site_has(statuses, status, visited):
     assert sites == list(range(visited)) and begun == [state]
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(
     ("at_zero", "decision", "status"),
     [(0.5, 1, MOVED), (0.5, 0, STAYED), (0.5, -1, FAILED), (math.inf, 1, FAILED), (math.nan, 1, FAILED)],
@@ -439,7 +423,6 @@ def test_a_sum_of_terms_that_is_no_number_fails_and_leaves_the_site_as_it_was(at
     assert count[EVALUATIONS] == 1
 
 
-@pytest.mark.recompiles
 def test_poisson_counts_evaluate_what_they_touch_at_all_states():
     target = one_site([0.0, 0.7, -0.4], copies=3)
     chain = amc.samplers.PoissonGibbs(5.0).build(target).start(np.zeros(2), streams(seed_sequences(5, 1)[0][0]), 0)
@@ -456,7 +439,6 @@ def test_counts_need_tables_without_zeros():
         amc.samplers.PoissonGibbs().build(one_site([0.0, -math.inf]))
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("every", [None, 0, 7])
 @pytest.mark.parametrize("test", [amc.ExactTest(), amc.SequentialTTest(0.1, 2)], ids=lambda test: type(test).__name__)
 def test_audits_are_those_of_a_test_that_may_err(test, every):
@@ -469,7 +451,6 @@ def test_audits_are_those_of_a_test_that_may_err(test, every):
     assert ("lp" in program.value_names) != audited and "accepted" not in program.count_names
 
 
-@pytest.mark.recompiles
 def test_a_failure_that_no_term_explains_names_the_states():
     program = amc.Gibbs(conditional="terms").build(one_site([0.5, 0.25]))
     said = program.explain_failure(program.new_state(np.array([1.0, 0.0])))
@@ -488,7 +469,6 @@ def test_sites_that_a_test_cannot_decide_are_named(target, said):
         amc.Gibbs(amc.SequentialTTest(0.1, 2)).build(target)
 
 
-@pytest.mark.recompiles
 def test_a_site_of_three_states_visits_all():
     chain = amc.Gibbs().build(one_site([0.0, 0.7, -0.4])).start(np.zeros(2), streams(seed_sequences(5, 1)[0][0]), 0)
     draws = np.empty((40, 2))
@@ -496,8 +476,97 @@ def test_a_site_of_three_states_visits_all():
     assert set(draws[:, 0]) == {0.0, 1.0, 2.0}
 
 
-@pytest.mark.recompiles
 def test_an_infinite_term_is_named():
     program = amc.Gibbs(conditional="terms").build(one_site([0.5, math.inf]))
     said = program.explain_failure(program.new_state(np.zeros(2)))
     assert said == "term 0 of site 0 is NaN or +inf at x = [1, 0]"
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
+
+
+FIELD = amc.targets.BinaryMRF.random_triples(5, scale=0.5, random_seed=0)
+
+
+CONTEXTS = np.array([[0, 1, 1, 0, 1], [1, 1, 0, 0, 0], [1, 0, 1, 1, 1]])
+
+
+SITES = [0, 4, 2]
+
+
+TEST_OF_THREE = amc.SequentialTTest(0.1, 3)
+
+
+def realised(contexts=CONTEXTS, sites=SITES, test=TEST_OF_THREE, **settings):
+    return amc.samplers.realised_conditional(
+        FIELD, test, contexts, sites, **{"random_seed": 1, "replications": 20} | settings
+    )
+
+
+def changed(entry):
+    """Return the contexts with one entry replaced."""
+    contexts = CONTEXTS.astype(float)
+    contexts[1, 3] = entry
+    return contexts
+
+
+@pytest.mark.parametrize("entry", [-1, 2, 0.5, -0.5])
+def test_a_context_that_is_no_state_is_refused(entry):
+    with pytest.raises(InvalidInputError, match=r"0, 1, \.\.\. below n_states .* numbers from 0 to 4$"):
+        realised(changed(entry))
+
+
+@pytest.mark.parametrize("site", [-1, 5])
+def test_a_site_that_is_none_is_refused(site):
+    with pytest.raises(InvalidInputError, match="numbers from 0 to 4"):
+        realised(sites=[0, site, 2])
+
+
+@pytest.mark.parametrize(("contexts", "sites"), [(CONTEXTS[0], [0]), (CONTEXTS, [0, 1]), (CONTEXTS[:, :4], SITES)])
+def test_shapes_that_do_not_fit_are_refused(contexts, sites):
+    with pytest.raises(InvalidInputError, match=r"shape \(n, 5\)"):
+        realised(contexts, sites)
+
+
+@pytest.mark.parametrize("probability", [-0.5, 0.0, 1.0, 1.5])
+def test_a_probability_that_is_certain_or_none_is_refused(probability):
+    with pytest.raises(InvalidInputError, match="strictly between 0 and 1"):
+        realised(probability=probability)
+
+
+def test_an_exact_test_is_refused():
+    with pytest.raises(IncompatibleError, match="must be approximate"):
+        realised(test=amc.ExactTest())
+
+
+@pytest.mark.parametrize(("probability", "share"), [(1e-13, 0.0), (1.0 - 1e-13, 1.0)])
+def test_what_is_all_but_certain_is_decided_so_every_time(probability, share):
+    found = realised(probability=probability)
+    assert found["realised"].values.tolist() == [share] * 3 and found["realised_mcse"].values.tolist() == [0.0] * 3
+    np.testing.assert_allclose(found["exact"], probability, rtol=1e-12)
+
+
+def test_the_log_odds_are_those_of_all_states():
+    """By enumeration of the field: log P(x_i = 1 | rest) - log P(x_i = 0 | rest)."""
+    found = realised()
+    for k, (context, site) in enumerate(zip(CONTEXTS, SITES, strict=True)):
+        at = [np.where(np.arange(5) == site, value, context).astype(float) for value in (0, 1)]
+        terms = [FIELD.compile_conditionals(fields=False).terms_at(state, site) for state in at]
+        log_odds = float(np.diff(FIELD.log_density(np.array(at)))[0])
+        assert found["log_odds"][k] == pytest.approx(log_odds, rel=1e-10)
+        assert found["exact"][k] == pytest.approx(1.0 / (1.0 + math.exp(-log_odds)), rel=1e-10)
+        spread = (terms[1] - terms[0]).std(ddof=1)
+        assert found["tau"][k] == pytest.approx(math.sqrt(len(terms[0])) * spread, rel=1e-12)
+
+
+def test_a_temperature_divides_the_terms():
+    cold, hot = (realised(test=amc.acceptance.MinibatchBarker(batch_size=3, temperature=t)) for t in (1.0, 4.0))
+    np.testing.assert_allclose(hot["log_odds"], cold["log_odds"] / 4.0, rtol=1e-12)
+    np.testing.assert_allclose(hot["tau"], cold["tau"] / 4.0, rtol=1e-12)
+
+
+def test_the_error_is_that_of_a_share_and_data_are_counted_per_decision():
+    found = realised(replications=50)
+    p = found["realised"].values
+    np.testing.assert_allclose(found["realised_mcse"], np.sqrt(p * (1.0 - p) / 50), rtol=1e-12)
+    assert (p > 0.0).any() and ((found["data_fraction"] >= 3.0 / 6.0) & (found["data_fraction"] <= 1.0)).all()

@@ -22,11 +22,14 @@ from approxmcmc.contracts.records import (
 )
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms.order import BLOCKS_FROM
+from approxmcmc.samplers.metropolis_hastings import program
 from approxmcmc.samplers.metropolis_hastings import step as module
 from approxmcmc.samplers.metropolis_hastings.program import (
+    BISECTIONS,
     MetropolisHastingsProgram,
     Schedule,
     data_schedule,
+    looks_to_reject,
     tuned_state,
 )
 from approxmcmc.sampling.chain import FAILED, new_clock
@@ -213,7 +216,6 @@ def test_where_the_copy_lies_is_no_part_of_a_samplers_name():
     assert repr(amc.MetropolisHastings(WALK, TTEST, shuffled_copy="disk")) == repr(amc.MetropolisHastings(WALK, TTEST))
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(
     ("test", "size", "evaluations", "at_both"),
     [
@@ -232,7 +234,6 @@ def test_what_a_start_evaluates(test, size, evaluations, at_both):
     assert (program.at_both is not None) == at_both
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(
     "test", [amc.ExactTest(), TTEST, amc.acceptance.AlwaysAccept()], ids=lambda test: type(test).__name__
 )
@@ -246,7 +247,6 @@ def test_records_are_those_of_the_test(test):
     assert ("lp" in program.value_names) == isinstance(test, amc.ExactTest)
 
 
-@pytest.mark.recompiles
 def test_audits_tune_nothing():
     """Twenty of them leave the tuned size, and begin at any number of draws, even one."""
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.2, target_acceptance=0.4), TTEST)
@@ -256,7 +256,6 @@ def test_audits_tune_nothing():
     assert repr(auditor.state.proposal) == before
 
 
-@pytest.mark.recompiles
 def test_audits_propose_as_a_tested_step_does():
     """An untested step need not know its q ratio; audits do, however long the untested part of the chain."""
     test = amc.acceptance.AnnealedEpsilon((0.1, 0.0), (1000,), TTEST, untested=10**6)
@@ -306,3 +305,43 @@ def test_what_tuning_settled_on_is_restored_where_there_was_tuning(adapts, resto
         make_state=list, adapt=max if adapts else None, restore=restore if restores else None
     )
     assert tuned_state(proposal, {"scale_factor": 1.5}) == ([1.5] if adapts and restores else [])
+
+
+def looked_at(log_density, proposed=3.0):
+    """Return the answer and where it looked, as shares of the way from theta = 1."""
+    looks = []
+
+    def at(theta):
+        looks.append((theta[0] - 1.0) / 2.0)
+        return log_density(looks[-1])
+
+    answer = looks_to_reject(at, np.ones(1), np.array([proposed]))
+    assert answer in (0, len(looks))
+    return answer > 0, looks
+
+
+def test_out_of_reach_is_where_a_density_is_no_double_any_more():
+    """exp(-745) is the smallest positive one."""
+    assert math.exp(-program.OUT_OF_REACH) > 0.0 == math.exp(-program.OUT_OF_REACH - 1.0)
+
+
+@pytest.mark.parametrize("nothing", [math.nan, math.inf])
+def test_a_way_that_ends_without_a_fall_is_bisected(nothing):
+    answer, looks = looked_at(lambda s: -5.0 if s <= 0.3 else nothing)
+    assert not answer and looks[:5] == [0.0, 1.0, 0.5, 0.25, 0.375] and len(looks) == 1 + BISECTIONS
+    assert looks[-1] == pytest.approx(0.3, abs=1e-12)
+
+
+@pytest.mark.parametrize(("depth", "answer"), [(program.OUT_OF_REACH + 1e-6, True), (program.OUT_OF_REACH, False)])
+def test_a_fall_before_the_end_puts_it_out_of_reach(depth, answer):
+    def fallen(s):
+        return -5.0 if s == 0.0 else math.nan if s > 0.2 else -5.0 - depth
+
+    found, looks = looked_at(fallen)
+    assert found is answer and looks[:5] == [0.0, 1.0, 0.5, 0.25, 0.125]
+
+
+def test_a_place_with_a_density_is_in_reach_at_once():
+    assert looked_at(lambda s: -5.0) == (False, [0.0, 1.0])
+    assert looked_at(lambda s: -5.0, math.nan) == (False, [])
+    assert looked_at(lambda s: -5.0 - 2.0 * program.OUT_OF_REACH * s) == (True, [0.0, 1.0])

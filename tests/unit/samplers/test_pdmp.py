@@ -74,7 +74,6 @@ def test_settings_out_of_range_are_refused(make, match):
         make()
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("sampler", SAMPLERS)
 class TestChains:
     def test_counts_add_up(self, sampler):

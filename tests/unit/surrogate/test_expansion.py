@@ -86,7 +86,6 @@ def test_a_preconditioner_is_a_covariance():
     np.testing.assert_allclose(ours.make_state().spread, plain.make_state().spread, rtol=1e-14)
 
 
-@pytest.mark.recompiles
 def test_members_of_a_mixture_adapt_from_their_own_steps():
     mixed = Mixture([RandomWalk(5.0, target_acceptance=0.4), RandomWalk(1e-3, target_acceptance=0.4), RandomWalk(0.1)])
     trace = sample(logistic(50), MetropolisHastings(mixed, ExactTest()), **{**SETTINGS, "tune": 300})
@@ -97,7 +96,6 @@ def test_members_of_a_mixture_adapt_from_their_own_steps():
 
 
 class TestMode:
-    @pytest.mark.recompiles
     @pytest.mark.parametrize(
         ("target", "match"),
         [
@@ -195,7 +193,6 @@ class TestControlVariate:
         )  # fmt: skip
         assert all(array.shape[0] != 3 for array in ControlVariate(target, at=np.ones(3)).compile().data[2:])
 
-    @pytest.mark.recompiles
     def test_set_up_is_booked_apart(self):
         target = ControlVariate(logistic(300))
         trace = sample(target, MetropolisHastings(Independence(target.laplace), SequentialTTest(0.05, 50)), **SETTINGS)
@@ -209,7 +206,6 @@ class TestControlVariate:
         touched = trace.sample_stats["datapoints_touched"].values
         np.testing.assert_array_equal(trace.sample_stats["likelihood_evaluations"].values, 2 * touched)
 
-    @pytest.mark.recompiles
     def test_chains_start_in_the_laplace_approximation(self):
         target = ControlVariate(logistic(300))
         still = MetropolisHastings(RandomWalk(1e-12), ExactTest())

@@ -1,5 +1,6 @@
 """Groups whose effect is integrated out by quadrature: terms, gradients and second derivatives against a fine grid."""
 
+import copy
 import math
 
 import numpy as np
@@ -8,6 +9,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import approxmcmc as amc
+from approxmcmc.engine.compiler.compile import batched
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -116,6 +118,18 @@ def test_terms_are_the_integrals_to_the_stated_error(case):
     assert np.abs(errors).max() < 0.02
 
 
+@pytest.mark.parametrize("family", ["logit", "poisson"])
+def test_rows_that_share_an_effect_make_the_same_terms_with_few_exponentials(family):
+    data = Data(family)
+    target = data.target(n_nodes=8)
+    one_by_one = copy.copy(target)
+    one_by_one.share_effect = False
+    # Usual; a product of 300 factors of exp(30), which overflows; predictors for which exp(x) overflows.
+    for intercept, scale in ((0.3, 0.7), (30.0, 0.7), (30.0, 40.0), (-400.0, 0.7), (310.0, 0.7), (0.3, 500.0)):
+        theta = np.array([intercept, 0.5, -0.3, scale])
+        assert terms(target, theta) == pytest.approx(terms(one_by_one, theta), rel=1e-12, abs=1e-8)  # of sums up to 1e5
+
+
 def differences(function, theta, h=1e-4):
     return np.array([(function(theta + h * e) - function(theta - h * e)) / (2.0 * h) for e in np.eye(len(theta))])
 
@@ -166,23 +180,25 @@ def test_a_group_of_ten_thousand_rows_and_groups_of_equal_responses():
 
 def kernel(stand_ins, target):
     """Return the kernel of terms with a wrong part, not compiled but for the family."""
-    newton = stand_ins.get("newton", lambda right: right)(target._newton())
-    right = quadrature.make_nodes(1, 1, False, target.family.term, target.family.of_row, newton)
+    newton, sums = target._newton(), target._sums()
+    if "newton" in stand_ins:
+        newton = batched(stand_ins["newton"](newton))
+    right = quadrature.make_nodes(1, 1, False, sums.prepare, newton, sums.add_terms, target.family.of_row)
     core = quadrature.make_log_terms(1, stand_ins.get("nodes", lambda right: right)(right))
     return lambda theta, data, *where: core(theta, data[:6], *where)
 
 
 def stale(right):
-    def newton(responses, lo, n, shape, steps, near, eta, a, u, step, A, C):
-        right(responses, lo, n, shape, steps, near, eta, a, u, step, A, C)
-        u[:] = 0.0
+    def newton(*arguments):
+        right(*arguments)
+        arguments[-1].mode[:] = 0.0
 
     return newton
 
 
 def fixed(right):
-    def newton(responses, lo, n, shape, steps, near, eta, a, u, step, A, C):
-        u[:], C[:] = 0.0, 1.0
+    def newton(*arguments):
+        arguments[-1].mode[:], arguments[-1].C[:] = 0.0, 1.0
 
     return newton
 
@@ -191,7 +207,7 @@ def without_width(right):
     """Leave out the Jacobian of the change of variables."""
 
     def nodes(phi, data, g, space):
-        return right(phi, data, g, space) + math.log(space[7][0, 0])
+        return right(phi, data, g, space) + math.log(space.C[0, 0])
 
     return nodes
 
@@ -227,8 +243,8 @@ def complete_part(target, theta):
     space = quadrature.work_space(10, target.n_nodes, 1)
     for g, (lo, hi) in enumerate(data[2]):
         value = target._nodes()(theta, data, g, space)
-        eta, z = data[0][0, lo:hi, 1:] @ theta[:3], space[2][0].copy()
-        for k, w in enumerate(np.exp(space[3] - value)):
+        eta, z = data[0][0, lo:hi, 1:] @ theta[:3], space.u[0].copy()
+        for k, w in enumerate(np.exp(space.weight - value)):
             y = data[1][0, lo:hi]
             bends = [family.derivatives(e + theta[3] * z[k], *one, 1.0)[1] for e, one in zip(eta, y, strict=True)]
             total += w * sum(bends) * z[k] ** 2
