@@ -15,6 +15,7 @@ from approxmcmc.contracts import CompiledDifferenceBound
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.surrogate import difference_bounds
+from tests.decisions import WithBound
 from tests.models import logistic, normal_mean
 
 WALK = amc.RandomWalk(0.1)
@@ -268,8 +269,10 @@ def test_reads_are_counted_and_predicted():
 def test_tuna_is_expected_to_read_more_by_a_square():
     """C M + chi (C M)^2 rows at each pair of the pilot's, C M = 5, 10 and 30; 120 are more than a fifth, all 300."""
     bound = CompiledDifferenceBound(None, np.empty(0), np.full(20, 0.5), np.array([0.5, 1.0, 3.0]))
-    assert amc.acceptance.TunaTest(0.1)._expected_reads(bound, 300) == pytest.approx((7.5 + 20.0 + 300.0) / 3.0)
-    assert amc.acceptance.TunaTest()._expected_reads(bound, 300) == pytest.approx((5.0 + 10.0 + 30.0) / 3.0)
+    assert amc.acceptance.TunaTest(0.1).expected_reads(WithBound(bound, 300)) == pytest.approx(
+        (7.5 + 20.0 + 300.0) / 3.0
+    )
+    assert amc.acceptance.TunaTest().expected_reads(WithBound(bound, 300)) == pytest.approx((5.0 + 10.0 + 30.0) / 3.0)
 
 
 def test_without_bounds_in_reach_it_is_the_exact_test(monkeypatch):
