@@ -42,8 +42,8 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
         When a term changes by more than its bound at one of the pairs of states; the message names the worst term.
     """
     bound = target.compile_difference_bound()
-    for theta, proposed, rows, differences, size in _looks(target):
-        allowed = bound.rates[rows] * bound.reach(theta, proposed, bound.numbers)
+    for theta, proposed, reach, rows, differences, size in _looks(target, bound.reach, bound.numbers):
+        allowed = bound.rates[rows] * reach
         excess = np.abs(differences) - allowed - ROUNDING * size
         worst = int(np.argmax(np.nan_to_num(excess, nan=-np.inf)))
         if excess[worst] > 0.0:
@@ -59,8 +59,7 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
 def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
     """Return the target's bound on the range of its terms, after the same check as `checked_differences`."""
     bound = target.compile_term_range()
-    for theta, proposed, _, differences, size in _looks(target):
-        allowed = bound.term_range(theta, proposed, bound.numbers)
+    for theta, proposed, allowed, _, differences, size in _looks(target, bound.term_range, bound.numbers):
         found = np.ptp(differences[np.isfinite(differences)]) if np.isfinite(differences).any() else 0.0
         if found > allowed + ROUNDING * size.max():
             raise InvalidInputError(
@@ -71,21 +70,25 @@ def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
     return bound
 
 
-def _looks(target: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield pairs of states, rows, the differences of their terms, and the size of these terms.
+def _looks(
+    target: Any, reach: Any, numbers: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield pairs of states and ``reach(theta, proposed, numbers)``, where finite, rows, and their terms.
 
-    No pair is yielded for a discrete target: its bounds are computed from its tables.
+    These are the differences of the terms and the size of the terms. No pair is yielded for a discrete target: its
+    bounds are computed from its tables.
     """
     if isinstance(target, DiscreteTarget) or not isinstance(target, Target):
         return
     compiled = target.compile()
     rows = np.unique(np.linspace(0, compiled.n_obs - 1, MOST_ROWS).astype(np.int64))
     for theta, proposed in _pairs(target):
-        if np.isfinite([compiled.log_prior(theta), compiled.log_prior(proposed)]).all():
+        found = reach(theta, proposed, numbers)
+        if found < np.inf and np.isfinite([compiled.log_prior(theta), compiled.log_prior(proposed)]).all():
             with np.errstate(all="ignore"):  # terms may overflow at distant states
                 before, after = _terms(compiled, theta, rows), _terms(compiled, proposed, rows)
                 differences = after - before
-            yield theta, proposed, rows, differences, 1.0 + np.abs(before) + np.abs(after)
+            yield theta, proposed, found, rows, differences, 1.0 + np.abs(before) + np.abs(after)
 
 
 def _pairs(target: Target) -> Iterator[tuple[np.ndarray, np.ndarray]]:
