@@ -1,10 +1,10 @@
 """How biased is a run, if no gold standard is available? Intervals from audited draws, compared with known values.
 
 Independent draws of the Laplace approximation, pCN with rho = 0, are put to sequential tests at several epsilons, with
-and without control variates, and SGLD runs beside them. `approxmcmc.bias` estimates the bias of each setting from its
-draws alone. On MNIST a long exact chain says whether it is right; enumerated chains give coverage; on Covertype the
-exact kernel mixes badly and the verdict must say so, unless core rows bring a better one; on dense data of 10^5 and
-10^6 rows there is no other check; on a bimodal posterior couplings live as long as chains take from mode to mode.
+and without control variates, and SGLD. `approxmcmc.bias` estimates the bias of each setting from its draws alone. On
+MNIST a long exact chain says whether it is right; enumerated chains give coverage; on Covertype the exact kernel mixes
+badly and the verdict must say so, unless core rows bring a better one; on dense data of 10^5 and 10^6 rows there is no
+other check; on a bimodal posterior couplings live as long as chains take from mode to mode.
 """
 
 import functools
@@ -107,7 +107,7 @@ def samplers(batch_size: int) -> dict:
     }
 
 
-# --- what is known beside ---
+# --- known biases to compare with ---
 
 
 @functools.cache

@@ -106,7 +106,7 @@ def contraction(results) -> list:
 
 
 def barker_sweeps(results) -> list:
-    """Tabulate the check along Barker's target variance, with the lecture's epsilon / (1 - eta) beside it."""
+    """Tabulate the check along Barker's target variance, and the lecture's epsilon / (1 - eta)."""
     field = results.target("six")
     samplers = {
         variance: amc.Gibbs(amc.acceptance.MinibatchBarker(target_variance=variance, batch_size=BATCH_SIZE))

@@ -1,4 +1,4 @@
-"""Noisy exchange on a small lattice: error against the number of auxiliary draws, and the theory beside the truth.
+"""Noisy exchange on a small lattice: error against the number of auxiliary draws, theory and truth.
 
 After Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, sections 2 and 3 (theorem 3.2 is in section 3.3). A
 4 x 4 lattice with s(y) = 12 and a uniform prior on (-0.4, 0.8): the acceptance probability depends on auxiliary
@@ -111,7 +111,7 @@ def error_against_draws(results) -> list:
 
 
 def chains_against_the_grid(results) -> list:
-    """Tabulate the chains' means beside those of the matrices: the sampler does what its matrix says."""
+    """Tabulate the means of chains and of matrices: the sampler does what its matrix says."""
     import pandas as pd
 
     from approxmcmc.study.report.intervals import mean_interval
@@ -150,7 +150,7 @@ def langevin(results) -> list:
 
 
 def over_time(results) -> list:
-    """Draw the bounds for every number of steps beside the distance of the laws, from the worst start."""
+    """Draw the bounds for every number of steps and the distance of the laws, from the worst start."""
     known = matrices(results)
     figure, axes = subplots(1, 2, figsize=(9.6, 3.8), sharey=True)
     rows, steps = [], 30 if results.preset == "smoke" else 60

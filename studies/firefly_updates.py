@@ -2,7 +2,7 @@
 
 Draves (2019), Exact MCMC with Firefly Monte Carlo: A Review, algorithms 3 to 5 (explicit, implicit, and implicit with
 skips), the two bounds that it names, Jaakkola's of Maclaurin and Adams (2014) and the direct (Taylor) expansion, and
-its equation 3, the expected number of bright data, beside the realised one.
+its equation 3, the expected number of bright data, compared with the realised one.
 
 Implicit with and without skips have one law and one number of likelihood evaluations: they differ only in time.
 The explicit update picks as large a share of the data as the implicit ones ask on average. The bright data of equation

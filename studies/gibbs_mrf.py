@@ -83,11 +83,6 @@ def start(target, rng):
     return target.draw_start(rng)
 
 
-def field_of(results):
-    """Return the target of this preset."""
-    return results.target("triples")
-
-
 def effort(results) -> tuple[int, int, int, int]:
     """Return contexts, decisions, subsets and sweeps of the analyses."""
     return EFFORT.get(results.preset, EFFORT["paper"])
@@ -111,7 +106,7 @@ def figure_7(results) -> list:
     """Draw realised against exact conditionals: at frozen contexts, and binned over the decisions of the chains."""
     import pandas as pd
 
-    field, (n_contexts, decisions, _, _) = field_of(results), effort(results)
+    field, (n_contexts, decisions, _, _) = results.target("triples"), effort(results)
     rng = np.random.default_rng(SEED)
     n_sites = field.n_states.size
     contexts, sites = rng.integers(0, 2, (n_contexts, n_sites)), rng.integers(0, n_sites, n_contexts)
@@ -159,21 +154,9 @@ def reference_of(field, cliques: np.ndarray, sweeps: int) -> tuple[np.ndarray, f
         return clique_probabilities(all_states(field.n_states.size), cliques, weights=weights), 0.0, "enumeration"
     key = content_hash("gibbs_mrf reference", field.content_hash(), sweeps)
 
-    def compute():
-        return amc.sample(
-            field,
-            exact(),
-            draws=sweeps // 10,
-            tune=1000,
-            thin=10,
-            chains=2,
-            cores=1,
-            random_seed=SEED,
-            progressbar=False,
-        )
-
-    x = cached(key, None, compute)["posterior"]["x"].to_numpy()
-    halves = [clique_probabilities(chain, cliques) for chain in x]
+    settings = {"tune": 1000, "thin": 10, "chains": 2, "cores": 1, "random_seed": SEED, "progressbar": False}
+    chains = cached(key, None, lambda: amc.sample(field, exact(), draws=sweeps // 10, **settings))
+    halves = [clique_probabilities(chain, cliques) for chain in chains["posterior"]["x"].to_numpy()]
     # Two independent halves differ by twice the error of their mean.
     return 0.5 * (halves[0] + halves[1]), 0.5 * clique_error(*halves), f"2 exact chains of {sweeps} sweeps"
 
@@ -182,7 +165,7 @@ def figure_8(results) -> list:
     """Draw the L1 error over subsets of five sites against pairs evaluated and against time."""
     import pandas as pd
 
-    field, (_, _, n_cliques, sweeps) = field_of(results), effort(results)
+    field, (_, _, n_cliques, sweeps) = results.target("triples"), effort(results)
     cliques = random_cliques(field.n_states.size, n_cliques=n_cliques, size=5, random_seed=SEED)
     reference, own_error, origin = reference_of(field, cliques, sweeps)
     rows = []
@@ -269,7 +252,7 @@ def theorem_2(results) -> list:
     """Tabulate influences: why the paper's Theorem 2 gives no number here."""
     import pandas as pd
 
-    field = field_of(results)
+    field = results.target("triples")
     fields = field.fields()
     state = np.random.default_rng(1).integers(0, 2, field.n_states.size)
     bound, typical = influence_bound(fields).sum(axis=1), influence_at(fields, state).sum(axis=1)

@@ -218,7 +218,7 @@ def langevin_steps(results) -> list:
 
 
 def figures_6_to_8(results) -> list:
-    """Draw the network, and chains, densities and autocorrelations of every sampler, beside the reference's density."""
+    """Draw the network, and chains, densities and autocorrelations of every sampler, with the reference's density."""
     labels = {label: label for _, label in results.traces()}
     leads = ("", "Figure 7 of the paper.", "Figure 8 of the paper.")
     pictures = chain_figures(results, labels, draw_marginals(reference(results), NAMES), "the reference", leads=leads)

@@ -161,17 +161,8 @@ def true_variance(results) -> tuple[np.ndarray, str]:
     def compute():
         fit = laplace_of(target)
         mala = amc.MetropolisHastings(amc.Langevin(0.5, preconditioner=fit, target_acceptance=0.574), amc.ExactTest())
-        return amc.sample(
-            target,
-            mala,
-            draws=draws,
-            tune=300,
-            chains=2,
-            cores=1,
-            random_seed=1999,
-            initvals=fit.mode,
-            progressbar=False,
-        )
+        settings = {"tune": 300, "chains": 2, "cores": 1, "random_seed": 1999, "progressbar": False}
+        return amc.sample(target, mala, draws=draws, initvals=fit.mode, **settings)
 
     halves = cached(content_hash("sgld_kdd99", target.content_hash(), draws), None, compute)["posterior"]["beta"]
     chains = halves.var("draw").values
@@ -265,13 +256,7 @@ def steps_made(results) -> list:
 
 def data_used(results) -> list:
     """Return a note where the data are not the real connections."""
-    data = (
-        stand_in()
-        if results.preset == "smoke"
-        else tenth()
-        if results.preset in ("quick", "published")
-        else connections()
-    )
+    data = {"smoke": stand_in, "quick": tenth, "published": tenth}.get(results.preset, connections)()
     note = f"No real connections were used: {data.name}. Compare shapes and orderings with the paper, not values."
     return [Note(note if data.is_synthetic else f"{data.name}: {len(data.y_train)} rows. {data.provenance}.")]
 

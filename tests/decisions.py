@@ -9,7 +9,13 @@ import numpy as np
 from numba import types as nb
 from scipy import stats
 
-from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, BoundedTermsTarget, CompiledTermRange
+from approxmcmc.contracts import (
+    COUNT_NAMES,
+    VALUE_NAMES,
+    BoundedDifferencesTarget,
+    BoundedTermsTarget,
+    CompiledTermRange,
+)
 from approxmcmc.contracts.records import BLANK_VALUES, EVALUATIONS, TOUCHED
 from approxmcmc.engine.compiler.compile import bind, compiled, entry_point, type_of
 from approxmcmc.engine.compiler.vectors import assign
@@ -147,3 +153,14 @@ def log_normal(n_obs: int, log_sd: float) -> np.ndarray:
 def threshold(terms: np.ndarray, mu_std: float) -> float:
     """Return the mu_0 that lies `mu_std` standardised distances below the mean of the terms."""
     return float(terms.mean() - mu_std * terms.std() / np.sqrt(len(terms) - 1))
+
+
+class WithBound(BoundedDifferencesTarget):
+    """A target of which a test asks only the bound of its terms."""
+
+    def __init__(self, bound, n_obs):
+        self.bound, self.n_obs = bound, n_obs
+
+    def compile_difference_bound(self):
+        """Return the bound."""
+        return self.bound

@@ -1,11 +1,13 @@
 """Check the bounds that a test relies on, using the terms at some pairs of states.
 
 A bound limits the change of a term between *every* two states. So the check draws pairs of states around the target's
-initial point, near and far, and evaluates the terms. A true bound never fails, beyond rounding; a bound that is far too
-small fails at once. During a run a false bound would hardly be noticed: the smaller it is, the fewer rows the test
-reads, and the fewer rows can show that it is false.
+initial point, near and far, and pairs of starts, if the target draws them from a pilot: far from the pilot an expansion
+has no bound. A true bound never fails, beyond rounding; a bound that is far too small fails at once. During a run a
+false bound would hardly be noticed: the smaller it is, the fewer rows the test reads, and the fewer rows can show that
+it is false.
 """
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,8 +26,9 @@ from approxmcmc.engine.checks import show
 from approxmcmc.errors import InvalidInputError
 
 SPREADS = (0.01, 0.1, 1.0, 10.0)  # standard deviations of states around the initial point, and of steps between two
+STARTS, SHARES = 8, (0.1, 1.0)  # draws of a pilot, and shares of the way from one to the next
 MOST_ROWS = 20_000  # rows checked, evenly spaced: two milliseconds a pair of states
-ROUNDING = 1e-9  # rounding error of a difference, relative to the size of its terms
+ROUNDING = 1e-12  # rounding error of a difference, relative to the size of its terms: 4500 times the precision
 
 
 def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> CompiledDifferenceBound:
@@ -39,8 +42,8 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
         When a term changes by more than its bound at one of the pairs of states; the message names the worst term.
     """
     bound = target.compile_difference_bound()
-    for theta, proposed, rows, differences, size in _looks(target):
-        allowed = bound.rates[rows] * bound.reach(theta, proposed, bound.numbers)
+    for theta, proposed, reach, rows, differences, size in _looks(target, bound.reach, bound.numbers):
+        allowed = bound.rates[rows] * reach
         excess = np.abs(differences) - allowed - ROUNDING * size
         worst = int(np.argmax(np.nan_to_num(excess, nan=-np.inf)))
         if excess[worst] > 0.0:
@@ -56,8 +59,7 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
 def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
     """Return the target's bound on the range of its terms, after the same check as `checked_differences`."""
     bound = target.compile_term_range()
-    for theta, proposed, _, differences, size in _looks(target):
-        allowed = bound.term_range(theta, proposed, bound.numbers)
+    for theta, proposed, allowed, _, differences, size in _looks(target, bound.term_range, bound.numbers):
         found = np.ptp(differences[np.isfinite(differences)]) if np.isfinite(differences).any() else 0.0
         if found > allowed + ROUNDING * size.max():
             raise InvalidInputError(
@@ -68,24 +70,37 @@ def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
     return bound
 
 
-def _looks(target: Any) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield pairs of states, rows, the differences of their terms, and the size of these terms.
+def _looks(
+    target: Any, reach: Any, numbers: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield pairs of states and ``reach(theta, proposed, numbers)``, where finite, rows, and their terms.
 
-    No pair is yielded for a discrete target: its bounds are computed from its tables.
+    These are the differences of the terms and the size of the terms. No pair is yielded for a discrete target: its
+    bounds are computed from its tables.
     """
     if isinstance(target, DiscreteTarget) or not isinstance(target, Target):
         return
-    compiled, centre = target.compile(), np.asarray(target.initial_point(), dtype=np.float64)
+    compiled = target.compile()
     rows = np.unique(np.linspace(0, compiled.n_obs - 1, MOST_ROWS).astype(np.int64))
-    rng = np.random.default_rng(0)  # the same for every run, so that a bound that passes once passes again
+    for theta, proposed in _pairs(target):
+        found = reach(theta, proposed, numbers)
+        if found < np.inf and np.isfinite([compiled.log_prior(theta), compiled.log_prior(proposed)]).all():
+            with np.errstate(all="ignore"):  # terms may overflow at distant states
+                before, after = _terms(compiled, theta, rows), _terms(compiled, proposed, rows)
+                differences = after - before
+            yield theta, proposed, found, rows, differences, 1.0 + np.abs(before) + np.abs(after)
+
+
+def _pairs(target: Target) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield pairs of states; the same in every run, so that a bound that passes once passes again."""
+    centre, rng = np.asarray(target.initial_point(), dtype=np.float64), np.random.default_rng(0)
     for spread in SPREADS:
         theta = centre + spread * rng.standard_normal(centre.size)
         for length in SPREADS:
-            proposed = theta + length * rng.standard_normal(centre.size)
-            if np.isfinite([compiled.log_prior(theta), compiled.log_prior(proposed)]).all():
-                before, after = _terms(compiled, theta, rows), _terms(compiled, proposed, rows)
-                with np.errstate(invalid="ignore"):
-                    yield theta, proposed, rows, after - before, 1.0 + np.abs(before) + np.abs(after)
+            yield theta, theta + length * rng.standard_normal(centre.size)
+    starts = [start for start in (target.draw_start(rng) for _ in range(STARTS)) if start is not None]
+    for (theta, other), share in itertools.product(itertools.pairwise(starts), SHARES):
+        yield theta, theta + share * (other - theta)
 
 
 def _terms(compiled: CompiledTarget, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -146,7 +146,7 @@ class TestedSteps(Auditor):
         """Return theta' and log q(theta|theta') - log q(theta'|theta); None if the latter is NaN."""
         state, rng = self.state, self.rng
         state.theta[:] = theta
-        self.refresh(state.proposal)  # a velocity belongs to the chain: the draw's was not kept
+        self.refresh(state.proposal)  # the velocity at a draw is not stored: draw a new one
         state.log_prior[0] = math.inf  # so theta' is rejected without a test
         draws, counts = np.empty((1, theta.size)), np.empty((1, len(COUNT_NAMES)), dtype=np.int64)
         made = self.step(Streams(rng, rng, rng, rng, rng), state, 1, draws, counts, np.empty((1, len(VALUE_NAMES))))

@@ -90,7 +90,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     verb("doctor", verbs.doctor, "print threads, linear algebra, clock, cores, versions, caches", study=False)
 
     if argv and not argv[0].startswith("-") and argv[0] not in choices.choices:
-        from approxmcmc.study.names import nearest
+        from approxmcmc.engine.checks import nearest
 
         parser.error(f"there is no verb {nearest(argv[0], choices.choices)}")
     return parser.parse_args(argv)

@@ -133,7 +133,9 @@ def plan_annealing(
     """
     epsilons = tuple(float(epsilon) for epsilon in epsilons)
     if 0.0 not in epsilons or not all(0.0 <= epsilon <= 0.5 for epsilon in epsilons) or len(epsilons) < 2:
-        raise InvalidInputError(f"plan_annealing: epsilons must hold 0 and more, up to 0.5, found {epsilons}")
+        raise InvalidInputError(
+            f"plan_annealing: epsilons must hold 0 and at least one value above 0 and up to 0.5, found {epsilons}"
+        )
     if cost not in COSTS:
         raise InvalidInputError(f"plan_annealing: cost must be one of {COSTS}, found {cost!r}")
     test = test or SequentialTTest()

@@ -228,7 +228,9 @@ def _judge(entries: list[Entry], chosen: Entry, goal: Wanted) -> None:
         elif entry.measured is not None and not entry.measured.error <= goal.bias:
             entry.verdict = f"{TOO_BIASED} the allowed {goal.bias:g}"
         elif entry.measured is not None:
-            entry.verdict = "slower" if entry.price >= chosen.price else "faster, but biased, and by less than twice"
+            entry.verdict = (
+                "slower" if entry.price >= chosen.price else "biased, and faster by less than a factor of two"
+            )
         elif math.isnan(entry.price):
             entry.price = entry.floor
 
@@ -245,7 +247,7 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted,
     if rivals:
         beside = f"; next best: {rivals[0].candidate.name}, {rivals[0].price:.2g}"
     guarantee = "exact" if chosen.exact else f"biased, by up to about {found.error:.2g} posterior sd"
-    sentence = f"{chosen.candidate.name} ({guarantee}): {goal.unit} about {chosen.price:.2g}{beside}"
+    sentence = f"{chosen.candidate.name} ({guarantee}), estimated {goal.unit}: {chosen.price:.2g}{beside}"
     taken = sum(law.seconds for law in known.laws())
     attrs = {
         "setup_mode_seconds": taken,

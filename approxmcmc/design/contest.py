@@ -19,7 +19,7 @@ from approxmcmc.engine.messages import detail
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
 from approxmcmc.sampling.assembly import start_law
 
-PILOT_TUNE = (50, 1000)  # tuning steps of the run, within these
+PILOT_TUNE = (50, 1000)  # limits of the number of tuning steps of the run
 NEARLY = 2.0  # an exact sampler may cost this many times the fastest
 WORTHWHILE = 2.0  # seconds of an exact sampler below which a biased one, with its trial, audits and code, saves nothing
 SHARE_OF_TRIALS = 0.15  # of the budget
@@ -117,7 +117,7 @@ def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed
     began = time.perf_counter()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SamplingWarning)  # about a core too large: its cost shows it
+            warnings.simplefilter("ignore", SamplingWarning)  # about a core that is too large: its cost shows that
             entry.set_up = candidate.floor(known).set_up
             entry.setting = candidate.make(known)
             known.compiled.update({"terms", *candidate.parts})

@@ -67,9 +67,9 @@ class Wanted(NamedTuple):
     def unit(self) -> str:
         """The unit of the cost estimates."""
         if self.time_limit is None:
-            steps = f" in {self.fewest_steps:g} steps or more" if self.fewest_steps else ""
+            steps = f" in at least {self.fewest_steps:g} steps" if self.fewest_steps else ""
             return f"seconds to {self.target_ess:g} effective draws{steps}"
-        return f"risk at {self.time_limit:g} s, posterior sd squared"
+        return f"risk at {self.time_limit:g} s, in squared posterior sd"
 
 
 @dataclasses.dataclass

@@ -33,7 +33,7 @@ BOUNDARIES = {"pocock": (0.5,), "wang_tsiatis": (0.5, 0.375, 0.25, 0.125, 0.0)}
 BATCH_SHARES = (200, 100, 50, 20, 10, 5)  # N / batch size
 SMALLEST_BATCH = 50  # the mean of so many skewed terms is nearly normal
 SMALLEST_EPSILON = 1e-9
-RESOLUTION = 1e-3  # of log epsilon: the error is then met within a thousandth of itself, more or less
+RESOLUTION = 1e-3  # tolerance of log epsilon: the error is then right to about a thousandth
 
 
 @dataclasses.dataclass(frozen=True)

@@ -120,7 +120,7 @@ class Situation:
         independent normal priors that is mostly far less. In a hierarchy it is not: there a pilot is needed anyway.
         """
         target, dim = self.target, self.dim
-        n_obs = target.n_obs if target.reads_rows else target.n_rows or 0  # rows, even if statistics represent them
+        n_obs = target.n_obs if target.reads_rows else target.n_rows or 0  # rows, also if statistics replace them
         if target.normal_prior is not None or n_obs >= dim**2:
             return ""
         return f"{n_obs} terms are too few for a normal approximation of {dim} parameters at the mode"

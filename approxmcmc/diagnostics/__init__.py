@@ -11,7 +11,7 @@ from approxmcmc.diagnostics.importance import (
 )
 from approxmcmc.diagnostics.latents import latents
 from approxmcmc.diagnostics.loo import log_likelihood, loo_subsample
-from approxmcmc.diagnostics.population import split_population
+from approxmcmc.diagnostics.records import split_population
 from approxmcmc.diagnostics.risk import risk
 
 __all__ = [

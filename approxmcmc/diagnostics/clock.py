@@ -13,9 +13,9 @@ RECORD = "perf_counter_diff"
 GRADIENTS = ("gradient_evaluations", "n_steps", "tree_size", "num_steps", "num_integration_steps")  # by library
 UNKNOWN = "unknown: pass clock="
 ADVICE = (
-    "Pass their time: `clock=` is the seconds of each draw, one number for each draw of each chain, or the "
-    "seconds of a chain's kept draws in all, which are spread by the gradients of each draw where the trace counts "
-    "them; `warmup_seconds=` the seconds of a chain before its first kept draw. A sampler of `approxmcmc.foreign` "
+    "Pass their time. `clock=` takes the seconds of each draw of each chain, or the total seconds of a chain's kept "
+    "draws, which are then spread over the draws in proportion to the gradients that the trace counts, or evenly. "
+    "`warmup_seconds=` takes the seconds of a chain before its first kept draw. A sampler of `approxmcmc.foreign` "
     "times itself."
 )
 

@@ -131,7 +131,7 @@ def compare_samplers(
 
 
 def _common_budget(clocks: Mapping[str, Sequence[Completions]], over: str) -> float:
-    # A fitted distribution stays known after its fit: it limits the budget only from below.
+    # A fitted distribution needs no more time after its fit, so the end of the fit is only a lower limit of the budget.
     ends = {name: min(max(clock.until, 0.0) for clock in run) for name, run in clocks.items()}
     if all(map(np.isinf, ends.values())):
         return max(float(clock.ends[0]) for run in clocks.values() for clock in run)

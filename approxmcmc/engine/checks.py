@@ -1,6 +1,7 @@
 """Checks of settings, numbers in messages, and arguments that are arrays or a normal approximation with such arrays."""
 
-from collections.abc import Iterator, Mapping
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -79,3 +80,11 @@ def _copy(given: Any, name: str) -> np.ndarray:
 
 def _holds(given: Any, name: str) -> bool:
     return hasattr(given, name) and not callable(getattr(given, name))  # a DataFrame has methods of these names
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return the end of a sentence about an unknown name: the name, the nearest valid one, and all of them."""
+    known = list(names)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    guess = f"; did you mean {close[0]!r}?" if close else "."
+    return f"{name!r}{guess} (There {'is' if len(known) == 1 else 'are'}: {', '.join(known) or 'none'}.)"

@@ -173,7 +173,7 @@ def _weights_rows(node: Any, factors: list[Any]) -> bool:
 
 
 def _chain(variable: Any, kind: dict[Any, Any]) -> list[Any]:
-    """Return an affine quantity and its parts, as long as it has a single part."""
+    """Return an affine quantity, then its only part, and so on down to a quantity with no part or several."""
     chain = [variable]
     while (node := chain[-1].owner) is not None:
         below = [one for one in node.inputs if kind.get(one, CONSTANT) != CONSTANT]

@@ -39,7 +39,6 @@ from approxmcmc.targets.linear import (
     unit_normal,
     unit_normal_derivatives,
 )
-from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design
@@ -161,7 +160,7 @@ def structured_target(source: ModelOfPyMC) -> StructuredTarget:
         When the rows depend on theta in another way; the message says what was found instead.
     """
     found = find_predictors(source)
-    family = _family(source) if found.design.n_predictors == 1 else None
+    family = family_of(source) if found.design.n_predictors == 1 else None
     normal = normal_design(source, found) if family is None else None
     # Rejected unless the predictor found is the distribution's whole predictor: an offset may be added outside of it.
     with contextlib.suppress(NoLinearPredictorError):
@@ -187,34 +186,7 @@ def _checked(source: ModelOfPyMC, target: StructuredTarget) -> StructuredTarget:
     return target
 
 
-def describe(target: StructuredTarget) -> str:
-    """Return a sentence on the structure that was found."""
-    source: ModelOfPyMC = target.source  # type: ignore[union-attr]  # as above
-    prior = "normal priors" if isinstance(target.prior, NormalPrior) else "a prior compiled by PyTensor"
-    dim = int(source.theta.type.shape[0])
-    family = _family(source)
-    if family is not None and isinstance(target, LinearTarget):
-        return f"{family.name} with {dim} parameters in one linear predictor, {prior}"
-    assert isinstance(target, PredictorsTarget)
-    parts = f"with {dim} parameters in {_parts(target.design)}, {prior}"
-    if family is not None and isinstance(target.likelihood, ScalarLikelihood):
-        return f"{family.name} {parts}"
-    if isinstance(target.likelihood, NormalLikelihood):
-        return f"normal regression {parts}"
-    laws = " and ".join(type(one.owner.op).__name__.removesuffix("RV") for one in source.rows.variables)
-    return f"{laws} {parts}, terms compiled by PyTensor"
-
-
-def _parts(design: Design) -> str:
-    """Return how many predictors differ from row to row, and how many have one value for all rows."""
-    rows = [one for one in design.predictors if one.places or one.codes[0] < one.codes[1]]
-    shared = design.n_predictors - len(rows)
-    parts = f"{'one' if len(rows) == 1 else len(rows)} linear predictor{'s' if len(rows) > 1 else ''}"
-    values = "one value" if shared == 1 else f"{shared} values"
-    return f"{parts} and {values} that all rows share" if shared else parts
-
-
-def _family(source: ModelOfPyMC) -> Family | None:
+def family_of(source: ModelOfPyMC) -> Family | None:
     """Return the model's distribution if the library has it with the same link, else None."""
     if len(source.rows.variables) > 1:
         return None

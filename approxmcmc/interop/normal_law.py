@@ -38,7 +38,7 @@ def normal_design(source: ModelOfPyMC, found: Predictors) -> Design | None:
 
 
 def _of_means(source: ModelOfPyMC, found: Predictors, mean: Any, J: int) -> Design:
-    """Return a design that begins with the J means: that of the terms, if these were cut at the means."""
+    """Return a design that begins with the J means: the design of the terms if it does, else a new one."""
     theta = np.random.default_rng(0).normal(size=found.design.dim)
     function = pytensor.function([source.theta], mean, mode="FAST_COMPILE")
     at_theta = np.asarray(function(theta)).T

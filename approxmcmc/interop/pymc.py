@@ -20,7 +20,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.target import IntegratedOfPyMC, checked_path
 from approxmcmc.interop.groups.values import NotGroupsError
-from approxmcmc.interop.linear_predictor import StructuredTarget, describe, structured_target
+from approxmcmc.interop.linear_predictor import StructuredTarget, family_of, structured_target
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import NoLinearPredictorError
 from approxmcmc.interop.pymc_target import PyMCTarget
@@ -28,6 +28,12 @@ from approxmcmc.interop.rows import first_line
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.compression import explain_rows
 from approxmcmc.targets.given import with_sources
+from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.normal_prior import NormalPrior
+from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.predictors.closed_form import NormalLikelihood
+from approxmcmc.targets.predictors.design import Design
+from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
 
 # What PyTensor and numba raise at graphs that cannot be rebuilt, differentiated, compiled, or read on a subset of rows.
 NOT_UNDERSTOOD = AssertionError, AttributeError, IndexError, NotImplementedError, NumbaError, TypeError, ValueError
@@ -188,7 +194,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     effects = "".join(f"; {one.reason}" for one in source.effects)
     if isinstance(found, StructuredTarget):
         fast = "the library's fast code for linear predictors evaluates it"
-        return f"{rows}: {describe(found)}; {fast}; {explain_rows(found)}{effects}"
+        return f"{rows}: {_describe(found)}; {fast}; {explain_rows(found)}{effects}"
     slow = "PyTensor compiles the model's graph unchanged, and an expansion stores about dim^2 numbers per row"
     return f"{rows}: {found}; {slow}{effects}"
 
@@ -209,7 +215,34 @@ def _find_structure(source: ModelOfPyMC) -> StructuredTarget | str:
         return structured_target(source)
     except NoLinearPredictorError as error:
         return str(error)
-    except InvalidInputError:  # invalid data: the general way names the row
+    except InvalidInputError:  # invalid data: the unchanged graph is tried next, and its error names the row
         return "its data are not all finite"
-    except NOT_UNDERSTOOD as error:  # the general way needs no structure, or names the reason
+    except NOT_UNDERSTOOD as error:  # the unchanged graph is tried next, and its error names the reason
         return f"its graph was not understood ({first_line(error)})"
+
+
+def _describe(target: StructuredTarget) -> str:
+    """Return a sentence on the structure that was found."""
+    source: ModelOfPyMC = target.source  # type: ignore[union-attr]  # as above
+    prior = "normal priors" if isinstance(target.prior, NormalPrior) else "a prior compiled by PyTensor"
+    dim = int(source.theta.type.shape[0])
+    family = family_of(source)
+    if family is not None and isinstance(target, LinearTarget):
+        return f"{family.name} with {dim} parameters in one linear predictor, {prior}"
+    assert isinstance(target, PredictorsTarget)
+    parts = f"with {dim} parameters in {_parts(target.design)}, {prior}"
+    if family is not None and isinstance(target.likelihood, ScalarLikelihood):
+        return f"{family.name} {parts}"
+    if isinstance(target.likelihood, NormalLikelihood):
+        return f"normal regression {parts}"
+    laws = " and ".join(type(one.owner.op).__name__.removesuffix("RV") for one in source.rows.variables)
+    return f"{laws} {parts}, terms compiled by PyTensor"
+
+
+def _parts(design: Design) -> str:
+    """Return how many predictors differ from row to row, and how many have one value for all rows."""
+    rows = [one for one in design.predictors if one.places or one.codes[0] < one.codes[1]]
+    shared = design.n_predictors - len(rows)
+    parts = f"{'one' if len(rows) == 1 else len(rows)} linear predictor{'s' if len(rows) > 1 else ''}"
+    values = "one value" if shared == 1 else f"{shared} values"
+    return f"{parts} and {values} that all rows share" if shared else parts

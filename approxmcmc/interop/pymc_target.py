@@ -2,12 +2,16 @@
 
 It is first compared with the whole model: terms read in random groups of rows must equal those of the full
 log-likelihood; otherwise the model couples rows, and the target raises.
+
+Workers of a cluster get the graph of the terms: code compiled by PyTensor is not sent, and no kernel around it is
+cached on disk, so each worker compiles the graph once, for all parts of the rows that it holds.
 """
 
 import contextlib
+import copy
 import functools
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 import pytensor
@@ -22,8 +26,8 @@ from approxmcmc.contracts import (
     TermWork,
     TwinnedTarget,
 )
+from approxmcmc.contracts.variables import Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.graph_of_rows import GraphOfRows, TermsOfGraph
 from approxmcmc.interop.graphs import merge_branches, simplify, work_of_a_row
 from approxmcmc.interop.kernels import (
     gradient_kernel,
@@ -36,12 +40,70 @@ from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
 from approxmcmc.interop.prior import log_prior_of
 from approxmcmc.interop.rows import first_line, random_groups
 from approxmcmc.interop.variables import ModelVariables
-from approxmcmc.targets.checks import ROWS_AT_ONCE
+from approxmcmc.targets.checks import ROWS_AT_ONCE, checked_array
 from approxmcmc.targets.given import kept
 from approxmcmc.targets.parts import MadeOfRows
 
 CHECKED_POINTS = 3
 IMPOSSIBLE = "is impossible (log-likelihood -inf) at the initial point and two more"
+
+
+class GraphOfRows:
+    """Terms over the flat theta and arrays with rows; `example` holds a theta and a few rows."""
+
+    def __init__(self, theta: Any, inputs: Sequence[Any], terms: Any, example: Sequence[np.ndarray]) -> None:
+        self.theta, self.inputs, self.terms, self.example = theta, list(inputs), terms, list(example)
+
+    @functools.cached_property
+    def function(self) -> Any:
+        """The compiled function of the terms."""
+        return numba_function([self.theta, *self.inputs], [self.terms], self.example)
+
+    @functools.cached_property
+    def gradient(self) -> Any:
+        """The compiled gradient of the sum of the terms."""
+        return numba_function([self.theta, *self.inputs], [pt.grad(self.terms.sum(), self.theta)], self.example)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without compiled functions."""
+        return {name: vars(self)[name] for name in ("theta", "inputs", "terms", "example")}
+
+
+class TermsOfGraph(Target, DifferentiableTarget, MadeOfRows):
+    """Terms and gradients, without the prior, that a worker makes of a graph and its rows."""
+
+    data: tuple[np.ndarray, ...]
+
+    def __init__(self, graph: GraphOfRows, n_obs: int, who: str) -> None:
+        self.graph, self.n_obs, self.who = graph, n_obs, who
+        self.variables = Variables({"theta": graph.example[0].shape})
+
+    def with_rows(self, given: Mapping[str, Any], n_obs: int) -> Self:
+        """Return the terms of some rows, given as arrays by name."""
+        other = copy.copy(self)
+        arrays = (checked_array(rows, name, who="from_pymc", keep_float32=True) for name, rows in given.items())
+        other.data, other.n_obs = tuple(arrays), n_obs
+        return other
+
+    def compile(self) -> CompiledTarget:
+        """Compile the terms."""
+        return CompiledTarget(log_terms_kernel(self.graph.function, self.data), None, self.data, self.n_obs)
+
+    def compile_gradient(self) -> CompiledGradient:
+        """Compile the gradients of the terms."""
+        return CompiledGradient(gradient_kernel(self.graph.gradient, self.data), None, self.data, self.n_obs)
+
+    def initial_point(self) -> np.ndarray:
+        """Return the theta of the example."""
+        return self.graph.example[0]
+
+    def content_hash(self) -> str:
+        """Raise: this is only a part of a posterior."""
+        raise IncompatibleError(f"{self.who}: the terms of the rows alone have no hash; use the target they come from")
+
+    def __repr__(self) -> str:
+        """Return a text that names the model."""
+        return self.who
 
 
 class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):

@@ -152,7 +152,7 @@ class Recorder:
         self.seconds_per_step = max(elapsed / (rows * thin), 1e-9)
         if not TICKS_IN_KERNELS:
             values[:, SECONDS] = elapsed / rows
-        values[:, THREAD_SECONDS] = values[:, SECONDS] * (own / max(elapsed, 1e-9))  # a core may run others meanwhile
+        values[:, THREAD_SECONDS] = values[:, SECONDS] * (own / max(elapsed, 1e-9))  # less if the core was shared
         self._record(phase, draws[:made], counts[:made], values[:made])
 
     def _record(self, phase: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> None:

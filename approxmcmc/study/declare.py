@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from approxmcmc.contracts import ForeignSampler, Sampler, Target
+from approxmcmc.engine.checks import nearest
 from approxmcmc.errors import StudyError
+from approxmcmc.study.json_files import check_name
 from approxmcmc.study.knobs import Setting, Vary
 from approxmcmc.study.measures import MEASURES, Measure, PaperValue
-from approxmcmc.study.names import check_name, nearest
 
 LARGEST_NUMBER_OF_DRAWS = 1_000_000
 FULL_PRESET = "paper"

@@ -1,7 +1,8 @@
-"""JSON on disk: written atomically; damaged files raise an error that says what to do."""
+"""Files of a study: names that are valid for them, and JSON, written atomically; damaged files raise."""
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,3 +57,14 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+
+
+def check_name(role: str, name: str) -> None:
+    """Raise StudyError unless a name is a valid file name."""
+    pattern = r"[a-z0-9][a-z0-9_-]*" if role in ("study", "preset") else r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+    if not isinstance(name, str) or not re.fullmatch(pattern, name):
+        case = " in lower case" if role in ("study", "preset") else ""
+        raise StudyError(
+            f"The name of a {role} is used for files, so it must start with a letter or digit and contain letters, "
+            f"digits, '_' and '-'{case}; found {name!r}."
+        )

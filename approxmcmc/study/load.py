@@ -10,9 +10,9 @@ import importlib.util
 import sys
 from pathlib import Path
 
+from approxmcmc.engine.checks import nearest
 from approxmcmc.errors import StudyError
 from approxmcmc.study.declare import Declaration
-from approxmcmc.study.names import nearest
 
 STUDIES = Path("studies")
 

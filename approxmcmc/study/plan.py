@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.contracts import ForeignSampler, Sampler, Target, TwinnedTarget
+from approxmcmc.engine.checks import nearest
 from approxmcmc.engine.compiler.code_version import code_version
 from approxmcmc.engine.compiler.identity import UnknownContentError, content_id
 from approxmcmc.errors import StudyError
@@ -26,7 +27,6 @@ from approxmcmc.interop.model_hash import twin_id
 from approxmcmc.sampling.assembly import start_law
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.knobs import Setting
-from approxmcmc.study.names import nearest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from approxmcmc.engine.checks import nearest
 from approxmcmc.errors import StudyError
-from approxmcmc.study.names import nearest
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from approxmcmc.engine.checks import nearest
 from approxmcmc.errors import StudyError
 from approxmcmc.study.bias_store import stored_bias
 from approxmcmc.study.biases import bias_line, make_biases
@@ -17,7 +18,6 @@ from approxmcmc.study.engines import Finished, Job, check_dask, run_on_dask, run
 from approxmcmc.study.gold import make_gold, summary_line
 from approxmcmc.study.listen import Lines, Listener
 from approxmcmc.study.machine import speed_probe
-from approxmcmc.study.names import nearest
 from approxmcmc.study.plan import Cell, Plan, make_plan, select
 from approxmcmc.study.record import GoldReport, Record
 from approxmcmc.study.results import command_arguments, latest

@@ -112,9 +112,9 @@ def expansion_bound(
 ) -> CompiledDifferenceBound:
     """Return the bound of the residuals of some rows, None for all, from two passes over them.
 
-    `numbers` are the coefficients of the expansion of these rows. With `averaged` the coefficients are averages over
-    draws instead of derivatives. `law` is the pilot's centre, Cholesky factor and draws. The bound holds in a ball
-    around the centre, the largest that increases the expected reads only slightly.
+    `numbers` are the coefficients of the expansion of these rows. With `averaged`, slope and curvature are averages
+    over the pilot's distribution instead of derivatives at the centre. `law` is the pilot's centre, Cholesky factor and
+    draws. The bound holds in a ball around the centre, the largest that increases the expected reads only slightly.
     """
     center, cholesky, draws = law
     expansion = LinearExpansion(target)

@@ -30,8 +30,7 @@ from approxmcmc.engine.terms.gradients import linear_gradient_kernel
 from approxmcmc.engine.terms.term_range import distance_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.design_matrix import design_matrix, design_source, response_source
-from approxmcmc.targets.given import kept
+from approxmcmc.targets.given import design_matrix, design_source, kept, response_source
 from approxmcmc.targets.likelihood_bounds import logistic_bound
 from approxmcmc.targets.tables import TableRegression, categorical_columns
 from approxmcmc.targets.tall_data import Prior, TallDataTarget

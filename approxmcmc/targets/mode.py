@@ -30,7 +30,7 @@ RUNAWAY = 1e-3
 # Number of rows that the search begins with: the largest of a number, a number for each parameter, and a share of all;
 # no such search if that is more than a quarter of the data.
 FEWEST, FOR_EACH, SHARE, LARGEST_SHARE = 10_000, 400, 0.02, 0.25
-TOO_FAR = 10.0  # times the expected distance: then these rows are misleading
+TOO_FAR = 10.0  # times the expected distance; beyond it the sample of rows is misleading
 Progress = Callable[[int, float], None]
 
 

@@ -130,12 +130,13 @@ def _why_here(target: Target) -> str:
     here = "this process makes the passes over all data itself, though a Dask client is active: "
     if not target.terms_are_likelihood:
         who = type(target).__name__
-        return here + f"the terms of a {who} are made where its numbers by row lie; its density takes no such pass"
-    if not isinstance(target, MadeOfRows):
         return (
             here
-            + f"a {type(target).__name__} does not travel; write the model as a PredictorTarget or a FunctionTarget"
+            + f"the terms of a {who} need its expansion of each row, which is stored here; its density needs no pass"
         )
+    if not isinstance(target, MadeOfRows):
+        who = type(target).__name__
+        return here + f"a {who} cannot be sent to workers; write the model as a PredictorTarget or a FunctionTarget"
     if target.given is None:
         return here + "its data did not come from sources; give arrays as approxmcmc.sources.Arrays(array)"
     if not all(isinstance(one, DataSource) for one in _by_row(target)):
@@ -155,7 +156,7 @@ def _compare_ends(target: Target, parts: Partitions) -> None:
     files on another machine.
     """
     dim, compiled = target.variables.size, target.compile()
-    theta = target.initial_point() + 0.1 * np.sin(1.0 + np.arange(dim))  # where terms differ from each other
+    theta = target.initial_point() + 0.1 * np.sin(1.0 + np.arange(dim))  # a theta at which terms differ from each other
     ends = np.array([(lo, hi - 1) for lo, hi in parts.where]).ravel()
     expected = np.empty(ends.size)
     compiled.log_terms(theta, compiled.data, ends, 0, ends.size, expected)

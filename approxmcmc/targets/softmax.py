@@ -23,8 +23,7 @@ from approxmcmc.engine.numerics import exp_to_700
 from approxmcmc.engine.terms.batches import Data, datum_at, log_terms_type
 from approxmcmc.engine.terms.gradients import ROWS, gradient_signature
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.design_matrix import design_matrix, design_source, response_source
-from approxmcmc.targets.given import kept
+from approxmcmc.targets.given import design_matrix, design_source, kept, response_source
 from approxmcmc.targets.likelihood_bounds import ROWS as ROWS_OF_SUMS
 from approxmcmc.targets.likelihood_bounds import check_kind, compile_bound
 from approxmcmc.targets.predictors.base import PredictorsTarget

@@ -9,8 +9,8 @@ subtracted its time: its own users do without.
 - *cold*: no kernel of this library is compiled yet; *warm*: the third process on one cache. Rivals keep no compiled
   code from one process to the next; for them the two are one.
 - *shift*: the largest difference of a posterior mean from that of the reference, in posterior standard deviations;
-  beside it what two unbiased samplers of these effective sizes would exceed one time in 20. The reference is the exact
-  sampler with the most effective draws.
+  next to it the value that two unbiased samplers of these effective sizes exceed one time in 20. The reference is the
+  exact sampler with the most effective draws.
 """
 
 import argparse

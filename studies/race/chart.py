@@ -4,7 +4,7 @@
 
 A problem gives ``race_N.svg``, bars of min-ESS per second by sampler, and ``race_N.md``, a table that a screen shows
 whole. The problems of rare categories give one picture, ``race_rare.svg``, with the seconds to 400 effective draws. The
-first problem gives ``race_risk.svg``, the picture of the front page. A ``race_regret.csv`` beside the race, which
+first problem gives ``race_risk.svg``, the picture of the front page. A ``race_regret.csv`` in the same folder, which
 `studies.race.regret` writes, gives ``race_regret.md``; a ``race_fits.csv``, the file of `studies.race.fits`,
 ``race_fits.md``.
 """

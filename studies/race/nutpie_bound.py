@@ -1,4 +1,4 @@
-"""NUTS on tall data for as long as one waits, beside exact transitions of the surrogate in the same process.
+"""NUTS on tall data for a chosen time, compared with exact transitions of the surrogate in the same process.
 
 nutpie needs hours where the exact transitions need seconds. Here it has a time limit. Its effective draws per CPU
 second are counted over all that it drew, warm-up included, and of the smallest coefficient; where they stay below 400,

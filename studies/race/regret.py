@@ -1,4 +1,4 @@
-"""How good the default choice is in hindsight: the sampler that it takes, beside all that it could have taken.
+"""How good the default choice is in hindsight: the sampler that it takes, compared with all that it could have taken.
 
 Each model has a process of its own. `choose_sampler` chooses; then every candidate that fits the target runs for 400
 effective draws of the worst parameter, or to a limit of seconds, from which its time is scaled:

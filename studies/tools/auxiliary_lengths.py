@@ -1,4 +1,4 @@
-"""How long auxiliary chains must be: statistics after n updates beside those after many more, at draws of theta."""
+"""How long auxiliary chains must be: statistics after n updates, and after many more, at draws of theta."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -40,7 +40,7 @@ def worst(found: Any) -> dict[str, Any]:
 
 
 def cost(results: Any) -> list[Table]:
-    """Tabulate what an error of a bias costs in passes, beside the exact chain that would give the same error."""
+    """Tabulate what an error of a bias costs in passes, and the exact chain that would give the same error."""
     import pandas as pd
     from arviz import ess
 

@@ -1,4 +1,4 @@
-"""Mode and curvature of a doubly intractable posterior by stochastic approximation, beside what shapes the steps."""
+"""Mode and curvature of a doubly intractable posterior by stochastic approximation, and what shapes the steps."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Figures of the theory of Noisy Monte Carlo where transition matrices are known: each loss beside the truth.
+"""Figures of the theory of Noisy Monte Carlo where transition matrices are known: each loss and the truth.
 
 After Alquier, Friel, Everitt and Boland (2016): lemma 3.1, corollary 2.3, theorem 3.2, remark 2.2, lemmas 2.4 and 3.3,
 theorem 3.4, and section 5's question of the asymptotic variance.

@@ -1,4 +1,4 @@
-"""The law of the t-statistic on real terms: resamples without replacement beside Student's law.
+"""The law of the t-statistic on real terms: resamples without replacement compared with Student's law.
 
 Figure 1 of the preprint of Korattikara, Chen and Welling (2013), for any study of a tall-data target.
 """

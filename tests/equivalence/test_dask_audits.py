@@ -154,7 +154,7 @@ def test_terms_of_an_expansion_of_mapped_data_stay_here_and_that_is_told(client,
     X.tofile(tmp_path / "X")
     source = Arrays(np.memmap(tmp_path / "X", float, "r", shape=X.shape))
     target = amc.ControlVariate(amc.targets.LogisticRegression(source, Arrays(X[:, 0] + rng.normal(size=N) > 0)))
-    with client.as_current(), pytest.warns(ClusterWarning, match="are made where its numbers by row lie"):
+    with client.as_current(), pytest.warns(ClusterWarning, match="need its expansion of each row"):
         assert AllRows(target).parts is None
 
 

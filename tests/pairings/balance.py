@@ -9,6 +9,9 @@ A particle that flies from x with velocity v has no decision. It stays on its li
 exp(-integral of its rate), and rates there and back differ by the slope of log pi along the line. So
 
     P(no turn from x to x' = x + T v) / P(no turn from x' to x, with velocity -v) = pi(x') / pi(x).
+
+MALA-exchange and pseudo-marginal samplers keep draws with x, on which the step from x depends, so that no pair can be
+pinned. Both are reversible for the law of x and what it keeps: from draws of this law as many steps go up as down.
 """
 
 import dataclasses
@@ -30,7 +33,7 @@ from approxmcmc.samplers.metropolis_hastings.law import PinnedDecisions, PinnedP
 from approxmcmc.samplers.pdmp.step import pdmp_step
 from approxmcmc.sampling.chain import compile_chain, new_clock
 from tests.pairings.law import SEEN, Posterior, data_sets
-from tests.pairings.worlds import SCALE
+from tests.pairings.worlds import SCALE, SPREAD_OF_ESTIMATE, noisy_log_likelihood
 
 LOST = 0.03  # of the acceptances in one direction: seen with power .999
 FIRST = 20_000  # decisions that say how many are needed
@@ -220,3 +223,46 @@ def balance_of_flights(world: str, build: Callable[[Any, float], Any], seed: int
         return int(sums_of_steps(pdmp_step(program.dynamics), go_back, note_straight, chain, place, n)[0])
 
     return balance(straight, log_ratio(posterior, *way))
+
+
+@compiled
+def begin_with_new_draws(rng, state, place):
+    """Go to the next x; the draws that estimate its drift are made in the step."""
+    go_to_next(state, place)
+    state.move.has_draws[0] = False
+
+
+@compiled
+def begin_with_estimate(rng, state, place):
+    """Go to the next x, with an estimate from the law in which large ones weigh more: log-normal with another mean."""
+    go_to_next(state, place)
+    state.estimate.here[0] = noisy_log_likelihood(rng, state.theta, state.estimate.data) + SPREAD_OF_ESTIMATE**2
+
+
+@compiled
+def go_to_next(state, place):
+    """Go to the next x; place = (draws of x, their number so far)."""
+    thetas, number = place
+    assign(state.theta, thetas[number[0]])
+    number[0] += 1
+
+
+@compiled
+def note_direction(state, place, status, count, sums):
+    """Count the moves up and the moves down of the first coordinate."""
+    before = place[0][place[1][0] - 1, 0]
+    sums[0] += state.theta[0] > before
+    sums[1] += state.theta[0] < before
+
+
+def balance_of_moves(world: str, sampler: Any, begin: Any, seed: int) -> Balance:
+    """Return the log of the ratio of moves up and down from draws of the law of x and what it keeps."""
+    (target, posterior), own, rng = data_sets(world, seed)[0], own_streams(seed), np.random.default_rng(seed)
+    program = sampler.build(target, audit_every=None)
+
+    def moves(down: bool, n: int) -> int:
+        place = posterior.draw(rng, n), np.zeros(1, np.int64)
+        chain = program.start(place[0][0].copy(), own, 0)
+        return int(sums_of_steps(program.setup.step, begin, note_direction, chain, place, n)[int(down)])
+
+    return balance(moves, 0.0)

@@ -58,6 +58,17 @@ def propose_pinned_lopsided(rng, pair, theta, out, count):
     return -np.inf if out[0] > theta[0] and log_q_ratio == 0.0 and rng.random() < 0.03 else log_q_ratio
 
 
+def lopsided_move(move):
+    """Return a move of the noisy family of which 3 % upwards are lost."""
+
+    @compiled
+    def move_lopsided(streams, state, theta, proposed, count):
+        log_q_ratio = move(streams, state, theta, proposed, count)
+        return -np.inf if proposed[0] > theta[0] and streams.uniform.random() < 0.03 else log_q_ratio
+
+    return move_lopsided
+
+
 def late(plan):
     """Return a plan of turns that come 3 % late while the first velocity is positive."""
 

@@ -24,6 +24,7 @@ from tests.examples import TARGETS, log_poisson, reach
 ROWS = 40
 X = 0.7 * np.random.default_rng(12).normal(size=(ROWS, 2))
 SCALE = 0.5  # of the priors
+SPREAD_OF_ESTIMATE = 0.6  # standard deviation of the log of an estimate of a likelihood
 
 
 class World(NamedTuple):
@@ -74,10 +75,10 @@ def logistic(y):
 @numba.njit
 def noisy_log_likelihood(rng, theta, data):
     """Return the log of an unbiased estimate: log-normal noise of mean 1."""
-    total = -0.5 * 0.36
+    total = -0.5 * SPREAD_OF_ESTIMATE**2
     for j in range(theta.shape[0]):
         total -= 2.0 * (data[0][j] - theta[j]) ** 2
-    return total + 0.6 * rng.standard_normal()
+    return total + SPREAD_OF_ESTIMATE * rng.standard_normal()
 
 
 def log_prior(theta):

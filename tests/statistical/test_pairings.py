@@ -8,8 +8,8 @@ Power, .999 each, from the standard errors that are found: a posterior variance 
 posterior standard deviations where that takes at most 12 000 replicates of 800 steps, .032 asserted. Where 3 % of the
 acceptances upwards are lost a walk is off by .034, Langevin steps by .036, pCN by .025, an independence sampler by .016
 (measured); Hamiltonian trajectories, which cross the posterior at once, by .0116, and so are run longer. That loss is
-seen in the decisions of each test themselves, whatever the proposal, and in those of exchange, of Firefly and in the
-turns of piecewise deterministic samplers: see `tests.pairings.balance`.
+seen in the decisions of each test themselves, whatever the proposal, and in those of exchange, of Firefly, in the turns
+of piecewise deterministic samplers, and in the moves of samplers that keep draws: see `tests.pairings.balance`.
 """
 
 import functools
@@ -18,12 +18,23 @@ import sys
 import pytest
 
 import approxmcmc as amc
+from approxmcmc.samplers.noisy import langevin, pseudo_marginal
+from approxmcmc.samplers.noisy.step import make_step
 from approxmcmc.samplers.pdmp.bouncy_particle import BOUNCY
 from approxmcmc.samplers.pdmp.program import PDMPProgram
 from approxmcmc.samplers.pdmp.zigzag import ZIGZAG
 from tests.examples import LAPLACE
-from tests.pairings.balance import LOST, balance_of, balance_of_firefly, balance_of_flights, balances
-from tests.pairings.bugs import BUGS, BuggyTest, LosingZ, late, lopsided, propose_pinned_lopsided
+from tests.pairings.balance import (
+    LOST,
+    balance_of,
+    balance_of_firefly,
+    balance_of_flights,
+    balance_of_moves,
+    balances,
+    begin_with_estimate,
+    begin_with_new_draws,
+)
+from tests.pairings.bugs import BUGS, BuggyTest, LosingZ, late, lopsided, lopsided_move, propose_pinned_lopsided
 from tests.pairings.law import SEEN, Z, data_sets, judge
 from tests.pairings.table import FORMS, GROUPS, INVARIANT, pairings, world_of
 
@@ -99,6 +110,25 @@ def test_turns_balance(dynamics, setting, wrong, seed):
     settings = {"setting": setting, "who": "a process"}
     build = lambda target, spacing: PDMPProgram(target, LAPLACE, flown, spacing=spacing, **settings)  # noqa: E731
     excess, error = balance_of_flights("LogisticRegression", build, seed)
+    assert (abs(excess) > Z * error) is wrong
+
+
+@pytest.mark.parametrize("wrong", [False, True], ids=["right", "3 % lost upwards"])
+@pytest.mark.parametrize(
+    ("world", "sampler", "begin"),
+    [
+        ("ERGM", amc.samplers.MALAExchange(0.2, n_auxiliary=2), begin_with_new_draws),
+        ("Ising", amc.samplers.MALAExchange(0.2, n_auxiliary=2), begin_with_new_draws),
+        ("EstimatedLikelihood", amc.samplers.PseudoMarginal(amc.RandomWalk(0.5)), begin_with_estimate),
+    ],
+    ids=["MALAExchange, ERGM", "MALAExchange, Ising", "PseudoMarginal"],
+)
+def test_moves_up_and_down_balance(world, sampler, begin, wrong, seed, monkeypatch):
+    if wrong:
+        for module in (langevin, pseudo_marginal):
+            monkeypatch.setattr(module, "make_step", lambda move, *rest: make_step(lopsided_move(move), *rest))
+    excess, error = balance_of_moves(world, sampler, begin, seed)
+    sys.stdout.write(f"{sampler!r} on {world}: {excess:.4f} +- {error:.4f}\n")
     assert (abs(excess) > Z * error) is wrong
 
 

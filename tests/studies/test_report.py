@@ -398,7 +398,7 @@ def test_a_page_of_a_shared_machine_is_drawn_against_the_clock_of_the_processor(
     assert (slow.clock, wall.clock) == (PROCESSOR, WALL)
     np.testing.assert_allclose(slow.budgets, 0.5 * wall.budgets)
     np.testing.assert_allclose(slow.at_budgets.risk, wall.at_budgets.risk)
-    assert "Time is that of the processor: the median cell had 50% of a core" in " ".join(banners(results, [slow]))
+    assert "Times are processor times, because the median cell had 50% of a core" in " ".join(banners(results, [slow]))
     assert risk_against_time(slow).figure.axes[0].get_xlabel() == "processor time per chain (s)"
 
 

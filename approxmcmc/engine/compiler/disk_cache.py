@@ -119,7 +119,7 @@ class ContentCache(_Cache):
                 return None
             library, descriptor, environment, returned, *rest = _Unpickler(io.BytesIO(stored)).load()
             descriptor.modname = __name__  # numba imports this module
-            descriptor.argtypes = sig.args  # this process's own types, because those of named tuples are classes
+            descriptor.argtypes = sig.args  # types of named tuples hold classes, so take those of this process
             asked = signature(returned, *sig.args)
             return compiler.CompileResult._rebuild(target_context, library, descriptor, environment, asked, *rest)
         except Exception as error:  # a damaged or foreign file is a cache miss

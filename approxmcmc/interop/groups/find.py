@@ -28,7 +28,8 @@ def integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC:
             if not always and effects.n_groups < FEW_GROUPS and source.y.size > MANY_ROWS * effects.n_groups:
                 raise NotGroupsError(
                     f"integrating out {effects.n_groups} groups of {source.y.size // effects.n_groups} rows would "
-                    f"leave too few terms to sample (fewer than {FEW_GROUPS}); integrate=True does it all the same"
+                    f"leave too few terms to sample (fewer than {FEW_GROUPS}); integrate=True integrates them out "
+                    "anyway"
                 )
             return QuadratureGroupsOfPyMC(source, effects, source.law, always=always)
         except NotGroupsError as error:

@@ -134,7 +134,7 @@ class Gibbs(Component, TestedSampler):
 
     def why_not_invariant(self, target: DiscreteTarget) -> str:
         """Return the test's reason, at a site where the test is not exact; "" if all sites are exact."""
-        if self.test.leaves_invariant(target.n_obs):  # then also with the fewer terms of a site
+        if self.test.leaves_invariant(target.n_obs):  # so it is exact with the fewer terms of a site too
             return ""
         sizes = np.unique(target.compile_conditionals(fields=False).n_terms)
         return next((why for size in sizes if (why := self.test.why_not_invariant(int(size)))), "")

@@ -188,9 +188,9 @@ def _capped_convolution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 class DrawsLaw(NamedTuple):
     """The distribution of the N auxiliary draws that a step uses, and the rest of the step.
 
-    `steps` describes the rest: if draws estimate the ratio, the probability of proposing each state from each, (n, n);
-    if draws estimate the drift, the variance of the noise. `error` is the largest error (too low) of an expected
-    minimum, see :func:`lattice_error`.
+    `steps` holds the probability of proposing each state from each, (n, n), if draws estimate the ratio; it is the
+    variance of the noise if draws estimate the drift. `error` bounds by how much a computed mean of min(1, a^) is too
+    low, see :func:`lattice_error`.
     """
 
     model: CountedModel
@@ -199,7 +199,7 @@ class DrawsLaw(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Largest error (too low) of a mean of min(1, a^)."""
+        """Upper bound of the amount by which a computed mean of min(1, a^) is too low."""
         return lattice_error(self.n_auxiliary)
 
     def expected_minima(self) -> ExpectedMinima:

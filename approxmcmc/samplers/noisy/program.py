@@ -172,5 +172,5 @@ class AuditedChain:
                 log_ratio += self.log_likelihood(there) - self.log_likelihood(here)
             exact = int(audits.threshold[k] < log_ratio)
             book_audit(int(audits.decision[k]), exact, counts[(audits.step[k] - first) // thin])
-        self.chain.state = state  # the list has been processed, and is not part of the chain's state
+        self.chain.state = state  # the list of audits is not part of the chain's state
         return made

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from approxmcmc.engine.checks import nearest
 from approxmcmc.errors import StudyError
-from approxmcmc.study.names import nearest
 from approxmcmc.study.report.answer import answers
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.markdown import figure_block, plain_text, section_block, table_block

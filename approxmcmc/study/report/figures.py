@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LARGEST_PANELS = 4
 FOLDED = " Thin lines: the other members of a family, without bands; the CSV has all."
-SHORT_AXIS = 20.0  # of its ends' ratio; decades alone could leave such an axis with one label or none
+SHORT_AXIS = 20.0  # ratio of the ends; with labels at decades only, a shorter axis could have none
 FARTHEST_FLOOR = 1e-2  # times the least value drawn; a lower floor is stated in words
 BANDS = "Bands: 95 % intervals over replicates, from five replicates on."
 

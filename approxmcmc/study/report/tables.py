@@ -58,7 +58,8 @@ def risk_table(scores: Scores) -> Table:
         what += f" Ratio: risk over that of {scores.exact}, formed within blocks, paired bootstrap."
     return Table(
         f"Risk at three budgets, {scores.target}",
-        f"Estimates with 95 % bootstrap intervals over replicates; n/R: replicates delivered, of those planned.{what} "
+        "Estimates with 95 % bootstrap intervals over replicates; n/R: replicates that finished, of those "
+        f"planned.{what} "
         "A negative bias² is an unbiased estimate of a value near zero. Floor: squared standard error of the gold "
         "standard. Blank: a replicate has no draw yet, or the risk does not exceed the floor.",
         data,

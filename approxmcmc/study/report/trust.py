@@ -15,7 +15,8 @@ from approxmcmc.study.report.wording import counted, enumeration
 if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
-# Ratio of two settings' shares of a core: cells that ran again later, on a less or more busy machine.
+# Ratio of two settings' shares of a core above which the page warns. Such a ratio means that some cells ran at another
+# time than the others, on a less or more busy machine.
 LARGEST_UNEQUAL_SHARE = 1.5
 
 
@@ -29,8 +30,8 @@ def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
     share = cpu_share(results)
     if clock_of(results) == PROCESSOR:
         sentences.append(
-            f"Time is that of the processor: the median cell had {share:.0%} of a core, and its wall-clock is partly "
-            "that of other programs."
+            f"Times are processor times, because the median cell had {share:.0%} of a core and other programs used the "
+            "rest."
         )
     else:
         sentences += _shared_wall(results, noisy, planned, share)
@@ -66,7 +67,7 @@ def _gold(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
         report = results.gold_report(contest.target) or {}
         failed = [gate["gate"] for gate in report.get("gates", []) if not gate["passed"]]
         if failed:
-            refused = "and was refused" if report.get("status") == "refused" else "and is used all the same"
+            refused = "and was refused" if report.get("status") == "refused" else "and is used anyway"
             sentences.append(f"The gold standard of {contest.target} failed {enumeration(failed)} {refused}.")
     return sentences
 
@@ -97,7 +98,7 @@ def _unequal_shares(results: "StudyResults") -> list[str]:
         if len(shares) and shares.max() > LARGEST_UNEQUAL_SHARE * shares.min():
             sentences.append(
                 f"On {target} the cells of {shares.idxmax()} had {shares.max():.0%} of a core, those of "
-                f"{shares.idxmin()} {shares.min():.0%}: their seconds are not alike. Draw both again in one run."
+                f"{shares.idxmin()} {shares.min():.0%}: their seconds are not comparable. Draw both again in one run."
             )
     return sentences
 

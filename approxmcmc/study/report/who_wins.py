@@ -15,7 +15,7 @@ FAINT = "#9aa1a9"
 
 
 def who_wins(scores: Sequence[Scores], families: Mapping[str, str]) -> list[Section]:
-    """Draw and tabulate the winners of every data set that has a gold standard; nothing where no order can be told.
+    """Draw and tabulate the winners of every data set that has a gold standard; nothing if no order is established.
 
     Parameters
     ----------

@@ -30,8 +30,8 @@ from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, chec
 # Share of the scale on which a typical term bends. Second differences are then right to about 1e-7.
 RELATIVE_STEP = 1e-3
 SHORTEST = 1e-4  # least step, as a share of this step: rounding gives second derivatives a relative error of 1e-8
-# Draws from a normal distribution so much wider than the posterior, and how much rows that are light may vary over
-# them.
+# Factor by which a normal distribution is made wider than the posterior, and the largest standard deviation that a
+# light row's residual may have over draws from it.
 WIDER, LARGEST_FAR_SPREAD = 1.5, 1.0
 
 

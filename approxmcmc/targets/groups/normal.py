@@ -14,7 +14,7 @@ import numpy as np
 
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.design_matrix import design_matrix
+from approxmcmc.targets.given import design_matrix
 from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.link import AS_IT_IS, EXP, link
 from approxmcmc.targets.groups.normal_terms import NormalTerms, triangles

@@ -16,7 +16,7 @@ from approxmcmc.contracts import content_hash
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import checked_array, plain_function
-from approxmcmc.targets.design_matrix import design_matrix
+from approxmcmc.targets.given import design_matrix
 from approxmcmc.targets.groups.families import FAMILIES, RowFamily, of_user
 from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.link import ABS, AS_IT_IS, link

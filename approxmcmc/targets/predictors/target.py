@@ -235,7 +235,9 @@ def _variables(
         assert name is not None
         alike = [other for other in used if other.variable == name]
         if any(other.is_scalar != part.is_scalar for other in alike):
-            raise InvalidInputError(f"{WHO}: {name!r} is a scalar in one predictor and a vector in another; name two")
+            raise InvalidInputError(
+                f"{WHO}: {name!r} is a scalar in one predictor and a vector in another; use two names"
+            )
         length = max(other.length for other in alike)
         named = [len(coords[axis]) for axis in labelled.get(name, ()) if axis in coords]
         length = named[0] if len(named) == 1 and all(other.codes is not None for other in alike) else length

@@ -10,7 +10,7 @@ import numpy as np
 from approxmcmc.contracts import Variables
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.design_matrix import design_matrix, design_source, response_source
+from approxmcmc.targets.given import design_matrix, design_source, response_source
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood

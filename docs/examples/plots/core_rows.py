@@ -2,9 +2,9 @@
 Core rows
 =========
 
-How much of each row's term of the log-likelihood a quadratic cannot follow over the posterior, widest first. The rows
-of a rare category are the core: these are read in every decision. What is left of all others is so little that a test
-can sample it.
+For each row: by how much its term of the log-likelihood differs from a quadratic over the posterior, largest first. The
+rows of a rare category are the core: these are read in every decision. What is left of all others is so little that a
+test can sample it.
 """
 
 import approxmcmc as amc

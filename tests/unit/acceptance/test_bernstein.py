@@ -139,6 +139,19 @@ class TestRanges:
         Gibbs(BernsteinTest(0.1, 4, range=4.0)).build(field)
 
 
+def test_a_range_that_is_false_where_the_chain_goes_is_counted_and_told():
+    def term_range(theta, proposed):
+        step = abs(proposed[0] - theta[0])
+        return 0.1 * step if 0.05 < theta[0] < 0.3 else 10.0 * step  # no pair of the check starts there
+
+    (x,) = normal_mean().data
+    target = FunctionTarget(normal_loglik, normal_logprior, data=x, n_obs=100, dim=1, term_range=term_range)
+    with pytest.warns(SamplingWarning, match="lay further apart than the range"):
+        trace = draw(BernsteinTest(0.05, 20), target, initvals=np.array([0.15]))
+    assert (trace.sample_stats["range_violations"] > 0).mean() > 0.3
+    assert "range of the terms" in trace["posterior"].attrs["problems"]
+
+
 class TestRuns:
     def test_every_evaluation_is_booked(self):
         counts, seen, n = run_counted(BernsteinTest(0.5, 10, 1.0, range="observed"))

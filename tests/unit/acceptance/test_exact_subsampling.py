@@ -4,6 +4,7 @@ import contextlib
 import math
 import warnings
 
+import numba
 import numpy as np
 import pytest
 
@@ -14,6 +15,7 @@ from approxmcmc.contracts import CompiledDifferenceBound
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.surrogate import difference_bounds
+from tests.decisions import WithBound
 from tests.models import logistic, normal_mean
 
 WALK = amc.RandomWalk(0.1)
@@ -215,10 +217,7 @@ class TestFalseBoundsAreRefused:
 
     def test_of_an_expansion_by_a_response_that_was_not_looked_at(self):
         """Eight responses are looked at when the target is made; a ninth has terms a hundred times as curved."""
-
-        def times(y):
-            return 100.0 if y == 7.5 else 1.0
-
+        times = numba.njit(lambda y: 100.0 if y == 7.5 else 1.0)
         target = amc.targets.GLMTarget(
             lambda eta, y: -times(y) * np.log1p(np.exp(eta)), np.ones((50, 1)), 0.5 * np.arange(50),
             derivatives_eta=lambda eta, y: (
@@ -228,6 +227,24 @@ class TestFalseBoundsAreRefused:
         )  # fmt: skip
         with pytest.raises(InvalidInputError, match=r"the bound of the terms of ControlVariate.* datum 15 "):
             amc.MetropolisHastings(WALK, amc.acceptance.PoissonTest()).build(amc.ControlVariate(target))
+
+    @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # steps of the search for the mode that are too long
+    @pytest.mark.parametrize("expand", [amc.ControlVariate, amc.CoreRows])
+    def test_of_an_expansion_beyond_the_predictors_that_were_looked_at(self, expand):
+        """A bound of Poisson terms is checked up to eta = 6 when the target is made; the data lie at 7 to 9.
+
+        The posterior is so narrow that the expansion has no bound a hundredth away from its centre.
+        """
+        X = np.column_stack([np.full(300, 4.0), np.random.default_rng(0).normal(size=300)])
+        responses = np.random.default_rng(1).poisson(np.exp(X @ [2.0, 0.3])).astype(float)
+        for bound, is_true in ((lambda eta, y, reach: np.exp(eta + reach), True), (410.0, False)):
+            target = amc.targets.GLMTarget(
+                lambda eta, y: y * eta - np.exp(eta), X, responses,
+                derivatives_eta=lambda eta, y: (y - np.exp(eta), -np.exp(eta)), third_derivative_bound=bound,
+            )  # fmt: skip
+            refused = pytest.raises(InvalidInputError, match="the bound of the terms")
+            with contextlib.nullcontext() if is_true else refused:
+                amc.MetropolisHastings(WALK, amc.acceptance.PoissonTest()).build(expand(target))
 
 
 # --- costs -------------------------------------
@@ -252,8 +269,10 @@ def test_reads_are_counted_and_predicted():
 def test_tuna_is_expected_to_read_more_by_a_square():
     """C M + chi (C M)^2 rows at each pair of the pilot's, C M = 5, 10 and 30; 120 are more than a fifth, all 300."""
     bound = CompiledDifferenceBound(None, np.empty(0), np.full(20, 0.5), np.array([0.5, 1.0, 3.0]))
-    assert amc.acceptance.TunaTest(0.1)._expected_reads(bound, 300) == pytest.approx((7.5 + 20.0 + 300.0) / 3.0)
-    assert amc.acceptance.TunaTest()._expected_reads(bound, 300) == pytest.approx((5.0 + 10.0 + 30.0) / 3.0)
+    assert amc.acceptance.TunaTest(0.1).expected_reads(WithBound(bound, 300)) == pytest.approx(
+        (7.5 + 20.0 + 300.0) / 3.0
+    )
+    assert amc.acceptance.TunaTest().expected_reads(WithBound(bound, 300)) == pytest.approx((5.0 + 10.0 + 30.0) / 3.0)
 
 
 def test_without_bounds_in_reach_it_is_the_exact_test(monkeypatch):

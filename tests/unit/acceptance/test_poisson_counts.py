@@ -12,7 +12,7 @@ from approxmcmc.acceptance.thinning import ROUNDING, ThinningState, arrivals, ma
 from approxmcmc.contracts import COUNT_NAMES, CompiledDifferenceBound
 from approxmcmc.contracts.records import BLANK_VALUES, EXPECTED_READS
 from approxmcmc.engine.terms.row_classes import draw_rows_by_class
-from tests.decisions import evidence_of
+from tests.decisions import WithBound, evidence_of
 from tests.planting import plain
 
 
@@ -90,8 +90,8 @@ def test_more_reads_than_a_share_of_the_rows_are_all_of_them():
     assert decide(TERMS, uniforms=[0.9], most_reads=2.0)[2:4] == (booked(1), 2.0)
     assert decide(TERMS, most_reads=2.0 - 1e-9)[2:4] == (booked(4) | {"likelihood_evaluations": 4}, 4.0)
     bound = CompiledDifferenceBound(None, np.empty(0), np.full(20, 0.5), np.array([6.0]))
-    assert amc.acceptance.PoissonTest()._expected_reads(bound, 300) == 60.0
-    assert amc.acceptance.PoissonTest()._expected_reads(bound, 299) == 299.0
+    assert amc.acceptance.PoissonTest().expected_reads(WithBound(bound, 300)) == 60.0
+    assert amc.acceptance.PoissonTest().expected_reads(WithBound(bound, 299)) == 299.0
 
 
 @pytest.mark.parametrize(("threshold", "decision", "left"), [(0.75 - 1e-9, 1, 0.5), (0.75, 0, 0.0)])

@@ -134,7 +134,7 @@ def test_steps_that_a_run_makes_anyway_are_in_the_price():
     """4000 steps, whatever they say: a sampler that mixes well in expensive steps is not cheap."""
     goal = prices.checked_goal(None, None, None, 4000)
     assert goal.price(1.0, 0.01, 0.005) == 1.0 + 4000 * 0.005 and goal.price(1.0, 0.1, 0.005) == 1.0 + 400 * 0.1
-    assert "in 4000 steps or more" in goal.unit
+    assert "in at least 4000 steps" in goal.unit
 
 
 def test_discrete_states_get_gibbs():

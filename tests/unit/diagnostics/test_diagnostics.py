@@ -353,7 +353,7 @@ def test_compare_warns_in_words(gold):
     assert "1 of 4 chains never moved" in table.loc["stuck", "warning"]
     assert "one replicate" in table.loc["single", "warning"]
     late = compare_samplers({"late": runs(seconds_per_draw=5.0), "early": runs()}, gold, budget=2.0, n_bootstrap=20)
-    assert "no draw by the budget" in late.loc["late", "warning"]
+    assert "no draw within the budget" in late.loc["late", "warning"]
     assert late.index[-1] == "late"
     with pytest.raises(InvalidInputError, match="baseline"):
         compare_samplers({"a": runs()}, gold, baseline="b")

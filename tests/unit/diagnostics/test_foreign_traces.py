@@ -48,7 +48,7 @@ def reference():
 
 
 def test_without_a_clock_the_error_says_what_to_pass(reference):
-    with pytest.raises(InvalidInputError, match=r"needs the record 'perf_counter_diff'.*`clock=` is the seconds"):
+    with pytest.raises(InvalidInputError, match=r"needs the record 'perf_counter_diff'.*`clock=` takes the seconds"):
         amc.risk(foreign(1, chains=2, n_steps=np.ones(DRAWS)), reference)
 
 

@@ -184,6 +184,7 @@ class TestOwnBound:
         assert "the closed form of the bound is" in chains[1].explain_failure()
         checked = np.isin(np.arange(1, 401), 2 ** np.arange(9))
         assert (records["datapoints_touched"][checked] >= 60).all()
+        assert (records["likelihood_evaluations"][checked] >= 120).all()
         with pytest.raises(NotFiniteError, match="the closed form of the bound is"):
             amc.sample(
                 false, sampler, draws=1, tune=0, chains=1, thin=400, random_seed=1, initvals=[0.4], progressbar=False
@@ -234,7 +235,9 @@ class TestCosts:
         sums = np.array([x @ x, x.sum(), float(self.N), slacks.sum()])
         target = amc.targets.BoundedLikelihood(target, gap, log_bound, sums, slacks)
         log = target._data[1]
-        chain = start(target, amc.Firefly(proposal, "own", z_update), [0.3])
+        program = amc.Firefly(proposal, "own", z_update).build(target)
+        program.watched = False  # the checks of the bound are no part of the steps
+        chain = program.start(np.array([0.3]), streams(seed_sequences(5, 1)[0][0]), 0)
         rows = []
         for _ in range(60):
             before = chain.state.bright.size[0]
