@@ -122,7 +122,7 @@ def setting_in_words(label: str) -> str:
     """
     code, _, knobs = re.sub(r"[\\\]'\"]", "", label).partition("[")
     name = " ".join(SPELLED.get(word, word) for word in code.split("_")).replace("t test", "t-test")
-    told = ", ".join(knob.replace("=", " ").replace("_", " ") for knob in knobs.split(","))
+    told = ", ".join(knob.strip().replace("=", " ").replace("_", " ") for knob in knobs.split(","))
     return f"{name} ({told})" if knobs else name
 
 
