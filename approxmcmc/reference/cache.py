@@ -26,6 +26,11 @@ def cached(key: str, folder: str | os.PathLike[str] | None, compute: Callable[[]
     compute
         Function that computes the tree; called if the file is missing or invalid.
 
+    Raises
+    ------
+    KeyboardInterrupt
+        If the computation was interrupted: a part of a chain is no gold standard, and it is not stored.
+
     Notes
     -----
     A stored tree carries its key and a hash of its draws. If a file cannot be read, has another key or another hash of
@@ -41,6 +46,8 @@ def cached(key: str, folder: str | os.PathLike[str] | None, compute: Callable[[]
             message = f"The cached gold standard {path} cannot be used ({error}); it is computed again."
             warnings.warn(message, SamplingWarning, stacklevel=3)
     tree = compute()
+    if tree["posterior"].attrs.get("stopped") == "interrupt":
+        raise KeyboardInterrupt
     tree["posterior"].attrs |= {"cache_key": key, "draws_hash": draws_hash(tree)}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

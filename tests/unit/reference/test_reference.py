@@ -24,6 +24,7 @@ from approxmcmc.reference import (
     posterior,
     reference_posterior,
 )
+from approxmcmc.reference.cache import cached
 from approxmcmc.targets import FunctionTarget
 from tests.models import logistic
 
@@ -195,6 +196,15 @@ def sampler(monkeypatch):
 
 
 SETTINGS = {"draws": DRAWS, "chains": CHAINS, "gates": GATES, "random_seed": 3}
+
+
+def test_an_interrupted_run_is_no_gold_standard(tmp_path):
+    """A publication that was interrupted kept the first draws of a reference, and the next one took them for all."""
+    stopped = fabricated()
+    stopped["posterior"].attrs["stopped"] = "interrupt"
+    with pytest.raises(KeyboardInterrupt):
+        cached("key", tmp_path, lambda: stopped)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_second_call_reads_equal_draws_without_sampling(sampler, tmp_path):
