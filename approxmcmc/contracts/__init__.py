@@ -14,6 +14,7 @@ from approxmcmc.contracts.finding import VERDICTS, Finding, Verdict
 from approxmcmc.contracts.hashing import arrays_hashed_once, content_hash
 from approxmcmc.contracts.proposal import CompiledProposal, Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
+from approxmcmc.contracts.row_likelihood import RowLikelihood
 from approxmcmc.contracts.sampler import (
     Auditor,
     Chain,
@@ -92,6 +93,7 @@ __all__ = [
     "Program",
     "Proposal",
     "ProposalSampler",
+    "RowLikelihood",
     "Sampler",
     "SamplingResult",
     "Simulator",
