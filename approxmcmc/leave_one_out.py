@@ -13,7 +13,14 @@ import xarray as xr
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from approxmcmc.contracts import DiscreteTarget, DoublyIntractableTarget, EstimatedTarget, RowLikelihood, Target
+from approxmcmc.contracts import (
+    DiscreteTarget,
+    DoublyIntractableTarget,
+    EstimatedTarget,
+    PointwiseLikelihood,
+    Target,
+    TwinnedTarget,
+)
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.any_model import is_pymc
@@ -150,7 +157,7 @@ def loo_subsample(trace: xr.DataTree, target: Any, observations: int | np.ndarra
 class _LogLikelihood(BackendArray):
     """Log-likelihoods by chain, draw and row, computed when read; the last ones are cached: ArviZ reads three times."""
 
-    def __init__(self, rows: RowLikelihood, draws: tuple[int, ...]) -> None:
+    def __init__(self, rows: PointwiseLikelihood, draws: tuple[int, ...]) -> None:
         self.rows, self.shape, self.dtype = rows, (*draws, *rows.observed.shape), np.dtype(np.float64)
         self.places: list[np.ndarray] = [np.empty(0, dtype=np.int64)] * len(self.shape)
         self.values = np.empty(0)
@@ -173,7 +180,7 @@ class _LogLikelihood(BackendArray):
         return out
 
 
-def _parts(trace: xr.DataTree, target: Any) -> dict[str, RowLikelihood]:
+def _parts(trace: xr.DataTree, target: Any) -> dict[str, PointwiseLikelihood]:
     """Return the log-likelihoods of rows: of the terms of a target, or of the observed variables of a PyMC model."""
     if "sample_stats" in trace.children and "weight" in trace["sample_stats"]:
         raise InvalidInputError(
@@ -181,16 +188,16 @@ def _parts(trace: xr.DataTree, target: Any) -> dict[str, RowLikelihood]:
         )
     if isinstance(target, Target) and not target.why_no_terms:
         return {NAME: _of_target(trace, _of_rows(trace, target))}
-    model = target.to_pymc() if isinstance(target, Target) else target
+    model = target.to_pymc() if isinstance(target, TwinnedTarget) else target
     if not is_pymc(model):
         raise IncompatibleError(f"leave-one-out cross-validation needs a target or a pm.Model, found {model!r}")
-    from approxmcmc.interop.log_likelihood import row_likelihoods  # imported late, because it loads PyMC
+    from approxmcmc.interop.log_likelihood import pointwise_likelihoods  # imported late, because it loads PyMC
 
     refuse_formula(trace, "The PyMC model")
-    return row_likelihoods(model, trace["posterior"].to_dataset())
+    return pointwise_likelihoods(model, trace["posterior"].to_dataset())
 
 
-def _of_target(trace: xr.DataTree, target: Target) -> RowLikelihood:
+def _of_target(trace: xr.DataTree, target: Target) -> PointwiseLikelihood:
     compiled, thetas = target.compile(), flat_draws(trace, target)
     constants = np.broadcast_to(target.omitted_constants, target.n_obs)
 
@@ -205,7 +212,7 @@ def _of_target(trace: xr.DataTree, target: Target) -> RowLikelihood:
         return full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs) + constants
 
     numbers = np.arange(target.n_obs)
-    return RowLikelihood(xr.DataArray(numbers, {ROW: numbers}, ROW), at_draw, at_mean)
+    return PointwiseLikelihood(xr.DataArray(numbers, {ROW: numbers}, ROW), at_draw, at_mean)
 
 
 def _of_rows(trace: xr.DataTree, target: Target) -> Target:

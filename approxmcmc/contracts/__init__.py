@@ -12,9 +12,9 @@ from approxmcmc.contracts.acceptance import AcceptanceTest, CompiledTest, Decisi
 from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.finding import VERDICTS, Finding, Verdict
 from approxmcmc.contracts.hashing import arrays_hashed_once, content_hash
+from approxmcmc.contracts.pointwise import PointwiseLikelihood
 from approxmcmc.contracts.proposal import CompiledProposal, Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
-from approxmcmc.contracts.row_likelihood import RowLikelihood
 from approxmcmc.contracts.sampler import (
     Auditor,
     Chain,
@@ -89,11 +89,11 @@ __all__ = [
     "ForeignSampler",
     "LatentTarget",
     "NamedDraws",
+    "PointwiseLikelihood",
     "Population",
     "Program",
     "Proposal",
     "ProposalSampler",
-    "RowLikelihood",
     "Sampler",
     "SamplingResult",
     "Simulator",

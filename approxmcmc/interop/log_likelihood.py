@@ -7,12 +7,12 @@ import numpy as np
 import xarray as xr
 from pymc.model.transform.conditioning import remove_value_transforms
 
-from approxmcmc.contracts import RowLikelihood
+from approxmcmc.contracts import PointwiseLikelihood
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import evaluate
 
 
-def row_likelihoods(model: Any, posterior: xr.Dataset) -> dict[str, RowLikelihood]:
+def pointwise_likelihoods(model: Any, posterior: xr.Dataset) -> dict[str, PointwiseLikelihood]:
     """Return the log-likelihoods of all observed variables, by name; each is compiled when it is first read.
 
     Raises
@@ -32,7 +32,7 @@ def row_likelihoods(model: Any, posterior: xr.Dataset) -> dict[str, RowLikelihoo
     return {one.name: _of(plain, one, graph, values, draws) for one, graph in graphs}
 
 
-def _of(model: Any, variable: Any, graph: Any, values: list[Any], draws: list[np.ndarray]) -> RowLikelihood:
+def _of(model: Any, variable: Any, graph: Any, values: list[Any], draws: list[np.ndarray]) -> PointwiseLikelihood:
     """Return the log-likelihood of one observed variable, given its graph and the draws of the free variables."""
     if graph.ndim == 0:
         raise IncompatibleError(
@@ -52,7 +52,7 @@ def _of(model: Any, variable: Any, graph: Any, values: list[Any], draws: list[np
     named = model.named_vars_to_dims.get(variable.name) or (None,) * observed.ndim
     axes = [name or f"{variable.name}_dim_{k}" for k, name in enumerate(named)]
     labels = {name: list(model.coords[name]) for name in named if model.coords.get(name) is not None}
-    return RowLikelihood(
+    return PointwiseLikelihood(
         # A row of a multivariate distribution has several values and one log density.
         xr.DataArray(observed, labels, axes).isel(dict.fromkeys(axes[graph.ndim :], 0), drop=True),
         lambda chain, draw, rows: at([one[chain, draw] for one in draws])[np.ix_(*rows)],

@@ -8,7 +8,7 @@ import numpy as np
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class RowLikelihood:
+class PointwiseLikelihood:
     """The log-likelihood of the rows of an observed variable, at the draws of a trace and at their mean.
 
     Parameters
