@@ -126,7 +126,7 @@ def slopes_in_theta(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray) -
 def phi_of(factors: np.ndarray, products: np.ndarray, weights: np.ndarray, logs: np.ndarray) -> np.ndarray:
     """Return what `sums_of` computes, in NumPy; shape (..., n)."""
     j, phi = products[0, :, 0], np.zeros((*factors.shape[:-1], logs.shape[1]))
-    np.add.at(phi.T, j, weights[0] * _chosen(factors, products).prod(axis=-1))
+    np.add.at(phi.T, j, (weights[0] * _chosen(factors, products).prod(axis=-1)).T)
     return np.log(phi, out=phi, where=logs[0] == 1)
 
 
