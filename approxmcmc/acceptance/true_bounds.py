@@ -109,7 +109,7 @@ def _looks(
             yield theta, proposed, found, rows, differences, 1.0 + np.abs(before) + np.abs(after)
 
 
-def _pairs(target: Target) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _pairs(target: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield pairs of states; the same in every run, so that a bound that passes once passes again."""
     centre, rng = np.asarray(target.initial_point(), dtype=np.float64), np.random.default_rng(0)
     for spread in SPREADS:
