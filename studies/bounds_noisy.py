@@ -221,6 +221,6 @@ study = Study(
             "replicates": 2,
         },
         "quick": {"budget": Budget(draws=10_000, seconds=5), "replicates": 4},
-        "published": {"like": "quick", "replicates": 8},
+        "published": {"budget": Budget(draws=50_000, seconds=60)},
     },
 )

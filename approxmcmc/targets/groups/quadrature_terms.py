@@ -45,8 +45,8 @@ LARGEST_ERROR = 0.01  # nats by which the summed error may change over the poste
 CORE = 6  # arrays of the groups; the table of a link comes after them
 SHAPE_STEP = 1e-4  # step of differences in the logarithm of a shape
 REACH, MOST_SEARCHED = 4.0, 2000  # of a search without derivatives: around the start; evaluations
-# Operations of a row at a node, in a step of Newton's method, and of its slope at a node; and of a group: a logit row
-# takes 10 ns if it shares its effect, else 40, and the group 260.
+# Operations for a row: at a node, in a step of Newton's method, and for its slope at a node; last, for a group. With a
+# logit, a row takes 10 ns if it shares its effect, else 40; a group takes 260.
 NODE, NEWTON, GRADIENT, GROUP = 14.0, 40.0, 40.0, 1700.0
 SHARED = 0.15  # of a row's operations at nodes and in Newton's method, if exponentials are shared
 
