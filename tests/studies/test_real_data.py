@@ -63,7 +63,7 @@ def test_a_run_that_is_off_is_wrong_and_silent(defect, nothing_told):
 
 def test_a_run_that_says_so_is_wrong_and_told(told):
     found = judge(fabricated(shift=0.2), fabricated(seed=2))
-    assert (found.word, found.problems) == (verdicts.TOLD, ("something",))
+    assert (found.word, found.problems) == (verdicts.WARNED, ("something",))
     assert judge(fabricated(), fabricated(seed=2)).word == verdicts.RIGHT  # a warning does not make it wrong
 
 
@@ -85,7 +85,7 @@ def test_a_run_that_never_moved_is_told():
     still = fabricated(300)
     still["posterior"]["beta"][:] = 1.0
     found = judge(still, fabricated(seed=2))
-    assert found.word in (verdicts.TOLD, verdicts.UNDECIDED)
+    assert found.word in (verdicts.WARNED, verdicts.UNDECIDED)
     assert found.problems
 
 
