@@ -133,7 +133,7 @@ def chains_against_the_grid(results) -> list:
 
 
 def theory_of_one_step(results) -> list:
-    """Draw lemma 3.1 and what it gives away, loss by loss, against N, and theorem 3.2's constants."""
+    """Draw lemma 3.1 and each step of its proof that loosens it against N, and tabulate theorem 3.2's constants."""
     return noisy_theory.losses(results.target("lattice"), noisy, counts_of(results), coarse_grid(results), SCALE)
 
 

@@ -70,7 +70,7 @@ def test_a_run_that_says_so_is_wrong_and_told(told):
 def test_few_draws_decide_nothing_whichever_has_them(told):
     for draws, reference_draws in ((200, 20_000), (20_000, 200)):
         found = judge(fabricated(draws, shift=0.1), fabricated(reference_draws, seed=2))
-        assert found.short == "undecided, told"
+        assert found.short == "undecided, warned"
         assert found.shift.lower < 0.1 < found.shift.upper
 
 
