@@ -13,7 +13,7 @@ def as_target(given: Any) -> Any:
     """Return the target of a PyMC or Bambi model, anything else unchanged; the check imports neither."""
     if is_bambi(given):
         given = pymc_model(given)
-    if _is_model_of(given, "pymc"):
+    if is_pymc(given):
         from approxmcmc.interop.whole_model import target_of
 
         return target_of(given)
@@ -25,6 +25,11 @@ def in_terms_of(given: Any, trace: xr.DataTree) -> xr.DataTree:
     if not is_bambi(given):
         return trace
     return in_terms_of_formula(trace, given)
+
+
+def is_pymc(given: Any) -> bool:
+    """Return whether a model is a ``pymc.Model``."""
+    return _is_model_of(given, "pymc")
 
 
 def is_bambi(given: Any) -> bool:
