@@ -22,12 +22,11 @@ _HOMES = {
         "cost_summary",
         "diagnose",
         "latents",
-        "log_likelihood",
-        "loo_subsample",
         "risk",
     ),
     "approxmcmc.importance": ("importance_sampling",),
     "approxmcmc.interop.pymc": ("explain", "from_pymc"),
+    "approxmcmc.leave_one_out": ("log_likelihood", "loo_subsample"),
     "approxmcmc.nuts": ("NUTS",),
     "approxmcmc.output": ("load", "save"),
     "approxmcmc.plots": (

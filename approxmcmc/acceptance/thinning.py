@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from approxmcmc.acceptance.rules import METROPOLIS
-from approxmcmc.acceptance.true_bounds import checked_differences
+from approxmcmc.acceptance.true_bounds import checked_differences, watch_differences
 from approxmcmc.contracts import (
     AcceptanceTest,
     BoundedDifferencesTarget,
@@ -223,6 +223,7 @@ class ThinnedTest(AcceptanceTest):
     def compile_with(self, rate: Callable[..., float], target: Target | Population) -> CompiledTest:
         """Compile the test with Poisson counts of `rate`; raise if some terms exceed their bounds."""
         bound = checked_differences(self._bounding(target), who=type(self).__name__)
+        has_pilot = bound.reaches.size > 0  # the bound was checked between its draws
         classes, expected = row_classes(bound.rates), self._expected_reads(bound, target.n_obs)
 
         def make_state() -> ThinningState:
@@ -246,6 +247,7 @@ class ThinnedTest(AcceptanceTest):
             is_audited=False,
             records=("expected_reads", "range_violations"),
             attrs={} if math.isnan(expected) else {"setup_expected_reads": expected},
+            watch=None if has_pilot else watch_differences(target, bound),
         )
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:

@@ -4,11 +4,11 @@ A bound limits the change of a term between *every* two states. So the check dra
 initial point, near and far, and pairs of starts, if the target draws them from a pilot: far from the pilot an expansion
 has no bound. A true bound never fails, beyond rounding; a bound that is far too small fails at once. During a run a
 false bound would hardly be noticed: the smaller it is, the fewer rows the test reads, and the fewer rows can show that
-it is false.
+it is false. So chains of a target without a pilot check it now and then, where they go.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from approxmcmc.contracts import (
     DiscreteTarget,
     Target,
 )
+from approxmcmc.contracts.records import EVALUATIONS, VIOLATIONS
 from approxmcmc.engine.checks import show
 from approxmcmc.errors import InvalidInputError
 
@@ -42,11 +43,10 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
         When a term changes by more than its bound at one of the pairs of states; the message names the worst term.
     """
     bound = target.compile_difference_bound()
-    for theta, proposed, reach, rows, differences, size in _looks(target, bound.reach, bound.numbers):
+    for theta, proposed, reach, rows, differences, size in _looks(target, bound, _pairs(target)):
         allowed = bound.rates[rows] * reach
-        excess = np.abs(differences) - allowed - ROUNDING * size
-        worst = int(np.argmax(np.nan_to_num(excess, nan=-np.inf)))
-        if excess[worst] > 0.0:
+        worst, excess = _worst(differences, allowed, size)
+        if excess > 0.0:
             raise InvalidInputError(
                 f"{who}: the bound of the terms of {target!r} is false: between theta = {show(theta)} and "
                 f"{show(proposed)} the term of datum {rows[worst]} changes by {abs(differences[worst]):.4g}, and the "
@@ -56,10 +56,29 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
     return bound
 
 
+def watch_differences(target: Any, bound: CompiledDifferenceBound) -> Callable[..., bool]:
+    """Return the check of a chain: it counts a violation if the bound is false between its start and its state."""
+
+    def check(start: np.ndarray, theta: np.ndarray, count: np.ndarray) -> bool:
+        for _, _, reach, rows, differences, size in _looks(target, bound, [(start, theta)]):
+            count[EVALUATIONS] += 2 * rows.size
+            count[VIOLATIONS] += _worst(differences, bound.rates[rows] * reach, size)[1] > 0.0
+        return True
+
+    return check
+
+
+def _worst(differences: np.ndarray, allowed: np.ndarray, size: np.ndarray) -> tuple[int, float]:
+    """Return the place of the difference that exceeds its bound most, and by how much, rounding subtracted."""
+    excess = np.nan_to_num(np.abs(differences) - allowed - ROUNDING * size, nan=-np.inf)
+    worst = int(np.argmax(excess))
+    return worst, float(excess[worst])
+
+
 def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
     """Return the target's bound on the range of its terms, after the same check as `checked_differences`."""
     bound = target.compile_term_range()
-    for theta, proposed, allowed, _, differences, size in _looks(target, bound.term_range, bound.numbers):
+    for theta, proposed, allowed, _, differences, size in _looks(target, bound, _pairs(target)):
         found = np.ptp(differences[np.isfinite(differences)]) if np.isfinite(differences).any() else 0.0
         if found > allowed + ROUNDING * size.max():
             raise InvalidInputError(
@@ -71,19 +90,18 @@ def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
 
 
 def _looks(
-    target: Any, reach: Any, numbers: np.ndarray
+    target: Any, bound: CompiledDifferenceBound | CompiledTermRange, pairs: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield pairs of states and ``reach(theta, proposed, numbers)``, where finite, rows, and their terms.
+    """Yield pairs of states, their bound where finite, rows, the differences of their terms, and the terms' size.
 
-    These are the differences of the terms and the size of the terms. No pair is yielded for a discrete target: its
-    bounds are computed from its tables.
+    No pair is yielded for a discrete target: its bounds are computed from its tables.
     """
     if isinstance(target, DiscreteTarget) or not isinstance(target, Target):
         return
-    compiled = target.compile()
+    compiled, reach = target.compile(), bound[0]
     rows = np.unique(np.linspace(0, compiled.n_obs - 1, MOST_ROWS).astype(np.int64))
-    for theta, proposed in _pairs(target):
-        found = reach(theta, proposed, numbers)
+    for theta, proposed in pairs:
+        found = reach(theta, proposed, bound.numbers)
         if found < np.inf and np.isfinite([compiled.log_prior(theta), compiled.log_prior(proposed)]).all():
             with np.errstate(all="ignore"):  # terms may overflow at distant states
                 before, after = _terms(compiled, theta, rows), _terms(compiled, proposed, rows)
@@ -91,7 +109,7 @@ def _looks(
             yield theta, proposed, found, rows, differences, 1.0 + np.abs(before) + np.abs(after)
 
 
-def _pairs(target: Target) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _pairs(target: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield pairs of states; the same in every run, so that a bound that passes once passes again."""
     centre, rng = np.asarray(target.initial_point(), dtype=np.float64), np.random.default_rng(0)
     for spread in SPREADS:

@@ -12,6 +12,7 @@ from approxmcmc.contracts.acceptance import AcceptanceTest, CompiledTest, Decisi
 from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.finding import VERDICTS, Finding, Verdict
 from approxmcmc.contracts.hashing import arrays_hashed_once, content_hash
+from approxmcmc.contracts.pointwise import PointwiseLikelihood
 from approxmcmc.contracts.proposal import CompiledProposal, Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
 from approxmcmc.contracts.sampler import (
@@ -88,6 +89,7 @@ __all__ = [
     "ForeignSampler",
     "LatentTarget",
     "NamedDraws",
+    "PointwiseLikelihood",
     "Population",
     "Program",
     "Proposal",

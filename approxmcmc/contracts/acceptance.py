@@ -41,6 +41,10 @@ class CompiledTest(NamedTuple):
     ``state_at(step)`` makes the state before a step of that number, for a test that changes along the chain; None if
     `make_state` does. ``is_tested(state) -> bool``, called once at the beginning of each step, says whether the step is
     tested; an untested step accepts. None if all steps are tested.
+
+    ``watch(start, theta, count) -> bool`` is called now and then while a chain runs, with its start and its state: it
+    checks with many data what decisions do not see, and counts what it finds; False stops the chain. None if there is
+    nothing to check.
     """
 
     decide: Callable[..., tuple[int, float]]
@@ -57,6 +61,7 @@ class CompiledTest(NamedTuple):
     is_audited: bool = True
     records: tuple[str, ...] = ()
     attrs: Mapping[str, Any] = {}
+    watch: Callable[..., bool] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -252,7 +252,6 @@ class Sampler(abc.ABC):
 
         `chain` was started by `program`, which this sampler built for `target`. Each decision has a new u and new
         subsets.
-        of its own.
 
         Raises
         ------

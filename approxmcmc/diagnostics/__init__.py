@@ -10,7 +10,6 @@ from approxmcmc.diagnostics.importance import (
     importance_estimates,
 )
 from approxmcmc.diagnostics.latents import latents
-from approxmcmc.diagnostics.loo import log_likelihood, loo_subsample
 from approxmcmc.diagnostics.records import split_population
 from approxmcmc.diagnostics.risk import risk
 
@@ -23,8 +22,6 @@ __all__ = [
     "importance_diagnostics",
     "importance_estimates",
     "latents",
-    "log_likelihood",
-    "loo_subsample",
     "risk",
     "split_population",
     "wrong_decision_rate",

@@ -24,7 +24,7 @@ from approxmcmc.interop.linear_predictor import StructuredTarget, family_of, str
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import NoLinearPredictorError
 from approxmcmc.interop.pymc_target import PyMCTarget
-from approxmcmc.interop.rows import first_line
+from approxmcmc.interop.rows import first_line, law_name
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.compression import explain_rows
 from approxmcmc.targets.given import with_sources
@@ -150,7 +150,9 @@ def from_pymc(
         return PyMCTarget(source, deterministics=deterministics, given=given)
     source = ModelOfPyMC(model, row_dim, scale_effects=scale_effects)
     found = _find_structure(source) if structure and not deterministics else "it was not looked for"
-    return found if isinstance(found, StructuredTarget) else PyMCTarget(source, deterministics=deterministics)
+    if isinstance(found, StructuredTarget):
+        return found
+    return PyMCTarget(source, deterministics=deterministics, why_no_structure=found)
 
 
 def explain(model: Any, row_dim: str | None = None) -> str:
@@ -237,7 +239,7 @@ def _describe(target: StructuredTarget) -> str:
         return f"{family.name} {parts}"
     if isinstance(target.likelihood, NormalLikelihood):
         return f"normal regression {parts}"
-    laws = " and ".join(type(one.owner.op).__name__.removesuffix("RV") for one in source.rows.variables)
+    laws = " and ".join(law_name(one) for one in source.rows.variables)
     return f"{laws} {parts}, terms compiled by PyTensor"
 
 

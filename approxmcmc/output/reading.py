@@ -23,13 +23,8 @@ def flat_draws(trace: xr.DataTree, target: Target) -> np.ndarray:
     if not isinstance(trace, xr.DataTree) or "posterior" not in trace.children:
         groups = sorted(trace.children) if isinstance(trace, xr.DataTree) else type(trace).__name__
         raise InvalidInputError(f"a trace is needed, an xarray.DataTree with a group 'posterior'; found {groups}")
+    refuse_formula(trace, repr(target))
     posterior, found = trace["posterior"].to_dataset(), {}
-    if posterior.attrs.get("modeling_interface") == "bambi":  # its intercept is another number under the same name
-        raise InvalidInputError(
-            f"{target!r} needs draws of its own variables; found those of a Bambi formula. Sample "
-            "the PyMC model, amc.sample(formula.backend.model), or use Bambi's own functions, such as "
-            "formula.compute_log_likelihood(trace)"
-        )
     for name, shape in target.variables.shapes.items():
         if name not in posterior:
             raise InvalidInputError(
@@ -43,6 +38,16 @@ def flat_draws(trace: xr.DataTree, target: Target) -> np.ndarray:
             )
         found[name] = values
     return target.variables.pack_draws(found)
+
+
+def refuse_formula(trace: xr.DataTree, needing: str) -> None:
+    """Raise if a trace comes from a Bambi formula: its intercept is another number under the same name."""
+    if trace["posterior"].attrs.get("modeling_interface") == "bambi":
+        raise InvalidInputError(
+            f"{needing} needs draws of its own variables; found those of a Bambi formula. Sample "
+            "the PyMC model, amc.sample(formula.backend.model), or use Bambi's own functions, such as "
+            "formula.compute_log_likelihood(trace)"
+        )
 
 
 SAMPLER, TARGET = "inference_library_settings", "target_content_hash"

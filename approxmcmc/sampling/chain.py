@@ -11,6 +11,7 @@ The state of a chain is a named tuple that the sampler defines. This module uses
 and `clock`, a :class:`Clock`.
 """
 
+import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -214,6 +215,33 @@ class CompiledChain:
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make ``n_draws * thin`` steps and record every `thin`-th state; return the draws made."""
         return int(self.loop(self.streams, self.state, thin, draws[:n_draws], counts[:n_draws], values[:n_draws]))
+
+
+class WatchedChain(CompiledChain):
+    """A chain that calls ``watch(start, theta, count)`` after 1, 2, 4, 8, ... steps, and stops where it returns False.
+
+    `watch` checks with many data what steps do not see, and adds what it evaluated to the counts of the draw.
+    """
+
+    def __init__(self, watch: Callable[..., bool], *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.watch, self.begun_at = watch, self.state.theta.copy()
+
+    def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
+        """Make ``n_draws * thin`` steps, from check to check; return the draws made."""
+        done, steps = 0, self.state.clock.steps
+        while done < n_draws:
+            checks = int(steps[0]).bit_length()
+            rows = min(n_draws - done, math.ceil(((1 << checks) - steps[0]) / thin))
+            made = super().advance(rows, thin, draws[done:], counts[done:], values[done:])
+            done += made
+            if made < rows:
+                return done
+            is_due, theta = int(steps[0]).bit_length() > checks, self.state.theta
+            if is_due and not self.watch(self.begun_at, theta, counts[done - 1]):
+                assign(self.state.proposed, theta)  # reported as the place where the check failed
+                return done - 1
+        return done
 
 
 def names_recorded(counts: Iterable[str], values: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -30,7 +30,7 @@ ORDER = (
     {"bounds"},
     {"runs"},
     {"api"},
-    {"auditing", "importance", "resuming"},
+    {"auditing", "importance", "leave_one_out", "resuming"},
     {"study"},
     {"cli", "__init__", "__main__"},
 )

@@ -74,6 +74,7 @@ def test_a_name_on_top_is_that_of_its_room():
         "approxmcmc.auditing",
         "approxmcmc.importance",
         "approxmcmc.interop.pymc",
+        "approxmcmc.leave_one_out",
         "approxmcmc.resuming",
     }
     for name, home in amc._NAMES.items():

@@ -81,7 +81,7 @@ def test_a_chain_of_each_library_is_near_the_posterior_and_times_its_draws(name)
     assert short["sample_stats"].attrs["stopped"] == "time_limit"
 
 
-@pytest.mark.slow
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", FITS)
 def test_a_law_fitted_by_each_library_is_near_the_posterior_and_is_one_point(name):
     trace = run(name, *FITS[name])

@@ -25,6 +25,7 @@ from approxmcmc.sampling.chain import (
     MOVED,
     Clock,
     CompiledChain,
+    WatchedChain,
     adapt_nothing,
     compile_chain,
     is_tuning,
@@ -134,36 +135,6 @@ def go_to_candidate(state: FireflyState) -> None:
     assign(current.log_odds[:n_bright], candidate.log_odds[:n_bright])
 
 
-class WatchedChain(CompiledChain):
-    """A chain that stops after 1, 2, 4, 8, ... steps if ``false_bound(theta)`` names a bound that is false there.
-
-    Steps see a gap below 0, but not a closed form that is not the sum of the bounds. Each check evaluates the terms and
-    the gaps of all data, and is counted.
-    """
-
-    def __init__(self, false_bound: Callable[[np.ndarray], str], *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self.false_bound = false_bound
-
-    def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
-        """Make ``n_draws * thin`` steps, from check to check; return the draws made."""
-        done, steps, n_obs = 0, self.state.clock.steps, len(self.state.bright.order)
-        while done < n_draws:
-            checks = int(steps[0]).bit_length()
-            rows = min(n_draws - done, math.ceil(((1 << checks) - steps[0]) / thin))
-            made = super().advance(rows, thin, draws[done:], counts[done:], values[done:])
-            done += made
-            if made < rows:
-                return done
-            if int(steps[0]).bit_length() > checks:
-                counts[done - 1, EVALUATIONS] += 2 * n_obs
-                counts[done - 1, TOUCHED] += n_obs
-                if self.false_bound(self.state.theta):
-                    assign(self.state.proposed, self.state.theta)  # reported as the place where the bound failed
-                    return done - 1
-        return done
-
-
 class FireflyProgram(Program):
     """A Firefly sampler bound to a target.
 
@@ -233,7 +204,7 @@ class FireflyProgram(Program):
         )
         state.current.log_prior[0] = self.joint.log_prior(theta)
         state.current.log_bound[0] = self.joint.log_bound(theta, self.joint.sums)
-        new_chain = functools.partial(WatchedChain, self.false_bound) if self.watched else CompiledChain
+        new_chain = functools.partial(WatchedChain, self.check_bound) if self.watched else CompiledChain
         return new_chain(
             self.loop,
             streams,
@@ -242,6 +213,15 @@ class FireflyProgram(Program):
             explain=lambda: self.explain_failure(state.proposed),
             start_evaluations=gaps.size,
         )
+
+    def check_bound(self, start: np.ndarray, theta: np.ndarray, count: np.ndarray) -> bool:
+        """Return whether the bound holds at theta, on all data.
+
+        Steps see a gap below 0, but not a closed form that is not the sum of the bounds.
+        """
+        count[EVALUATIONS] += 2 * self.target.n_obs
+        count[TOUCHED] += self.target.n_obs
+        return not self.false_bound(theta)
 
     def explain_failure(self, theta: np.ndarray) -> str:
         """Return what was NaN, or which bound was above the likelihood, at the theta at which a chain stopped."""

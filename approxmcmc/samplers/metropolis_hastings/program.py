@@ -1,6 +1,7 @@
 """The program of Metropolis-Hastings samplers: the functions compiled for a target, and the chains that it starts."""
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from approxmcmc.engine.terms.shuffled import by_row, check_rows_are_terms, order
 from approxmcmc.engine.terms.term_table import Partition
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, metropolis_hastings_step
-from approxmcmc.sampling.chain import CompiledChain, compile_chain, names_recorded, new_clock
+from approxmcmc.sampling.chain import CompiledChain, WatchedChain, compile_chain, names_recorded, new_clock
 from approxmcmc.targets.all_rows import AllRows
 
 OUT_OF_REACH = 745.0  # nats: exp(-745) is the smallest positive double
@@ -197,7 +198,9 @@ class MetropolisHastingsProgram(Program):
         if self.test.keep_log_likelihood is not None:
             as_python(self.test.keep_log_likelihood)(state.test, self.log_likelihood(theta))
             evaluations += self.target.n_obs
-        return CompiledChain(
+        watch = self.test.watch
+        new_chain = functools.partial(WatchedChain, watch) if watch else CompiledChain
+        return new_chain(
             self.loop,
             streams,
             state,

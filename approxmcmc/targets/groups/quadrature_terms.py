@@ -135,7 +135,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
     def _refit(self) -> None:
         """Store the starts of all groups at the centre."""
         starts, core = np.empty_like(self.data[3]), self.data[:CORE]
-        phi = np.ascontiguousarray(self.phis(self.center[None])[0])
+        phi = self.phis(self.center)
         sizes = self.n_columns, self.n_effects, self.family.has_shape
         signature = nb.void(*map(type_of, (phi, core, starts)))
         parts = self._sums().prepare, self._newton(), self.family.derivatives
@@ -211,7 +211,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
     def log_joint(self, theta: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Return log p(y_g, u_g) of all groups, constants included, at effects u (G, K)."""
         family, out = self.family, np.empty(self.n_obs)
-        arguments = np.ascontiguousarray(self.phis(theta[None])[0]), self.data[:CORE], u, out
+        arguments = self.phis(theta), self.data[:CORE], u, out
         parts = self.n_columns, self.n_effects, family.has_shape, family.term, family.of_row
         signature = nb.void(*map(type_of, arguments))
         bind(make_log_joint, *parts, signature=signature, fastmath=BATCH_FASTMATH)(*arguments)
@@ -235,7 +235,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         sums, K = self._sums(), self.n_effects
         value = closure(make_value, sums.add_terms, K, fastmath=BATCH_FASTMATH)
         draw = closure(make_draw, value, sums.add_scores, K, fastmath=BATCH_FASTMATH)
-        phis, core = np.ascontiguousarray(self.phis(thetas)), self.data[:CORE]
+        phis, core = self.phis(thetas), self.data[:CORE]
         out = np.empty((len(thetas), len(groups), K))
         arguments = rng, phis, core, groups.astype(np.int64), out
         parts = self.n_columns, K, self.family.has_shape, sums.prepare, self._newton(), draw

@@ -16,7 +16,7 @@ from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.surrogate import difference_bounds
 from tests.decisions import WithBound
-from tests.models import logistic, normal_mean
+from tests.models import logistic, normal_loglik, normal_logprior, normal_mean
 
 WALK = amc.RandomWalk(0.1)
 
@@ -322,7 +322,40 @@ def test_a_false_bound_is_found_out_decided_on_all_data_and_told(test, monkeypat
         stats = draw(amc.MetropolisHastings(WALK, test), target).sample_stats
     violated = stats["range_violations"].values > 0
     assert violated.sum() > 10
+    violated[:, 2 ** np.arange(8) - 1] = False  # where the chain is checked, too
     assert (stats["datapoints_touched"].values[violated] == 300).all()
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        amc.acceptance.PoissonTest(),
+        amc.acceptance.TunaTest(0.1),
+        amc.acceptance.FactorizedTest(),
+        amc.acceptance.DelayedAcceptance(amc.acceptance.PoissonTest()),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("times", [1e-9, 10.0])
+def test_a_bound_that_is_false_where_only_the_chain_goes_is_counted_and_told(test, times):
+    """A bound of 1e-9 reads no row that could show it: the chain is checked after 1, 2, 4, ... steps."""
+    (x,) = normal_mean().data
+
+    def reach(a, b):
+        inside = 0.05 < a[0] < 0.3 and 0.05 < b[0] < 0.3  # no pair of the check lies here
+        return (times if inside else 10.0) * abs(a[0] - b[0])
+
+    bound = 1.0 + np.abs(x), reach
+    target = amc.FunctionTarget(normal_loglik, normal_logprior, data=x, n_obs=100, dim=1, difference_bound=bound)
+    warned = pytest.warns(SamplingWarning, match="a term changed by more than the bound")
+    with warned if times < 1.0 else contextlib.nullcontext():
+        trace = draw(amc.MetropolisHastings(amc.RandomWalk(0.05), test), target, 256, tune=0, initvals=np.array([0.15]))
+    stats = trace.sample_stats.sel(chain=0)
+    violated = stats["range_violations"].values > 0
+    assert set(1 + np.flatnonzero(violated)) <= {1, 2, 4, 8, 16, 32, 64, 128, 256}
+    assert (violated.sum() > 3) == (times < 1.0)
+    assert ("bounds of the terms" in trace["posterior"].attrs["problems"]) == (times < 1.0)
+    assert (stats["likelihood_evaluations"].values[2 ** np.arange(9) - 1] >= 200).all()
 
 
 def test_delayed_acceptance_reads_nothing_for_what_the_expansion_refuses():

@@ -13,8 +13,8 @@ import approxmcmc as amc
 from approxmcmc.diagnostics.latents import SEED, SLOWEST_CHUNK, with_latents
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets import GroupedTarget, NormalGroups
-from tests.unit.diagnostics.test_loo import posterior_of
 from tests.unit.targets.test_grouped_target import Data, log_density
+from tests.unit.test_leave_one_out import posterior_of
 
 N_DRAWS = 4000
 # Largest sqrt(n) D of Kolmogorov and Smirnov at a false-fail rate of 1e-6 a test: a law that is shifted by a tenth of

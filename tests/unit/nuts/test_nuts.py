@@ -230,11 +230,6 @@ def test_what_reads_terms_says_why_it_cannot(two_means, function):
     trace = amc.sample(two_means, draws=50, **QUIET)
     with pytest.raises(IncompatibleError, match="can only be sampled by NUTS"):
         function(trace, two_means, None)
-    for of_rows in (amc.log_likelihood, amc.loo_subsample):
-        with pytest.raises(IncompatibleError, match=r"can only be sampled by NUTS"):
-            of_rows(trace, two_means)
-        with pytest.raises(IncompatibleError, match=r"from_pymc\(model\)"):
-            of_rows(trace, two_means.to_pymc())
 
 
 def test_nutpie_gives_way_to_pymc_where_it_cannot_compile(two_means, monkeypatch, caplog):

@@ -1,7 +1,8 @@
-"""Leave-one-out cross-validation on tall data: compute the likelihood of only those rows that ArviZ reads.
+"""Leave-one-out cross-validation: compute the likelihood of only those rows that ArviZ reads.
 
 ArviZ keeps the log-likelihood of every row at every draw in one array, 32 GB for a million rows and 4000 draws. Here
-the array is lazy: only the parts that are read are computed.
+the array is lazy: only the parts that are read are computed. A target reads single rows. A PyMC model, also one that
+has no target, evaluates all rows of a draw by the function that `pm.compute_log_likelihood` compiles.
 """
 
 import itertools
@@ -12,16 +13,24 @@ import xarray as xr
 from xarray.backends import BackendArray
 from xarray.core import indexing
 
-from approxmcmc.contracts import CompiledTarget, DiscreteTarget, DoublyIntractableTarget, EstimatedTarget, Target
+from approxmcmc.contracts import (
+    DiscreteTarget,
+    DoublyIntractableTarget,
+    EstimatedTarget,
+    PointwiseLikelihood,
+    Target,
+    TwinnedTarget,
+)
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.output.reading import flat_draws
+from approxmcmc.interop.any_model import is_pymc
+from approxmcmc.output.reading import flat_draws, refuse_formula
 
 NAME, ROW = "terms", "row"  # of the variable and its axis, in both groups that ArviZ reads
 _WITHOUT_ROWS = (DiscreteTarget, DoublyIntractableTarget, EstimatedTarget)
 
 
-def log_likelihood(trace: xr.DataTree, target: Target) -> xr.DataTree:
+def log_likelihood(trace: xr.DataTree, target: Any) -> xr.DataTree:
     r"""Return the trace with the group ``log_likelihood`` that ArviZ reads, :math:`\log p(x_i \mid \theta_s)`.
 
     Parameters
@@ -29,20 +38,22 @@ def log_likelihood(trace: xr.DataTree, target: Target) -> xr.DataTree:
     trace
         Draws of the target, by any sampler of the library.
     target
-        The target with the likelihood as its terms: the plain target if the chains ran on an expansion of it,
-        ``amc.from_pymc(model)`` for a PyMC model.
+        The target with the likelihood as its terms: the plain target if the chains ran on an expansion of it. Or a
+        ``pymc.Model``, whatever sampled it.
 
     Returns
     -------
     xarray.DataTree
         The same groups, and two more: ``log_likelihood`` with the variable ``terms``, dims (chain, draw, row), in nats,
         and ``observed_data`` with the row numbers under the same name. The first is lazy: a call costs a pass over the
-        draws; reading m rows costs m terms at every draw. ``az.loo(tree)`` reads all of them.
+        draws; reading m rows costs m terms at every draw. ``az.loo(tree)`` reads all of them. For a PyMC model, both
+        groups have its observed variables instead; reading any rows costs all rows of the variable at every draw.
 
     Raises
     ------
     IncompatibleError
-        When the terms are not the likelihood of single rows: expansions, discrete and doubly intractable targets.
+        When the terms are not the likelihood of single rows: expansions, discrete and doubly intractable targets, and
+        models with one log density for all rows, such as a time series.
     InvalidInputError
         When the trace lacks a variable of the target, or its draws carry weights, which ArviZ would ignore.
 
@@ -50,7 +61,8 @@ def log_likelihood(trace: xr.DataTree, target: Target) -> xr.DataTree:
     -----
     If a likelihood is written up to a constant, every elpd is shifted by it; comparisons of models need densities of
     the same data with their constants. The target's ``omitted_constants`` are added: `from_pymc` sets them if its terms
-    leave constants out, and so can you.
+    leave constants out, and so can you. If a model has millions of rows, `loo_subsample` with the target
+    ``amc.from_pymc(model, integrate=False)`` reads only the sampled ones.
 
     References
     ----------
@@ -64,17 +76,21 @@ def log_likelihood(trace: xr.DataTree, target: Target) -> xr.DataTree:
     >>> dict(amc.log_likelihood(trace, target).log_likelihood.terms.sizes)
     {'chain': 4, 'draw': 200, 'row': 3}
     """
-    target = _of_rows(trace, target)
-    terms = indexing.LazilyIndexedArray(_Terms(target.compile(), flat_draws(trace, target), _constants(target)))
+    parts = _parts(trace, target)
+    groups: dict[str, dict[str, xr.DataArray]] = {"log_likelihood": {}, "observed_data": {}}
     draws = {name: trace["posterior"].coords[name] for name in ("chain", "draw")}
-    rows = np.arange(target.n_obs)
+    for name, one in parts.items():
+        lazy = indexing.LazilyIndexedArray(_LogLikelihood(one, tuple(axis.size for axis in draws.values())))
+        axes, labels = ("chain", "draw", *one.observed.dims), {**draws, **one.observed.coords}
+        groups["log_likelihood"][name] = xr.DataArray(xr.Variable(axes, lazy), labels, name=name)
+        groups["observed_data"][name] = one.observed
     whole = trace.copy()
-    whole["log_likelihood"] = xr.DataTree(xr.Dataset({NAME: (("chain", "draw", ROW), terms)}, {**draws, ROW: rows}))
-    whole["observed_data"] = xr.DataTree(xr.Dataset({NAME: (ROW, rows)}, {ROW: rows}))
+    for group, held in groups.items():
+        whole[group] = xr.DataTree(xr.Dataset(held))
     return whole
 
 
-def loo_subsample(trace: xr.DataTree, target: Target, observations: int | np.ndarray = 1000, **options: Any) -> Any:
+def loo_subsample(trace: xr.DataTree, target: Any, observations: int | np.ndarray = 1000, **options: Any) -> Any:
     r"""Estimate the leave-one-out predictive density of all rows from a few rows: ``az.loo_subsample`` for a target.
 
     .. math:: \widehat{\mathrm{elpd}} = \sum_{i=1}^N \ell_i(\bar\theta)
@@ -125,26 +141,26 @@ def loo_subsample(trace: xr.DataTree, target: Target, observations: int | np.nda
     """
     import arviz_stats as az  # imported late, as in `convergence`: only needed once there are draws
 
-    target = _of_rows(trace, target)
-    compiled = target.compile()
+    parts = _parts(trace, target)
+    name = options.setdefault("var_name", next(iter(parts)) if len(parts) == 1 else None)
+    if name not in parts:
+        raise InvalidInputError(f"loo_subsample: var_name must be one of {list(parts)}, found {name!r}")
 
     def at_the_mean(observed: xr.DataArray, data: xr.DataTree) -> xr.DataArray:
-        theta = target.variables.pack({str(name): mean.to_numpy() for name, mean in data.posterior.data_vars.items()})
-        terms = full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs)
-        return observed.copy(data=terms + target.omitted_constants)
+        return observed.copy(data=parts[name].at_mean())
 
-    rows = min(observations, compiled.n_obs) if isinstance(observations, int) else observations
-    given = {"var_name": NAME, "method": "plpd", "log_lik_fn": at_the_mean}
+    rows = min(observations, parts[name].observed.size) if isinstance(observations, int) else observations
+    given = {"method": "plpd", "log_lik_fn": at_the_mean}
     return az.loo_subsample(log_likelihood(trace, target), rows, **{**given, **options})
 
 
-class _Terms(BackendArray):
-    """Terms by (chain, draw, row), computed when read; the last ones are cached: ArviZ reads them three times."""
+class _LogLikelihood(BackendArray):
+    """Log-likelihoods by chain, draw and row, computed when read; the last ones are cached: ArviZ reads three times."""
 
-    def __init__(self, compiled: CompiledTarget, thetas: np.ndarray, constants: np.ndarray) -> None:
-        self.compiled, self.thetas, self.constants = compiled, thetas, constants
-        self.shape, self.dtype = (*thetas.shape[:2], compiled.n_obs), np.dtype(np.float64)
-        self.places, self.values = [np.empty(0, dtype=np.int64)] * 3, np.empty((0, 0, 0))
+    def __init__(self, rows: PointwiseLikelihood, draws: tuple[int, ...]) -> None:
+        self.rows, self.shape, self.dtype = rows, (*draws, *rows.observed.shape), np.dtype(np.float64)
+        self.places: list[np.ndarray] = [np.empty(0, dtype=np.int64)] * len(self.shape)
+        self.values = np.empty(0)
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> np.ndarray:
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
@@ -157,30 +173,55 @@ class _Terms(BackendArray):
             self.places, self.values = places, self._compute(*places)
         return self.values.reshape([size for part in asked for size in part.shape]).copy()
 
-    def _compute(self, chains: np.ndarray, draws: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        out = np.empty((chains.size, draws.size, rows.size))
+    def _compute(self, chains: np.ndarray, draws: np.ndarray, *rows: np.ndarray) -> np.ndarray:
+        out = np.empty([chains.size, draws.size, *(axis.size for axis in rows)])
         for place, (chain, draw) in zip(np.ndindex(out.shape[:2]), itertools.product(chains, draws), strict=True):
-            self.compiled.log_terms(self.thetas[chain, draw], self.compiled.data, rows, 0, rows.size, out[place])
-        return out + self.constants[rows]
+            out[place] = self.rows.at_draw(chain, draw, rows)
+        return out
 
 
-def _constants(target: Target) -> np.ndarray:
-    return np.broadcast_to(target.omitted_constants, target.n_obs)
-
-
-def _of_rows(trace: xr.DataTree, target: Target) -> Target:
-    """Return the target with single rows as terms: the plain target if a term of `target` represents several rows."""
-    foreign = not isinstance(target, Target) or isinstance(target, _WITHOUT_ROWS)
-    if foreign or not target.terms_are_likelihood:
-        raise IncompatibleError(
-            "leave-one-out cross-validation needs a target whose terms are the log-likelihoods of single rows, found "
-            f"{target!r}; give the plain target of an expansion, and `amc.from_pymc(model)` of a model of PyMC"
-        )
-    missing = sorted(set(target.variables.shapes) - set(trace["posterior"].data_vars))
-    if missing:
-        raise InvalidInputError(f"the trace lacks {', '.join(missing)} of {target!r}; give the target that was sampled")
+def _parts(trace: xr.DataTree, target: Any) -> dict[str, PointwiseLikelihood]:
+    """Return the log-likelihoods of rows: of the terms of a target, or of the observed variables of a PyMC model."""
     if "sample_stats" in trace.children and "weight" in trace["sample_stats"]:
         raise InvalidInputError(
             "the draws of this trace carry weights, which ArviZ's cross-validation would ignore; resample them first"
         )
+    if isinstance(target, Target) and not target.why_no_terms:
+        return {NAME: _of_target(trace, _of_rows(trace, target))}
+    model = target.to_pymc() if isinstance(target, TwinnedTarget) else target
+    if not is_pymc(model):
+        raise IncompatibleError(f"leave-one-out cross-validation needs a target or a pm.Model, found {model!r}")
+    from approxmcmc.interop.log_likelihood import pointwise_likelihoods  # imported late, because it loads PyMC
+
+    refuse_formula(trace, "The PyMC model")
+    return pointwise_likelihoods(model, trace["posterior"].to_dataset())
+
+
+def _of_target(trace: xr.DataTree, target: Target) -> PointwiseLikelihood:
+    compiled, thetas = target.compile(), flat_draws(trace, target)
+    constants = np.broadcast_to(target.omitted_constants, target.n_obs)
+
+    def at_draw(chain: int, draw: int, rows: tuple[np.ndarray, ...]) -> np.ndarray:
+        [places], out = rows, np.empty(rows[0].size)
+        compiled.log_terms(thetas[chain, draw], compiled.data, places, 0, places.size, out)
+        return out + constants[places]
+
+    def at_mean() -> np.ndarray:
+        posterior = trace["posterior"].to_dataset()[list(target.variables.shapes)].mean(("chain", "draw"))
+        theta = target.variables.pack({str(name): mean.to_numpy() for name, mean in posterior.data_vars.items()})
+        return full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs) + constants
+
+    numbers = np.arange(target.n_obs)
+    return PointwiseLikelihood(xr.DataArray(numbers, {ROW: numbers}, ROW), at_draw, at_mean)
+
+
+def _of_rows(trace: xr.DataTree, target: Target) -> Target:
+    """Return the target with single rows as terms: the plain target if a term of `target` represents several rows."""
+    if isinstance(target, _WITHOUT_ROWS) or not target.terms_are_likelihood:
+        raise IncompatibleError(
+            "leave-one-out cross-validation needs a target whose terms are the log-likelihoods of single rows, found "
+            f"{target!r}; give the plain target of an expansion"
+        )
+    if missing := sorted(set(target.variables.shapes) - set(trace["posterior"].data_vars)):
+        raise InvalidInputError(f"the trace lacks {', '.join(missing)} of {target!r}; give the target that was sampled")
     return target.plain

@@ -120,3 +120,83 @@ def test_what_has_no_rows_is_refused(normal):
     weighted["sample_stats"] = xr.DataTree(xr.Dataset({"weight": ("draw", np.ones(1000))}))
     with pytest.raises(InvalidInputError, match="weights"):
         amc.log_likelihood(weighted, target)
+
+
+def draws_of(model, *, chains=2, draws=20):
+    """Return a trace of made-up positive values of the free variables."""
+    rng, shapes = np.random.default_rng(5), model.eval_rv_shapes()
+    values = {rv.name: rng.lognormal(size=(chains, draws, *shapes[rv.name])) for rv in model.free_RVs}
+    return xr.DataTree.from_dict({"posterior": az.convert_to_datatree(values)["posterior"].to_dataset()})
+
+
+def a_latent_for_each_row(pm):
+    rate = pm.Gamma("rate", 2.0, 1.0, shape=12)
+    pm.Poisson("y", rate, observed=np.arange(12) % 4)
+
+
+def vectors(pm):
+    """Rows with three values and one log density, of named axes."""
+    mu = pm.Normal("mu", 0.0, 1.0, shape=3)
+    y = np.random.default_rng(6).normal(size=(8, 3))
+    pm.MvNormal("y", mu, np.eye(3), observed=y, dims=("person", "outcome"))
+
+
+def tables(pm):
+    """Rows along two axes."""
+    mu = pm.Normal("mu", 0.0, 1.0, shape=3)
+    pm.Normal("y", mu, pm.HalfNormal("sigma", 1.0), observed=np.random.default_rng(7).normal(size=(6, 3)))
+
+
+@pytest.mark.needs_jit
+@pytest.mark.filterwarnings("ignore:Estimated shape")  # of the few, made-up draws
+@pytest.mark.parametrize("write", [a_latent_for_each_row, vectors, tables])
+def test_a_model_has_the_log_likelihood_of_pymc(write):
+    pm = pytest.importorskip("pymc")
+    with pm.Model(coords={"person": list("abcdefgh"), "outcome": [1, 2, 3]}) as model:
+        write(pm)
+    trace = draws_of(model)
+    found = amc.log_likelihood(trace, model)
+    known = pm.compute_log_likelihood(trace, model=model, extend_inferencedata=False, progressbar=False)
+    np.testing.assert_allclose(found.log_likelihood["y"], known["y"], rtol=1e-9)
+    np.testing.assert_allclose(found.log_likelihood["y"][1, :, 3], known["y"][1, :, 3], rtol=1e-9)
+    assert found.log_likelihood["y"].shape[2:] == found.observed_data["y"].shape
+    whole = amc.loo_subsample(trace, model, observations=found.observed_data["y"].size)
+    assert whole.elpd == pytest.approx(az.loo(found).elpd, rel=1e-9)
+
+
+@pytest.mark.needs_jit
+@pytest.mark.filterwarnings("ignore:Estimated shape")
+def test_one_of_several_outcomes_is_named():
+    pm = pytest.importorskip("pymc")
+    with pm.Model() as model:
+        n = pm.DiscreteUniform("n", 3, 5)  # its mean, between two values, is rounded
+        pm.Poisson("count", n * pm.Gamma("k", 2.0, 2.0), observed=np.arange(6))
+        pm.Normal("y", n + pm.Normal("m"), 1.0, observed=np.arange(4.0))
+    trace = draws_of(model)
+    trace["posterior"]["n"] = 3 + trace["posterior"]["n"].astype(int) % 3
+    with pytest.raises(InvalidInputError, match=r"var_name must be one of \['count', 'y'\], found None"):
+        amc.loo_subsample(trace, model)
+    assert amc.loo_subsample(trace, model, var_name="count").n_data_points == 6
+    assert az.loo(amc.log_likelihood(trace, model), var_name="y").n_data_points == 4
+
+
+def test_rows_of_a_time_series_are_not_left_out():
+    pm = pytest.importorskip("pymc")
+    with pm.Model() as model:
+        pm.AR("y", pm.Normal("rho"), init_dist=pm.Normal.dist(), sigma=1.0, observed=np.arange(9.0))
+    trace = xr.DataTree.from_dict({"posterior": xr.Dataset({"rho": (("chain", "draw"), np.zeros((2, 5)))})})
+    with pytest.raises(IncompatibleError, match="'y' has one for all rows"):
+        amc.log_likelihood(trace, model)
+    with pytest.raises(InvalidInputError, match="lacks rho of the model"):
+        amc.log_likelihood(xr.DataTree.from_dict({"posterior": xr.Dataset()}), model)
+
+
+def test_a_formula_has_another_intercept():
+    pm = pytest.importorskip("pymc")
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("m"), 1.0, observed=np.arange(9.0))
+    posterior = xr.Dataset({"m": (("chain", "draw"), np.zeros((2, 5)))}, attrs={"modeling_interface": "bambi"})
+    with pytest.raises(InvalidInputError, match="those of a Bambi formula"):
+        amc.log_likelihood(xr.DataTree.from_dict({"posterior": posterior}), model)
+    with pytest.raises(IncompatibleError, match=r"needs a target or a pm\.Model"):
+        amc.log_likelihood(xr.DataTree.from_dict({"posterior": posterior}), "a model")
