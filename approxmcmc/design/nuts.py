@@ -38,6 +38,17 @@ def why_not(known: Situation) -> str:
     return "" if isinstance(known.target, TwinnedTarget) else "the target has no PyMC model"
 
 
+def why_alone(known: Situation) -> str:
+    """Return what keeps the other candidates from being as fast as NUTS, if it is code that they compile; or ""."""
+    seconds = known.seconds_to_compile(frozenset({"terms", "gradient"}))
+    if not seconds:
+        return ""
+    integral = known.target.term_work.code == "groups"
+    what = "the integrals over groups" if integral else "the terms of the rows"
+    why = f"; {known.target.why_no_structure}" if known.target.why_no_structure else ""
+    return f": they would compile {what} and their gradient ({seconds:.0f} s){why}"
+
+
 def sampler(target: Target) -> NUTS:
     """Return NUTS for a target.
 

@@ -74,6 +74,16 @@ class FactorsGiven:
     def _factors(self) -> tuple[Any, Any]:
         return (factors_of, add_factor_slopes) if self.keeps_kernels else self._graph.parts
 
+    def _factor_values(self, thetas: np.ndarray) -> np.ndarray:
+        if self.keeps_kernels:
+            return super()._factor_values(thetas)  # type: ignore[misc,no-any-return]
+        return np.apply_along_axis(lambda theta: self._graph.value(theta)[0], -1, thetas)
+
+    def _factor_slopes(self, theta: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+        if self.keeps_kernels:
+            return super()._factor_slopes(theta, slopes)  # type: ignore[misc,no-any-return]
+        return np.array([self._graph.gradient(theta, one)[0] for one in slopes])
+
 
 class GraphOfFactors:
     """The factors as a graph of theta, compiled by PyTensor."""

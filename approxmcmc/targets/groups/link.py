@@ -107,60 +107,46 @@ def slopes_in_factors(
     return found
 
 
-def make_phis(factors_of: Callable[..., np.ndarray]) -> Callable[..., None]:
-    """Return the kernel that writes phi at each theta; `table` is the four arrays of a link."""
-
-    def phis(thetas: np.ndarray, table: Data, out: np.ndarray) -> None:
-        places, products, weights, logs = table
-        for k in range(thetas.shape[0]):
-            phi = sums_of(factors_of(thetas[k], places), products, weights, logs)
-            for j in range(phi.shape[0]):
-                out[k, j] = phi[j]
-
-    return phis
+def values_of(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Return what `factors_of` computes, in NumPy, for one theta or many; shape (..., F)."""
+    values, kind = theta[..., places[0, :, 0]], places[0, :, 1]
+    values = np.where(kind == ABS, np.abs(values), values)
+    return np.exp(values, out=values, where=kind == EXP)
 
 
-def make_jacobian(factors_of: Callable[..., np.ndarray], add: Callable[..., None]) -> Callable[..., None]:
-    """Return the function that writes phi and its derivatives in theta; shape (n, d)."""
-
-    def jacobian(theta: np.ndarray, table: Data, phi: np.ndarray, out: np.ndarray) -> None:
-        places, products, weights, logs = table
-        factors = factors_of(theta, places)
-        sums, unit = sums_of(factors, products, weights, logs), np.zeros(phi.shape[0])
-        for j in range(phi.shape[0]):
-            phi[j], unit[j], row = sums[j], 1.0, np.zeros(theta.shape[0])
-            add(theta, places, slopes_in_factors(factors, sums, unit, products, weights, logs), row)
-            for k in range(theta.shape[0]):
-                out[j, k] = row[k]
-            unit[j] = 0.0
-
-    return jacobian
+def slopes_in_theta(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    """Return slopes in theta (n, d), given those in the factors (n, F)."""
+    (coordinate, kind), found = places[0].T, np.zeros((len(theta), len(slopes)))
+    own = np.where(kind == ABS, np.sign(theta[coordinate]), 1.0)
+    np.exp(theta[coordinate], out=own, where=kind == EXP)
+    np.add.at(found, coordinate, (slopes * own).T)
+    return found.T
 
 
-def make_derivatives(jacobian: Callable[..., None]) -> Callable[..., None]:
-    """Return the kernel that writes phi, its first derivatives (n, d), and, into zeros, differences of them (n, d, d).
+def phi_of(factors: np.ndarray, products: np.ndarray, weights: np.ndarray, logs: np.ndarray) -> np.ndarray:
+    """Return what `sums_of` computes, in NumPy; shape (..., n)."""
+    j, phi = products[0, :, 0], np.zeros((*factors.shape[:-1], logs.shape[1]))
+    np.add.at(phi.T, j, (weights[0] * _chosen(factors, products).prod(axis=-1)).T)
+    return np.log(phi, out=phi, where=logs[0] == 1)
 
-    Terms that depend on an absolute value are even in it, so either side of 0 gives the derivatives at 0.
-    """
 
-    def derivatives(theta: np.ndarray, table: Data, phi: np.ndarray, first: np.ndarray, second: np.ndarray) -> None:
-        d, at = theta.shape[0], np.empty(theta.shape[0])
-        for j in range(d):
-            at[j] = theta[j] if theta[j] != 0.0 else NEAR_0
-        for j in range(d):
-            here, step = at[j], min(STEP, 0.5 * abs(at[j]))
-            for sign in (1.0, -1.0):
-                at[j] = here + sign * step
-                jacobian(at, table, phi, first)
-                for i in range(phi.shape[0]):
-                    for k in range(d):  # half of the two derivatives that a symmetric matrix has at (j, k)
-                        share = sign * first[i, k] / (4.0 * step)
-                        second[i, k, j] += share
-                        second[i, j, k] += share
-            at[j] = here
-        jacobian(at, table, phi, first)
+def slopes_of_phi(
+    factors: np.ndarray, phi: np.ndarray, products: np.ndarray, weights: np.ndarray, logs: np.ndarray
+) -> np.ndarray:
+    """Return the slopes of phi in the factors; shape (n, F)."""
+    j, chosen = products[0, :, 0], _chosen(factors, products)
+    scale = (weights[0] / np.exp(phi, out=np.ones(len(phi)), where=logs[0] == 1)[j])[:, None]
+    found = np.zeros((len(phi), len(factors) + 1))  # the last column receives the padding
+    for k in range(chosen.shape[1]):
+        others = np.delete(chosen, k, axis=1).prod(axis=1, keepdims=True)
+        np.add.at(found, (j, products[0, :, 1 + k]), (scale * others)[:, 0])
+    return found[:, :-1]
 
-    return derivatives
+
+def _chosen(factors: np.ndarray, products: np.ndarray) -> np.ndarray:
+    """Return the factors of each product, padded with 1; shape (..., M, D)."""
+    ones = np.ones((*factors.shape[:-1], 1))
+    return np.concatenate([factors, ones], axis=-1)[..., products[0, :, 1:]]
 
 
 def make_linked_terms(core: Callable[..., None], factors_of: Callable[..., np.ndarray]) -> Callable[..., None]:

@@ -4,22 +4,26 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import types as nb
 
 from approxmcmc.contracts import LatentTarget
-from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, bind, closure, type_of
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, bind, type_of
 from approxmcmc.engine.terms.batches import log_terms_type
 from approxmcmc.engine.terms.gradients import gradient_signature
 from approxmcmc.targets.groups.link import (
+    NEAR_0,
+    STEP,
     add_factor_slopes,
     factors_of,
-    make_derivatives,
-    make_jacobian,
     make_linked_gradient,
     make_linked_terms,
-    make_phis,
+    phi_of,
+    slopes_in_theta,
+    slopes_of_phi,
+    values_of,
 )
 from approxmcmc.targets.tall_data import TallDataTarget
+
+_LIKE_KERNELS = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 
 class LinkedTerms(TallDataTarget, LatentTarget):
@@ -43,21 +47,36 @@ class LinkedTerms(TallDataTarget, LatentTarget):
         signature = gradient_signature(type_of(self.data))
         return self._bind(make_linked_gradient, core, *self._factors(), signature=signature)
 
+    @_LIKE_KERNELS
     def phis(self, thetas: np.ndarray) -> np.ndarray:
-        """Return the parameters of the groups at each theta; shape (thetas, n)."""
-        table = self.data[-4:]
-        out = np.empty((len(thetas), table[-1].shape[1]))
-        self._run(make_phis, self._factors()[0], arguments=(np.ascontiguousarray(thetas), table, out))
-        return out
+        """Return the parameters of the groups at one theta or many; shape (..., n)."""
+        return phi_of(self._factor_values(thetas), *self.data[-3:])
 
+    @_LIKE_KERNELS
     def derivatives_of_phi(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return phi (n,), its first derivatives (n, d), and its second (n, d, d)."""
-        table, d = self.data[-4:], len(theta)
-        n = table[-1].shape[1]
-        found = np.empty(n), np.empty((n, d)), np.zeros((n, d, d))
-        jacobian = closure(make_jacobian, *self._factors(), fastmath=BATCH_FASTMATH)
-        self._run(make_derivatives, jacobian, arguments=(np.ascontiguousarray(theta), table, *found))
-        return found
+        """Return phi (n,), its first derivatives (n, d), and differences of them (n, d, d).
 
-    def _run(self, make: Callable[..., Any], *parts: Any, arguments: tuple[Any, ...]) -> None:
-        self._bind(make, *parts, signature=nb.void(*map(type_of, arguments)))(*arguments)
+        Terms that depend on an absolute value are even in it, so either side of 0 gives the derivatives at 0.
+        """
+        at, d = np.where(theta == 0.0, NEAR_0, theta), len(theta)
+        phi, first = self._jacobian(at)
+        second = np.zeros((len(phi), d, d))
+        for j, (step, axis) in enumerate(zip(np.minimum(STEP, 0.5 * np.abs(at)), np.eye(d), strict=True)):
+            half = (self._jacobian(at + step * axis)[1] - self._jacobian(at - step * axis)[1]) / (4.0 * step)
+            second[:, :, j] += half
+            second[:, j, :] += half  # the other half of the symmetric matrix
+        return phi, first, second
+
+    def _jacobian(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return phi and its derivatives in theta."""
+        factors, table = self._factor_values(theta), self.data[-3:]
+        phi = phi_of(factors, *table)
+        return phi, self._factor_slopes(theta, slopes_of_phi(factors, phi, *table))
+
+    def _factor_values(self, thetas: np.ndarray) -> np.ndarray:
+        """Return the factors at one theta or many; shape (..., F)."""
+        return values_of(thetas, self.data[-4])
+
+    def _factor_slopes(self, theta: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+        """Return slopes in theta (n, d), given those in the factors (n, F)."""
+        return slopes_in_theta(theta, self.data[-4], slopes)

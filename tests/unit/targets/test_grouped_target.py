@@ -14,7 +14,7 @@ from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets import GroupedTarget
-from approxmcmc.targets.groups import quadrature
+from approxmcmc.targets.groups import link, quadrature
 from approxmcmc.targets.groups.accuracy import points
 
 
@@ -301,3 +301,34 @@ def test_careless_input_is_refused_in_words():
         GroupedTarget(data.X, data.y, data.groups, family="negative binomial")
     with pytest.raises(InvalidInputError, match="trials= goes with family='binomial'"):
         GroupedTarget(data.X, data.y, data.groups, family="binomial")
+
+
+@pytest.mark.parametrize("scale", [0.7, -0.7])
+def test_numpy_and_kernels_read_the_table_of_a_link_alike(scale):
+    places = [(0, link.AS_IT_IS), (1, link.EXP), (2, link.ABS)]
+    products = [(0, 2.0, [0]), (0, -1.0, [1, 2]), (1, 0.5, [1, 1]), (1, 3.0, [2]), (2, 1.5, [])]
+    table = link.link(places, products, [False, True, False])
+    theta, slopes = np.array([-0.4, 0.3, scale]), np.array([1.3, -0.8, 0.4])
+    factors = link.factors_of(theta, table.places)
+    phi = link.sums_of(factors, *table[1:])
+    out = np.zeros(3)
+    in_factors = link.slopes_in_factors(factors, phi, slopes, *table[1:])
+    link.add_factor_slopes(theta, table.places, in_factors, out)
+
+    target = groups_of(table)
+    many = target.phis(np.array([theta, theta + 1.0]))
+    found, first, second = target.derivatives_of_phi(theta)
+
+    assert found == pytest.approx(phi) and many[0] == pytest.approx(phi) and many[1] != pytest.approx(phi)
+    assert slopes @ first == pytest.approx(out)
+    for j, axis in enumerate(np.eye(3)):
+        moved = [target.derivatives_of_phi(theta + sign * 1e-4 * axis) for sign in (1, -1)]
+        assert first[:, j] == pytest.approx((moved[0][0] - moved[1][0]) / 2e-4, abs=1e-6)
+        assert second[:, :, j] == pytest.approx((moved[0][1] - moved[1][1]) / 2e-4, abs=1e-6)
+
+
+def groups_of(table):
+    """Return a target of groups that has the table of a link and nothing else."""
+    target = object.__new__(GroupedTarget)
+    target.data = tuple(table)
+    return target
