@@ -78,6 +78,9 @@ class Target(abc.ABC):
     why_no_terms: str = ""
     """Why its log density cannot be read term by term, so that only a `WholeSampler` can run it; "" if it can."""
 
+    why_no_structure: str = ""
+    """Why its terms are not functions of few linear predictors, so that a model's graph is compiled unchanged."""
+
     same_terms: bool = True
     """Whether every decision is about the same terms; see `Population`."""
 

@@ -244,6 +244,8 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted,
     table.attrs["price"] = goal.unit
     rivals = [entry for entry in ranked[1:] if entry.measured is not None]
     beside = "; no other candidate could be faster"
+    if chosen.candidate.is_counted:
+        beside += nuts.why_alone(known)
     if rivals:
         beside = f"; next best: {rivals[0].candidate.name}, {rivals[0].price:.2g}"
     guarantee = "exact" if chosen.exact else f"biased, by up to about {found.error:.2g} posterior sd"

@@ -110,9 +110,14 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
     """A PyMC model, read row by row; made by :func:`approxmcmc.from_pymc`."""
 
     def __init__(
-        self, source: ModelOfPyMC, *, deterministics: bool = False, given: Mapping[str, Any] | None = None
+        self,
+        source: ModelOfPyMC,
+        *,
+        deterministics: bool = False,
+        given: Mapping[str, Any] | None = None,
+        why_no_structure: str = "",
     ) -> None:
-        self.source = source
+        self.source, self.why_no_structure = source, why_no_structure
         self.given = kept({name: given[name] for name in source.rows.names}) if given else None
         self.n_obs, self.data = source.rows.n_obs, source.rows.data
         self._theta = source.theta

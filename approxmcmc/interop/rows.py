@@ -189,18 +189,20 @@ class Rows:
             outputs = apply_node(node, dict(zip(node.inputs, parameters, strict=True)))
             terms = pm.logp(outputs[node.outputs.index(variable)], value)
         except (TypeError, ValueError, NotImplementedError, AttributeError) as error:
-            raise self._not_separate(variable.name, first_line(error)) from error
+            raise IncompatibleError(
+                f"from_pymc: PyMC cannot write the log density of some rows of the {law_name(variable)} variable "
+                f"{variable.name!r} alone: a time series has no such density, nor has a mixture with a truncated part, "
+                "such as a hurdle of counts. Such a model needs all data at every step: sample it by NUTS, "
+                f"amc.sample(model). PyTensor says: {first_line(error)}"
+            ) from error
         [terms] = rebuild([terms], {})
         if terms.ndim == 0:
-            raise self._not_separate(variable.name, "its log density is one number")
+            raise IncompatibleError(
+                f"from_pymc: all rows of the {law_name(variable)} variable {variable.name!r} have one log density: a "
+                "time series, a Gaussian process or one multivariate normal over all rows is not a sum of independent "
+                "terms. Such a model needs all data at every step: sample it by NUTS, amc.sample(model)"
+            )
         return sum_trailing(terms)
-
-    def _not_separate(self, name: str, reason: str) -> IncompatibleError:
-        return IncompatibleError(
-            f"from_pymc: the rows of the observed variable {name!r} have no log densities of their own "
-            f"({reason}): a time series, a Gaussian process or one multivariate normal over all rows is not a sum of "
-            "independent terms. Such a model needs all data at every step: sample it by NUTS, amc.sample(model)"
-        )
 
     def _sizes(self) -> dict[Any, Any]:
         """Map each constant or dim length that fixes a random variable's size to the number of rows read."""
@@ -280,6 +282,11 @@ def random_groups(n_rows: int, rng: np.random.Generator) -> list[np.ndarray]:
     order, some = rng.permutation(n_rows), min(CHECKED_ROWS, max(1, n_rows // 3))
     stops = np.cumsum([1, some, *[max(CHECKED_ROWS, n_rows // 8)] * 9])
     return list(np.split(order, stops[stops < n_rows]))
+
+
+def law_name(variable: Any) -> str:
+    """Return the name of a variable's distribution, as in PyMC."""
+    return type(variable.owner.op).__name__.removesuffix("RV").lstrip("_")
 
 
 def first_line(error: Exception) -> str:
