@@ -230,5 +230,5 @@ def _check_same_draws(trace: xr.DataTree, bias: xr.Dataset) -> None:
     shared = [label for label in bias["estimand"].to_numpy() if str(label) in posterior.data_vars or "[" in str(label)]
     if shared and not np.isclose(np.asarray(means)[:, None], known[None], rtol=1e-8, atol=1e-12).any():
         raise IncompatibleError(
-            "debias: trace and bias must belong to one run, but no posterior mean of the trace is among the means in bias"
+            "debias: trace and bias must belong to one run, but none of the trace's means is among those of bias"
         )
