@@ -22,7 +22,7 @@ SECONDS = 5.0  # of sampling per target, at most
 
 
 def examples() -> dict[str, Callable[[], Any]]:
-    """Return factories of an example of each built-in target, and of each size or kind of data with other kernels."""
+    """Return factories of an example of each built-in target, and of each kind of data or model with other kernels."""
     import approxmcmc as amc
 
     rng = np.random.default_rng(1)
@@ -40,7 +40,19 @@ def examples() -> dict[str, Callable[[], Any]]:
         "GroupedTarget, counts": lambda: targets.GroupedTarget(
             X, rng.poisson(np.exp(0.3 * eta)), group, family="poisson"
         ),
+        "groups with several columns, binary": lambda: items(group, rng.integers(4, size=ROWS), eta + noise > 0.0),
     }
+
+
+def items(person: np.ndarray, item: np.ndarray, right: np.ndarray) -> Any:
+    """Return a PyMC model of answers to items that discriminate: a person's effect has a column for each item."""
+    import pymc as pm
+
+    with pm.Model() as model:
+        ability = pm.Normal("ability", 0.0, pm.HalfNormal("scale", 1.0), shape=20)
+        slope, difficulty = pm.LogNormal("slope", 0.0, 0.5, shape=4), pm.Normal("difficulty", shape=4)
+        pm.Bernoulli("y", logit_p=slope[item] * (ability[person] - difficulty[item]), observed=right)
+    return model
 
 
 def logistic(n_obs: int, kinds: int = 0) -> Any:
