@@ -40,7 +40,7 @@ def examples() -> dict[str, Callable[[], Any]]:
         "GroupedTarget, counts": lambda: targets.GroupedTarget(
             X, rng.poisson(np.exp(0.3 * eta)), group, family="poisson"
         ),
-        "groups with several columns, binary": lambda: items(group, rng.integers(4, size=ROWS), eta + noise > 0.0),
+        "Model, answers to items": lambda: items(group, rng.integers(4, size=ROWS), eta + noise > 0.0),
     }
 
 
