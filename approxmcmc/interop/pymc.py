@@ -19,7 +19,7 @@ from approxmcmc.contracts import Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.target import IntegratedOfPyMC, checked_path
-from approxmcmc.interop.groups.values import NotGroupsError
+from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError
 from approxmcmc.interop.linear_predictor import StructuredTarget, family_of, structured_target
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import NoLinearPredictorError
@@ -185,7 +185,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     """
     if isinstance(model, Target):
         return f"{model!r}: {explain_rows(model)}"
-    whole = _integrated(model) if row_dim is None else "row_dim is given"
+    whole = _integrated(model) if row_dim is None else NoEffectsError("row_dim is given")
     if isinstance(whole, IntegratedOfPyMC):
         sizes = f"{whole.n_obs} terms, one per group, and {whole.variables.size} parameters"
         return f"{whole.source.observed.name}, {whole.source.y.size} rows: {whole.sentence}; {sizes} remain"
@@ -194,6 +194,8 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     found = _find_structure(source)
     rows = f"{source.rows.name}, {source.rows.n_rows} rows"
     effects = "".join(f"; {one.reason}" for one in source.effects)
+    if not isinstance(whole, NoEffectsError):
+        effects += f"; effects of groups are not integrated out: {whole}"
     if isinstance(found, StructuredTarget):
         fast = "the library's fast code for linear predictors evaluates it"
         return f"{rows}: {_describe(found)}; {fast}; {explain_rows(found)}{effects}"
@@ -201,14 +203,14 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     return f"{rows}: {found}; {slow}{effects}"
 
 
-def _integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC | str:
+def _integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC | NotGroupsError:
     """Return the model without the effects of its groups, or why they cannot be integrated out."""
     try:
         return integrated(model, always=always)
     except NotGroupsError as error:
-        return str(error)
+        return error
     except NOT_UNDERSTOOD as error:
-        return f"its graph was not understood ({first_line(error)})"
+        return NotGroupsError(f"its graph was not understood ({first_line(error)})")
 
 
 def _find_structure(source: ModelOfPyMC) -> StructuredTarget | str:

@@ -1,8 +1,9 @@
-"""Files that are written atomically."""
+"""Files and folders that are written atomically."""
 
 import contextlib
 import glob
 import os
+import shutil
 import time
 import uuid
 from collections.abc import Iterator
@@ -28,15 +29,31 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
         _flush_to_disk(path.parent)
 
 
+@contextlib.contextmanager
+def whole_folder(path: Path, *, untouched_for: float) -> Iterator[Path]:
+    """Yield a temporary name in the folder of `path`; if no error occurs, that folder then replaces `path`.
+
+    Removes what killed writers left: writers must touch their folder within `untouched_for` seconds.
+    """
+    remove_leftovers(path, untouched_for=untouched_for)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        yield temporary
+        shutil.rmtree(path, ignore_errors=True)
+        os.replace(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def remove_leftovers(path: Path, *, untouched_for: float = 0.0) -> None:
-    """Remove temporary files of killed writers from the folder of `path`.
+    """Remove temporary files and folders of killed writers from the folder of `path`.
 
     Call only if no writer is active, or every writer touches its file within `untouched_for` seconds.
     """
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         with contextlib.suppress(FileNotFoundError):  # its writer has just finished
             if time.time() - leftover.stat().st_mtime >= untouched_for:
-                leftover.unlink()
+                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
 def _flush_to_disk(path: Path) -> None:

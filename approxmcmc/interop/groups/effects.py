@@ -39,6 +39,7 @@ class EffectsOfModel:
         self.u = pt.matrix("u", shape=(effects.n_groups, n_effects))
         first = 0
         self.of: dict[Any, Any] = {}
+        self._compiled: dict[tuple[str, ...], Any] = {}
         self.values = ValuesOfGraph(model, model.deterministics)
         for variable, axis in effects.axes.items():
             shape = self.values.shape(variable) if variable in self.values.of else variable.type.shape
@@ -70,20 +71,33 @@ class EffectsOfModel:
                 found.append(Named(one.name, graph, shape, _axis_of_groups(labels[one], self.effects.n_groups)))
         return found
 
-    def function(self, named: Sequence[Named]) -> Any:
-        """Return the function of draws (thetas, u) that evaluates these, in chunks; values of shape (n, ...)."""
-        theta = self.coordinates.theta
-        thetas = pt.matrix("thetas", shape=(None, theta.type.shape[0]))
-        many = pt.tensor("many", shape=(None, *self.u.type.shape))
-        graphs = vectorize_graph([one.graph for one in named], {theta: thetas, self.u: many})
-        made = pytensor.function([thetas, many], graphs, mode=PYTHON, on_unused_input="ignore")
-        step = max(1, AT_ONCE // size(self.u.type.shape))
+    def evaluate(
+        self, named: Sequence[Named], thetas: np.ndarray, u: np.ndarray, groups: np.ndarray
+    ) -> list[np.ndarray]:
+        """Return the entries of these groups at draws of theta and of their u, shape (n, groups, K).
 
-        def evaluate(thetas: np.ndarray, u: np.ndarray) -> list[np.ndarray]:
-            parts = [made(thetas[lo : lo + step], u[lo : lo + step]) for lo in range(0, len(thetas), step)]
-            return [np.concatenate(column) for column in zip(*parts, strict=True)]
+        Variables without an axis of groups depend on several groups: then all of them must be given, in any order.
+        """
+        function, shape = self._function(named), self.u.type.shape
+        step, columns = max(1, AT_ONCE // size(shape)), []
+        for lo in range(0, len(thetas), step):
+            some = slice(lo, lo + step)
+            full = np.full((len(thetas[some]), *shape), np.nan)
+            full[:, groups] = u[some]
+            values = zip(named, function(thetas[some], full), strict=True)
+            columns.append([v if one.axis is None else np.take(v, groups, axis=1 + one.axis) for one, v in values])
+        return [np.concatenate(column) for column in zip(*columns, strict=True)]
 
-        return evaluate
+    def _function(self, named: Sequence[Named]) -> Any:
+        """Return the function of many thetas and u that evaluates these variables, compiled once."""
+        names = tuple(one.name for one in named)
+        if names not in self._compiled:
+            theta = self.coordinates.theta
+            thetas = pt.matrix("thetas", shape=(None, theta.type.shape[0]))
+            many = pt.tensor("many", shape=(None, *self.u.type.shape))
+            graphs = vectorize_graph([one.graph for one in named], {theta: thetas, self.u: many})
+            self._compiled[names] = pytensor.function([thetas, many], graphs, mode=PYTHON, on_unused_input="ignore")
+        return self._compiled[names]
 
 
 def _axis_of_groups(labels: np.ndarray, n_groups: int) -> int | None:

@@ -60,7 +60,10 @@ def law_of_rows(observed: Any, free: Sequence[Any]) -> LawOfRows:
         if mean is None:
             raise NotGroupsError("a negative binomial law needs mu = exp(a linear predictor) and alpha")
         return LawOfRows("negative binomial", *known.logarithm(mean), shape=alpha)
-    raise NotGroupsError(f"rows of the law {law} are not known here")
+    raise NotGroupsError(
+        f"rows of the law {law} are not known here: Normal, Bernoulli, Binomial, Poisson and NegativeBinomial are. "
+        "They are log-concave in a linear predictor, so a group has one mode; Student-t rows may give it several"
+    )
 
 
 class Known:

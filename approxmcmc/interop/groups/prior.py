@@ -8,7 +8,8 @@ import numpy as np
 import pytensor
 
 from approxmcmc.interop.groups.coordinates import Coordinates
-from approxmcmc.interop.kernels import log_prior_kernel, numba_function, prior_gradient_kernel
+from approxmcmc.interop.kernels import kept_log_prior_kernel, kept_prior_gradient_kernel, numba_function
+from approxmcmc.interop.model_hash import content_of
 from approxmcmc.targets.tall_data import Prior
 
 
@@ -26,15 +27,22 @@ class PriorOfCoordinates(Prior):
     def compile(self, dim: int) -> Any:
         """Compile the graph, once for this object."""
         if "value" not in self._kernels:
-            self._kernels["value"] = log_prior_kernel(self._function(self.coordinates.log_prior))
+            graph = self.coordinates.log_prior
+            self._kernels["value"] = kept_log_prior_kernel(lambda: self._function(graph), self._content("value"))
         return self._kernels["value"]
 
     def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
         """Compile the gradient of the prior, once for this object."""
         if "gradient" not in self._kernels:
-            gradient = pytensor.grad(self.coordinates.log_prior, self.coordinates.theta)
-            self._kernels["gradient"] = prior_gradient_kernel(self._function(gradient))
+            self._kernels["gradient"] = kept_prior_gradient_kernel(self._gradient, self._content("gradient"))
         return self._kernels["gradient"]
+
+    def _gradient(self) -> Any:
+        return self._function(pytensor.grad(self.coordinates.log_prior, self.coordinates.theta))
+
+    def _content(self, name: str) -> str | None:
+        known = self.model_hash, f"{name} of the prior without effects"
+        return content_of(*known, [self.coordinates.theta], [self.coordinates.log_prior])
 
     def _function(self, graph: Any) -> Any:
         return numba_function([self.coordinates.theta], [graph], (self.coordinates.initial_point(),))

@@ -13,13 +13,13 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, value_of
 from approxmcmc.interop.groups.candidates import GroupEffects, candidates
 from approxmcmc.interop.groups.likelihoods import law_of_rows
-from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph
+from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError, ValuesOfGraph
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
 from approxmcmc.interop.variables import refuse_unsuitable
 
 
 class ModelOfGroups:
-    """A model with one observed variable, and the sets of effects that can be integrated out.
+    """A model, its observed variable, and the sets of effects that can be integrated out.
 
     Raises
     ------
@@ -32,23 +32,37 @@ class ModelOfGroups:
             raise IncompatibleError(f"from_pymc needs a pm.Model, found {type(model).__name__}")
         refuse_unsuitable(model)
         self.model = model
+        for observed in model.observed_RVs:
+            refused = self._read(observed)
+            if self.sets:
+                break
         if len(model.observed_RVs) > 1:
-            raise NotGroupsError("the model has several observed variables")
-        [self.observed] = model.observed_RVs
-        self.y = np.asarray(evaluate(model.rvs_to_values[self.observed]), dtype=np.float64)
-        node = self.observed.owner
+            names = " and ".join(variable.name for variable in model.observed_RVs)
+            refused = f"{names} are several observed variables; write rows of one law as one variable"
+        if not self.sets:
+            none = "no variable has an effect for each of several groups"
+            raise NotGroupsError("; ".join(self.reasons)) if self.reasons else NoEffectsError(none)
+        if refused:
+            raise NotGroupsError(f"{' and '.join(one.name for one in self.sets)}: {refused}")
+        self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
+
+    def _read(self, observed: Any) -> str:
+        """Read an observed variable and the effects that its rows depend on; return why its law is not supported."""
+        model, node, self.observed, self.law, refused = self.model, observed.owner, observed, None, ""
+        self.y = np.asarray(evaluate(model.rvs_to_values[observed]), dtype=np.float64)
         if not hasattr(node.op, "dist_params") or not np.isfinite(self.y).all():
-            raise NotGroupsError(f"{self.observed.name} has no finite rows with a distribution that can be read")
+            raise NoEffectsError(f"{observed.name} has no finite rows with a distribution that can be read")
         self.parameters = list(node.op.dist_params(node))
-        self.law = None if isinstance(node.op, NormalRV) else law_of_rows(self.observed, model.free_RVs)
+        if not isinstance(node.op, NormalRV):
+            try:
+                self.law = law_of_rows(observed, model.free_RVs)
+            except NotGroupsError as error:
+                refused = str(error)
         graphs = [] if self.law is None else self.law.graphs
         laws = [p for v in model.free_RVs if hasattr(v.owner.op, "dist_params") for p in v.owner.inputs]
         self.values = ValuesOfGraph(model, [*self.parameters, *graphs, *(p for p in laws if hasattr(p, "ndim"))])
         self.sets, self.reasons = candidates(model, self.values, self.parameters, self.y.shape)
-        if not self.sets:
-            told = "; ".join(self.reasons) or "no variable has an effect for each of several groups"
-            raise NotGroupsError(told)
-        self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
+        return refused
 
     @property
     def hash(self) -> str:

@@ -51,7 +51,6 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         self.variables = coordinates.describe([v for v in own if source.y.size not in shapes.values.shape(v)])
         self.model_effects = shapes
         self.named = shapes.named(source.y.size)
-        self._evaluate: Any = None
 
     def compile(self) -> CompiledTarget:
         """Compile terms and prior, after checking that the model's data are unchanged."""
@@ -77,7 +76,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def group_dim(self) -> str:
-        """The model's name of the axis that counts groups."""
+        """The name that the model gives to the dimension of its groups."""
         [first, *_] = self.named
         assert first.axis is not None
         return self._dims_of(first)[first.axis]
@@ -110,19 +109,10 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         self, thetas: np.ndarray, drawn: np.ndarray, groups: np.ndarray
     ) -> Mapping[str, tuple[tuple[str, ...], np.ndarray]]:
         """Return the effects and the deterministics of these groups, with dims, from draws of u."""
-        n_groups, all_groups = self.groups.n_groups, len(groups) == self.groups.n_groups
-        named = [one for one in self.named if all_groups or one.axis is not None]
-        if all_groups:
-            full = drawn
-        else:
-            full = np.full((len(thetas), n_groups, self.n_effects), np.nan)
-            full[:, groups] = drawn
-        values = self.model_effects.function(named)(thetas, full)
-        found = {}
-        for one, value in zip(named, values, strict=True):
-            kept = value if all_groups or one.axis is None else np.take(value, groups, axis=1 + one.axis)
-            found[one.name] = self._dims_of(one), kept
-        return found
+        complete = np.unique(groups).size == self.groups.n_groups
+        named = [one for one in self.named if complete or one.axis is not None]
+        values = self.model_effects.evaluate(named, thetas, drawn, groups)
+        return {one.name: (self._dims_of(one), value) for one, value in zip(named, values, strict=True)}
 
     def _dims_of(self, one: Named) -> tuple[str, ...]:
         dims = self.source.model.named_vars_to_dims.get(one.name)

@@ -19,6 +19,10 @@ class NotGroupsError(Exception):
     """Why effects cannot be integrated out."""
 
 
+class NoEffectsError(NotGroupsError):
+    """The model has no effects of groups."""
+
+
 class ValuesOfGraph:
     """Arrays of all variables between the free variables of a model and some graphs, by PyTensor's own code.
 

@@ -41,12 +41,15 @@ SEARCHING_STEPS = 30  # of Newton's method in a group, during the search for the
 STEPS = 2  # of Newton's method afterwards: from a predicted start, 2 are as good as many
 # Nodes for each effect to try, by the number of effects; multiples of 8 fill vector registers: 12 are slower than 16.
 NODES = {1: (8, 16, 24, 32, 48, 64), 2: (8, 12, 16, 24)}
+# Posterior standard deviations: Fisher's gradients differ from those of the sum over nodes by some 1e-4 of one, so that
+# a search for a nearer point stalls. With 1e5 groups it took seven passes instead of three.
+NEAR_THE_MODE = 1e-3
 LARGEST_ERROR = 0.01  # nats by which the summed error may change over the posterior
 CORE = 6  # arrays of the groups; the table of a link comes after them
 SHAPE_STEP = 1e-4  # step of differences in the logarithm of a shape
 REACH, MOST_SEARCHED = 4.0, 2000  # of a search without derivatives: around the start; evaluations
-# Operations of a row at a node, in a step of Newton's method, and of its slope at a node; and of a group: a logit row
-# takes 10 ns if it shares its effect, else 40, and the group 260.
+# Operations for a row: at a node, in a step of Newton's method, and for its slope at a node; last, for a group. With a
+# logit, a row takes 10 ns if it shares its effect, else 40; a group takes 260.
 NODE, NEWTON, GRADIENT, GROUP = 14.0, 40.0, 40.0, 1700.0
 SHARED = 0.15  # of a row's operations at nodes and in Newton's method, if exponentials are shared
 
@@ -125,7 +128,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         law: Laplace | None = None
         if at is None:
             try:
-                law = laplace(self)
+                law = laplace(self, tolerance=NEAR_THE_MODE)
                 self.center = law.mode
             except (InvalidInputError, NotFiniteError):
                 self.center = highest_point(self)

@@ -105,8 +105,12 @@ def make_draw(value: Callable[..., float], add_scores: Callable[..., None], K: i
                 v -= mass[j]
                 j += 1
             t = inverse(v, df[j], f[j] - peak, edge[j], c[j])
-            below = f[j] + df[j] * (t - c[j]) - value(t, u, d, responses, lo, n, shape, space)
-            if math.log(1.0 - rng.random()) < -below:
+            least = math.log(1.0 - rng.random()) + f[j] + df[j] * (t - c[j])
+            if c[0] < t < c[2]:  # the density is above its secants
+                k = 0 if t < c[1] else 1
+                if least < f[k] + (f[k + 1] - f[k]) * (t - c[k]) / (c[k + 1] - c[k]):
+                    return t
+            if least < value(t, u, d, responses, lo, n, shape, space):
                 return t
 
     return draw

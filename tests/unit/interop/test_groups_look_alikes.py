@@ -150,6 +150,41 @@ def test_who_asks_for_it_gets_the_reason():
         amc.from_pymc(make(), integrate=True)
 
 
+def heavy_tails():
+    with pm.Model() as model:
+        pm.StudentT("y", nu=4.0, mu=pm.HalfNormal("s") * z()[GROUP], sigma=1.0, observed=Y)
+    return model
+
+
+def two_variables():
+    """Return a model whose first observed variable does not depend on the effects."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Normal("x", mu, 1.0, observed=X)
+        pm.Normal("y", mu + z()[GROUP], 1.0, observed=Y)
+    return model
+
+
+def no_groups():
+    with pm.Model() as model:
+        pm.StudentT("y", nu=4.0, mu=pm.Normal("mu") + pm.Normal("beta") * X, sigma=1.0, observed=Y)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (heavy_tails, "z: rows of the law StudentT are not known here"),
+        (two_variables, "z: x and y are several observed variables; write rows of one law as one variable"),
+        (LOOK_ALIKES["a random walk, by law"][0], "z: its law is RandomWalk"),
+        (no_groups, None),
+    ],
+)
+def test_explain_says_why_effects_stay_parameters_and_nothing_where_there_are_none(make, reason):
+    said = amc.explain(make()).partition("; effects of groups are not integrated out: ")[2]
+    assert said.startswith(reason) if reason else said == ""
+
+
 @pytest.mark.needs_jit
 @pytest.mark.parametrize("kind", ["shared through a sum", "a smoothing matrix"])
 def test_the_check_by_numbers_sees_what_labels_overlook(kind, monkeypatch):
