@@ -25,7 +25,7 @@ SECONDS = 5.0  # of sampling per target, at most
 
 
 def examples() -> dict[str, Callable[[], Any]]:
-    """Return factories of an example of each built-in target, and of each kind of data or model with other kernels."""
+    """Return factories of an example of each built-in target, and of each size or kind of data with other kernels."""
     import approxmcmc as amc
 
     rng = np.random.default_rng(1)
@@ -43,19 +43,7 @@ def examples() -> dict[str, Callable[[], Any]]:
         "GroupedTarget, counts": lambda: targets.GroupedTarget(
             X, rng.poisson(np.exp(0.3 * eta)), group, family="poisson"
         ),
-        "Model, answers to items": lambda: items(group, rng.integers(4, size=ROWS), eta + noise > 0.0),
     }
-
-
-def items(person: np.ndarray, item: np.ndarray, right: np.ndarray) -> Any:
-    """Return a PyMC model of answers to items that discriminate: a person's effect has a column for each item."""
-    import pymc as pm
-
-    with pm.Model() as model:
-        ability = pm.Normal("ability", 0.0, pm.HalfNormal("scale", 1.0), shape=20)
-        slope, difficulty = pm.LogNormal("slope", 0.0, 0.5, shape=4), pm.Normal("difficulty", shape=4)
-        pm.Bernoulli("y", logit_p=slope[item] * (ability[person] - difficulty[item]), observed=right)
-    return model
 
 
 def logistic(n_obs: int, kinds: int = 0) -> Any:
@@ -72,8 +60,9 @@ def logistic(n_obs: int, kinds: int = 0) -> Any:
 
 
 def hierarchies() -> dict[str, Callable[[], Any]]:
-    """Return factories of an ordinary PyMC hierarchy for each of three outcomes."""
-    return {f"PyMC hierarchy, {law}": functools.partial(hierarchy, law) for law in ("normal", "Bernoulli", "Poisson")}
+    """Return factories of an ordinary PyMC hierarchy for each of three outcomes, and of one with several columns."""
+    ordinary = {law: functools.partial(hierarchy, law) for law in ("normal", "Bernoulli", "Poisson")}
+    return {f"PyMC hierarchy, {name}": make for name, make in {**ordinary, "items": items}.items()}
 
 
 def hierarchy(law: str) -> Any:
@@ -92,6 +81,20 @@ def hierarchy(law: str) -> Any:
             pm.Bernoulli("y", logit_p=eta, observed=truth + rng.logistic(size=ROWS) > 0.0)
         else:
             pm.Poisson("y", pm.math.exp(eta), observed=rng.poisson(np.exp(truth)))
+    return model
+
+
+def items() -> Any:
+    """Return a PyMC model of answers to items that discriminate: a person's effect has a column for each item."""
+    import pymc as pm
+
+    rng = np.random.default_rng(1)
+    person, item = rng.integers(20, size=ROWS), rng.integers(4, size=ROWS)
+    right = rng.normal(size=20)[person] + rng.logistic(size=ROWS) > 0.0
+    with pm.Model() as model:
+        ability = pm.Normal("ability", 0.0, pm.HalfNormal("scale", 1.0), shape=20)
+        slope, difficulty = pm.LogNormal("slope", 0.0, 0.5, shape=4), pm.Normal("difficulty", shape=4)
+        pm.Bernoulli("y", logit_p=slope[item] * (ability[person] - difficulty[item]), observed=right)
     return model
 
 
