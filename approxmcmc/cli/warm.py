@@ -60,8 +60,9 @@ def logistic(n_obs: int, kinds: int = 0) -> Any:
 
 
 def hierarchies() -> dict[str, Callable[[], Any]]:
-    """Return factories of an ordinary PyMC hierarchy for each of three outcomes."""
-    return {f"PyMC hierarchy, {law}": functools.partial(hierarchy, law) for law in ("normal", "Bernoulli", "Poisson")}
+    """Return factories of an ordinary PyMC hierarchy for each of three outcomes, and of one with several columns."""
+    ordinary = {law: functools.partial(hierarchy, law) for law in ("normal", "Bernoulli", "Poisson")}
+    return {f"PyMC hierarchy, {name}": make for name, make in {**ordinary, "items": items}.items()}
 
 
 def hierarchy(law: str) -> Any:
@@ -80,6 +81,20 @@ def hierarchy(law: str) -> Any:
             pm.Bernoulli("y", logit_p=eta, observed=truth + rng.logistic(size=ROWS) > 0.0)
         else:
             pm.Poisson("y", pm.math.exp(eta), observed=rng.poisson(np.exp(truth)))
+    return model
+
+
+def items() -> Any:
+    """Return a PyMC model of answers to items that discriminate: a person's effect has a column for each item."""
+    import pymc as pm
+
+    rng = np.random.default_rng(1)
+    person, item = rng.integers(20, size=ROWS), rng.integers(4, size=ROWS)
+    right = rng.normal(size=20)[person] + rng.logistic(size=ROWS) > 0.0
+    with pm.Model() as model:
+        ability = pm.Normal("ability", 0.0, pm.HalfNormal("scale", 1.0), shape=20)
+        slope, difficulty = pm.LogNormal("slope", 0.0, 0.5, shape=4), pm.Normal("difficulty", shape=4)
+        pm.Bernoulli("y", logit_p=slope[item] * (ability[person] - difficulty[item]), observed=right)
     return model
 
 
