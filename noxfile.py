@@ -17,7 +17,7 @@ import nox
 
 PYTHONS = ["3.12", "3.13"]
 MAIN = "3.13"
-LATEST = "3.14"  # in a session of its own, so that nobody needs it to run the tests
+LATEST = "3.14"  # in a separate session, so that the tests run without it
 
 nox.needs_version = ">=2025.10.14"  # reads the script header above
 nox.options.default_venv_backend = "uv|virtualenv"
@@ -225,7 +225,7 @@ def faults(session: nox.Session) -> None:
 
 @nox.session(python=MAIN)
 def mutants(session: nox.Session) -> None:
-    """Change the kernels in one place at a time, and see that their tests fail; two hours, and the next run goes on.
+    """Change the kernels in one place at a time, and see that their tests fail; two hours; the next run resumes.
 
     Ten changes of each module. Options after ``--``: modules of tests/mutants/modules.toml, ``--sample``, ``--hours``.
     """

@@ -51,7 +51,7 @@ def dense(n: int, d: int = 50):
 def bimodal(n: int = 5000):
     """Return the means of a mixture whose posterior has two modes (Welling and Teh 2011, section 5.1).
 
-    Its likelihood is tempered to what 100 data say: more would part the modes for good, and fewer leave no subsets.
+    The likelihood is tempered to the information of 100 data: with more, no chain crosses between the modes.
     """
     rng = np.random.default_rng(SEED)
     x = rng.normal(np.where(rng.random(n) < 0.5, 0.0, GAP), math.sqrt(2.0))

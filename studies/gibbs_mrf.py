@@ -287,6 +287,6 @@ study = Study(
             "paper_values": {},
         },
         "quick": {"budget": Budget(draws=200), "tune": 10, "replicates": 2},
-        "published": {"budget": Budget(draws=2000), "replicates": 5},
+        "published": {"budget": Budget(draws=500), "replicates": 5},
     },
 )

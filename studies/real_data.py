@@ -2,7 +2,7 @@
 
 The suite of `approxmcmc.datasets.tall_target`, from friendly to forbidding. On ordinary data with one-hot columns a few
 rows carry nearly all of the variance of the terms; a subsample rarely holds them, and neither R-hat nor the effective
-sample size sees that they are missing. References: NUTS where it passes its gates in an hour, a long exact chain
+sample size sees that they are missing. References: NUTS where it passes its checks in an hour, a long exact chain
 elsewhere. Every sampler works in the metric of the Laplace approximation; all chains start at a draw of it. The chains
 of one setting are judged as one run.
 """
@@ -20,16 +20,16 @@ from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from studies.tools.in_laplace_metric import start
 from studies.tools.tall_references import SEED, reference_of, references
 from studies.tools.tall_samplers import SAMPLERS
-from studies.tools.verdict import RIGHT, SILENT, TOLD, UNDECIDED, UNKNOWN, judge
+from studies.tools.verdict import RIGHT, SILENT, UNDECIDED, UNKNOWN, WARNED, judge
 
 HUGE = ("kdd99", "kdd99_one_hot")  # half a million rows
 RARE = ("kdd99_one_hot", "covertype", "a9a")  # with one-hot columns
-PAINT = {RIGHT: COLOURS[2], TOLD: COLOURS[4], SILENT: COLOURS[7], UNDECIDED: "#9aa1a9", UNKNOWN: "#d0d4d9"}
+PAINT = {RIGHT: COLOURS[2], WARNED: COLOURS[4], SILENT: COLOURS[7], UNDECIDED: "#9aa1a9", UNKNOWN: "#d0d4d9"}
 WIDE, HIGH = 4.0, 2.5  # the picture of marginals: posterior sds on either side, heights of the reference
 
 
 def truth(results, name: str):
-    """Return the reference of a data set if it kept its gates, else None; preset smoke does not ask."""
+    """Return the reference of a data set if it passed its gates, else None; preset smoke does not ask."""
     reference = reference_of(results.target(name), name, results.preset)
     return reference if reference["posterior"].attrs["gates_passed"] or results.preset == "smoke" else None
 
@@ -56,7 +56,7 @@ def matrix(results) -> list:
         | {"of": verdict.shift_at}
         | verdict.ratio.columns("largest sd ratio")
         | {"R-hat": verdict.r_hat, "min ESS": verdict.ess, "draws per chain": run["posterior"].sizes["draw"]}
-        | {"problems told": ", ".join(verdict.problems) or "none"}
+        | {"failed checks": ", ".join(verdict.problems) or "none"}
         for name, label, run, verdict in verdicts(results)
     ]
     if not rows:
@@ -65,7 +65,7 @@ def matrix(results) -> list:
     caption = (
         "Right: every mean within .1 posterior sd of the reference and every sd within 10 %, by intervals that hold "
         "together with probability .95; wrong: one of them outside; undecided: the Monte Carlo error leaves it open. "
-        "Told: at least one check of `amc.diagnose` fires. Largest sd ratio: the larger over the smaller."
+        "Warned: at least one check of `amc.diagnose` fails. Largest sd ratio: the larger over the smaller."
     )
     formats = {"R-hat": ".3f", "min ESS": ".0f"}
     return [
@@ -79,9 +79,9 @@ def _grid(data):
     figure, axes = subplots(figsize=(1.2 + 1.25 * len(names), 0.8 + 0.52 * len(samplers)))
     for row in data.itertuples():
         x, y = names.index(row.data), samplers.index(row.sampler)
-        word, _, told = row.verdict.partition(", ")
+        word, _, warned = row.verdict.partition(", ")
         axes.add_patch(_square(x, y, PAINT[word]))
-        axes.text(x, y, f"{word}\n{told}".strip().replace(" and ", "\nand "), ha="center", va="center", fontsize=7)
+        axes.text(x, y, f"{word}\n{warned}".strip().replace(" and ", "\nand "), ha="center", va="center", fontsize=7)
     axes.set(xlim=(-0.5, len(names) - 0.5), ylim=(len(samplers) - 0.5, -0.5))
     axes.set_xticks(range(len(names)), names)
     axes.set_yticks(range(len(samplers)), samplers)

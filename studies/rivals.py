@@ -31,7 +31,7 @@ class EmceeStretch(ForeignSampler):
     walkers: int = 2
 
     def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> Any:
-        """Draw until the seconds or the draws are spent; a draw is a walker after a step of all."""
+        """Draw until the seconds or the draws are spent; each step moves all walkers, each then a draw."""
         with extra("foreign", "The stretch move"):
             import emcee
 

@@ -99,11 +99,11 @@ class LangevinInLaplaceMetric(Component, Proposal):
         )
 
     def build_proposal(self, target):
-        """Return the part for a test."""
+        """Compile the proposal with its density ratio, which a test needs."""
         return self._proposal(target).build_proposal(target)
 
     def build_unadjusted(self, target):
-        """Return the part for AlwaysAccept."""
+        """Compile the proposal without a density ratio, for AlwaysAccept."""
         return self._proposal(target).build_unadjusted(target)
 
 

@@ -229,4 +229,6 @@ def _check_same_draws(trace: xr.DataTree, bias: xr.Dataset) -> None:
     known = bias["mean"].to_numpy()
     shared = [label for label in bias["estimand"].to_numpy() if str(label) in posterior.data_vars or "[" in str(label)]
     if shared and not np.isclose(np.asarray(means)[:, None], known[None], rtol=1e-8, atol=1e-12).any():
-        raise IncompatibleError("debias: the two arguments must belong to one run, but no mean of the trace is in bias")
+        raise IncompatibleError(
+            "debias: trace and bias must belong to one run, but none of the trace's means is among those of bias"
+        )

@@ -13,7 +13,7 @@ from approxmcmc.nuts.settings import NUTS, TUNE, preferred
 # Seconds in which nutpie compiles a model: 5 to 8 without products of matrices, 12 to 13 with, and 42 with a Cholesky
 # factor.
 COMPILE, COMPILE_FACTORS = 7.0, 42.0
-# Seconds of an operation of a term and its derivative: PyTensor's code does not vectorise exponentials. Measured were
+# Seconds for one operation of a term and its derivative; PyTensor's code does not vectorise exponentials. Measured:
 # 50 to 56 ns for a row of three Bernoulli laws of 14 to 27 operations, 75 for an ordered law of 82, 8 for a Poisson law
 # of 15 and 4 for a normal one: from .6 to 3.6 ns for each operation, 1.5 in the geometric mean.
 OPERATION = 1.5e-9

@@ -2,9 +2,9 @@
 
     price = seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
 
-s the seconds of an effective draw, t those of a step; a run makes n steps in any case. The risk is in squared posterior
-standard deviations. Seconds are those of counted work on one core (`work`): they depend neither on a clock nor on the
-number of cores.
+where s is the seconds for an effective draw, t the seconds for a step, and n the smallest number of steps of a run. The
+risk is in squared posterior standard deviations. Seconds are those of counted work on one core (`work`): they depend
+neither on a clock nor on the number of cores.
 """
 
 import dataclasses

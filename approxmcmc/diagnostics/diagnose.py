@@ -93,7 +93,7 @@ def findings(trace: xr.DataTree) -> list[Finding]:
             *decisions(audited, stats, settings),
             *accumulated_error(audited, mixing, steps),
             *mixing,
-            *expansion_gates(posterior.attrs, settings),
+            *expansion_gates(posterior.attrs, settings, stats),
         ]
     return sorted(found, key=lambda one: VERDICTS.index(one.verdict))
 

@@ -231,7 +231,9 @@ class Declaration:
         for preset, overrides in self.presets.items():
             check_name("preset", preset)
             if overrides.get(LIKE, preset) not in self.presets:
-                raise StudyError(f"Preset {preset!r} is like {nearest(overrides[LIKE], list(self.presets))}")
+                raise StudyError(
+                    f"Preset {preset!r} builds on the unknown preset {nearest(overrides[LIKE], list(self.presets))}"
+                )
             for field in set(overrides) - {LIKE}:
                 if field not in replaceable:
                     raise StudyError(

@@ -1,8 +1,8 @@
 """What a study measures: estimands of a posterior, measures of a chain, and published numbers to compare with.
 
-A measure is a function of a one-chain trace, a single number. A study has those below and those that it declares; the
-report computes their intervals over replicates. The standard estimands make posteriors of different scales comparable,
-in units of the gold standard.
+A measure maps a one-chain trace to one number. A study has those below and those that it declares; the report computes
+their intervals over replicates. The standard estimands are scaled by the standard deviations of the gold standard, so
+that posteriors of different scales can be compared.
 """
 
 import dataclasses

@@ -1,9 +1,7 @@
 """The mode of a posterior, and its Laplace approximation.
 
-Newton's method on all data is theta <- theta + t H^-1 g, with g and -H the gradient and Hessian of the log posterior;
-t is halved until the density rises enough (Armijo). The decrement (g' H^-1 g)^(1/2) is the length of the step in
-posterior standard deviations, so as a measure of convergence it does not depend on the units of parameters. For a
-target that is not a generalised linear model the search begins with BFGS, which needs only gradients.
+The search is Newton's method on all data (`newton`). For a target that is not a generalised linear model it begins with
+BFGS, which needs only gradients.
 
 With many data the search begins on n of the N rows, drawn at random. The mode of these rows is about (d N / n)^(1/2)
 posterior standard deviations from the mode of all rows, and two Newton steps on all data cover this distance: the
@@ -12,7 +10,6 @@ search takes three passes at 10^7 data.
 
 import dataclasses
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,18 +17,15 @@ import numpy as np
 from approxmcmc.contracts import Target
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 from approxmcmc.targets.expansion.general import GeneralExpansion
-from approxmcmc.targets.expansion.quadratic import Quadratic, inverse, is_positive_definite
+from approxmcmc.targets.expansion.quadratic import Quadratic, inverse
 from approxmcmc.targets.laplace_approximation import Laplace
+from approxmcmc.targets.newton import Progress, newton
 from approxmcmc.targets.posterior import Posterior
 
-# A step this long relative to theta shows that there is no mode: with separable classes under a flat prior, the
-# decrement falls for ever while each step changes theta by a constant.
-RUNAWAY = 1e-3
 # Number of rows that the search begins with: the largest of a number, a number for each parameter, and a share of all;
 # no such search if that is more than a quarter of the data.
 FEWEST, FOR_EACH, SHARE, LARGEST_SHARE = 10_000, 400, 0.02, 0.25
 TOO_FAR = 10.0  # times the expected distance; beyond it the sample of rows is misleading
-Progress = Callable[[int, float], None]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -125,7 +119,7 @@ def find_mode(
     found = None if guess is None else _climb_from_guess(posterior, guess, tolerance, max_passes, progress)
     if found is None:
         theta = _climb(posterior, theta, tolerance)
-        found = _newton(posterior, theta, tolerance, max_passes, progress)
+        found = newton(posterior, theta, tolerance, max_passes, progress)
     theta, here, decrement = found
     return Mode(theta, here.value, -here.hessian, decrement, posterior.expansion.passes, time.perf_counter() - began)
 
@@ -173,7 +167,7 @@ def _mode_of_some_rows(posterior: Posterior, theta: np.ndarray) -> Guess | None:
     some, off = posterior.of_rows(rows), np.sqrt(n_obs / wanted)
     try:
         near = _climb(some, theta, off)
-        theta, here, _ = _newton(some, near, off, 20 * _passes_for_a_step(some), None)
+        theta, here, _ = newton(some, near, off, 20 * _passes_for_a_step(some), None)
     except (InvalidInputError, NotFiniteError):
         return None
     return Guess(theta, -here.hessian, float(off * np.sqrt(theta.size)))
@@ -194,7 +188,7 @@ def _climb_from_guess(
     """
     try:
         theta = _climb(posterior, guess.theta, tolerance, inverse(guess.precision))
-        return _newton(posterior, theta, tolerance, max_passes, progress, farthest=TOO_FAR * guess.distance)
+        return newton(posterior, theta, tolerance, max_passes, progress, farthest=TOO_FAR * guess.distance)
     except (InvalidInputError, NotFiniteError):
         if posterior.expansion.passes > max_passes:
             raise
@@ -234,72 +228,3 @@ def _climb(posterior: Posterior, theta: np.ndarray, tolerance: float, cov: np.nd
     found = minimize(objective, theta, jac=slope, method="BFGS", options=options)
     expansion.forget_steps()
     return np.asarray(found.x)
-
-
-def _newton(
-    posterior: Posterior,
-    theta: np.ndarray,
-    tolerance: float,
-    max_passes: int,
-    progress: Progress | None,
-    *,
-    farthest: float = np.inf,
-) -> tuple[np.ndarray, Quadratic, float]:
-    """Climb by Newton steps until the decrement is below `tolerance`; return theta, the expansion and the decrement.
-
-    Raise if the decrement at the start is above `farthest`.
-    """
-    here, decrement = posterior.at(theta), np.inf
-    while posterior.expansion.passes <= max_passes:
-        bends_down = is_positive_definite(-here.hessian)
-        step = _step(-here.hessian, here.gradient, bends_down)
-        decrement = float(np.sqrt(here.gradient @ step))
-        if progress is not None:
-            progress(posterior.expansion.passes, decrement)
-        arrived = np.max(np.abs(step) / (1.0 + np.abs(theta))) < RUNAWAY
-        if decrement < tolerance and arrived:
-            if bends_down:
-                return theta, here, decrement
-            break
-        moved = _line_search(posterior, theta, here, step, decrement, max_passes) if decrement <= farthest else None
-        if moved is None:
-            break
-        farthest = np.inf
-        theta, here = moved
-    shape = "bends down" if is_positive_definite(-here.hessian) else "is flat or bends up"
-    raise InvalidInputError(
-        f"find_mode: no mode of {posterior.target!r} after {posterior.expansion.passes} passes over the data: "
-        f"{decrement:.3g} posterior standard deviations are left, the largest parameter is {np.abs(theta).max():.3g}, "
-        f"and the log posterior {shape} there. Under a flat prior there is no mode if a plane separates the classes or "
-        "columns are collinear; a hierarchy with a scale that can go to 0 has none either. Give a proper prior, drop "
-        "the columns, write the hierarchy with standardised effects, or begin nearer by start="
-    )
-
-
-def _step(precision: np.ndarray, gradient: np.ndarray, bends_down: bool) -> np.ndarray:
-    """Return the Newton step, in units where the diagonal is 1; if the function bends up, a step that still ascends."""
-    diagonal = np.abs(np.diag(precision))
-    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
-    scaled = precision * np.outer(scale, scale)
-    if bends_down:
-        return np.asarray(scale * np.linalg.solve(scaled, scale * gradient))
-    values, vectors = np.linalg.eigh(scaled)
-    return np.asarray(scale * (vectors @ ((vectors.T @ (scale * gradient)) / np.maximum(np.abs(values), 1e-4))))
-
-
-def _line_search(
-    posterior: Posterior, theta: np.ndarray, here: Quadratic, step: np.ndarray, decrement: float, max_passes: int
-) -> tuple[np.ndarray, Quadratic] | None:
-    """Return the first of t = 1, 1/2, 1/4, ... at which the density rises as much as the slope predicts, or None."""
-    rounding = 1e-13 * abs(here.value)
-    for halving in range(40):
-        t = 0.5**halving
-        try:
-            there = posterior.at(theta + t * step)
-        except NotFiniteError:
-            continue  # over the edge of the support
-        if there.value >= here.value + 1e-4 * t * decrement**2 - rounding:
-            return theta + t * step, there
-        if posterior.expansion.passes > max_passes:
-            break
-    return None

@@ -95,7 +95,7 @@ class Posterior:
                 f"{self.target!r}: the log prior is not finite around theta = {theta}; start, or expand, inside the "
                 "support"
             )
-        # Rounding of h^2 bend gives a central difference over h this error, in standard deviations.
+        # Rounding error of the central difference, in standard deviations, for the step DIFFERENCE max(1, |theta|).
         off = np.sqrt(np.abs(np.diag(hessian))) * DIFFERENCE * np.maximum(1.0, np.abs(theta)) * np.finfo(float).eps
         if off.max() > UNSEEN:
             raise NotFiniteError(

@@ -65,7 +65,7 @@ def _add_softmax_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: 
         for place in range(start, stop):
             i, row = place - start, datum_at(order, place)
             for k in range(eta.shape[0]):
-                # np.float64, since without compilation a number of Python's times one of float32 is one of float32.
+                # np.float64: without compilation, a Python float times a float32 is a float32.
                 slope = (1.0 if k == y[row] else 0.0) - np.float64(exp_to_700(eta[k, i] - work[1, i]))
                 for j in range(p):
                     out[k * p + j] += slope * X[row, j]

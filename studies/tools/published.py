@@ -31,7 +31,8 @@ def steps_made(
 ) -> dict[str, PaperValue]:
     """Return the values of a legend that prints numbers T of steps in a given time.
 
-    Each is the speed of the paper's machine, and for all but the baseline also its ratio to the baseline's speed.
+    For each label: the steps per second on the paper's machine and, except for the baseline, their ratio to the
+    baseline's.
     """
     speed = "steps per second"
     values = {

@@ -1,7 +1,7 @@
-"""Posteriors of the tall-data suite that are no logistic regressions, on data simulated from their own model.
+"""Posteriors of the tall-data suite that are not logistic regressions, on data simulated from their own model.
 
-Each function makes a target of ``n`` rows. Where the library has no class of its own, the target is a PyMC model as it
-stands, which is also what samplers of other libraries read.
+Each function makes a target of ``n`` rows. If the library has no class for it, the target is a plain PyMC model, which
+samplers of other libraries read too.
 """
 
 from typing import Any

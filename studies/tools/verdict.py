@@ -1,9 +1,9 @@
-"""Judge runs: right, wrong with a warning ("told"), or wrong and silent.
+"""Judge runs: right, wrong with a warning ("warned"), or wrong and silent.
 
 A run is right when every mean is within .1 posterior sd of the reference and every sd within 10 %, wrong when one of
 them is not; both by intervals that hold together, over all coefficients, with probability .95. They count the Monte
 Carlo errors of run and reference. Where they leave it open, the verdict is "undecided". A run counts as
-"told" if its trace reports at least one problem.
+"warned" if its trace reports at least one problem.
 """
 
 import dataclasses
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 LARGEST_SHIFT, LARGEST_RATIO, CONFIDENCE = 0.1, 1.1, 0.95
 MOST_DRAWS = 10_000  # of a chain: all draws of 60 runs take ArviZ 20 minutes, and errors are far below the limits
-RIGHT, TOLD, SILENT, UNDECIDED, UNKNOWN = "right", "wrong and told", "wrong and silent", "undecided", "not validated"
+RIGHT, UNDECIDED, UNKNOWN = "right", "undecided", "not validated"
+WARNED, SILENT = "wrong and warned", "wrong and silent"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,11 +37,11 @@ class Verdict:
     shift, shift_at
         Largest difference of a mean from the reference's, in posterior sds, with its interval; the coefficient.
     ratio, ratio_at
-        Largest ratio of sds, the larger over the smaller, likewise.
+        Largest ratio of sds, the larger over the smaller, with its interval; the coefficient.
     r_hat, ess
         Largest R-hat and smallest bulk ESS over coefficients.
     problems
-        The checks of `amc.diagnose` that fire.
+        The failed checks of `amc.diagnose`.
     """
 
     word: str
@@ -55,19 +56,19 @@ class Verdict:
     @property
     def short(self) -> str:
         """The verdict in a word; for an undecided run also whether it reported a problem."""
-        return f"{self.word}, told" if self.word == UNDECIDED and self.problems else self.word
+        return f"{self.word}, warned" if self.word == UNDECIDED and self.problems else self.word
 
 
 def problems_of(run: "xr.DataTree") -> tuple[str, ...]:
-    """Return the checks of `amc.diagnose` that fire, most serious first."""
+    """Return the failed checks of `amc.diagnose`, most serious first."""
     return tuple(dict.fromkeys(one.check for one in findings(run) if one.fires))
 
 
 def judge(run: "xr.DataTree", reference: "xr.DataTree | None", variable: str = "beta") -> Verdict:
     """Return the verdict on a run of several chains; without a reference it is "not validated"."""
-    draws, told = thinned(run["posterior"].to_dataset()[variable]), problems_of(run)
+    draws, problems = thinned(run["posterior"].to_dataset()[variable]), problems_of(run)
     found = summarize(draws)
-    quality = (float(np.max(found.r_hat)), float(np.min(found.ess_bulk)), told)
+    quality = (float(np.max(found.r_hat)), float(np.min(found.ess_bulk)), problems)
     if reference is None:
         return Verdict(UNKNOWN, NOTHING, "", NOTHING, "", *quality)
     truth = reference["posterior"].to_dataset()[variable]
@@ -81,7 +82,7 @@ def judge(run: "xr.DataTree", reference: "xr.DataTree | None", variable: str = "
     worst_shift, worst_ratio = _largest(shift, shift_error), _largest(log_ratio, log_ratio_error)
     limits = (LARGEST_SHIFT, math.log(LARGEST_RATIO))
     if any(worst.lower > limit for worst, limit in zip((worst_shift, worst_ratio), limits, strict=True)):
-        word = TOLD if told else SILENT
+        word = WARNED if problems else SILENT
     elif all(worst.upper <= limit for worst, limit in zip((worst_shift, worst_ratio), limits, strict=True)):
         word = RIGHT
     else:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from llvmlite import binding
 
-from approxmcmc.cli.warm import sampled
+from approxmcmc.cli.warm import examples, sampled
 from approxmcmc.engine.compiler.shipped import PROCESSOR
 from approxmcmc.engine.files.paths import size_of, user_cache
 
@@ -27,7 +27,7 @@ DRAWS = 50  # of each chain, compared; the number of all depends on the time lim
 def compiled_here() -> dict[str, tuple[str, list[str]]]:
     """Sample the examples in this process; return for each the hash of its draws and the kernels it added."""
     known, found = set(), {}
-    for name, trace in sampled():
+    for name, trace in sampled(examples()):
         digest = hashlib.sha256()
         for values in trace.posterior.isel(draw=slice(DRAWS)).data_vars.values():
             digest.update(values.to_numpy().tobytes())

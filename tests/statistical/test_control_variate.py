@@ -131,7 +131,7 @@ def test_a_bad_point_of_expansion_is_told_and_no_chain_sticks_in_silence(case, i
         trace, warned = run_from_the_bulk(target, proposal, fit, seed)
         rate = float(trace.sample_stats["accepted"].mean())
         assert any("expanded" in sentence for sentence in warned) == told
-        stuck = [sentence for sentence in warned if "of its proposals in tuning" in sentence]
+        stuck = [sentence for sentence in warned if "of its proposals" in sentence]
         assert stuck or rate > 0.1, "a chain that hardly moves must be told of"
         if case in ("mode", "one coordinate"):
             assert not stuck

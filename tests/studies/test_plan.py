@@ -89,7 +89,7 @@ def test_a_preset_may_be_like_another():
     study = toy_study(presets={"smoke": {"replicates": 1, "tune": 7}, "more": {"like": "smoke", "replicates": 3}})
     more = study.with_preset("more")
     assert (more.replicates, more.tune) == (3, 7)
-    with pytest.raises(StudyError, match=r"Preset 'more' is like 'smoky'; did you mean 'smoke'\?"):
+    with pytest.raises(StudyError, match=r"Preset 'more' builds on the unknown preset 'smoky'; did you mean 'smoke'\?"):
         toy_study(presets={"smoke": {"replicates": 1}, "more": {"like": "smoky"}})
 
 

@@ -63,14 +63,14 @@ def test_a_run_that_is_off_is_wrong_and_silent(defect, nothing_told):
 
 def test_a_run_that_says_so_is_wrong_and_told(told):
     found = judge(fabricated(shift=0.2), fabricated(seed=2))
-    assert (found.word, found.problems) == (verdicts.TOLD, ("something",))
+    assert (found.word, found.problems) == (verdicts.WARNED, ("something",))
     assert judge(fabricated(), fabricated(seed=2)).word == verdicts.RIGHT  # a warning does not make it wrong
 
 
 def test_few_draws_decide_nothing_whichever_has_them(told):
     for draws, reference_draws in ((200, 20_000), (20_000, 200)):
         found = judge(fabricated(draws, shift=0.1), fabricated(reference_draws, seed=2))
-        assert found.short == "undecided, told"
+        assert found.short == "undecided, warned"
         assert found.shift.lower < 0.1 < found.shift.upper
 
 
@@ -85,7 +85,7 @@ def test_a_run_that_never_moved_is_told():
     still = fabricated(300)
     still["posterior"]["beta"][:] = 1.0
     found = judge(still, fabricated(seed=2))
-    assert found.word in (verdicts.TOLD, verdicts.UNDECIDED)
+    assert found.word in (verdicts.WARNED, verdicts.UNDECIDED)
     assert found.problems
 
 

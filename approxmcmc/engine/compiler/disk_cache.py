@@ -145,7 +145,8 @@ class ContentCache(_Cache):
         with contextlib.suppress(OSError):
             path = cache_folder() / self._file_name(sig, data.codegen.magic_tuple())
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # for any umask
-            library, descriptor, environment, found, *rest = data._reduce()
+            without_source = data._replace(type_annotation="")  # which numba reads, and may have changed since
+            library, descriptor, environment, found, *rest = without_source._reduce()
             descriptor = copy.copy(descriptor)
             descriptor.argtypes = None  # see load_overload; a class may come from a script with side effects
             with whole_file(path, durable=False) as temporary:

@@ -5,7 +5,7 @@ import numpy as np
 from approxmcmc.engine.compiler.compile import compiled
 
 
-@compiled
+@compiled(forceinline=True)  # as a call it made steps of .6 us a third longer
 def assign(out: np.ndarray, values: np.ndarray) -> None:
     """Write ``values`` to ``out``, a vector of the same length.
 

@@ -76,7 +76,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def group_dim(self) -> str:
-        """The model's name of the axis that counts groups."""
+        """The name that the model gives to the dimension of its groups."""
         [first, *_] = self.named
         assert first.axis is not None
         return self._dims_of(first)[first.axis]

@@ -28,7 +28,7 @@ PANELS_A_ROW = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Told:
+class SettingBiases:
     """The biases of one setting, or why there are none; `gap` is the difference from the gold standard, if any."""
 
     target: str
@@ -57,7 +57,7 @@ class Told:
 LIMITS = ("bias", "bias_lower", "bias_upper")
 
 
-def told_of(results: "StudyResults") -> list[Told]:
+def told_of(results: "StudyResults") -> list[SettingBiases]:
     """Return the known biases of every finished setting; empty if the study does not want them."""
     if results.study.bias is None:
         return []
@@ -67,16 +67,16 @@ def told_of(results: "StudyResults") -> list[Told]:
         if report is not None:
             asked = results.study.bias.estimands
             gap = None if found is None else gap_to_gold(found, as_one_run(traces), results.reference(target), asked)
-            told.append(Told(target, label, found, str(report.get("error") or ""), gap))
+            told.append(SettingBiases(target, label, found, str(report.get("error") or ""), gap))
     return told
 
 
 def gap_to_gold(
     found: "xr.Dataset", run: "xr.DataTree", reference: "xr.DataTree | None", estimands: Any = None
 ) -> "pd.DataFrame | None":
-    """Return the means minus those of the gold standard, by coordinate, in the draws' sds, with limits; or None.
+    """Return the mean of the draws minus that of the gold standard, in sds of the draws; a row for each coordinate.
 
-    Limits include the Monte Carlo errors of both.
+    The limits include the Monte Carlo errors of both means. None if there is no gold standard.
     """
     import pandas as pd
 
@@ -102,7 +102,7 @@ def _errors(values: np.ndarray) -> np.ndarray:
     return batches.std(axis=0, ddof=1) / np.sqrt(len(batches)) if len(batches) > 1 else np.full(values.shape[2], np.nan)
 
 
-def bias_section(told: Sequence[Told]) -> list[Section]:
+def bias_section(told: Sequence[SettingBiases]) -> list[Section]:
     """Return the section on biases; empty if the study does not want them, or has none yet."""
     if not told:
         return []
@@ -114,7 +114,7 @@ def bias_section(told: Sequence[Told]) -> list[Section]:
     return [Section("Biases", (RULES,), pieces=tuple(piece for piece in pieces if piece is not None))]
 
 
-def sentence(target: str, told: Sequence[Told]) -> str:
+def sentence(target: str, told: Sequence[SettingBiases]) -> str:
     """Return the verdicts on the settings of a target as one sentence; "" if there are none."""
     mine = [one for one in told if one.target == target]
     if not mine:
@@ -127,7 +127,7 @@ def sentence(target: str, told: Sequence[Told]) -> str:
 ORDER = ("biased", "small", "inconclusive", "not applicable", "failed")
 
 
-def _verdicts(told: Sequence[Told]) -> Table:
+def _verdicts(told: Sequence[SettingBiases]) -> Table:
     """Return the verdict of every setting, and why."""
     import pandas as pd
 
@@ -140,7 +140,7 @@ def _verdicts(told: Sequence[Told]) -> Table:
     return Table("Verdicts on biases", caption, data.dropna(axis=1, how="all"))
 
 
-def _verdict_of(one: Told) -> dict[str, Any]:
+def _verdict_of(one: SettingBiases) -> dict[str, Any]:
     row: dict[str, Any] = {"target": one.target, "setting": one.label, "verdict": one.verdict}
     biases = one.in_sds()
     if len(biases):
@@ -153,7 +153,7 @@ def _verdict_of(one: Told) -> dict[str, Any]:
     return {**row, "reasons": one.error if one.found is None else str(one.found["reasons"].item())}
 
 
-def _evidence(told: Sequence[Told]) -> Table | None:
+def _evidence(told: Sequence[SettingBiases]) -> Table | None:
     """Return the evidence for the verdicts, and its cost."""
     import pandas as pd
 
@@ -187,7 +187,7 @@ def _evidence(told: Sequence[Told]) -> Table | None:
     return Table("Evidence for the verdicts", caption, pd.DataFrame(rows), formats={"passes": ",.0f"})
 
 
-def _figure(target: str, told: Sequence[Told]) -> Figure | None:
+def _figure(target: str, told: Sequence[SettingBiases]) -> Figure | None:
     """Draw the biases of all estimands, a panel per setting, with the gaps to the gold standard."""
     import pandas as pd
 

@@ -148,7 +148,7 @@ def _line(axes: "Axes", line: Any, style: dict[str, Any]) -> Iterator[tuple[dict
 
 
 def _collection(axes: "Axes", drawn: Any, style: dict[str, Any]) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
-    """Yield filled curves as outlines, and lines: segments of one style are one mark."""
+    """Yield the marks of a collection: an outline for each filled curve, one mark for all line segments of a style."""
     paths = [_in_units(axes, drawn.get_transform().transform_path(path)) for path in drawn.get_paths()]
     paths = [path for path in paths if len(path)]
     if len(drawn.get_facecolor()):

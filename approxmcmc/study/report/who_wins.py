@@ -107,7 +107,7 @@ def _grid(data: Any, families: Mapping[str, str]) -> Any:
         axes.text(x, y + 0.28, _near(row.near), ha="center", va="center", fontsize=7)
     axes.set(xlim=(-0.5, len(times) - 0.5), ylim=(len(names) - 0.5, -0.5))
     axes.set_xticks(range(len(times)), [f"after about {time}" for time in times])
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [setting_in_words(name) for name in names])
     axes.xaxis.tick_top()
     axes.grid(visible=False)
     axes.tick_params(length=0)

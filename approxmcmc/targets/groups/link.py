@@ -90,7 +90,7 @@ def slopes_in_factors(
     weights: np.ndarray,
     logs: np.ndarray,
 ) -> np.ndarray:
-    """Return the slopes in the factors, given those in phi."""
+    """Return the derivative of a function of phi in each factor, given its derivatives in phi (`slopes`)."""
     found = np.zeros(factors.shape[0])
     for m in range(products.shape[1]):
         j = products[0, m, 0]

@@ -73,7 +73,7 @@ def add_bends(
 
 
 def make_expand(
-    q: int,
+    one_column: bool,
     K: int,
     has_shape: bool,
     nodes: Callable[..., float],
@@ -96,8 +96,8 @@ def make_expand(
         slopes: np.ndarray,
         bends: np.ndarray,
     ) -> None:
-        W, responses, spans, _, rule, _ = data
-        last, n_nodes = phi.shape[0] - 1, rule.shape[2]
+        W, responses, spans, _, rule, sizes = data
+        q, last, n_nodes = 1 if one_column else sizes[0, 1], phi.shape[0] - 1, rule.shape[2]
         space = work_space(largest_group(spans, order, lo, hi), n_nodes, K)
         eta, a, u, weight, first = space.eta, space.a, space.u, space.weight, space.step
         s, second = np.empty((phi.shape[0], n_nodes)), np.empty((K, K))

@@ -130,7 +130,7 @@ def make_newton(add_scores: Callable[..., None], K: int, share_effect: bool) -> 
 
 
 def make_refit(
-    q: int,
+    one_column: bool,
     K: int,
     has_shape: bool,
     prepare: Callable[..., None],
@@ -140,8 +140,9 @@ def make_refit(
     """Return the kernel that writes, for each group, the expansion of its score at phi, which predicts starts."""
 
     def refit(phi: np.ndarray, data: Data, out: np.ndarray) -> None:
-        W, responses, spans, starts, _, steps = data
-        p, G = W.shape[2] - q, spans.shape[0]
+        W, responses, spans, starts, _, sizes = data
+        q, G = 1 if one_column else sizes[0, 1], spans.shape[0]
+        p = W.shape[2] - q
         space = work_space(largest_group(spans, np.empty(0, np.int64), 0, G), 1, K)
         eta, a, u = space.eta, space.a, space.mode
         shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
@@ -151,7 +152,7 @@ def make_refit(
             predictors(phi, W, lo, n, q, eta, a)
             prepare(responses, lo, n, space)
             predict(phi[p:], q, starts[g], u, space.A, space.C)
-            newton(responses, lo, n, shape, steps[0, 0], ARRIVED, space)
+            newton(responses, lo, n, shape, sizes[0, 0], ARRIVED, space)
             for j in range(q):
                 b[j] = 0.0
                 for k in range(K):

@@ -10,9 +10,9 @@ sum is one function of theta. Nodes fixed at one theta would be wrong by tens to
 or L is small.
 
 Data: W = [Z, X] (1, N, q + p) and responses (1, N, 2) = (y, size), sorted by group; spans (G, 2) from row to row;
-starts (G, q + q (q + 1) / 2) = (c, I); the rule (1, K + 1, M) = (sqrt(2) h, log weight); the number of Newton steps
-(1, 1). Arrays with one entry on the first axis are never shuffled with the groups. The parameters are phi = (beta,
-L (q, K) row by row, and the logarithm of the family's shape, if it has one).
+starts (G, q + q (q + 1) / 2) = (c, I); the rule (1, K + 1, M) = (sqrt(2) h, log weight); sizes (1, 2): the number of
+Newton steps, and q. Arrays with one entry on the first axis are never shuffled with the groups. The parameters are
+phi = (beta, L (q, K) row by row, and the logarithm of the family's shape, if it has one).
 """
 
 import math
@@ -41,7 +41,7 @@ def gauss_hermite(n_nodes: int, n_effects: int = 1) -> np.ndarray:
 
 
 def make_nodes(
-    q: int,
+    one_column: bool,
     K: int,
     has_shape: bool,
     prepare: Callable[..., None],
@@ -53,14 +53,15 @@ def make_nodes(
 
     @batched
     def nodes(phi: np.ndarray, data: Data, g: int, space: Space) -> float:
-        W, responses, spans, starts, rule, steps = data
+        W, responses, spans, starts, rule, sizes = data
         u, weight, mode, step, C = space.u, space.weight, space.mode, space.step, space.C
-        lo, n, p, n_nodes = spans[g, 0], spans[g, 1] - spans[g, 0], W.shape[2] - q, rule.shape[2]
+        lo, n, q = spans[g, 0], spans[g, 1] - spans[g, 0], 1 if one_column else sizes[0, 1]
+        p, n_nodes = W.shape[2] - q, rule.shape[2]
         shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
         predictors(phi, W, lo, n, q, space.eta, space.a)
         prepare(responses, lo, n, space)
         predict(phi[p:], q, starts[g], mode, space.A, C)
-        newton(responses, lo, n, shape, steps[0, 0], ARRIVED, space)
+        newton(responses, lo, n, shape, sizes[0, 0], ARRIVED, space)
         base, best, width = -K * HALF_LOG_2_PI, -math.inf, 1.0
         for k in range(K):
             width *= C[k, k]
@@ -106,7 +107,7 @@ def make_log_terms(K: int, nodes: Callable[..., float]) -> Callable[..., None]:
 
 
 def make_add_gradient(
-    q: int,
+    one_column: bool,
     K: int,
     has_shape: bool,
     nodes: Callable[..., float],
@@ -121,8 +122,9 @@ def make_add_gradient(
     """
 
     def add_gradient(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        W, responses, spans, _, rule, _ = data
-        p, last, n_nodes = W.shape[2] - q, phi.shape[0] - 1, rule.shape[2]
+        W, responses, spans, _, rule, sizes = data
+        q, last, n_nodes = 1 if one_column else sizes[0, 1], phi.shape[0] - 1, rule.shape[2]
+        p = W.shape[2] - q
         space = work_space(largest_group(spans, order, lo, hi), n_nodes, K)
         eta, a, u, weight, in_effect = space.eta, space.a, space.u, space.weight, space.step
         shape = math.exp(phi[last]) if has_shape else 1.0
@@ -156,11 +158,13 @@ def make_add_gradient(
     return add_gradient
 
 
-def make_log_joint(q: int, K: int, has_shape: bool, term: Callable[..., float], of_row: Callable[..., Any]) -> Any:
+def make_log_joint(
+    one_column: bool, K: int, has_shape: bool, term: Callable[..., float], of_row: Callable[..., Any]
+) -> Any:
     """Return the kernel that writes log p(y_g, u_g) of all groups, given u (G, K)."""
 
     def log_joint(phi: np.ndarray, data: Data, u: np.ndarray, out: np.ndarray) -> None:
-        W, responses, spans = data[0], data[1], data[2]
+        W, responses, spans, q = data[0], data[1], data[2], 1 if one_column else data[5][0, 1]
         shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
         eta, a = np.empty(1), np.empty((1, K))
         for g in range(spans.shape[0]):

@@ -117,7 +117,7 @@ def make_draw(value: Callable[..., float], add_scores: Callable[..., None], K: i
 
 
 def make_draw_latents(
-    q: int,
+    one_column: bool,
     K: int,
     has_shape: bool,
     prepare: Callable[..., None],
@@ -131,8 +131,9 @@ def make_draw_latents(
     """
 
     def draw_latents(rng: Any, phis: np.ndarray, data: Data, groups: np.ndarray, out: np.ndarray) -> None:
-        W, responses, spans, starts, _, _ = data
-        p, work, axis = W.shape[2] - q, np.empty((6, 4)), np.empty(K)
+        W, responses, spans, starts, _, sizes = data
+        q, work, axis = 1 if one_column else sizes[0, 1], np.empty((6, 4)), np.empty(K)
+        p = W.shape[2] - q
         limit = np.int64(NEWTON_STEPS)  # not a literal, for which numba would compile `newton` again
         for place in range(groups.shape[0]):
             g = groups[place]

@@ -3,6 +3,7 @@
 import collections
 import enum
 import functools
+import importlib
 import itertools
 import math
 import os
@@ -237,6 +238,22 @@ def test_a_damaged_cache_file_is_compiled_anew(tmp_path, monkeypatch):
         anew = kernel(doubled, signature)
     assert anew(np.full(1, 4.0)) == 8.0
     assert path.stat().st_size > 100
+
+
+@pytest.mark.needs_jit
+def test_a_source_that_was_edited_since_it_was_read_is_not_needed(tmp_path, monkeypatch):
+    from numba import types as nb
+
+    from approxmcmc.engine.compiler.compile import kernel
+
+    monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    source = tmp_path / "edited_since.py"
+    source.write_text("def edited(x):\n    return x + 41.0\n")
+    function = importlib.import_module("edited_since").edited
+    source.write_text("def edited(x):\n    '''An end is missing\n")
+    assert kernel(function, nb.float64(nb.float64))(1.0) == 42.0
+    assert len(list(tmp_path.rglob("edited-*.nbc"))) == 1
 
 
 class Ahead(NamedTuple):

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import approxmcmc as amc
 from approxmcmc.acceptance import ExactTest, SequentialTTest
@@ -262,6 +263,15 @@ class TestGates:
         assert fired(good, LAPLACE) == []
         bad = {"setup_distance_to_mode": 9.0, "setup_variance_ratio": 2.0, "tuning_steps": 0}
         assert expansion_gates(bad, LAPLACE) == []
+
+    def test_kept_draws_count_where_the_tuning_was_short(self):
+        short = {"tuning_steps": 108, "tuning_decisions_made": [108, 108], "tuning_accepted": [42, 19]}
+        rates = {"acceptance_rate": (("chain", "draw"), np.tile([[0.46], [0.45]], 1000))}
+        kept = xr.Dataset({**rates, "decisions_made": (("chain", "draw"), np.full((2, 1000), 4))})
+        [tuned], [found] = expansion_gates(short, MIXED), expansion_gates(short, MIXED, kept)
+        assert tuned.fires and not found.fires and found.value == pytest.approx((19 + 0.45 * 4000) / 4108)
+        [stuck] = expansion_gates(short, MIXED, kept.assign(acceptance_rate=0.2 * kept["acceptance_rate"]))
+        assert stuck.fires and stuck.where == "chain 1"
 
     def test_a_test_that_must_read_all_data_or_leaves_most_is_not_blamed(self):
         exact = [

@@ -1,0 +1,88 @@
+"""Newton's method with a line search, to the mode of a log posterior.
+
+A step is theta <- theta + t H^-1 g, with g and -H the gradient and Hessian of the log posterior; t is halved until the
+density rises enough (Armijo). The decrement (g' H^-1 g)^(1/2) is the length of the step in posterior standard
+deviations, so as a measure of convergence it does not depend on the units of parameters.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from approxmcmc.errors import InvalidInputError, NotFiniteError
+from approxmcmc.targets.expansion.quadratic import Quadratic, is_positive_definite
+from approxmcmc.targets.posterior import Posterior
+
+# A step this long relative to theta shows that there is no mode: with separable classes under a flat prior, the
+# decrement falls for ever while each step changes theta by a constant.
+RUNAWAY = 1e-3
+Progress = Callable[[int, float], None]
+
+
+def newton(
+    posterior: Posterior,
+    theta: np.ndarray,
+    tolerance: float,
+    max_passes: int,
+    progress: Progress | None,
+    *,
+    farthest: float = np.inf,
+) -> tuple[np.ndarray, Quadratic, float]:
+    """Climb by Newton steps until the decrement is below `tolerance`; return theta, the expansion and the decrement.
+
+    Raise if the decrement at the start is above `farthest`.
+    """
+    here, decrement = posterior.at(theta), np.inf
+    while posterior.expansion.passes <= max_passes:
+        bends_down = is_positive_definite(-here.hessian)
+        step = _step(-here.hessian, here.gradient, bends_down)
+        decrement = float(np.sqrt(here.gradient @ step))
+        if progress is not None:
+            progress(posterior.expansion.passes, decrement)
+        arrived = np.max(np.abs(step) / (1.0 + np.abs(theta))) < RUNAWAY
+        if decrement < tolerance and arrived:
+            if bends_down:
+                return theta, here, decrement
+            break
+        moved = _line_search(posterior, theta, here, step, decrement, max_passes) if decrement <= farthest else None
+        if moved is None:
+            break
+        farthest = np.inf
+        theta, here = moved
+    shape = "bends down" if is_positive_definite(-here.hessian) else "is flat or bends up"
+    raise InvalidInputError(
+        f"find_mode: no mode of {posterior.target!r} after {posterior.expansion.passes} passes over the data: "
+        f"{decrement:.3g} posterior standard deviations are left, the largest parameter is {np.abs(theta).max():.3g}, "
+        f"and the log posterior {shape} there. Under a flat prior there is no mode if a plane separates the classes or "
+        "columns are collinear; a hierarchy with a scale that can go to 0 has none either. Give a proper prior, drop "
+        "the columns, write the hierarchy with standardised effects, or begin nearer to the mode with start="
+    )
+
+
+def _step(precision: np.ndarray, gradient: np.ndarray, bends_down: bool) -> np.ndarray:
+    """Return the Newton step, in units where the diagonal is 1; if the function bends up, a step that still ascends."""
+    diagonal = np.abs(np.diag(precision))
+    scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    scaled = precision * np.outer(scale, scale)
+    if bends_down:
+        return np.asarray(scale * np.linalg.solve(scaled, scale * gradient))
+    values, vectors = np.linalg.eigh(scaled)
+    return np.asarray(scale * (vectors @ ((vectors.T @ (scale * gradient)) / np.maximum(np.abs(values), 1e-4))))
+
+
+def _line_search(
+    posterior: Posterior, theta: np.ndarray, here: Quadratic, step: np.ndarray, decrement: float, max_passes: int
+) -> tuple[np.ndarray, Quadratic] | None:
+    """Return the first of t = 1, 1/2, 1/4, ... at which the density rises as much as the slope predicts, or None."""
+    rounding = 1e-13 * abs(here.value)
+    for halving in range(40):
+        t = 0.5**halving
+        try:
+            there = posterior.at(theta + t * step)
+        except NotFiniteError:
+            continue  # over the edge of the support
+        if there.value >= here.value + 1e-4 * t * decrement**2 - rounding:
+            return theta + t * step, there
+        if posterior.expansion.passes > max_passes:
+            break
+    return None
