@@ -3,7 +3,8 @@ r"""Replace identical rows of a generalised linear model by one weighted term.
 .. math:: \sum_{i=1}^N \log p(y_i \mid x_i' \theta) = \sum_{d=1}^D w_d \log p(y_d \mid x_d' \theta),
 
 where d numbers the distinct pairs (x, y) and w_d is how many rows equal pair d. One pass hashes every row; a second
-compares rows with equal hashes, number by number. 0.0 and -0.0 count as equal.
+compares rows with equal hashes, number by number. Both go block by block, and keep only the kinds of rows of each
+block, so that rows on disk are never in memory as a whole. 0.0 and -0.0 count as equal.
 """
 
 import time
@@ -120,16 +121,23 @@ def distinct_rows(target: LinearTarget) -> DistinctRows | None:
     pairs = np.unique(some, return_counts=True)[1]
     if (pairs * (pairs - 1)).sum() / 2 < FEWEST_PAIRS * m * m / N:
         return None
-    hashes = np.concatenate(list(over_blocks(lambda lo, hi: _hashes(target, slice(lo, hi)), N)))
-    _, first, inverse, counts = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
-    if len(first) > LARGEST_SHARE * N:
+    hashes, firsts, copies = map(np.concatenate, zip(*over_blocks(lambda *rows: _kinds(target, *rows), N), strict=True))
+    known, place, kind = np.unique(hashes, return_index=True, return_inverse=True)
+    if len(known) > LARGEST_SHARE * N:
         return None
+    first, counts = firsts[place], np.bincount(kind, copies).astype(np.int64)
 
     def are_equal(lo: int, hi: int) -> bool:
-        like = first[inverse[lo:hi]]
+        like = first[np.searchsorted(known, _hashes(target, slice(lo, hi)))]
         return np.array_equal(target.X[lo:hi], target.X[like]) and np.array_equal(target.y[lo:hi], target.y[like])
 
     return DistinctRows(target, first, counts) if all(over_blocks(are_equal, N)) else None
+
+
+def _kinds(target: LinearTarget, lo: int, hi: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the different hashes of a block of rows, and for each its first row and its count."""
+    hashes, first, counts = np.unique(_hashes(target, slice(lo, hi)), return_index=True, return_counts=True)
+    return hashes, lo + first, counts
 
 
 def _hashes(target: LinearTarget, rows: slice | np.ndarray) -> np.ndarray:

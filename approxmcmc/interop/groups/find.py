@@ -2,15 +2,20 @@
 
 from typing import Any
 
+from pytensor import config
+
 from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
 from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
 
+# Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
+NO_TRACES = config.change_flags(traceback__limit=0)
 FEW_GROUPS, MANY_ROWS = 20, 100  # fewer groups, each with more rows, stay parameters: no quadrature
 
 
+@NO_TRACES
 def integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC:
     """Return a model as a target without the effects of its groups; `always`: even if that saves nothing.
 
