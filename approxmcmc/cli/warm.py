@@ -61,8 +61,10 @@ def logistic(n_obs: int, kinds: int = 0) -> Any:
 
 def hierarchies() -> dict[str, Callable[[], Any]]:
     """Return factories of an ordinary PyMC hierarchy for each of three outcomes, and of one with several columns."""
-    ordinary = {law: functools.partial(hierarchy, law) for law in ("normal", "Bernoulli", "Poisson")}
-    return {f"PyMC hierarchy, {name}": make for name, make in {**ordinary, "items": items}.items()}
+    ordinary = {
+        f"PyMC hierarchy, {law}": functools.partial(hierarchy, law) for law in ("normal", "Bernoulli", "Poisson")
+    }
+    return {**ordinary, "PyMC hierarchy, items": items}
 
 
 def hierarchy(law: str) -> Any:
