@@ -20,6 +20,8 @@ from approxmcmc.engine.terms.batches import Data, datum_at
 from approxmcmc.targets.groups.newton import largest_group
 from approxmcmc.targets.groups.row_sums import work_space
 
+LARGEST_MAP = 1 << 22  # entries, 32 MB: about 60 columns; with 200 the map would take 3 GB
+
 
 @batched
 def add_covariance(s: np.ndarray, weight: np.ndarray, mean: np.ndarray, out: np.ndarray) -> None:
@@ -138,16 +140,27 @@ def make_expand(
     return expand
 
 
+@np.errstate(over="ignore", invalid="ignore")  # far from the mode, where a search tries and refuses
 def pull_back(
     values: np.ndarray, slopes: np.ndarray, bends: np.ndarray, jacobian: np.ndarray, curvature: np.ndarray
 ) -> np.ndarray:
     """Return rows (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2) in theta, of expansions in phi.
 
-    `bends` holds upper triangles; `jacobian` (n, d) and `curvature` (n, d, d) are the derivatives of phi. Triangles are
-    mapped by one matrix, because products of many small matrices take longer than the expansion.
+    `bends` holds upper triangles; `jacobian` (n, d) and `curvature` (n, d, d) are the derivatives of phi.
+    """
+    j, k = np.triu_indices(jacobian.shape[1])
+    hessian = (in_theta(bends, jacobian) + slopes @ curvature[:, j, k]) * np.where(j == k, 0.5, 1.0)
+    return np.column_stack([values, slopes @ jacobian, hessian])
+
+
+def in_theta(bends: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
+    """Return the upper triangles of J' B J, rows of d (d + 1) / 2, for matrices B of which upper triangles are given.
+
+    One matrix maps triangles where it is small, because products of many small matrices take longer than the expansion.
     """
     (a, b), (j, k) = np.triu_indices(len(jacobian)), np.triu_indices(jacobian.shape[1])
-    halves = np.where(j == k, 0.5, 1.0)
+    if a.size * j.size > LARGEST_MAP:
+        upper = np.triu(bends)
+        return np.asarray((jacobian.T @ (upper + np.triu(bends, 1).swapaxes(-1, -2)) @ jacobian)[:, j, k])
     both = jacobian[a][:, j] * jacobian[b][:, k] + (jacobian[b][:, j] * jacobian[a][:, k]) * (a != b)[:, None]
-    hessian = (bends[:, a, b] @ both + slopes @ curvature[:, j, k]) * halves
-    return np.column_stack([values, slopes @ jacobian, hessian])
+    return np.asarray(bends[:, a, b] @ both)

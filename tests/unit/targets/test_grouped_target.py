@@ -14,7 +14,7 @@ from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets import GroupedTarget
-from approxmcmc.targets.groups import link, quadrature
+from approxmcmc.targets.groups import link, louis, quadrature
 from approxmcmc.targets.groups.accuracy import points
 
 
@@ -132,6 +132,18 @@ def test_rows_that_share_an_effect_make_the_same_terms_with_few_exponentials(fam
 
 def differences(function, theta, h=1e-4):
     return np.array([(function(theta + h * e) - function(theta - h * e)) / (2.0 * h) for e in np.eye(len(theta))])
+
+
+def test_second_derivatives_of_many_columns_are_mapped_without_a_large_matrix(monkeypatch):
+    rng = np.random.default_rng(0)
+    bends, jacobian = rng.normal(size=(3, 5, 5)), rng.normal(size=(5, 4))
+    bends[:, *np.tril_indices(5, -1)] = np.nan  # not written by the kernel
+    at_once = louis.in_theta(bends, jacobian)
+    monkeypatch.setattr(louis, "LARGEST_MAP", 0)
+    np.testing.assert_allclose(louis.in_theta(bends, jacobian), at_once, rtol=1e-12, atol=1e-14)
+    upper, (j, k) = np.triu(bends), np.triu_indices(4)
+    whole = upper + upper.swapaxes(1, 2) - np.einsum("mab,ab->mab", upper, np.eye(5))
+    np.testing.assert_allclose(at_once, (jacobian.T @ whole @ jacobian)[:, j, k], rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("case", cases(["logit", "probit", "binomial", "poisson", "negative binomial"]))
