@@ -36,11 +36,13 @@ def whole_folder(path: Path, *, untouched_for: float) -> Iterator[Path]:
     Removes what killed writers left: writers must touch their folder within `untouched_for` seconds.
     """
     remove_leftovers(path, untouched_for=untouched_for)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    temporary, earlier = (path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp") for _ in range(2))
     try:
         yield temporary
-        shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(path, earlier)  # two renames, because to remove an earlier folder takes a while
         os.replace(temporary, path)
+        shutil.rmtree(earlier, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
