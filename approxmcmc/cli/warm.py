@@ -2,7 +2,7 @@
 
 A kernel depends on types and code, not on the sizes of the data, so small examples compile most of the kernels that
 large data need; the default sampler of many rows, and of rare categories, has some of its own. Groups of PyMC models
-share their kernels, and PyTensor keeps the functions that it compiles for them: after the three hierarchies here, the
+share their kernels, and PyTensor keeps the functions that it compiles for them: after the hierarchies here, the
 first run of another takes 8 CPU seconds in place of 20. Each kernel is kept once it is compiled: a repeated command
 continues after an interruption.
 """

@@ -1,9 +1,8 @@
 """Check whether an expansion and its proposals are close enough to the posterior; failed checks only warn.
 
 The gates read attributes of the trace that set-up and tuning stored, and acceptance rates of the kept draws; without
-tuning there are no gates. The mean data
-per decision is not a gate, because a chain that is stuck far from the posterior also reads little: there a small sample
-suffices to decide.
+tuning there are no gates. The mean data per decision is not a gate, because a chain that is stuck far from the
+posterior also reads little: there a small sample suffices to decide.
 """
 
 from collections.abc import Mapping

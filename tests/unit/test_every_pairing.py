@@ -153,7 +153,7 @@ def assert_books_are_kept(run, sampler, n_obs, thin):
 
 
 def checks_of_bounds(run, thin):
-    """Return for each draw whether bounds were checked on all rows: after 1, 2, 4, 8, ... steps of a watched chain."""
+    """Return for each draw whether bounds were checked on many rows: after 1, 2, 4, 8, ... steps of a watched chain."""
     steps = [int(n).bit_length() for n in thin * np.arange(len(run.draws) + 1)]
     return isinstance(run.chain, WatchedChain) & (np.diff(steps) > 0)
 
