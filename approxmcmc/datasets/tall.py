@@ -19,7 +19,7 @@ from approxmcmc.datasets.uci import cells_stand_in, covertype, eeg_eye_state, sa
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from approxmcmc.targets.linear import LogisticRegression
+    from approxmcmc.targets.logistic import LogisticRegression
 
 SMALL = 2000  # rows of generated data
 
@@ -107,7 +107,7 @@ def tall_target(name: str, source: str = "auto", *, allow_synthetic: bool = Fals
     >>> tall_target("covertype", "synthetic").n_obs
     2000
     """
-    from approxmcmc.targets.linear import LogisticRegression  # imported late: it compiles
+    from approxmcmc.targets.logistic import LogisticRegression  # imported late: it compiles
 
     member, data = _member(name), tall_data(name, source, allow_synthetic=allow_synthetic)
     return LogisticRegression(

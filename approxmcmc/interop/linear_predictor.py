@@ -31,14 +31,8 @@ from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, fi
 from approxmcmc.interop.prior import prior_of
 from approxmcmc.interop.rows import random_groups
 from approxmcmc.targets.glm import GLMTarget
-from approxmcmc.targets.linear import (
-    LinearTarget,
-    LogisticRegression,
-    _bernoulli_logit,
-    _bernoulli_logit_derivatives,
-    unit_normal,
-    unit_normal_derivatives,
-)
+from approxmcmc.targets.linear import LinearTarget, unit_normal, unit_normal_derivatives
+from approxmcmc.targets.logistic import LogisticRegression, _bernoulli_logit, _bernoulli_logit_derivatives
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design

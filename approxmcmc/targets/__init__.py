@@ -13,7 +13,7 @@ from approxmcmc.targets.groups.normal import NormalGroups
 from approxmcmc.targets.groups.target import GroupedTarget
 from approxmcmc.targets.ising.ising import Ising
 from approxmcmc.targets.laplace_approximation import Laplace
-from approxmcmc.targets.linear import LogisticRegression
+from approxmcmc.targets.logistic import LogisticRegression
 from approxmcmc.targets.mixture import GaussianMixture
 from approxmcmc.targets.mode import Mode, find_mode, laplace
 from approxmcmc.targets.predictors.assemble import Treatment

@@ -23,7 +23,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import checked_array, positive_integer
 from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
 from approxmcmc.targets.exponential_family import ExponentialFamily, make_uniform_log_prior
-from approxmcmc.targets.linear import LogisticRegression
+from approxmcmc.targets.logistic import LogisticRegression
 
 MOST_SITES_WITH_FIELDS = 400  # the third-order coefficients of 400 sites take 512 MB
 FIELD_ARITY = 3
