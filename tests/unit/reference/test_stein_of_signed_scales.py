@@ -8,6 +8,8 @@ import approxmcmc as amc
 from approxmcmc.contracts import Variables
 from approxmcmc.reference.exact_chain import _deviations
 
+pytestmark = pytest.mark.needs_jit  # PyTensor's numba backend cannot do without the compiler
+
 N_GROUPS = 30
 GROUP = np.repeat(np.arange(N_GROUPS), 4)
 
