@@ -1,6 +1,6 @@
 """The integrated effects of a PyMC model under its own names, and the variables computed from them."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,8 +58,8 @@ class EffectsOfModel:
         moved = (shape[axis], *(n for place, n in enumerate(shape) if place != axis))
         return location + scale * pt.moveaxis(u.reshape(moved), 0, axis)
 
-    def named(self, n_rows: int) -> list[Named]:
-        """Return the effects, and the deterministics of groups; those with an axis as long as the rows are left out."""
+    def named(self, n_rows: Set[int]) -> list[Named]:
+        """Return the effects, and the deterministics of groups, without those that have an axis as long as the rows."""
         labels = labels_of(self.values, {v: np.indices(self.values.shape(v))[a] for v, a in self.effects.axes.items()})
         found = [Named(v.name, self.of[v], self.values.shape(v), a) for v, a in self.effects.axes.items()]
         mine = set(self.of)
@@ -67,7 +67,7 @@ class EffectsOfModel:
         graphs = self.coordinates.frozen(rebuild(wanted, {**self.coordinates.of, **self.of}))
         for one, graph in zip(wanted, graphs, strict=True):
             shape = self.values.shape(one)
-            if n_rows not in shape or n_rows == self.effects.n_groups:
+            if not (n_rows - {self.effects.n_groups}) & set(shape):
                 found.append(Named(one.name, graph, shape, _axis_of_groups(labels[one], self.effects.n_groups)))
         return found
 
