@@ -127,25 +127,27 @@ def by_draws(n_draws: int) -> Callable[[Any], Any]:
     return form
 
 
-def log_prior(theta):
+def log_prior(theta: np.ndarray) -> float:
     """Return the log prior, up to a constant; of a scale too, since it has either sign."""
-    return -0.5 * (theta**2).sum() / PRIOR_SD**2
+    return -0.5 * (theta**2).sum() / PRIOR_SD**2  # type: ignore[no-any-return]  # an array of doubles
 
 
 @allocating
-def logit_of_row(eta, y):
+def logit_of_row(eta: float, y: float) -> float:
     """Return log p(y | eta) of a row that is 0 or 1."""
     return y * eta - softplus(eta)
 
 
 @allocating
-def poisson_of_row(eta, y):
+def poisson_of_row(eta: float, y: float) -> float:
     """Return log p(y | eta) of a count, up to a constant."""
     return y * eta - exp(eta)
 
 
 @allocating
-def log_mean_likelihood(of_row, rng, theta, data):
+def log_mean_likelihood(
+    of_row: Callable[[float, float], float], rng: Any, theta: np.ndarray, data: tuple[np.ndarray, ...]
+) -> float:
     """Return the sum over groups of the log of the mean likelihood of the group's rows, over draws u ~ N(0, I)."""
     W, y, spans, (n_effects, n_draws), places, products, weights, logs = data
     phi = sums_of(factors_of(theta, places), products, weights, logs)
@@ -173,11 +175,11 @@ def log_mean_likelihood(of_row, rng, theta, data):
     return total
 
 
-def logit_estimate(rng, theta, data):
+def logit_estimate(rng: Any, theta: np.ndarray, data: tuple[np.ndarray, ...]) -> float:
     """Return the log of the estimate for rows that are 0 or 1."""
     return log_mean_likelihood(logit_of_row, rng, theta, data)
 
 
-def poisson_estimate(rng, theta, data):
+def poisson_estimate(rng: Any, theta: np.ndarray, data: tuple[np.ndarray, ...]) -> float:
     """Return the log of the estimate for counts."""
     return log_mean_likelihood(poisson_of_row, rng, theta, data)
