@@ -240,7 +240,7 @@ study = Study(
     tune=100,
     audit_every=None,
     replicates=8,
-    gold=Gold(chains=4, draws=5000, by=long_chains),
+    gold=Gold(chains=4, draws=8000, by=long_chains),
     seed=2403,
     start=start,
     analyses=(biases, nodes),
