@@ -57,7 +57,7 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
 
 
 def watch_differences(target: Any, bound: CompiledDifferenceBound) -> Callable[..., bool]:
-    """Return the check of a chain: it counts a violation if the bound is false between its start and its state."""
+    """Return ``check(start, theta, count) -> True``, which counts a violation if the bound is false between the two."""
 
     def check(start: np.ndarray, theta: np.ndarray, count: np.ndarray) -> bool:
         for _, _, reach, rows, differences, size in _looks(target, bound, [(start, theta)]):

@@ -149,7 +149,7 @@ def _in_memory(array: np.ndarray, permutation: np.ndarray) -> np.ndarray:
 
 
 def _on_disk(array: np.ndarray, permutation: np.ndarray, place: str, *, named: bool) -> np.ndarray:
-    """Return the rows in this order, in a file; write the file if it is named and missing."""
+    """Return the rows in the order of `permutation`, in a file; a `named` file that exists is not written again."""
     folder = user_cache("shuffled_data") if place == "disk" else Path(place)
     blocks = in_order(array, permutation, folder)
     if named:
