@@ -119,7 +119,8 @@ class ContentCache(_Cache):
                 return None
             library, descriptor, environment, returned, *rest = _Unpickler(io.BytesIO(stored)).load()
             descriptor.modname = __name__  # numba imports this module
-            descriptor.argtypes = sig.args  # types of named tuples hold classes, so take those of this process
+            # Types of named tuples refer to classes, which must be those of this process.
+            descriptor.argtypes = sig.args
             asked = signature(returned, *sig.args)
             return compiler.CompileResult._rebuild(target_context, library, descriptor, environment, asked, *rest)
         except Exception as error:  # a damaged or foreign file is a cache miss
@@ -145,7 +146,8 @@ class ContentCache(_Cache):
         with contextlib.suppress(OSError):
             path = cache_folder() / self._file_name(sig, data.codegen.magic_tuple())
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # for any umask
-            without_source = data._replace(type_annotation="")  # which numba reads, and may have changed since
+            # Numba would read the source file, which may have changed since.
+            without_source = data._replace(type_annotation="")
             library, descriptor, environment, found, *rest = without_source._reduce()
             descriptor = copy.copy(descriptor)
             descriptor.argtypes = None  # see load_overload; a class may come from a script with side effects

@@ -19,7 +19,7 @@ from approxmcmc.engine.files.whole_files import remove_leftovers, whole_file
 from approxmcmc.engine.messages import detail, tell
 from approxmcmc.errors import InvalidInputError
 
-TOLD = 10**8  # bytes; a larger file takes a second or more to write, so a message reports it
+TOLD = 10**8  # bytes; a message reports the writing of a larger file, because it takes a second or more
 A_BLOCK_AT_MOST = 3600.0  # seconds; a file that has not grown for so long belongs to a killed writer
 
 
