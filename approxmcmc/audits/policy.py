@@ -31,6 +31,7 @@ import numpy as np
 
 from approxmcmc.contracts import Auditor, Chain, SamplingResult
 from approxmcmc.contracts.records import AUDIT_COUNTS, ENOUGH_AUDITS
+from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import SamplingWarning
 
 SHARE = 0.1  # of the sampling time
@@ -102,7 +103,7 @@ def audit_draws(
 ) -> SamplingResult:
     """Return the result with the records of audits; unchanged if the chains have no auditors.
 
-    `rng` chooses the draws, `deadline` is a value of `time.perf_counter`, `fewest` audits are made however long they
+    `rng` chooses the draws, `deadline` is a value of `limit_clock`, `fewest` audits are made however long they
     take.
     """
     makers = [chain.auditor for chain in chains]
@@ -218,4 +219,4 @@ def on_few_rows(auditors: Sequence[Auditor]) -> Sequence[Auditor]:
 
 
 def _late(deadline: float | None, seconds: float) -> bool:
-    return deadline is not None and time.perf_counter() + seconds > deadline
+    return deadline is not None and limit_clock() + seconds > deadline
