@@ -130,7 +130,7 @@ def audit(
     failures: list[Exception] = []
 
     def audit_some(places: np.ndarray, book: bool, auditors: Sequence[Auditor]) -> tuple[float, int]:
-        """Audit some of the kept draws, all chains in a row; return the seconds that it took and how many succeeded."""
+        """Audit draws, given by their indices over all chains; return the seconds taken, and how many succeeded."""
         started, succeeded = time.perf_counter(), 0
         for chain, auditor in enumerate(auditors):
             some = places[places // n_draws == chain] % n_draws
@@ -149,7 +149,7 @@ def audit(
 
     started = time.perf_counter()
     wants = [auditor.at_once for auditor in auditors]
-    at_once = sum(wants) if max(wants, default=1) > 1 else 1  # one chain after the other if batches do not help
+    at_once = sum(wants) if max(wants, default=1) > 1 else 1  # one audit at a time if batches do not help
     wanted, made, share = _audit_all(audit_some, auditors, n_chains * n_draws, policy, rng, deadline, at_once)
     if failures:
         warnings.warn(
@@ -200,7 +200,7 @@ def _audit_all(
             seconds_of_one = audit_some(rng.integers(n_draws, size=1), False, auditors)[0]
         planned = policy.number(seconds_of_one, sum(pilot), n_draws)
         places = ((np.arange(planned) + rng.random()) * n_draws / planned).astype(np.int64)
-        places = rng.permutation(places)  # so that a cut leaves no part of the run without audits
+        places = rng.permutation(places)  # in random order: a time limit then leaves no part of the run without audits
         for start in range(0, planned, at_once):
             if _late(deadline, seconds_of_one):
                 break
