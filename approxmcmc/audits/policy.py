@@ -32,6 +32,7 @@ import numpy as np
 
 from approxmcmc.contracts import Auditor, Chain, SamplingResult
 from approxmcmc.contracts.records import AUDIT_COUNTS, ENOUGH_AUDITS
+from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import SamplingWarning
 
 SHARE = 0.1  # of the sampling time
@@ -111,7 +112,7 @@ def audit_draws(
     """Audit the draws of a run by the policy of `sample`; return `result` with the records and attributes of `audit`.
 
     If a chain has no auditor, `result` is returned unchanged. `rng` chooses the draws to audit; at least `fewest` are
-    planned however long they take. `deadline` is the value of `time.perf_counter` after which no audit starts.
+    planned however long they take. `deadline` is the value of `limit_clock` after which no audit starts.
     """
     makers = [chain.auditor for chain in chains]
     auditors = [make(result.draws[k]) for k, make in enumerate(makers) if make is not None and result.draws.shape[1]]
@@ -237,4 +238,4 @@ def on_few_rows(auditors: Sequence[Auditor]) -> Sequence[Auditor]:
 
 
 def _late(deadline: float | None, seconds: float) -> bool:
-    return deadline is not None and time.perf_counter() + seconds > deadline
+    return deadline is not None and limit_clock() + seconds > deadline
