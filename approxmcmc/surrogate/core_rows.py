@@ -101,12 +101,13 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     with :class:`ExactTest` the chain is exact; with a sequential test the light rows decide how large it is.
 
     With ``core="auto"`` the core is the union of three sets. *Variance*: the fewest rows without which the light
-    residuals together have a standard deviation of at most 0.3 over draws of the pilot. *Walls*: rows of which the
-    linear predictor has a posterior variance above 1/2, in squared units of its scale, and the quadratic misses by more
-    than 1/8 within 50 standard deviations (within 6 if these are more than a twelfth of all rows). Ranking by residuals
-    alone would miss rows that forbid a half-space, because their residual is zero at every draw. *Cost*: rows that cost
-    less if every step reads them than if a test samples them. With ``expand=False`` the core is the walls and the rows
-    with outlying terms. On data without heavy rows the core is empty.
+    residuals together have a standard deviation of at most 0.3 over draws of the pilot. *Walls*, in a generalised
+    linear model (for other targets see the page on core rows): rows of which the linear predictor has a posterior
+    variance above 1/2, in squared units of its scale, and the quadratic misses by more than 1/8 within 50 standard
+    deviations (within 6 if these are more than a twelfth of all rows). Ranking by residuals alone would miss rows that
+    forbid a half-space, because their residual is zero at every draw. *Cost*: rows that cost less if every step reads
+    them than if a test samples them. With ``expand=False`` the core is the walls and the rows with outlying terms. On
+    data without heavy rows the core is empty.
 
     Coefficients of light rows are averages over the normal distribution of the pilot's draws (Price 1958) where these
     are better than Taylor's. Each evaluation of S reads the core: `datapoints_touched` and `likelihood_evaluations`
