@@ -131,9 +131,10 @@ def sample(
         When the checkpoint file cannot be written; raised before the first draw.
     SamplingError
         When no starting point has a finite log density, or when before the first kept draw a log density was NaN
-        (:class:`NotFiniteError`) or a function of the model raised an exception. After the first kept draw, either
-        stops the run, keeps the draws made and warns, naming theta and, if known, the row. A NaN far outside the bulk
-        of the posterior is a rejected proposal, not an error; see ``out_of_reach`` on the page on the architecture.
+        (:class:`NotFiniteError`) or a function of the model raised an exception. After the first kept draw, such a NaN
+        or exception ends the run: the draws made are returned, and a warning names theta and, if known, the row. A NaN
+        far outside the bulk of the posterior is a rejected proposal, not an error; see ``out_of_reach`` on the page on
+        the architecture.
 
     Warns
     -----

@@ -1,8 +1,8 @@
 """Exceptions and warnings of the package.
 
-Every message names the parts concerned, their requirement, what was found, and what to do. If a value has a type that
-even the check of it does not support, NumPy or Python raises; such an error gets a note with the name of the function
-or component, and its values (`naming_the_arguments`).
+Every message names the parts concerned, what they need, what was found, and what to do. If a value has a type that its
+check does not support, NumPy or Python raises an error. A note is then added to the error: the name of the function or
+component, and its arguments (`naming_the_arguments`).
 """
 
 import functools

@@ -5,7 +5,6 @@ chains load their states from the checkpoint.
 """
 
 import math
-import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.diagnostics.convergence import LEAST_ESS, chains_agree, smallest_ess
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.engine.compiler.work import compiled_so_far
+from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.engine.messages import tell
 from approxmcmc.engine.streams import chain_seeds
 from approxmcmc.errors import IncompatibleError
@@ -130,7 +130,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         book.made |= {"starts": made.points.tolist(), "audit_every": found_rate}
 
     goals = _goals(settings, target.variables, chosen, weighted="weight" in program.value_names)
-    began = time.perf_counter() - (begun.seconds if begun else 0.0)
+    began = limit_clock() - (begun.seconds if begun else 0.0)
     total = settings.chains * (tune + thin * goals.expected[0])
     checkpoints = book.checkpoints() if book else None
     with progress(

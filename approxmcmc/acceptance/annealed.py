@@ -84,7 +84,7 @@ def decide(
     count[ROUNDS] += 1
     if not total < math.inf:
         return -1, 0.0
-    if total == -math.inf:  # also for the current theta, if a biased epoch ended where a datum has probability 0
+    if total == -math.inf:  # even if a biased epoch ended at a theta of probability 0
         return 0, total
     log_ratio = log_rest + (total - test.log_likelihood[0])
     if threshold < log_ratio:

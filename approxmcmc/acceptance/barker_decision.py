@@ -160,7 +160,7 @@ def audit(
         outcome = merge_differences(evidence, evidence.memory_order, lo, hi)
         if outcome != FINITE:
             return -1 if outcome == UNDEFINED else (1 if outcome == CERTAIN else 0)
-        terms[lo:hi] = batch[: hi - lo]  # merge_differences leaves the differences there
+        terms[lo:hi] = batch[: hi - lo]  # merge_differences writes the differences to `batch`
     log_ratio = log_rest + n_obs * moments[MEAN] / test.temperature
 
     places = np.arange(n_obs)

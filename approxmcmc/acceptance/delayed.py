@@ -147,17 +147,17 @@ class DelayedAcceptance(AcceptanceTest):
 
     @property
     def order(self) -> str:
-        """That of the second stage."""
+        """Return the setting of the second stage."""
         return self.test.order
 
     @property
     def batch_size(self) -> int:
-        """That of the second stage."""
+        """Return the setting of the second stage."""
         return int(self.test.batch_size)
 
     @property
     def temperature(self) -> float:
-        """That of the second stage."""
+        """Return the setting of the second stage."""
         return self.test.temperature
 
     def looks(self, n_obs: int) -> np.ndarray:

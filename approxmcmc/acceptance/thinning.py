@@ -223,7 +223,7 @@ class ThinnedTest(AcceptanceTest):
     def compile_with(self, rate: Callable[..., float], target: Target | Population) -> CompiledTest:
         """Compile the test with Poisson counts of `rate`; raise if some terms exceed their bounds."""
         bound = checked_differences(self._bounding(target), who=type(self).__name__)
-        has_pilot = bound.reaches.size > 0  # the bound was checked between its draws
+        has_pilot = bound.reaches.size > 0  # then the bound was checked at pairs of its draws
         classes, expected = row_classes(bound.rates), self._expected_reads(bound, target.n_obs)
 
         def make_state() -> ThinningState:

@@ -31,6 +31,7 @@ import numpy as np
 
 from approxmcmc.contracts import Auditor, Chain, SamplingResult
 from approxmcmc.contracts.records import AUDIT_COUNTS, ENOUGH_AUDITS
+from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import SamplingWarning
 
 SHARE = 0.1  # of the sampling time
@@ -102,7 +103,7 @@ def audit_draws(
 ) -> SamplingResult:
     """Return the result with the records of audits; unchanged if the chains have no auditors.
 
-    `rng` chooses the draws, `deadline` is a value of `time.perf_counter`, `fewest` audits are made however long they
+    `rng` chooses the draws, `deadline` is a value of `limit_clock`, `fewest` audits are made however long they
     take.
     """
     makers = [chain.auditor for chain in chains]
@@ -130,7 +131,7 @@ def audit(
     failures: list[Exception] = []
 
     def audit_some(places: np.ndarray, book: bool, auditors: Sequence[Auditor]) -> tuple[float, int]:
-        """Audit some of the kept draws, all chains in a row; return the seconds that it took and how many succeeded."""
+        """Audit draws, given by their indices over all chains; return the seconds taken, and how many succeeded."""
         started, succeeded = time.perf_counter(), 0
         for chain, auditor in enumerate(auditors):
             some = places[places // n_draws == chain] % n_draws
@@ -149,7 +150,7 @@ def audit(
 
     started = time.perf_counter()
     wants = [auditor.at_once for auditor in auditors]
-    at_once = sum(wants) if max(wants, default=1) > 1 else 1  # one chain after the other if batches do not help
+    at_once = sum(wants) if max(wants, default=1) > 1 else 1  # one audit at a time if batches do not help
     wanted, made, share = _audit_all(audit_some, auditors, n_chains * n_draws, policy, rng, deadline, at_once)
     if failures:
         warnings.warn(
@@ -200,7 +201,7 @@ def _audit_all(
             seconds_of_one = audit_some(rng.integers(n_draws, size=1), False, auditors)[0]
         planned = policy.number(seconds_of_one, sum(pilot), n_draws)
         places = ((np.arange(planned) + rng.random()) * n_draws / planned).astype(np.int64)
-        places = rng.permutation(places)  # so that a cut leaves no part of the run without audits
+        places = rng.permutation(places)  # in random order: a time limit then leaves no part of the run without audits
         for start in range(0, planned, at_once):
             if _late(deadline, seconds_of_one):
                 break
@@ -218,4 +219,4 @@ def on_few_rows(auditors: Sequence[Auditor]) -> Sequence[Auditor]:
 
 
 def _late(deadline: float | None, seconds: float) -> bool:
-    return deadline is not None and time.perf_counter() + seconds > deadline
+    return deadline is not None and limit_clock() + seconds > deadline

@@ -33,8 +33,8 @@ from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.term_table import Partition, some_rows, write_pair
 from approxmcmc.targets.all_rows import AllRows
 
-FEW_ROWS = 16  # such a part of the rows is enough
-LARGEST_NOISE = 0.02  # nats by which Lambda may be off
+FEW_ROWS = 16  # audits may read one row in 16
+LARGEST_NOISE = 0.02  # largest error of Lambda, in nats
 CLASSICAL_SCALE = 2.38  # over sqrt(dim): Roberts, Gelman and Gilks (1997)
 DRAWS_OF_COVARIANCE = 512
 
@@ -131,13 +131,13 @@ class TestedSteps(Auditor):
         )
 
     def compare(self, theta: np.ndarray, proposed: np.ndarray) -> tuple[float, np.ndarray, float, float]:
-        """Return what `compare` does, on few rows if that is enough."""
+        """Compare the log densities at two states by the function `compare`, on few rows if these are enough."""
         if self.reads_few:
             n_obs = self.rows.compiled.n_obs
             some = some_rows(self.rng, n_obs, -(-n_obs // FEW_ROWS), self.partition)
             log_prior_ratio, terms, total, here = compare(self.rows, theta, proposed, self.judge.temperature, some)
             if self.few_rows_tell(terms):
-                if self.partition is not None:  # where its blocks are read
+                if self.partition is not None:  # put each term at its row's place in the partition
                     terms[self.partition.rows] = terms.copy()
                 return log_prior_ratio, terms, total, here
         return compare(self.rows, theta, proposed, self.judge.temperature)
@@ -147,7 +147,7 @@ class TestedSteps(Auditor):
         state, rng = self.state, self.rng
         state.theta[:] = theta
         self.refresh(state.proposal)  # the velocity at a draw is not stored: draw a new one
-        state.log_prior[0] = math.inf  # so theta' is rejected without a test
+        state.log_prior[0] = math.inf  # with this value the step rejects theta' without a test
         draws, counts = np.empty((1, theta.size)), np.empty((1, len(COUNT_NAMES)), dtype=np.int64)
         made = self.step(Streams(rng, rng, rng, rng, rng), state, 1, draws, counts, np.empty((1, len(VALUE_NAMES))))
         return (state.proposed, float(state.log_q_ratio[0])) if made else None
@@ -249,7 +249,7 @@ def compare(
         return log_prior, np.zeros(target.n_obs), 0.0, math.nan
     terms, at_theta = rows.differences(theta, proposed, some)
     terms /= temperature
-    with np.errstate(invalid="ignore"):  # infinite terms of both signs make NaN, and no audit
+    with np.errstate(invalid="ignore"):  # +inf and -inf add up to NaN; such a step is not audited
         total = float(terms.sum())
     return float(log_prior - target.log_prior(theta)), terms, total, at_theta
 

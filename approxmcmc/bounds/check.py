@@ -173,7 +173,7 @@ def check_bound(
     for value, variant in settings.items():
         if finite:
             found = _from_matrices(target, variant, exact_matrix, grid, method)
-            if grid is not None and reference is not None:  # bounds on the grid, distance without it
+            if grid is not None and reference is not None:  # bounds are for the grid, the distance is not
                 found["labels"] = {name: label_of(bound, heuristic=True) for name, bound in found["values"].items()}
             etas = found.pop("eta")
         else:

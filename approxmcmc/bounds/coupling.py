@@ -57,7 +57,7 @@ def couplings(
     random_seed: Any = None,
     progressbar: bool = True,
 ) -> "xr.Dataset":
-    """Bound the distance of the exact chain from its stationary law, step by step, by couplings with a lag.
+    """Bound the distance of the exact chain from its stationary distribution, step by step, by couplings with a lag.
 
     Parameters
     ----------

@@ -29,8 +29,9 @@ from approxmcmc.sampling.recorder import Snapshot
 class Book:
     """The file of a run: its settings, what was derived from them, and its current state.
 
-    `asked` must be equal when the run resumes. `made` was derived from it when the run began: the sampler and the
-    tuning steps, which may have been chosen, the rate of audits, the starting points.
+    `asked`: the settings; they must be equal when the run resumes. `made`: what the run derived from them when it
+    began, such as the sampler and the tuning steps if the library chose them, the rate of audits, and the starting
+    points.
     """
 
     path: Path

@@ -2,7 +2,8 @@
 
 A test answers Lambda > T(u). Lambda = c + sum_i l_i is the log Metropolis-Hastings ratio, with the terms
 l_i = log p(x_i|theta') - log p(x_i|theta); T(u) is the random threshold of the test's rule. A test that reads part of
-the data sometimes decides wrongly. How often, and after how much data, is its law: a test returns it on request.
+the data sometimes decides wrongly. The *law* of a test says how often it decides wrongly, and how much data it reads; a
+test may have methods that compute it.
 
 In the Gaussian regime of many terms a pair of states matters only through two numbers, Lambda and tau = sqrt(N) S_l,
 with S_l the standard deviation of the terms, and a decision at a given u through one, mu_std = (Lambda - T(u)) / tau.

@@ -30,9 +30,8 @@ from approxmcmc.engine.terms.batches import full_terms
 class AuditRecord(NamedTuple):
     """The record of one audit; NaN where a value does not apply.
 
-    `weight` multiplies the sum over the coupled chains and is 0 without a coupling; `meeting_time` is the number of
-    terms of this sum.
-    `wrong` is the probability that the test and all data decide differently.
+    `weight` multiplies the sum over the coupled chains, and is 0 if no coupling was started; `meeting_time` is the
+    number of terms of this sum. `wrong` is the probability that the test and all data decide differently.
     """
 
     delta: float

@@ -6,10 +6,11 @@ is coupled by the maximal coupling of two rows.
 
 How fast chains forget their start determines how many audits contribute to the estimated bias of the draws. With
 :math:`\tau(a, b)` the meeting time of coupled exact chains from a and b, :math:`g(a) - g(b)` is at most
-:math:`\mathrm{E}\,\tau(a, b)` times the range of h. So a bias of b ranges comes from a share of at least :math:`b /
-\tau` of the audits, whose two chains stay apart for long; the other audits carry no information. An audit starts its
-chains close to each other: if regions are separated, all couplings may meet at once, and the interval is too narrow.
-Chains from distant draws detect this: on two modes they meet only after one chain has crossed to the other mode.
+:math:`\mathrm{E}\,\tau(a, b)` times the range of h. So if the bias is b times this range, at least a share :math:`b /
+\tau` of the audits contributes to it: those with chains that stay apart for long. The other audits carry no
+information. An audit starts its chains close to each other: if regions are separated, all couplings may meet at once,
+and the interval is too narrow. Chains from distant draws detect this: on two modes they meet only after one chain has
+crossed to the other mode.
 """
 
 import math

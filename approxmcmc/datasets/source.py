@@ -180,7 +180,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 TIME_LIMIT = 20.0  # seconds
-QUIET_PERIOD = 600.0  # for so many seconds after a failure no process tries again
+QUIET_PERIOD = 600.0  # seconds after a failed download in which no process tries again
 CHILD = "import sys; from approxmcmc.datasets.source import save; save(*sys.argv[1:])"
 
 

@@ -22,7 +22,7 @@ from approxmcmc.targets.linear import LinearTarget
 
 TRIAL_STEPS = 400  # of the shortest trial: 50 to burn in and 50 more, in each of four chains
 FEWEST_READ = 64.0  # residuals that a decision of a t-test reads at least
-FARTHEST = 8.0  # standard deviations between mode and mean; larger distances count as this, 1e15 draws
+FARTHEST = 8.0  # largest distance of mode and mean used, in standard deviations; it corresponds to 1e15 draws
 
 
 class Floor(NamedTuple):
@@ -62,7 +62,7 @@ def draws_to_the_mean(known: Situation) -> float:
 
 
 def stretch(known: Situation) -> float:
-    """Return the largest variance of a coordinate over the smallest, in units of the normal law at the mode.
+    """Return the largest variance of a coordinate over the smallest, in units of the normal approximation at the mode.
 
     Steps in the metric of the mode are as short as the narrowest coordinate requires, so they need this many times as
     many steps to cross the widest one.

@@ -204,7 +204,7 @@ def chatterjee_diaconis_bound(
 
 def _bounds(t: float, kl: float, tail: Callable[[float], float], delta: float) -> tuple[float, ...]:
     """Return the numbers of both theorems, in the order of `STATEMENTS`; NaN where a theorem does not cover this n."""
-    above = float(tail(kl + t / 2.0))  # at t < 0 this is L - |t|/2, the argument of the converses
+    above = float(tail(kl + t / 2.0))  # for t < 0 this is L - |t|/2, as the lower bounds of both theorems require
     error = risk = self_error = mass = blind = blind_risk = math.nan
     if t >= 0.0:
         error = math.exp(-t / 4.0) + 2.0 * math.sqrt(above)
@@ -230,7 +230,8 @@ def _pareto_k(log_weights: np.ndarray) -> float:
     if np.unique(positive).size < FEWEST_WEIGHTS:
         return math.nan
     try:
-        return float(array_stats.psislw(-positive)[1])  # it expects log-likelihoods, the negatives of the log weights
+        # The function expects log-likelihoods, which are the negatives of the log weights.
+        return float(array_stats.psislw(-positive)[1])
     except ValueError:  # all weights of the tail are equal, as on a few discrete states: there is no tail to fit
         return math.nan
 

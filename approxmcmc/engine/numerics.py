@@ -24,8 +24,8 @@ LOG_2_LOW = 1.90821492927058770002e-10
 ROUND_TO_INTEGER = 6755399441055744.0
 SQRT_2_MINUS_1 = math.sqrt(2.0) - 1.0
 
-# Only fused multiply-add is allowed: it makes the polynomials 1.5 times as fast, and their rounding smaller.
-# Reassociation would break the reductions of the argument.
+# Only fused multiply-add is allowed: it makes the polynomials 1.5 times as fast, and their rounding errors smaller.
+# Reassociation would break the range reduction.
 contracted = functools.partial(compiled, fastmath={"contract"})
 
 
@@ -99,7 +99,7 @@ def _choose(fast: Any, plain: Any) -> Any:
 
 exp_to_700 = _choose(_exp_to_700, math.exp)
 log1p_of_fraction = _choose(_log1p_of_fraction, math.log1p)
-log = _choose(_log, math.log)  # of normal positive numbers; loops vectorise
+log = _choose(_log, math.log)  # of positive numbers that are not subnormal; loops over it vectorise
 
 
 @compiled

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.nuts.raw import RECORDS, NUTSJob, RawDraws, records_of
 
 POLL = 0.002  # seconds between two looks at the chains
@@ -127,7 +128,7 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str = "diag") -> RawDr
         When a chain cannot start, or fails; the message is nutpie's.
     """
     began = time.perf_counter()
-    deadline = np.inf if job.seconds is None else began + job.seconds
+    deadline = np.inf if job.seconds is None else limit_clock() + job.seconds
     wanted, most, chains, stopped, looked = job.draws, 0, list[NutpieChain](), "", 0.0
     try:
         while True:
@@ -161,7 +162,7 @@ def _advance(chains: Sequence[NutpieChain], job: NUTSJob, draws: int, deadline: 
     try:
         while behind := [chain for chain in chains if chain.made < steps]:
             now = time.perf_counter()
-            if now >= deadline:
+            if limit_clock() >= deadline:
                 return "time_limit"
             if now - since > turn or not all(chain in behind for chain in running):
                 running, since = sorted(behind, key=lambda chain: chain.made)[: job.cores], now

@@ -92,7 +92,7 @@ def bound_from_moments(moments: np.ndarray, correction_error: float) -> float:
     return spread / math.sqrt(moments[0]) + correction_error
 
 
-LEAST_SPREAD = 1e-6  # below it the distribution of the normal part is practically a step
+LEAST_SPREAD = 1e-6  # of the normal part; below it, its distribution function is practically a step
 
 
 def enumerated_probability(
@@ -138,6 +138,6 @@ def gaussian_probability(
     smooth = np.zeros(log_ratio.shape)
     for atom, weight in zip(correction.atoms, correction.weights, strict=True):
         smooth += weight * ndtr((log_ratio + atom) / correction.sigma)
-    n_obs, last = int(looks[-1]), int(looks[-2])  # the last look that leaves something unread
+    n_obs, last = int(looks[-1]), int(looks[-2])  # the last look before all data are read
     stops_early = tau**2 * (1.0 / last - 1.0 / n_obs) * n_obs < target_variance
     return np.where(stops_early, smooth, exact_probability(log_ratio, rule))

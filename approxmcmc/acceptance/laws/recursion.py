@@ -239,7 +239,8 @@ def enumerated_probability(
 
     def given(order: Order) -> np.ndarray:
         accepted = np.zeros(len(differences))
-        low, high = np.full(len(differences), -np.inf), np.full(len(differences), np.inf)  # mu_0 not yet decided
+        # The interval of mu_0 that is still undecided.
+        low, high = np.full(len(differences), -np.inf), np.full(len(differences), np.inf)
         seen: tuple[int, ...] = ()
         for new, limit in zip(order, critical, strict=True):
             seen += new

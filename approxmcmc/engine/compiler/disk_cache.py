@@ -2,10 +2,10 @@
 
 One file per kernel: its name is the hash of the kernel's content (see `identity`), its signature, the processor, and
 the versions of Python (3.13, say, whose releases share their byte code), numba and llvmlite. A file is therefore never
-stale, only unused, and two processes that write the same file write the same bytes. Kernels that came with the package
-are read where this processor has none of its own (see `shipped`). Only this file uses private parts of numba:
-`Dispatcher._cache`, `CompileResult._reduce` and `_rebuild`, `Environment._memo`, `codegen().magic_tuple()`. If any of
-them fails, kernels are compiled again in every process, which costs seconds and changes no result.
+stale, only unused, and two processes that write the same file write the same bytes. If the user's cache has no kernel
+for this processor, one that came with the package may be used (see `shipped`). Only this file uses private parts of
+numba: `Dispatcher._cache`, `CompileResult._reduce` and `_rebuild`, `Environment._memo`, `codegen().magic_tuple()`. If
+any of them fails, kernels are compiled again in every process, which costs seconds and changes no result.
 
 A file is a pickle, so it is read only if no other user can have written it (see `trusted`).
 """
@@ -119,7 +119,8 @@ class ContentCache(_Cache):
                 return None
             library, descriptor, environment, returned, *rest = _Unpickler(io.BytesIO(stored)).load()
             descriptor.modname = __name__  # numba imports this module
-            descriptor.argtypes = sig.args  # types of named tuples hold classes, so take those of this process
+            # Types of named tuples refer to classes, which must be those of this process.
+            descriptor.argtypes = sig.args
             asked = signature(returned, *sig.args)
             return compiler.CompileResult._rebuild(target_context, library, descriptor, environment, asked, *rest)
         except Exception as error:  # a damaged or foreign file is a cache miss
@@ -145,7 +146,8 @@ class ContentCache(_Cache):
         with contextlib.suppress(OSError):
             path = cache_folder() / self._file_name(sig, data.codegen.magic_tuple())
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # for any umask
-            without_source = data._replace(type_annotation="")  # which numba reads, and may have changed since
+            # Numba would read the source file, which may have changed since.
+            without_source = data._replace(type_annotation="")
             library, descriptor, environment, found, *rest = without_source._reduce()
             descriptor = copy.copy(descriptor)
             descriptor.argtypes = None  # see load_overload; a class may come from a script with side effects

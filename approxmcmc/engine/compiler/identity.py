@@ -91,7 +91,7 @@ def has_stale_helpers(function: Any, *, _above: frozenset[int] = frozenset()) ->
     if not _is_ours(function):  # functions of this package hold user functions only in closures
         named += _globals_read(function.__code__, function.__globals__).values()
     helpers = [value for value in named if hasattr(value, "py_func") and not _is_ours(value.py_func)]
-    stale = list(map(_is_stale, helpers))  # check each of them
+    stale = list(map(_is_stale, helpers))  # a list, because every helper must be checked
     return any(stale) or any(has_stale_helpers(value, _above=_above | {id(function)}) for value in named)
 
 

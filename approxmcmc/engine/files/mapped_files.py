@@ -19,7 +19,7 @@ from approxmcmc.engine.files.whole_files import remove_leftovers, whole_file
 from approxmcmc.engine.messages import detail, tell
 from approxmcmc.errors import InvalidInputError
 
-TOLD = 10**8  # bytes; a larger file takes a second or more to write, so a message reports it
+TOLD = 10**8  # bytes; a message reports the writing of a larger file, because it takes a second or more
 A_BLOCK_AT_MOST = 3600.0  # seconds; a file that has not grown for so long belongs to a killed writer
 
 
@@ -83,7 +83,7 @@ def nameless_array(shape: tuple[int, ...], dtype: Any, folder: Path, *, who: str
 
 
 def claim_room(descriptor: int, n_bytes: int, folder: Path, *, who: str) -> None:
-    """Reserve the space now: writing to a mapped file on a full disk kills the process, a failed reservation raises."""
+    """Reserve the space now, because a full disk would kill the process later; raise if there is not enough space."""
     if not hasattr(os, "posix_fallocate"):  # macOS and Windows
         return
     try:

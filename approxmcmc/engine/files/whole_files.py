@@ -40,7 +40,7 @@ def whole_folder(path: Path, *, untouched_for: float) -> Iterator[Path]:
     try:
         yield temporary
         with contextlib.suppress(FileNotFoundError):
-            os.replace(path, earlier)  # two renames, because to remove an earlier folder takes a while
+            os.replace(path, earlier)  # two renames, because removing the earlier folder would take longer
         os.replace(temporary, path)
         shutil.rmtree(earlier, ignore_errors=True)
     finally:
@@ -53,7 +53,7 @@ def remove_leftovers(path: Path, *, untouched_for: float = 0.0) -> None:
     Call only if no writer is active, or every writer touches its file within `untouched_for` seconds.
     """
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        with contextlib.suppress(FileNotFoundError):  # its writer has just finished
+        with contextlib.suppress(FileNotFoundError):  # already renamed by its writer
             if time.time() - leftover.stat().st_mtime >= untouched_for:
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 

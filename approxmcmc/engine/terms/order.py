@@ -8,7 +8,7 @@ A decision reads a growing simple random sample without replacement. Two schedul
   costs 5 times as much as in blocks.
 - *Blocks.* A copy of the data, shuffled once, is cut into blocks of m rows, and serves all chains. A decision reads
   blocks in a new random order, each from its front, and stops at the row at which its look ends. The copy is in random
-  order, so any n places chosen without looking at it hold a simple random sample: one decision has the same
+  order, so any n places chosen independently of the data hold a simple random sample: one decision has the same
   distribution as with rows. Decisions of a chain are no longer independent of each other, because they share a
   partition; with N/m >= 150 blocks the resulting error is a quarter of the test's own. With fewer blocks each chain
   owns a copy, and shuffles it again every 200 decisions.
@@ -52,7 +52,7 @@ def draw_next(rng: np.random.Generator, order: np.ndarray, start: int, stop: int
     """
     n = order.shape[0]
     for place in range(start, stop):
-        # floor(U (n - place)) instead of Generator.integers: 4 ns against 25 ns; its bias is below n 2^-53.
+        # floor(U (n - place)) instead of Generator.integers takes 4 ns instead of 25, with a bias below n 2^-53.
         other = place + int(rng.random() * (n - place))
         chosen = order[other]
         order[other] = order[place]
@@ -77,7 +77,7 @@ def read_differences(rng: np.random.Generator, evidence: Evidence, start: int, s
 
 @compiled(inline="always")
 def read_blocks(rng: np.random.Generator, evidence: Evidence, start: int, stop: int, count: np.ndarray) -> int:
-    """Read on in blocks: see `read_differences`. Differences of several blocks are merged in batches of 512."""
+    """Read blocks, as `read_differences` says. Differences of several blocks are merged in batches of 512."""
     order, log_terms, data = evidence.order, evidence.log_terms, evidence.data
     theta, proposed = evidence.theta, evidence.proposed
     if start == 0:

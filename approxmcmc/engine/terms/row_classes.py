@@ -15,7 +15,7 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.terms.alias_table import alias_table
 
 STEPS = 8  # classes per factor of two: bounds are 4 % too large on average
-SMALLEST = 1e-12  # of the largest weight: lighter rows count as this
+SMALLEST = 1e-12  # smallest weight that counts, as a share of the largest
 ROUNDING = 1e-12  # relative error of a logarithm and a power
 CLASSES = 1 + math.floor(-STEPS * math.log2(SMALLEST))
 PIECE = 1 << 16  # weights whose logarithms are taken at a time

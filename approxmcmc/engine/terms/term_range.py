@@ -176,5 +176,6 @@ def reach_along_path(weights: Sequence[float], farthest: float, center: np.ndarr
     """
     whiten = solve_triangular(cholesky, np.eye(len(center)), lower=True)
     numbers = np.concatenate([[*weights, farthest], center, whiten.ravel()])
-    # Sums in any order: 1.6 us become .8 at 50 coefficients. Swapping the states changes only signs, no sum.
+    # Sums in any order take .8 us instead of 1.6 at 50 coefficients. Swapping the states changes only signs, so the
+    # result stays symmetric.
     return kernel(_along_path, TERM_RANGE.signature, fastmath=BATCH_FASTMATH), numbers

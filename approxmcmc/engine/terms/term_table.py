@@ -58,7 +58,7 @@ class Partition(NamedTuple):
     size: int
 
     def windows(self, rng: np.random.Generator, terms: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the terms block by block, and n places where to begin: each window is a random order of the blocks.
+        """Return the terms block by block, and n places at which windows begin: each is a random order of the blocks.
 
         The whole blocks are in random order and the shorter one is last. As windows wrap around the end and the first
         begins at a random block, all orders of the blocks are equally likely in each.
@@ -73,7 +73,7 @@ class Partition(NamedTuple):
 
 
 def some_rows(rng: np.random.Generator, n_obs: int, n: int, partition: Partition | None) -> np.ndarray:
-    """Return n random rows, or those of random whole blocks of a partition, n or a few more."""
+    """Return n random rows; with a partition, the rows of random whole blocks, n or slightly more."""
     if partition is None:
         return rng.choice(n_obs, n, replace=False)
     rows, size = partition
