@@ -60,7 +60,9 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
 
     Notes
     -----
-    Sample it with ``Firefly(proposal, bound="own")``; all other samplers use the target only.
+    Sample it with ``Firefly(proposal, bound="own")``; all other samplers use the target only. Firefly checks B_i <=
+    p(x_i | theta) for all data, and the sum, at some random theta first and at the states of each chain after 1, 2, 4,
+    ... steps; and the gap of every datum that a step reads.
 
     Examples
     --------
