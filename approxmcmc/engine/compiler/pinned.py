@@ -7,15 +7,18 @@ kernels, from a place in memory, and calls it.
 
 A place serves one context after another: when the thin kernel of a context is no longer used, the place is free, and
 the next context of the same type is written there. So thin kernels are compiled, in a tenth of a second each, only
-until there are as many as contexts are in use at once. They belong to this process, and are not cached on disk.
+until there are as many as contexts are in use at once. They name their place by a symbol, which each process gives an
+address of its own, so they are cached on disk as well.
 """
 
+import itertools
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from llvmlite import binding, ir
 from numba import config, njit
 from numba import types as nb
 from numba.core import cgutils
@@ -25,6 +28,8 @@ from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import as_dtype
 
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, kernel, type_of
+from approxmcmc.engine.compiler.disk_cache import spelled
+from approxmcmc.engine.compiler.identity import content_id
 
 
 def with_context(
@@ -53,22 +58,24 @@ def with_context(
     if config.DISABLE_JIT:
         return _WRAPPERS[len(signature.args)](lambda: known)
     kind = type_of(known)
-    free = _FREE[signature, kind]
+    places = _PLACES[signature, kind]
     try:
-        place = free.pop()
+        place = places.free.pop()
     except IndexError:
-        place = _Place(signature, kind)
-    return place.hold(known, free)
+        place = _Place(signature, kind, next(places.numbers))
+    return place.hold(known, places.free)
 
 
 class _Place:
-    """Memory for one context of a type, and the thin kernel that reads it."""
+    """Memory for one context of a type, and the thin kernel that reads it: number `number` of this type."""
 
-    def __init__(self, signature: Any, kind: Any) -> None:
+    def __init__(self, signature: Any, kind: Any, number: int) -> None:
         self._kind, self._words = kind, np.empty(_length(kind), dtype=np.uint64)
-        self._thin = kernel(
-            _WRAPPERS[len(signature.args)](_reader(kind, self._words.ctypes.data)), signature, cache=False
-        )
+        make = _WRAPPERS[len(signature.args)]
+        content = content_id((make, _read), (spelled(kind), str(signature), number))
+        symbol = f"approxmcmc_place_{content}"
+        binding.add_symbol(symbol, self._words.ctypes.data)
+        self._thin: Any = kernel(make(_reader(kind, symbol)), signature, cache=False, content=content)
 
     def hold(self, known: Any, free: list["_Place"]) -> Any:
         """Return a kernel for this context, with the code of the thin one; with its end, the place is free again."""
@@ -82,7 +89,18 @@ class _Place:
         return ours
 
 
-_FREE: defaultdict[Any, list[_Place]] = defaultdict(list)  # by the types of the arguments and of the context
+class _Places:
+    """The places for contexts of one type: those that are free, and the numbers of new ones.
+
+    Threads share them without a lock: lists and counters change in one operation, and a context may end in any thread.
+    """
+
+    def __init__(self) -> None:
+        self.free: list[_Place] = []
+        self.numbers = itertools.count()
+
+
+_PLACES: defaultdict[Any, _Places] = defaultdict(_Places)  # by the types of the arguments and of the context
 
 
 def _release(place: _Place, known: Any, free: list[_Place]) -> None:
@@ -156,15 +174,15 @@ def _words(kind: Any, value: Any) -> Iterator[int]:
         yield int.from_bytes(number.ljust(8, b"\0"), "little")
 
 
-def _reader(kind: Any, address: int) -> Callable[[], Any]:
-    """Return a function without arguments, for kernels, that returns the value of a type at an address."""
+def _reader(kind: Any, symbol: str) -> Callable[[], Any]:
+    """Return a function without arguments, for kernels, that returns the value of a type at a symbol."""
 
     @intrinsic  # type: ignore[untyped-decorator]
     def read(typing_context: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            words = context.get_constant(nb.uintp, address)
-            where = builder.inttoptr(words, context.get_value_type(nb.uintp).as_pointer())
-            pointers = (cgutils.gep_inbounds(builder, where, k) for k in range(_length(kind)))
+            words = ir.ArrayType(context.get_value_type(nb.uintp), _length(kind))
+            place = cgutils.add_global_variable(builder.module, words, symbol)
+            pointers = (cgutils.gep_inbounds(builder, place, 0, k) for k in range(_length(kind)))
             return _read(context, builder, kind, pointers)
 
         return kind(), generate
