@@ -78,7 +78,7 @@ class _Place:
         self._thin: Any = kernel(make(_reader(kind, symbol)), signature, cache=False, content=content)
 
     def hold(self, known: Any, free: list["_Place"]) -> Any:
-        """Return a kernel for the context in `known`, with the thin one's code; once it is deleted, the place is free."""
+        """Return a kernel for the context in `known`, with the thin one's code; its deletion frees the place."""
         self._words[:] = np.fromiter(_words(self._kind, known), np.uint64)
         ours = njit(self._thin.py_func)
         for found in self._thin.overloads.values():
