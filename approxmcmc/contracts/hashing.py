@@ -1,7 +1,7 @@
 """Content hashes of targets and data.
 
-Large arrays are hashed in pieces, on all cores: BLAKE2 of the pieces' SHA-256, independent of the number of threads.
-One thread's BLAKE2 reads .4 GB/s, slower than any other part of set-up.
+Large arrays are hashed in pieces, on all cores (or `NUMBA_NUM_THREADS`): BLAKE2 of the pieces' SHA-256, independent of
+the number of threads. BLAKE2 on one thread hashes .4 GB/s, slower than any other part of set-up.
 """
 
 import concurrent.futures
@@ -28,7 +28,7 @@ def content_hash(*parts: Any) -> str:
         return _hash_of(parts)
     key = tuple(_place(part) if isinstance(part, np.ndarray) else _text(part) for part in parts)
     if key not in known:
-        known[key] = parts, _hash_of(parts)  # keep the arrays, so that others cannot take their places
+        known[key] = parts, _hash_of(parts)  # keep the arrays alive, so that no other array can get the same address
     return known[key][1]
 
 
@@ -36,7 +36,7 @@ def content_hash(*parts: Any) -> str:
 def arrays_hashed_once() -> Iterator[None]:
     """Hash the same arrays only once inside this context; the data must not change meanwhile.
 
-    A run with a sampler that it chooses asks 18 times for the hash of its target: 1.6 s for 40 MB.
+    A run that chooses its sampler needs the hash of its target 18 times: 1.6 s for 40 MB.
     """
     token = _known.set({} if _known.get() is None else _known.get())
     try:
@@ -62,7 +62,7 @@ def _text(part: Any) -> bytes:
 
 
 def _place(array: np.ndarray) -> tuple[Any, ...]:
-    """Return where an array is in memory, and how it is laid out."""
+    """Return address, shape, strides and type of an array in memory: equal for two names of the same array."""
     return array.__array_interface__["data"], array.shape, array.strides, array.dtype.str
 
 

@@ -29,9 +29,9 @@ class CompiledProposal(NamedTuple):
     without a memory. ``settle(state, accepted)`` is called after each decision, for a proposal that needs more than
     theta, such as a velocity that an accepted trajectory continues; None otherwise. theta alone does not tell whether
     the proposal was accepted, because another member of a mixture may have moved it since. A sampler with decisions
-    calls it, or rejects such a proposal. `refresh` redraws at the next proposal what a chain holds besides theta, such
-    as a velocity, from its distribution: for steps that do not follow one another. `records` names the members of
-    `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills, `attrs` is the cost of set-up, as ``setup_*``.
+    calls it, or raises an error on a proposal that needs it. After `refresh`, the next proposal first redraws what a
+    chain holds besides theta, such as a velocity. It is used for steps that do not follow one another. `records` names
+    the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills, `attrs` is the cost of set-up, as ``setup_*``.
 
     ``couple(rng, state, other, x, y, x_new, y_new, noise, count) -> (log q ratio of X, of Y)`` proposes for two chains
     together so that they meet: X as `propose` does, with the same numbers of `rng`; Y from the same proposal given y;
@@ -62,18 +62,18 @@ class Proposal(abc.ABC):
     """
 
     proposes_states: bool = False
-    """Whether it moves between the states of a discrete target instead of real numbers."""
+    """Whether the proposal moves between the states of a discrete target instead of real numbers."""
 
     target_acceptance: float | None = None
-    """The acceptance rate to which its steps are tuned; None: no tuning."""
+    """The acceptance rate to which the size of steps is tuned; None: no tuning."""
 
     leaves_little: bool = False
-    """Whether its density ratio cancels nearly all of the posterior, so that an exact test is cheap."""
+    """Whether the log q-ratio cancels nearly all of the log posterior ratio, so that an exact test needs few rows."""
 
     error_untested: str = "the distribution of its untested steps is unknown"
-    """The error of its steps without a test; "" if untested steps leave the target invariant.
+    """The error of the proposal's steps without a test; "" if untested steps leave the target invariant.
 
-    With a test they are as exact as the test, because the density ratio is that of the steps.
+    With a test they are as exact as the test, because `propose` returns the log q-ratio of the steps.
     """
 
     @property
@@ -99,7 +99,8 @@ class Proposal(abc.ABC):
     def probabilities(self, target: Target, states: np.ndarray) -> np.ndarray | None:
         """Return the probability of proposing each of some states from each, shape (n, n); None if unknown.
 
-        Zero on the diagonal; rows sum to at most 1. On a grid it is the density, scaled to a largest row sum of 1.
+        Zero on the diagonal; rows sum to at most 1. On a grid of real numbers the entries are densities of the
+        proposal, scaled to a largest row sum of 1.
         """
         return None
 

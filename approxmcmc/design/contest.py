@@ -21,24 +21,26 @@ from approxmcmc.sampling.assembly import start_law
 
 PILOT_TUNE = (50, 1000)  # limits of the number of tuning steps of the run
 NEARLY = 2.0  # an exact sampler may cost this many times the fastest
-WORTHWHILE = 2.0  # seconds of an exact sampler below which a biased one, with its trial, audits and code, saves nothing
+# Seconds: if an exact sampler needs less, a biased one, with its trial, audits and compilation, saves nothing.
+WORTHWHILE = 2.0
 SHARE_OF_TRIALS = 0.15  # of the budget
 SHARE_OF_TRIAL = 0.05  # of the seconds that a candidate would need
 LEAST_TRIAL, LEAST_FOR_TRIALS = 0.25, 1.0  # negligible time, in seconds: for one trial, for all
-# Least effective draws of a reliable trial. A walk on a horseshoe of 63 parameters seemed to make 4 in 6200 steps, and
-# would have been preferred to trajectories with 60, although its run had R-hat 1.4.
+# Least effective draws of a reliable trial. On a horseshoe of 63 parameters a walk seemed to give 4 effective draws in
+# 6200 steps. It would have been preferred to trajectories, which gave 60, although its run had R-hat 1.4.
 TELLING = 15.0
-# Possible error of a short trial: 200 steps of core rows on MNIST found .12, .40 and .98 effective draws for each.
+# Factor by which a short trial may err: trials of 200 steps of core rows on MNIST found .12, .40 and .98 effective
+# draws per step.
 OFF_BY = 4.0
 
 
 def enter(candidate: Candidate, known: Situation, goal: Wanted) -> Entry:
-    """Return a candidate with its lower bound of cost, and the reason if it does not fit the target."""
+    """Return the entry of a candidate, with its lower bound of cost, and the reason if it does not fit the target."""
     return Entry(candidate, *floor_of(candidate, known, goal), candidate.why_not(known))
 
 
 def look_again(entry: Entry, known: Situation, goal: Wanted) -> None:
-    """Update the floor and the verdict of a candidate from what is known now; it may change after its trial."""
+    """Update the floor and the verdict of a candidate from what is known now, which may be more than at its trial."""
     if entry.verdict:
         return
     entry.verdict = entry.candidate.why_not(known)
@@ -51,7 +53,7 @@ def look_again(entry: Entry, known: Situation, goal: Wanted) -> None:
 
 
 def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[float, bool]:
-    """Return the lower bound of cost, with trial and compilation, and whether a set-up may take longer.
+    """Return the lower bound of cost, with trial and compilation, and whether the set-up may take much longer.
 
     The bound falls once another candidate has made a part that this one needs.
     """
@@ -64,7 +66,7 @@ def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[floa
 
 
 def audits_of(candidate: Candidate, known: Situation) -> float:
-    """Return the seconds of the audits that a biased run needs to estimate its bias; 0 for exact samplers."""
+    """Return the seconds of the 50 audits that a biased run needs to estimate its bias; 0 for exact samplers."""
     return 0.0 if candidate.exact else known.audits.seconds(ENOUGH_AUDITS)
 
 
@@ -79,12 +81,13 @@ def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) 
         return "not tried: it is biased, and only exact samplers are allowed"
     if best is None or best.measured is None:
         return ""
-    # With fewer effective draws a trial is unreliable: 7 of 6000 in a funnel made 400 in .3 s, and were far from it.
+    # With fewer effective draws a trial is unreliable: in a funnel, 7 effective draws of 6000 predicted 400 in .3 s,
+    # far from the truth.
     if best.price < goal.near and best.measured.effective >= ENOUGH:
-        return f"not tried: {best.candidate.name} answers in {best.price:.1g} s"
+        return f"not tried: {best.candidate.name} reaches the goal in {best.price:.1g} s"
     prefers = goal.prefers_exact and entry.exact != best.exact
     if prefers and best.exact and goal.time_limit is None and best.price < WORTHWHILE:
-        return f"not tried: it is biased, and {best.candidate.name} answers in {best.price:.1g} s"
+        return f"not tried: it is biased, and {best.candidate.name} reaches the goal in {best.price:.1g} s"
     if entry.floor * (1.0 if not prefers else NEARLY if best.exact else 1.0 / NEARLY) >= best.price:
         return f"not tried: it cannot cost less than {entry.floor:.2g}"
     # A trial without set-up takes SHARE_OF_TRIAL of the best price, and a predictable set-up is in the floor.
@@ -107,7 +110,10 @@ def count(entry: Entry, known: Situation, goal: Wanted) -> None:
 
 
 def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed: int) -> Trial | None:
-    """Make the candidate and burn its chains in; record the reason if it failed or is much too slow."""
+    """Make the candidate, burn its chains in, and return the trial.
+
+    None if the candidate failed or is much too slow; its verdict then says so.
+    """
     candidate = entry.candidate
 
     def hopeless(seconds_per_step: float) -> bool:
@@ -117,7 +123,8 @@ def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed
     began = time.perf_counter()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SamplingWarning)  # about a core that is too large: its cost shows that
+            # Ignore the warning of a core that is too large: its cost shows that.
+            warnings.simplefilter("ignore", SamplingWarning)
             entry.set_up = candidate.floor(known).set_up
             entry.setting = candidate.make(known)
             known.compiled.update({"terms", *candidate.parts})
@@ -150,10 +157,11 @@ def why_not_possible(error: Exception) -> str:
 
 
 def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: Entry | None, hope: float) -> None:
-    """Continue a trial while it can change the choice; `hope` is the lowest cost that a rival may have.
+    """Continue a trial while it can change the choice, and write the results to `entry`.
 
-    A trial that `hope` may have cut short is kept, and is resumed if no rival was better. Under a time limit costs are
-    risks: every trial has its share of the limit, and none is cut.
+    `best` is the best candidate so far, `hope` the lowest cost that a rival may have. A trial that `hope` may have cut
+    short is kept, and is resumed if no rival was better. Under a time limit costs are risks: every trial has its share
+    of the limit, and none is cut.
     """
     hope = math.inf if goal.time_limit else hope
 
@@ -187,12 +195,12 @@ def tuning_steps(found: Measured) -> int:
 
 
 def may_be_spared(entry: Entry, best: Entry) -> bool:
-    """Return whether a longer trial of the best candidate could show that no other one can be cheaper."""
+    """Return whether a longer trial of `best` could show that the candidate of `entry` cannot be cheaper."""
     return OFF_BY * entry.floor >= best.price
 
 
 def contenders(entries: list[Entry], goal: Wanted) -> list[tuple[Entry, Trial]]:
-    """Return the unfinished trials of candidates that may still be the best, except of a best without a rival."""
+    """Return the unfinished trials of candidates that may still be the best; none if the best has no rival."""
     best = best_of(entries, goal)
     near = OFF_BY * best.price if best else 0.0
     rivals = [entry for entry in entries if entry is not best and entry.measured and entry.price <= near]

@@ -24,11 +24,13 @@ from approxmcmc.sampling.assembly import assemble, make_steps
 from approxmcmc.targets import Laplace
 
 FIRST = 0.01  # variance of each coordinate to begin with; it adapts within about ten steps
-RUNAWAY = 5.0  # growth in the last round: up to 3.7 on a hierarchy of 10 parameters, 1e11 on separable classes
+# Growth of a standard deviation in the last round: at most 3.7 on a hierarchy of 10 parameters, 1e11 on separable
+# classes.
+RUNAWAY = 5.0
 
 
 class PilotSettings(NamedTuple):
-    """Steps of each round (half of them adapt), the proposal for a covariance, and steps per independent draw, by d."""
+    """Steps of each round (half of them adapt), the proposal for a covariance, and steps per independent draw / d."""
 
     rounds: tuple[int, ...]
     proposal: Callable[[np.ndarray], Proposal]
@@ -45,8 +47,9 @@ def _walk(cov: np.ndarray) -> RandomWalk:
     return RandomWalk(2.38 / math.sqrt(len(cov)), target_acceptance=0.25, preconditioner=cov)
 
 
-# On a hierarchy of 54 parameters, 50 groups of 40 rows, the trajectories take 6000 passes over the data, and the kernel
-# with their covariance gains an effective draw for three steps; Langevin steps took 9000, and one for twenty.
+# On a hierarchy of 54 parameters, 50 groups of 40 rows, trajectories take 6000 passes over the data, and a kernel with
+# their covariance then needs 3 steps for an effective draw. Langevin steps took 9000 passes, and the kernel needed 20
+# steps.
 BY_TRAJECTORIES = PilotSettings((50, 100, 200, 400), trajectories, 1.0)
 BY_WALK = PilotSettings((300, 600, 1200, 2400), _walk, 10.0)
 
@@ -63,15 +66,15 @@ def why_no_gradient(target: Target) -> str:
 
 
 def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
-    """Return the normal distribution with mean and covariance of an exact chain, if the mode is uninformative.
+    """Return the normal distribution with mean and covariance of an exact chain, for a posterior whose mode is useless.
 
-    Each round proposes with the covariance that the round before measured, shrunk to its diagonal; the step adapts to
-    the acceptance rate that is best for its kind. The last half of the last round counts.
+    Each round proposes with the covariance that the round before measured, shrunk towards its diagonal; the step adapts
+    to the acceptance rate that is best for its kind. The last half of the last round counts.
 
     Warns
     -----
     SamplingWarning
-        If a standard deviation still grew manifold in the last round, as under an improper posterior.
+        If a standard deviation still grew more than fivefold in the last round, as under an improper posterior.
 
     Examples
     --------

@@ -1,8 +1,9 @@
 """Batch size and epsilon: the sequential test that reads the least data at an allowed error.
 
-The error of the acceptance probability, Delta(Lambda, tau), and the data used are known for every test from the
-recursion of its law. Pilot pairs (Lambda_b, tau_b) say which decisions a chain faces. So the design is a small
-optimisation without any further likelihood: for each batch size (and boundary shape), epsilon is raised until
+The error of the acceptance probability, Delta(Lambda, tau), and the data used are known for every test from a recursion
+(`acceptance.laws.recursion`). Pilot pairs (Lambda_b, tau_b) say which decisions a chain faces. So the design is a small
+optimisation that evaluates no further likelihood terms: for each batch size (and boundary shape), epsilon is raised
+until
 
     mean_b |Delta_b| = error  ("mean"),   or   max_b |Delta_b| = error  ("worst"),
 
@@ -89,7 +90,8 @@ def design_test(
     error
         Allowed error of the acceptance probability, :math:`\Delta^*`, in (0, 1).
     criterion
-        ``"mean"``: of the mean of ``|Delta|`` over the pairs; ``"worst"``: of the largest.
+        Which error over the pairs is allowed to be `error`: ``"mean"``, the mean of ``|Delta|``, or ``"worst"``, the
+        largest.
     boundaries
         ``"pocock"``: equal critical values at all looks. ``"wang_tsiatis"``: shapes 0 to 1/2 compete; saves some per
         cent of the data at an equal mean error, at a larger worst error.
@@ -156,18 +158,18 @@ def design_for_pairs(
     weights: Any = None,
     thresholds: str = "student",
 ) -> DesignedTest:
-    """Find the test for known pairs: `Pairs`, or a tuple (log_ratio, tau).
+    """Find the sequential test that reads least data at an allowed error, for known pairs.
 
     Parameters
     ----------
     pairs
-        Log ratios and scales, shape (n_pairs,) each.
+        `Pairs`, or a tuple (log_ratio, tau): log ratios and scales, shape (n_pairs,) each.
     n_obs
         Number of data N.
     error, criterion, boundaries, batch_sizes
         As for `design_test`.
     weights
-        Weights of the pairs; None = equal.
+        Weights of the pairs, shape (n_pairs,). None: equal, and pairs with an infinite log ratio are left out.
     thresholds
         As in `sequential_test_error`.
 
@@ -244,7 +246,8 @@ def _largest_epsilon(outcome: _Outcome, error: float, criterion: str) -> float:
     def excess(log_epsilon: float) -> float:
         return math.log(max(outcome(math.exp(log_epsilon))[name], 1e-300) / error)
 
-    # Errors of one look are at most epsilon, so that epsilon = error / looks is allowed; most tests allow far more.
+    # One look errs with probability at most epsilon, so epsilon = error / looks is allowed; most tests allow a far
+    # larger one.
     low, high = math.log(SMALLEST_EPSILON), math.log(0.5)
     if excess(high) <= 0.0:
         return 0.5

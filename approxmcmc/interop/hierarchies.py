@@ -25,17 +25,20 @@ from pytensor.tensor.random.basic import NormalRV
 
 from approxmcmc.interop.graphs import evaluate
 
-ROWS_PER_GROUP = 100  # below, the prior may determine an effect more than its rows, and z is the better coordinate
+# With fewer rows the prior may determine an effect more than they do, and z is the better coordinate.
+ROWS_PER_GROUP = 100
 AXES = ("DimShuffle", "ExpandDims")
-VARIANCE_RATIO = 10.0  # below, groups hardly differ: sigma may be 0, and sigma * z has no mode there
+# Below this ratio groups hardly differ: sigma may be 0, and the density of sigma * z has no mode there.
+VARIANCE_RATIO = 10.0
 DIFFERENCE = 1e-4
-INDEXING = ("Subtensor", "AdvancedSubtensor", "AdvancedSubtensor1", *AXES)  # not all in every PyTensor
+# Not every version of PyTensor has all of them.
+INDEXING = ("Subtensor", "AdvancedSubtensor", "AdvancedSubtensor1", *AXES)
 
 
 class Effects(NamedTuple):
-    """A vector of standard normal variables of a model, the scale that multiplies it, and why it is or is not scaled.
+    """A vector of standard normal variables of a model, and whether samplers move it or `scale` times it, and why.
 
-    `effect` and `scale` are random variables; `scale` is None if samplers move the vector itself.
+    `effect` and `scale` are random variables of the model; `scale` is None if samplers move the vector itself.
     """
 
     effect: Any
@@ -46,8 +49,9 @@ class Effects(NamedTuple):
 def group_effects(model: Any, n_rows: int, score: Callable[[], Callable[[np.ndarray], np.ndarray]]) -> list[Effects]:
     """Choose a coordinate for every standard normal vector that other variables of a model multiply.
 
-    It is scaled if one positive variable multiplies it and there are many rows per entry. ``score()`` compiles the
-    gradient of the log-likelihood in the flat vector of the model; it is called only if the graph does not decide.
+    A vector is scaled if one positive variable multiplies it, there are many rows per entry, and its entries clearly
+    differ. ``score()`` compiles the gradient of the log-likelihood in the flat vector of the model; it is called only
+    if the first two hold.
     """
     users: dict[Any, list[Any]] = {}
     for variable in ancestors([*model.observed_RVs, *model.deterministics]):
@@ -62,7 +66,7 @@ def _judged(model: Any, effect: Any, factors: set[Any], n_rows: int, score: Call
     positive = [factor for factor in factors if isinstance(model.rvs_to_transforms.get(factor), LogTransform)]
     if len(factors) != 1 or not positive:
         names = ", ".join(sorted(factor.name or "an expression" for factor in factors))
-        return Effects(effect, None, f"{unscaled}: it is multiplied by {names}, not by one positive variable")
+        return Effects(effect, None, f"{unscaled}: it is multiplied by {names}, which is not one positive variable")
     rows, scaled = n_rows // _length(model, effect), f"{positive[0].name} * {effect.name}"
     if rows < ROWS_PER_GROUP:
         few = f"there are {rows} rows for each entry, fewer than {ROWS_PER_GROUP}"

@@ -12,12 +12,14 @@ from approxmcmc.interop.groups.values import NotGroupsError
 
 # Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
 NO_TRACES = config.change_flags(traceback__limit=0)
-FEW_GROUPS, MANY_ROWS = 20, 100  # fewer groups, each with more rows, stay parameters: no quadrature
+FEW_GROUPS, MANY_ROWS = 20, 100  # with fewer groups their effects stay parameters, and no quadrature is used
 
 
 @NO_TRACES
 def integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC:
-    """Return a model as a target without the effects of its groups; `always`: even if that saves nothing.
+    """Return a model as a target whose largest possible set of group effects is integrated out.
+
+    `always`: also if that is expected to save nothing.
 
     Raises
     ------

@@ -52,19 +52,20 @@ def law_of_rows(observed: Any, free: Sequence[Any]) -> LawOfRows:
     if law == "Binomial":
         family, predictor = known.probability(parameters[1])
         if family != "logit" or not known.holds(parameters[0]):
-            raise NotGroupsError("a binomial law needs known trials and p = sigmoid(a linear predictor)")
+            raise NotGroupsError("a binomial distribution needs known trials and p = sigmoid(a linear predictor)")
         return LawOfRows("binomial", [predictor], [], trials=parameters[0])
     if law == "NegBinomial":
         alpha, p = parameters
         mean = _mean_of_negative_binomial(p)
         if mean is None:
-            raise NotGroupsError("a negative binomial law needs mu = exp(a linear predictor) and alpha")
+            raise NotGroupsError("a negative binomial distribution needs mu = exp(a linear predictor) and alpha")
         return LawOfRows("negative binomial", *known.logarithm(mean), shape=alpha)
     if law == "Normal":
         return LawOfRows("normal", [parameters[0]], [], shape=parameters[1])
     raise NotGroupsError(
-        f"rows of the law {law} are not known here: Normal, Bernoulli, Binomial, Poisson and NegativeBinomial are. "
-        "They are log-concave in a linear predictor, so a group has one mode; Student-t rows may give it several"
+        f"rows with the distribution {law} are not supported: Normal, Bernoulli, Binomial, Poisson and "
+        "NegativeBinomial are. They are log-concave in a linear predictor, so the effects of a group have one mode; "
+        "with Student-t rows they may have several"
     )
 
 
@@ -75,7 +76,7 @@ class Known:
         self.free = free
 
     def holds(self, graph: Any) -> bool:
-        """Whether a graph depends on no parameter."""
+        """Return whether a graph depends on no free variable, so that it is data."""
         return not self.free & set(ancestors([graph]))
 
     def logarithm(self, graph: Any) -> tuple[list[Any], list[Any]]:
@@ -94,7 +95,7 @@ class Known:
         raise NotGroupsError("the mean of a row is not the exponential of a linear predictor")
 
     def probability(self, graph: Any) -> tuple[str, Any]:
-        """Return the link of a probability, and its predictor."""
+        """Return the link of the probability in a graph, "logit" or "probit", and the graph of its predictor."""
         node, moved = below(graph)
         if is_a(node, Sigmoid):
             return "logit", moved(node.inputs[0])
@@ -123,7 +124,7 @@ class Known:
 
 
 def _negative_exponent(node: Any) -> Any:
-    """Return eta of 1 / (1 + exp(-eta))."""
+    """Return the graph of eta if the node is 1 / (1 + exp(-eta)), else None."""
     if is_a(node, TrueDiv):
         top, bottom = node.inputs
         if not (isinstance(bare(top), Constant) and np.all(bare(top).data == 1.0)):
@@ -142,7 +143,7 @@ def _negative_exponent(node: Any) -> Any:
 
 
 def _mean_of_negative_binomial(p: Any) -> Any:
-    """Return mu of p = alpha / (mu + alpha), which PyMC writes as sigmoid(log(alpha) - log(mu))."""
+    """Return mu of p = alpha / (mu + alpha), which PyMC writes as sigmoid(log(alpha) - log(mu)); None for other p."""
     node, moved = below(p)
     if is_a(node, Sigmoid):
         difference, again = below(node.inputs[0])
@@ -154,7 +155,7 @@ def _mean_of_negative_binomial(p: Any) -> Any:
 
 
 def is_a(node: Any, operation: type) -> bool:
-    """Whether a node is this elementwise operation."""
+    """Return whether a node applies this scalar operation elementwise."""
     return node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, operation)
 
 

@@ -1,4 +1,4 @@
-"""Read all observed variables of a model as one stack of rows, so that a group may have rows of several laws.
+"""Read all observed variables of a model as one stack of rows, so that a group may have rows of several distributions.
 
 Graphs are stacked like the rows; what is found of effects and predictors in a graph holds for the stack. Rows of two
 families are told apart by the sign of their size, see `families.joint_of`.
@@ -22,9 +22,10 @@ Shapes = Sequence[tuple[int, ...]]
 
 
 class ObservedRows:
-    """The rows of all observed variables: responses `y`, graphs of the parameters, and their law.
+    """The rows of all observed variables: responses `y`, graphs of the parameters, and the distribution.
 
-    `law` is None if all are normal: `parameters` are then mean and scale. `refused` says why a law is not supported.
+    `law` is None if all are normal: `parameters` are then mean and scale. `refused` says why a distribution is not
+    supported.
     """
 
     def __init__(self, model: Any) -> None:
@@ -60,16 +61,16 @@ def stacked(graphs: Sequence[Any], shapes: Shapes) -> Any:
 
 
 def joint_law(laws: Sequence[LawOfRows], shapes: Shapes) -> LawOfRows:
-    """Return the law of stacked rows of at most two families, of which one may have a shape."""
+    """Return the distribution of stacked rows of at most two families, of which one may have a shape."""
     names = [law.family for law in laws]
-    if "binomial" in names:  # a logit is a binomial law of one trial
+    if "binomial" in names:  # Bernoulli rows are binomial rows of one trial
         names = ["binomial" if name == "logit" else name for name in names]
     families = list(dict.fromkeys(names))
     shape = [(law.shape, rows) for law, rows in zip(laws, shapes, strict=True) if law.shape is not None]
     if len(families) > 2 or len({name for name in families if FAMILIES[name].has_shape}) > 1:
         raise NotGroupsError(
-            f"observed variables of the laws {', '.join(families)} are not known together: two laws are, of which one "
-            "may have a shape or a noise"
+            f"observed variables with the distributions {', '.join(families)} are not supported together: two are, of "
+            "which one may have a shape or a noise"
         )
     sizes = []
     for name, law in zip(names, laws, strict=True):

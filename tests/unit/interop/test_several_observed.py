@@ -112,7 +112,7 @@ def test_three_laws_are_refused_with_the_reason():
     model = model_of(poisson)
     with model:
         pm.Normal("third", model["z"][SECOND], 1.0, observed=SIZE)
-    with pytest.raises(NotGroupsError, match="z: observed variables of the laws logit, poisson, normal are not known"):
+    with pytest.raises(NotGroupsError, match="z: observed variables with the distributions logit, poisson, normal"):
         integrated(model, always=True)
 
 
