@@ -10,7 +10,7 @@ import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets import compressed, distinct_rows
+from approxmcmc.targets import compressed, equal_rows
 from approxmcmc.targets.distinct_rows import DistinctRows
 from approxmcmc.targets.posterior import Posterior
 
@@ -71,7 +71,7 @@ def test_a_zero_has_no_sign():
 
 def test_rows_of_one_hash_that_differ_stay_apart(monkeypatch):
     """Planted: a hash that looks at the first column alone. Rows are compared before they are taken for one."""
-    monkeypatch.setattr(distinct_rows, "_hashes", lambda target, rows: target.X[rows, 0].copy())
+    monkeypatch.setattr(equal_rows, "_hashes", lambda arrays, rows: arrays[0][rows, 0].copy())
     rows = TARGETS["logistic"]()
     assert compressed(rows) is rows
 
@@ -101,7 +101,7 @@ def in_partitions(X, Y):
 def test_rows_are_merged_wherever_they_are(given, monkeypatch):
     """Kinds of rows are found block by block: here in many blocks, so that most kinds occur in several."""
     monkeypatch.setattr(
-        distinct_rows, "over_blocks", lambda block, n: [block(lo, min(lo + 50, n)) for lo in range(0, n, 50)]
+        equal_rows, "over_blocks", lambda block, n: [block(lo, min(lo + 50, n)) for lo in range(0, n, 50)]
     )
     target = compressed(amc.targets.LogisticRegression(*given(X, Y)))
     kinds, counts = np.unique(np.column_stack([X, Y]), axis=0, return_counts=True)
