@@ -23,7 +23,7 @@ class MergedRows(StandsForRows):
 
     @property
     def term_work(self) -> TermWork:
-        """Number of scalar operations of a term, the same as for a single row."""
+        """The work of a term, taken to be that of a single row."""
         return self._rows.term_work
 
     @property
@@ -112,6 +112,6 @@ def weighted(
 
 
 def distinct_rows(target: LinearTarget) -> DistinctRows | None:
-    """Return the `DistinctRows` of a target if at most half of its rows are distinct, else None."""
+    """Return the `DistinctRows` of a target if `equal_rows` finds few distinct rows, else None."""
     found = equal_rows([target.X, target.y])
     return DistinctRows(target, found) if found else None

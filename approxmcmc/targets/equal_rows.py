@@ -1,7 +1,8 @@
 """Find equal rows among arrays with a row for each datum.
 
-One pass hashes every row; a second compares rows with equal hashes, number by number. Both go block by block, and keep
-only the kinds of rows of each block, so that rows on disk are never in memory as a whole. 0.0 and -0.0 count as equal.
+One pass hashes every row; a second compares rows with equal hashes, number by number. Both passes go block by block,
+and keep only the distinct hashes of each block, so that rows on disk are never in memory as a whole. 0.0 and -0.0 count
+as equal.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,8 @@ import numpy as np
 from approxmcmc.engine.terms.passes import over_blocks
 
 LARGEST_SHARE = 0.5  # largest share of distinct rows: an exact step is then at least twice as cheap
-LOOKED_AT = 1 << 15  # rows in a first sample: its share of equal pairs decides whether all rows are compared
-FEWEST_PAIRS = 0.1  # of the equal pairs that a sample would show of N / 2 distinct rows, all equally frequent
+LOOKED_AT = 1 << 15  # rows in a first sample: its number of equal pairs decides whether all rows are compared
+FEWEST_PAIRS = 0.1  # share of the pairs expected in the sample if each of N / 2 distinct rows occurred twice
 
 
 class EqualRows(NamedTuple):
@@ -25,6 +26,8 @@ class EqualRows(NamedTuple):
 
 def equal_rows(arrays: Sequence[np.ndarray]) -> EqualRows | None:
     """Return the distinct rows of arrays of shape (N, ...) if at most half of the rows are distinct, else None.
+
+    None also if a sample of rows shows few equal pairs (`FEWEST_PAIRS`), or two different rows have the same hash.
 
     Examples
     --------
@@ -52,7 +55,7 @@ def equal_rows(arrays: Sequence[np.ndarray]) -> EqualRows | None:
 
 
 def _kinds(arrays: Sequence[np.ndarray], lo: int, hi: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the different hashes of a block of rows, and for each its first row and its count."""
+    """Return the different hashes of the rows lo ... hi - 1, the first row with each hash, and the number of rows."""
     hashes, first, counts = np.unique(_hashes(arrays, slice(lo, hi)), return_index=True, return_counts=True)
     return hashes, lo + first, counts
 
