@@ -156,7 +156,7 @@ def cache_folder() -> Path:
 
 
 def read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Read named arrays from a ``.npz`` file; objects are never unpickled.
+    """Return the arrays with these names in a ``.npz`` file; objects are never unpickled.
 
     Raises
     ------

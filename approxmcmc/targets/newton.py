@@ -61,7 +61,10 @@ def newton(
 
 
 def _step(precision: np.ndarray, gradient: np.ndarray, bends_down: bool) -> np.ndarray:
-    """Return the Newton step, in units where the diagonal is 1; if the function bends up, a step that still ascends."""
+    """Return the Newton step H^-1 g; unless `bends_down`, which is that H is positive definite, a step that ascends.
+
+    H is `precision`, g `gradient`; the step is computed in units in which the diagonal of H is 1.
+    """
     diagonal = np.abs(np.diag(precision))
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
     scaled = precision * np.outer(scale, scale)
