@@ -57,7 +57,7 @@ def _unpacked(sums: np.ndarray, dim: int) -> Quadratic:
 
 
 def _without_constant(here: Quadratic, center: np.ndarray) -> Quadratic:
-    """Return `here` with the value, at `center`, of the sum of quadratics eta (a_i + b_i eta) that it differentiates."""
+    """Return gradient and Hessian `here` of the sum of eta (a_i + b_i eta) at `center` with the sum as the value."""
     value = here.gradient @ center - 0.5 * center @ here.hessian @ center
     return here._replace(value=float(value))
 
