@@ -55,7 +55,7 @@ def newton(
         f"find_mode: no mode of {posterior.target!r} after {posterior.expansion.passes} passes over the data: "
         f"{decrement:.3g} posterior standard deviations are left, the largest parameter is {np.abs(theta).max():.3g}, "
         f"and the log posterior {shape} there. Under a flat prior there is no mode if a plane separates the classes or "
-        "columns are collinear; a hierarchy with a scale that can go to 0 has none either. Give a proper prior, drop "
+        "columns are collinear, nor in a hierarchy with a scale that can go to 0. Give a proper prior, drop "
         "the columns, write the hierarchy with standardised effects, or begin nearer to the mode with start="
     )
 
