@@ -18,6 +18,7 @@ import approxmcmc as amc
 from approxmcmc.contracts import content_hash
 from approxmcmc.reference.cache import cached
 from approxmcmc.study import Budget, Study, knob, vary
+from approxmcmc.study.measures import seconds_of_draws
 from approxmcmc.study.report import Figure, Note, Table
 from approxmcmc.study.report.intervals import mean_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
@@ -217,7 +218,7 @@ def prices(results) -> list:
     rows = []
     for (_, label), traces in results.traces().items():
         stats = [trace["sample_stats"] for trace in traces]
-        seconds = [float(s["perf_counter_diff"].median()) for s in stats]  # of a sweep; medians shrug off interruptions
+        seconds = [float(seconds_of_draws(s).median()) for s in stats]  # of a sweep; medians shrug off interruptions
         pairs = [float(s["datapoints_touched"].mean()) for s in stats]
         decisions = [float(s["decisions_made"].mean()) for s in stats]
         used = [p / d / s.attrs["n_obs"] for p, d, s in zip(pairs, decisions, stats, strict=True)]

@@ -21,6 +21,7 @@ import numpy as np
 
 import approxmcmc as amc
 from approxmcmc.study import Budget, Study, knob, vary
+from approxmcmc.study.measures import seconds_of_draws
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.intervals import mean_interval, share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
@@ -188,7 +189,7 @@ def table(results: Any) -> list[Table]:
         stats = [trace["sample_stats"] for trace in traces]
         row |= share_interval(float(s["acceptance_rate"].mean()) for s in stats).columns("acceptance")
         row |= mean_interval(
-            1e6 * float(s["perf_counter_diff"].mean()) / int(s.attrs.get("thin", 1)) for s in stats
+            1e6 * float(seconds_of_draws(s).mean()) / int(s.attrs.get("thin", 1)) for s in stats
         ).columns("microseconds per step")
         rows.append(row)
     caption = (
