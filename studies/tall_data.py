@@ -113,6 +113,9 @@ MAIN = (
 )
 
 
+FIVE = ("mnist_7v9", "covertype", "logistic_1e5", "logistic_1e6", "student_t")
+
+
 def chosen(names: str) -> dict[str, Any]:
     """Return some of the samplers."""
     return {name: SAMPLERS[name] for name in names.split()}
@@ -156,6 +159,20 @@ study = Study(
             "budget": Budget(seconds=10.0),
             "replicates": 5,
             "gold": dataclasses.replace(GOLD, draws=30_000),
+        },
+        # Nine hours of one core: risks after 1, 10 and 100 s lie on one curve.
+        "five_sets": {
+            "like": "published",
+            "targets": {name: PROBLEMS[name] for name in FIVE},
+            "samplers": chosen(MAIN),
+            "budget": Budget(seconds=100.0),
+        },
+        # Fourteen hours of one core: where NUTS has its usual warm-up.
+        "thousand_seconds": {
+            "like": "published",
+            "targets": {name: PROBLEMS[name] for name in ("covertype", "logistic_1e6")},
+            "samplers": chosen("mala core_exact default nutpie pymc_nuts"),
+            "budget": Budget(seconds=1000.0),
         },
     },
 )
