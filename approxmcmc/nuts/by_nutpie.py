@@ -34,7 +34,7 @@ class NutpieModel:
 
 
 def compile_model(model: Any, names: Sequence[str] | None) -> NutpieModel:
-    """Compile log density, gradient and variables of a model; raises any error of its compilation."""
+    """Return a model compiled by nutpie, with the variables `names`, None for all; raise any error of compilation."""
     import nutpie
 
     began = time.perf_counter()
@@ -156,7 +156,7 @@ def _end(chains: Sequence[NutpieChain]) -> None:
 
 
 def _advance(chains: Sequence[NutpieChain], job: NUTSJob, draws: int, deadline: float) -> str:
-    """Run all chains to so many draws each, `cores` at a time; return "time_limit" if that came first."""
+    """Run all chains to `draws` draws each, `cores` at a time; return "time_limit" if that comes first, else ""."""
     steps, running, since = job.tune + draws, list[NutpieChain](), 0.0
     turn = SLICE if job.seconds is None else min(SLICE, job.seconds / (4 * len(chains)))
     try:
