@@ -8,7 +8,7 @@ that posteriors of different scales can be compared.
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -30,8 +30,10 @@ def ratio_of_sums(trace: "xr.DataTree", above: str, below: str) -> float:
     return float(stats[above].sum()) / bottom if bottom else math.nan
 
 
-def seconds_of_draws(stats: "xr.Dataset | xr.DataTree") -> "xr.DataArray":
-    """Return the processor seconds of each draw, which other programs leave alone; of the wall where only it is known.
+def seconds_of_draws(stats: Any) -> "xr.DataArray":
+    """Return the seconds of each draw from ``sample_stats``: the processor's, or the wall's if a trace has no others.
+
+    Other programs on the machine do not change processor seconds.
 
     Examples
     --------
@@ -40,7 +42,8 @@ def seconds_of_draws(stats: "xr.Dataset | xr.DataTree") -> "xr.DataArray":
     >>> float(seconds_of_draws(stats)[0])
     1.5
     """
-    return stats["thread_time_diff" if "thread_time_diff" in stats else "perf_counter_diff"]
+    seconds: xr.DataArray = stats["thread_time_diff" if "thread_time_diff" in stats else "perf_counter_diff"]
+    return seconds
 
 
 def steps_per_second(trace: "xr.DataTree") -> float:
