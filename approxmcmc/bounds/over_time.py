@@ -84,7 +84,8 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
 
     Notes
     -----
-    Cost: matrix products over all states at each step; 100 steps take about 0.1 s with 241 states, a minute with 2048.
+    Cost: at each step, matrix products and the distances of all pairs of rows: about 3 ms with 241 states, 3 s with
+    2048. `b5` takes further steps, at most the larger of 500 and `n_steps`, until the chain has forgotten its start.
 
     Examples
     --------
