@@ -33,7 +33,7 @@ class StatVariable:
 
     @property
     def attrs(self) -> dict[str, str]:
-        """Attributes of the variable in the trace."""
+        """The attributes ``units`` and ``long_name`` that the variable has in the trace."""
         return {"units": self.units, "long_name": self.long_name}
 
 

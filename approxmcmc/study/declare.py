@@ -55,7 +55,7 @@ class Budget:
 
     @property
     def most_draws(self) -> int:
-        """The number of draws that `sample` is called with."""
+        """The argument ``draws`` of `sample`: the budget's draws, or a million if it has only seconds."""
         return LARGEST_NUMBER_OF_DRAWS if self.draws is None else self.draws
 
 
