@@ -45,7 +45,7 @@ REPLICATIONS = 64  # minibatches drawn in one audit: a standard error of about 0
 
 
 class BarkerState(NamedTuple):
-    """The settings of the test, and the atoms and weights of the correction distribution."""
+    """The settings of the test, and the correction distribution: its atoms, their weights, and its sup-error."""
 
     batch_size: int
     temperature: float
@@ -67,7 +67,7 @@ def log_ratio_variance(moments: np.ndarray, n: int, n_obs: int, temperature: flo
 
 @compiled
 def has_read_enough(moments: np.ndarray, n: int, n_obs: int, test: BarkerState) -> bool:
-    """Return whether the estimate is precise enough, and the error bound, if there is one, small enough."""
+    """Return whether s^2 < sigma^2 and, if `max_error` is finite, the error bound is at most `max_error`."""
     if n == n_obs:
         return True
     if log_ratio_variance(moments, n, n_obs, test.temperature) >= test.target_variance:
@@ -130,7 +130,7 @@ def decide(
 
 @compiled
 def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: BarkerState) -> float:
-    """Return logit(A), the threshold for every u: the terms read do not depend on u."""
+    """Return Lambda^ = logit(A): the terms read do not depend on u, so the test accepts iff logit(u) < logit(A)."""
     moments, n_obs = table.moments, np.int64(table.n_obs)
     reset(moments)
     n = np.int64(0)  # a literal 0 would compile the helpers twice
@@ -151,7 +151,10 @@ def audit(
     test: BarkerState,
     value: np.ndarray,
 ) -> int:
-    """Decide on all data, and record the mean of A - S(Delta) over new minibatches, drawn from the audit's stream."""
+    """Decide on all data: return 1 to accept, 0 to reject, -1 if a log density is NaN.
+
+    The mean of A - S(Delta) over new minibatches, drawn from the random stream of the audits, is recorded.
+    """
     batch, moments, n_obs = evidence.differences, evidence.moments, evidence.n_obs
     terms = np.empty(n_obs)
     reset(moments)

@@ -26,7 +26,7 @@ class KeptLikelihood(NamedTuple):
 
 
 def nothing_kept() -> KeptLikelihood:
-    """Return the state of a chain that has not started."""
+    """Return the test's state before the chain starts: the log-likelihood is NaN."""
     return KeptLikelihood(np.full(1, math.nan))
 
 

@@ -59,7 +59,7 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
 
 
 def watch_differences(target: Any, bound: CompiledDifferenceBound) -> Callable[..., bool]:
-    """Return the check of a chain: it counts a violation if the bound is false between its start and its state."""
+    """Return ``check(start, theta, count) -> True``, which counts a violation if the bound is false between the two."""
 
     def check(start: np.ndarray, theta: np.ndarray, count: np.ndarray) -> bool:
         for _, _, reach, rows, differences, size in _looks(target, bound, [(start, theta)]):
@@ -71,7 +71,7 @@ def watch_differences(target: Any, bound: CompiledDifferenceBound) -> Callable[.
 
 
 def _worst(differences: np.ndarray, allowed: np.ndarray, size: np.ndarray) -> tuple[int, float]:
-    """Return the place of the difference that exceeds its bound most, and by how much, rounding subtracted."""
+    """Return the index of the difference that exceeds its bound most, and the excess, minus what rounding explains."""
     excess = np.nan_to_num(np.abs(differences) - allowed - ROUNDING * size, nan=-np.inf)
     worst = int(np.argmax(excess))
     return worst, float(excess[worst])
@@ -112,7 +112,7 @@ def _looks(
 
 
 def _pairs(target: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield pairs of states; the same in every run, so that a bound that passes once passes again."""
+    """Yield pairs of states at which to check bounds; these are the same in every run, so that results repeat."""
     centre, rng = np.asarray(target.initial_point(), dtype=np.float64), np.random.default_rng(0)
     for spread in SPREADS:
         theta = centre + spread * rng.standard_normal(centre.size)

@@ -137,9 +137,10 @@ def couplings(
 def coupling_bound(
     meeting_times: Any, lag: int, *, times: Any = None, confidence: float = 0.95, max_steps: int | None = None
 ) -> "xr.Dataset":
-    """Compute from meeting times the bound on total variation, with its bootstrap interval; see :func:`couplings`.
+    """Compute from meeting times the Dataset that :func:`couplings` returns: the bound, and its bootstrap interval.
 
-    If few couplings have not met, the upper limit uses the upper limit of their share (Clopper and Pearson 1934).
+    ``tv_upper`` at time t is at least the upper limit of the share of couplings that count at t (Clopper and Pearson
+    1934).
 
     Parameters
     ----------
@@ -188,7 +189,7 @@ def coupling_bound(
 
 
 def geometric_majorant(times: np.ndarray, bound: np.ndarray) -> tuple[float, float]:
-    """Return (C, rho) with 2 bound <= C rho^t at the given times: a line fitted to log bound, raised to lie above it.
+    """Return (C, rho) with 2 bound <= C rho^t at the given times: a line is fitted to log bound, then raised above it.
 
     C is for the norm of signed measures, twice d_v. NaN with fewer than three positive points or no decay.
     """
@@ -207,7 +208,7 @@ Meet = Callable[[np.random.Generator, np.ndarray, np.ndarray, int, int], int]
 
 
 def _prepared(target: Any, sampler: Any, initvals: Any) -> tuple[Meet, Callable[[np.random.Generator], np.ndarray]]:
-    """Return a factory of one coupling, and a function that draws from pi_0."""
+    """Return a function that runs one coupling and returns tau (negative: not met), and a function that draws pi_0."""
     if sampler is None:
         matrix = checked_matrix(target, "couplings: the matrix")
         return CoupledStates(matrix).meeting_time, _state_to_start_in(initvals, len(matrix))

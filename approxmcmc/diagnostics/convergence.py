@@ -66,8 +66,8 @@ def convergence(posterior: xr.Dataset, *, weighted: bool = False) -> list[Findin
     Returns
     -------
     list of Finding
-        One for each of the three, or one ``"not checked"`` if they cannot be computed. A parameter with the same value
-        in all draws of all chains is left out.
+        One for each of the three; R-hat of a single chain is ``"not checked"``. If none can be computed, one finding
+        that says why. A parameter with the same value in all draws of all chains is left out.
     """
     if reason := _why_not(posterior, weighted):
         cut_short = posterior.attrs.get("stopped") == "time_limit" and posterior.sizes["draw"] < FEWEST_DRAWS
@@ -113,7 +113,7 @@ def r_hat_limit(ess: float, chains: int, parameters: int) -> float:
 
 
 def drawn(posterior: xr.Dataset, most_draws: int = MOST_DRAWS) -> Sample:
-    """Return the draws to check: long chains thinned, parameters that never move left out."""
+    """Return the draws to check: chains thinned to `most_draws`, at most 500 parameters, none that never moves."""
     every = math.ceil(posterior.sizes["draw"] / most_draws)
     arrays, labels = [], []
     for name, variable in posterior.isel(draw=slice(None, None, every)).items():
@@ -142,7 +142,7 @@ def _why_not(posterior: xr.Dataset, weighted: bool) -> str:
 
 
 def _judged(measure: Statistic, values: np.ndarray, limit: float, sample: Sample, advice: str) -> Finding:
-    """Compare one measure of all parameters with its limit, and name the worst."""
+    """Return the finding on one measure: its `values` of all parameters are compared with `limit`, the worst named."""
     order = np.argsort(-measure.sign * values)
     worst = float(values[order[0]])
     beyond = ~(measure.sign * values <= measure.sign * limit)
@@ -175,9 +175,9 @@ def _advice(r_hat: float, shortage: float, posterior: xr.Dataset) -> str:
 def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.ndarray, float], float]:
     """Return a function ``measure(draws, enough)`` of flat draws, shape (chains, draws, dim).
 
-    It returns the smallest bulk or tail ESS of the parameters that move, computed from 2500 draws per chain, or from
-    `judged_at_least` if that is more. A bulk ESS below `enough` is returned at once, because tail ESS takes twice as
-    long. 0 if no parameter moves, or with fewer than 4 draws.
+    It returns the smallest bulk or tail ESS of the parameters that move, computed from at most 2500 draws per chain, or
+    `judged_at_least` if that is more. A bulk ESS below `enough` is returned without computing the tail ESS, which takes
+    twice as long. 0 if no parameter moves, or with fewer than 4 draws.
 
     Examples
     --------
@@ -225,7 +225,7 @@ def chains_agree(variables: Variables) -> Callable[[np.ndarray], bool]:
 
 
 def _moving(variables: Variables, draws: np.ndarray, most_draws: int) -> Sample:
-    """Return flat draws, shape (chains, draws, dim), in the form in which `convergence` checks them."""
+    """Return the `Sample` of flat draws, shape (chains, draws, dim), that `convergence` would check."""
     values = variables.unpack(draws[:, :: math.ceil(draws.shape[1] / most_draws)].astype(variables.dtype))
     dims = {name: [f"{name}_{axis}" for axis in range(array.ndim - 2)] for name, array in values.items()}
     arrays = {name: (("chain", "draw", *dims[name]), array) for name, array in values.items()}

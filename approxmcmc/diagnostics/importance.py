@@ -90,7 +90,12 @@ def importance_estimates(trace: xr.DataTree, estimands: Any = None) -> xr.Datase
     -------
     xarray.Dataset
         Each estimand with a leading dim ``moment`` of (mean, mcse), mcse = sqrt(sum w^2 (f - mean)^2) / sum w, the
-        delta method (Owen 2013, equation 9.9); NaN where a single draw has all the weight.
+        delta method (Owen 2013, equation 9.9). The mcse is NaN if a single draw has all the weight.
+
+    Raises
+    ------
+    InvalidInputError
+        When the trace has no weights.
 
     Examples
     --------
@@ -164,7 +169,8 @@ def chatterjee_diaconis_bound(
         least 1 - `self_normalised_risk`, its error is less than `self_normalised_error` times ||f||, or times the
         standard deviation of f; inf if eps >= 1; a risk of 1 or more is an empty statement. `blind_mass` and
         `blind_risk`, for n < exp(L): with probability at least 1 - `blind_risk`, all draws lie in a set of states with
-        probability `blind_mass` under the target. Attributes: `kl`, `needed` = exp(L).
+        probability `blind_mass` under the target. Attributes: `kl`, `needed` = exp(L), and `estimated`, 1 if L and the
+        tail come from `log_weights`, else 0.
 
     Raises
     ------

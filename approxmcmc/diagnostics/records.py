@@ -32,7 +32,7 @@ def check_confidence(confidence: float) -> None:
 
 
 def group(trace: xr.DataTree, name: str) -> xr.Dataset:
-    """Return a group's dataset with the sample dims first; raise if the trace lacks it."""
+    """Return the group `name` of a trace as a Dataset with the dims chain and draw first; raise if it is missing."""
     if not isinstance(trace, xr.DataTree):
         raise InvalidInputError(
             f"A trace is needed, one xarray.DataTree; found a {type(trace).__name__}. Pass what `sample` or `load` "
@@ -53,7 +53,7 @@ def group(trace: xr.DataTree, name: str) -> xr.Dataset:
 def leaves_invariant(attrs: Mapping[Any, Any], settings: Mapping[str, Any]) -> bool:
     """Return whether the sampler of a trace leaves its target invariant, according to the trace's attributes.
 
-    If they do not record this, return whether its test is exact; None if it has no test either.
+    If they do not record this, return whether its test is exact; False if it has no test either.
     """
     if "why_not_invariant" in attrs:
         return not attrs["why_not_invariant"]
@@ -62,7 +62,7 @@ def leaves_invariant(attrs: Mapping[Any, Any], settings: Mapping[str, Any]) -> b
 
 
 def sums(trace: xr.DataTree, name: str) -> np.ndarray | None:
-    """Sum a record over draws, per chain; None if the sampler did not write it."""
+    """Return the sums of a record over the draws of each chain, shape (chain,); None if the trace lacks the record."""
     stats = group(trace, "sample_stats")
     return np.asarray(stats[name].sum("draw")) if name in stats else None
 

@@ -1,4 +1,4 @@
-"""Scalar functions for likelihoods, without overflow and without branches, so that loops over data vectorise.
+"""Scalar functions for likelihoods, without overflow; all but `log1mexp` without branches, so that loops vectorise.
 
 ``log1p(exp(-|x|))`` costs 9.5 ns through the C library; the polynomial form below costs 1.35 ns in a vectorised loop
 and is right to 1e-14 relative. User functions may call :func:`softplus`, :func:`log_sigmoid` and :func:`log1mexp`.

@@ -188,7 +188,7 @@ class Mixture(Component, Proposal):
         return joined._replace(describe=describe, restore=restore, refresh=refresh)
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
-        """Return a start that a member offers, shape (dim,), or None."""
+        """Return the start that the first member with one offers, shape (dim,), or None."""
         offers = (member.draw_start(rng) for member in self.proposals)
         return next((theta for theta in offers if theta is not None), None)
 
@@ -220,5 +220,5 @@ def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledP
 
 
 def _own_states(state: Any, n_members: int) -> list[Any]:
-    """Return the state of each member; those after the first are in the state of the others' mixture."""
+    """Return the states of the members from the state of a mixture, which nests as `_join` does."""
     return [state] if n_members == 1 else [state.first, *_own_states(state.second, n_members - 1)]

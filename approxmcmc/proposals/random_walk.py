@@ -69,7 +69,7 @@ def couple_independent(
     noise: np.ndarray,
     count: np.ndarray,
 ) -> tuple[float, float]:
-    """Step with two walks: both go to one point, or one step is the reflection of the other."""
+    """Propose for two chains: the same point for both, or steps of which one is the reflection of the other."""
     log_q_ratio = propose_independent(rng, state, x, x_new, count)
     xi, z, factor = noise[0], noise[1], math.exp(state.log_factor[0])
     for j in range(x.shape[0]):
@@ -93,7 +93,7 @@ def couple_correlated(
     noise: np.ndarray,
     count: np.ndarray,
 ) -> tuple[float, float]:
-    """Step with two walks: both go to one point, or the steps are reflected in the metric of the covariance."""
+    """Propose for two chains: the same point for both, or steps reflected in the metric of the covariance."""
     log_q_ratio = propose_correlated(rng, state, x, x_new, count)
     xi, z, factor = noise[0], noise[1], math.exp(state.log_factor[0])
     whiten(state.spread, x, x_new, xi)
@@ -212,7 +212,10 @@ class RandomWalk(Component, Proposal):
         return CompiledProposal(propose, make_state, adapt_factor, *tuned_factor("scale_factor"), couple=couple)
 
     def probabilities(self, target: Target, states: np.ndarray) -> np.ndarray:
-        """Return the normal density of the steps on a grid."""
+        """Return the normal density of the steps between the states of a grid, scaled to probabilities; shape (n, n).
+
+        The largest row sum is scaled to 1; then the diagonal, steps that stay, is set to 0.
+        """
         if isinstance(target, DiscreteTarget):
             raise IncompatibleError(
                 "transition_matrix: RandomWalk proposes real numbers, and the target is discrete; use SingleSite"

@@ -102,7 +102,10 @@ def move_both_along_wall(
     y: np.ndarray,
     count: np.ndarray,
 ) -> None:
-    """Make a slice update of both along a wall, with one u for each decision; the lattice of y starts where x was."""
+    """Make a slice update of both states along a wall, with the same random numbers.
+
+    Both intervals begin on one lattice, which is placed at random around x.
+    """
     log_u = math.log1p(-rng.random())
     line_x, line_y = line_along(state, wall, x, log_u), line_along(other, wall, y, log_u)
     begin = -WIDTH * rng.random()
@@ -139,7 +142,7 @@ def move_both_along_wall(
 
 @cached_by_content(maxsize=8)
 def make_move_both(move_both_elsewhere: Callable[..., None]) -> Callable[..., None]:
-    """Return one transition of both chains in place; see `approxmcmc.surrogate.kernels.make_move`."""
+    """Return the function that makes one transition of both chains in place; see `make_move`."""
 
     def move_both(
         rng: np.random.Generator,
@@ -241,7 +244,7 @@ class TunedState(NamedTuple):
 
 @cached_by_content(maxsize=8)
 def make_tuned_step(move: Callable[..., float]) -> Callable[..., int]:
-    """Return a transition that tunes its step."""
+    """Return the compiled step of a chain that makes a transition and tunes the length of its steps."""
 
     def step(streams: Streams, state: TunedState, count: np.ndarray, value: np.ndarray) -> int:
         acceptance = move(streams.proposal, state.surrogate, state.theta, count)
@@ -254,7 +257,7 @@ def make_tuned_step(move: Callable[..., float]) -> Callable[..., int]:
 def run(
     rng: np.random.Generator, moves: SurrogateKernel, state: SurrogateState, theta: np.ndarray, steps: int
 ) -> Steps:
-    """Make transitions from theta, and tune the step of the state."""
+    """Make `steps` transitions from theta, tune the step of the state with each, and return their draws and counts."""
     state.value[0] = state.log_density(theta)
     tuned = TunedState(theta.copy(), theta, state.value, new_clock(steps), state, moves.acceptance)
     loop = compile_chain(make_tuned_step(moves.move), tuned)

@@ -110,7 +110,7 @@ def jittered_step(rng: np.random.Generator, state: SurrogateState) -> float:
 
 @compiled
 def move_or_stay(state: SurrogateState, theta: np.ndarray, there: float, log_ratio: float, u: float) -> float:
-    """Accept the position, at which S is `there`, if u is below exp(log_ratio); return the acceptance probability."""
+    """Move theta to ``state.position``, at which S is `there`, if u < exp(log_ratio); return that probability, <= 1."""
     acceptance = 0.0 if math.isnan(log_ratio) else math.exp(min(0.0, log_ratio))
     if u < acceptance:
         assign(theta, state.position)
@@ -230,7 +230,10 @@ def log_density_along(state: SurrogateState, wall: int, theta: np.ndarray, line:
 
 @compiled
 def go_along_wall(state: SurrogateState, wall: int, theta: np.ndarray, line: Line, t: float, there: float) -> None:
-    """Move theta by t w, where S is `there` up to the constant of the line, and the predictors of the core with it."""
+    """Move theta by t w, w the wall direction, and update S and the predictors of the core.
+
+    `there` is S at the new place, up to the constant of the line.
+    """
     state.value[0] += there - line.here
     state.exact[0] = there - t * (line.tilt + 0.5 * line.curvature * t)
     direction, slopes = state.walls[wall], state.wall_slopes[wall]

@@ -100,7 +100,10 @@ def _at(mu_std: np.ndarray, curve: np.ndarray) -> np.ndarray:
 
 
 def share_of_heavy_draws(stats: "xr.Dataset") -> float:
-    """Return the share of draws in which one term exceeds `HEAVIEST_TERM` of the spread; 0 if residuals are small."""
+    """Return the share of draws in which one term exceeds `HEAVIEST_TERM` of the spread.
+
+    0 if audits have checked the tails on all data, or the terms are residuals with a small variance.
+    """
     if "audited_kurtosis" in stats:  # audits read all terms, and show whether their tails matter
         return 0.0
     small_residuals = stats.attrs.get("setup_variance_ratio", 1.0) <= VARIANCE_RATIO

@@ -104,7 +104,10 @@ def enumerated_probability(
     correction: CorrectionDistribution,
     rule: str,
 ) -> np.ndarray:
-    """Return the probability to accept, for terms of shape (pairs, N) and c of shape (pairs,)."""
+    """Return the probability to accept each pair, with terms of shape (pairs, N) and c of shape (pairs,).
+
+    It is the mean over all ways to draw the `looks`.
+    """
     n_obs = differences.shape[1]
 
     def given(order: Order) -> np.ndarray:
@@ -134,7 +137,7 @@ def gaussian_probability(
     correction: CorrectionDistribution,
     rule: str,
 ) -> np.ndarray:
-    """Return the probability to accept at (Lambda, tau)."""
+    """Return the probability to accept in the Gaussian regime, at each (Lambda, tau)."""
     smooth = np.zeros(log_ratio.shape)
     for atom, weight in zip(correction.atoms, correction.weights, strict=True):
         smooth += weight * ndtr((log_ratio + atom) / correction.sigma)

@@ -29,6 +29,8 @@ from numba.core.cpu import CPUContext
 from numba.core.dispatcher import Dispatcher
 from numba.core.environment import lookup_environment
 
+from approxmcmc.engine.compiler.interrupts import interrupts_delayed
+
 # Garbage collection among numba's syntax trees takes 4 % of a compilation, and frees little.
 GC_THRESHOLD = (50_000, 50, 1000)
 
@@ -111,7 +113,8 @@ def _finalize_final_module(numba: Callable[..., Any], library: Any) -> None:
         for function in library._final_module.functions:
             if not function.is_declaration and function.linkage == Linkage.linkonce_odr:
                 function.linkage = Linkage.internal
-    numba(library)
+    with interrupts_delayed():
+        numba(library)
 
 
 def _get_executable(numba: Callable[..., Any], context: Any, library: Any, descriptor: Any, environment: Any) -> Any:

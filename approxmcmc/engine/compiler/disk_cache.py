@@ -2,12 +2,12 @@
 
 One file per kernel: its name is the hash of the kernel's content (see `identity`), its signature, the processor, and
 the versions of Python (3.13, say, whose releases share their byte code), numba and llvmlite. A file is therefore never
-stale, only unused, and two processes that write the same file write the same bytes. If the user's cache has no kernel
-for this processor, one that came with the package may be used (see `shipped`). Only this file uses private parts of
-numba: `Dispatcher._cache`, `CompileResult._reduce` and `_rebuild`, `Environment._memo`, `codegen().magic_tuple()`. If
-any of them fails, kernels are compiled again in every process, which costs seconds and changes no result.
+stale, only unused, and two processes that write the same file write the same bytes. Kernels that came with the package
+are read if this processor has none of its own (see `shipped`). This file uses private parts of numba:
+`Dispatcher._cache`, `CompileResult._reduce` and `_rebuild`, `Environment._memo`, `codegen().magic_tuple()`. If any of
+them fails, kernels are compiled again in every process, which costs seconds and changes no result.
 
-A file is a pickle, so it is read only if no other user can have written it (see `trusted`).
+A file is a pickle, so it is read only if no other user can have written it (see `why_not_trusted`).
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def cache_folder() -> Path:
 
 
 def _environment(modname: str, consts: list[Any], name: str) -> Environment:
-    """Return the environment of this name, as numba does, but without importing its module.
+    """Return numba's environment called `name`, as numba does, but without importing the module `modname`.
 
     Equal functions of different modules share a file, so the module that compiled first may be missing, or may be a
     script with side effects. Only object mode would read its globals, and object mode is not used here.
@@ -61,11 +61,11 @@ def _environment(modname: str, consts: list[Any], name: str) -> Environment:
     return environment
 
 
-def _spelled(numba_type: Any) -> str:
+def spelled(numba_type: Any) -> str:
     """Return the full text of a type: a kernel reads a named tuple by position, so its fields and their order count."""
     if isinstance(numba_type, types.BaseTuple):
         fields = getattr(numba_type, "fields", None) or [""] * len(numba_type)
-        items = (f"{field}: {_spelled(item)}" for field, item in zip(fields, numba_type, strict=True))
+        items = (f"{field}: {spelled(item)}" for field, item in zip(fields, numba_type, strict=True))
         return f"({', '.join(items)})"
     if isinstance(numba_type, types.FunctionType):
         return f"{numba_type} {sorted(_modules_of(numba_type.signature.args))}"
@@ -130,7 +130,7 @@ class ContentCache(_Cache):
             return None
 
     def _stored(self, sig: Any, native: tuple[Any, ...]) -> bytes | None:
-        """Return the bytes of the kernel for this processor, else those that the wheel brought, else None."""
+        """Return the bytes of the kernel from the cache folder, else those that the wheel brought, else None."""
         with contextlib.suppress(FileNotFoundError):
             path = cache_folder() / self._file_name(sig, native)
             reason = why_not_trusted(path)
@@ -156,8 +156,8 @@ class ContentCache(_Cache):
             detail("compiled %s, kept in %s", self._name, path.parent)
 
     def _file_name(self, sig: Any, processor: tuple[Any, ...]) -> str:
-        spelled = [_spelled(argument) for argument in sig.args]
-        return f"{self._name}-{content_id(None, (self._digest, spelled, processor))}.nbc"
+        arguments = [spelled(argument) for argument in sig.args]
+        return f"{self._name}-{content_id(None, (self._digest, arguments, processor))}.nbc"
 
     def enable(self) -> None:
         """Do nothing: the cache is always on (numba calls this)."""
@@ -194,7 +194,7 @@ def read_kept(name: str, content: str, asked: Any) -> Any:
 
 
 def install(dispatcher: Any, content: str | None = None) -> None:
-    """Let `dispatcher` load and store its code on disk, if it has a name or all its parts can be hashed."""
+    """Let `dispatcher` load and store its code on disk, under `content` or a hash of all its parts, if that exists."""
     versions = (sys.version_info[:2], numba.__version__, importlib.metadata.version("llvmlite"), SYMBOLS)
     with contextlib.suppress(UnknownContentError, AttributeError):
         name = re.sub(r"\W", "_", dispatcher.py_func.__name__)  # "<lambda>" is not a valid file name everywhere

@@ -30,7 +30,10 @@ SUMS_IN_512_BITS = ("znver4", "znver5")  # on Intel's processors with AVX-512 LL
 
 
 def read_shipped(file_name: Callable[[tuple[Any, ...]], str], native: tuple[Any, ...]) -> bytes | None:
-    """Return a shipped kernel, or None. File names contain a processor as numba describes it; `native` is this one."""
+    """Return the bytes of a shipped kernel, or None.
+
+    ``file_name(processor)`` is the name of its file for a processor as numba describes it; `native` describes this one.
+    """
     if not _are_used(os.environ.get("APPROXMCMC_SHIPPED", "")):
         return None
     with contextlib.suppress(FileNotFoundError):
@@ -42,7 +45,7 @@ def read_shipped(file_name: Callable[[tuple[Any, ...]], str], native: tuple[Any,
 
 @functools.cache
 def _are_used(wish: str) -> bool:
-    """Return whether shipped kernels may be used here; not if the user has set a processor for numba."""
+    """Return whether shipped kernels are used: not if `wish` is "0", or the user has set a processor for numba."""
     if wish == "0" or config.CPU_NAME is not None or not FOLDER.is_dir():
         return False
     features = binding.get_host_cpu_features()

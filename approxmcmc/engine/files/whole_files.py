@@ -31,9 +31,9 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def whole_folder(path: Path, *, untouched_for: float) -> Iterator[Path]:
-    """Yield a temporary name in the folder of `path`; if no error occurs, that folder then replaces `path`.
+    """Yield the name of a folder to make, next to `path`; if no error occurs, it then replaces the folder `path`.
 
-    Removes what killed writers left: writers must touch their folder within `untouched_for` seconds.
+    Leftovers of killed writers are removed first; so every writer must touch its folder within `untouched_for` seconds.
     """
     remove_leftovers(path, untouched_for=untouched_for)
     temporary, earlier = (path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp") for _ in range(2))

@@ -35,7 +35,7 @@ def log_terms_type(data_type: Any) -> Any:
 
 
 def log_terms_at_both_type(data_type: Any) -> Any:
-    """Return the type of a `log_terms_at_both` kernel for data of this numba type."""
+    """Return the type of a kernel that writes terms at two thetas (`terms_at_both`), for data of this numba type."""
     return nb.FunctionType(nb.void(VECTOR, VECTOR, data_type, nb.int64, nb.int64, VECTOR, VECTOR))
 
 
@@ -180,7 +180,7 @@ def linear_kernel_at_both(loglik_eta: Callable[[float, float], float], data: Dat
 
 
 def bind_terms(make: Callable[..., Callable[..., None]], *parts: Any, data: Data) -> Any:
-    """Compile ``make(*parts)``, a `log_terms`, for these data."""
+    """Return ``make(*parts)``, a function `log_terms`, compiled for data of the types of `data`."""
     return bind(make, *parts, signature=log_terms_type(type_of(data)).signature, fastmath=BATCH_FASTMATH)
 
 
@@ -191,7 +191,10 @@ def prior_kernel(log_prior: Callable[..., float]) -> Any:
 
 @compiled
 def subtract(current: np.ndarray, candidate: np.ndarray, out: np.ndarray) -> int:
-    """Write l_i = candidate_i - current_i to `out`; return IMPOSSIBLE or CERTAIN if a term is -inf, else FINITE."""
+    """Write l_i = candidate_i - current_i to `out`, and return the outcome.
+
+    IMPOSSIBLE if a term of `candidate` is -inf, CERTAIN if only terms of `current` are, else FINITE.
+    """
     # Counted in a separate loop: with a branch per term a loop does not vectorise, and takes 0.7 ns a term instead of
     # 0.2.
     infinite = 0
@@ -232,7 +235,7 @@ def full_terms(log_terms: Any, theta: np.ndarray, data: tuple[np.ndarray, ...], 
 
 
 def scale_of(differences: np.ndarray) -> float:
-    """Return tau = sqrt(N) S_l of a pair's terms; 0 for a single term, inf if one of them is -inf."""
+    """Return tau = sqrt(N) S_l of the terms l_i of a pair of states; 0 for one term, inf if a term is not finite."""
     if not np.isfinite(differences).all():
         return np.inf
     return float(np.sqrt(differences.size) * differences.std(ddof=1)) if differences.size > 1 else 0.0
@@ -240,7 +243,9 @@ def scale_of(differences: np.ndarray) -> float:
 
 @functools.cache
 def row_reader(n_arrays: int) -> Any:
-    """Return ``rows(data, order, lo, hi)`` for a tuple of arrays: those of ``order[lo:hi]``, or views of lo ... hi - 1.
+    """Return ``rows(data, order, lo, hi)``, which returns the rows ``order[lo:hi]`` of each of `n_arrays` arrays.
+
+    If the order is empty, it returns views of the rows lo ... hi - 1.
 
     The code is generated for each number of arrays, because compiled code cannot loop over arrays of different types.
     """

@@ -1,7 +1,7 @@
 """Draw rows by upper bounds of given weights, with four bytes for each row.
 
-Rows with weights that differ by less than a ninth share a class, and their bound is the largest weight of the class. A
-draw picks a class by the sum of its bounds, from an alias table of about a hundred slots, then one of its rows
+Rows with weights that differ by less than 9 % share a class, and their bound is the upper edge of the class. A draw
+picks a class by the sum of its bounds, from an alias table of about a hundred slots, then one of its rows
 uniformly. Thinning by bounds tolerates slightly too large ones; an alias table of all rows would take 32 bytes for
 each, a fifth of a row of 20 columns, and its set-up three times that.
 """
@@ -36,7 +36,7 @@ class RowClasses(NamedTuple):
 
 
 def row_classes(weights: np.ndarray) -> RowClasses:
-    """Return the classes of some positive weights; shape (rows,).
+    """Return the classes of rows with the positive weights `weights`, shape (rows,).
 
     Examples
     --------
@@ -57,7 +57,7 @@ def row_classes(weights: np.ndarray) -> RowClasses:
 
 
 def _classes(weights: np.ndarray, top: float) -> np.ndarray:
-    """Return the class of each weight: 0 for the largest, the last for all weights below the smallest that counts."""
+    """Return the class of each weight: 0 for weights near `top`, the last for all of at most ``SMALLEST * top``."""
     relative = np.maximum(np.asarray(weights, np.float64) / top, SMALLEST)
     return (-STEPS * np.log2(relative)).astype(np.int16)
 
