@@ -89,7 +89,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "decisions_made",
         "int64",
         "decisions made",
-        "Accept/reject answers; one per variable in a Gibbs sweep; AlwaysAccept: 0.",
+        "Decisions to accept or reject; one per variable in a Gibbs sweep; 0 with AlwaysAccept.",
     ),
     StatVariable(
         "decision_rounds",

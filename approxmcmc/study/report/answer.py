@@ -15,7 +15,7 @@ from approxmcmc.study.report.wording import counted, estimate_text, number
 
 
 def answers(scores: Sequence[Scores]) -> list[str]:
-    """Return the sentences on all targets that have a gold standard; equal sentences appear once, in the last place."""
+    """Return the sentences on all targets that have a gold standard; of equal sentences only the last is kept."""
     judged = [one for one in scores if one.estimands]
     verdicts = sum(len(one.settings) - 1 for one in judged)
     told = [sentence for one in judged for sentence in sentences(one, max(verdicts, 1))]

@@ -1,6 +1,6 @@
 """Sections of a report as Markdown for the documentation: pictures inside the page, tables with their intervals.
 
-The documentation takes each picture in as an element whose ink follows the theme: it opens without a network.
+Pages of the documentation contain each picture as SVG text whose colour follows the theme, and need no network.
 
 Pictures are small SVG files. The ink is ``currentColor``: inside a page it follows the page's theme, as a file it is
 black. From matplotlib's document, unused ids are removed, repeated styles are written once, and coordinates keep

@@ -208,7 +208,7 @@ def convergence_table(contest: Contest) -> Table:
         rows.append(row)
     return Table(
         f"R-hat and effective sample size, {contest.target}",
-        "Replicates taken as chains, second half of the draws; median [smallest, largest] over parameters.",
+        "Each replicate counts as a chain; second half of the draws; median [smallest, largest] over parameters.",
         pd.DataFrame(rows),
         formats={"R-hat": ".3f", "bulk ESS": ",.0f", "tail ESS": ",.0f"},
     )
