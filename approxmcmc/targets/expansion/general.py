@@ -19,12 +19,8 @@ from approxmcmc.engine.terms.gradients import ALL_ROWS, gradient_signature
 from approxmcmc.engine.terms.passes import sum_over_blocks
 from approxmcmc.errors import IncompatibleError, NotFiniteError
 from approxmcmc.targets.expansion.core_rule import rows_that_vary
-from approxmcmc.targets.expansion.general_kernels import (
-    make_add_residual_gradient,
-    make_gradients,
-    make_residuals,
-)
-from approxmcmc.targets.expansion.passes import Expansion, over_all_rows
+from approxmcmc.targets.expansion.general_kernels import make_add_residual_gradient, make_gradients, make_residuals
+from approxmcmc.targets.expansion.passes import Expansion, over_all_rows, write_each
 from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, check_finite, survey_of
 
 # Share of the scale on which a typical term bends. Second differences are then right to about 1e-7.
@@ -33,19 +29,6 @@ SHORTEST = 1e-4  # least step, as a share of this step: rounding gives second de
 # Factor by which a normal distribution is made wider than the posterior, and the largest standard deviation that a
 # light row's residual may have over draws from it.
 WIDER, LARGEST_FAR_SPREAD = 1.5, 1.0
-
-
-def _write_each(compiled: CompiledTarget, thetas: np.ndarray, out: np.ndarray) -> int:
-    """Write all terms at each theta, one column per theta."""
-
-    def block(lo: int, hi: int) -> int:
-        column = np.empty(hi - lo)
-        for j, theta in enumerate(thetas):
-            compiled.log_terms(theta, compiled.data, ALL_ROWS, lo, hi, column)
-            out[lo:hi, j] = column
-        return hi - lo
-
-    return sum_over_blocks(block, len(out))
 
 
 class GeneralExpansion(Expansion):
@@ -277,8 +260,8 @@ class GeneralExpansion(Expansion):
         """Expand every row at a centre, and write the residuals at two sets of draws."""
         total = self._fill_rows(center, steps, numbers)
         residuals = self.compile_residuals(self.compiled, center, numbers)
-        _write_each(residuals, near, left)
-        _write_each(residuals, wide, far)
+        write_each(residuals, near, left)
+        write_each(residuals, wide, far)
         return total
 
     def terms_at(self, draws: np.ndarray) -> np.ndarray:
@@ -290,7 +273,7 @@ class GeneralExpansion(Expansion):
 
     @over_all_rows
     def _write_terms(self, draws: np.ndarray, *, out: np.ndarray) -> int:
-        return _write_each(self.compiled, draws, out)
+        return write_each(self.compiled, draws, out)
 
     def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
         """Return the sum of the expansions of some rows."""

@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from approxmcmc.contracts import CompiledTarget
+from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.engine.terms.partitions import Partitions
+from approxmcmc.engine.terms.passes import sum_over_blocks
 from approxmcmc.targets.parts import Part
 
 
@@ -55,3 +58,16 @@ def _made_by(
     expansion = part.keep(kind, order)
     expansion.first_row = part.first_row
     return getattr(expansion, name)(*arguments, **by_row)
+
+
+def write_each(compiled: CompiledTarget, thetas: np.ndarray, out: np.ndarray) -> int:
+    """Write the terms of all rows at each theta to `out`, one column for each theta; return the number of rows."""
+
+    def block(lo: int, hi: int) -> int:
+        column = np.empty(hi - lo)
+        for j, theta in enumerate(thetas):
+            compiled.log_terms(theta, compiled.data, ALL_ROWS, lo, hi, column)
+            out[lo:hi, j] = column
+        return hi - lo
+
+    return sum_over_blocks(block, len(out))
