@@ -24,7 +24,7 @@ from studies.tools import mnist
 EPSILONS = (0.0, 0.01, 0.05, 0.1)
 COMPONENTS = 10
 SEED = 2014
-# Of the analyses: pairs, decisions at each, couplings, lag.
+# Of the analyses: pairs of states, decisions at each pair, couplings of chains, their lag.
 EFFORT = {
     "smoke": (30, 200, 50, 100),
     "quick": (100, 500, 200, 200),

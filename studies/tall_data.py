@@ -60,7 +60,7 @@ PROBLEMS = {
 
 
 def blackjax_sgld(fit: Laplace) -> foreign.ForeignSampler:
-    """Return SGLD of blackjax with a tenth of the largest stable step."""
+    """Return SGLD of blackjax with a tenth of the largest stable step, 2 sd^2 of the narrowest coordinate."""
     return foreign.BlackjaxSGLD(step_size=0.2 * float(fit.sd.min()) ** 2)
 
 
