@@ -1,7 +1,7 @@
 """Choose the core rows: those that can change a decision much, so that every step must read them.
 
-Light rows are rows that a quadratic approximates well *wherever the chain may go*. The core is the union of two sets of
-other rows:
+Light rows are rows that a quadratic approximates well *wherever the chain may go*. The core is the union of three sets
+of other rows:
 
 - *Variance.* Over draws of a pilot, the sum of the residuals of all light rows has a standard deviation of at most
   `LARGEST_SPREAD`. The residuals of one rare category are correlated, so their sum is computed at each draw; a sum of
@@ -9,6 +9,7 @@ other rows:
 - *Walls.* A row that forbids a half-space has residual zero at every draw, because no draw is in that half-space. The
   rule above calls it light, but without it the chain would enter the half-space. So a row also belongs to the core if
   its linear predictor varies so much under the posterior that the quadratic is wrong somewhere within reach.
+- *Cost.* The heaviest rows, if reading them in every step costs less than sampling them among the light rows.
 """
 
 from typing import Any
@@ -18,12 +19,13 @@ import numpy as np
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.expansion.quadratic import Survey
 
-LARGEST_SPREAD = 0.3  # sd of the sum of the light residuals over pilot draws: then stage two accepts .83 at least
+LARGEST_SPREAD = 0.3  # sd of the sum of the light residuals over pilot draws: the exact test then accepts .83 at least
 LARGEST_SHARE = 1.0 / 3.0  # largest share of core rows; a larger core gains nothing
-# Cost of a core row (passes over it in a transition), relative to a light row that is read (twice, at random).
+# Costs in one step: of a core row, which a transition reads about 12 times in memory order, and of a light row that a
+# test reads, at two states and at a random place.
 CORE_COST, READ_COST = 12.0, 4.0
-FEWEST_READS, TOLERATED = 64.0, 0.15  # reads until the standard error of the light sum is this
-HEAVIEST = 8.0  # standard deviations from the mean; a term beyond it is half of the spread of a sum of 256 terms
+FEWEST_READS, TOLERATED = 64.0, 0.15  # least reads of light rows; standard error of their sum at which reading ends
+HEAVIEST = 8.0  # standard deviations from the mean; such a term is half of the standard deviation of a sum of 256 terms
 
 
 def by_weight(spreads: np.ndarray) -> np.ndarray:
@@ -55,7 +57,7 @@ def rows_that_vary(seen: Survey, largest: float) -> np.ndarray:
 
 
 def rows_that_pay(seen: Survey) -> np.ndarray:
-    """Return the rows that cost less if every step reads them than if a test samples them among the light rows."""
+    """Return the rows that cost less if every step reads them than if a test samples them; booleans (rows,)."""
     n_rows, total = len(seen.walls), seen.variances
 
     def reads(n_light: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -74,7 +76,11 @@ def rows_that_pay(seen: Survey) -> np.ndarray:
 
 
 def rows_far_out(terms: np.ndarray) -> np.ndarray:
-    """Return the smallest core for which no other row's differences between draws lie `HEAVIEST` sd from the mean."""
+    """Return the smallest core such that no other row's terms change by over `HEAVIEST` standard deviations.
+
+    `terms` has shape (rows, draws). A change is the difference between successive draws, less the mean over rows, as a
+    root mean square over draws; the standard deviation is that of the rows outside the core. Booleans (rows,).
+    """
     differences = np.diff(terms, axis=1)
     size = np.sqrt(np.square(differences - differences.mean(axis=0)).mean(axis=1))
     order = np.argsort(-size, kind="stable")
@@ -90,7 +96,7 @@ def _mask(rows: np.ndarray, n_rows: int) -> np.ndarray:
 
 
 def rows_named(core: Any, n_rows: int) -> np.ndarray:
-    """Return which rows the user named, by their numbers or by booleans; booleans (rows,)."""
+    """Return which rows the user's `core` names, by their numbers or by booleans; booleans (rows,). Raise if wrong."""
     named = np.asarray(core)
     in_core = np.zeros(n_rows, dtype=bool)
     if named.dtype == bool and named.shape == (n_rows,):

@@ -13,10 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledTarget
-from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.engine.terms.partitions import Partitions
-from approxmcmc.engine.terms.passes import sum_over_blocks
 from approxmcmc.targets.parts import Part
 
 
@@ -26,16 +23,16 @@ class Expansion:
     parts: Partitions | None = None
     """Parts of the rows, if a cluster makes the passes."""
     first_row: int = 0
-    """Number of the first of these rows in the whole data."""
+    """Number, in the whole data, of the first row of this expansion; 0 unless it belongs to a part."""
     is_closed: bool = True
-    """Whether second derivatives are in closed form, so that those of the sum take one pass."""
+    """Whether second derivatives are in closed form, so that the Hessian of the sum takes one pass."""
 
     def __init__(self, target: Any, order: int) -> None:
         self.target, self.order, self.passes = target, order, 0
 
 
 def over_all_rows[**P, T](make_pass: Callable[P, T]) -> Callable[P, T]:
-    """Count the calls of a method that is a pass over the rows of an `Expansion`; if there are parts, they make it.
+    """Decorate a pass over the rows of an `Expansion`, a method: count its calls, and let workers with parts make it.
 
     ``make_pass(self, *arguments, **by_row)`` returns sums, which can be added. `by_row` are arrays with a place for
     each row, which the pass fills, or of length 0 if these numbers are not needed.
@@ -58,16 +55,3 @@ def _made_by(
     expansion = part.keep(kind, order)
     expansion.first_row = part.first_row
     return getattr(expansion, name)(*arguments, **by_row)
-
-
-def write_each(compiled: CompiledTarget, thetas: np.ndarray, out: np.ndarray) -> int:
-    """Write the terms of all rows at each theta to `out`, one column for each theta; return the number of rows."""
-
-    def block(lo: int, hi: int) -> int:
-        column = np.empty(hi - lo)
-        for j, theta in enumerate(thetas):
-            compiled.log_terms(theta, compiled.data, ALL_ROWS, lo, hi, column)
-            out[lo:hi, j] = column
-        return hi - lo
-
-    return sum_over_blocks(block, len(out))
