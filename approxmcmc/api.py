@@ -76,31 +76,32 @@ def sample(
         the target or the proposal was built on one, a random state of a discrete target, and otherwise the target's
         initial point plus U(-1, 1).
     thin
-        Steps per kept draw. Costs and decisions of dropped steps are added to the kept draw's.
+        Steps per kept draw. The record of a kept draw adds up the costs and decisions of all its steps.
     time_limit
         Seconds, counted from the first step. Includes tuning and audits; excludes compilation and set-up. Chains
-        advance in turn, and the trace is cut to the shortest. With audits set to "auto", the chains get ten elevenths
-        of it.
+        advance in turn, and the trace is cut to the shortest chain. If ``audit_every="auto"`` audits after the chains,
+        the chains get ten elevenths of these seconds.
     target_ess
         Run until the smallest bulk and tail ESS over all variables, with all chains together, reaches this number, or
         until `time_limit` or `draws` is reached first (a warning says so). ArviZ computes the ESS at draw counts that
         grow by factors of 1.25 to 4 (see the page on the architecture), so without `time_limit` the draws depend only
         on the seed and are the beginning of a longer run. A chain keeps at most 32 MB of draws and records; beyond that
-        every second draw is dropped, evenly over the whole run, and its cost is added to the next. The attribute
-        ``thin`` gives the steps between kept draws, ``thinned_by`` the factor on `thin`; ``smallest_ess``,
-        ``ess_checks`` and ``ess_seconds`` report the ESS and the cost of the checks.
+        every second draw is dropped, evenly over the whole run, and its cost is added to the next. Attributes of the
+        trace: ``thin``, the steps between kept draws; ``thinned_by``, the factor on the argument `thin`;
+        ``smallest_ess``; ``ess_checks`` and ``ess_seconds``, the number of checks and their time.
     bias
         Only for the choice of a sampler: ``"none"`` allows exact samplers only; a number allows a bias of that many
         posterior standard deviations; see `choose_sampler`.
     audit_every
         "auto": after the chains finish, steps from kept draws are checked with all data, for a tenth of the sampling
-        time. At least 100 are checked, or, if these take longer than sampling did, as many as fit into the sampling
-        time, but never fewer than 20 (see the page on the architecture). These audits estimate the error of the test's
-        acceptance probability, and test whether the draws can come from the posterior; a run that fails such a gate
-        warns. An integer: each decision of an approximate test is audited with probability 1 / audit_every, against the
-        decision on all data with the same uniform; 1 audits all. None: no audits. Draws and costs never depend on
-        audits; the number of "auto" audits depends on the clock. For Gibbs and the noisy family "auto" is an integer
-        that the sampler chooses. Audits are outside every counter and every clock but `time_limit`.
+        time. At least 100 are planned, or, if these take longer than sampling did, as many as fit into the sampling
+        time, but at least 20 (see the page on the architecture). Few draws, `time_limit` or Ctrl-C can make them fewer.
+        These audits estimate the error of the test's acceptance probability, and check whether the draws can come from
+        the posterior; a failed check warns. An integer: each decision of an approximate test is audited with
+        probability 1 / audit_every, against the decision on all data with the same uniform; 1 audits all. None: no
+        audits. Draws and costs never depend on audits; the number of "auto" audits depends on the clock. For Gibbs and
+        the noisy family "auto" is an integer that the sampler chooses. Audits are outside every counter and every
+        clock but `time_limit`.
     discard_tuned_samples
         False keeps the tuning steps in ``warmup_posterior`` and ``warmup_sample_stats``.
     progressbar
@@ -131,9 +132,10 @@ def sample(
         When the checkpoint file cannot be written; raised before the first draw.
     SamplingError
         When no starting point has a finite log density, or when before the first kept draw a log density was NaN
-        (:class:`NotFiniteError`) or a function of the model raised an exception. After the first kept draw, either
-        stops the run, keeps the draws made and warns, naming theta and, if known, the row. A NaN far outside the bulk
-        of the posterior is a rejected proposal, not an error; see ``out_of_reach`` on the page on the architecture.
+        (:class:`NotFiniteError`) or a function of the model raised an exception. After the first kept draw, such a NaN
+        or exception ends the run: the draws made are returned, and a warning names theta and, if known, the row. A NaN
+        far outside the bulk of the posterior is a rejected proposal, not an error; see ``out_of_reach`` on the page on
+        the architecture.
 
     Warns
     -----
@@ -210,19 +212,19 @@ def sample(
 
 
 def with_its_warning(trace: xr.DataTree) -> xr.DataTree:
-    """Store the problems of a run in its trace, and warn about them once."""
+    """Store the problems of a run in its trace, warn about them once, and return the same trace."""
     warn_of(judge(trace), stacklevel=4)
     return trace
 
 
 def warn_of(block: str, *, stacklevel: int = 3) -> None:
-    """Warn the caller of a public function about the problems of a run, if it has any."""
+    """Issue `block`, the text of a run's problems, as a `SamplingWarning`; nothing if the text is empty."""
     if block:
         warnings.warn(block, SamplingWarning, stacklevel=stacklevel)
 
 
 def checked_cores(cores: int | None, chains: int) -> int:
-    """Return the number of threads, checked; None means one per processor, at most one per chain."""
+    """Return `cores`, checked: a positive number of threads; for None the processors, but at most `chains`."""
     return min(chains, os.cpu_count() or 1) if cores is None else checked_integer(cores, "cores")
 
 

@@ -44,20 +44,20 @@ def audit(
         The sampler that made the trace. Its test is repeated at the audited draws. None: the draws come from elsewhere,
         or only the draws are to be checked.
     seconds
-        Time for the audits, in seconds; compilation is extra. At least 20 audits are made, and at most one for each
-        draw.
+        Time for the audits, in seconds; compilation is extra. At least 20 audits are made, however long they take, and
+        at most one for each draw.
     n_audits
-        Number of audits, in place of `seconds`.
+        Number of audits, at most one for each draw. If it is given, `seconds` is not used.
     random_seed
-        As in `sample`: the same seed audits the same draws. Audits use random streams of their own, which no chain
-        reads.
+        As in `sample`. With `n_audits`, the same seed audits the same draws. No chain reads the random streams of the
+        audits.
 
     Returns
     -------
     xarray.DataTree
-        A copy in which the audit records replace those already in ``sample_stats``: see the table of a trace's records.
-        Its attributes ``problems`` and ``diagnosis`` are brought up to date, so `diagnose` tabulates the gates and all
-        other checks. The trace that was given does not change.
+        A copy of `trace`. Its ``sample_stats`` holds the records of these audits, NaN or 0 at draws without an audit;
+        records of earlier audits are removed. Its attributes ``problems`` and ``diagnosis`` are brought up to date, so
+        `diagnose` tabulates the checks by audits (the gates) and all others. `trace` itself does not change.
 
     Raises
     ------
@@ -65,8 +65,9 @@ def audit(
         When the trace lacks a variable of the target, was made by another sampler or on another target, does not store
         the result of tuning, or a number is out of range.
     IncompatibleError
-        When the target is discrete or its density is unknown, and the sampler cannot audit stored draws. Audit the
-        decisions during the run, ``sample(..., audit_every=...)``, or call `bias`.
+        When the target is discrete or doubly intractable, and the sampler cannot audit stored draws. Audit the
+        decisions during the run, ``sample(..., audit_every=...)``, or call `bias`. When an argument is not a target or
+        not a sampler.
 
     Warns
     -----
@@ -131,7 +132,7 @@ def _policy(seconds: Any, n_audits: int | None) -> audits.Policy:
 def _auditors(
     trace: xr.DataTree, target: Target, sampler: Sampler | None, draws: np.ndarray, own: Sequence[np.random.Generator]
 ) -> list[Auditor]:
-    """Return an auditor for each chain: of the sampler's steps, or of a random walk."""
+    """Return an auditor for each chain, which repeats the sampler's steps; without these, steps of a random walk."""
     if sampler is not None:
         check_origin(trace, target, sampler, who="audit")
     if sampler is not None and not isinstance(sampler, WholeSampler):

@@ -1,8 +1,8 @@
 """Exceptions and warnings of the package.
 
-Every message names the parts concerned, their requirement, what was found, and what to do. If a value has a type that
-even the check of it does not support, NumPy or Python raises; such an error gets a note with the name of the function
-or component, and its values (`naming_the_arguments`).
+Every message names the parts concerned, what they need, what was found, and what to do. If an argument has a type that
+its check cannot handle, the error comes from NumPy or Python; a note then adds the name of the function or component
+and its arguments (`note_values`).
 """
 
 import functools
@@ -76,18 +76,21 @@ class SamplingWarning(ApproxMCMCWarning):
     """A run finished, but its draws may be wrong or too few (stuck chain, heavy tails, wrong decisions)."""
 
 
-WRONG_KIND = (TypeError, ValueError, OverflowError)
+WRONG_KIND = (TypeError, ValueError, OverflowError)  # what NumPy and Python raise for a value of an unsupported type
 
 
 def note_values(error: Exception, owner: str, values: Mapping[str, Any], what: str) -> None:
-    """Add a note with the owner's values to an error, unless its message already names the owner."""
+    """Add the note ``owner(name=value, ...): {what} of the wrong kind``, unless the message begins with the owner.
+
+    `owner` is the name of a function or class, `values` holds its arguments, `what` is "an argument" or "a setting".
+    """
     if not str(error).startswith(owner):
         shown = ", ".join(f"{name}={reprlib.repr(value)}" for name, value in values.items())
         error.add_note(f"{owner}({shown}): {what} of the wrong kind; help({owner}) says what each must be")
 
 
 def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function so that errors from outside the package get a note with its arguments."""
+    """Wrap a function so that an error of `WRONG_KIND` from outside the package gets a note with the arguments."""
     names = tuple(inspect.signature(function).parameters)
 
     @functools.wraps(function)

@@ -53,7 +53,8 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
     ------
     IncompatibleError
         When target or proposal lacks a method, or their dimensions differ.
-        When `draws` is out of range, or every draw has density zero under the target.
+    InvalidInputError
+        When `draws` is not a positive integer, or every draw has density zero under the target.
     NotFiniteError
         When a weight is NaN or infinite.
 
@@ -93,7 +94,7 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
 def _weighted_draws(
     target: Any, proposal: Any, draws: int, rng: np.random.Generator
 ) -> tuple[SamplingResult, Variables]:
-    """Draw from the proposal and weight; return arrays of one chain, and their variables."""
+    """Draw from the proposal and weight; return the draws and records as one chain, and the target's variables."""
     started = time.perf_counter()
     log_target, n_obs, variables = log_density_of(target)
     proposal_law = log_law(proposal, "proposal")
@@ -125,7 +126,10 @@ def _weighted_draws(
 
 
 def log_density_of(target: Any) -> tuple[Callable[[np.ndarray], np.ndarray], int, Variables | None]:
-    """Return a vectorised log density of states (n, dim), its number of terms, and its variables if it has any."""
+    """Return the function from states (n, dim) to log densities (n,), its number of terms, and the target's variables.
+
+    A scipy distribution counts as one term and has no variables (None).
+    """
     if isinstance(target, DiscreteTarget):
         return target.log_density, target.n_obs, target.variables
     if isinstance(target, DoublyIntractableTarget):  # raises if its normaliser is unknown
@@ -137,7 +141,10 @@ def log_density_of(target: Any) -> tuple[Callable[[np.ndarray], np.ndarray], int
 
 
 def log_law(law: Any, role: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the log density, or log probability, of a frozen `scipy.stats` distribution or a similar object."""
+    """Return the method ``logpdf`` or ``logpmf`` of a frozen `scipy.stats` distribution or a similar object.
+
+    `role` is "target" or "proposal"; only a proposal needs ``rvs``. Raises IncompatibleError if a method is missing.
+    """
     if not hasattr(law, "rvs") and role == "proposal":
         raise IncompatibleError(f"importance_sampling: the proposal needs rvs(size, random_state), found {law!r}")
     for name in ("logpdf", "logpmf"):

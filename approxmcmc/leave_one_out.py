@@ -1,8 +1,9 @@
 """Leave-one-out cross-validation: compute the likelihood of only those rows that ArviZ reads.
 
 ArviZ keeps the log-likelihood of every row at every draw in one array, 32 GB for a million rows and 4000 draws. Here
-the array is lazy: only the parts that are read are computed. A target reads single rows. A PyMC model, also one that
-has no target, evaluates all rows of a draw by the function that `pm.compute_log_likelihood` compiles.
+the array is lazy: only the parts that are read are computed. A target evaluates single rows. A PyMC model, also one
+that `from_pymc` cannot translate, evaluates all rows of a draw by the function that `pm.compute_log_likelihood`
+compiles.
 """
 
 import itertools
@@ -26,7 +27,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.any_model import is_pymc
 from approxmcmc.output.reading import flat_draws, refuse_formula
 
-NAME, ROW = "terms", "row"  # of the variable and its axis, in both groups that ArviZ reads
+NAME, ROW = "terms", "row"  # names of the variable and its axis, in both groups that ArviZ reads
 _WITHOUT_ROWS = (DiscreteTarget, DoublyIntractableTarget, EstimatedTarget)
 
 
@@ -38,16 +39,17 @@ def log_likelihood(trace: xr.DataTree, target: Any) -> xr.DataTree:
     trace
         Draws of the target, by any sampler of the library.
     target
-        The target with the likelihood as its terms: the plain target if the chains ran on an expansion of it. Or a
-        ``pymc.Model``, whatever sampled it.
+        The target whose terms are the log-likelihoods of the rows: the plain target if the chains ran on an expansion
+        of it, such as ``ControlVariate(target)``. Or a ``pymc.Model``; any library may then have made the trace.
 
     Returns
     -------
     xarray.DataTree
-        The same groups, and two more: ``log_likelihood`` with the variable ``terms``, dims (chain, draw, row), in nats,
-        and ``observed_data`` with the row numbers under the same name. The first is lazy: a call costs a pass over the
-        draws; reading m rows costs m terms at every draw. ``az.loo(tree)`` reads all of them. For a PyMC model, both
-        groups have its observed variables instead; reading any rows costs all rows of the variable at every draw.
+        A copy of `trace` with two new groups, which replace groups of the same names: ``log_likelihood`` with the
+        variable ``terms``, dims (chain, draw, row), in nats, and ``observed_data`` with the row numbers as ``terms``.
+        The first is lazy: this call costs a pass over the draws; reading m rows costs m terms at every draw.
+        ``az.loo(tree)`` reads all rows. For a PyMC model, both groups have the model's observed variables instead of
+        ``terms``; reading any rows of a variable costs all its rows at every draw.
 
     Raises
     ------
@@ -59,10 +61,10 @@ def log_likelihood(trace: xr.DataTree, target: Any) -> xr.DataTree:
 
     Notes
     -----
-    If a likelihood is written up to a constant, every elpd is shifted by it; comparisons of models need densities of
-    the same data with their constants. The target's ``omitted_constants`` are added: `from_pymc` sets them if its terms
-    leave constants out, and so can you. If a model has millions of rows, `loo_subsample` with the target
-    ``amc.from_pymc(model, integrate=False)`` reads only the sampled ones.
+    If the terms leave out a constant of the likelihood, every elpd is shifted by it; comparisons of models need
+    densities of the same data with their constants. The target's ``omitted_constants`` are added to the terms:
+    `from_pymc` sets them, and so can you. If a PyMC model has millions of rows, `loo_subsample` with the target
+    ``amc.from_pymc(model, integrate=False)`` reads only the sampled rows.
 
     References
     ----------
@@ -104,10 +106,10 @@ def loo_subsample(trace: xr.DataTree, target: Any, observations: int | np.ndarra
     trace, target
         As in :func:`approxmcmc.log_likelihood`.
     observations
-        The number of rows m, at most all, or the rows themselves. ``az.compare`` can compare models with the same rows
-        or the same seed.
+        The number of rows m (a larger number means all rows), or an array of row numbers. ``az.compare`` can compare
+        models if both calls used the same rows, or the same number and the same ``seed``.
     **options
-        Of ``az.loo_subsample``, such as ``seed`` and ``pointwise``.
+        Passed to ``az.loo_subsample``, such as ``seed`` and ``pointwise``.
 
     Returns
     -------
@@ -155,7 +157,10 @@ def loo_subsample(trace: xr.DataTree, target: Any, observations: int | np.ndarra
 
 
 class _LogLikelihood(BackendArray):
-    """Log-likelihoods by chain, draw and row, computed when read; the last ones are cached: ArviZ reads three times."""
+    """Log-likelihoods by chain, draw and row, computed when read.
+
+    The values of the last read are cached, because ArviZ reads the same rows three times.
+    """
 
     def __init__(self, rows: PointwiseLikelihood, draws: tuple[int, ...]) -> None:
         self.rows, self.shape, self.dtype = rows, (*draws, *rows.observed.shape), np.dtype(np.float64)
@@ -181,7 +186,7 @@ class _LogLikelihood(BackendArray):
 
 
 def _parts(trace: xr.DataTree, target: Any) -> dict[str, PointwiseLikelihood]:
-    """Return the log-likelihoods of rows: of the terms of a target, or of the observed variables of a PyMC model."""
+    """Return the log-likelihoods of single rows by name: of a target (``terms``), or of each observed PyMC variable."""
     if "sample_stats" in trace.children and "weight" in trace["sample_stats"]:
         raise InvalidInputError(
             "the draws of this trace carry weights, which ArviZ's cross-validation would ignore; resample them first"

@@ -36,7 +36,7 @@ def resume(
     ----------
     path
         The file written by ``sample(..., checkpoint=path)``. Sampler, seed, chains, tuning and thinning are read from
-        it. It then holds the longer run.
+        this file. It is overwritten with the longer run.
     target
         The target, or the `pymc.Model`, of that run: its content, all data included, must be the same.
     draws
@@ -44,7 +44,8 @@ def resume(
     cores, progressbar
         As in `sample`.
     time_limit
-        Seconds for this call. None: no limit for a finished run; for an interrupted run, the rest of its limit.
+        Seconds for this call. None: no limit if draws are added to a finished run; for an interrupted run, what is left
+        of the limit that `sample` was given.
 
     Returns
     -------
@@ -58,6 +59,8 @@ def resume(
     ------
     FileNotFoundError
         When the file does not exist.
+    IncompatibleError
+        When `target` is neither a target nor a PyMC model.
     InvalidInputError
         When the file is not a checkpoint, belongs to another target or version, or its sampler is unknown here; or when
         `draws` is given while the run still lacks draws.
@@ -106,7 +109,11 @@ def resume(
 
 
 def _with_more(book: Book, draws: int | None) -> Settings:
-    """Return the settings of the run with that many more draws, and store them in its book."""
+    """Return the settings of the run with `draws` more draws, and store them in the book.
+
+    For an unfinished run the stored settings are returned unchanged; `draws` must then be None, or the number that an
+    interrupted `resume` was adding.
+    """
     names = ("target", "sampler", "initvals", "version")
     settings = Settings(**{name: value for name, value in book.asked.items() if name not in names})
     settings = settings._replace(tune=book.made["tune"])

@@ -5,7 +5,6 @@ chains load their states from the checkpoint.
 """
 
 import math
-import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -19,6 +18,7 @@ from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.diagnostics.convergence import LEAST_ESS, chains_agree, smallest_ess
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.engine.compiler.work import compiled_so_far
+from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.engine.messages import tell
 from approxmcmc.engine.streams import chain_seeds
 from approxmcmc.errors import IncompatibleError
@@ -33,10 +33,11 @@ TUNE = 1000  # steps of a chain if the user gives no number
 
 
 class RunPlan(NamedTuple):
-    """A planned run: the target in the form its sampler needs, all settings, and the report of the choice.
+    """A planned run: the target in the form that its sampler needs, and all settings.
 
-    `content` is the hash of the target, computed once because it takes seconds on large data. `compiled_before`:
-    seconds that this process had spent compiling before the run.
+    `content` is the hash of the target, computed once because it takes seconds on large data. `attrs`: the attributes
+    of the trace about the choice of the sampler, empty if the user chose it. `compiled_before`: seconds that this
+    process had spent compiling before the run.
     """
 
     target: Target
@@ -56,11 +57,14 @@ def tuning_steps(sampler: Sampler, target: Target) -> int:
 def make_plan(
     target: Target, sampler: Any, settings: Settings, initvals: Any, book: Book | None, *, say: bool
 ) -> RunPlan:
-    """Return the plan of a run; if no sampler was given, choose one, or repeat the choice stored at the start."""
+    """Return the plan of a run; if `sampler` is None, choose one, or rebuild the choice stored in the checkpoint.
+
+    What is chosen or derived here is written into `book.made`. With `say`, the choice is printed.
+    """
     if sampler is not None:
         if book:
             book.made |= {"tune": settings.tune, "candidate": None}
-        # A model that has no name is rejected here, before any work.
+        # The hash raises if a function cannot be identified or the model's data have changed: here, before any work.
         content = book.asked["target"]["content"] if book else target.content_hash()
         return RunPlan(target, sampler, settings, content, initvals)
     if book and book.begun:
@@ -82,7 +86,10 @@ def make_plan(
 
 
 def _as_chosen(target: Target, settings: Settings, book: Book) -> RunPlan:
-    """Return the choice that the run started with, rebuilt without trials."""
+    """Return the plan with the sampler that was chosen when the run started, rebuilt without trials.
+
+    Raises InvalidInputError if the rebuilt sampler or target differs from the stored one.
+    """
     from approxmcmc.design.choice import made_again
 
     made = book.made
@@ -101,7 +108,7 @@ def _first(seed: Any) -> int:
 
 
 def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
-    """Run the chains, resuming from the book if it has states, and return the trace and its problems.
+    """Run the chains, resuming from the book if it has states; return the trace and the text of its warning, or "".
 
     Raises what `sample` raises.
     """
@@ -130,7 +137,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         book.made |= {"starts": made.points.tolist(), "audit_every": found_rate}
 
     goals = _goals(settings, target.variables, chosen, weighted="weight" in program.value_names)
-    began = time.perf_counter() - (begun.seconds if begun else 0.0)
+    began = limit_clock() - (begun.seconds if begun else 0.0)
     total = settings.chains * (tune + thin * goals.expected[0])
     checkpoints = book.checkpoints() if book else None
     with progress(
@@ -170,7 +177,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         **target.setup_attrs,  # cost of the set-up: the search for a mode, an expansion
     }
     trace = build_trace(
-        result._replace(attrs={**attrs, **result.attrs}),  # Gibbs knows better what one decision can read
+        result._replace(attrs={**attrs, **result.attrs}),  # Gibbs replaces n_obs by the terms of one decision
         variables=target.variables,
         observed_data=target.observed_data,
         constant_data=target.constant_data,
@@ -237,7 +244,7 @@ def _origin(plan: RunPlan) -> dict[str, Any]:
 
 
 def _without_rows(result: SamplingResult) -> SamplingResult:
-    """Return the result of a run on a target without rows: it evaluated terms, not data."""
+    """Return the result with ``datapoints_touched`` set to 0: a target without rows evaluates terms, but no data."""
 
     def untouched(stats: Any) -> Any:
         return stats and {**stats, "datapoints_touched": np.zeros_like(stats["datapoints_touched"])}
@@ -257,7 +264,11 @@ def judge(trace: xr.DataTree) -> str:
 
 
 def _goals(settings: Settings, variables: Variables, chosen: Mapping[str, Any], *, weighted: bool) -> Goals:
-    """Return when the chains stop: at an ESS computed by ArviZ for these variables, or after `draws` each."""
+    """Return when the chains stop: after `draws` each, thinned until they suffice, or at `target_ess`.
+
+    ArviZ computes the ESS of `variables`. `chosen` holds the attributes of the choice, with the cost of a step;
+    `weighted`: whether the draws carry weights, which excludes `target_ess`.
+    """
     if settings.target_ess is None:
         assert settings.draws is not None
         if settings.enough is not None:

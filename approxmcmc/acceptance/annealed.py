@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 
 
 class AnnealedState(NamedTuple):
-    """The last decision, epsilon and critical values of each epoch, the number of decisions made, and cached values.
+    """The epochs, and how far the chain has got.
 
-    `untested` is the number of steps left before the first epoch. `log_likelihood` at the current theta is NaN until
-    the exact epoch begins.
+    `ends` holds the number of decisions after which each epoch but the last ends; `epsilons` and `critical` (epochs,
+    looks) the epsilon and the critical values of each epoch, and `looks` and `tol` their common settings. `untested` is
+    the number of steps left before the first epoch, `decisions` the number of decisions made. `log_likelihood` at the
+    current theta is NaN until the exact epoch begins.
     """
 
     ends: np.ndarray
@@ -84,7 +86,7 @@ def decide(
     count[ROUNDS] += 1
     if not total < math.inf:
         return -1, 0.0
-    if total == -math.inf:  # also for the current theta, if a biased epoch ended where a datum has probability 0
+    if total == -math.inf:  # even if a biased epoch ended at a theta of probability 0
         return 0, total
     log_ratio = log_rest + (total - test.log_likelihood[0])
     if threshold < log_ratio:
@@ -95,7 +97,7 @@ def decide(
 
 @compiled
 def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: AnnealedState) -> float:
-    """Return Lambda^ of the epoch's t-test, which is Lambda at epsilon = 0; return inf if the step is not tested."""
+    """Return Lambda^ of the current epoch's t-test, at epsilon = 0 equal to Lambda; inf if the step is untested."""
     if test.untested[0] > 0:
         return math.inf
     epoch = np.searchsorted(test.ends, test.decisions[0], side="right")
@@ -187,7 +189,7 @@ class AnnealedEpsilon(AcceptanceTest):
 
     @property
     def batch_size(self) -> int:
-        """Number of data that the first look reads."""
+        """Number of data that the first look of each test reads."""
         return int(self.test.batch_size)
 
     @property
@@ -209,7 +211,7 @@ class AnnealedEpsilon(AcceptanceTest):
         return not self.untested and (self.epsilons[0] == 0.0 or self.test.reads_all(n_obs))
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return the step from which the chain is exact."""
+        """Return a sentence that names the step from which the chain is exact; "" if it is exact from the start."""
         if self.reads_all(n_obs):
             return ""
         return (
@@ -226,7 +228,7 @@ class AnnealedEpsilon(AcceptanceTest):
         return self.test.expected_errors(stats)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Return the warnings of the epochs' t-tests about their decisions."""
+        """Return the t-tests' warnings about the decisions of the run, without its untested steps."""
         decided = np.isfinite(stats["epsilon"].values).any(axis=0) if self.untested else np.ones(1, dtype=bool)
         return self.test.problems(stats.isel(draw=slice(int(decided.argmax()), None))) if decided.any() else []
 

@@ -23,7 +23,7 @@ from approxmcmc.acceptance.annealed import AnnealedEpsilon
 from approxmcmc.acceptance.sequential_t import SequentialTTest
 from approxmcmc.errors import InvalidInputError
 
-LONGEST = 2**62  # number of steps that stands for an epoch without end
+LONGEST = 2**62  # number of steps given to the last epoch, which has no end
 
 
 class Ingredients(NamedTuple):
@@ -40,9 +40,9 @@ class Ingredients(NamedTuple):
 
 
 def pooled_risk(ingredients: Ingredients, arms: Sequence[int], steps: Sequence[float]) -> float:
-    """Return the predicted risk of the mean over epochs: `arms` are indices of epsilons, `steps` numbers of steps.
+    """Return the predicted risk of the pooled mean after epochs with ``epsilons[arms[k]]`` for ``steps[k]`` steps.
 
-    Several functionals are averaged, each in units of its variance at epsilon = 0.
+    The risks of several functionals are averaged, each in units of its variance at epsilon = 0.
     """
     bias, variance = _standardised(ingredients)
     n = np.asarray(steps, dtype=np.float64)[:, None]
@@ -64,11 +64,12 @@ def annealing_schedule(
     Parameters
     ----------
     ingredients
-        Bias, variance and cost of a step at each epsilon; 0 must be among the epsilons.
+        An `Ingredients` of `approxmcmc.acceptance.annealing_rule`: bias, variance and cost of a step at each epsilon; 0
+        must be among the epsilons.
     test
-        The other settings of the tests.
+        A `SequentialTTest` with the other settings of the tests; its epsilon is not used.
     first_budget
-        Cost at the end of the first epoch; by default the cost of ten steps at epsilon = 0.
+        Cost of the first epoch, in the unit of ``ingredients.cost``; by default that of ten steps at epsilon = 0.
     max_doublings
         Number of epochs after which epsilon is 0 whatever the prediction, so that the run is consistent even if an
         ingredient claims a bias of 0.

@@ -67,10 +67,10 @@ class MinibatchBarker(AcceptanceTest):
 
     Notes
     -----
-    Guarantee: biased. In the Gaussian regime only the error of the correction is left, 5e-8; if all data are read,
-    there is no bias. Skewed terms bias the test, because a minibatch that misses the heavy tail gives an estimate that
-    looks both low and precise. A run warns if ``skewness_ratio`` in the trace is large. The exact counterpart is
-    ``ExactTest("barker")``.
+    Guarantee: biased. In the Gaussian regime only the error of the correction is left, 5e-8 at the default
+    `target_variance`; if all data are read, there is no bias. Skewed terms bias the test, because a minibatch that
+    misses the heavy tail gives an estimate that looks both low and precise. A run warns if ``skewness_ratio`` in the
+    trace is large. The exact counterpart is ``ExactTest("barker")``.
     Cost: 2 evaluations for each datum read. A decision reads about N^2 Var(l) / (K sigma)^2 data, so the test saves
     reads only if steps are small or K > 1.
 

@@ -45,7 +45,7 @@ REPLICATIONS = 64  # minibatches drawn in one audit: a standard error of about 0
 
 
 class BarkerState(NamedTuple):
-    """The settings of the test, and the atoms and weights of the correction distribution."""
+    """The settings of the test, and the correction distribution: its atoms, their weights, and its sup-error."""
 
     batch_size: int
     temperature: float
@@ -130,7 +130,7 @@ def decide(
 
 @compiled
 def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: BarkerState) -> float:
-    """Return logit(A), the threshold for every u: the terms read do not depend on u."""
+    """Return Lambda^ = logit(A): the terms read do not depend on u, so the test accepts iff logit(u) < logit(A)."""
     moments, n_obs = table.moments, np.int64(table.n_obs)
     reset(moments)
     n = np.int64(0)  # a literal 0 would compile the helpers twice
@@ -151,7 +151,10 @@ def audit(
     test: BarkerState,
     value: np.ndarray,
 ) -> int:
-    """Decide on all data, and record the mean of A - S(Delta) over new minibatches, drawn from the audit's stream."""
+    """Decide on all data: return 1 to accept, 0 to reject, -1 if a log density is NaN.
+
+    The mean of A - S(Delta) over new minibatches, drawn from the random stream of the audits, is recorded.
+    """
     batch, moments, n_obs = evidence.differences, evidence.moments, evidence.n_obs
     terms = np.empty(n_obs)
     reset(moments)
@@ -160,7 +163,7 @@ def audit(
         outcome = merge_differences(evidence, evidence.memory_order, lo, hi)
         if outcome != FINITE:
             return -1 if outcome == UNDEFINED else (1 if outcome == CERTAIN else 0)
-        terms[lo:hi] = batch[: hi - lo]  # merge_differences leaves the differences there
+        terms[lo:hi] = batch[: hi - lo]  # merge_differences writes the differences to `batch`
     log_ratio = log_rest + n_obs * moments[MEAN] / test.temperature
 
     places = np.arange(n_obs)

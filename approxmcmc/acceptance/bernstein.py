@@ -60,7 +60,7 @@ ROUNDING = 1e-9  # relative tolerance, so that terms which differ by exactly the
 
 
 class BernsteinState(NamedTuple):
-    """Sizes of the looks, the factors a_j of s and b_j of C in the bound of each look, and the source of C."""
+    """Sizes of the looks, factors a_j of s and b_j of C; C is term_range(theta, theta', numbers) unless `observed`."""
 
     looks: np.ndarray
     spread_factor: np.ndarray
@@ -211,7 +211,7 @@ class BernsteinTest(AcceptanceTest):
         return self.delta == 0.0 or super().reads_all(n_obs)
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return how often decisions may be wrong."""
+        """Return a sentence on how often decisions may be wrong; "" if the test reads all data."""
         if self.reads_all(n_obs):
             return ""
         known = "with no bound, as the range is a guess" if self.range == "observed" else f"at most {self.delta:g}"

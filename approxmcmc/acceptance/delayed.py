@@ -40,7 +40,10 @@ class DelayedState(NamedTuple):
 def make_decide(
     decide: Callable[..., tuple[int, float]], draw_threshold: Callable[..., float], probability: Callable[..., float]
 ) -> Callable[..., tuple[int, float]]:
-    """Return a first stage on log_rest, followed by a second stage with its own threshold on the terms only."""
+    """Return the decision in two stages: first on `log_rest` alone, then by `decide` on the terms alone.
+
+    ``draw_threshold(rng)`` draws the threshold of the second stage, `probability` is its acceptance probability.
+    """
 
     def decide_in_two_stages(
         rng: np.random.Generator,
@@ -147,17 +150,17 @@ class DelayedAcceptance(AcceptanceTest):
 
     @property
     def order(self) -> str:
-        """That of the second stage."""
+        """How the second stage draws subsets."""
         return self.test.order
 
     @property
     def batch_size(self) -> int:
-        """That of the second stage."""
+        """Number of data that the first look of the second stage reads."""
         return int(self.test.batch_size)
 
     @property
     def temperature(self) -> float:
-        """That of the second stage."""
+        """The number by which the second stage divides the log-likelihood."""
         return self.test.temperature
 
     def looks(self, n_obs: int) -> np.ndarray:
@@ -165,7 +168,7 @@ class DelayedAcceptance(AcceptanceTest):
         return self.test.looks(n_obs)
 
     def reads_all(self, n_obs: int) -> bool:
-        """Return False: the first stage reads nothing."""
+        """Return False: a proposal that the first stage rejects is decided without data."""
         return False
 
     def why_not_invariant(self, n_obs: int) -> str:
@@ -178,7 +181,7 @@ class DelayedAcceptance(AcceptanceTest):
         return dataclasses.replace(self, test=self.test.with_independent_subsets())
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Return the second stage's warnings that need no audit."""
+        """Return the second stage's warnings; without audits, those about wrong decisions never appear."""
         return self.test.problems(stats)
 
     def build_test(self, target: Target | Population) -> CompiledTest:

@@ -26,7 +26,7 @@ class KeptLikelihood(NamedTuple):
 
 
 def nothing_kept() -> KeptLikelihood:
-    """Return the state of a chain that has not started."""
+    """Return the test's state before the chain starts: the log-likelihood is NaN."""
     return KeptLikelihood(np.full(1, math.nan))
 
 
@@ -46,7 +46,7 @@ def decide(
     count[EVALUATIONS] += evidence.n_obs
     count[DECISIONS] += 1
     count[ROUNDS] += 1
-    if not total < math.inf:  # NaN, or a density that no data can have
+    if not total < math.inf:  # NaN, or +inf, which is no valid log density
         return -1, 0.0
     log_ratio = log_rest + (total - test.log_likelihood[0])
     if threshold < log_ratio:

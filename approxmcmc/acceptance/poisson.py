@@ -103,9 +103,9 @@ class TunaTest(ThinnedTest):
     :math:`w = 1 + 2 \chi C M`, and accepts when :math:`\log u` lies below :math:`c + 2 \sum_\text{kept}
     \operatorname{artanh}(D_i / (w c_i M))`.
 
-    Guarantee, requirements and cost: the same as for :class:`PoissonTest`, which reads as many rows as ``TunaTest(0)``
-    and has half its variance. The
-    paper uses plain terms and :math:`M = \lVert\theta' - \theta\rVert`; here an expanded target is far cheaper.
+    Guarantee and requirements: the same as for :class:`PoissonTest`. ``TunaTest(0)`` reads as many rows as
+    :class:`PoissonTest`, and its estimate of the log ratio has twice the variance. The paper uses plain terms and
+    :math:`M = \lVert\theta' - \theta\rVert`; here an expanded target is far cheaper.
 
     References
     ----------

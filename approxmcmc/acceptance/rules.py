@@ -31,7 +31,8 @@ def log_uniform(rng: np.random.Generator) -> float:
 def logit_uniform(rng: np.random.Generator) -> float:
     """Return log(u / (1 - u)) with u = exp(-e), the same u as :func:`log_uniform` draws."""
     exponential = rng.standard_exponential()
-    return -math.log(math.expm1(exponential)) if exponential < 30.0 else -exponential  # equal to 1e-13 from 30 on
+    # From 30 on the two are equal to 1e-13.
+    return -math.log(math.expm1(exponential)) if exponential < 30.0 else -exponential
 
 
 @compiled

@@ -183,12 +183,12 @@ class SequentialTTest(AcceptanceTest):
         growth: float = 1.0,
         boundary_shape: float = 0.5,
     ) -> "SequentialTTest":
-        """Return the test with this probability of an early stop over all its looks, not one look, at mu = mu_0.
+        """Return the test whose looks together stop early with probability `type_one_error` if mu = mu_0.
 
         Parameters
         ----------
         type_one_error
-            P(some look before the last stops | mu = mu_0), in (0, 1): Pocock's Type-I error.
+            P(some look before the last stops | mu = mu_0), from 0 to 1: Pocock's Type-I error.
         n_obs
             Number of data N.
         batch_size, growth, boundary_shape
@@ -210,7 +210,7 @@ class SequentialTTest(AcceptanceTest):
         return self.epsilon == 0.0 or super().reads_all(n_obs)
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return why the test is biased: it stops early."""
+        """Return why the test is biased: it stops early; "" if it reads all data."""
         if self.reads_all(n_obs):
             return ""
         return (
@@ -246,7 +246,7 @@ class SequentialTTest(AcceptanceTest):
         return recursion.enumerated_probability(differences, log_rest, looks, rule=rule, **settings)
 
     def decision_law(self, mu_std: np.ndarray, n_obs: int) -> DecisionLaw | None:
-        """Return the decision's error and data fraction from `sequential_test_error`; None with ``tol > 0``."""
+        """Return error and data fraction of a decision by `sequential_test_error`; None with ``tol > 0``."""
         if self.reads_all(n_obs) or self.tol > 0.0:
             return super().decision_law(mu_std, n_obs)
         law = sequential_test_error(mu_std, n_obs=n_obs, **self._boundary)

@@ -65,7 +65,8 @@ class ThinningState(NamedTuple):
     """The bounds of the differences, rows drawn by them, and the log-likelihood at theta (NaN if unknown).
 
     `reach` and `numbers` compute M, `classes` groups the rows by their c_i, rounded up, `total` is the sum of the
-    rounded c_i, `chi` the setting of `TunaTest`. `rows`, `rates` and `terms` are scratch arrays for one batch.
+    rounded c_i, `chi` the setting of `TunaTest`. If more than `most_reads` rows are expected, all terms are summed.
+    `rows`, `rates` and `terms` are scratch arrays for one batch.
     """
 
     reach: Any
@@ -84,7 +85,7 @@ class ThinningState(NamedTuple):
 def add_up(
     evidence: Evidence, threshold: float, log_rest: float, test: ThinningState, count: np.ndarray
 ) -> tuple[int, float]:
-    """Decide on all terms; those at theta are summed only if their sum is unknown."""
+    """Decide on all terms; those at theta are summed only if their sum is unknown. Returns decision and log ratio."""
     kept = test.log_likelihood
     if math.isnan(kept[0]):
         kept[0] = log_likelihood_at(evidence, evidence.theta, evidence.memory_order)
@@ -103,7 +104,9 @@ def add_up(
 
 @compiled
 def arrivals(rng: np.random.Generator, now: float, end: float) -> tuple[int, float]:
-    """Return the number of events of a rate-1 Poisson process from `now` to `end`, up to one batch, and the end time.
+    """Return how many events of a rate-1 Poisson process fall between `now` and `end`, and the time reached.
+
+    After a batch of events the function stops: the time reached is then that of the last event, otherwise `end`.
 
     A waiting time takes 8 ns an event, reading a random row 40 times as long; numba's Poisson numbers would allocate
     lists.
@@ -223,7 +226,7 @@ class ThinnedTest(AcceptanceTest):
     def compile_with(self, rate: Callable[..., float], target: Target | Population) -> CompiledTest:
         """Compile the test with Poisson counts of `rate`; raise if some terms exceed their bounds."""
         bound = checked_differences(self._bounding(target), who=type(self).__name__)
-        has_pilot = bound.reaches.size > 0  # the bound was checked between its draws
+        has_pilot = bound.reaches.size > 0  # then the bound was checked at pairs of its draws
         classes, expected = row_classes(bound.rates), self._expected_reads(bound, target.n_obs)
 
         def make_state() -> ThinningState:

@@ -26,7 +26,7 @@ from approxmcmc.engine.terms.term_table import read_table
 
 @cached_by_content(maxsize=16)
 def make_threshold_form(half_width: Callable[..., float]) -> Callable[..., float]:
-    """Return Lambda^ of the test with the looks ``test.looks`` and ``half_width(table, test, look, n) -> h``.
+    """Return the function that computes Lambda^ of a test from its looks and ``half_width(table, test, look, n) -> h``.
 
     With h = 0 the test stops for every u, with h = inf for no u.
     """

@@ -1,10 +1,11 @@
 """Check the bounds that a test relies on, using the terms at some pairs of states.
 
-A bound limits the change of a term between *every* two states. So the check draws pairs of states around the target's
-initial point, near and far, and pairs of starts, if the target draws them from a pilot: far from the pilot an expansion
-has no bound. A true bound never fails, beyond rounding; a bound that is far too small fails at once. During a run a
-false bound would hardly be noticed: the smaller it is, the fewer rows the test reads, and the fewer rows can show that
-it is false. So chains of a target without a pilot check it now and then, where they go.
+A bound limits the change of a term between *every* two states. So the check takes pairs of states at several distances
+from the target's initial point. If the target has a pilot, it also takes pairs of the pilot's draws, because far from
+the pilot an expansion has no finite bound. A true bound never fails, beyond rounding; a bound that is far too small
+fails at once. During a run a false bound would hardly be noticed: the smaller it is, the fewer rows the test reads, and
+the fewer rows can show that it is false. So the chains of a target without a pilot also check the bound now and then,
+at the states that they visit.
 """
 
 import itertools
@@ -26,8 +27,9 @@ from approxmcmc.contracts.records import EVALUATIONS, VIOLATIONS
 from approxmcmc.engine.checks import show
 from approxmcmc.errors import InvalidInputError
 
-SPREADS = (0.01, 0.1, 1.0, 10.0)  # standard deviations of states around the initial point, and of steps between two
-STARTS, SHARES = 8, (0.1, 1.0)  # draws of a pilot, and shares of the way from one to the next
+# Standard deviations of the states around the initial point, and of the distance of two states.
+SPREADS = (0.01, 0.1, 1.0, 10.0)
+STARTS, SHARES = 8, (0.1, 1.0)  # draws of the pilot; a pair is a draw, and a point at this share of the way to the next
 MOST_ROWS = 20_000  # rows checked, evenly spaced: two milliseconds a pair of states
 ROUNDING = 1e-12  # rounding error of a difference, relative to the size of its terms: 4500 times the precision
 
@@ -57,7 +59,7 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
 
 
 def watch_differences(target: Any, bound: CompiledDifferenceBound) -> Callable[..., bool]:
-    """Return the check of a chain: it counts a violation if the bound is false between its start and its state."""
+    """Return ``check(start, theta, count) -> True``, which counts a violation if the bound is false between the two."""
 
     def check(start: np.ndarray, theta: np.ndarray, count: np.ndarray) -> bool:
         for _, _, reach, rows, differences, size in _looks(target, bound, [(start, theta)]):
@@ -92,7 +94,7 @@ def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
 def _looks(
     target: Any, bound: CompiledDifferenceBound | CompiledTermRange, pairs: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield pairs of states, their bound where finite, rows, the differences of their terms, and the terms' size.
+    """Yield pairs of states, each with its finite bound, rows, the differences of their terms, and the terms' sizes.
 
     No pair is yielded for a discrete target: its bounds are computed from its tables.
     """

@@ -6,14 +6,15 @@ used. With S the seconds of sampling, the number of audits is
     n = max(S / (10 t_a), min(100, max(S / t_a, 20)), min(50, T' / t_a), min(400, T / t_a)),
 
 and at most the number of kept draws. So audits and their pilot take a tenth of the sampling time, but at least 100
-audits are made. If 100 would take longer than the chains took, as many are made as fit into S, at least 20. After a
-short run 50 are made, the least number for a verdict, if they fit into T' = 1 s, and 400 if they fit into a negligible
-T = 0.3 s. (With 100 audits, one run in three passes although its draws are spread 15 % too widely, for a chain with an
-autocorrelation time of 20 steps.) n is fixed before the first audit that counts; only a time limit or Ctrl-C makes it
-smaller, and then a random part of the audits is kept. The audited draws are a systematic sample over chains and draws
-with a random offset.
+audits are planned. If 100 would take longer than the chains took, as many are planned as fit into S, at least 20. After
+a short run 50 are planned, the least number for a verdict, if they fit into T' = 1 s, and 400 if they fit into a
+negligible T = 0.3 s. (With 100 audits, one run in three passes although its draws are spread 15 % too widely, for a
+chain with an autocorrelation time of 20 steps.) n is fixed before the first audit that counts; only a time limit or
+Ctrl-C makes it smaller, and then a random part of the audits is kept. The audited draws are a systematic sample over
+chains and draws with a random offset.
 
-If the library chose the sampler, 50 audits are part of its estimated cost, and are always made.
+If the library chose the sampler, 50 takes the place of 20 in this formula, and the estimated cost of a biased candidate
+includes 50 audits.
 
 If 50 audits would not fit into T', the audits after the pilot may read few rows (`TestedSteps.on_few_rows`).
 
@@ -31,6 +32,7 @@ import numpy as np
 
 from approxmcmc.contracts import Auditor, Chain, SamplingResult
 from approxmcmc.contracts.records import AUDIT_COUNTS, ENOUGH_AUDITS
+from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import SamplingWarning
 
 SHARE = 0.1  # of the sampling time
@@ -41,7 +43,7 @@ FEWEST_OF_PILOT, MOST_OF_PILOT, SHARE_OF_PILOT = 3, 20, 0.01
 
 
 def time_for_draws(time_limit: float | None, chains: Sequence[Chain]) -> float | None:
-    """Return the part of a time limit for the chains: all of it, minus a tenth of their share for audits."""
+    """Return the seconds of a time limit that the chains may use: all / 1.1, all if some chain is not audited."""
     if time_limit is None or any(chain.auditor is None for chain in chains):
         return time_limit
     return time_limit / (1.0 + SHARE)
@@ -50,7 +52,10 @@ def time_for_draws(time_limit: float | None, chains: Sequence[Chain]) -> float |
 def number_of_audits(
     seconds: float, seconds_of_one: float, n_draws: int, *, pilot: float = 0.0, fewest: int = FEWEST
 ) -> int:
-    """Return n, see the module, from the seconds of sampling and the draws; the tenth includes the pilot.
+    """Return n by the formula of this module.
+
+    `seconds` is S, `seconds_of_one` is t_a, `pilot` the seconds of the pilot, which are part of the tenth, and `fewest`
+    stands for 20 in the formula.
 
     Examples
     --------
@@ -63,14 +68,18 @@ def number_of_audits(
 
 
 class Policy(NamedTuple):
-    """The number of audits, ``number(seconds of one, seconds of the pilot, draws)``, and the pilot's time limit."""
+    """How many audits to make.
+
+    ``number(seconds of one audit, seconds of the pilot, draws)`` returns the number; `pilot` is the pilot's time in
+    seconds, in which it makes 3 to 20 audits.
+    """
 
     number: Callable[[float, float, int], int]
     pilot: float = 0.0
 
 
 def by_sampling_time(seconds: float, fewest: int = FEWEST) -> Policy:
-    """Return the policy of `sample`, see the module, for the given seconds of sampling."""
+    """Return the policy of `sample`, the formula of this module, for a run whose sampling took `seconds`."""
     return Policy(
         lambda of_one, pilot, n_draws: number_of_audits(seconds, of_one, n_draws, pilot=pilot, fewest=fewest),
         SHARE_OF_PILOT * seconds,
@@ -78,7 +87,7 @@ def by_sampling_time(seconds: float, fewest: int = FEWEST) -> Policy:
 
 
 def within(seconds: float) -> Policy:
-    """Return the policy that uses the given seconds, with at least 20 audits."""
+    """Return the policy to audit for `seconds`, pilot included: at least 20 audits, at most one for each draw."""
     return Policy(
         lambda of_one, pilot, n_draws: min(max(int((seconds - pilot) / of_one), FEWEST), n_draws),
         SHARE_OF_PILOT * seconds,
@@ -100,10 +109,10 @@ def audit_draws(
     deadline: float | None = None,
     fewest: int = FEWEST,
 ) -> SamplingResult:
-    """Return the result with the records of audits; unchanged if the chains have no auditors.
+    """Audit the draws of a run by the policy of `sample`; return `result` with the records and attributes of `audit`.
 
-    `rng` chooses the draws, `deadline` is a value of `time.perf_counter`, `fewest` audits are made however long they
-    take.
+    If a chain has no auditor, `result` is returned unchanged. `rng` chooses the draws to audit; at least `fewest` are
+    planned however long they take. `deadline` is the value of `limit_clock` after which no audit starts.
     """
     makers = [chain.auditor for chain in chains]
     auditors = [make(result.draws[k]) for k, make in enumerate(makers) if make is not None and result.draws.shape[1]]
@@ -124,13 +133,21 @@ def audit(
     thin: int,
     deadline: float | None = None,
 ) -> tuple[Mapping[str, np.ndarray], Mapping[str, Any]]:
-    """Audit draws of shape (chains, draws, dim), an auditor for each chain; return the records and the attributes."""
+    """Audit draws of shape (chains, draws, dim), with an auditor for each chain.
+
+    Kept draw t is the state after step ``tune + (t + 1) * thin``. Returns the records, arrays (chains, draws) by name,
+    NaN or for counts 0 at draws without an audit; and attributes for the trace: the numbers of audits planned and made,
+    the share of the rows that an audit read, the seconds. An error raised by an audit becomes a warning.
+    """
     n_chains, n_draws = shape = draws.shape[:2]
     records: dict[str, np.ndarray] = {}
     failures: list[Exception] = []
 
     def audit_some(places: np.ndarray, book: bool, auditors: Sequence[Auditor]) -> tuple[float, int]:
-        """Audit some of the kept draws, all chains in a row; return the seconds that it took and how many succeeded."""
+        """Audit draws ``place = chain * n_draws + draw``; return the seconds, and the number of audits that succeeded.
+
+        With `book`, the results are stored in `records`.
+        """
         started, succeeded = time.perf_counter(), 0
         for chain, auditor in enumerate(auditors):
             some = places[places // n_draws == chain] % n_draws
@@ -149,7 +166,7 @@ def audit(
 
     started = time.perf_counter()
     wants = [auditor.at_once for auditor in auditors]
-    at_once = sum(wants) if max(wants, default=1) > 1 else 1  # one chain after the other if batches do not help
+    at_once = sum(wants) if max(wants, default=1) > 1 else 1  # one audit at a time if batches do not help
     wanted, made, share = _audit_all(audit_some, auditors, n_chains * n_draws, policy, rng, deadline, at_once)
     if failures:
         warnings.warn(
@@ -170,7 +187,7 @@ def audit(
 
 
 def _in_words(error: Exception) -> str:
-    """Return a sentence on an error and on the function that raised it."""
+    """Return the error's type, message, and the function, file and line that raised it, as one phrase."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"a {type(error).__name__} in {place.name}, {Path(place.filename).name} line {place.lineno}: {error}"
 
@@ -184,7 +201,10 @@ def _audit_all(
     deadline: float | None,
     at_once: int,
 ) -> tuple[int, int, float]:
-    """Run the pilot and the audits in batches; return how many were planned and made, and the share of rows read."""
+    """Run the pilot, then the audits, `at_once` at a time.
+
+    Returns how many audits were planned, how many succeeded, and the share of the rows that an audit read.
+    """
     made = planned = 0
     try:
         if not n_draws:
@@ -200,7 +220,7 @@ def _audit_all(
             seconds_of_one = audit_some(rng.integers(n_draws, size=1), False, auditors)[0]
         planned = policy.number(seconds_of_one, sum(pilot), n_draws)
         places = ((np.arange(planned) + rng.random()) * n_draws / planned).astype(np.int64)
-        places = rng.permutation(places)  # so that a cut leaves no part of the run without audits
+        places = rng.permutation(places)  # in random order: a time limit then leaves no part of the run without audits
         for start in range(0, planned, at_once):
             if _late(deadline, seconds_of_one):
                 break
@@ -212,10 +232,10 @@ def _audit_all(
 
 
 def on_few_rows(auditors: Sequence[Auditor]) -> Sequence[Auditor]:
-    """Return audits of few rows for all chains, or the same auditors if those of one chain need all rows."""
+    """Return auditors that read few rows; the same auditors if that of any chain needs all rows."""
     few = [auditor.on_few_rows() for auditor in auditors]
     return auditors if any(one is other for one, other in zip(few, auditors, strict=True)) else few
 
 
 def _late(deadline: float | None, seconds: float) -> bool:
-    return deadline is not None and time.perf_counter() + seconds > deadline
+    return deadline is not None and limit_clock() + seconds > deadline

@@ -31,7 +31,7 @@ Replicate = Callable[..., np.ndarray]
 
 @cached_by_content(maxsize=64)
 def by_threshold_form(threshold_form: Callable[..., float]) -> Callable[..., None]:
-    """Return the loop that computes Lambda^ over windows of a table that begin at given places."""
+    """Return the loop that writes Lambda^ of each window of a table, a window beginning at each of `begins`."""
 
     def replicate(
         rng: Any,
@@ -53,7 +53,10 @@ def by_threshold_form(threshold_form: Callable[..., float]) -> Callable[..., Non
 
 @cached_by_content(maxsize=64)
 def by_decision(decide: Callable[..., tuple[int, float]]) -> Callable[..., None]:
-    """Return the loop in which the test decides at each threshold, each time on another random subset."""
+    """Return the loop in which the test decides at each threshold, each time on a new random subset.
+
+    It writes Lambda^ = +inf if the test accepts, -inf if it rejects, NaN if a log density is NaN.
+    """
 
     def replicate(
         rng: Any,
@@ -98,8 +101,9 @@ def compile_replicate(test: CompiledTest, table: Evidence) -> Replicate:
     """Return ``replicate(rng, table, log_rest, state, thresholds, begins, count=None) -> Lambda^``, one per threshold.
 
     `table` comes from `table_of_terms`; a test without a threshold form takes any evidence. `state` is the state of the
-    test, `begins` holds the index in the table where the order of each threshold begins, and `count` is increased by
-    the reads of the decisions. Lambda^ is NaN if a log density is NaN.
+    test. `begins` holds, for each threshold, the index in the table where its order of the data begins; only a test
+    with a threshold form uses it. Only a test without one adds the reads of its decisions to `count`. Lambda^ is NaN if
+    a log density is NaN.
     """
     loop: Any = by_threshold_form(test.threshold_form) if test.threshold_form else by_decision(test.decide)
     if not config.DISABLE_JIT:

@@ -33,14 +33,18 @@ from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.term_table import Partition, some_rows, write_pair
 from approxmcmc.targets.all_rows import AllRows
 
-FEW_ROWS = 16  # such a part of the rows is enough
-LARGEST_NOISE = 0.02  # nats by which Lambda may be off
+FEW_ROWS = 16  # audits may read one row in 16
+LARGEST_NOISE = 0.02  # largest error of Lambda, in nats
 CLASSICAL_SCALE = 2.38  # over sqrt(dim): Roberts, Gelman and Gilks (1997)
 DRAWS_OF_COVARIANCE = 512
 
 
 class Judge(NamedTuple):
-    """Settings to audit a test: its rule and temperature, its replicates, and the table that they read."""
+    """Settings to audit a test.
+
+    Its rule ("metropolis" or "barker") and temperature, the function that repeats its decision (`compile_replicate`),
+    and the table of terms that this function reads.
+    """
 
     rule: str
     temperature: float
@@ -84,11 +88,11 @@ class TestedSteps(Auditor):
 
     @property
     def share(self) -> float:
-        """Share of the rows that an audit reads, if these are enough."""
+        """Share of the rows that an audit reads: 1, or 1 / 16 for audits of few rows (all, if few are not enough)."""
         return 1.0 / FEW_ROWS if self.reads_few else 1.0
 
     def on_few_rows(self) -> Auditor:
-        """Return audits of a sixteenth of the rows if the audits so far show that this is enough, else these audits."""
+        """Return an auditor of a sixteenth of the rows if the audits so far show that this is enough, else this one."""
         if self.rows.parts is not None or not self.clear:
             return self
         few = copy.copy(self)
@@ -96,7 +100,7 @@ class TestedSteps(Auditor):
         return few
 
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
-        """Audit step `number` of the chain, from theta."""
+        """Audit step `number` of the chain, from theta; return the records by name, None if a log density is NaN."""
         found = self.look(theta, number)
         if found is None:
             return None
@@ -107,12 +111,16 @@ class TestedSteps(Auditor):
         }
 
     def few_rows_tell(self, terms: np.ndarray) -> bool:
-        """Return whether a sixteenth of the rows gives Lambda precisely, and no term matters alone."""
+        """Return whether a sixteenth of the rows gives Lambda within 0.02, and no single term changes it by more."""
         noise = math.sqrt(FEW_ROWS) * scale_of(terms)
         return noise <= LARGEST_NOISE and FEW_ROWS * float(np.ptp(terms)) <= LARGEST_NOISE
 
     def look(self, theta: np.ndarray, number: int, orders: int = ORDERS) -> AuditedStep | None:
-        """Propose from theta as step `number` does, and decide on the proposal with all data and with the test."""
+        """Propose from theta as the chain does; evaluate the proposal with all data, and repeat the test.
+
+        The test has its settings of step `number` and decides on `orders` orders of the data. None if a log density is
+        NaN, or infinite at the proposal.
+        """
         found = self.propose(theta)
         if found is None:
             return None
@@ -131,13 +139,13 @@ class TestedSteps(Auditor):
         )
 
     def compare(self, theta: np.ndarray, proposed: np.ndarray) -> tuple[float, np.ndarray, float, float]:
-        """Return what `compare` does, on few rows if that is enough."""
+        """Return what the function `compare` returns: from few rows if these are enough, else from all rows."""
         if self.reads_few:
             n_obs = self.rows.compiled.n_obs
             some = some_rows(self.rng, n_obs, -(-n_obs // FEW_ROWS), self.partition)
             log_prior_ratio, terms, total, here = compare(self.rows, theta, proposed, self.judge.temperature, some)
             if self.few_rows_tell(terms):
-                if self.partition is not None:  # where its blocks are read
+                if self.partition is not None:  # put each term at its row's place in the partition
                     terms[self.partition.rows] = terms.copy()
                 return log_prior_ratio, terms, total, here
         return compare(self.rows, theta, proposed, self.judge.temperature)
@@ -147,7 +155,7 @@ class TestedSteps(Auditor):
         state, rng = self.state, self.rng
         state.theta[:] = theta
         self.refresh(state.proposal)  # the velocity at a draw is not stored: draw a new one
-        state.log_prior[0] = math.inf  # so theta' is rejected without a test
+        state.log_prior[0] = math.inf  # with this value the step rejects theta' without a test
         draws, counts = np.empty((1, theta.size)), np.empty((1, len(COUNT_NAMES)), dtype=np.int64)
         made = self.step(Streams(rng, rng, rng, rng, rng), state, 1, draws, counts, np.empty((1, len(VALUE_NAMES))))
         return (state.proposed, float(state.log_q_ratio[0])) if made else None
@@ -155,7 +163,7 @@ class TestedSteps(Auditor):
     def decide(
         self, theta: np.ndarray, proposed: np.ndarray, terms: np.ndarray, log_rest: float, number: int, orders: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return T(u) at stratified u's, and for each of them Lambda^ over a separate order of the data."""
+        """Return T(u) at stratified values of u, and for each of them Lambda^ over a separate order of the data."""
         test, table = self.test, self.judge.table
         n = orders * (DECISIONS // ORDERS) if test.threshold_form is None else orders
         thresholds = threshold_at((self.rng.permutation(n) + self.rng.random(n)) / n, self.judge.rule)
@@ -169,7 +177,7 @@ class TestedSteps(Auditor):
         return thresholds, self.judge.replicate(self.rng, table, log_rest, state, thresholds, begins)
 
     def of_the_pair(self, energy_change: float, log_ratio: float, terms: np.ndarray) -> Mapping[str, float]:
-        """Return the result on all data."""
+        """Return the records that need no test: alpha, Lambda, energy change, tau and kurtosis of the terms."""
         return {
             "audited_acceptance": float(exact_probability(np.array(log_ratio), self.judge.rule)),
             "audited_log_ratio": log_ratio,
@@ -181,7 +189,7 @@ class TestedSteps(Auditor):
     def of_the_test(
         self, log_ratio: float, thresholds: np.ndarray, log_ratios: np.ndarray, tau: float
     ) -> Mapping[str, float]:
-        """Return the result of the test: one decision with one u, and its acceptance probability."""
+        """Return the test's records: one decision at the first threshold, and the error of alpha^ with its noise."""
         accepts, should = bool(thresholds[0] < log_ratios[0]), bool(thresholds[0] < log_ratio)
         errors = exact_probability(log_ratios, self.judge.rule) - exact_probability(
             np.array(log_ratio), self.judge.rule
@@ -208,23 +216,23 @@ class WalkedSteps(Auditor):
         self.spread = scale * (some - some.mean(axis=0))
 
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
-        """Audit a step from theta."""
+        """Audit a step from theta; `number` is not used."""
         [found] = self.of_many(theta[None], np.array([number]))
         return found
 
     @property
     def at_once(self) -> int:
-        """Number of audits that one pass should make."""
+        """Number of audits that one pass over the data should serve."""
         return self.rows.at_once
 
     def of_many(self, thetas: np.ndarray, numbers: np.ndarray) -> Sequence[Mapping[str, float] | None]:
-        """Audit steps from some thetas, in one pass."""
+        """Audit a step from each of `thetas` (k, dim), in one pass over the data; `numbers` is not used."""
         proposed = np.array([theta + self.rng.standard_normal(len(self.spread)) @ self.spread for theta in thetas])
         return [of_a_walk(log_ratio) for log_ratio in self.rows.log_ratios(thetas, proposed).tolist()]
 
 
 def of_a_walk(log_ratio: float) -> Mapping[str, float] | None:
-    """Return the result of a symmetric step on all data; None if a log density is NaN, or infinite at theta'."""
+    """Return the records of a symmetric step with this Lambda; None if Lambda is NaN or +inf."""
     if not log_ratio < math.inf:
         return None
     return {
@@ -237,11 +245,12 @@ def of_a_walk(log_ratio: float) -> Mapping[str, float] | None:
 def compare(
     rows: AllRows, theta: np.ndarray, proposed: np.ndarray, temperature: float, some: np.ndarray | None = None
 ) -> tuple[float, np.ndarray, float, float]:
-    """Return log p(theta') - log p(theta), the terms l_i over the temperature, shape (n_obs,), and their sum.
+    """Compare the log densities at theta' and theta; return four results.
 
-    The last number is the log-likelihood at theta. If `some` rows are given, their terms stand for all. Outside the
-    support nothing is evaluated: the first is -inf, the terms are 0 and the last is NaN. A sum that is NaN or +inf
-    shows that the target has no valid density there.
+    They are log p(theta') - log p(theta); the terms l_i divided by the temperature, shape (n_obs,); the sum of these;
+    and the log-likelihood at theta. If `some` rows are given, their terms stand for all. If theta' has prior density 0,
+    nothing is evaluated: the first is -inf, the terms and their sum are 0, and the last is NaN. A sum that is NaN or
+    +inf shows that the target has no valid density at one of the two.
     """
     target = rows.compiled
     log_prior = target.log_prior(proposed)
@@ -249,13 +258,16 @@ def compare(
         return log_prior, np.zeros(target.n_obs), 0.0, math.nan
     terms, at_theta = rows.differences(theta, proposed, some)
     terms /= temperature
-    with np.errstate(invalid="ignore"):  # infinite terms of both signs make NaN, and no audit
+    with np.errstate(invalid="ignore"):  # +inf and -inf add up to NaN; such a step is not audited
         total = float(terms.sum())
     return float(log_prior - target.log_prior(theta)), terms, total, at_theta
 
 
 def kurtosis_of(differences: np.ndarray) -> float:
-    """Return N sum (l - mean)^4 / (sum (l - mean)^2)^2, which is 3 for normal terms; NaN if all terms are equal."""
+    """Return N sum (l - mean)^4 / (sum (l - mean)^2)^2, about 3 for normal terms.
+
+    NaN if all terms are equal, inf if a term is not finite.
+    """
     if not np.isfinite(differences).all():
         return math.inf
     squares = (differences - differences.mean()) ** 2

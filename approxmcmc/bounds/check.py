@@ -6,8 +6,7 @@ confidence limits, and compare it with every bound. The verdict follows from the
 PASS           the upper limit of the distance is at most the bound
 FAIL           the lower limit is above it: the theory, or an implementation, is wrong
 INCONCLUSIVE   neither
-no bound       the bound does not exist: a contraction coefficient is 1, as for every random walk on R^d, or not
-available
+no bound       the bound does not exist, because a contraction coefficient is unknown or 1 (every random walk on R^d)
 
 A verdict is only as strong as the label of its bound: a vacuous bound always passes, a heuristic one may fail.
 
@@ -173,7 +172,7 @@ def check_bound(
     for value, variant in settings.items():
         if finite:
             found = _from_matrices(target, variant, exact_matrix, grid, method)
-            if grid is not None and reference is not None:  # bounds on the grid, distance without it
+            if grid is not None and reference is not None:  # bounds are for the grid, the distance is not
                 found["labels"] = {name: label_of(bound, heuristic=True) for name, bound in found["values"].items()}
             etas = found.pop("eta")
         else:
@@ -205,7 +204,7 @@ def _route(target: Any, finite: bool) -> str:
 
 
 def check_table(check: "xr.DataTree") -> "pd.DataFrame":
-    """Return one row per value of the knob and bound: value, label, verdict, and the distance with its limits.
+    """Return a table with one row per value of the knob and bound: value, label, verdict, looseness, distance, limits.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ def couplings(
     random_seed: Any = None,
     progressbar: bool = True,
 ) -> "xr.Dataset":
-    """Bound the distance of the exact chain from its stationary law, step by step, by couplings with a lag.
+    """Bound the distance of the exact chain from its stationary distribution, step by step, by couplings with a lag.
 
     Parameters
     ----------
@@ -137,9 +137,10 @@ def couplings(
 def coupling_bound(
     meeting_times: Any, lag: int, *, times: Any = None, confidence: float = 0.95, max_steps: int | None = None
 ) -> "xr.Dataset":
-    """Compute from meeting times the bound on total variation, with its bootstrap interval; see :func:`couplings`.
+    """Compute from meeting times the Dataset that :func:`couplings` returns: the bound, and its bootstrap interval.
 
-    If few couplings have not met, the upper limit uses the upper limit of their share (Clopper and Pearson 1934).
+    ``tv_upper`` at time t is at least the upper limit of the share of couplings that count at t (Clopper and Pearson
+    1934).
 
     Parameters
     ----------
@@ -207,7 +208,7 @@ Meet = Callable[[np.random.Generator, np.ndarray, np.ndarray, int, int], int]
 
 
 def _prepared(target: Any, sampler: Any, initvals: Any) -> tuple[Meet, Callable[[np.random.Generator], np.ndarray]]:
-    """Return a factory of one coupling, and a function that draws from pi_0."""
+    """Return a function that runs one coupling and returns tau (negative: not met), and a function that draws pi_0."""
     if sampler is None:
         matrix = checked_matrix(target, "couplings: the matrix")
         return CoupledStates(matrix).meeting_time, _state_to_start_in(initvals, len(matrix))

@@ -91,8 +91,9 @@ def estimate_delta(
         Dim ``pair``: `log_ratio`, `tau`, `exact` and `realised` probability, `error` = realised - exact with
         `error_lower`, `error_upper`, its bound `error_bound` = U_b, and `error_model` of the Gaussian regime. Scalars,
         each with a ``label_``: `delta_sampled`, `delta_quantile` (with `quantile_confidence`), `delta_max`,
-        `delta_max_model`, `mean_error` with limits over pairs, `mean_error_upper`. Attributes: `datapoints_touched` and
-        `seconds`, the cost of the replications, and `likelihood_evaluations_exact`, the cost of P_a.
+        `delta_max_model`, `mean_error`, `mean_error_upper`; and `mean_error_interval` (limit), a 95 % interval of
+        `mean_error` over pairs. Attributes: `datapoints_touched` and `seconds`, the cost of the replications, and
+        `likelihood_evaluations_exact`, the cost of P_a.
 
     Raises
     ------

@@ -22,7 +22,8 @@ from approxmcmc.contracts import DiscreteTarget, TransitionMatrix
 from approxmcmc.errors import InvalidInputError
 
 RIGOROUS, HEURISTIC, NOT_APPLICABLE, VACUOUS = LABELS = ("rigorous", "heuristic", "not applicable", "vacuous")
-ONE_SIDED = "one-sided"  # label: the matrix's one-step error is at least the sampler's, its stationary law differs
+# Label: the matrix errs at least as much per step as the sampler, and has another stationary distribution.
+ONE_SIDED = "one-sided"
 ROW_TOLERANCE = 1e-9  # error allowed in a row's sum, for the rounding of thousands of products
 LARGEST_MATRIX = 2048
 BLOCK = 64  # states eliminated together, by one product of matrices
@@ -109,7 +110,8 @@ def stationary_law(matrix: np.ndarray) -> np.ndarray:
             chain[:k, k] /= leaving
             chain[start:k, :k] += chain[start:k, k, None] * chain[k, :k]
             chain[:start, start:k] += chain[:start, k, None] * chain[k, start:k]
-        chain[:start, :start] += chain[:start, start:stop] @ chain[start:stop, :start]  # the chain without the block
+        # Now the chain on the states before the block.
+        chain[:start, :start] += chain[:start, start:stop] @ chain[start:stop, :start]
     found = np.ones(len(closed))
     for k in range(1, len(closed)):
         found[k] = found[:k] @ chain[:k, k]

@@ -9,9 +9,9 @@ the budget: cheap, biased settings are best at small budgets, expensive, exact s
 point is ignored: it adds a bias of order 1 / n, and the square of this bias is of smaller order than the variance.
 
 For noisy exchange the variance exceeds the variance of the ideal chain, because with fewer auxiliary draws fewer
-proposals are accepted. Andrieu and Vihola
-prove this for the pseudo-marginal chain; for noisy chains Alquier, Friel, Everitt and Boland (2016), section 5, name
-the question as future work. Here the answer is a linear solve for each matrix.
+proposals are accepted. Andrieu and Vihola prove this for the pseudo-marginal chain; for noisy chains Alquier, Friel,
+Everitt and Boland (2016), section 5, name the question as future work. Here the answer is a linear solve for each
+matrix.
 """
 
 from collections.abc import Mapping

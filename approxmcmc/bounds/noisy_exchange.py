@@ -78,6 +78,7 @@ def noisy_exchange_errors(
         after any number of steps from any start.
         Each carries the attribute `label`: "rigorous", or from three draws on "one-sided" (too large by at most
         2 `lattice_error` per unit of min(1, a), or of a for mean_error; `mean_flip` is off by as much, either way).
+        With `constants`, `corollary_2_3` and `theorem_bound` are "heuristic".
 
     Raises
     ------

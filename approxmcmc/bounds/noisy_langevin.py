@@ -167,7 +167,7 @@ class Drift(NamedTuple):
 
 
 def langevin_drift(variance: float, prior_scale: float, largest_statistic: float) -> Drift:
-    """Return theorem 3.4's drift condition, which holds for both ideal and noisy Langevin, at every N.
+    """Return r and L of theorem 3.4's drift condition, which holds for ideal and for noisy Langevin, at every N.
 
     Parameters
     ----------

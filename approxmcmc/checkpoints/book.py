@@ -29,8 +29,9 @@ from approxmcmc.sampling.recorder import Snapshot
 class Book:
     """The file of a run: its settings, what was derived from them, and its current state.
 
-    `asked` must be equal when the run resumes. `made` was derived from it when the run began: the sampler and the
-    tuning steps, which may have been chosen, the rate of audits, the starting points.
+    `asked` is the result of `what_was_asked`, and must be equal when the run resumes. `made` was derived from it when
+    the run began: the sampler and the tuning steps, which may have been chosen, the rate of audits, the starting
+    points. `begun` is the last snapshot of the chains, None for a new run; `trace` is None until the run has finished.
     """
 
     path: Path
@@ -44,11 +45,11 @@ class Book:
         return Checkpoints(self.write)
 
     def write(self, snapshot: Snapshot, trace: xr.DataTree | None = None) -> None:
-        """Write the file atomically."""
+        """Write the settings, the snapshot and the trace of a finished run to the file, atomically."""
         write_checkpoint(self.path, {"asked": self.asked, "made": self.made}, snapshot, trace)
 
     def close(self, snapshot: Snapshot, trace: xr.DataTree) -> None:
-        """Write the trace of a finished run into the file."""
+        """Write the final snapshot and the trace of a finished run; warn if that fails."""
         try:
             self.write(snapshot, trace)
         except OSError as error:
@@ -56,7 +57,7 @@ class Book:
 
 
 def what_was_asked(target: Target, sampler: Any, settings: Settings, initvals: Any) -> dict[str, Any]:
-    """Return everything that the draws of a run depend on, JSON-ready."""
+    """Return everything that the draws and the trace of a run depend on, as a dict that JSON can store."""
     return {
         "target": described(target),
         "sampler": None if sampler is None else plain(sampler.to_dict()),
@@ -78,14 +79,16 @@ def versions() -> dict[str, str]:
 
 
 def open_book(path: str | os.PathLike[str], asked: Mapping[str, Any], *, any_seed: bool) -> Book:
-    """Return the book of a run, a new one or the one in the file; `any_seed` accepts a file with any seed.
+    """Return the book of the run with the settings `asked`: the one in the file, or a new one if there is no file.
+
+    The settings in the file must equal `asked`; with `any_seed` the seed may differ, and the seed in the file is used.
 
     Raises
     ------
     FileNotFoundError, IsADirectoryError
         When the folder does not exist, or `path` is a folder.
     InvalidInputError
-        When the file holds another run, or no checkpoint.
+        When the file holds another run, or no checkpoint, or `path` is not the name of a file.
     """
     if not isinstance(path, (str, os.PathLike)) or str(path) == "" or "\0" in str(path):
         raise InvalidInputError(f"checkpoint must be the name of a file, or None, found {path!r}")
@@ -133,7 +136,10 @@ def plain(value: Any) -> Any:
 
 
 def _start_described(initvals: Any, variables: Variables, chains: int) -> str | None:
-    """Return a hash of starting values; a distribution is hashed itself, because it is drawn on the chain's stream."""
+    """Return a hash of the starting values, None if there are none.
+
+    Of a distribution its settings are hashed, because each chain draws from it with the chain's random stream.
+    """
     if initvals is None:
         return None
     if callable(getattr(initvals, "draw", None)):

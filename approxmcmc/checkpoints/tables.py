@@ -40,7 +40,7 @@ FORMAT = 2
 IN_TRACE, ONE_NUMBER, OWN = 0, 1, 2
 PARTS = ("mark", "first", "own", "rest")
 Piece = tuple[int, np.ndarray]
-"""Columns of a table that a trace also holds: the index of the first, and their rows."""
+"""Columns of a table that the trace also holds: the index of the first column, and their values (rows, columns)."""
 
 GROUPS = {"": ("posterior", "sample_stats"), "warmup_": ("warmup_posterior", "warmup_sample_stats")}
 
@@ -56,7 +56,7 @@ class Checkpoint(NamedTuple):
 def write_checkpoint(
     path: Path, about: Mapping[str, Any], snapshot: Snapshot, trace: xr.DataTree | None = None
 ) -> None:
-    """Write a checkpoint atomically; `about` is JSON-ready.
+    """Write a checkpoint atomically; `about`, the settings of the run, must be storable as JSON.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def write_checkpoint(
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint.
+    """Return the content of a checkpoint file.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def _join(plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[st
 
 
 def _dataset(arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
-    """Return arrays as variables, each with its own dimensions."""
+    """Return a Dataset with the arrays as variables that share no dimensions."""
     variables = {
         name: xr.Variable([f"{name}_{k}" for k in range(array.ndim)], array, encoding={"_FillValue": None})
         for name, array in arrays.items()
@@ -155,7 +155,11 @@ def _dataset(arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
 def without_the_trace(
     arrays: Mapping[str, np.ndarray], trace: xr.DataTree, chain: int, order: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Return the arrays of a chain's snapshot with each table in four parts; `order` lists the variables."""
+    """Return the arrays of the snapshot of chain number `chain`, with each table split into four parts.
+
+    The parts are those of the module's text; they leave out what the trace holds. `order` lists the trace's variables
+    in the order of their coordinates.
+    """
     left = dict(arrays)
     for name, held in _tables(trace, chain, order).items():
         table = left.pop(name)
@@ -166,7 +170,7 @@ def without_the_trace(
 def with_the_trace(
     arrays: Mapping[str, np.ndarray], trace: xr.DataTree, chain: int, order: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Rebuild the arrays that `without_the_trace` split."""
+    """Return the arrays that `without_the_trace` split, whole again."""
     whole = dict(arrays)
     for name, held in _tables(trace, chain, order).items():
         mark, first, own, rest = (whole.pop(f"{name}_{part}") for part in PARTS)
@@ -175,7 +179,7 @@ def with_the_trace(
 
 
 def _tables(trace: xr.DataTree, chain: int, order: Sequence[str]) -> dict[str, tuple[int, list[Piece]]]:
-    """Return how many rows of a chain's tables its trace holds, and which of their columns."""
+    """Return, for each table of a chain that the trace also holds, the number of common rows and the common columns."""
     found: dict[str, tuple[int, list[Piece]]] = {}
     for phase, (draws, stats) in GROUPS.items():
         if draws in trace.children:
@@ -191,7 +195,7 @@ def _tables(trace: xr.DataTree, chain: int, order: Sequence[str]) -> dict[str, t
 
 
 def _side_by_side(variables: Sequence[np.ndarray]) -> list[Piece]:
-    """Return draws of variables as columns of one table of draws."""
+    """Return the draws of each variable as columns of the table of draws, in which the variables stand side by side."""
     flat = [values.reshape(len(values), math.prod(values.shape[1:])).astype(float, copy=False) for values in variables]
     ends = itertools.accumulate(values.shape[1] for values in flat)
     return [(end - values.shape[1], values) for end, values in zip(ends, flat, strict=True)]

@@ -1,7 +1,7 @@
 """Snapshots of a running run, and how often one is written.
 
 A snapshot holds all chains between two chunks, so that the run resumes from it bit by bit. It is written when at least
-30 s have passed since the last one, and its cost c has become small compared with them:
+30 s have passed since the last one, and its cost c is small compared with this time:
 
     seconds since the last one  >=  c / 0.02,        c = c_0 + c_1 (steps made),
 
@@ -9,8 +9,8 @@ c_0 is the smallest cost so far (the first snapshot is written before the first 
 because the cost grows with the number of draws; for the first snapshot with draws it is a guess. The chains wait while
 their state is copied, 2 ms for two chains with 5 MB each, and continue while a thread writes: rows of records never
 change, so the snapshot shares them. c counts the whole time until the file is on disk. So the chains lose at most 2 %
-of their time, and as much only if no processor is free for the thread. If c_1 times the steps per second exceeds 0.02,
-no more snapshots are written. The end of a run is written once, with its trace, unless a snapshot is due.
+of their time, and less if a processor is free for the thread. If c_1 times the steps per second exceeds 0.02, no more
+snapshots are written. When a run ends, its last state is written once, together with its trace.
 """
 
 import concurrent.futures
@@ -28,9 +28,10 @@ SHARE = 0.02  # of the time of a run
 
 
 class Checkpoints:
-    """When to write a snapshot, and the cost of writing; ``write(snapshot)`` writes it.
+    """Decides when to write a snapshot, and measures what it costs; ``write(snapshot)`` writes the file.
 
-    `last`: final snapshot. `written`: number of snapshots. `seconds`: time the chains waited for them.
+    `last`: final snapshot, set by the caller. `written`: number of snapshots written. `seconds`: time that the chains
+    waited for them.
     """
 
     def __init__(self, write: Callable[[Snapshot], None]) -> None:
@@ -55,14 +56,14 @@ class Checkpoints:
         started = began = time.perf_counter()
         ended = self._write(snapshot)
         if ended - began > SECONDS_BETWEEN * SHARE:
-            # The first write includes imports, up to 3 s, which would delay the next snapshot, so it is repeated.
+            # The first write includes imports, up to 3 s. It is repeated, so that they do not count as its cost.
             began, ended = ended, self._write(snapshot)
         self.seconds += ended - started
         self._began, self._steps = began, steps
         self._note(ended)
 
     def due(self, steps: int) -> bool:
-        """Return whether a snapshot is due after that many steps of all chains together."""
+        """Return whether a snapshot is due; `steps` counts the steps made so far by all chains together."""
         if self._on_its_way is not None and not self._on_its_way.done():
             return False
         self._settle()
@@ -70,11 +71,14 @@ class Checkpoints:
         waited = time.perf_counter() - self._last
         is_due = steps > self._steps and waited >= max(SECONDS_BETWEEN, cost / SHARE)
         if is_due and self._asked is None:
-            self._asked = time.perf_counter()  # chains wait for each other from here on
+            self._asked = time.perf_counter()  # the chains that come here first wait for the others
         return is_due
 
     def keep(self, snapshot: Snapshot, steps: int) -> None:
-        """Start writing a snapshot; `finish` or a later `due` completes it, and the chains may continue at once."""
+        """Start to write a snapshot in a thread; the chains may continue at once.
+
+        `steps` counts the steps made so far by all chains. `finish`, or a later `due`, waits for the thread.
+        """
         self.finish()
         now = time.perf_counter()
         self._began = now if self._asked is None else self._asked

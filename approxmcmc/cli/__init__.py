@@ -19,7 +19,8 @@ from approxmcmc.errors import ApproxMCMCError, GoldStandardError, StudyError
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit code."""
-    for name in THREAD_VARIABLES:  # before anything imports NumPy, which reads them when it loads its linear algebra
+    # Before any import of NumPy, whose linear algebra reads these variables when it is loaded.
+    for name in THREAD_VARIABLES:
         os.environ.setdefault(name, "1")
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -28,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of the output closed it
+    except BrokenPipeError:  # the program that reads the output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except ApproxMCMCError as error:

@@ -1,10 +1,10 @@
 """``approxmcmc warm``: compile the kernels of the default sampler of built-in targets and PyMC hierarchies in advance.
 
 A kernel depends on types and code, not on the sizes of the data, so small examples compile most of the kernels that
-large data need; the default sampler of many rows, and of rare categories, has some of its own. Groups of PyMC models
-share their kernels, and PyTensor keeps the functions that it compiles for them: after the hierarchies here, the
-first run of another takes 8 CPU seconds in place of 20. Each kernel is kept once it is compiled: a repeated command
-continues after an interruption.
+large data need. The default sampler for many rows or for rare categories needs further kernels. Hierarchies share their
+kernels, and PyTensor keeps the functions that it compiles for them: after this command, the first run of another
+hierarchy takes 8 CPU seconds instead of 20. Each kernel is kept once it is compiled: a repeated command continues after
+an interruption.
 """
 # ruff: noqa: T201 (the command line is the one place that prints)
 
@@ -106,7 +106,7 @@ def sampled(factories: Mapping[str, Callable[[], Any]]) -> Iterator[tuple[str, A
 
     for name, make in factories.items():
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # from short runs
+            warnings.simplefilter("ignore")  # short runs warn that they are short
             trace = sample(make(), target_ess=100, time_limit=SECONDS, random_seed=1, progressbar=False)
         yield name, trace
 

@@ -2,7 +2,8 @@
 
 A test answers Lambda > T(u). Lambda = c + sum_i l_i is the log Metropolis-Hastings ratio, with the terms
 l_i = log p(x_i|theta') - log p(x_i|theta); T(u) is the random threshold of the test's rule. A test that reads part of
-the data sometimes decides wrongly. How often, and after how much data, is its law: a test returns it on request.
+the data sometimes decides wrongly. The *law* of a test says how often it decides wrongly, and how much data it reads; a
+test may have methods that compute it.
 
 In the Gaussian regime of many terms a pair of states matters only through two numbers, Lambda and tau = sqrt(N) S_l,
 with S_l the standard deviation of the terms, and a decision at a given u through one, mu_std = (Lambda - T(u)) / tau.
@@ -30,10 +31,11 @@ class CompiledTest(NamedTuple):
     log_rest + sum_i l_i exceeds the threshold: 1, 0, or -1 if a log density was NaN, with the log ratio or its
     estimate. It reads terms only through `evidence`, and counts what it read in `count`. ``threshold(rng) -> float``
     and ``probability(log_ratio) -> float`` are its rule. ``audit(rng, evidence, threshold, log_rest, state, value)``
-    decides on all data; None for the sampler's own, which suits every test without deliberate randomness.
-    ``log_likelihood(state) -> float`` returns the log-likelihood at the current theta if the test caches it, which is
-    then exact; ``keep_log_likelihood(state, total)`` stores that of a start. A test that never errs is not audited; one
-    that does not use the ratio gets none. `attrs` holds the results of set-up, as ``setup_*``.
+    decides on all data. If it is None, the sampler makes the exact decision; this suits every test that is not random
+    by design. ``log_likelihood(state) -> float`` returns the log-likelihood at the current theta if the test caches it,
+    which is then exact; ``keep_log_likelihood(state, total)`` stores the log-likelihood of the starting point. A test
+    that never errs, or does not use the ratio, has `is_audited` False. `attrs` holds the results of set-up, as
+    ``setup_*``.
 
     ``threshold_form(rng, table, log_rest, state) -> float`` reads a table of the terms (`engine.term_table`) and
     returns the log ratio Lambda^ that decides for *every* u: with this order of the data the test accepts iff threshold

@@ -29,9 +29,9 @@ class CompiledProposal(NamedTuple):
     without a memory. ``settle(state, accepted)`` is called after each decision, for a proposal that needs more than
     theta, such as a velocity that an accepted trajectory continues; None otherwise. theta alone does not tell whether
     the proposal was accepted, because another member of a mixture may have moved it since. A sampler with decisions
-    calls it, or rejects such a proposal. `refresh` redraws at the next proposal what a chain holds besides theta, such
-    as a velocity, from its distribution: for steps that do not follow one another. `records` names the members of
-    `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills, `attrs` is the cost of set-up, as ``setup_*``.
+    calls it, or raises an error on a proposal that needs it. After `refresh`, the next proposal first redraws what a
+    chain holds besides theta, such as a velocity. It is used for steps that do not follow one another. `records` names
+    the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills, `attrs` is the cost of set-up, as ``setup_*``.
 
     ``couple(rng, state, other, x, y, x_new, y_new, noise, count) -> (log q ratio of X, of Y)`` proposes for two chains
     together so that they meet: X as `propose` does, with the same numbers of `rng`; Y from the same proposal given y;

@@ -16,7 +16,7 @@ CORE_COUNTS = (
     "wrong_accepts",
     "accepted",
 )
-OPTIONAL_COUNTS = (  # written only by samplers and components that declare them
+OPTIONAL_COUNTS = (  # filled only by the samplers, proposals and tests that declare them
     "gradient_evaluations",
     "bound_evaluations",
     "auxiliary_updates",
@@ -88,4 +88,4 @@ NOT_WRITTEN = {"audited_mu_std", "audit_acceptance_error", "audit_acceptance_noi
 BLANK_VALUES = np.array([math.nan if name in NOT_WRITTEN else 0.0 for name in VALUE_NAMES])
 
 AUDIT_COUNTS = ("decisions_audited", "wrong_decisions", "wrong_accepts")
-ENOUGH_AUDITS = 50  # needed to see whether a run is biased: Covertype's wrong answer was seen in 97 of 100 runs
+ENOUGH_AUDITS = 50  # enough to detect bias: they detected a wrong answer on Covertype in 97 of 100 runs

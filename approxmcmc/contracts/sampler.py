@@ -38,7 +38,7 @@ class Auditor(abc.ABC):
         return 1.0
 
     def on_few_rows(self) -> "Auditor":
-        """Return audits of random rows if the audits made so far show that all rows say the same; else these audits."""
+        """Return audits of random rows if earlier audits show that these are enough; otherwise return these audits."""
         return self
 
     def of_many(self, thetas: np.ndarray, numbers: np.ndarray) -> Sequence[Mapping[str, float] | None]:

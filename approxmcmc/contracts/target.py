@@ -128,7 +128,7 @@ class Target(abc.ABC):
 
     @property
     def written_work(self) -> tuple[float, int]:
-        """Operations of all terms of the model as it is written, and its number of parameters: what NUTS works on."""
+        """Operations of all terms of the model as its user wrote it, and its number of parameters: the work of NUTS."""
         plain = self.plain
         return plain.n_obs * plain.term_work.operations, plain.variables.size
 

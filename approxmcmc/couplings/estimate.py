@@ -67,8 +67,8 @@ def bias(
     sampler
         The sampler of the trace; None for draws from elsewhere.
     estimands
-        Dict of name -> function of the posterior Dataset (dims chain, draw, ...), as in `risk`. None: all parameters,
-        their squares about the mean of the draws, and the log density ``lp``.
+        Dict of name -> function of the posterior Dataset (dims chain, draw, ...), as in `risk`. None: all parameters;
+        their squares about the mean, except for discrete targets; and the log density ``lp``, if the kernel has it.
     seconds
         Time for the audits; default 10. The number of audits follows from a pilot, and so depends on the clock.
     n_audits
@@ -109,12 +109,12 @@ def bias(
     Raises
     ------
     IncompatibleError
-        When target, sampler and kernel do not match, or the exact kernel has no coupling.
+        When target, sampler and kernel do not match, the exact kernel has no coupling, or the draws carry weights.
     InvalidInputError
         When an argument is out of range, or the trace is not one of this target, was made by another sampler or on
         another target, or has fewer than 20 draws, draws that are NaN, or only one distinct point.
     NotFiniteError
-        When a log density is NaN.
+        When a log density is NaN along a coupled chain, or at all audited draws or their proposals.
 
     Notes
     -----
@@ -220,7 +220,7 @@ def _forms(
     orders: int,
     max_steps: int,
 ) -> list[AuditForm | DriftForm]:
-    """Return the forms from which a pilot chooses."""
+    """Return the forms that are possible; a pilot chooses if these are two. `orders` is `replications` of `bias`."""
     why = "the draws are from elsewhere" if sampler is None else sampler.why_no_audits(target, draws.adapted)
     if form == "audit" and (why or kernel is not None):
         raise IncompatibleError(
@@ -251,7 +251,7 @@ class Run(NamedTuple):
 def _audit(
     form: AuditForm | DriftForm, streams: AuditStreams, draws: Draws, measure: Quantities, chosen: np.ndarray
 ) -> Run:
-    """Audit the chosen draws, and couple chains that start there."""
+    """Audit the draws with the indices `chosen`, and couple chains that start there; draws with a NaN are left out."""
     started = time.perf_counter()
     summands, records, made = Summands(measure, form.max_steps), [], []
     for k, place in enumerate(chosen):
@@ -283,7 +283,7 @@ def _pilot(
     rng: np.random.Generator,
     allowed: float,
 ) -> AuditPilot:
-    """Make pilot audits to estimate their cost, their variance and the roulette's constant; their sums are dropped."""
+    """Return cost and variance of 20 to 50 audits, made in about `allowed` seconds; set the roulette's constant."""
     places = rng.integers(len(draws.flat), size=PILOT)
     first = _audit(form, streams, draws, measure, places[:FEWEST_OF_PILOT])
     form.learn(first.records)

@@ -41,7 +41,12 @@ MEANINGS = {
 
 
 class FinishedAudits(NamedTuple):
-    """A finished run of audits; `audited` holds indices of draws, `rows` and `drift` the results of couplings."""
+    """A finished run of audits.
+
+    `audited` holds the indices of the audited draws in ``draws.flat``, `rows` (n_audits, n_estimands) the estimates of
+    the bias by single audits, and `drift` their partial sums. `other_passes` are those of the pilots and of the
+    forgetting time.
+    """
 
     trace: xr.DataTree
     measure: Quantities
@@ -176,7 +181,10 @@ def _mean_over(variance: np.ndarray, sd: np.ndarray) -> float:
 
 
 def chain_cost(trace: xr.DataTree, at: AtDraws) -> float:
-    """Return seconds of the run times the squared error of its means, in posterior sds squared; NaN if untimed."""
+    """Return the seconds of the run times the mean squared error of its means, in posterior sds squared.
+
+    NaN if the trace records no seconds.
+    """
     stats = trace["sample_stats"].dataset if "sample_stats" in trace.children else {}
     seconds = float(stats["perf_counter_diff"].sum()) if "perf_counter_diff" in stats else math.nan
     return seconds * _mean_over(at.error**2, at.sd)

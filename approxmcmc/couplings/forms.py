@@ -1,8 +1,7 @@
 r"""The contribution of one audit to an estimate of a bias: a pair of states, a weight, and two exact chains.
 
 With P exact, P^ the sampler's own kernel, pi^ its stationary distribution, g = sum_t (P^t h - pi(h)) and coupled exact
-chains X, Y that
-meet at tau, g(x) - g(y) = E sum_{t < tau} [h(X_t) - h(Y_t)], and
+chains X, Y that meet at tau, g(x) - g(y) = E sum_{t < tau} [h(X_t) - h(Y_t)], and
 
     (A)  pi^(h) - pi(h) = E[(alpha^ - alpha) (g(theta') - g(theta))],    theta' proposed as the sampler does,
     (B)  pi^(h) - pi(h) = E[g(theta) - g(theta_1)],                      theta_1 one exact step from theta,
@@ -30,9 +29,10 @@ from approxmcmc.engine.terms.batches import full_terms
 class AuditRecord(NamedTuple):
     """The record of one audit; NaN where a value does not apply.
 
-    `weight` multiplies the sum over the coupled chains and is 0 without a coupling; `meeting_time` is the number of
-    terms of this sum.
-    `wrong` is the probability that the test and all data decide differently.
+    `delta` is alpha^ - alpha, and `noise` its standard error; `wrong` is the probability that the test and all data
+    decide differently. `log_ratio` is Lambda on all data, `energy_change` log pi(theta') - log pi(theta), `log_density`
+    that at theta. `passes` counts evaluations of all terms. `weight` multiplies the sum over the coupled chains and is
+    0 without a coupling; `meeting_time` is the number of terms of this sum, -1 without a coupling.
     """
 
     delta: float
@@ -81,7 +81,10 @@ class AuditForm:
         self.coupling, self.orders, self.max_steps = couplings[0], orders, max_steps
 
     def __call__(self, streams: AuditStreams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
-        """Audit one step; None if a log density was NaN."""
+        """Audit step `number` of a chain, from theta; return its record, and the coupling if the roulette starts one.
+
+        None if a log density was NaN.
+        """
         found = self.auditors[chain].look(theta, number, self.orders)
         if found is None:
             return None
@@ -119,7 +122,10 @@ class DriftForm:
         self.target = kernel.target.compile() if coupling.knows_density else None
 
     def __call__(self, streams: AuditStreams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
-        """Couple two exact chains from theta; X runs one step ahead."""
+        """Couple two exact chains from theta, X one step ahead; return the record and the coupling.
+
+        `chain` and `number` are not used.
+        """
         known, log_density, passes = math.nan, math.nan, 0.0
         if self.target is not None:
             terms = full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)
@@ -148,7 +154,11 @@ def _with(record: AuditRecord, meeting: Meeting, weight: float) -> AuditRecord:
 def audit_form(
     target: Any, sampler: Any, draws: Draws, rng: np.random.Generator, orders: int, max_steps: int
 ) -> AuditForm:
-    """Return form (A) of a sampler for its draws; `rng` is the audits' generator."""
+    """Return form (A) of a sampler for its draws.
+
+    `rng` is the random stream of the audits, and `orders` the number of orders of the data for each acceptance
+    probability.
+    """
     program = sampler.build(target, audit_every="auto")
     coupled = {told: Coupling(sampler.coupling(target, dict(told))) for told in map(_as_key, draws.adapted)}
     auditors = [

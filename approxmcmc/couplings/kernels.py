@@ -22,12 +22,14 @@ class ExactKernel(NamedTuple):
 
 
 def coupling_of(target: Target, sampler: Sampler) -> Coupling:
-    """Return the coupling of a sampler's *exact* chain, which makes the sampler's steps but decides on all data."""
+    """Return the coupling of the *exact* chain, which proposes as the sampler does and decides on all data."""
     return Coupling(sampler.coupling(target))
 
 
 def chosen_kernel(kernel: Any, target: Target, points: np.ndarray) -> ExactKernel:
-    """Return the user's exact kernel, or the default one; `points` (n, dim) are draws at which to check it.
+    """Return the user's exact kernel, or the default one if `kernel` is None; `points` (n, dim) are draws.
+
+    If the user's kernel has a target of its own, ten of the draws check that it has the same posterior.
 
     Raises
     ------
@@ -63,7 +65,7 @@ def _check_same_posterior(own: Any, target: Target, points: np.ndarray) -> None:
 
 
 def log_density_of(target: Target, theta: np.ndarray) -> float:
-    """Return log prior + log-likelihood on all data."""
+    """Return log prior + log-likelihood on all data at theta; -inf where the prior is 0."""
     if isinstance(target, DoublyIntractableTarget):
         return float(target.log_densities(theta[None])[0])
     compiled = target.compile()

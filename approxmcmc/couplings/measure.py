@@ -19,9 +19,9 @@ FEWEST = 20  # smallest number of draws, and of audits
 
 
 class Draws(NamedTuple):
-    """The draws of a trace as vectors (chain, draw, dim), the steps between two draws, and the steps before the first.
+    """The draws of a trace as vectors `theta` (chain, draw, dim); `thin` steps per draw, after `tune` tuning steps.
 
-    `adapted` holds the tuned values of each chain; `shuffled_by` is the stream that shuffled the data.
+    `adapted` holds the tuned values of each chain; `shuffled_by` is the random stream that shuffled the data, or None.
     """
 
     theta: np.ndarray
@@ -42,7 +42,7 @@ class Draws(NamedTuple):
 
 
 def draws_of(trace: xr.DataTree, target: Target) -> Draws:
-    """Return the draws of a trace in the order of the target's parameters.
+    """Return the draws of a trace, with their coordinates in the order of the target's parameters.
 
     Raises
     ------
@@ -79,7 +79,10 @@ class Quantities(abc.ABC):
 
 
 class Moments(Quantities):
-    """All parameters, their squares about the means of the draws, and the log density; or the parameters alone."""
+    """All parameters; unless the target is discrete, their squares about the means of the draws; the log density.
+
+    The log density is left out if `with_density` is False.
+    """
 
     def __init__(self, target: Target, draws: Draws, with_density: bool) -> None:
         self.center = draws.flat.mean(axis=0)
@@ -124,7 +127,7 @@ class Functions(Quantities):
 def measure_of(
     estimands: Mapping[str, Estimand] | None, trace: xr.DataTree, target: Target, draws: Draws, with_density: bool
 ) -> Quantities:
-    """Return the estimands; for None the first and second moments of all parameters, and the log density."""
+    """Return the estimands: the user's functions, or for None those of `Moments`."""
     return Moments(target, draws, with_density) if estimands is None else Functions(estimands, trace, target)
 
 
@@ -149,7 +152,7 @@ def at_draws(measure: Quantities, draws: Draws, audited: np.ndarray, log_density
 
 
 def _moments(values: np.ndarray) -> AtDraws:
-    """Return mean, sd and a standard error by batch means, of values (chain, draw, estimand)."""
+    """Return mean, standard error by batch means, and standard deviation of values (chain, draw, estimand)."""
     _, n_draws, k = values.shape
     size = max(1, math.isqrt(n_draws))
     batches = values[:, : n_draws // size * size].reshape(-1, size, k).mean(axis=1)

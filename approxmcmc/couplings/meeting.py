@@ -6,10 +6,11 @@ is coupled by the maximal coupling of two rows.
 
 How fast chains forget their start determines how many audits contribute to the estimated bias of the draws. With
 :math:`\tau(a, b)` the meeting time of coupled exact chains from a and b, :math:`g(a) - g(b)` is at most
-:math:`\mathrm{E}\,\tau(a, b)` times the range of h. So a bias of b ranges comes from a share of at least :math:`b /
-\tau` of the audits, whose two chains stay apart for long; the other audits carry no information. An audit starts its
-chains close to each other: if regions are separated, all couplings may meet at once, and the interval is too narrow.
-Chains from distant draws detect this: on two modes they meet only after one chain has crossed to the other mode.
+:math:`\mathrm{E}\,\tau(a, b)` times the range of h. So if the bias is b times this range, at least a share :math:`b /
+\tau` of the audits contributes to it: those with chains that stay apart for long. The other audits carry no
+information. An audit starts its chains close to each other: if regions are separated, all couplings may meet at once,
+and the interval is too narrow. Chains from distant draws detect this: on two modes they meet only after one chain has
+crossed to the other mode.
 """
 
 import math
@@ -40,8 +41,8 @@ class Meeting(NamedTuple):
 
     `time` is tau, the number of steps of X until the meeting, or NOT_MET if the chains were cut off. `paths` (2, n,
     dim) holds the n pairs of states before the meeting, X first; `densities` (2, n) their log densities, NaN if
-    unknown. `passes` counts evaluations of all terms, or gradients; `first` describes X's first step while it ran
-    alone, see `Look`.
+    unknown. Both have n = 0 if they were not recorded. `passes` counts evaluations of all terms, or gradients; `first`
+    describes the last step that X made alone, NaN without such a step.
     """
 
     time: int
@@ -57,7 +58,7 @@ class Meeting(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The log ratio of a proposal, and the change of the log density; NaN if there was no proposal."""
+    """The log acceptance ratio of a proposal, and the change of the log density; NaN if unknown."""
 
     log_ratio: float
     energy_change: float
@@ -71,7 +72,10 @@ def unknown_density(chain: Any) -> float:
 
 @cached_by_content(maxsize=64)
 def make_meeting(move: Callable[..., int], density: Callable[..., float]) -> Callable[..., int]:
-    """Return the loop that moves X, then both chains, until they meet; BROKE_OFF if a log density was NaN."""
+    """Return the loop that moves X alone for `lag` steps, then both chains, until they meet.
+
+    It returns the number of steps of X, NOT_MET after `max_steps`, or BROKE_OFF if a log density was NaN.
+    """
 
     def meeting_time(
         rng: Any, chains: Any, shared: Any, lag: int, max_steps: int, paths: np.ndarray, densities: np.ndarray
@@ -95,7 +99,7 @@ def make_meeting(move: Callable[..., int], density: Callable[..., float]) -> Cal
 
 @cached_by_content(maxsize=64)
 def make_entry(meeting_time: Callable[..., int]) -> Callable[..., int]:
-    """Return the loop for a generator passed as addresses."""
+    """Return the loop for a random generator that is passed as memory addresses."""
     meeting_time = compiled(inline="always")(meeting_time)
 
     def enter(
@@ -107,7 +111,7 @@ def make_entry(meeting_time: Callable[..., int]) -> Callable[..., int]:
 
 
 class Coupling:
-    """Two coupled chains of one kernel on one target, compiled into a loop."""
+    """Two coupled chains of one kernel on one target, compiled into a loop; `chains` is the sampler's coupling."""
 
     def __init__(self, chains: CompiledCoupling) -> None:
         self.name, self.start, self.shared, self.rule = chains.name, chains.start, chains.shared(), chains.rule
@@ -133,7 +137,9 @@ class Coupling:
         record: bool = True,
         log_likelihoods: tuple[float, float] = (np.nan, np.nan),
     ) -> Meeting:
-        """Couple two chains from x and y; X runs `lag` steps ahead.
+        """Run two coupled chains from `x` and `y` until they meet, X `lag` steps ahead, for at most `max_steps` of X.
+
+        With `record`, the result holds the paths. `log_likelihoods` are those at x and y, NaN if unknown.
 
         Raises
         ------
@@ -163,7 +169,7 @@ class Coupling:
         )
 
     def _room(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return scratch arrays for `steps` pairs of states."""
+        """Return scratch arrays for at least `steps` pairs of states: paths and log densities."""
         if self.room[0].shape[1] < steps:
             self.room = np.empty((2, steps, self.room[0].shape[2])), np.empty((2, steps))
         paths, densities = self.room
@@ -171,7 +177,7 @@ class Coupling:
 
 
 def maximal_coupling(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Return the joint distribution of X ~ p and Y ~ q with the largest P(X = Y); given X != Y they are independent.
+    """Return the matrix of P(X = i, Y = j), with X ~ p, Y ~ q and the largest P(X = Y).
 
     Examples
     --------
@@ -185,7 +191,7 @@ def maximal_coupling(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 class CoupledStates:
-    """The coupling of a transition matrix: ``meeting_time(rng, x, y, lag, max_steps) -> tau``."""
+    """Coupled chains of a transition matrix; a state is the number of its row."""
 
     def __init__(self, matrix: np.ndarray) -> None:
         self.n, self.rows = len(matrix), matrix.cumsum(axis=1)
@@ -197,7 +203,7 @@ class CoupledStates:
         }
 
     def meeting_time(self, rng: np.random.Generator, x: np.ndarray, y: np.ndarray, lag: int, max_steps: int) -> int:
-        """Return when two chains meet, in steps of X."""
+        """Return the steps of X until the chains from states x[0] and y[0] meet, X `lag` steps ahead; or NOT_MET."""
         i, j = int(x[0]), int(y[0])
         for _ in range(lag):
             i = _draw(rng, self.rows[i])
@@ -217,7 +223,7 @@ SIGHTINGS = 20  # audits wanted for each step of the forgetting time
 
 
 class Forgetting(NamedTuple):
-    """Mean steps until exact chains from distant draws meet; passes used."""
+    """Mean steps until exact chains from distant draws meet, and the passes over the data that the estimate took."""
 
     steps: float
     passes: float
@@ -226,7 +232,7 @@ class Forgetting(NamedTuple):
 def forgetting_time(
     coupling: Coupling, draws: np.ndarray, n_audits: int, rng: np.random.Generator, chains: np.random.Generator
 ) -> Forgetting:
-    """Couple exact chains from pairs of draws (n, dim) until they meet, or use more steps than `n_audits` allows.
+    """Couple exact chains from pairs of `draws` (n, dim) until they meet; about `n_audits` steps are made in total.
 
     `rng` chooses pairs, `chains` is the random stream of the chains. With k meetings in S steps in total, the mean time
     is estimated by S / k. This is the maximum-likelihood estimate for exponential times, whether the last pair was cut

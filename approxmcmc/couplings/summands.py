@@ -15,7 +15,7 @@ STEPS = 30  # number of step counts at which the drift is reported
 
 
 class Summands:
-    """Collect weight * sum_{t < tau} [h(X_t) - h(Y_t)] from each audit, for all estimands at once."""
+    """Collects weight * sum_{t < tau} [h(X_t) - h(Y_t)] of each audit, for all estimands h in `measure`."""
 
     def __init__(self, measure: Quantities, max_steps: int) -> None:
         self.measure, k = measure, len(measure.labels)
@@ -59,7 +59,7 @@ class Summands:
         self.waiting, self.points = [], 0
 
     def finish(self) -> tuple[np.ndarray, "DriftCurve"]:
-        """Return the summands (n_audits, n_estimands), and the drift up to the longest coupling."""
+        """Return the summands (n_audits, n_estimands), and the drift after 0, 1, ... `max_steps` exact steps."""
         self._evaluate()
         rows = np.array(self.rows)
         n = len(rows)
@@ -120,7 +120,7 @@ def average(rows: np.ndarray) -> Average:
 
 
 def unknown(rows: np.ndarray) -> Average:
-    """Return the mean 0 with an infinite error, for rows that are 0 because the exact kernel never moved."""
+    """Return the mean of rows with an infinite error: the rows are all 0 because the exact kernel never moved."""
     no_limit = np.full(rows.shape[1:], np.inf)
     return Average(rows.mean(axis=0), no_limit, no_limit, len(rows))
 

@@ -24,7 +24,11 @@ ESTIMATES = (BIASED, SMALL, INCONCLUSIVE)
 
 
 class AuditSummary(NamedTuple):
-    """The input of the rules: results of a run, see `bias`; `bias`, `error` and `variance` in posterior sds."""
+    """The input of the rules: results of `bias`, arrays by estimand.
+
+    `bias` and `error`, its standard error, are in posterior standard deviations, `variance` of one audit in their
+    squares.
+    """
 
     labels: Sequence[str]
     bias: np.ndarray
@@ -141,7 +145,10 @@ def _inconclusive(found: AuditSummary) -> tuple[str, list[str]]:
 
 
 def optimal_share(c1: float, c2: float) -> float:
-    """Return f*, the best share of time for audits; NaN if a cost is unknown.
+    """Return sqrt(c2) / (sqrt(c1) + sqrt(c2)), the share of the time for audits with the least error of debiased means.
+
+    c1 is the cost of the draws and c2 that of the audits: seconds times the squared error reached in them. NaN if a
+    cost is unknown.
 
     Examples
     --------
@@ -169,14 +176,16 @@ def debias(trace: xr.DataTree, bias: xr.Dataset) -> xr.Dataset:
     xarray.Dataset
         By ``estimand``: ``mean``, ``bias``, ``debiased`` with limits, and ``estimate``, which is ``debiased`` if
         ``applied`` is true, otherwise ``mean``. ``applied`` is true if audits cost less than the chain for the same
-        variance (c2 < c1) and the verdict gives an estimate. ``pays_from`` (estimand): seconds of chain and audits
+        variance and the verdict is not "not applicable". ``pays_from`` (estimand): seconds of chain and audits
         together from which debiased means have the smaller risk, if the true bias equals its estimate.
         ``optimal_audit_share``: the share of the time to spend on audits. Attribute ``sentence``: the result in words.
 
     Raises
     ------
     IncompatibleError
-        When `bias` was not computed from the draws of `trace`.
+        When none of the means of `trace` is among those in `bias`, which then belongs to another trace.
+    InvalidInputError
+        When `bias` is not the Dataset that the function `bias` returned.
 
     Notes
     -----
@@ -219,7 +228,7 @@ def _sentence(cheap: bool, estimated: bool, verdict: str, c1: float, c2: float) 
 
 
 def _check_same_draws(trace: xr.DataTree, bias: xr.Dataset) -> None:
-    """Compare the trace's means with those in `bias`; the parameters come first there, in any order of variables."""
+    """Raise if none of the trace's means is among those in `bias`; not checked if `bias` has no parameters."""
     posterior = trace["posterior"].dataset
     means = [
         float(value)

@@ -25,7 +25,7 @@ Arrays = tuple[np.ndarray, ...]
 
 
 def as_they_are(arrays: Mapping[str, np.ndarray]) -> Arrays:
-    """Return the arrays of a file in the order of their declaration."""
+    """Return the arrays of a file unchanged, in the order in which they are declared."""
     return tuple(arrays.values())
 
 
@@ -180,7 +180,7 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 TIME_LIMIT = 20.0  # seconds
-QUIET_PERIOD = 600.0  # for so many seconds after a failure no process tries again
+QUIET_PERIOD = 600.0  # seconds after a failed download in which no process tries again
 CHILD = "import sys; from approxmcmc.datasets.source import save; save(*sys.argv[1:])"
 
 

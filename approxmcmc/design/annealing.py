@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 EPSILONS = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.001, 0.0)
 COSTS = ("time", "data")
-LONGEST_TIME_SCALE = 0.6  # times the batch length; batch means do not show longer correlations
+LONGEST_TIME_SCALE = 0.6  # in batch lengths: batch means do not show longer correlations
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,12 +233,12 @@ def batch_variance(values: np.ndarray) -> np.ndarray:
 
 
 def _warn_of_a_short_pilot(at: np.ndarray) -> None:
-    """Warn if the means of batches of sqrt(n) steps hardly average: the pilot is too short for so slow a chain."""
+    """Warn if the pilot is too short for a chain that mixes so slowly; batches have sqrt(n) steps."""
     longest = math.isqrt(len(at))
     time_scale = float(np.median(batch_variance(at) / np.maximum(at.var(axis=0), 1e-300)))
     if time_scale > LONGEST_TIME_SCALE * longest:
         warnings.warn(
-            f"plan_annealing: within {len(at)} pilot steps the chain hardly forgets where it was (autocorrelation time "
+            f"plan_annealing: within {len(at)} pilot steps the chain hardly forgets its start (autocorrelation time "
             f"{time_scale:.0f} or more, batches of {longest}): bias and variance are understated and epsilon may stay "
             "too large for too long; use more n_pairs, or longer steps",
             SamplingWarning,

@@ -68,10 +68,9 @@ class Candidate:
     floor
         Lower bound of its cost.
     why_not
-        Function that returns why the candidate does not fit a target, or "". Called again when more is known.
-    law
-        Which normal approximation of the posterior it needs: at the ``"mode"``, by a ``"pilot"``, ``"fit"`` (at the
-        mode, or by a pilot if there is no mode), or none.
+        Function that returns why the candidate does not fit a target, or "". Called again when more is known. law Which
+        normal approximation of the posterior it needs: at the ``"mode"``, by a ``"pilot"``, ``"fit"`` (at the mode, or
+        by a pilot if there is no mode), or none.
     parts
         The parts that it compiles for a new model, in addition to the terms.
     seconds

@@ -1,6 +1,7 @@
-"""Choose the sampler of a run without one: the method that answers first, according to short trials.
+"""Choose a sampler for a run that names none: the method that reaches the goal first, according to short trials.
 
-0. Terms that represent many rows each replace the rows if that is exact (`targets.compressed`).
+0. If terms that each represent many rows give exactly the same likelihood, they replace the rows
+   (`targets.compressed`).
 1. Every candidate has a floor, which is a lower bound of its seconds of counted work. It includes the parts that the
    candidate needs first: the mode, a pilot chain, an expansion, compiled code. The lowest floor is tried first.
 2. A trial counts what a step reads, and measures effective draws per step and the error of a test. That gives a cost
@@ -8,9 +9,8 @@
 
        seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
 
-   s the seconds of an effective draw, t those of a step, n the steps that are made in any case, the risk in
-   squared posterior standard deviations.
-   Trials are short while a rival could be better, see `contest`.
+   s the seconds of an effective draw, t those of a step, n the least number of steps of a run. The risk is in squared
+   posterior standard deviations. Trials are short while a rival could be better, see `contest`.
 3. A candidate with a floor above the best price is not tried: branch and bound (Land and Doig 1960). Trials end when
    the best run is short, or trials have used their share of the budget.
 4. An exact sampler is chosen if it is nearly as fast; else the fastest whose predicted error is allowed.
@@ -102,7 +102,7 @@ def choose_sampler(
     chains: int = 4,
     random_seed: Any = None,
 ) -> Choice:
-    """Return the sampler that answers first, and the table of what was measured.
+    """Return the sampler that reaches the goal first, and the table of what was measured.
 
     Parameters
     ----------

@@ -21,14 +21,15 @@ from approxmcmc.sampling.assembly import start_law
 
 PILOT_TUNE = (50, 1000)  # limits of the number of tuning steps of the run
 NEARLY = 2.0  # an exact sampler may cost this many times the fastest
-WORTHWHILE = 2.0  # seconds of an exact sampler below which a biased one, with its trial, audits and code, saves nothing
+# Seconds: if an exact sampler needs less, a biased one, with its trial, audits and compilation, saves nothing.
+WORTHWHILE = 2.0
 SHARE_OF_TRIALS = 0.15  # of the budget
 SHARE_OF_TRIAL = 0.05  # of the seconds that a candidate would need
 LEAST_TRIAL, LEAST_FOR_TRIALS = 0.25, 1.0  # negligible time, in seconds: for one trial, for all
-# Least effective draws of a reliable trial. A walk on a horseshoe of 63 parameters seemed to make 4 in 6200 steps, and
-# would have been preferred to trajectories with 60, although its run had R-hat 1.4.
+# Least effective draws of a reliable trial. On a horseshoe of 63 parameters a walk seemed to give 4 effective draws in
+# 6200 steps. It would have been preferred to trajectories, which gave 60, although its run had R-hat 1.4.
 TELLING = 15.0
-# Possible error of a short trial: 200 steps of core rows on MNIST found .12, .40 and .98 effective draws for each.
+# Possible error of a short trial: three trials of core rows on MNIST found .12, .40 and .98 effective draws per step.
 OFF_BY = 4.0
 
 
@@ -79,12 +80,13 @@ def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) 
         return "not tried: it is biased, and only exact samplers are allowed"
     if best is None or best.measured is None:
         return ""
-    # With fewer effective draws a trial is unreliable: 7 of 6000 in a funnel made 400 in .3 s, and were far from it.
+    # With fewer effective draws a trial is unreliable: in a funnel, 7 effective draws of 6000 predicted 400 in .3 s,
+    # far from the truth.
     if best.price < goal.near and best.measured.effective >= ENOUGH:
-        return f"not tried: {best.candidate.name} answers in {best.price:.1g} s"
+        return f"not tried: {best.candidate.name} reaches the goal in {best.price:.1g} s"
     prefers = goal.prefers_exact and entry.exact != best.exact
     if prefers and best.exact and goal.time_limit is None and best.price < WORTHWHILE:
-        return f"not tried: it is biased, and {best.candidate.name} answers in {best.price:.1g} s"
+        return f"not tried: it is biased, and {best.candidate.name} reaches the goal in {best.price:.1g} s"
     if entry.floor * (1.0 if not prefers else NEARLY if best.exact else 1.0 / NEARLY) >= best.price:
         return f"not tried: it cannot cost less than {entry.floor:.2g}"
     # A trial without set-up takes SHARE_OF_TRIAL of the best price, and a predictable set-up is in the floor.
@@ -117,7 +119,8 @@ def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed
     began = time.perf_counter()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SamplingWarning)  # about a core that is too large: its cost shows that
+            # Ignore the warning of a core that is too large: its cost shows that.
+            warnings.simplefilter("ignore", SamplingWarning)
             entry.set_up = candidate.floor(known).set_up
             entry.setting = candidate.make(known)
             known.compiled.update({"terms", *candidate.parts})
@@ -152,8 +155,8 @@ def why_not_possible(error: Exception) -> str:
 def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: Entry | None, hope: float) -> None:
     """Continue a trial while it can change the choice; `hope` is the lowest cost that a rival may have.
 
-    A trial that `hope` may have cut short is kept, and is resumed if no rival was better. Under a time limit costs are
-    risks: every trial has its share of the limit, and none is cut.
+    A trial that was stopped because a rival may be better is kept, and is resumed if no rival was better. Under a time
+    limit costs are risks: every trial gets its share of the limit, and none is stopped early.
     """
     hope = math.inf if goal.time_limit else hope
 
@@ -192,7 +195,7 @@ def may_be_spared(entry: Entry, best: Entry) -> bool:
 
 
 def contenders(entries: list[Entry], goal: Wanted) -> list[tuple[Entry, Trial]]:
-    """Return the unfinished trials of candidates that may still be the best, except of a best without a rival."""
+    """Return the unfinished trials of candidates that may still be the best; none if the best has no rival."""
     best = best_of(entries, goal)
     near = OFF_BY * best.price if best else 0.0
     rivals = [entry for entry in entries if entry is not best and entry.measured and entry.price <= near]

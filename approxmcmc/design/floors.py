@@ -22,7 +22,7 @@ from approxmcmc.targets.linear import LinearTarget
 
 TRIAL_STEPS = 400  # of four chains, half of them to burn in
 FEWEST_READ = 64.0  # residuals that a decision of a t-test reads at least
-FARTHEST = 8.0  # standard deviations between mode and mean; larger distances count as this, 1e15 draws
+FARTHEST = 8.0  # largest distance of mode and mean used, in standard deviations; it corresponds to 1e15 draws
 
 
 class Floor(NamedTuple):
@@ -52,16 +52,16 @@ def _step(known: Situation, products: float, alone: float = STEP) -> float:
 
 
 def draws_to_the_mean(known: Situation) -> float:
-    """Return the draws of the normal law at the mode for one beyond the posterior's mean in a coordinate, halved.
+    """Return half the number of draws of the normal approximation until one lies beyond the posterior's mean.
 
-    Half of the posterior lies beyond its mean, and independent draws must reach that half before they represent it.
+    Half of the posterior lies beyond its mean, coordinate by coordinate, and independent draws must reach that half.
     """
     off = 0.0 if known.seen is None else float(np.max(np.abs(known.seen.mode - known.mode.mode) / known.mode.sd))
     return 1.0 / math.erfc(min(off, FARTHEST) / math.sqrt(2.0))
 
 
 def stretch(known: Situation) -> float:
-    """Return the largest variance of a coordinate over the smallest, in units of the normal law at the mode.
+    """Return the largest variance of a coordinate over the smallest, in units of the normal approximation at the mode.
 
     Steps in the metric of the mode are as short as the narrowest coordinate requires, so they need this many times as
     many steps to cross the widest one.

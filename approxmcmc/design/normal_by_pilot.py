@@ -23,8 +23,10 @@ from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.assembly import assemble, make_steps
 from approxmcmc.targets import Laplace
 
-FIRST = 0.01  # variance of each coordinate to begin with; it adapts within about ten steps
-RUNAWAY = 5.0  # growth in the last round: up to 3.7 on a hierarchy of 10 parameters, 1e11 on separable classes
+FIRST = 0.01  # first variance of each coordinate; it adapts within about ten steps
+# Largest growth of a standard deviation in the last round: a hierarchy of 10 parameters had up to 3.7, separable
+# classes 1e11.
+RUNAWAY = 5.0
 
 
 class PilotSettings(NamedTuple):
@@ -45,8 +47,9 @@ def _walk(cov: np.ndarray) -> RandomWalk:
     return RandomWalk(2.38 / math.sqrt(len(cov)), target_acceptance=0.25, preconditioner=cov)
 
 
-# On a hierarchy of 54 parameters, 50 groups of 40 rows, the trajectories take 6000 passes over the data, and the kernel
-# with their covariance gains an effective draw for three steps; Langevin steps took 9000, and one for twenty.
+# On a hierarchy of 54 parameters, 50 groups of 40 rows, trajectories take 6000 passes over the data, and a kernel with
+# their covariance then needs 3 steps for an effective draw. Langevin steps took 9000 passes, and the kernel needed 20
+# steps.
 BY_TRAJECTORIES = PilotSettings((50, 100, 200, 400), trajectories, 1.0)
 BY_WALK = PilotSettings((300, 600, 1200, 2400), _walk, 10.0)
 

@@ -14,13 +14,13 @@ from approxmcmc.nuts.settings import NUTS, TUNE, preferred
 # factor.
 COMPILE, COMPILE_FACTORS = 7.0, 42.0
 # Seconds for one operation of a term and its derivative; PyTensor's code does not vectorise exponentials. Measured:
-# 50 to 56 ns for a row of three Bernoulli laws of 14 to 27 operations, 75 for an ordered law of 82, 8 for a Poisson law
-# of 15 and 4 for a normal one: from .6 to 3.6 ns for each operation, 1.5 in the geometric mean.
+# 50 to 56 ns for a row of three Bernoulli models with 14 to 27 operations, 75 for an ordered model with 82, 8 for a
+# Poisson model with 15, and 4 for a normal one: .6 to 3.6 ns for each operation, 1.5 in the geometric mean.
 OPERATION = 1.5e-9
 LEAST = 7e-6  # seconds of a gradient of a few rows
-# Runs of 1000 draws to 400 effective ones, bulk and tail, in a hierarchy with effects that NUTS moves together with
-# their scales. In eleven models of the street a draw made .5, .5, .46, .45, .44, .4, .15, .034, .03, .014 and .013
-# effective ones.
+# Number of runs of 1000 draws that give 400 effective draws, bulk and tail, in a hierarchy where NUTS moves effects
+# together with their scales. In eleven models of docs/street.md a draw counted as .5, .5, .46, .45, .44, .4, .15, .034,
+# .03, .014 and .013 effective draws.
 RUNS_OF_EFFECTS = 2.5
 LABELS = {"nutpie": "NUTS by nutpie", "pymc": "NUTS by PyMC"}
 
@@ -63,10 +63,10 @@ def sampler(target: Target) -> NUTS:
 
 
 def seconds_per_draw(known: Situation) -> float:
-    """Return the seconds of a draw; no fewer than a trajectory took in a trial on the model as it is written.
+    """Return the seconds of a draw; at least those of a trajectory in a trial on the model as its user wrote it.
 
-    On a horseshoe of 63 parameters tuning took 36 million gradients of 2000 rows in a chain, although the count was 11
-    for each draw.
+    On a horseshoe of 63 parameters, tuning took 36 million gradients of 2000 rows in a chain, although the rule
+    predicts 11 for each draw.
     """
     operations, dim = known.written_work
     tried = known.trajectories if dim == known.dim else []  # not if groups are integrated out

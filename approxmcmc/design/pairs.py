@@ -94,7 +94,7 @@ def decide(
     count[ROUNDS] += 1
     found = subtract(test.here, test.there, test.differences)
     test.log_ratio[0] = log_rest + (-math.inf if found == IMPOSSIBLE else total(test.differences, n_obs))
-    if not test.log_ratio[0] < math.inf:  # NaN, or a density that no data can have
+    if not test.log_ratio[0] < math.inf:  # NaN, or +inf, which is no valid log density
         return -1, 0.0
     if threshold < test.log_ratio[0]:
         assign(test.here, test.there)

@@ -17,8 +17,8 @@ from approxmcmc.errors import InvalidInputError
 from approxmcmc.sampling.goals import ENOUGH
 
 ALLOWED_BIAS = 0.02  # posterior standard deviations
-# Seconds. A candidate that could finish by then needs no rival, because compiling one takes longer. Short trials
-# overrate chains that stick: for independent draws on MNIST they predicted .22 s, and the run took .84.
+# Seconds. If a candidate finishes by then, no other is tried, because compiling another one takes longer. Short trials
+# overrate chains that stick: for independent draws on MNIST they predicted .22 s, but the run took .84 s.
 SOON = 0.2
 TOO_BIASED = "predicted error above"  # beginning of the verdict of a candidate that is too biased
 COLUMNS = (

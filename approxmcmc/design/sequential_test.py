@@ -1,8 +1,9 @@
 """Batch size and epsilon: the sequential test that reads the least data at an allowed error.
 
-The error of the acceptance probability, Delta(Lambda, tau), and the data used are known for every test from the
-recursion of its law. Pilot pairs (Lambda_b, tau_b) say which decisions a chain faces. So the design is a small
-optimisation without any further likelihood: for each batch size (and boundary shape), epsilon is raised until
+The error of the acceptance probability, Delta(Lambda, tau), and the data used are known for every test from a recursion
+(`acceptance.laws.recursion`). Pilot pairs (Lambda_b, tau_b) say which decisions a chain faces. So the design is a small
+optimisation that evaluates no further likelihood terms: for each batch size (and boundary shape), epsilon is raised
+until
 
     mean_b |Delta_b| = error  ("mean"),   or   max_b |Delta_b| = error  ("worst"),
 
@@ -244,7 +245,8 @@ def _largest_epsilon(outcome: _Outcome, error: float, criterion: str) -> float:
     def excess(log_epsilon: float) -> float:
         return math.log(max(outcome(math.exp(log_epsilon))[name], 1e-300) / error)
 
-    # Errors of one look are at most epsilon, so that epsilon = error / looks is allowed; most tests allow far more.
+    # One look errs with probability at most epsilon, so epsilon = error / looks is allowed; most tests allow a far
+    # larger one.
     low, high = math.log(SMALLEST_EPSILON), math.log(0.5)
     if excess(high) <= 0.0:
         return 0.5

@@ -12,7 +12,7 @@ from approxmcmc.contracts.records import EVALUATIONS, SECONDS
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.assembly import assemble, make_steps
 
-TIMED_EPSILONS = (0.2, 0.01)  # and 0; in between, seconds of a step are linear in the data read
+TIMED_EPSILONS = (0.2, 0.01)  # timed as well as 0; in between, the seconds of a step are linear in the data read
 TIMED_STEPS = 50
 
 

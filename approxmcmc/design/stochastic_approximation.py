@@ -25,7 +25,7 @@ from approxmcmc.samplers.noisy.doubly_intractable import check_target, make_draw
 from approxmcmc.samplers.noisy.estimated_drift import PRIOR_STEP, posterior_gradient, prior_gradient
 from approxmcmc.targets.laplace_approximation import Laplace
 
-BLOCKS = 20  # of one round, whose averages are compared
+BLOCKS = 20  # blocks of steps in a round; the averages of successive blocks are compared
 LONGEST_STEP = 1.0  # posterior standard deviations: a start in another phase of the model must not move theta far away
 RIDGE = 1e-3  # share of its diagonal that is added to a matrix estimated from few draws
 

@@ -12,9 +12,9 @@ with quadratic terms, E W grows with C, and (1 + e) I solves the equation with <
 .. math:: \alpha = \frac{4 e}{1 + e + \lambda}, \qquad
           \lambda \text{ the largest eigenvalue of } \mathrm{E}\, W(z), \; z \sim N(0, (1 + e) I) :
 
-iterates from C = 0 then rise, and never above (1 + e) I. So the largest relative error of a variance is at most e. W is
-that of one datum divided by the batch size, lambda(n) = Lambda (1/n - 1/N), an effective draw takes 4/alpha - 1 steps,
-and the batch size is the one with the least
+the iterates that begin at C = 0 then increase, and stay below (1 + e) I. So the largest relative error of a variance is
+at most e. W is that of one datum divided by the batch size, lambda(n) = Lambda (1/n - 1/N), an effective draw takes
+4/alpha - 1 steps, and the batch size is the one with the least
 
 .. math:: (4/\alpha(n) - 1) \, (\text{gradients of a step} + \text{overhead}).
 """
@@ -38,7 +38,7 @@ from approxmcmc.targets import Laplace, laplace
 if TYPE_CHECKING:
     import pandas as pd
 
-ROWS = 20_000  # for the covariance of the gradients: known to 1 % if four moments exist
+ROWS = 20_000  # read to estimate the covariance of the gradients: to 1 % if they have four moments
 CANDIDATES = 60  # batch sizes, evenly spaced on the logarithmic scale
 
 

@@ -28,12 +28,12 @@ from approxmcmc.targets.predictors.base import PredictorsTarget
 # Errors that may end a set-up: a density that is NaN, infinite or improper, a singular matrix, too little memory.
 FAILURES = (ApproxMCMCError, ArithmeticError, MemoryError, np.linalg.LinAlgError, ValueError)
 
-EXPANSION_PASSES = 10  # if terms have linear predictors; includes the survey, the most expensive pass, and bounds
-NEWTON_STEPS = 4  # of a search for a mode, with all data
+EXPANSION_PASSES = 10  # passes over the data, if terms have linear predictors; the survey is the most expensive one
+NEWTON_STEPS = 4  # of the search for the mode, on all data
 CLIMB = 40  # gradients of BFGS before the Newton steps
-PILOT_STEPS, LEAPFROGS = 750, 8  # of a pilot chain: trajectories, each of so many gradients
+PILOT_STEPS, LEAPFROGS = 750, 8  # of a pilot chain: number of trajectories, and gradients of each
 WALK_STEPS = 4500  # of a pilot chain without gradients
-ONE_BY_ONE = 20.0  # times a term: a gradient of PyTensor's code of a single row
+ONE_BY_ONE = 20.0  # cost of a gradient of a single row by PyTensor's code, in evaluations of a term
 BLAS = 0.1e-9  # seconds of a multiply-add of large matrices
 
 
@@ -114,13 +114,13 @@ class Situation:
 
     @functools.cached_property
     def why_no_mode(self) -> str:
-        """Why the mode does not describe the posterior, known before the search for it; else "".
+        """Why the mode does not describe the posterior, if that is known before the mode is searched; else "".
 
         A Laplace approximation of d parameters by N rows errs by about d^2 / N nats (Shun and McCullagh 1995). Under
-        independent normal priors that is mostly far less. In a hierarchy it is not: there a pilot is needed anyway.
+        independent normal priors the error is usually far smaller; in a hierarchy it is not, so a pilot is needed.
         """
         target, dim = self.target, self.dim
-        n_obs = target.n_obs if target.reads_rows else target.n_rows or 0  # rows, also if statistics replace them
+        n_obs = target.n_obs if target.reads_rows else target.n_rows or 0  # count rows even if statistics replace them
         if target.normal_prior is not None or n_obs >= dim**2:
             return ""
         return f"{n_obs} terms are too few for a normal approximation of {dim} parameters at the mode"
@@ -249,7 +249,7 @@ class Situation:
         Rows are expanded by closed forms, by gradients row by row, or by differences of terms.
         """
         dim, n_obs, chain = self.dim, self.target.n_obs, 0.0
-        if self.target.normal_prior is None:  # else the core may be empty, and a normal distribution enough
+        if self.target.normal_prior is None:  # otherwise the core may be empty, and no pilot chain is needed
             chain = sum(STEPS) * TRANSITION * dim**0.25 * 3.0 * PRODUCT * dim**2
         if self.has_predictors or isinstance(self.target, ExpandsItself):
             return EXPANSION_PASSES * self.pass_seconds + chain
@@ -271,7 +271,7 @@ class Situation:
         """Return why rows cannot be expanded, or "": a density that is not finite, or too little memory."""
         target, dim = self.target, self.dim
         if self.undefined:
-            return f"a density that is not finite ({self.undefined[0]}) goes unnoticed where rows are expanded"
+            return f"a density is not finite ({self.undefined[0]}), which an expansion of the rows would not detect"
         if isinstance(target, LinearTarget):
             numbers = 4.0
         elif isinstance(target, PredictorsTarget):

@@ -5,8 +5,8 @@ spent. With n steps of all chains, s seconds of counted work (`work`) a step, an
 
     seconds per effective draw = s n / ESS,    accumulated error = E|alpha^ - alpha| n / ESS.
 
-Measured seconds are for the table only, not for the choice. Short chains flatter a sampler that mixes badly, by a
-small factor: n steps of a chain that has not moved count as one effective draw.
+Measured seconds are for the table only, not for the choice. In a short run a sampler that mixes badly looks slightly
+better than it is: n steps of a chain that has not moved count as one effective draw.
 """
 
 import math
@@ -28,7 +28,7 @@ GLANCE = 5  # steps after which a candidate that is much too slow is given up
 LEVELS = (50, 100, 200, 400, 800)  # steps of each chain
 ENOUGH = 100.0  # effective draws; the seconds of one are then known to about 20 %
 FEWEST_AUDITS, MOST_AUDITS = 20, 100
-MOST_PARAMETERS = 50  # whose ESS is computed, evenly spaced: ArviZ takes a millisecond for each
+MOST_PARAMETERS = 50  # with an ESS that is computed; evenly spaced, because ArviZ takes a millisecond for each
 
 
 class Measured(NamedTuple):

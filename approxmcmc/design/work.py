@@ -3,8 +3,8 @@
     seconds = operations x OPERATION + bytes x BYTE + multiply-adds of matrices x PRODUCT + steps x STEP + ...
 
 The constants are those of one core of a server (AMD EPYC, 2.x GHz, AVX2), each with how it was measured; on another
-processor all change together, and the cheapest candidate hardly does. The compilation of a new model is charged from a
-table; code that is compiled once per machine is free, compiled already or not.
+processor all of them change by a similar factor, so the cheapest candidate rarely changes. The compilation of a new
+model is counted by a table. Code that is compiled once per machine counts as free, even if it is not yet compiled.
 """
 
 from typing import NamedTuple
@@ -25,9 +25,11 @@ from approxmcmc.contracts.records import (
 )
 
 # Seconds of a scalar operation (`operations`): terms of logistic regressions, 10 and 50 columns, took .17 and .13 ns
-# for each; of user's loops .3; of PyTensor's graphs .22 to .29, and the same for their gradients.
+# for each; users' loops .3; PyTensor's graphs and their gradients .22 to .29.
 OPERATION = {"library": 0.15e-9, "groups": 0.15e-9, "python": 0.3e-9, "graph": 0.25e-9, "matrices": 0.25e-9}
-BYTE = 0.012e-9  # seconds; from the extra time per row of 1e5 rows of 50 columns, beyond the cache, over 1e4 rows
+# Seconds to read a byte: the extra time for a row of 50 columns if there are 1e5 rows, more than the cache holds, not
+# 1e4.
+BYTE = 0.012e-9
 PRODUCT = 0.4e-9  # seconds of a multiply-add with a matrix that a step reads
 STEP = 1.0e-6  # seconds of a step that reads nothing
 NUMBER = 15e-9  # seconds of a coordinate in a step: a normal variate, and the copies of theta
@@ -35,13 +37,13 @@ NUMBER = 15e-9  # seconds of a coordinate in a step: a normal variate, and the c
 # 2 ns; a transition with its decision 5 us. This count gives 312 us on Covertype and 1180 on a9a; measured are 329 and
 # 1325.
 RESIDUAL, AT_RANDOM, ON_LINE, TRANSITION_STEP = 2.5, 50e-9, 2e-9, 5e-6
-# Seconds for each term of an audit after its two passes, in sixteen orders: with them 45 ms for 1e6 rows of a logistic
-# regression, and 130 ms for 1e5 groups of ten rows.
+# Seconds for each term of an audit after its two passes, to read it in sixteen orders. A whole audit takes 45 ms for
+# 1e6 rows of a logistic regression, and 130 ms for 1e5 groups of ten rows.
 AUDITED = 35e-9
 TRANSITION = 2.2  # posterior standard deviations that a trajectory travels
-# Seconds to compile for a new model, by author and part: terms, their gradient, their expansion and the code that reads
-# it. Measured on first runs; of PyMC's graphs 7 s for terms and 5 for a gradient; 20 for terms and expansion; with a
-# Cholesky factor and a solution 38 for terms and 55 for a gradient.
+# Seconds to compile for a new model, by origin of the code and part: terms, their gradient, and their expansion with
+# the code that reads it. First runs of PyMC's graphs took 7 s for terms, 5 for a gradient, and 20 for terms and
+# expansion; with a Cholesky factor and a linear system 38 for terms and 55 for a gradient.
 COMPILATION = {
     "library": {"terms": 0.0, "gradient": 0.0, "expansion": 0.0},
     "groups": {"terms": 0.0, "gradient": 6.0, "expansion": 6.0},  # terms are compiled when the model is read

@@ -19,8 +19,9 @@ bootstrap moves the mean over replicates by Student's t,
 adds a fresh error of the reference, and subtracts :math:`2 (V/R + e^2)`, since its squared mean holds the noise twice.
 The degrees of freedom are :math:`\nu = (R - 1) k` for k independent coordinates of equal variance. In general
 :math:`k = (tr \Sigma)^2 / tr \Sigma^2` (Satterthwaite); its estimate from few replicates is noisy and too large where
-:math:`\hat V` is too small, so it is drawn towards 1 by (R - 1) / (R + 7). That rule was found by simulation: nominal
-95 % then cover 93 to 100 % for R from 5 on, K = 1, 10, 50, independent or correlated coordinates, and any bias.
+:math:`\hat V` is too small, so its distance from 1 is multiplied by (R - 1) / (R + 7). That rule was found by
+simulation: nominal 95 % then cover 93 to 100 % for R from 5 on, K = 1, 10, 50, independent or correlated coordinates,
+and any bias.
 """
 
 import math
@@ -145,7 +146,7 @@ def draws_at(
         * _inverse_chi_square(normals, degrees * _directions_of(scatter, degrees, n_coordinates))
     )
 
-    # |center + moved + shifted|^2 / K by its six products
+    # |center + moved + shifted|^2 / K, expanded into its six products
     weights = resampling.replicates * np.sqrt(_inverse_chi_square(normals, degrees) / (n_replicates * degrees))[:, None]
     moved_sq = ((weights @ scatter) * weights).sum(axis=1)
     shifted_sq = ((resampling.reference @ (shifts @ shifts.T / n_coordinates)) * resampling.reference).sum(axis=1)

@@ -21,7 +21,7 @@ ADVICE = (
 
 
 def spread(total: float, weights: np.ndarray) -> np.ndarray:
-    """Return the seconds of each draw, in proportion to its weight; evenly if all weights are 0."""
+    """Return `total` seconds divided over draws in proportion to `weights`; evenly if all weights are 0."""
     weights = np.asarray(weights, dtype=np.float64)
     weights = weights if weights.sum() > 0.0 else np.ones_like(weights)
     return total * weights / weights.sum() if len(weights) else weights
@@ -75,7 +75,7 @@ def with_clock(trace: xr.DataTree, clock: Any = None, warmup_seconds: Any = None
 
 
 def with_clocks(traces: Sequence[xr.DataTree], clock: Any, warmup_seconds: Any) -> list[xr.DataTree]:
-    """Return several traces of one sampler with their clocks; a list gives one clock per trace."""
+    """Return `with_clock` of each trace of a sampler; lists of `clock` or `warmup_seconds` hold an entry for each."""
     clocks, warmups = (
         list(given) if _is_list_for(given, traces) else [given] * len(traces) for given in (clock, warmup_seconds)
     )
@@ -83,7 +83,9 @@ def with_clocks(traces: Sequence[xr.DataTree], clock: Any, warmup_seconds: Any) 
 
 
 def by_name(given: Any, names: Sequence[str], what: str) -> dict[str, Any]:
-    """Return the mapping's value for each run; None for runs that it leaves out.
+    """Return ``given[name]`` for each name of a run in `names`; None for names that `given` leaves out.
+
+    `what` is the argument's name in messages.
 
     Raises
     ------

@@ -99,7 +99,7 @@ def compare_samplers(
     clocks = {
         name: completion_clocks(traces, over, include_tuning) for name, traces in listed.items() if knows(traces, over)
     }
-    if not clocks:  # the error says what is missing
+    if not clocks:  # this call raises an error that says what is missing
         completion_clocks(next(iter(listed.values())), over, include_tuning)
     budget = _common_budget(clocks, over) if budget is None else float(budget)
     rows = {}

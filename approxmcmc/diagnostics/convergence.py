@@ -20,14 +20,15 @@ from approxmcmc.diagnostics.health import share_of_moves
 from approxmcmc.diagnostics.rank_statistics import bulk_ess, rank_r_hat, tail_ess
 
 FEWEST_DRAWS = 100  # per chain, as in PyMC: with fewer no chain can hold LEAST_ESS, and R-hat is mostly noise
-LARGEST_R_HAT, BY_CHANCE = 1.01, 0.05  # the second: share of runs with converged chains that may warn
-CHAINS_APART = 1.1  # the older limit of R-hat: above it the chains are in different places
+LARGEST_R_HAT, BY_CHANCE = 1.01, 0.05  # limit of R-hat; share of runs with converged chains that may exceed it
+CHAINS_APART = 1.1  # limit of R-hat above which the chains are in different places
 LEAST_ESS = 100  # per chain
-# Longer chains are thinned to 1250 to 2500 draws. No verdict changes: where ESS is short of 100 per chain, the
-# autocorrelation time is over 12 of those. 2 x 20 000 draws of 54 parameters take .3 s instead of 1 to 2.5 s.
+# Longer chains are thinned to 1250 to 2500 draws. No verdict changes: if ESS is below 100 per chain, the
+# autocorrelation time is over 12 of the thinned draws. 2 x 20 000 draws of 54 parameters take .3 s instead of 1 to 2.5
+# s.
 MOST_DRAWS = 2500
-MOST_PARAMETERS = 500  # evenly spaced ones; each takes half a millisecond
-NAMED = 3  # parameters in a sentence
+MOST_PARAMETERS = 500  # to check, evenly spaced; each takes half a millisecond
+NAMED = 3  # most parameters that a sentence names
 
 
 class Statistic(NamedTuple):
@@ -65,12 +66,12 @@ def convergence(posterior: xr.Dataset, *, weighted: bool = False) -> list[Findin
     Returns
     -------
     list of Finding
-        One for each of the three, or one ``"not checked"`` if they cannot be computed. A parameter with the same value
-        in all draws of all chains is left out.
+        One for each of the three; R-hat of a single chain is ``"not checked"``. If none can be computed, one finding
+        that says why. A parameter with the same value in all draws of all chains is left out.
     """
     if reason := _why_not(posterior, weighted):
         cut_short = posterior.attrs.get("stopped") == "time_limit" and posterior.sizes["draw"] < FEWEST_DRAWS
-        verdict: Verdict = "warning" if cut_short else "not checked"  # a run that asked for few draws needs no warning
+        verdict: Verdict = "warning" if cut_short else "not checked"  # a user who wants few draws needs no warning
         advice = "give it more time" if cut_short else ""
         return [Finding("convergence", verdict, f"R-hat and ESS were not checked: {reason}", advice)]
     sample, chains = drawn(posterior), posterior.sizes["chain"]
@@ -112,7 +113,7 @@ def r_hat_limit(ess: float, chains: int, parameters: int) -> float:
 
 
 def drawn(posterior: xr.Dataset, most_draws: int = MOST_DRAWS) -> Sample:
-    """Return the draws to check: long chains thinned, parameters that never move left out."""
+    """Return the draws to check: chains thinned to `most_draws`, at most 500 parameters, none that never moves."""
     every = math.ceil(posterior.sizes["draw"] / most_draws)
     arrays, labels = [], []
     for name, variable in posterior.isel(draw=slice(None, None, every)).items():
@@ -162,7 +163,7 @@ def _advice(r_hat: float, shortage: float, posterior: xr.Dataset) -> str:
     wanted = times * posterior.sizes["draw"]
     unit = 10 ** max(int(math.log10(wanted)) - 1, 0)
     by_time = posterior.attrs.get("stopped") == "time_limit"
-    longer = f"give it {times:.2g} times the time" if by_time else f"take draws={math.ceil(wanted / unit) * unit:_}"
+    longer = f"run it {times:.2g} times as long" if by_time else f"take draws={math.ceil(wanted / unit) * unit:_}"
     if r_hat <= CHAINS_APART:
         return f"{longer}, or a proposal that mixes better"
     return (
@@ -174,9 +175,9 @@ def _advice(r_hat: float, shortage: float, posterior: xr.Dataset) -> str:
 def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.ndarray, float], float]:
     """Return a function ``measure(draws, enough)`` of flat draws, shape (chains, draws, dim).
 
-    It returns the smallest bulk or tail ESS of the parameters that move, computed from 2500 draws per chain, or from
-    `judged_at_least` if that is more. A bulk ESS below `enough` is returned at once, because tail ESS takes twice as
-    long. 0 if no parameter moves, or with fewer than 4 draws.
+    It returns the smallest bulk or tail ESS of the parameters that move, computed from at most 2500 draws per chain, or
+    `judged_at_least` if that is more. A bulk ESS below `enough` is returned without computing the tail ESS, which takes
+    twice as long. 0 if no parameter moves, or with fewer than 4 draws.
 
     Examples
     --------
@@ -224,7 +225,7 @@ def chains_agree(variables: Variables) -> Callable[[np.ndarray], bool]:
 
 
 def _moving(variables: Variables, draws: np.ndarray, most_draws: int) -> Sample:
-    """Return flat draws, shape (chains, draws, dim), in the form in which `convergence` checks them."""
+    """Return the `Sample` of flat draws, shape (chains, draws, dim), that `convergence` would check."""
     values = variables.unpack(draws[:, :: math.ceil(draws.shape[1] / most_draws)].astype(variables.dtype))
     dims = {name: [f"{name}_{axis}" for axis in range(array.ndim - 2)] for name, array in values.items()}
     arrays = {name: (("chain", "draw", *dims[name]), array) for name, array in values.items()}

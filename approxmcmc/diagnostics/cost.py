@@ -54,8 +54,8 @@ def cost_summary(
         - ``datapoints_touched``, ``likelihood_evaluations`` (and gradients, bounds, auxiliary updates where counted).
         - ``data_fraction``: data touched per decision over N; per step for samplers without decisions (AlwaysAccept).
         - ``decisions_made``, ``rounds_per_decision``: accept/reject answers, looks at the data that each took.
-        - ``decisions_audited``, ``wrong_decisions``; ``wrong_decision_rate`` with ``_lower`` and ``_upper``,
-          ``wrong_accept_rate``, ``wrong_reject_rate``: per audited decision, NaN without audits.
+        - ``decisions_audited``, ``wrong_decisions``; ``wrong_decision_rate`` with its limits ``wrong_decision_lower``
+          and ``wrong_decision_upper``, ``wrong_accept_rate``, ``wrong_reject_rate``: per audited decision, NaN without.
         - ``acceptance_rate``: mean acceptance probability (of the steps' own estimates); ``accepted``: share of kept
           steps.
         - ``seconds``, ``seconds_per_draw``: wall-clock of the draws, audits and set-up excluded.

@@ -93,7 +93,8 @@ def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Findin
 def _refused(attrs: Mapping[str, Any], settings: Mapping[str, Any], stats: xr.Dataset | None) -> Finding | None:
     """Compare the acceptance rate of each chain with what its proposals should reach.
 
-    Tuning alone may be too short: of 108 steps of independent draws a chain accepted .18, and .45 of the 4000 kept.
+    Tuning alone may be too short: a chain of independent draws accepted .18 of its 108 tuning steps, but .45 of the
+    4000 kept ones.
     """
     decisions = np.atleast_1d(attrs.get("tuning_decisions_made", 0))
     if "tuning_accepted" not in attrs or decisions.min() < SMALLEST_PILOT:

@@ -90,7 +90,12 @@ def importance_estimates(trace: xr.DataTree, estimands: Any = None) -> xr.Datase
     -------
     xarray.Dataset
         Each estimand with a leading dim ``moment`` of (mean, mcse), mcse = sqrt(sum w^2 (f - mean)^2) / sum w, the
-        delta method (Owen 2013, equation 9.9); NaN where a single draw has all the weight.
+        delta method (Owen 2013, equation 9.9). The mcse is NaN if a single draw has all the weight.
+
+    Raises
+    ------
+    InvalidInputError
+        When the trace has no weights.
 
     Examples
     --------
@@ -164,7 +169,8 @@ def chatterjee_diaconis_bound(
         least 1 - `self_normalised_risk`, its error is less than `self_normalised_error` times ||f||, or times the
         standard deviation of f; inf if eps >= 1; a risk of 1 or more is an empty statement. `blind_mass` and
         `blind_risk`, for n < exp(L): with probability at least 1 - `blind_risk`, all draws lie in a set of states with
-        probability `blind_mass` under the target. Attributes: `kl`, `needed` = exp(L).
+        probability `blind_mass` under the target. Attributes: `kl`, `needed` = exp(L), and `estimated`, 1 if L and the
+        tail come from `log_weights`, else 0.
 
     Raises
     ------
@@ -204,7 +210,7 @@ def chatterjee_diaconis_bound(
 
 def _bounds(t: float, kl: float, tail: Callable[[float], float], delta: float) -> tuple[float, ...]:
     """Return the numbers of both theorems, in the order of `STATEMENTS`; NaN where a theorem does not cover this n."""
-    above = float(tail(kl + t / 2.0))  # at t < 0 this is L - |t|/2, the argument of the converses
+    above = float(tail(kl + t / 2.0))  # for t < 0 this is L - |t|/2, as the lower bounds of both theorems require
     error = risk = self_error = mass = blind = blind_risk = math.nan
     if t >= 0.0:
         error = math.exp(-t / 4.0) + 2.0 * math.sqrt(above)
@@ -230,7 +236,8 @@ def _pareto_k(log_weights: np.ndarray) -> float:
     if np.unique(positive).size < FEWEST_WEIGHTS:
         return math.nan
     try:
-        return float(array_stats.psislw(-positive)[1])  # it expects log-likelihoods, the negatives of the log weights
+        # The function expects log-likelihoods, which are the negatives of the log weights.
+        return float(array_stats.psislw(-positive)[1])
     except ValueError:  # all weights of the tail are equal, as on a few discrete states: there is no tail to fit
         return math.nan
 

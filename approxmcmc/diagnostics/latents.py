@@ -88,12 +88,12 @@ def latents(
 
 
 def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
-    """Add the effects that a target integrated out to a finished trace, as the target specifies.
+    """Add the effects that a target integrated out to a finished trace, as the target's `latents_wanted` says.
 
-    The effects of all groups are stored in ``posterior``. If only some groups are wanted, these are stored in a group
-    ``latents``; if a folder is named, all are written there. In both cases ``posterior`` holds one NaN per draw under
-    the name of every effect, so that PyMC fails on that name when it is given the trace; without the name, PyMC would
-    silently draw the missing variable from its prior.
+    "auto": the effects of all groups are stored in ``posterior`` if these are at most 10^7 numbers, otherwise none are
+    drawn. Labels of groups: these are stored in a group ``latents``. A folder: all are written there. If ``posterior``
+    does not hold the effects, it holds one NaN per draw under the name of every effect, so that PyMC fails on that name
+    when it is given the trace; without the name, PyMC would silently draw the missing variable from its prior.
     """
     plain = target.plain
     if not isinstance(plain, LatentTarget) or plain.latents_wanted is None:

@@ -53,7 +53,7 @@ def group(trace: xr.DataTree, name: str) -> xr.Dataset:
 def leaves_invariant(attrs: Mapping[Any, Any], settings: Mapping[str, Any]) -> bool:
     """Return whether the sampler of a trace leaves its target invariant, according to the trace's attributes.
 
-    If they do not record this, return whether its test is exact; None if it has no test either.
+    If they do not record this, return whether its test is exact; False if it has no test either.
     """
     if "why_not_invariant" in attrs:
         return not attrs["why_not_invariant"]
@@ -62,7 +62,7 @@ def leaves_invariant(attrs: Mapping[Any, Any], settings: Mapping[str, Any]) -> b
 
 
 def sums(trace: xr.DataTree, name: str) -> np.ndarray | None:
-    """Sum a record over draws, per chain; None if the sampler did not write it."""
+    """Return the sums of a record over the draws of each chain, shape (chain,); None if the trace lacks the record."""
     stats = group(trace, "sample_stats")
     return np.asarray(stats[name].sum("draw")) if name in stats else None
 

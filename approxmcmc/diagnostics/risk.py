@@ -112,7 +112,8 @@ def risk(
 
     A fitted distribution (Laplace, ADVI, Pathfinder; see `approxmcmc.foreign`) has one point, at the end of its fit:
     all its risk is bias, except for differences between fits. A single fit has variance 0, and its interval is that of
-    the reference's error. The mean of its draws counts as its mean, so use antithetic pairs of draws, or many draws.
+    the reference's error. The mean of the fit is computed from its draws, so use antithetic pairs of draws, or many
+    draws.
 
     Intervals treat running means as normal. If they are, nominal 95 % intervals cover 93 to 100 % from 5 replicates on,
     for single coordinates and for averages (simulated). With 2 to 4 replicates they are too wide to be useful.
@@ -139,7 +140,7 @@ def risk(
             "Risk over one chain: squared bias and variance cannot be separated and are NaN, intervals too. "
             "Run several chains from different seeds; 8 mirror the literature, 32 give usable intervals.",
             ApproxMCMCWarning,
-            stacklevel=3,  # past the decorator
+            stacklevel=3,  # 3 skips the decorator, so the warning names the caller
         )
     pieces: list[tuple[str, np.ndarray, Reference]] = []
     for name, function in functions.items():

@@ -53,9 +53,9 @@ class RunningMeans(NamedTuple):
 
 
 def completion_clocks(traces: Sequence[xr.DataTree], over: str, include_tuning: bool) -> list[Completions]:
-    """Return, for each replicate, the time (or data) spent by the end of each draw.
+    """Return, for each replicate, what it had spent on the axis `over` by the end of each draw.
 
-    The cost of an approximation is that of its fit, whether or not tuning is included.
+    The cost of a fitted distribution is that of its fit, whether or not `include_tuning` is set.
     """
     if over not in AXES:
         raise InvalidInputError(f"`over` needs one of {sorted(AXES)}; found {over!r}.")
@@ -77,7 +77,7 @@ def completion_clocks(traces: Sequence[xr.DataTree], over: str, include_tuning: 
 
 
 def knows(traces: Sequence[xr.DataTree], over: str) -> bool:
-    """Return whether all traces record what an axis adds up; True for an unknown axis, which raises its own error."""
+    """Return whether all traces have the record that the axis `over` adds up; True for an unknown axis."""
     return over not in AXES or all(AXES[over][0] in group(trace, "sample_stats") for trace in traces)
 
 

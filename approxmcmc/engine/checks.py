@@ -1,4 +1,4 @@
-"""Checks of settings, numbers in messages, and arguments that are arrays or a normal approximation with such arrays."""
+"""Check settings, write numbers for messages, and read arguments that are arrays or a normal approximation."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,12 +19,13 @@ def is_integer(value: Any, *, whole_floats: bool = False) -> bool:
 def checked_integer(
     value: Any, name: str, least: int = 1, *, who: str = "", needed: str = "", whole_floats: bool = False
 ) -> int:
-    """Return an integer of at least `least` as an int.
+    """Return `value` as an int; it must be an integer of at least `least`, or with `whole_floats` such as 5.0.
 
     Raises
     ------
     InvalidInputError
-        If the value is anything else; the message names the setting and says what it must be (`needed`).
+        If it is not. The message begins with `who`, the function or component, and says that `name` must be `needed`,
+        by default "an integer >= `least`".
     """
     if not (is_integer(value, whole_floats=whole_floats) and value >= least):
         owner = f"{who}: " if who else ""
@@ -38,7 +39,7 @@ def show(theta: np.ndarray) -> str:
 
 
 def differences_of(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Return one line per setting that differs, ``name: old -> new``."""
+    """Return a line for each setting that differs, ``name: old -> new``; nested names are joined by dots."""
     before, after = dict(_flat(old)), dict(_flat(new))
     lines = []
     for name in dict.fromkeys([*before, *after]):
@@ -70,7 +71,7 @@ def cov_of(given: Any) -> np.ndarray:
 
 
 def is_approximation(given: Any) -> bool:
-    """Return whether this is an approximation, with a mode and a covariance."""
+    """Return whether `given` is a normal approximation: an object with attributes `mode` and `cov`."""
     return _holds(given, "mode") and _holds(given, "cov")
 
 
@@ -83,7 +84,7 @@ def _holds(given: Any, name: str) -> bool:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown name: the name, the nearest valid one, and all of them."""
+    """Return the end of a sentence about an unknown `name`: this name, the nearest of the valid `names`, and all."""
     known = list(names)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     guess = f"; did you mean {close[0]!r}?" if close else "."

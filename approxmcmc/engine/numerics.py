@@ -1,4 +1,4 @@
-"""Scalar functions for likelihoods, without overflow and without branches, so that loops over data vectorise.
+"""Scalar functions for likelihoods, without overflow; all but `log1mexp` without branches, so that loops vectorise.
 
 ``log1p(exp(-|x|))`` costs 9.5 ns through the C library; the polynomial form below costs 1.35 ns in a vectorised loop
 and is right to 1e-14 relative. User functions may call :func:`softplus`, :func:`log_sigmoid` and :func:`log1mexp`.
@@ -24,8 +24,8 @@ LOG_2_LOW = 1.90821492927058770002e-10
 ROUND_TO_INTEGER = 6755399441055744.0
 SQRT_2_MINUS_1 = math.sqrt(2.0) - 1.0
 
-# Only fused multiply-add is allowed: it makes the polynomials 1.5 times as fast, and their rounding smaller.
-# Reassociation would break the reductions of the argument.
+# Only fused multiply-add is allowed: it makes the polynomials 1.5 times as fast, and their rounding errors smaller.
+# Reassociation would break the range reduction.
 contracted = functools.partial(compiled, fastmath={"contract"})
 
 
@@ -99,7 +99,7 @@ def _choose(fast: Any, plain: Any) -> Any:
 
 exp_to_700 = _choose(_exp_to_700, math.exp)
 log1p_of_fraction = _choose(_log1p_of_fraction, math.log1p)
-log = _choose(_log, math.log)  # of normal positive numbers; loops vectorise
+log = _choose(_log, math.log)  # of positive numbers that are not subnormal; loops over it vectorise
 
 
 @compiled

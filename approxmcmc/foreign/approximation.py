@@ -159,7 +159,7 @@ class BlackjaxPathfinder(LibrarySampler):
         compile_seconds, began = translation_seconds + time.perf_counter() - began, time.perf_counter()
         state = jax.block_until_ready(compiled(key, theta))
         spent = time.perf_counter() - began
-        # The inverse Hessian of L-BFGS in its compact form, and a Newton step by it: algorithm 4 of the paper.
+        # The inverse Hessian of L-BFGS in its compact form, and a Newton step with it: algorithm 4 of the paper.
         position, gradient, alpha, beta, gamma = (
             np.asarray(getattr(state, name)) for name in ("position", "grad_position", "alpha", "beta", "gamma")
         )

@@ -65,7 +65,8 @@ def density_of(target: Target) -> Density:
     from approxmcmc.interop.model import ModelOfPyMC
     from approxmcmc.interop.prior import log_prior_of
 
-    jax.config.update("jax_enable_x64", True)  # PyTensor's translation needs it, and every other sampler uses it
+    # PyTensor's translation needs double precision, and all other samplers use it.
+    jax.config.update("jax_enable_x64", True)
     twin = twin_of(target)
     try:
         source = ModelOfPyMC(twin.model, None, scale_effects=False)

@@ -123,7 +123,8 @@ class NumPyroHMCECS(JaxSampler):
         model = functools.partial(_model, density, self.batch_size, len(mode["theta"]))
         inner = NUTS(model, init_strategy=init_to_value(values=mode))
         ecs = HMCECS(inner, num_blocks=self.num_blocks, proxy=HMCECS.taylor_proxy(mode))
-        at_mode = ecs.init(jax.random.key(0), self.tune, None, (), {})  # outside JAX tracing: `ecs` stores the proxy
+        # Called here, outside JAX tracing, because `ecs` stores the proxy.
+        at_mode = ecs.init(jax.random.key(0), self.tune, None, (), {})
 
         def start(key: Any, theta: Any) -> Any:
             moved = at_mode.hmc_state._replace(z={"theta": theta})

@@ -11,7 +11,7 @@ from approxmcmc.contracts import Target, TwinnedTarget
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.nuts.raw import NUTSJob
 
-KEPT = 3  # compiled forms of targets: a study uses each target many times
+KEPT = 3  # most twins kept in a cache: a study uses each target many times
 
 
 class Twin:

@@ -173,7 +173,7 @@ def _weights_rows(node: Any, factors: list[Any]) -> bool:
 
 
 def _chain(variable: Any, kind: dict[Any, Any]) -> list[Any]:
-    """Return an affine quantity, then its only part, and so on down to a quantity with no part or several."""
+    """Return an affine quantity, then its only part, and so on, until a quantity has no part or several."""
     chain = [variable]
     while (node := chain[-1].owner) is not None:
         below = [one for one in node.inputs if kind.get(one, CONSTANT) != CONSTANT]

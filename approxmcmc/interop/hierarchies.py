@@ -25,11 +25,14 @@ from pytensor.tensor.random.basic import NormalRV
 
 from approxmcmc.interop.graphs import evaluate
 
-ROWS_PER_GROUP = 100  # below, the prior may determine an effect more than its rows, and z is the better coordinate
+# With fewer rows the prior may determine an effect more than they do, and z is the better coordinate.
+ROWS_PER_GROUP = 100
 AXES = ("DimShuffle", "ExpandDims")
-VARIANCE_RATIO = 10.0  # below, groups hardly differ: sigma may be 0, and sigma * z has no mode there
+# Below this ratio groups hardly differ: sigma may be 0, and the density of sigma * z has no mode there.
+VARIANCE_RATIO = 10.0
 DIFFERENCE = 1e-4
-INDEXING = ("Subtensor", "AdvancedSubtensor", "AdvancedSubtensor1", *AXES)  # not all in every PyTensor
+# Not every version of PyTensor has all of them.
+INDEXING = ("Subtensor", "AdvancedSubtensor", "AdvancedSubtensor1", *AXES)
 
 
 class Effects(NamedTuple):
@@ -62,7 +65,7 @@ def _judged(model: Any, effect: Any, factors: set[Any], n_rows: int, score: Call
     positive = [factor for factor in factors if isinstance(model.rvs_to_transforms.get(factor), LogTransform)]
     if len(factors) != 1 or not positive:
         names = ", ".join(sorted(factor.name or "an expression" for factor in factors))
-        return Effects(effect, None, f"{unscaled}: it is multiplied by {names}, not by one positive variable")
+        return Effects(effect, None, f"{unscaled}: it is multiplied by {names}, which is not one positive variable")
     rows, scaled = n_rows // _length(model, effect), f"{positive[0].name} * {effect.name}"
     if rows < ROWS_PER_GROUP:
         few = f"there are {rows} rows for each entry, fewer than {ROWS_PER_GROUP}"

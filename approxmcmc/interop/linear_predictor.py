@@ -38,7 +38,7 @@ from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikelihood
 
-POINTS = 3  # at which terms are checked
+POINTS = 3  # points at which terms are compared with PyMC's
 StructuredTarget = LinearTarget | PredictorsTarget
 
 
@@ -156,7 +156,8 @@ def structured_target(source: ModelOfPyMC) -> StructuredTarget:
     found = find_predictors(source)
     family = family_of(source) if found.design.n_predictors == 1 else None
     normal = normal_design(source, found) if family is None else None
-    # Rejected unless the predictor found is the distribution's whole predictor: an offset may be added outside of it.
+    # Only the whole predictor of the distribution is accepted, because an offset may be added outside of the part
+    # found.
     with contextlib.suppress(NoLinearPredictorError):
         if family is not None:
             return _checked(source, _of_family(source, found, family))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.nuts.raw import RECORDS, NUTSJob, RawDraws, records_of
 
 POLL = 0.002  # seconds between two looks at the chains
@@ -33,7 +34,7 @@ class NutpieModel:
 
 
 def compile_model(model: Any, names: Sequence[str] | None) -> NutpieModel:
-    """Compile log density, gradient and variables of a model; raises any error of its compilation."""
+    """Return a model compiled by nutpie, with the variables `names`, None for all; raise any error of compilation."""
     import nutpie
 
     began = time.perf_counter()
@@ -127,7 +128,7 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str = "diag") -> RawDr
         When a chain cannot start, or fails; the message is nutpie's.
     """
     began = time.perf_counter()
-    deadline = np.inf if job.seconds is None else began + job.seconds
+    deadline = np.inf if job.seconds is None else limit_clock() + job.seconds
     wanted, most, chains, stopped, looked = job.draws, 0, list[NutpieChain](), "", 0.0
     try:
         while True:
@@ -155,13 +156,13 @@ def _end(chains: Sequence[NutpieChain]) -> None:
 
 
 def _advance(chains: Sequence[NutpieChain], job: NUTSJob, draws: int, deadline: float) -> str:
-    """Run all chains to so many draws each, `cores` at a time; return "time_limit" if that came first."""
+    """Run all chains to `draws` draws each, `cores` at a time; return "time_limit" if that comes first, else ""."""
     steps, running, since = job.tune + draws, list[NutpieChain](), 0.0
     turn = SLICE if job.seconds is None else min(SLICE, job.seconds / (4 * len(chains)))
     try:
         while behind := [chain for chain in chains if chain.made < steps]:
             now = time.perf_counter()
-            if now >= deadline:
+            if limit_clock() >= deadline:
                 return "time_limit"
             if now - since > turn or not all(chain in behind for chain in running):
                 running, since = sorted(behind, key=lambda chain: chain.made)[: job.cores], now

@@ -5,6 +5,7 @@ A longer run starts again, because PyMC cannot resume a finished run. With the s
 
 import contextlib
 import logging
+import math
 import multiprocessing
 import time
 import warnings
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.nuts.raw import NUTSJob, RawDraws, records_of
 
 CLOCK = "each draw timed"
@@ -24,15 +26,15 @@ class StepClock:
 
     def __init__(self, job: NUTSJob) -> None:
         self.job, self.ends = job, [list[float]() for _ in job.seeds]
-        self.late = False
+        self.began, self.late = math.nan, False
 
     def __call__(self, trace: Any, draw: Any) -> None:
         """Record the time; PyMC calls this after each step, and returns the draws so far on an interrupt."""
         now = time.perf_counter()
         self.ends[draw.chain].append(now)
         self.job.tick(sum(map(len, self.ends)))
-        first = min(ends[0] for ends in self.ends if ends)
-        if self.job.seconds is not None and now - first >= self.job.seconds:
+        self.began = limit_clock() if math.isnan(self.began) else self.began
+        if self.job.seconds is not None and limit_clock() - self.began >= self.job.seconds:
             self.late = True
             raise KeyboardInterrupt
 

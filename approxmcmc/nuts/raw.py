@@ -41,6 +41,8 @@ class NUTSJob(NamedTuple):
         longer run, or 0 at the end.
     most
         Upper bound of the draws that `more` returns.
+    tune, target_accept, cores
+        Tuning steps, acceptance rate to tune to, and the number of chains that run at once.
     seconds
         Wall-clock limit from the first step, or None.
     tick

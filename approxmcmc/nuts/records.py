@@ -21,7 +21,10 @@ MEANT = ("acceptance_rate",)
 def named_draws(
     raw: RawDraws, target: Target, asked: WholeRun, every: int, flat: np.ndarray, attrs: Mapping[str, Any]
 ) -> NamedDraws:
-    """Return every `every`-th draw, with the records of dropped draws added up, and the totals of tuning."""
+    """Return every `every`-th draw with its records, the totals of tuning, and attributes; `flat` are the same draws.
+
+    Counts and seconds of dropped draws are added to the next kept draw.
+    """
     stats = _counted({**raw.stats, "perf_counter_diff": raw.seconds}, target.n_obs, only_nuts=raw.only_nuts)
     warmup = {**raw.warmup_stats, "perf_counter_diff": raw.warmup_seconds}
     warmup = _counted(warmup, target.n_obs, only_nuts=raw.only_nuts)
@@ -47,7 +50,10 @@ def named_draws(
 
 
 def thinned(name: str, values: np.ndarray, every: int) -> np.ndarray:
-    """Return the record of every `every`-th draw, summed over the dropped draws before it."""
+    """Return the record `name` of every `every`-th draw, combined with those of the dropped draws before it.
+
+    Counts and seconds are summed, flags are true if any is, acceptance rates are averaged, others are the last value.
+    """
     if every == 1:
         return values
     n_draws = values.shape[1] // every

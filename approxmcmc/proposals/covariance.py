@@ -16,7 +16,7 @@ from approxmcmc.errors import InvalidInputError
 
 
 def checked_cholesky(cov: np.ndarray, *, who: str, name: str = "covariance") -> np.ndarray:
-    """Return the lower Cholesky factor of a covariance; raise if it is invalid."""
+    """Return the lower Cholesky factor of a covariance; raise InvalidInputError if it is not positive definite."""
     if cov.ndim != 2 or cov.shape[0] != cov.shape[1] or not np.isfinite(cov).all() or not np.allclose(cov, cov.T):
         raise InvalidInputError(
             f"{who}: the matrix {name} is a covariance: it must be symmetric and finite, found shape {cov.shape}"
@@ -48,7 +48,10 @@ def check_target_acceptance(wanted: float | None, *, who: str) -> None:
 def tuned_factor(
     name: str, unit: float = 1.0
 ) -> tuple[Callable[[Any], Mapping[str, float]], Callable[[Any, Mapping[str, float]], None]]:
-    """Return `describe` and `restore` of a state with a tuned factor: unit exp(log_factor), called `name`."""
+    """Return the functions `describe` and `restore` (see `CompiledProposal`) of a state with a tuned factor.
+
+    The trace stores the factor, unit exp(log_factor), under `name`.
+    """
 
     def describe(state: Any) -> Mapping[str, float]:
         return {name: unit * math.exp(state.log_factor[0])}
@@ -96,7 +99,11 @@ def factor(matrix: np.ndarray, lower: np.ndarray) -> None:
 
 @compiled
 def couple_noise(rng: np.random.Generator, xi: np.ndarray, z: np.ndarray) -> bool:
-    """Turn chain X's noise xi into chain Y's, in place; return True, with `xi` unchanged, if both propose one point."""
+    """Turn the noise xi of chain X into that of chain Y, in place; return True if both propose the same point.
+
+    `z` is the mean of X's proposal minus that of Y's, whitened as `xi` is. If the points are the same, `xi` is left
+    unchanged; otherwise it is reflected at the plane orthogonal to `z`.
+    """
     square = change = 0.0
     for j in range(xi.shape[0]):
         square += z[j] * z[j]

@@ -55,7 +55,7 @@ def recall(state: CrankNicolsonState, theta: np.ndarray) -> None:
 def propose(
     rng: np.random.Generator, state: CrankNicolsonState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Step in the whitened coordinates phi."""
+    """Step in the whitened coordinates phi; return the log q ratio."""
     center, upper, rho, spread = state.center, state.upper, state.rho, state.spread
     phi, phi_there = state.phi, state.phi_there
     recall(state, theta)
@@ -81,7 +81,7 @@ def couple(
     noise: np.ndarray,
     count: np.ndarray,
 ) -> tuple[float, float]:
-    """Propose one point for both chains, or reflect the noise; with rho = 0 both always go to one point."""
+    """Propose the same point for both chains, or reflect the noise; with rho = 0 the point is always the same."""
     log_q_ratio = propose(rng, state, x, x_new, count)
     rho, spread, phi_y, xi, z = state.rho, state.spread, other.phi, noise[0], noise[1]
     recall(other, y)

@@ -124,7 +124,10 @@ def checked_noise(gradient_noise: Any, *, who: str) -> Any:
 def added_noise(
     gradient_noise: Any, minibatch: MinibatchGradient, spread: Spread, step_size: float, keep: float, *, who: str
 ) -> AddedNoise:
-    """Return friction's noise at the start of a chain; a given covariance fixes S, and raises if no S exists."""
+    """Return friction's noise at the start of a chain; if `gradient_noise` is a covariance, it fixes S.
+
+    Raises IncompatibleError if friction then removes too little energy for any S, or the covariance has another size.
+    """
     dim, total, heat = minibatch.at_anchor.size, 1.0 - keep**2, 0.25 * ((1.0 + keep) * step_size) ** 2
     n_obs, lower = minibatch.n_obs, np.empty((0, 0))
     if isinstance(gradient_noise, np.ndarray):
@@ -165,7 +168,7 @@ def too_hot(whitened: np.ndarray, step_size: float, total: float, heat: float) -
 
 
 def explain_noise(noise: AddedNoise, step_size: float, *, who: str) -> str:
-    """Explain why the noise of friction is NaN; "" if it is not."""
+    """Return a sentence on why the noise of friction is NaN; "" if it is not."""
     if noise.learnt[0] == 1.0:
         return f'{who}: gradient_noise="tune" learns during tuning, and there were no tuning steps; set tune='
     if not noise.lower.size or np.isfinite(noise.lower[-1, -1]) or not np.isfinite(noise.known).all():

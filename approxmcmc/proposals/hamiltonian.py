@@ -8,7 +8,7 @@ The map preserves volume and is its own inverse once the velocity is reversed, s
 
 .. math:: \log \frac{q(\theta \mid \theta')}{q(\theta' \mid \theta)} = \tfrac12 |v|^2 - \tfrac12 |v'|^2,
 
-minus the energy added by the kicks. Step and length are redrawn each time, so that no trajectory is periodic.
+which is minus the energy added by the kicks. Step and length are redrawn each time, so that no trajectory is periodic.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ class TrajectoryState(NamedTuple):
 def propose(
     rng: np.random.Generator, state: TrajectoryState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Follow a trajectory, and return minus the energy added by its kicks."""
+    """Follow a trajectory, and return minus the energy added by its kicks; -inf if that is more than FARTHEST."""
     scale, upper, velocity, there = state.scale, state.upper, state.velocity, state.there
     recall(state, theta, count)
     draw_velocity(rng, velocity)

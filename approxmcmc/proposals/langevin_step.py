@@ -67,7 +67,7 @@ def add_given_noise(alpha: float, scale: np.ndarray, upper: np.ndarray, xi: np.n
 def squared_distance(
     scale: np.ndarray, upper: np.ndarray, center: np.ndarray, theta: np.ndarray, work: np.ndarray
 ) -> float:
-    """Return (theta - center)' M^-1 (theta - center)."""
+    """Return (theta - center)' M^-1 (theta - center); `work` becomes L^-1 (theta - center)."""
     if upper.shape[0] == 0:
         for j in range(theta.shape[0]):
             work[j] = (theta[j] - center[j]) / scale[j]

@@ -120,7 +120,10 @@ def checked_anchor(control_variate: Any, *, who: str) -> np.ndarray | None:
 def minibatch_gradient(
     gradient: CompiledGradient, dim: int, batch_size: int, anchor: np.ndarray | None = None, *, who: str
 ) -> Callable[[], MinibatchGradient]:
-    """Return a factory of minibatches, one per chain; raise if a batch exceeds the data or the point does not fit."""
+    """Return the function that makes the `MinibatchGradient` of a chain.
+
+    Raises IncompatibleError if `batch_size` exceeds the data, or `anchor` does not have the length `dim`.
+    """
     n_obs = gradient.n_obs
     if batch_size > n_obs:
         raise IncompatibleError(f"{who}: a minibatch of {batch_size} cannot be drawn from {n_obs} data; use fewer")
@@ -140,5 +143,5 @@ def minibatch_gradient(
 
 
 def setup_cost(gradient: CompiledGradient, anchor: np.ndarray | None) -> dict[str, int]:
-    """Return the cost of computing the control variate at set-up."""
+    """Return the cost of computing the control variate at set-up, as attributes; empty without one."""
     return {} if anchor is None else {"setup_gradient_evaluations": gradient.n_obs}

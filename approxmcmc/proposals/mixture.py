@@ -188,7 +188,7 @@ class Mixture(Component, Proposal):
         return joined._replace(describe=describe, restore=restore, refresh=refresh)
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
-        """Return a start that a member offers, shape (dim,), or None."""
+        """Return the start that the first member with one offers, shape (dim,), or None."""
         offers = (member.draw_start(rng) for member in self.proposals)
         return next((theta for theta in offers if theta is not None), None)
 

@@ -212,7 +212,10 @@ class RandomWalk(Component, Proposal):
         return CompiledProposal(propose, make_state, adapt_factor, *tuned_factor("scale_factor"), couple=couple)
 
     def probabilities(self, target: Target, states: np.ndarray) -> np.ndarray:
-        """Return the normal density of the steps on a grid."""
+        """Return the normal density of the steps between the states of a grid, scaled to probabilities; shape (n, n).
+
+        The largest row sum is scaled to 1; then the diagonal, steps that stay, is set to 0.
+        """
         if isinstance(target, DiscreteTarget):
             raise IncompatibleError(
                 "transition_matrix: RandomWalk proposes real numbers, and the target is discrete; use SingleSite"

@@ -57,7 +57,10 @@ class ZigZagState(NamedTuple):
 def zig_and_zag(
     rng: np.random.Generator, h: float, velocity: np.ndarray, force: np.ndarray, moved: np.ndarray
 ) -> float:
-    """Run for a time h with the rates max(0, -v_k f_k); write the path to `moved`, and return the first total rate."""
+    """Run for a time h with the rates max(0, -v_k f_k); return their sum before the first turn.
+
+    The displacement is written to `moved`, and the turns change `velocity`.
+    """
     dim, left, total = velocity.shape[0], h, 0.0
     for k in range(dim):
         moved[k] = 0.0

@@ -25,8 +25,8 @@ def attach_reference(trace: xr.DataTree, reference: xr.DataTree) -> xr.DataTree:
     Returns
     -------
     xarray.DataTree
-        The groups of `trace`, `reference_posterior` with at most 1000 evenly spaced draws per chain, for plots, and
-        `reference_moments` of all draws, for numbers.
+        The groups of `trace`, and two more: `reference_posterior`, at most 1000 evenly spaced draws of each chain of
+        the gold standard, for plots; and `reference_moments`, mean, sd and mcse from all its draws.
 
     Raises
     ------

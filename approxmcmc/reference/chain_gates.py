@@ -70,7 +70,7 @@ def judge_chains(
 ) -> tuple[GateReport, Summaries]:
     """Check the draws of a long chain, of a second kernel, and Stein's identities against the gates.
 
-    Returns the report, and the summaries of the long chain's variables and estimands.
+    Returns the report, and the summaries of the variables and estimands of the long chain, `main`, by name.
     """
     values, other_values = (
         estimand_values(posterior, None) | (estimand_values(posterior, estimands) if estimands else {})

@@ -188,7 +188,7 @@ class KernelSums(NamedTuple):
 
 
 def pairwise(phi: np.ndarray, g: np.ndarray) -> KernelSums:
-    """Return the sums over k_0 of whitened states and scores, both of shape (n, dim)."""
+    """Return the sums of k_0 over all pairs of states `phi` with scores `g`, both whitened, of shape (n, dim)."""
     n = len(phi)
     sums, square = np.empty(n), 0.0
     diagonal = (g**2).sum(axis=1) + phi.shape[1]

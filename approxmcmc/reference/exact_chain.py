@@ -78,9 +78,9 @@ def run_kernel(
     progressbar: bool,
     audit_every: int | str | None = None,
 ) -> xr.DataTree:
-    """Return chains of a sampler; `settings` holds draws, tune, thin, chains and random_seed.
+    """Return the trace of chains of a sampler; `settings` holds draws, tune, thin, chains and random_seed.
 
-    Their decisions are audited as in `sample`, as set by `audit_every`.
+    `audit_every` is that of `sample`, and `cores` the number of threads, None for all processors.
 
     Raises
     ------

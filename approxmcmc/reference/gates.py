@@ -163,7 +163,7 @@ def judge(
     variables: Mapping[str, Summary],
     estimands: Mapping[str, Summary] | None,
 ) -> GateReport:
-    """Check computed summaries against the gates; see :func:`check_gates`."""
+    """Return the report of `check_gates` from the summaries of `variables` and, unless None, of `estimands`."""
     stats = trace["sample_stats"].to_dataset() if "sample_stats" in trace.children else xr.Dataset()
     measured = list((variables if estimands is None else estimands).values())
     r_hat = pool(measured, "r_hat")
@@ -184,7 +184,7 @@ def judge(
 
 
 def pool(summaries: Iterable[Summary], statistic: str) -> list[tuple[float, str]]:
-    """List (value, label) of one statistic over every coordinate."""
+    """Return pairs (value, label) of one statistic, such as "r_hat", for every coordinate of all summaries."""
     return [
         (float(value), label)
         for summary in summaries

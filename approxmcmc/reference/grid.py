@@ -40,7 +40,7 @@ def grid_reference(
     n_points
         Odd number of points per axis; None = 4001 for one parameter, 401 for two.
     chains, draws
-        Shape of the draws.
+        Number of chains, and of draws in each, that are drawn from the grid.
     random_seed
         Seed of the one uniform number and the shuffling behind the draws.
     vectorized

@@ -198,7 +198,7 @@ def _labelled(posterior: xr.Dataset, variables: Variables) -> xr.Dataset:
 
 
 def _judge_and_describe(tree: xr.DataTree, gates: Gates, estimands: Estimands | None) -> GateReport:
-    """Check the draws against the gates, and write the report and the moments into the tree."""
+    """Return the report of the gates on the draws; the report and the moments are also written into the tree."""
     posterior = tree["posterior"].to_dataset()
     variables = summarize_all(posterior, None)
     chosen = None if estimands is None else summarize_all(posterior, estimands)

@@ -35,7 +35,7 @@ class CountedModel(NamedTuple):
 
 
 def counted_model(target: Any, points: np.ndarray) -> CountedModel:
-    """Return the target on a grid, shape (n, dim); raise if its statistics cannot be counted."""
+    """Return the target on the grid `points` (n, dim); raise IncompatibleError if its statistics cannot be counted."""
     counts = target.statistic_counts() if isinstance(target, DoublyIntractableTarget) else None
     if counts is None:
         raise IncompatibleError(

@@ -16,7 +16,7 @@ from approxmcmc.targets.mode import laplace
 
 @functools.singledispatch
 def default_kernel(target: Target, points: np.ndarray) -> tuple[Target, Sampler]:
-    """Return an exact sampler whose chains can be coupled, and the form of the target that it runs on.
+    """Return the form of the target that the sampler runs on, and an exact sampler whose chains can be coupled.
 
     `points` (n, dim) are draws. Nine of ten proposals are independent draws of the Laplace approximation, and one is a
     step of a random walk in the metric of the approximation. The walk frees a chain that is stuck in a tail of the

@@ -111,7 +111,10 @@ def _search(
 
 
 def as_points(initvals: Any, variables: Variables, chains: int) -> np.ndarray:
-    """Return given starting values, by name or not, as one theta for each chain; shape (chains, dim)."""
+    """Return given starting values (arrays, a dict by variable, or a list of dicts) as points (chains, dim).
+
+    Raises InvalidInputError if names or shapes do not fit.
+    """
     if isinstance(initvals, Mapping):
         initvals = [initvals] * chains
     if isinstance(initvals, (list, tuple)) and initvals and isinstance(initvals[0], Mapping):
@@ -195,7 +198,10 @@ class Steps(NamedTuple):
 
 
 def make_steps(chain: Chain, n: int, dim: int, *, thin: int = 1, who: str) -> Steps:
-    """Advance a chain ``n * thin`` steps and return every `thin`-th; raise NotFiniteError if it fails."""
+    """Advance a chain ``n * thin`` steps and return every `thin`-th state with its records.
+
+    Raises NotFiniteError, in the name of `who`, if the chain fails.
+    """
     counts, values = np.empty((n, len(COUNT_NAMES)), np.int64), np.empty((n, len(VALUE_NAMES)))
     made = Steps(np.empty((n, dim)), counts, values)
     if chain.advance(n, thin, *made) < n:

@@ -80,7 +80,7 @@ def is_chosen_for_audit(streams: Streams, clock: Clock) -> bool:
 
 @compiled
 def book_audit(decision: int, exact: int, count: np.ndarray) -> None:
-    """Count one audited decision and compare it with the exact one."""
+    """Count an audited decision in `count`, and whether it differs from the `exact` one; 1 accepts, 0 rejects."""
     count[AUDITS] += 1
     if exact != decision:
         count[WRONG] += 1
@@ -218,9 +218,10 @@ class CompiledChain:
 
 
 class WatchedChain(CompiledChain):
-    """A chain that calls ``watch(start, theta, count)`` after 1, 2, 4, 8, ... steps, and stops where it returns False.
+    """A chain that calls ``watch(start, theta, count)`` at the draws that follow 1, 2, 4, 8, ... steps.
 
-    `watch` checks with many data what steps do not see, and adds what it evaluated to the counts of the draw.
+    `watch` checks with many data what steps do not see, and adds what it evaluated to the counts of the draw. If it
+    returns False, the chain stops before this draw.
     """
 
     def __init__(self, watch: Callable[..., bool], *arguments: Any, **settings: Any) -> None:
@@ -245,6 +246,6 @@ class WatchedChain(CompiledChain):
 
 
 def names_recorded(counts: Iterable[str], values: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return names of counts and of values in the order of the records."""
+    """Return the names in `counts`, and those in `values`, each in the order of the columns of the records."""
     count_names, value_names = set(counts), set(values)
     return [name for name in COUNT_NAMES if name in count_names], [name for name in VALUE_NAMES if name in value_names]

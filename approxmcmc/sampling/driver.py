@@ -14,6 +14,7 @@ import numpy as np
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Chain, Program, SamplingResult
 from approxmcmc.contracts.records import SECONDS, THREAD_SECONDS
+from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import NotFiniteError, SamplingError
 from approxmcmc.sampling.goals import FixedDraws, Goal, Goals
 from approxmcmc.sampling.progress import Progress
@@ -102,12 +103,13 @@ class ChainsUnderWay:
         self.recorders, self.goals, self.cores = recorders, goals, cores
         self.progress, self.checkpoints = progress, checkpoints
         self.goal: Goal | None = goals.first()
-        self.stopped, self.started = "", time.perf_counter()
+        self.stopped, self.started, self.limit_began = "", time.perf_counter(), limit_clock()
         if begun is not None:
             for recorder, kept in zip(recorders, begun.chains, strict=True):
                 recorder.take_up(kept)
             goals.take_up(begun.goals)
-            self.goal, self.started = begun.goal, self.started - begun.seconds
+            self.goal = begun.goal
+            self.started, self.limit_began = self.started - begun.seconds, self.limit_began - begun.seconds
             self.stopped = begun.stopped if begun.goal is None else ""
 
     @property
@@ -127,7 +129,7 @@ class ChainsUnderWay:
 
     def reach_the_end(self, time_limit: float | None) -> str:
         """Advance all chains from goal to goal; return why they stopped, see :meth:`_advance`."""
-        deadline = None if time_limit is None else self.started + time_limit
+        deadline = None if time_limit is None else self.limit_began + time_limit
         if self.checkpoints is None or self.goal is None:
             return self._fly(deadline)
         self.checkpoints.begin(self.snapshot(self.seconds), self.steps)
@@ -185,7 +187,7 @@ class ChainsUnderWay:
         with concurrent.futures.ThreadPoolExecutor(max_workers=self.cores, thread_name_prefix="chain") as pool:
             try:
                 while True:
-                    late = deadline is not None and time.perf_counter() >= deadline
+                    late = deadline is not None and limit_clock() >= deadline
                     pausing = self.checkpoints is not None and not self.failed and self.checkpoints.due(self.steps)
                     if not (late or pausing):
                         free = self.cores - len(in_flight)

@@ -34,7 +34,7 @@ KEPT_PER_EFFECTIVE = 4  # after a halving, twice as many draws are kept as effec
 
 
 class Goal(NamedTuple):
-    """Draws per chain at which chains stop for a check, and the thinning of the kept draws."""
+    """Draws per chain at which chains stop for a check, before thinning; one draw in `every` is kept."""
 
     draws: int
     every: int = 1
@@ -260,6 +260,6 @@ def most_thinning(seconds_per_step: float, steps: int) -> int:
 
 
 def capacity(dim: int, effective: float) -> int:
-    """Return the largest number of draws that a chain keeps."""
+    """Return the largest number of draws of `dim` parameters that a chain keeps, if it needs `effective` draws."""
     row = 8 * (dim + len(COUNT_NAMES) + len(VALUE_NAMES))
     return HALVED * math.ceil(max(BYTES // row, FEWEST_KEPT, KEPT_PER_EFFECTIVE * effective) / HALVED)

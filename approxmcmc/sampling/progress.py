@@ -28,7 +28,10 @@ class Progress(Protocol):
 
 @contextlib.contextmanager
 def progress(total: float, *, show: bool, label: str, time_limit: float | None) -> Iterator[Progress]:
-    """Yield a progress display that suits standard error; `total` counts steps over all chains."""
+    """Yield a progress display on standard error: a bar on a terminal, lines elsewhere, nothing without `show`.
+
+    `total` counts the steps of all chains; `label` begins each line; `time_limit` is in seconds.
+    """
     if not show or sys.stderr is None:  # None in a program without a console
         yield _Silent()
     elif sys.stderr.isatty():

@@ -105,7 +105,7 @@ class Recorder:
         self.error: Exception | None = None
 
     def aim(self, goal: Goal) -> None:
-        """Set the next goal; if it keeps fewer draws, drop every second kept draw."""
+        """Set the next goal; while it is thinned more than the kept draws are, drop every second kept draw."""
         while self.every < goal.every:
             self.hold(1, every_second(self.records(1)))
             self.done[1] //= 2
@@ -119,7 +119,7 @@ class Recorder:
 
     @property
     def finished(self) -> bool:
-        """Whether all draws are made."""
+        """Whether all wanted draws are made, or the chain has failed."""
         return bool(self.failure) or (self.done[0] >= self.wanted[0] and self.done[1] >= self.wanted[1])
 
     @property
@@ -128,7 +128,7 @@ class Recorder:
         return sum(done * thin for done, thin in zip(self.done, self.thin, strict=True))
 
     def advance(self) -> None:
-        """Make one chunk of steps: about 50 ms, estimated from the last chunk, and at most twice as many steps.
+        """Make one chunk of steps: about 50 ms, and at most twice as many steps as in the last chunk.
 
         A few steps predict the time of the next steps badly: a proposal outside the support costs nothing, a proposal
         inside reads all data. A chunk of many steps planned from a cheap step would delay the time limit for minutes.
@@ -170,7 +170,7 @@ class Recorder:
         return draws, counts, values
 
     def hold(self, phase: int, records: Chunk) -> None:
-        """Store the records of a phase."""
+        """Replace the records of a phase by these."""
         self.tables[phase] = [GrowingRows(rows) for rows in records]
 
     def arrays(self, phase: int, rows: int) -> Chunk:
@@ -211,7 +211,7 @@ class Recorder:
 
 
 def every_second(chunk: Chunk) -> Chunk:
-    """Return the records of a chain with twice the thinning, from an even number of draws.
+    """Return the records of an even number of draws with every second draw dropped.
 
     Counts and seconds of two draws are added. Of `accepted`, the bright count and the other values the later one is
     kept, or the earlier one if the later step wrote none.

@@ -14,6 +14,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import ForeignSampler, Target
+from approxmcmc.engine.limit_clock import processor_seconds
 from approxmcmc.errors import SamplingError, SamplingWarning, StudyError
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.machine import is_noisy, one_thread, speed_probe, stopwatch
@@ -68,7 +69,7 @@ def run_cell(
     record = planned_record(cell, plan)
     trace, error, status = None, None, "done"
     before = probe()
-    with one_thread(), warnings.catch_warnings(record=True) as caught, stopwatch() as watch:
+    with one_thread(), processor_seconds(), warnings.catch_warnings(record=True) as caught, stopwatch() as watch:
         warnings.simplefilter("always")
         try:
             trace = _chain(plan, cell, sample)

@@ -32,7 +32,8 @@ class Budget:
     Parameters
     ----------
     seconds
-        Wall-clock limit from the first step, tuning included, compilation and set-up excluded.
+        Processor seconds of the cell from the first step, tuning included, compilation and set-up excluded: a chain
+        that shares its core draws as much as another. Samplers of other libraries count wall-clock seconds.
     draws
         Draws kept after tuning; with `seconds` alone, at most a million.
 

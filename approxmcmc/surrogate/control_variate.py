@@ -221,7 +221,7 @@ class ControlVariate(ExpandedTarget):
         }
 
     def content_hash(self) -> str:
-        """Return a hash of model, data and theta_hat."""
+        """Return a hash of the plain target, theta_hat, and the kind of the expansion."""
         kind = ("averaged",) if self.averaged else ()
         return content_hash("ControlVariate", self.target.content_hash(), self.order, self.center, *kind)
 

@@ -75,8 +75,8 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     pilot
         The pilot's mean, covariance and some of its draws.
     laplace
-        The normal distribution for proposals and starts: S itself if the core is empty, otherwise the pilot's normal
-        distribution.
+        The normal distribution for proposals and starts: S itself if the core is empty and light rows are expanded,
+        otherwise the pilot's normal distribution.
     surrogate
         S, compiled.
     spread
@@ -92,7 +92,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     Warns
     -----
     SamplingWarning
-        When more than a third of the rows belong to the core. Then all rows but one become core rows, and every
+        When ``core="auto"`` finds more than a third of the rows. Then all rows but one become core rows, and every
         decision reads all data: exact, but no faster than the plain target.
 
     Notes
@@ -163,7 +163,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         self._cost = (time.perf_counter() - began, self._expansion.passes)
 
     def _choose(self, survey: Survey) -> np.ndarray:
-        """Return which rows are core; warn if there are so many that all rows become core."""
+        """Return a mask of the core rows; if these are too many, warn and return all rows but one."""
         if self.expand:
             core = survey.walls | rows_that_vary(survey, LARGEST_SPREAD) | rows_that_pay(survey)
         else:

@@ -59,7 +59,10 @@ def largest_radius(center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray) 
 
 
 def residual_rates(third: np.ndarray, leverages: np.ndarray, shifts: np.ndarray) -> np.ndarray:
-    """Return the c_i of residuals of second order: K_i, h_i, shape (rows,), and (a_i, b_i), shape (rows, 2)."""
+    """Return the c_i of residuals of second order, shape (rows,).
+
+    `third` holds K_i, `leverages` h_i, shape (rows,) each, and `shifts` (a_i, b_i), shape (rows, 2).
+    """
     spread, moved = np.sqrt(leverages), np.abs(shifts)
     of_slope, of_bend = moved[:, 0] * spread / SLOPE_WEIGHT, moved[:, 1] * leverages / BEND_WEIGHT
     return np.maximum(np.maximum(third * (spread * leverages) / 6.0, of_bend), of_slope) + ROUNDING

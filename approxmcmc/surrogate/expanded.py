@@ -108,7 +108,7 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
         )
 
     def _place(self, at: Any, memory_limit: float) -> Any:
-        """Return where to expand: `at`, or what the word `at` names, computed now."""
+        """Return the point or distribution at which to expand: `at`, or for "mode" and "pilot" what is computed now."""
         if isinstance(at, str) and at not in PLACES:
             raise InvalidInputError(
                 f'{type(self).__name__}: at must be "mode", "pilot", an array or a Laplace object, found {at!r}'
@@ -118,7 +118,7 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
         return at
 
     def _pilot(self, found: Any) -> Pilot:
-        """Return a distribution with draws; raise if only a point is known."""
+        """Return `found` as a distribution with draws; raise if it is only a point."""
         if not isinstance(found, Laplace):
             raise InvalidInputError(
                 f"{type(self).__name__}: averaged coefficients and core rows need the width of the posterior, "

@@ -139,7 +139,7 @@ def move_both_along_wall(
 
 @cached_by_content(maxsize=8)
 def make_move_both(move_both_elsewhere: Callable[..., None]) -> Callable[..., None]:
-    """Return one transition of both chains in place; see `approxmcmc.surrogate.kernels.make_move`."""
+    """Return the function that makes one transition of both chains in place; see `make_move`."""
 
     def move_both(
         rng: np.random.Generator,
@@ -241,7 +241,7 @@ class TunedState(NamedTuple):
 
 @cached_by_content(maxsize=8)
 def make_tuned_step(move: Callable[..., float]) -> Callable[..., int]:
-    """Return a transition that tunes its step."""
+    """Return the compiled step of a chain that makes a transition and tunes the length of its steps."""
 
     def step(streams: Streams, state: TunedState, count: np.ndarray, value: np.ndarray) -> int:
         acceptance = move(streams.proposal, state.surrogate, state.theta, count)
@@ -254,7 +254,7 @@ def make_tuned_step(move: Callable[..., float]) -> Callable[..., int]:
 def run(
     rng: np.random.Generator, moves: SurrogateKernel, state: SurrogateState, theta: np.ndarray, steps: int
 ) -> Steps:
-    """Make transitions from theta, and tune the step of the state."""
+    """Make `steps` transitions from theta, tune the step of the state with each, and return their draws and counts."""
     state.value[0] = state.log_density(theta)
     tuned = TunedState(theta.copy(), theta, state.value, new_clock(steps), state, moves.acceptance)
     loop = compile_chain(make_tuned_step(moves.move), tuned)

@@ -110,7 +110,7 @@ def jittered_step(rng: np.random.Generator, state: SurrogateState) -> float:
 
 @compiled
 def move_or_stay(state: SurrogateState, theta: np.ndarray, there: float, log_ratio: float, u: float) -> float:
-    """Accept the position, at which S is `there`, if u is below exp(log_ratio); return the acceptance probability."""
+    """Move theta to ``state.position``, at which S is `there`, if u < exp(log_ratio); return that probability, <= 1."""
     acceptance = 0.0 if math.isnan(log_ratio) else math.exp(min(0.0, log_ratio))
     if u < acceptance:
         assign(theta, state.position)

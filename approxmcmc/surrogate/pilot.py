@@ -68,7 +68,7 @@ def normal_pilot(fit: Laplace) -> Pilot:
 
 
 class Surveyed(NamedTuple):
-    """A pilot and, if rows were expanded at its normal distribution, these rows and their survey."""
+    """A pilot and, if the rows were expanded at its normal distribution, their coefficients and their survey."""
 
     pilot: Pilot
     numbers: np.ndarray | None = None

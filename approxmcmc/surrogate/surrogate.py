@@ -36,7 +36,7 @@ def rows_of(data: tuple[np.ndarray, ...], n_obs: int, rows: np.ndarray) -> tuple
 
 
 def taken(array: np.ndarray, rows: Any) -> np.ndarray:
-    """Return some rows of an array; many rows of a mapped array go to an unnamed file."""
+    """Return a copy of some rows of an array; many rows of a mapped array are copied to a temporary file."""
     if isinstance(rows, slice) or not is_mapped(array) or len(rows) < MANY:
         return np.ascontiguousarray(array[rows])
     chosen = nameless_array((len(rows), *array.shape[1:]), array.dtype, user_cache("light_rows"), who="CoreRows")
@@ -119,7 +119,7 @@ def predict(theta: np.ndarray, out: np.ndarray, rows: CorePredictors) -> None:
 
 @cached_by_content(maxsize=64)
 def make_on_line(loglik_eta: Callable[[float, float], float]) -> Callable[..., float]:
-    """Return the sum of the terms of the core at predictors eta + t slopes."""
+    """Return the function that sums the terms of the core at predictors eta + t slopes."""
     term = compiled_part(fastmath=set(BATCH_FASTMATH))(loglik_eta)
 
     def on_line(eta: np.ndarray, slopes: np.ndarray, t: float, rows: CorePredictors) -> float:

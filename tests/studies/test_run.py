@@ -16,6 +16,7 @@ import pytest
 
 from approxmcmc.contracts import Finding
 from approxmcmc.diagnostics.diagnose import attributes, report
+from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import GoldStandardError, NotFiniteError, SamplingWarning, StudyError
 from approxmcmc.output.files import save
 from approxmcmc.study import Budget, Gold, Study, knob, vary
@@ -251,6 +252,19 @@ def test_verify_draws_the_same_again_and_sees_a_change(tmp_path):
         return toy_sample(target, sampler, random_seed=random_seed + 1, **rest)
 
     assert not verify(results, 100, sample=other)["equal"].any()
+
+
+def test_a_cell_counts_processor_seconds(tmp_path):
+    spent = []
+
+    def waiting(*args, **kwargs):
+        began = limit_clock()
+        time.sleep(0.2)
+        spent.append(limit_clock() - began)
+        return toy_sample(*args, **kwargs)
+
+    execute(toy_study(replicates=1), tmp_path, sample=waiting)
+    assert max(spent) < 0.1
 
 
 def test_verify_repeats_the_draws_of_a_budget_of_seconds(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.compiler.identity import UnknownContentError
+from approxmcmc.engine.limit_clock import processor_seconds
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingError, SamplingWarning
 from tests.interrupts import interrupt_once_drawing
 from tests.models import logistic, normal_logprior, normal_mean
@@ -307,3 +308,12 @@ class TestTrace:
         lines = capsys.readouterr().err
         assert "sampling 2 chains: 50 of 50 steps" in lines
         assert "\x1b" not in lines
+
+
+def test_a_limit_in_processor_seconds_does_not_count_the_time_of_other_programs(monkeypatch):
+    """While others hold the core the clock of this process stands still, and a study's chain continues."""
+    monkeypatch.setattr("approxmcmc.engine.limit_clock.time.process_time", lambda: 0.0)
+    with processor_seconds():
+        trace = draw(draws=300, time_limit=1e-6)
+    assert trace["sample_stats"].attrs["stopped"] == ""
+    assert draw(draws=300, time_limit=1e-6)["sample_stats"].attrs["stopped"] == "time_limit"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SMALLEST_RUN = 50  # audited decisions
 # The error is smooth and decreasing in |mu_std|: interpolation on 65 points is off by at most .002 (1.6 % of itself).
 MU_STD_GRID = np.linspace(0.0, 6.0, 65) + 1e-9
-HEAVIEST_TERM = 0.5  # a term that alone makes up half of the spread at the stop breaks the theorem
+HEAVIEST_TERM = 0.5  # if one term makes up half of the spread, the central limit theorem does not hold
 SHARE_OF_HEAVY_DRAWS = 0.1
 # Ratio var r / var l over data, of residuals to terms. At the mode it is far smaller in any problem where control
 # variates are useful. Such residuals are cubic: heavy-tailed, but so small that the tails affect few decisions. Audits
@@ -100,7 +100,10 @@ def _at(mu_std: np.ndarray, curve: np.ndarray) -> np.ndarray:
 
 
 def share_of_heavy_draws(stats: "xr.Dataset") -> float:
-    """Return the share of draws in which one term exceeds `HEAVIEST_TERM` of the spread; 0 if residuals are small."""
+    """Return the share of draws in which one term exceeds `HEAVIEST_TERM` of the spread.
+
+    0 if audits have checked the tails on all data, or the terms are residuals with a small variance.
+    """
     if "audited_kurtosis" in stats:  # audits read all terms, and show whether their tails matter
         return 0.0
     small_residuals = stats.attrs.get("setup_variance_ratio", 1.0) <= VARIANCE_RATIO

@@ -92,7 +92,7 @@ def bound_from_moments(moments: np.ndarray, correction_error: float) -> float:
     return spread / math.sqrt(moments[0]) + correction_error
 
 
-LEAST_SPREAD = 1e-6  # below it the distribution of the normal part is practically a step
+LEAST_SPREAD = 1e-6  # of the normal part; below it, its distribution function is practically a step
 
 
 def enumerated_probability(
@@ -104,7 +104,10 @@ def enumerated_probability(
     correction: CorrectionDistribution,
     rule: str,
 ) -> np.ndarray:
-    """Return the probability to accept, for terms of shape (pairs, N) and c of shape (pairs,)."""
+    """Return the probability to accept each pair, with terms of shape (pairs, N) and c of shape (pairs,).
+
+    It is the mean over all ways to draw the `looks`.
+    """
     n_obs = differences.shape[1]
 
     def given(order: Order) -> np.ndarray:
@@ -134,10 +137,10 @@ def gaussian_probability(
     correction: CorrectionDistribution,
     rule: str,
 ) -> np.ndarray:
-    """Return the probability to accept at (Lambda, tau)."""
+    """Return the probability to accept in the Gaussian regime, at each (Lambda, tau)."""
     smooth = np.zeros(log_ratio.shape)
     for atom, weight in zip(correction.atoms, correction.weights, strict=True):
         smooth += weight * ndtr((log_ratio + atom) / correction.sigma)
-    n_obs, last = int(looks[-1]), int(looks[-2])  # the last look that leaves something unread
+    n_obs, last = int(looks[-1]), int(looks[-2])  # the last look before all data are read
     stops_early = tau**2 * (1.0 / last - 1.0 / n_obs) * n_obs < target_variance
     return np.where(stops_early, smooth, exact_probability(log_ratio, rule))

@@ -29,11 +29,11 @@ from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
 # A statistic 40 standard errors from zero has the right sign in float64 arithmetic, so larger limits are set to 40.
 CERTAIN = 40.0
 LEAST_NODES = 96
-NODES_PER_SPREAD = 8  # nodes on [-G, G] for every G / (smallest standard deviation of a step)
+NODES_PER_SPREAD = 8  # quadrature nodes on [-G, G], times (smallest standard deviation of a step) / G
 NEGLIGIBLE = 1e-18
 KNOTS_PER_FEATURE = 10  # on the axis asinh(mu_std m_{J-1}), where features are 1 / G wide: interpolation adds < 1e-6
 NOISE_NODES = 64
-LAST_NOISE = 40.0  # the integral leaves out exp(-40) of the probability of the threshold's noise
+LAST_NOISE = 40.0  # largest noise of the threshold in the integral; the probability of a larger one is exp(-40)
 
 Characteristic = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 

@@ -94,8 +94,8 @@ def epsilon_for_type_one_error(
         fractions, limits = schedule(math.exp(log_epsilon), batch_size, n_obs, growth, thresholds, boundary_shape)
         return 2.0 * float(stopped_early(np.zeros(1), fractions, limits)[0][0]) - wanted
 
-    # The union bound over the early looks shows that the root is not below the lower end; at epsilon = 0.5, the upper
-    # end, a look in the middle alone stops always.
+    # By the union bound over the early looks the root is not below the lower end. At the upper end, epsilon = 0.5, the
+    # first look always stops the test.
     lower = math.log(wanted / (2.0 * n_early)) - 1e-6
     return math.exp(brentq(excess, lower, math.log(0.5), xtol=1e-10, rtol=1e-10))
 

@@ -45,7 +45,7 @@ def number_of_orders(looks: np.ndarray) -> float:
 
 
 def orders(looks: np.ndarray) -> Iterator[Order]:
-    """Yield every way to draw the looks."""
+    """Yield every way to draw the looks, each as a tuple with the new data of every look."""
     sizes = np.diff(looks, prepend=0).tolist()
 
     def draw(left: tuple[int, ...], sizes: list[int]) -> Iterator[Order]:
@@ -86,7 +86,7 @@ def best_method(test: AcceptanceTest, n_obs: int, method: str) -> str:
 
 
 def refuse_impossible_terms(test: AcceptanceTest, terms: np.ndarray) -> None:
-    """Raise if a term or table entry is -inf, because a test that stops early may not read it."""
+    """Raise if a term or table entry is not finite, because a test that stops early may not read it."""
     if not np.isfinite(terms).all():
         raise IncompatibleError(
             "transition_matrix: every datum and table entry must have positive probability, found 0 in some state: "
@@ -122,7 +122,7 @@ def acceptance_probability(
     method
         "enumerate", "gaussian", or "auto": enumerate if there are at most 3000 ways to draw the looks.
     conditional
-        Whether the decision draws from a conditional of Gibbs; its threshold is logit(u).
+        Whether the decision draws a site in Gibbs sampling; the threshold is then logit(u).
 
     Raises
     ------

@@ -104,7 +104,7 @@ def acceptance_probability_error(
 
     Delta(Lambda, tau) = integral_0^1 P_+((Lambda - T(u)) / tau) du - P_a, with the threshold T(u) = log u and
     P_a = min(1, exp(Lambda)) for the Metropolis rule, T(u) = logit u and P_a = 1 / (1 + exp(-Lambda)) for the Barker
-    rule (and binary Gibbs). P_+ is `probability_above`.
+    rule (and binary Gibbs). P_+(mu_std) is the probability that the test decides "above".
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def enumerated_probability(
     boundary_shape: float,
     rule: str,
 ) -> np.ndarray:
-    """Return the probability to accept, for terms of shape (pairs, N) and c of shape (pairs,)."""
+    """Return the probability to accept each pair, from terms (pairs, N) and c (pairs,), over all ways to draw looks."""
     n_obs = differences.shape[1]
     critical = np.append(critical_values(looks, epsilon, shape=boundary_shape), 0.0)
 
@@ -239,7 +239,8 @@ def enumerated_probability(
 
     def given(order: Order) -> np.ndarray:
         accepted = np.zeros(len(differences))
-        low, high = np.full(len(differences), -np.inf), np.full(len(differences), np.inf)  # mu_0 not yet decided
+        # The interval of mu_0 that is still undecided.
+        low, high = np.full(len(differences), -np.inf), np.full(len(differences), np.inf)
         seen: tuple[int, ...] = ()
         for new, limit in zip(order, critical, strict=True):
             seen += new

@@ -10,7 +10,7 @@ any code of that name already in the process: another copy, compiled alone, with
 names are numbered by process, another function. Draws would then depend on the content of a cache.
 
 The methods of numba replaced here are private; tested with numba 0.68. If one is missing, or fails, kernels are
-compiled by numba's usual way (see `compile`): that costs seconds, and the statement on caches no longer holds.
+compiled by numba's usual way (see `compile`). That costs seconds, and draws may then depend on the content of a cache.
 """
 
 import contextlib
@@ -29,7 +29,10 @@ from numba.core.cpu import CPUContext
 from numba.core.dispatcher import Dispatcher
 from numba.core.environment import lookup_environment
 
-GC_THRESHOLD = (50_000, 50, 1000)  # collecting among numba's live trees costs 4 % of a compilation and finds little
+from approxmcmc.engine.compiler.interrupts import interrupts_delayed
+
+# Garbage collection among numba's syntax trees takes 4 % of a compilation, and frees little.
+GC_THRESHOLD = (50_000, 50, 1000)
 
 
 class _Here(threading.local):
@@ -110,7 +113,8 @@ def _finalize_final_module(numba: Callable[..., Any], library: Any) -> None:
         for function in library._final_module.functions:
             if not function.is_declaration and function.linkage == Linkage.linkonce_odr:
                 function.linkage = Linkage.internal
-    numba(library)
+    with interrupts_delayed():
+        numba(library)
 
 
 def _get_executable(numba: Callable[..., Any], context: Any, library: Any, descriptor: Any, environment: Any) -> Any:
@@ -122,8 +126,8 @@ def _get_executable(numba: Callable[..., Any], context: Any, library: Any, descr
         name = descriptor.qualname.split(".")[-1]
         return _dynfunc.make_function(descriptor.lookup_module(), name, "bare", 0, environment, (library,))
     executable = numba(context, library, descriptor, environment)
-    # Error messages are read from environments. Numba has set environments of callees with machine code, by weak
-    # references.
+    # Kernels read error messages from numba's environments. Numba refers weakly to the environments of callees that
+    # have machine code.
     names = [one.name for one in library._final_module.global_variables if one.name.startswith("_ZN08NumbaEnv")]
     library._approxmcmc_environments = {name: lookup_environment(name) for name in names}
     for name, found in library._approxmcmc_environments.items():

@@ -3,7 +3,7 @@
 One file per kernel: its name is the hash of the kernel's content (see `identity`), its signature, the processor, and
 the versions of Python (3.13, say, whose releases share their byte code), numba and llvmlite. A file is therefore never
 stale, only unused, and two processes that write the same file write the same bytes. Kernels that came with the package
-are read where this processor has none of its own (see `shipped`). Only this file uses private parts of numba:
+are read if this processor has none of its own (see `shipped`). This file uses private parts of numba:
 `Dispatcher._cache`, `CompileResult._reduce` and `_rebuild`, `Environment._memo`, `codegen().magic_tuple()`. If any of
 them fails, kernels are compiled again in every process, which costs seconds and changes no result.
 
@@ -119,7 +119,8 @@ class ContentCache(_Cache):
                 return None
             library, descriptor, environment, returned, *rest = _Unpickler(io.BytesIO(stored)).load()
             descriptor.modname = __name__  # numba imports this module
-            descriptor.argtypes = sig.args  # types of named tuples hold classes, so take those of this process
+            # Types of named tuples refer to classes, which must be those of this process.
+            descriptor.argtypes = sig.args
             asked = signature(returned, *sig.args)
             return compiler.CompileResult._rebuild(target_context, library, descriptor, environment, asked, *rest)
         except Exception as error:  # a damaged or foreign file is a cache miss
@@ -129,7 +130,7 @@ class ContentCache(_Cache):
             return None
 
     def _stored(self, sig: Any, native: tuple[Any, ...]) -> bytes | None:
-        """Return the bytes of the kernel for this processor, else those that the wheel brought, else None."""
+        """Return the bytes of the kernel from the cache folder, else those that the wheel brought, else None."""
         with contextlib.suppress(FileNotFoundError):
             path = cache_folder() / self._file_name(sig, native)
             reason = why_not_trusted(path)
@@ -145,7 +146,8 @@ class ContentCache(_Cache):
         with contextlib.suppress(OSError):
             path = cache_folder() / self._file_name(sig, data.codegen.magic_tuple())
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # for any umask
-            without_source = data._replace(type_annotation="")  # which numba reads, and may have changed since
+            # Numba would read the source file, which may have changed since.
+            without_source = data._replace(type_annotation="")
             library, descriptor, environment, found, *rest = without_source._reduce()
             descriptor = copy.copy(descriptor)
             descriptor.argtypes = None  # see load_overload; a class may come from a script with side effects
@@ -192,7 +194,7 @@ def read_kept(name: str, content: str, asked: Any) -> Any:
 
 
 def install(dispatcher: Any, content: str | None = None) -> None:
-    """Let `dispatcher` load and store its code on disk, if it has a name or all its parts can be hashed."""
+    """Let `dispatcher` load and store its code on disk, under `content` or a hash of all its parts, if that exists."""
     versions = (sys.version_info[:2], numba.__version__, importlib.metadata.version("llvmlite"), SYMBOLS)
     with contextlib.suppress(UnknownContentError, AttributeError):
         name = re.sub(r"\W", "_", dispatcher.py_func.__name__)  # "<lambda>" is not a valid file name everywhere

@@ -28,7 +28,7 @@ _CONTENT_WHEN_COMPILED: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDic
 
 
 class _Walk(NamedTuple):
-    """Objects visited so far, numbered by their id, and the packages with objects identified by name."""
+    """The number of each object visited so far, by its id; and the packages whose objects count only by name."""
 
     seen: dict[int, int]
     pinned: Set[str]
@@ -57,7 +57,7 @@ def content_id(function: Any, extra: Any = None, *, pinned: Set[str] = PINNED_PA
 
 
 def cached_by_content(maxsize: int) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator like `functools.lru_cache` for factories of kernels with user functions as arguments.
+    """Return a decorator like `functools.lru_cache`, for functions that make kernels from a user's functions.
 
     Compiled code keeps the globals and closures that it read. A function that reads changed numbers counts as another
     function here, whereas `functools.lru_cache` would return the code made with the old numbers.
@@ -91,7 +91,7 @@ def has_stale_helpers(function: Any, *, _above: frozenset[int] = frozenset()) ->
     if not _is_ours(function):  # functions of this package hold user functions only in closures
         named += _globals_read(function.__code__, function.__globals__).values()
     helpers = [value for value in named if hasattr(value, "py_func") and not _is_ours(value.py_func)]
-    stale = list(map(_is_stale, helpers))  # check each of them
+    stale = list(map(_is_stale, helpers))  # a list, because every helper must be checked
     return any(stale) or any(has_stale_helpers(value, _above=_above | {id(function)}) for value in named)
 
 

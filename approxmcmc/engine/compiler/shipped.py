@@ -1,11 +1,12 @@
 """Kernels that a wheel of the package brings, so that a first run compiles nothing of the library's own.
 
 They are compiled for x86-64-v3, a set of instructions that processors have had since 2013 (AVX2, FMA, BMI), and named
-by content like those in the user's cache, with "x86-64-v3" as the processor. A native kernel comes first. Versions of
-Python, numba or llvmlite other than those of the wheel find nothing here, and compile.
+by content like those in the user's cache, with "x86-64-v3" as the processor. A kernel compiled for this processor is
+preferred. Versions of Python, numba or llvmlite other than those of the wheel find nothing here, and compile.
 
-A processor that sums in vectors of 512 bits gives other last bits: there they are not used, so that draws do not depend
-on how the package was installed. ``APPROXMCMC_SHIPPED=1`` uses them there too, ``APPROXMCMC_SHIPPED=0`` nowhere.
+A processor that sums in vectors of 512 bits gives results with other last bits. Shipped kernels are not used there, so
+that draws do not depend on how the package was installed. ``APPROXMCMC_SHIPPED=1`` uses them there too,
+``APPROXMCMC_SHIPPED=0`` nowhere.
 
 The folder is part of the package, so whoever can write to it can also change the package's source.
 """
@@ -29,7 +30,10 @@ SUMS_IN_512_BITS = ("znver4", "znver5")  # on Intel's processors with AVX-512 LL
 
 
 def read_shipped(file_name: Callable[[tuple[Any, ...]], str], native: tuple[Any, ...]) -> bytes | None:
-    """Return a shipped kernel, or None. File names contain a processor as numba describes it; `native` is this one."""
+    """Return the bytes of a shipped kernel, or None.
+
+    ``file_name(processor)`` is the name of its file for a processor as numba describes it; `native` describes this one.
+    """
     if not _are_used(os.environ.get("APPROXMCMC_SHIPPED", "")):
         return None
     with contextlib.suppress(FileNotFoundError):
@@ -41,7 +45,7 @@ def read_shipped(file_name: Callable[[tuple[Any, ...]], str], native: tuple[Any,
 
 @functools.cache
 def _are_used(wish: str) -> bool:
-    """Whether there are shipped kernels for this processor; one that is set for numba is the user's choice."""
+    """Return whether shipped kernels are used: not if `wish` is "0", or the user has set a processor for numba."""
     if wish == "0" or config.CPU_NAME is not None or not FOLDER.is_dir():
         return False
     features = binding.get_host_cpu_features()

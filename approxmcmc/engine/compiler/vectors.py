@@ -18,7 +18,7 @@ def assign(out: np.ndarray, values: np.ndarray) -> None:
 
 @compiled
 def equal(one: np.ndarray, other: np.ndarray) -> bool:
-    """Return whether two vectors of one length hold the same numbers; a NaN equals nothing.
+    """Return whether two vectors of the same length hold the same numbers; a NaN equals nothing.
 
     The loop has no early exit, which would keep it from vectorising: 10 ns for 50 equal numbers, 29 ns with an exit.
     """

@@ -1,7 +1,7 @@
 """The compilations of this process: the number of kernels, and the seconds.
 
-A waiting user sees this (`sampling/progress.py`), and a trace stores the seconds. Numba compiles one kernel at a time,
-under its own lock, so seconds of different threads overlap only while they wait for each other.
+Progress messages show both (`sampling/progress.py`), and a trace stores the seconds. Numba compiles one kernel at a
+time, under its own lock, so seconds of different threads overlap only while they wait for each other.
 """
 
 import contextlib

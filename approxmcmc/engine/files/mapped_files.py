@@ -19,7 +19,7 @@ from approxmcmc.engine.files.whole_files import remove_leftovers, whole_file
 from approxmcmc.engine.messages import detail, tell
 from approxmcmc.errors import InvalidInputError
 
-TOLD = 10**8  # bytes; a larger file takes a second or more to write, so a message reports it
+TOLD = 10**8  # bytes; a message reports the writing of a larger file, because it takes a second or more
 A_BLOCK_AT_MOST = 3600.0  # seconds; a file that has not grown for so long belongs to a killed writer
 
 
@@ -43,9 +43,9 @@ def _mapped(array: np.ndarray) -> Any:
 def named_array(
     path: Path, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray], *, who: str, mode: str = "r"
 ) -> np.ndarray:
-    """Return the array in the file of this name, mapped; write the blocks of rows to it first if it is missing.
+    """Return the array in the file `path`, mapped; if the file is missing, write `blocks`, the rows in pieces, first.
 
-    `mode` as in `numpy.memmap`: "r" for a read-only array, "c" for a copy-on-write array.
+    `mode` as in `numpy.memmap`: "r" for a read-only array, "c" for a copy-on-write array. `who` begins messages.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def named_array(
 
 
 def nameless_array(shape: tuple[int, ...], dtype: Any, folder: Path, *, who: str) -> np.ndarray:
-    """Return an empty array in a file without a name, or deleted when closed: it disappears however the process ends.
+    """Return an array, not initialised, in a temporary file below `folder` that disappears however the process ends.
 
     Raises
     ------
@@ -83,7 +83,10 @@ def nameless_array(shape: tuple[int, ...], dtype: Any, folder: Path, *, who: str
 
 
 def claim_room(descriptor: int, n_bytes: int, folder: Path, *, who: str) -> None:
-    """Reserve the space now: writing to a mapped file on a full disk kills the process, a failed reservation raises."""
+    """Reserve `n_bytes` for an open file now; raise InvalidInputError if the disk is full.
+
+    Otherwise writing to a mapped file on a full disk would kill the process.
+    """
     if not hasattr(os, "posix_fallocate"):  # macOS and Windows
         return
     try:

@@ -43,13 +43,13 @@ def size_of(folder: Path) -> int:
 
 
 def why_not_trusted(path: Path) -> str | None:
-    """Return why another user may have written a file; None if only this user or the administrator can have.
+    """Return why another user may have written a file; None if only this user or the administrator can write it.
 
     Compiled kernels are unpickled, and a pickle can run any code.
 
-    This needs three things: the file and its folder belong to this user or to root, and no other user may write to the
-    folder. (A user who may write to a parent folder can replace the folder, which then belongs to that user.) On
-    systems without owners, such as Windows, the folder is assumed private, like a user profile.
+    So the file and its folder must belong to this user or to root, and no other user may write to the folder. (A user
+    who may write to a parent folder can replace the folder, which then belongs to that user.) On systems without
+    owners, such as Windows, the folder is assumed private, like a user profile.
 
     Raises
     ------

@@ -31,16 +31,16 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def whole_folder(path: Path, *, untouched_for: float) -> Iterator[Path]:
-    """Yield a temporary name in the folder of `path`; if no error occurs, that folder then replaces `path`.
+    """Yield the name of a folder to make, next to `path`; if no error occurs, it then replaces the folder `path`.
 
-    Removes what killed writers left: writers must touch their folder within `untouched_for` seconds.
+    Leftovers of killed writers are removed first; so every writer must touch its folder within `untouched_for` seconds.
     """
     remove_leftovers(path, untouched_for=untouched_for)
     temporary, earlier = (path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp") for _ in range(2))
     try:
         yield temporary
         with contextlib.suppress(FileNotFoundError):
-            os.replace(path, earlier)  # two renames, because to remove an earlier folder takes a while
+            os.replace(path, earlier)  # two renames, because removing the earlier folder would take longer
         os.replace(temporary, path)
         shutil.rmtree(earlier, ignore_errors=True)
     finally:
@@ -53,7 +53,7 @@ def remove_leftovers(path: Path, *, untouched_for: float = 0.0) -> None:
     Call only if no writer is active, or every writer touches its file within `untouched_for` seconds.
     """
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        with contextlib.suppress(FileNotFoundError):  # its writer has just finished
+        with contextlib.suppress(FileNotFoundError):  # already renamed by its writer
             if time.time() - leftover.stat().st_mtime >= untouched_for:
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 

@@ -14,7 +14,7 @@ from numba import types as nb
 
 from approxmcmc.engine.compiler.compile import INDICES, MATRIX, VECTOR, compiled, kernel
 
-FEW = 1 << 13  # slots that Python fills in less time than compilation takes
+FEW = 1 << 13  # Python fills smaller tables in less time than compilation takes
 KEEP, OWN, ALIAS, OTHER = range(4)  # places in a slot
 
 

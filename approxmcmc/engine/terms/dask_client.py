@@ -1,7 +1,8 @@
 """The connection to a Dask scheduler: the active client, and detection of a lost connection.
 
-A client that loses its scheduler cancels all futures, and tries for half a minute to connect again, to a scheduler
-without them. So a cancelled future, and a result that cannot be fetched, both mean that the work is lost.
+A client that loses its scheduler cancels all futures, and tries for half a minute to connect again; a new scheduler
+does not have these futures. So a cancelled future, and a result that cannot be fetched, both mean that the work is
+lost.
 """
 
 import sys

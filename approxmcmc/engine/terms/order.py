@@ -8,7 +8,7 @@ A decision reads a growing simple random sample without replacement. Two schedul
   costs 5 times as much as in blocks.
 - *Blocks.* A copy of the data, shuffled once, is cut into blocks of m rows, and serves all chains. A decision reads
   blocks in a new random order, each from its front, and stops at the row at which its look ends. The copy is in random
-  order, so any n places chosen without looking at it hold a simple random sample: one decision has the same
+  order, so any n places chosen independently of the data hold a simple random sample: one decision has the same
   distribution as with rows. Decisions of a chain are no longer independent of each other, because they share a
   partition; with N/m >= 150 blocks the resulting error is a quarter of the test's own. With fewer blocks each chain
   owns a copy, and shuffles it again every 200 decisions.
@@ -52,7 +52,7 @@ def draw_next(rng: np.random.Generator, order: np.ndarray, start: int, stop: int
     """
     n = order.shape[0]
     for place in range(start, stop):
-        # floor(U (n - place)) instead of Generator.integers: 4 ns against 25 ns; its bias is below n 2^-53.
+        # floor(U (n - place)) instead of Generator.integers takes 4 ns instead of 25, with a bias below n 2^-53.
         other = place + int(rng.random() * (n - place))
         chosen = order[other]
         order[other] = order[place]
@@ -77,7 +77,7 @@ def read_differences(rng: np.random.Generator, evidence: Evidence, start: int, s
 
 @compiled(inline="always")
 def read_blocks(rng: np.random.Generator, evidence: Evidence, start: int, stop: int, count: np.ndarray) -> int:
-    """Read on in blocks: see `read_differences`. Differences of several blocks are merged in batches of 512."""
+    """Do what `read_differences` does, in blocks. Differences of several blocks are merged in batches of 512."""
     order, log_terms, data = evidence.order, evidence.log_terms, evidence.data
     theta, proposed = evidence.theta, evidence.proposed
     if start == 0:
@@ -172,8 +172,9 @@ def check_order(name: str, *, who: str) -> None:
 
 
 def block_size(n_obs: int, first_look: int) -> int:
-    """Return the number of rows in a block: about N/200, between 512 and 2048, so that the first look is whole blocks.
+    """Return the number of rows in a block: the first look is cut into as few equal blocks as possible.
 
+    A block has at most N / 200 rows, where this limit is kept between 512 and 2048, and at least 32 rows.
     A look that ends inside a block costs one more call, 6 % of a step at N = 12214. With smaller blocks the copy need
     not be shuffled again, but a step costs more: 1.2 times as much with blocks of 64 as with blocks of 500.
     """
@@ -205,9 +206,9 @@ def rows_order(n_obs: int, n_arrays: int = 1, at_both: Any = None, word: Any = n
 
 
 def blocks_order(n_obs: int, size: int, rows: Sequence[np.ndarray], at_both: Any = None) -> DataOrder:
-    """Return the schedule of blocks of `size` rows over a shuffled copy; `rows` are its arrays by row.
+    """Return the schedule of blocks of `size` rows over a shuffled copy; `rows` are the copy's arrays by row.
 
-    It holds them only if it reshuffles them; a copy that is not reshuffled may be read-only.
+    The schedule holds `rows` only if they are shuffled again during the run; otherwise the copy may be read-only.
     """
     n_blocks = -(-n_obs // size)
     period = RESHUFFLE_EVERY if is_reshuffled(n_obs, size) else 0

@@ -1,8 +1,8 @@
 """Passes over all data by the workers of a Dask cluster: parts of the rows, and a function mapped over them.
 
-The parts are futures: each is made on a worker by a task that reads its rows from their source, and stays there. A pass
-is one task for each part, sent to the worker that holds it. If a worker dies, Dask makes its parts and tasks again on
-the others; nothing else is repeated.
+The parts are futures: a task on a worker reads the rows of a part from their source, and the part stays on that worker.
+A pass is one task for each part, sent to the worker that holds it. If a worker dies, Dask makes its parts and tasks
+again on the others; nothing else is repeated.
 """
 
 import functools

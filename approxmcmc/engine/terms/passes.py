@@ -50,7 +50,7 @@ def sum_over_blocks[T](work: Callable[[int, int], T], n_obs: int, block: int = B
 
 
 def log_likelihoods(target: CompiledTarget, thetas: np.ndarray) -> np.ndarray:
-    """Return the sum of all terms at each of some thetas, shape (k, dim), in one pass for all."""
+    """Return the sum of all terms at each of `thetas` (k, dim), shape (k,), in one pass over the data."""
 
     def block(lo: int, hi: int) -> np.ndarray:
         sums, out = np.zeros(len(thetas)), np.empty(TILE)
@@ -66,7 +66,7 @@ def log_likelihoods(target: CompiledTarget, thetas: np.ndarray) -> np.ndarray:
 
 
 def log_likelihood_ratios(target: CompiledTarget, thetas: np.ndarray, proposed: np.ndarray) -> np.ndarray:
-    """Return sum_i l_i of some pairs of states, shape (k, dim) each, in one pass for all."""
+    """Return sum_i l_i of each pair ``thetas[j], proposed[j]``, shapes (k, dim), in one pass over the data; (k,)."""
 
     def block(lo: int, hi: int) -> np.ndarray:
         sums, (here, there) = np.zeros(len(thetas)), np.empty((2, TILE))

@@ -1,7 +1,7 @@
 """Draw rows by upper bounds of given weights, with four bytes for each row.
 
-Rows with weights that differ by less than a ninth share a class, and their bound is the largest weight of the class. A
-draw picks a class by the sum of its bounds, from an alias table of about a hundred slots, then one of its rows
+Rows with weights that differ by less than 9 % share a class, and their bound is the upper edge of the class. A draw
+picks a class by the sum of its bounds, from an alias table of about a hundred slots, then one of its rows
 uniformly. Thinning by bounds tolerates slightly too large ones; an alias table of all rows would take 32 bytes for
 each, a fifth of a row of 20 columns, and its set-up three times that.
 """
@@ -15,7 +15,7 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.terms.alias_table import alias_table
 
 STEPS = 8  # classes per factor of two: bounds are 4 % too large on average
-SMALLEST = 1e-12  # of the largest weight: lighter rows count as this
+SMALLEST = 1e-12  # smallest weight that counts, as a share of the largest
 ROUNDING = 1e-12  # relative error of a logarithm and a power
 CLASSES = 1 + math.floor(-STEPS * math.log2(SMALLEST))
 PIECE = 1 << 16  # weights whose logarithms are taken at a time
@@ -57,7 +57,7 @@ def row_classes(weights: np.ndarray) -> RowClasses:
 
 
 def _classes(weights: np.ndarray, top: float) -> np.ndarray:
-    """Return the class of each weight: 0 for the largest, the last for all weights below the smallest that counts."""
+    """Return the class of each weight: 0 for weights near `top`, the last for all of at most ``SMALLEST * top``."""
     relative = np.maximum(np.asarray(weights, np.float64) / top, SMALLEST)
     return (-STEPS * np.log2(relative)).astype(np.int16)
 

@@ -7,9 +7,9 @@ On disk, the copy of an array that is mapped from a file is also a named file: o
 by all chains, runs and processes. So its order depends on the data, not on a seed. Other arrays, such as those that an
 expansion computes for each row, are copied to scratch.
 
-Read one by one, rows of data larger than memory cost a page each: 400 MB, with memory for a third of them, did not
-finish in 280 s. Distributed over buckets first they took 16 s. Data that fit into memory are read two to three times as
-fast one by one.
+If the data are larger than memory, reading rows one by one costs a page for each: 400 MB, with memory for a third of
+them, did not finish in 280 s. Distributing them over buckets first took 16 s. If the data fit into memory, reading one
+by one is two to three times as fast.
 """
 
 from collections.abc import Iterator, Sequence
@@ -149,11 +149,11 @@ def _in_memory(array: np.ndarray, permutation: np.ndarray) -> np.ndarray:
 
 
 def _on_disk(array: np.ndarray, permutation: np.ndarray, place: str, *, named: bool) -> np.ndarray:
-    """Return the rows in this order, in a file; write the file if it is named and missing."""
+    """Return the rows in the order of `permutation`, in a file; a `named` file that exists is not written again."""
     folder = user_cache("shuffled_data") if place == "disk" else Path(place)
     blocks = in_order(array, permutation, folder)
     if named:
-        name = content_hash(array, permutation[:TERMS_COMPARED])  # this many numbers identify a random order
+        name = content_hash(array, permutation[:TERMS_COMPARED])  # so many numbers of a random order identify it
         mode = "c" if array.flags.writeable else "r"
         path = folder / f"{name}.npy"
         return named_array(path, array.shape, array.dtype, blocks, who="shuffled_copy", mode=mode)
@@ -161,7 +161,7 @@ def _on_disk(array: np.ndarray, permutation: np.ndarray, place: str, *, named: b
     for block in blocks:
         new[lo : lo + len(block)] = block
         lo += len(block)
-        del block  # else two blocks would be in memory at once
+        del block  # free the block first, so that only one is in memory
     return new
 
 
@@ -177,7 +177,7 @@ def check_rows_are_terms(
         coincidence. Shuffling would change such terms.
     """
     n = min(len(permutation), TERMS_COMPARED)
-    point = theta + 0.1 * np.sin(1.0 + np.arange(len(theta)))  # away from a start at which all terms may be equal
+    point = theta + 0.1 * np.sin(1.0 + np.arange(len(theta)))  # not at the start, where all terms may be equal
     moved, expected = np.empty(n), np.empty(n)
     target.log_terms(point, copy, np.empty(0, dtype=np.int64), 0, n, moved)
     target.log_terms(point, target.data, permutation[:n], 0, n, expected)

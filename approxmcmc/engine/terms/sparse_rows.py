@@ -12,8 +12,8 @@ import numpy as np
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
 from approxmcmc.engine.terms.batches import datum_at
 
-# A difference costs two numbers and a gather. Measured, sparse time over dense: .13 at 18 of 124 columns (a9a), .19 at
-# 25 of 117 (KDD99, one-hot), .56 at 12 of 54 (Covertype), 1.5 at 23 of 40 (KDD99, shares).
+# A stored difference costs two numbers and a gather. Measured ratios of sparse to dense time: .13 at 18 of 124 columns
+# (a9a), .19 at 25 of 117 (KDD99, one-hot), .56 at 12 of 54 (Covertype), 1.5 at 23 of 40 (KDD99, shares).
 LARGEST_SHARE = 0.25
 LOOKED_AT = 1001  # rows whose medians give the common row; odd, so that a median is a value of the column
 PIECE = 8192  # rows compared at a time
@@ -37,7 +37,7 @@ def sparse_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | No
     some = X[np.linspace(0, n - 1, min(n, LOOKED_AT) // 2 * 2 + 1).astype(np.int64)]
     base = np.median(some, axis=0).astype(
         np.float64
-    )  # any base gives the right sum; a column's most common value makes it short
+    )  # any base gives the right sum; with each column's most common value few differences are stored
     pieces = [slice(lo, lo + PIECE) for lo in range(0, n, PIECE)]
     width = max(1, *(int((X[here] != base).sum(axis=1).max()) for here in pieces))  # at least one column
     if width > LARGEST_SHARE * d:

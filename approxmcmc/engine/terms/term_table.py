@@ -33,7 +33,7 @@ def tabulated_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, h
 
 
 def table_of_terms(n_obs: int, dim: int) -> Evidence:
-    """Return the evidence on a pair of states of length `dim` before `write_pair` fills it; read in rows."""
+    """Return an empty table, as evidence on a pair of states of length `dim`; `write_pair` fills it."""
     data = (np.zeros(n_obs), np.zeros(dim))
     log_terms = kernel(tabulated_terms, log_terms_type(type_of(data)).signature)
     return new_evidence(log_terms, data, n_obs, np.zeros(dim), np.zeros(dim), rows_order(n_obs))
@@ -58,7 +58,7 @@ class Partition(NamedTuple):
     size: int
 
     def windows(self, rng: np.random.Generator, terms: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the terms block by block, and n places where to begin: each window is a random order of the blocks.
+        """Return the terms block by block, and n places at which windows begin; a window is a random order of blocks.
 
         The whole blocks are in random order and the shorter one is last. As windows wrap around the end and the first
         begins at a random block, all orders of the blocks are equally likely in each.
@@ -73,7 +73,7 @@ class Partition(NamedTuple):
 
 
 def some_rows(rng: np.random.Generator, n_obs: int, n: int, partition: Partition | None) -> np.ndarray:
-    """Return n random rows, or those of random whole blocks of a partition, n or a few more."""
+    """Return the numbers of n random rows, or with a partition of the n or a few more rows of random whole blocks."""
     if partition is None:
         return rng.choice(n_obs, n, replace=False)
     rows, size = partition

@@ -64,7 +64,9 @@ def _effects(
     if not isinstance(node.op, NormalRV | MvNormalRV):
         if max(shape) < 2 or not _is_indexed(values, variable, shape):
             return None
-        raise NotGroupsError(f"its law is {type(node.op).__name__.removesuffix('RV')}, not a normal law entry by entry")
+        raise NotGroupsError(
+            f"its distribution is {type(node.op).__name__.removesuffix('RV')}, but its entries must be normal"
+        )
     if isinstance(node.op, MvNormalRV) and len(shape) != 2:
         raise NotGroupsError("it is one multivariate normal vector, whose entries are not independent")
     if model.rvs_to_transforms[variable] is not None:

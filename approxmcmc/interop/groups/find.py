@@ -12,7 +12,7 @@ from approxmcmc.interop.groups.values import NotGroupsError
 
 # Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
 NO_TRACES = config.change_flags(traceback__limit=0)
-FEW_GROUPS, MANY_ROWS = 20, 100  # fewer groups, each with more rows, stay parameters: no quadrature
+FEW_GROUPS, MANY_ROWS = 20, 100  # with fewer groups their effects stay parameters, and no quadrature is used
 
 
 @NO_TRACES

@@ -52,17 +52,18 @@ def law_of_rows(observed: Any, free: Sequence[Any]) -> LawOfRows:
     if law == "Binomial":
         family, predictor = known.probability(parameters[1])
         if family != "logit" or not known.holds(parameters[0]):
-            raise NotGroupsError("a binomial law needs known trials and p = sigmoid(a linear predictor)")
+            raise NotGroupsError("a binomial distribution needs known trials and p = sigmoid(a linear predictor)")
         return LawOfRows("binomial", [predictor], [], trials=parameters[0])
     if law == "NegBinomial":
         alpha, p = parameters
         mean = _mean_of_negative_binomial(p)
         if mean is None:
-            raise NotGroupsError("a negative binomial law needs mu = exp(a linear predictor) and alpha")
+            raise NotGroupsError("a negative binomial distribution needs mu = exp(a linear predictor) and alpha")
         return LawOfRows("negative binomial", *known.logarithm(mean), shape=alpha)
     raise NotGroupsError(
-        f"rows of the law {law} are not known here: Normal, Bernoulli, Binomial, Poisson and NegativeBinomial are. "
-        "They are log-concave in a linear predictor, so a group has one mode; Student-t rows may give it several"
+        f"rows with the distribution {law} are not supported: Normal, Bernoulli, Binomial, Poisson and "
+        "NegativeBinomial are. They are log-concave in a linear predictor, so the effects of a group have one mode; "
+        "with Student-t rows they may have several"
     )
 
 

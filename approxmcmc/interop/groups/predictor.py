@@ -13,7 +13,7 @@ from approxmcmc.interop.groups.forms import CONSTANT, FactorsOfModel, Form, Mono
 from approxmcmc.interop.groups.labels import FREE
 from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph
 
-Product = tuple[int, float, Monomial]  # the sum that it belongs to, its weight, its factors
+Product = tuple[int, float, Monomial]  # index of the sum that it belongs to, its weight, its factors
 
 
 class MixedPredictor(NamedTuple):

@@ -21,8 +21,9 @@ from approxmcmc.targets.groups.link import link
 from approxmcmc.targets.groups.quadrature_terms import LARGEST_ERROR, NODES, QuadratureTerms
 
 MOST_COLUMNS = 400  # columns of the predictor; a term has their square as many second derivatives
-# Groups whose effects stay parameters if their scale is known: such effects are coefficients with a normal prior, which
-# trajectories sample well. 120 persons and 24 items took 6.5 CPU s with all parameters, and 11 without the persons.
+# With at most so many groups, effects of known scale stay parameters: they are coefficients with a normal prior, which
+# trajectories sample well. 120 persons and 24 items took 6.5 CPU s with all parameters, and 11 s with the persons
+# integrated out.
 FEW_COEFFICIENTS = 300
 
 
@@ -59,7 +60,7 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
             [form] = forms_of(values, factors, known, [law.shape])
             weights, parameter = scale_of(form, self.n_effects, shape)
             if np.ptp(weights) > 0.0:
-                raise NotGroupsError("the shape of the negative binomial law differs from row to row")
+                raise NotGroupsError("the shape of the negative binomial distribution differs from row to row")
             shapes = [(n_products, weights[0], parameter or ())]
         offsets = [(p, 1.0, ())] if has_offset else []
         signed = scales_of(source.model, effects.axes, factors, products[len(found.beta) :], [*found.beta, *shapes])

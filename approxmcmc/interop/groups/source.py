@@ -38,7 +38,7 @@ class ModelOfGroups:
                 break
         if len(model.observed_RVs) > 1:
             names = " and ".join(variable.name for variable in model.observed_RVs)
-            refused = f"{names} are several observed variables; write rows of one law as one variable"
+            refused = f"{names} are several observed variables; write rows with the same distribution as one variable"
         if not self.sets:
             none = "no variable has an effect for each of several groups"
             raise NotGroupsError("; ".join(self.reasons)) if self.reasons else NoEffectsError(none)
@@ -47,7 +47,7 @@ class ModelOfGroups:
         self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
 
     def _read(self, observed: Any) -> str:
-        """Read an observed variable and the effects that its rows depend on; return why its law is not supported."""
+        """Read an observed variable and the effects of its rows; return why its distribution is not supported."""
         model, node, self.observed, self.law, refused = self.model, observed.owner, observed, None, ""
         self.y = np.asarray(evaluate(model.rvs_to_values[observed]), dtype=np.float64)
         if not hasattr(node.op, "dist_params") or not np.isfinite(self.y).all():

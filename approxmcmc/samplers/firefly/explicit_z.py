@@ -42,7 +42,7 @@ def update_explicit(
     state: ExplicitState,
     count: np.ndarray,
 ) -> bool:
-    """Draw z_i anew for data picked with replacement; one picked twice is drawn once."""
+    """Draw z_i anew for data picked with replacement, once for each; return False if a gap is NaN or negative."""
     n_bright, n_dark = pick(rng, bright, state)
     redraw_bright(rng, bright, state, n_bright)
     count[TOUCHED] += n_dark + n_bright
@@ -106,7 +106,7 @@ class ExplicitZ(Component, ZUpdate):
     ----------
     fraction
         In (0, 1]: ceil(fraction N) data are picked with replacement in every step; every dark datum among them costs a
-        likelihood evaluation. With a small fraction z mixes more slowly, by this factor.
+        likelihood evaluation. z mixes more slowly by about the factor 1 / fraction.
 
     Raises
     ------

@@ -27,7 +27,7 @@ MOST_GAP = 700.0  # exp(700) = 1e304; any larger gap makes the same decisions
 
 
 class ImplicitState(NamedTuple):
-    """The two probabilities and the running mean of the bright count; scratch for the proposing dark data."""
+    """The probabilities `q` and `q_bright`, and the running mean of the bright count; the rest is scratch."""
 
     q: np.ndarray
     q_bright: float
@@ -45,7 +45,7 @@ def update_implicit(
     state: ImplicitState,
     count: np.ndarray,
 ) -> bool:
-    """Update the indicators of all bright data, and of dark data chosen by geometric jumps."""
+    """Update the indicators of all bright data, and of dark data chosen by geometric jumps; False if a gap is wrong."""
     first_dark = bright.size[0]  # the snapshot: darkening only moves data within order[:first_dark]
     darken(rng, bright, state)
     n = choose_dark(rng, bright, first_dark, state)
@@ -68,7 +68,10 @@ def darken(rng: np.random.Generator, bright: Bright, state: ImplicitState) -> No
 
 @compiled
 def choose_dark(rng: np.random.Generator, bright: Bright, first_dark: int, state: ImplicitState) -> int:
-    """Choose each datum from a position on with probability q, by geometric jumps; return their number."""
+    """Write the dark data that propose to `state.candidates`, and return their number.
+
+    Each datum from position `first_dark` on proposes with probability q; jumps of geometric length skip the others.
+    """
     q, n_obs = state.q[0], bright.order.shape[0]
     rate = -math.log1p(-q) if q < 1.0 else math.inf
     n, place = 0, first_dark - 1
@@ -114,7 +117,7 @@ def go_bright_probability(gap: float, q: float, q_bright: float) -> float:
 
 @compiled
 def follow_bright_count(state: ImplicitState, n_bright: int, step: int) -> None:
-    """Move q with the running mean of the bright count over N."""
+    """Update the running mean of the bright count, and compute q from it by `automatic_q`."""
     mean = state.mean_bright
     mean[0] += (n_bright - mean[0]) / (step + 1.0) ** 0.6
     state.q[0] = automatic_q(mean[0], state.candidates.shape[0])

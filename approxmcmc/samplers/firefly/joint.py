@@ -39,7 +39,7 @@ class Bright(NamedTuple):
 
 
 def new_bright(is_bright: np.ndarray, gaps: np.ndarray) -> Bright:
-    """Return the bright set marked by a mask, with the odds of data with these gaps."""
+    """Return the bright set from a mask of the bright data and the gaps of all data, shape (n,) each."""
     order = np.argsort(~is_bright, kind="stable").astype(np.int64)
     position = np.empty_like(order)
     position[order] = np.arange(order.size)
@@ -96,7 +96,10 @@ class JointDensity(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """The three summands of the log joint density at one theta, two numbers and the log odds of the bright data."""
+    """The summands of the log joint density at one theta.
+
+    `log_prior` and `log_bound` hold one number each, `log_odds` the log odds of the bright data, by place.
+    """
 
     log_prior: np.ndarray
     log_bound: np.ndarray
@@ -105,7 +108,7 @@ class Factors(NamedTuple):
 
 @compiled
 def log_joint(factors: Factors, n_bright: int) -> float:
-    """Return the log joint density from its summands."""
+    """Return the log joint density, the sum of `factors` with the first `n_bright` log odds."""
     log_odds = 0.0
     for place in range(n_bright):
         log_odds += factors.log_odds[place]
@@ -130,16 +133,16 @@ def log_joint_at(joint: JointDensity, theta: np.ndarray, bright: Bright, factors
 
 @compiled
 def write_gaps(joint: JointDensity, theta: np.ndarray, data: np.ndarray, n: int, out: np.ndarray) -> None:
-    """Write the gaps of ``data[:n]``, batch by batch."""
+    """Write the gaps of the data with the numbers ``data[:n]`` to ``out[:n]``."""
     for lo in range(0, n, BATCH):
         hi = min(lo + BATCH, n)
         joint.gaps(theta, joint.data, data, lo, hi, out[lo:hi])
 
 
 def false_bound(bound: CompiledBound, target: CompiledTarget, theta: np.ndarray) -> str:
-    """Return which bounds lie above the likelihood at theta, or that the closed form is not their sum; "" if neither.
+    """Return a sentence on bounds that lie above the likelihood at theta, or on a closed form that is not their sum.
 
-    It evaluates the terms of all data, and their gaps.
+    "" if the bounds are valid. The terms of all data and their gaps are evaluated.
     """
     log_likelihood = full_terms(target.log_terms, theta, target.data, target.n_obs)
     gaps = full_terms(bound.gaps, theta, bound.data, target.n_obs)

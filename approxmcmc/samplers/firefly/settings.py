@@ -45,7 +45,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class _Reporter:
-    """Logs the progress of the search for the mode every ten seconds."""
+    """Prints the progress of the search for the mode to stderr, every ten seconds."""
 
     def __init__(self) -> None:
         self.last = time.perf_counter()
@@ -58,7 +58,10 @@ class _Reporter:
 
 
 def touching_point(target: Target, kind: str, at: Any) -> tuple[np.ndarray | None, dict[str, float]]:
-    """Return the theta at which a bound touches the likelihood, and the cost of finding it, as attributes."""
+    """Return the theta at which the bounds touch the likelihood, and attributes on the cost of finding it.
+
+    It is `at` if given, the mode for the kinds "tuned" and "taylor", otherwise None.
+    """
     dim = target.variables.size
     if at is not None:
         point = np.array(at, dtype=np.float64)
@@ -75,7 +78,7 @@ def touching_point(target: Target, kind: str, at: Any) -> tuple[np.ndarray | Non
 def checked_bound(
     target: Target, compiled: CompiledTarget, kind: str, point: np.ndarray | None
 ) -> tuple[CompiledBound, dict[str, float]]:
-    """Compile the bound of a target, and check it at random theta.
+    """Return the compiled bound of a target, checked at random theta around `point`, and the cost as attributes.
 
     Raises
     ------

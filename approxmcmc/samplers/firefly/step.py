@@ -94,7 +94,7 @@ class ZUpdate(abc.ABC):
 
 
 def firefly_step(theta_update: CompiledThetaUpdate, z_update: CompiledZUpdate) -> Callable[..., int]:
-    """Return the step of a pairing."""
+    """Return the compiled step that makes both updates."""
     return make_step(theta_update.move, z_update.update, z_update.adapt or adapt_nothing)
 
 
@@ -138,8 +138,8 @@ def go_to_candidate(state: FireflyState) -> None:
 class FireflyProgram(Program):
     """A Firefly sampler bound to a target.
 
-    `theta_update` builds the update of theta for the bright set of a chain, which gradients read. A `watched` bound is
-    checked while chains run.
+    ``theta_update(bright)`` builds the update of theta for the bright set of one chain, which gradients read. If
+    `watched`, the bound is checked on all data while chains run.
     """
 
     def __init__(
@@ -215,9 +215,9 @@ class FireflyProgram(Program):
         )
 
     def check_bound(self, start: np.ndarray, theta: np.ndarray, count: np.ndarray) -> bool:
-        """Return whether the bound holds at theta, on all data.
+        """Return whether the bound holds at theta, on all data, and add the evaluations to `count`.
 
-        Steps see a gap below 0, but not a closed form that is not the sum of the bounds.
+        Steps see a gap below 0, but not a closed form that is not the sum of the bounds. `start` is not used.
         """
         count[EVALUATIONS] += 2 * self.target.n_obs
         count[TOUCHED] += self.target.n_obs

@@ -150,7 +150,10 @@ def make_metropolis_move(
 def is_inside(
     streams: Streams, state: FireflyState, t: float, log_height: float, count: np.ndarray, value: np.ndarray
 ) -> int:
-    """Compare the log joint density at theta + t direction, the candidate, with the height."""
+    """Return whether the log joint density at theta + t direction is above `log_height`: 1 or 0, or -1 if it is NaN.
+
+    The point and the summands of its density are stored as the chain's candidate.
+    """
     place_on_line(state.proposal, state.theta, t, state.proposed)
     found = log_joint_at(state.joint, state.proposed, state.bright, state.candidate, count)
     if math.isnan(found):

@@ -47,7 +47,7 @@ def sweep_matrix(
     method: str,
     site: int | None,
 ) -> TransitionMatrix:
-    """Return the transition matrix of a sweep or of one site; without `conditionals` use the exact conditionals."""
+    """Return the transition matrix of a sweep or of one site on all states; exact if `conditionals` is None."""
     if len(points) != math.prod(target.n_states.tolist()):
         raise InvalidInputError("transition_matrix: Gibbs needs all states; leave the grid out.")
     strides = np.append(np.cumprod(target.n_states[:0:-1])[::-1], 1)
@@ -138,8 +138,9 @@ def realised_conditional(
     Returns
     -------
     xarray.Dataset
-        Dim ``context``: `exact` and `realised` probability of 1, `realised_mcse`, exact `log_odds`, `tau` = sqrt(N)
-        times the standard deviation of the terms, and `data_fraction`, the mean share of the terms read.
+        Dim ``context``: ``exact`` and ``realised``, the probability of 1; ``realised_mcse``, the standard error of the
+        latter; the exact ``log_odds``, shifted if `probability` is given; ``tau``, sqrt(N) times the standard deviation
+        of the terms; and ``data_fraction``, the mean share of the terms read.
 
     Raises
     ------
@@ -147,6 +148,8 @@ def realised_conditional(
         When shapes do not fit, or `probability` is out of range.
     IncompatibleError
         When the test is exact, or cannot decide the target's sites.
+    NotFiniteError
+        When a term is NaN.
 
     Examples
     --------
@@ -221,7 +224,7 @@ def realised_conditional(
 def replicate_sites(
     target: DiscreteTarget, test: AcceptanceTest, states: np.ndarray, replications: int, own: Streams
 ) -> Iterator[Decision]:
-    """Replicate the decision of a random site in each of some states; a value of 1 is an accept."""
+    """Yield, for each of `states`, how `test` decides a random site in `replications` repetitions; 1 is an accept."""
     sites = (own.proposal.random(len(states)) * states.shape[1]).astype(np.int64)
     n_terms = target.compile_conditionals(fields=False).n_terms
     seeds = np.random.SeedSequence(int(own.audit.random() * 2**52)).generate_state(len(states))
@@ -262,7 +265,7 @@ def given_threshold(drawn: np.ndarray) -> float:
 
 @cached_by_content(maxsize=64)
 def make_sweep(next_site: Callable[..., int], draw: Callable[..., int]) -> Callable[..., int]:
-    """Return one sweep of X, or of both chains."""
+    """Return ``sweep(rng, chains, shared, n_chains)``: a sweep of both chains, or of the first if `n_chains` is 1."""
 
     def sweep(rng: np.random.Generator, chains: Any, shared: SharedSites, n_chains: int) -> int:
         n_sites = chains[0].theta.shape[0]
@@ -282,7 +285,7 @@ def make_sweep(next_site: Callable[..., int], draw: Callable[..., int]) -> Calla
 def couple_gibbs(
     target: DiscreteTarget, conditionals: CompiledConditionals, tests: tuple[CompiledTest, ...], scan: str
 ) -> CompiledCoupling:
-    """Return the coupling of Gibbs samplers; their tests read all data."""
+    """Return two Gibbs chains that draw the same sites with the same u; `tests` must read all data."""
 
     def start(theta: np.ndarray, log_likelihood: float) -> GibbsState:
         return new_state(conditionals, tests, theta, new_clock(0))

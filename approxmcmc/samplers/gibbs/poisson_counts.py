@@ -37,8 +37,8 @@ class PoissonCounts(NamedTuple):
     """The tables for drawing counts, and scratch.
 
     `table` (terms, 4) holds the alias tables of the sites, one after the other, with the weights M_n; `shift` (D,) is
-    lambda / L of every site, `expected` (D,) lambda + L of every site. `terms` (states, ROWS) holds the terms of a
-    batch.
+    lambda / L of every site, `expected` (D,) lambda + L of every site. `rows`, `weights` and `terms` (states, ROWS) are
+    scratch for the terms of a batch.
     """
 
     table: np.ndarray
@@ -50,7 +50,7 @@ class PoissonCounts(NamedTuple):
 
 
 def largest_changes(conditionals: CompiledConditionals) -> np.ndarray:
-    """Return M_n of every term of every site, the largest change by its site; shape (terms,)."""
+    """Return M_n of every term of every site, the most by which the site's state can change the term; (terms,)."""
     rows, tables = conditionals.tables
     owners = np.repeat(conditionals.n_states, conditionals.n_terms)
     starts = rows[:, 0].astype(np.int64)
@@ -64,7 +64,10 @@ def largest_changes(conditionals: CompiledConditionals) -> np.ndarray:
 
 
 def counts_maker(conditionals: CompiledConditionals, rate: float | None, *, who: str) -> Callable[[], PoissonCounts]:
-    """Return a factory of the counts of a chain; `rate` is lambda, None for L^2."""
+    """Return the function that makes the `PoissonCounts` of a chain; `rate` is lambda, None for L^2 of each site.
+
+    Raises IncompatibleError, in the name of `who`, if a table contains the probability 0.
+    """
     tables = conditionals.tables[1]
     if not np.isfinite(tables).all():
         raise IncompatibleError(f"{who} needs bounded terms, but a table contains the probability 0; use Gibbs()")
@@ -145,7 +148,7 @@ def flip_given_counts(streams: Streams, state: GibbsState, site: int, count: np.
 
 @compiled
 def settle_site(state: GibbsState, site: int, before: int, chosen: int, count: np.ndarray) -> int:
-    """Set the state of a site."""
+    """Set the state of a site to `chosen`, count the decision, and return MOVED if it was not `before`, else STAYED."""
     count[DECISIONS] += 1
     count[ROUNDS] += 1
     state.theta[site] = chosen
@@ -154,5 +157,5 @@ def settle_site(state: GibbsState, site: int, before: int, chosen: int, count: n
 
 @cached_by_content(maxsize=2)
 def draw_by_counts(metropolised: bool) -> Callable[..., int]:
-    """Return the update of one site."""
+    """Return the update of one site: by Metropolis's rule given the counts, or by a draw given them."""
     return flip_given_counts if metropolised else draw_given_counts  # type: ignore[no-any-return]

@@ -83,7 +83,8 @@ class Gibbs(Component, TestedSampler):
     stationary distribution is biased; the error of one sweep is at most D times the largest error of a conditional.
 
     Records: a sweep adds up its D decisions. Every decision of an exact test touches all terms of its site, even if
-    they are cached. Evaluations: 2 per term read; in the fast form 2 per term of a site that flips, and none otherwise.
+    they are cached. Evaluations: each term read is evaluated at every state of the site, so twice at a binary site; in
+    the fast form twice for the terms of a site that flips, and not otherwise.
     ``accepted`` and ``acceptance_rate`` are not written. ``lp`` is written if the test is exact.
 
     The stored states are int64.
@@ -144,7 +145,7 @@ class Gibbs(Component, TestedSampler):
         return dataclasses.replace(self, test=exact_twin_of(self.test))
 
     def coupling(self, target: DiscreteTarget, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
-        """Return two chains that draw the same sites with the same u."""
+        """Return two chains that draw the same sites with the same u; raise unless all sites are binary."""
         if not isinstance(target, DiscreteTarget) or target.n_states.max() > 2:
             return super().coupling(target, adapted)
         conditionals = target.compile_conditionals(fields=False)
@@ -154,7 +155,7 @@ class Gibbs(Component, TestedSampler):
     def transition_matrix(
         self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
     ) -> TransitionMatrix:
-        """Return the transition matrix of one sweep, or of the update of one site, on all states."""
+        """Return the transition matrix of one sweep, or of the update of one `site`; `states` must be all states."""
         if not isinstance(target, DiscreteTarget):
             raise IncompatibleError(f"transition_matrix: Gibbs needs a discrete target, found {target!r}")
         conditionals = None
@@ -166,7 +167,7 @@ class Gibbs(Component, TestedSampler):
     def replicate(
         self, target: Any, program: Any, chain: Any, states: np.ndarray, replications: int, streams: Streams
     ) -> Iterator[Decision]:
-        """Yield the decision of a random site in each of some states; a value of 1 is an accept."""
+        """Yield the repeated decision of a random site in each of `states`; a value of 1 is an accept."""
         return replicate_sites(target, self.test, states, replications, streams)
 
     def decisions_per_step(self, target: Any) -> int:

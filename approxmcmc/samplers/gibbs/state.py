@@ -17,9 +17,10 @@ from approxmcmc.sampling.chain import Clock
 class Sites(NamedTuple):
     """The place and number of the terms of every site; int64, shape (D,) each, except `base`.
 
-    Site i has the terms ``first[i] ... first[i] + n_terms[i] - 1`` in the list of all terms; `base` is one number from
-    which the kernel knows the site. Sites with equally many terms form a `group`: one test decides them, and they share
-    one permutation of their terms, which begins at ``first_place[i]`` in the array of all permutations.
+    Site i has the terms ``first[i] ... first[i] + n_terms[i] - 1`` in the list of all terms; `base` holds ``first[i]``
+    of the site that is being drawn, for the kernel. Sites with equally many terms form a `group`: one test decides
+    them, and they share one permutation of their terms, which begins at ``first_place[i]`` in the array of all
+    permutations.
     """
 
     base: np.ndarray
@@ -65,7 +66,7 @@ def new_state(
     clock: Clock,
     log_density: float = math.nan,
 ) -> GibbsState:
-    """Return the state of a chain that uses the array `theta`; one test for each number of terms, ascending."""
+    """Return the state of a chain that uses the array `theta`; `tests` comes from `build_tests`."""
     sizes, group = np.unique(conditionals.n_terms, return_inverse=True)
     first_place = (np.cumsum(sizes) - sizes)[group]
     base, proposed = np.zeros(1, dtype=np.int64), theta.copy()
@@ -121,7 +122,9 @@ def evidence_on(state: GibbsState, site: int) -> Evidence:
 def build_tests(
     test: AcceptanceTest, target: DiscreteTarget, conditionals: CompiledConditionals
 ) -> tuple[CompiledTest, ...]:
-    """Return one test for each number of terms of a site, ascending; raise if it cannot decide a site.
+    """Return the test compiled for each number of terms that a site has, in ascending order.
+
+    Raises IncompatibleError if the test cannot decide a site.
 
     Only an exact test can decide sites with several states, and sites with a single term.
     """

@@ -160,7 +160,10 @@ def make_draw_by_terms(
     keep_sum: Callable[..., None],
     keeps_sum: bool,
 ) -> Callable[..., int]:
-    """Return the update of a binary site by a decision; a test that caches a sum of terms gets the sum at x_i = 0."""
+    """Return the update of a binary site by a decision.
+
+    If `keeps_sum`, the test caches the log-likelihood of the current state; it gets the sum of terms at x_i = 0.
+    """
 
     def draw(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:
         theta, proposed, test = state.theta, state.proposed, state.tests[state.sites.group[site]]

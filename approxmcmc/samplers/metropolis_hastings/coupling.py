@@ -30,7 +30,7 @@ HERE, THERE = 0, 1
 
 
 class Walker(NamedTuple):
-    """A chain: theta and theta', log prior and log-likelihood at both, and the state of the proposal."""
+    """A chain: theta and theta', log prior and log-likelihood at both (indices HERE, THERE), state of the proposal."""
 
     theta: np.ndarray
     proposed: np.ndarray
@@ -56,7 +56,7 @@ class SharedTarget(NamedTuple):
 
 @compiled
 def evaluate_there(shared: SharedTarget, walker: Walker) -> None:
-    """Write log prior and log-likelihood at the proposal."""
+    """Write log prior and log-likelihood at the proposal; the latter is 0 where the prior is 0."""
     log_prior = shared.log_prior(walker.proposed)
     walker.log_prior[THERE] = log_prior
     walker.log_likelihood[THERE] = 0.0
@@ -108,7 +108,7 @@ def make_move(
     draw_threshold: Callable[..., float],
     mirror: Callable[[float], float],
 ) -> Callable[..., int]:
-    """Return one step of X, or of both chains."""
+    """Return ``move(rng, chains, shared, n_chains)``: a step of both chains, or of X alone if `n_chains` is 1."""
 
     def move(rng: np.random.Generator, chains: Any, shared: SharedTarget, n_chains: int) -> int:
         x, y = chains
@@ -146,7 +146,7 @@ def make_move(
 def couple_metropolis(
     target: Target, proposal: Proposal, rule: str, adapted: Mapping[str, float] | None = None
 ) -> CompiledCoupling:
-    """Return the coupling of a proposal with the exact test of a rule.
+    """Return two coupled chains of a proposal with the exact test of a rule, "metropolis" or "barker".
 
     `adapted` holds the tuned values of the proposal, as stored in a trace.
 
@@ -188,7 +188,7 @@ def couple_metropolis(
 def coupling_of_proposal(
     settings: Proposal, built: CompiledProposal, adapted: Mapping[str, float] | None = None
 ) -> Callable[..., tuple[float, float]]:
-    """Return the function that proposes for two chains together.
+    """Return the compiled function that proposes for two chains together; `built` is the compiled proposal.
 
     Raises
     ------

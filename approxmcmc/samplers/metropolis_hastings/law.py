@@ -53,7 +53,7 @@ def decided(steps: np.ndarray, acceptance: np.ndarray, method: str, error: float
 
 
 def proposed(proposal: Proposal, target: Target, states: np.ndarray) -> np.ndarray:
-    """Return the proposal probabilities on some states; raise if they are unknown."""
+    """Return the probabilities of proposing each of `states` from each, (n, n); raise if they are unknown."""
     steps = proposal.probabilities(target, states)
     if steps is None:
         raise IncompatibleError(
@@ -70,7 +70,7 @@ def refuse_site(sampler: Sampler, site: int | None) -> None:
 
 
 def acceptance_by_density(log_density: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return min(1, p(x') / p(x)) of every pair that can be proposed between states of positive density."""
+    """Return min(1, p(x') / p(x)) of the `wanted` pairs of states with positive density, 0 elsewhere; (n, n)."""
     possible = np.isfinite(log_density)
     inside = wanted & possible[:, None] & possible
     rows, columns = np.nonzero(inside)
@@ -82,7 +82,7 @@ def acceptance_by_density(log_density: np.ndarray, wanted: np.ndarray) -> np.nda
 def acceptance_by_test(
     target: Any, test: AcceptanceTest, points: np.ndarray, wanted: np.ndarray, method: str
 ) -> tuple[np.ndarray, str]:
-    """Return the acceptance probability of every pair that can be proposed, and the method."""
+    """Return the test's acceptance probabilities for the `wanted` pairs of `points`, (n, n), and the method used."""
     compiled = target.compile()
     terms = np.array([full_terms(compiled.log_terms, point, compiled.data, compiled.n_obs) for point in points])
     prior = np.array([compiled.log_prior(point) for point in points])
@@ -179,7 +179,10 @@ def _returning(propose: Callable[..., float]) -> Callable[..., float]:
 def replicate_pairs(
     target: Target, test: AcceptanceTest, program: Any, memory: Any, states: np.ndarray, replications: int, own: Streams
 ) -> Iterator[Decision]:
-    """Propose once from each of some states, and replicate the decision by a chain fixed to this pair."""
+    """Propose once from each of `states`, and yield how the test decides on this pair in `replications` repetitions.
+
+    `program` and `memory` hold the compiled proposal and its state.
+    """
     propose, rows, decisions = compiled_propose(program.proposal), AllRows(target), PinnedDecisions(target, test)
     count = np.zeros(len(COUNT_NAMES), dtype=np.int64)
     for theta in states:

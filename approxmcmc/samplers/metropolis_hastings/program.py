@@ -63,7 +63,10 @@ class Schedule(NamedTuple):
 
 
 def data_schedule(role: AcceptanceTest, test: CompiledTest, n_obs: int, shuffled_copy: str = "memory") -> Schedule:
-    """Return how subsets of the data are drawn: as the test requires, or the faster way."""
+    """Return how subsets of the data are drawn: as the test `role` requires, or in the faster way.
+
+    `test` is the compiled form of `role`; `shuffled_copy` says where a shuffled copy of the data is kept.
+    """
     by_itself = role.order == "memory" or test.log_likelihood is not None or not test.uses_ratio
     if by_itself:  # the test reads all data or none, or draws its own rows
         return Schedule("memory")
@@ -73,7 +76,7 @@ def data_schedule(role: AcceptanceTest, test: CompiledTest, n_obs: int, shuffled
 
 
 class Audits(NamedTuple):
-    """The settings of audits of finished chains: how to check the test; None if only the draws are checked."""
+    """The settings of audits of finished chains; `judge` says how to check the test, None to check the draws alone."""
 
     judge: Judge | None
 
@@ -81,7 +84,7 @@ class Audits(NamedTuple):
 class MetropolisHastingsProgram(Program):
     """A Metropolis-Hastings sampler bound to a target.
 
-    Other samplers with the same state provide their own `step`.
+    `audits` is None if finished chains are not audited. Other samplers with the same state give their own `step`.
     """
 
     def __init__(
@@ -128,7 +131,9 @@ class MetropolisHastingsProgram(Program):
         return rows_order(n_places, n_arrays, self.at_both, word_of(data, n_obs))
 
     def arrange(self, theta: np.ndarray, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], DataOrder, int]:
-        """Return the data that a chain reads, its order, and the number of terms evaluated to check them.
+        """Return the data that a chain reads, the order in which it reads them, and the number of terms evaluated.
+
+        Terms are evaluated to check that the shuffled rows are those of the target.
 
         A chain that reads blocks reads a shuffled copy of the data. All chains share the copy of the first chain,
         shuffled by its random stream or in the order of files, unless every chain shuffles a copy anew.
@@ -220,7 +225,7 @@ class MetropolisHastingsProgram(Program):
         rng: np.random.Generator,
         shuffled_by: np.random.Generator | None = None,
     ) -> Auditor | None:
-        """Return the auditor of stored draws, given the chain's tuned values; None if nothing is approximate."""
+        """Return the auditor of stored draws, given the chain's tuned values; None if the program has no `audits`."""
         return (
             None if self.audits is None else self.auditor(tuned_state(self.proposal, adapted), draws, rng, shuffled_by)
         )
@@ -241,7 +246,7 @@ class MetropolisHastingsProgram(Program):
         )
 
     def explain_failure(self, state: MetropolisHastingsState) -> str:
-        """Return what was NaN: the log prior at the proposal, a datum's term, or the proposal's log density ratio."""
+        """Return what was NaN or infinite: the proposal, its log prior, a datum's term, or the ratio of densities q."""
         target, here, there = self.target, show(state.theta), show(state.proposed)
         if np.isnan(state.proposed).any():
             why = self.proposal.explain(state.proposal)

@@ -55,7 +55,7 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
     proposal
         The proposal of theta': :class:`RandomWalk`, :class:`Langevin`, :class:`PreconditionedCrankNicolson`, or another
         proposal of `approxmcmc.proposals`.
-        test
+    test
         The acceptance test: :class:`ExactTest`, :class:`SequentialTTest`, :class:`PoissonTest`, or another test
         of `approxmcmc.acceptance`. None with a :class:`SurrogateTransition`: :class:`CheapestExactTest`, never a
         biased one.
@@ -64,6 +64,11 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
         package's cache folder), or an existing folder. All chains share one copy, or with fewer than 150 blocks have
         one each. On disk the shared copy belongs to the data set, is reused by later runs and other processes, and has
         the same order for every seed.
+
+    Raises
+    ------
+    IncompatibleError
+        When `proposal` or `test` has the wrong role, or does not fit the target; raised before anything runs.
 
     Notes
     -----
@@ -162,7 +167,7 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
     def replicate(
         self, target: Target, program: Any, chain: Any, states: np.ndarray, replications: int, streams: Streams
     ) -> Iterator[Decision]:
-        """Yield the decision at a proposal from each of some states."""
+        """Yield the repeated decision on one proposal from each of `states`."""
         return replicate_pairs(target, self.test, program, chain.state.proposal, states, replications, streams)
 
     def _audits(self, target: Target, test: CompiledTest, audit_every: int | str | None) -> Audits | None:

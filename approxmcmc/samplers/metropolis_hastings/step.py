@@ -108,7 +108,7 @@ def make_step(
     uses_ratio: bool,
     is_audited: bool,
 ) -> Callable[..., int]:
-    """Return the step as a function of streams and state."""
+    """Return the compiled step, ``step(streams, state, count, value) -> status``."""
 
     def step(streams: Streams, state: MetropolisHastingsState, count: np.ndarray, value: np.ndarray) -> int:
         theta, proposed, clock = state.theta, state.proposed, state.clock

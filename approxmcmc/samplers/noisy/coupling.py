@@ -57,7 +57,7 @@ def log_rest_of(shared: SharedDraws, walker: ExchangeWalker, log_q_ratio: float)
 def make_move(
     propose: Callable[..., float], couple: Callable[..., tuple[float, float]], simulate: Callable[..., None]
 ) -> Callable[..., int]:
-    """Return one step of X, or of both chains."""
+    """Return ``move(rng, chains, shared, n_chains)``: a step of both chains, or of X alone if `n_chains` is 1."""
     draw_rows = make_draw_rows(simulate)
 
     def move(rng: np.random.Generator, chains: Any, shared: SharedDraws, n_chains: int) -> int:

@@ -21,7 +21,7 @@ RECORDS = ("auxiliary_updates", "statistic_evaluations")
 
 
 class RatioState(NamedTuple):
-    """s(y); a simulator's state; and the statistics of the draws at theta' for the ratio, one row each."""
+    """The observed statistics s(y), the simulator's state, and the statistics of the draws at theta', one row each."""
 
     observed: np.ndarray
     simulator: Any
@@ -30,7 +30,7 @@ class RatioState(NamedTuple):
 
 @cached_by_content(maxsize=64)
 def make_draw_rows(simulate: Callable[..., None]) -> Callable[..., None]:
-    """Return the function that draws auxiliary data at theta, and writes one row of statistics for each."""
+    """Return the function that draws a data set at theta for each of `rows`, and writes its statistics there."""
 
     def draw_rows(
         rng: np.random.Generator, theta: np.ndarray, simulator: Any, rows: np.ndarray, count: np.ndarray
@@ -78,7 +78,7 @@ def estimate_from_draws(
 
 @cached_by_content(maxsize=64)
 def make_estimate_from_fresh_draws(simulate: Callable[..., None]) -> Callable[..., float]:
-    """Return the estimate from auxiliary data drawn for it."""
+    """Return the function that draws auxiliary data at theta', and estimates log p(y|theta') - log p(y|theta)."""
     draw_rows = make_draw_rows(simulate)
 
     def estimate_from_fresh_draws(
@@ -111,7 +111,7 @@ def why_not_exact(target: Any, auxiliary: Any, who: str) -> str:
 
 
 def log_likelihood_of(target: DoublyIntractableTarget) -> Any:
-    """Return theta's(y) - log Z(theta), or None if the normaliser is unknown."""
+    """Return the function theta -> theta's(y) - log Z(theta); it returns None if the normaliser is unknown."""
 
     def log_likelihood(theta: np.ndarray) -> float | None:
         normalizer = target.log_normalizer(theta)

@@ -158,9 +158,10 @@ def langevin_program(
     decides: bool,
     audit_every: int | str | None,
 ) -> NoisyProgram:
-    """Bind a Langevin sampler to a target; ``make_step(simulate)`` returns its step.
+    """Return the program of a Langevin sampler on a target; ``make_step(simulate)`` returns its step.
 
-    If `fresh_for_ratio`, the ratio is estimated from a separate draw, otherwise from G'.
+    If `fresh_for_ratio`, the ratio is estimated from a separate draw, otherwise from G'. `decides` is False if every
+    step is accepted.
     """
     who = type(sampler).__name__
     check_target(target, who)

@@ -56,7 +56,7 @@ from approxmcmc.sampling.chain import adapt_nothing
 
 @cached_by_content(maxsize=64)
 def make_drift(simulate: Callable[..., None]) -> Callable[..., float]:
-    """Return the move that draws G at theta and follows the estimated drift, without the reverse step's density."""
+    """Return the move that draws G at theta and follows the estimated drift; it returns 0 in place of the q ratio."""
     draw_rows = make_draw_rows(simulate)
 
     def drift(streams: Streams, state: DriftState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray) -> float:
@@ -105,7 +105,8 @@ class NoisyLangevin(Component, Sampler):
     -----
     Guarantee: biased. As the step size tends to 0 and N to infinity the stationary distribution tends to the posterior;
     the error of one step's drift has a standard deviation of Sigma/2 sd(s) / sqrt(N). The chain does not make steps out
-    of the support of the prior. The gradient of the log prior is a central difference.
+    of the support of the prior. The gradient of the log prior is a central difference, one-sided at the edge of the
+    support.
 
     Records: ``decisions_made`` is 0, ``gradient_evaluations`` 1 per step: the data count as one datum.
 
@@ -143,7 +144,7 @@ class NoisyLangevin(Component, Sampler):
         return f"{self!r} does not test its steps; the bias vanishes as step_size tends to 0 and n_auxiliary grows"
 
     def draws_law(self, target: Any, states: np.ndarray) -> DrawsLaw:
-        """Return the distribution of the draws that estimate one parameter's drift, and the variance of the noise."""
+        """Return the draws that estimate the drift and the variance of the noise, for a target with one parameter."""
         refuse_inexact_draws(self)
         variance = self.step_size * (1.0 if self.cov is None else self.cov.item())
         return DrawsLaw(counted_model(target, states), self.n_auxiliary, variance)
@@ -151,7 +152,10 @@ class NoisyLangevin(Component, Sampler):
 
 @cached_by_content(maxsize=64)
 def make_drift_and_return(simulate: Callable[..., None], refresh: bool) -> Callable[..., float]:
-    """Return the move of steps 1 and 2; with `refresh`, G is redrawn for each step."""
+    """Return the move that proposes theta', draws G' there, and returns the log q ratio (steps 1 and 2).
+
+    With `refresh`, G is redrawn for each step.
+    """
     draw_rows = make_draw_rows(simulate)
 
     def drift_and_return(
@@ -199,7 +203,7 @@ class MALAExchange(Component, Sampler):
     noisy
         False: the ratio is estimated from a separate draw. True: it is estimated from the N draws for the drift at
         theta', which saves a draw and makes the chain biased.
-        n_auxiliary
+    n_auxiliary
         Number N of auxiliary draws for each drift.
     cov, auxiliary
         As for :class:`NoisyLangevin`.

@@ -106,7 +106,10 @@ def _log_ratio(model: CountedModel, rows: np.ndarray, columns: np.ndarray) -> np
 def single_draws(
     model: CountedModel, wanted: np.ndarray | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield, for some pairs at a time, log a^ for each value of the statistic of one draw, and their probabilities."""
+    """Yield batches of pairs (rows, columns) with log a^ for each value of one draw's statistic, and probabilities.
+
+    The last two have shape (pairs, values).
+    """
     rows, columns = _pairs(model, wanted)
     law = model.law_of_statistics()[0]
     for start in range(0, rows.size, PAIRS_AT_ONCE):

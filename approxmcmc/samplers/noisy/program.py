@@ -27,7 +27,7 @@ class NoisySetup(NamedTuple):
 
     `step` is made by `make_step`. ``make_states(theta, rng)`` returns the states of MOVE and of ESTIMATE for a new
     chain at theta, ``describe(state of MOVE)`` the tuned values. `records` are the optional counts that the step fills,
-    `n_obs` the terms that a decision on all data would read.
+    `n_obs` the terms that a decision on all data would read. `decides` is False if every step is accepted.
     """
 
     step: Callable[..., int]
@@ -48,7 +48,7 @@ class KnownLikelihood(NamedTuple):
         return self.log_likelihood(theta) is not None
 
     def audit_every(self, theta: np.ndarray) -> int:
-        """Return the rate for "auto": audits may add about a tenth to the time of a run.
+        """Return how many decisions there are per audit for "auto", so that audits add about a tenth to the time.
 
         A power of ten from 100 on, so that the noise of one timing rarely changes it.
         """
@@ -160,7 +160,7 @@ class AuditedChain:
         return self.chain.memory
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
-        """Make ``n_draws * thin`` steps, record every `thin`-th state, and audit the listed decisions."""
+        """Make and record ``n_draws * thin`` steps, audit the listed decisions, and return the draws made."""
         state: NoisyState = self.chain.state
         first, audits = state.clock.steps[0], new_audit_list(n_draws * thin, state.theta.size)
         self.chain.state = state._replace(audits=audits)

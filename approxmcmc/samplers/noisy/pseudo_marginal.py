@@ -26,9 +26,10 @@ from approxmcmc.sampling.chain import adapt_nothing
 
 
 class EstimateState(NamedTuple):
-    """The data of a user's estimate, the number of likelihood terms that it reads, and two estimates.
+    """The data of a user's estimate, and the estimates at theta and theta'.
 
-    `here` and `there` hold log p^(y|theta) and log p^(y|theta'), one number each, if estimates outlive their step.
+    An estimate reads `n_terms` of the target's `n_obs` likelihood terms. `here` and `there` hold log p^(y|theta) and
+    log p^(y|theta'), one number each; only GIMH uses them.
     """
 
     data: tuple[np.ndarray, ...]
@@ -149,7 +150,10 @@ def estimated_program(
     keeps: bool,
     audit_every: int | str | None,
 ) -> NoisyProgram:
-    """Bind a sampler to a target with estimates of the kind `of`; if `keeps`, an estimate is kept for later steps."""
+    """Return the program of a sampler on a target that estimates its `of`, "likelihood" or "ratio".
+
+    ``make_estimate(estimate)`` returns ESTIMATE of the step. If `keeps`, the estimate at theta is kept for later steps.
+    """
     who = type(sampler).__name__
     if not isinstance(target, EstimatedTarget) or target.build_estimator().of != of:
         raise IncompatibleError(

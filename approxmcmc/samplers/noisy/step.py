@@ -24,7 +24,7 @@ from approxmcmc.sampling.chain import FAILED, Clock, is_chosen_for_audit, is_tun
 
 
 class AuditList(NamedTuple):
-    """Decisions to audit against the exact ratio: one row of each array; the first `length` are filled.
+    """Decisions to audit against the exact ratio: each is one row of all arrays, of which the first `length` are used.
 
     A decision compares `threshold` with `log_rest` (the known part of the log ratio) plus the estimate.
     """
@@ -107,7 +107,7 @@ def make_step(
     adapt: Callable[..., None],
     decides: bool,
 ) -> Callable[..., int]:
-    """Return the step; a step without decisions accepts every theta' inside the support."""
+    """Return the compiled step; unless it `decides`, it accepts every theta' inside the support."""
     draw_threshold, acceptance_probability = METROPOLIS
 
     def step(streams: Streams, state: NoisyState, count: np.ndarray, value: np.ndarray) -> int:

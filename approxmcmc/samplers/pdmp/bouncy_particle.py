@@ -21,7 +21,7 @@ BOUNCE, REFRESH = 0, 1
 
 @compiled
 def start(rng: np.random.Generator, flight: Flight) -> None:
-    """Draw the velocity from N(0, I); the bounds of the rows grow with its length."""
+    """Draw the velocity from N(0, I); ``flight.gain``, the factor of the rows' bounds, becomes its length."""
     squared = 0.0
     for j in range(flight.velocity.shape[0]):
         flight.velocity[j] = rng.standard_normal()
@@ -31,7 +31,10 @@ def start(rng: np.random.Generator, flight: Flight) -> None:
 
 @compiled
 def plan(rng: np.random.Generator, flight: Flight) -> float:
-    """Draw the earlier of a bounce off Q, at the rate max(0, v'grad Q), and a refreshment."""
+    """Return the time to a bounce off Q, at the rate max(0, v'grad Q), or to a redraw of the velocity if that is first.
+
+    The kind of the event is stored in ``flight.next_turn``.
+    """
     rate = growth = 0.0
     for j in range(flight.velocity.shape[0]):
         rate += flight.velocity[j] * flight.force[j]
@@ -65,7 +68,7 @@ def reflect(flight: Flight, normal: np.ndarray) -> None:
 
 @compiled
 def turn_by_row(rng: np.random.Generator, flight: Flight, record: np.ndarray, slope: float, ceiling: float) -> bool:
-    """Bounce off a row, at its rate max(0, -s a'v)."""
+    """Bounce off a row with probability max(0, -s a'v) / (its bound); return whether it bounced."""
     normal, along = record[SCALARS:], 0.0
     for j in range(normal.shape[0]):
         along += flight.velocity[j] * normal[j]

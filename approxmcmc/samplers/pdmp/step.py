@@ -43,7 +43,7 @@ class Flight(NamedTuple):
 class Dynamics(NamedTuple):
     """The definition of a process: functions that draw a velocity, plan a turn, and make a turn.
 
-    ``start(rng, velocity)`` draws a velocity from its distribution. ``plan(rng, flight) -> time`` draws the time to the
+    ``start(rng, flight)`` draws a velocity from its distribution. ``plan(rng, flight) -> time`` draws the time to the
     next turn by the quadratic, or another turn without data, and stores its kind; ``turn(rng, flight)`` makes this
     turn. ``turn_by_row(rng, flight, record, slope, ceiling) -> bool`` makes the turn of a row with probability (its
     rate) / (its bound), where abs(slope) <= ceiling. `norm` is the order of the norm of a_i in the bound, 1 or 2.
@@ -170,7 +170,7 @@ def draw_row(rng: np.random.Generator, state: PDMPState, squared: float) -> tupl
 
 @compiled(inline="always")  # a call copies the many fields of a split: with it a draw takes twice as long
 def slope_of(split: Split, record: np.ndarray, position: np.ndarray) -> float:
-    """Return s_i, the slope of a row minus its polynomial."""
+    """Return s_i, the slope of a row's term minus the slope of its polynomial, at `position`."""
     delta = 0.0
     for j in range(position.shape[0]):
         delta += record[SCALARS + j] * position[j]
@@ -180,7 +180,7 @@ def slope_of(split: Split, record: np.ndarray, position: np.ndarray) -> float:
 
 @compiled
 def write_theta(state: PDMPState, out: np.ndarray) -> None:
-    """Write theta = c + L phi."""
+    """Write theta = c + L phi to `out`."""
     split, position = state.split, state.flight.position
     for j in range(out.shape[0]):
         row, total = split.cholesky[j], split.center[j]

@@ -25,7 +25,10 @@ def start(rng: np.random.Generator, flight: Flight) -> None:
 
 @compiled
 def plan(rng: np.random.Generator, flight: Flight) -> float:
-    """Draw when the quadratic reverses a coordinate: each at the rate max(0, v_j dQ/dphi_j)."""
+    """Return the time until the quadratic reverses a coordinate, each at the rate max(0, v_j dQ/dphi_j).
+
+    The coordinate is stored in ``flight.next_turn``.
+    """
     soonest = np.inf
     for j in range(flight.velocity.shape[0]):
         v = flight.velocity[j]
@@ -53,7 +56,10 @@ def turn(rng: np.random.Generator, flight: Flight) -> None:
 
 @compiled
 def turn_by_row(rng: np.random.Generator, flight: Flight, record: np.ndarray, slope: float, ceiling: float) -> bool:
-    """Draw a coordinate j by abs(a_j), and reverse it at the row's rate max(0, -v_j s a_j)."""
+    """Draw a coordinate j in proportion to abs(a_j), reverse it with probability (its rate) / (its bound).
+
+    The rate is max(0, -v_j s a_j). Returns whether the coordinate was reversed.
+    """
     last, left, j = flight.velocity.shape[0] - 1, rng.random() * record[LENGTH], 0
     while j < last and left >= abs(record[SCALARS + j]):
         left -= abs(record[SCALARS + j])
@@ -88,8 +94,8 @@ class ZigZag(ProcessSampler):
         When `spacing` is not positive, `fit` is not a `Laplace`, or a bound does not hold at one of 8 draws of the fit.
     IncompatibleError
         When the target is not a generalised linear model with a normal prior, its derivatives are finite differences,
-        or none of them is bounded; raised before anything runs. A rate that exceeds its bound ends the run with an
-        error that names the datum.
+        or none of them is bounded; raised before anything runs. A rate that exceeds its bound stops the run, and the
+        message names the datum.
 
     Notes
     -----

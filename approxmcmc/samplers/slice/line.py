@@ -23,7 +23,7 @@ MOST_SHRINKS = 200  # shrinkings of an interval: 2^-200 of the first length is n
 class SliceState(NamedTuple):
     """The width of each coordinate, the largest number of widths to step out, and the direction of the last step.
 
-    `coordinates` is 1 if directions are axes. `kept` is a number that a comparison must not change, see `SliceSampler`.
+    `coordinates` is 1 if directions are axes. `kept` holds the log-likelihood at theta for tests that cache it.
     """
 
     widths: np.ndarray
@@ -129,7 +129,7 @@ class Slice(Component):
         Length of the first interval, in the units of theta: a positive number, or one for every coordinate. About two
         posterior standard deviations work well; the result is valid for every width.
     max_steps
-        Stepping out stops after this many widths, at least 1.
+        The interval is stepped out to at most this many widths; at least 1.
     directions
         ``"sphere"``: width times a uniform direction of the sphere. ``"coordinates"``: one axis, drawn at random.
 
@@ -175,7 +175,7 @@ class Slice(Component):
         """Return None: a slice offers no starting point, see `Proposal`."""
 
     def state_maker(self, dim: int) -> Callable[[], SliceState]:
-        """Return a factory of the state of a chain with `dim` parameters."""
+        """Return the function that makes the state of a chain with `dim` parameters."""
         width = np.asarray(self.width)
         if width.ndim and width.size != dim:
             raise IncompatibleError(f"Slice: the target has {dim} parameters, {width.size} widths were given")

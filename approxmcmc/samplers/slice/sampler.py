@@ -50,7 +50,10 @@ def slice_step(test: CompiledTest) -> Callable[..., int]:
 
 @cached_by_content(maxsize=16)
 def make_is_inside(decide: Callable[..., tuple[int, float]]) -> Callable[..., int]:
-    """Return the comparison at theta + t direction, which becomes the proposed state."""
+    """Return the function that decides whether theta + t direction, the proposed state, lies in the slice.
+
+    It returns 1 or 0, or -1 if a log density is NaN.
+    """
 
     def is_inside(
         streams: Streams,
@@ -78,7 +81,7 @@ def make_is_inside(decide: Callable[..., tuple[int, float]]) -> Callable[..., in
 
 @cached_by_content(maxsize=16)
 def make_forget(keep: Callable[..., None]) -> Callable[..., None]:
-    """Return the function that ends a comparison without a move: cached terms and sums stay those at theta."""
+    """Return the function that ends a comparison without a move: it restores the cached terms and sums at theta."""
 
     def forget(state: MetropolisHastingsState) -> None:
         settle(state.evidence.order, False)

@@ -68,6 +68,7 @@ class Clock:
     def __init__(self, monkeypatch, seconds=0.01):
         self.now, self.seconds, self.audited = 0.0, seconds, []
         monkeypatch.setattr(audits, "time", types.SimpleNamespace(perf_counter=lambda: self.now))
+        monkeypatch.setattr(audits, "limit_clock", lambda: self.now)
 
     def auditor(self, draws):
         def audit(theta, number):

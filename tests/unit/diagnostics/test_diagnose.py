@@ -267,7 +267,7 @@ class TestReport:
 
     @pytest.mark.parametrize(
         ("attrs", "advice", "unit"),
-        [({}, r"take draws=([\d_]+), or", 400), ({"stopped": "time_limit"}, r"give it ([\d.]+) times the time, or", 1)],
+        [({}, r"take draws=([\d_]+), or", 400), ({"stopped": "time_limit"}, r"run it ([\d.]+) times as long, or", 1)],
     )
     def test_says_how_much_longer(self, attrs, advice, unit):
         """ESS grows with the draws: the smallest one has to reach 400."""

@@ -1,11 +1,14 @@
 """Functions that kernels call: kept to the kernel, called from Python after all, and what their errors say."""
 
 import collections
+import signal
 
 import numba
 import pytest
 from llvmlite.binding import Linkage
 from numba import types as nb
+from numba.core.codegen import CPUCodeLibrary
+from numba.core.registry import cpu_target
 
 from approxmcmc.engine.compiler import compile as engine
 from approxmcmc.engine.compiler.compile import allocating, compiled, entry_point, kernel, type_of
@@ -95,3 +98,21 @@ def test_one_kernel_asks_whatever_function_its_state_holds(capsys):
     asking = entry_point(kernel(lambda state: state.number + state.ask(), signature, allocates=False), signature)
     assert [asking(state) for state in states] == [8, 2**40 + 1, 1]
     assert "ValueError: planted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_an_interrupt_while_machine_code_is_made_is_not_lost(cache, tmp_path, monkeypatch):
+    """LLVM calls Python back with the code, through ctypes, which ignores what is raised there."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shell has put into the background
+        pytest.skip("interrupts are ignored here")
+    monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
+    notify, machine = CPUCodeLibrary._object_compiled_hook, cpu_target.target_context.codegen()._engine._ee
+
+    def interrupted(module, code):
+        signal.raise_signal(signal.SIGINT)
+        notify(module, code)
+
+    monkeypatch.setattr(machine, "_object_cache_notify", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        kernel(lambda x: x + 2.71828, nb.float64(nb.float64), cache=cache)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

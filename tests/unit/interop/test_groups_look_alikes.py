@@ -55,7 +55,7 @@ def z(**settings):
 LOOK_ALIKES = {
     "sum to zero, by law": (
         partial(model_of, lambda mu, s: mu + pm.ZeroSumNormal("z", s, shape=G)[GROUP]),
-        "its law is ZeroSumNormal",
+        "its distribution is ZeroSumNormal",
     ),
     "sum to zero, by hand": (
         partial(model_of, of_scaled(lambda e: (e - e.mean())[GROUP])),
@@ -65,13 +65,13 @@ LOOK_ALIKES = {
         partial(
             model_of, lambda mu, s: mu + pm.AR("z", [0.5], sigma=s, steps=G - 1, init_dist=pm.Normal.dist())[GROUP]
         ),
-        "its law is AutoRegressive",
+        "its distribution is AutoRegressive",
     ),
     "a random walk, by law": (
         partial(
             model_of, lambda mu, s: pm.GaussianRandomWalk("z", mu, s, steps=G - 1, init_dist=pm.Normal.dist())[GROUP]
         ),
-        "its law is RandomWalk",
+        "its distribution is RandomWalk",
     ),
     "a random walk, by cumulative sums": (
         partial(model_of, lambda mu, s: mu + pt.cumsum(s * z())[GROUP]),
@@ -119,7 +119,7 @@ LOOK_ALIKES = {
     ),
     "effects with heavy tails": (
         partial(model_of, lambda mu, s: mu + pm.StudentT("z", nu=4.0, sigma=s, shape=G)[GROUP]),
-        "its law is StudentT",
+        "its distribution is StudentT",
     ),
     "ordered effects": (
         partial(
@@ -174,9 +174,12 @@ def no_groups():
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (heavy_tails, "z: rows of the law StudentT are not known here"),
-        (two_variables, "z: x and y are several observed variables; write rows of one law as one variable"),
-        (LOOK_ALIKES["a random walk, by law"][0], "z: its law is RandomWalk"),
+        (heavy_tails, "z: rows with the distribution StudentT are not supported"),
+        (
+            two_variables,
+            "z: x and y are several observed variables; write rows with the same distribution as one variable",
+        ),
+        (LOOK_ALIKES["a random walk, by law"][0], "z: its distribution is RandomWalk"),
         (no_groups, None),
     ],
 )

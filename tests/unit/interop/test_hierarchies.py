@@ -60,10 +60,10 @@ def test_effects_are_found_however_they_are_written(written):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"effect": lambda mu, sigma, z: (mu * z + sigma * z)[GROUP]}, "not by one positive variable"),
+        ({"effect": lambda mu, sigma, z: (mu * z + sigma * z)[GROUP]}, "which is not one positive variable"),
         (
             {"effect": WRITTEN["named"], "sigma": lambda: pm.Normal("sigma", 0.0, 1.0)},
-            "it is multiplied by sigma, not by one positive variable",
+            "it is multiplied by sigma, which is not one positive variable",
         ),
     ],
     ids=["two scales", "a scale of either sign"],
