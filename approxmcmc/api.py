@@ -62,7 +62,8 @@ def sample(
         clock has no influence. The attribute ``thinned_by`` gives the factor.
     tune
         Steps before the first kept draw, never thinned. Proposals that adapt do so during these steps and are frozen
-        afterwards. None: 1000, or what the trial recommends if the library chose the sampler.
+        afterwards. None: 1000, with :class:`NUTS` its own default, or what the trial recommends if the library chose
+        the sampler.
     chains
         Number of chains. Chain k depends only on the seed and on k.
     cores
@@ -83,9 +84,10 @@ def sample(
         the chains get ten elevenths of these seconds.
     target_ess
         Run until the smallest bulk and tail ESS over all variables, with all chains together, reaches this number, or
-        until `time_limit` or `draws` is reached first (a warning says so). ArviZ computes the ESS at draw counts that
-        grow by factors of 1.25 to 4 (see the page on the architecture), so without `time_limit` the draws depend only
-        on the seed and are the beginning of a longer run. A chain keeps at most 32 MB of draws and records; beyond that
+        until `time_limit` or `draws` is reached first (a warning says so). The ESS, defined as in ArviZ, is checked at
+        draw counts that grow by factors of 1.25 to 4 (see the page on the architecture), so without `time_limit` the
+        draws depend only on the seed and are the beginning of a longer run. A chain keeps at most 32 MB of draws and
+        records, or more if that is less than 1000 draws or than 4 for each effective draw wanted of it; beyond that
         every second draw is dropped, evenly over the whole run, and its cost is added to the next. Attributes of the
         trace: ``thin``, the steps between kept draws; ``thinned_by``, the factor on the argument `thin`;
         ``smallest_ess``; ``ess_checks`` and ``ess_seconds``, the number of checks and their time.

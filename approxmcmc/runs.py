@@ -266,8 +266,8 @@ def judge(trace: xr.DataTree) -> str:
 def _goals(settings: Settings, variables: Variables, chosen: Mapping[str, Any], *, weighted: bool) -> Goals:
     """Return when the chains stop: after `draws` each, thinned until they suffice, or at `target_ess`.
 
-    ArviZ computes the ESS of `variables`. `chosen` holds the attributes of the choice, with the cost of a step;
-    `weighted`: whether the draws carry weights, which excludes `target_ess`.
+    The ESS is that of `variables`. `chosen` holds the attributes of the choice, with the cost of a step; `weighted`:
+    whether the draws carry weights, which excludes `target_ess`.
     """
     if settings.target_ess is None:
         assert settings.draws is not None

@@ -85,7 +85,7 @@ def make_keep(keep: Callable[..., None]) -> Callable[..., None]:
 
 
 def delayed(second: CompiledTest) -> CompiledTest:
-    """Return a compiled test with a first stage before it."""
+    """Return the compiled test in two stages: prior, expansion and proposal first, then the test `second`."""
     tells, keeps = second.log_likelihood, second.keep_log_likelihood
     return second._replace(
         decide=make_decide(second.decide, second.threshold, second.probability),

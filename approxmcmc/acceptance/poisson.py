@@ -155,7 +155,7 @@ class CheapestExactTest(AcceptanceTest):
 
     @property
     def order(self) -> str:
-        """Both tests read their data in memory order."""
+        """Return "memory": neither test needs another order of the data."""
         return "memory"
 
     def looks(self, n_obs: int) -> np.ndarray:

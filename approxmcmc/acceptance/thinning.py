@@ -179,7 +179,7 @@ class ThinnedTest(AcceptanceTest):
 
     @property
     def order(self) -> str:
-        """Return the memory order: the test draws its rows itself."""
+        """Return "memory": the test draws random rows itself and needs no order of the data."""
         return "memory"
 
     def looks(self, n_obs: int) -> np.ndarray:

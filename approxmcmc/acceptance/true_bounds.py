@@ -71,7 +71,7 @@ def watch_differences(target: Any, bound: CompiledDifferenceBound) -> Callable[.
 
 
 def _worst(differences: np.ndarray, allowed: np.ndarray, size: np.ndarray) -> tuple[int, float]:
-    """Return the place of the difference that exceeds its bound most, and by how much, rounding subtracted."""
+    """Return the index of the difference that exceeds its bound most, and the excess, minus what rounding explains."""
     excess = np.nan_to_num(np.abs(differences) - allowed - ROUNDING * size, nan=-np.inf)
     worst = int(np.argmax(excess))
     return worst, float(excess[worst])
@@ -112,7 +112,7 @@ def _looks(
 
 
 def _pairs(target: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield pairs of states; the same in every run, so that a bound that passes once passes again."""
+    """Yield pairs of states at which to check bounds; these are the same in every run, so that results repeat."""
     centre, rng = np.asarray(target.initial_point(), dtype=np.float64), np.random.default_rng(0)
     for spread in SPREADS:
         theta = centre + spread * rng.standard_normal(centre.size)

@@ -108,7 +108,11 @@ def flat_draws(trace: Any) -> np.ndarray:
 def measured_distance(
     target: Any, trace: Any, reference: Any, found: Mapping[str, Any], enumerated: bool, confidence: float
 ) -> dict[str, Any]:
-    """Return the distance with its limits, and its source: draws if there are any, else the matrices."""
+    """Return a dict with the `distance` and its limits, its `source` in words, `wasserstein` and its floor.
+
+    The distance is that of the draws in `trace` from the `enumerated` distribution or from `reference`; otherwise that
+    of the stationary distributions in `found`, the results of the matrices.
+    """
     nothing = {"wasserstein": math.nan, "wasserstein_floor": math.nan}
     if trace is not None and enumerated:
         cells = cells_of_states(flat_draws(trace), target.n_states)

@@ -189,7 +189,7 @@ def coupling_bound(
 
 
 def geometric_majorant(times: np.ndarray, bound: np.ndarray) -> tuple[float, float]:
-    """Return (C, rho) with 2 bound <= C rho^t at the given times: a line fitted to log bound, raised to lie above it.
+    """Return (C, rho) with 2 bound <= C rho^t at the given times: a line is fitted to log bound, then raised above it.
 
     C is for the norm of signed measures, twice d_v. NaN with fewer than three positive points or no decay.
     """

@@ -15,7 +15,7 @@ POINTS = 10
 
 
 class ExactKernel(NamedTuple):
-    """An exact sampler, and the target whose posterior it leaves invariant."""
+    """An exact sampler, and the target on which it runs."""
 
     target: Any
     sampler: Any
@@ -29,7 +29,7 @@ def coupling_of(target: Target, sampler: Sampler) -> Coupling:
 def chosen_kernel(kernel: Any, target: Target, points: np.ndarray) -> ExactKernel:
     """Return the user's exact kernel, or the default one if `kernel` is None; `points` (n, dim) are draws.
 
-    If the user's kernel has a target of its own, ten of the draws check that it has the same posterior.
+    If the user's kernel comes with another target, its log density is compared with that of `target` at ten draws.
 
     Raises
     ------

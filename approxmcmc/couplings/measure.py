@@ -111,7 +111,10 @@ class Functions(Quantities):
         self.labels = [label for value in first.values() for label in value.layout.labels]
 
     def __call__(self, theta: np.ndarray, log_density: np.ndarray) -> np.ndarray:
-        """Return the values of the functions on a Dataset of these states as one chain."""
+        """Return the functions' values at the states `theta` (n, dim), shape (n, n_estimands).
+
+        The functions get a Dataset in which the states are the draws of a single chain. `log_density` is not used.
+        """
         arrays = {
             name: (self.template[name].dims, values) for name, values in self.variables.unpack(theta[None]).items()
         }
@@ -132,7 +135,7 @@ def measure_of(
 
 
 class AtDraws(NamedTuple):
-    """Mean of each estimand over the draws, its standard error, and the standard deviation; shape (n_estimands,)."""
+    """Mean of each estimand over the draws, standard error of this mean, and standard deviation; (n_estimands,)."""
 
     mean: np.ndarray
     error: np.ndarray

@@ -142,7 +142,7 @@ def _why_not(posterior: xr.Dataset, weighted: bool) -> str:
 
 
 def _judged(measure: Statistic, values: np.ndarray, limit: float, sample: Sample, advice: str) -> Finding:
-    """Compare one measure of all parameters with its limit, and name the worst."""
+    """Return the finding on one measure: its `values` of all parameters are compared with `limit`, the worst named."""
     order = np.argsort(-measure.sign * values)
     worst = float(values[order[0]])
     beyond = ~(measure.sign * values <= measure.sign * limit)

@@ -129,5 +129,5 @@ def _totals(trace: xr.DataTree) -> dict[str, Any]:
 
 
 def _positive(values: Any) -> Any:
-    """Return a denominator: NaN where it is zero."""
+    """Return the values with NaN in place of those that are not positive: denominators."""
     return values.where(values > 0)

@@ -67,7 +67,7 @@ class Gate(NamedTuple):
 
 
 class Mean(NamedTuple):
-    """An average over audits, its standard error, and their number."""
+    """An average over `n` audits, and the standard error of this average."""
 
     value: float
     error: float
@@ -171,7 +171,7 @@ def _of_the_test(stats: xr.Dataset) -> tuple[Gate | None, ...]:
 
 
 def _of_the_draws(stats: xr.Dataset) -> tuple[Gate | None, ...]:
-    """Return the gates of the draws: whether one exact step would move them on average."""
+    """Return the gates of the draws: whether an exact step would move the draws on average."""
     if "audited_acceptance" not in stats:
         return ()
     alpha, log_ratio, change = (

@@ -121,7 +121,7 @@ def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
 
 
 def _write(trace: xr.DataTree, target: Any, path: Path, *, rng: np.random.Generator) -> None:
-    """Write the effects of all groups as float32; the folder appears once it is complete, and replaces one there.
+    """Write the effects of all groups as float32 to the folder `path`, which appears once it is complete.
 
     Chunks are not compressed: that would save 7 % of the folder, and take three times as long as writing it.
     """

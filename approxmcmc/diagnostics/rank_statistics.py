@@ -30,7 +30,10 @@ def bulk_ess(draws: np.ndarray) -> np.ndarray:
 
 
 def tail_ess(draws: np.ndarray) -> np.ndarray:
-    """Return the smaller effective sample size of the indicators of both tails; draws as in `rank_r_hat`."""
+    """Return the effective sample size of the indicator of the lower or the upper 5 %, whichever is smaller.
+
+    `draws` as in `rank_r_hat`.
+    """
     low, high = (_effective(_halves(draws <= np.quantile(draws, tail, axis=(0, 1)))) for tail in TAILS)
     return np.where(np.isnan(draws).any(axis=(0, 1)), np.nan, np.where(high < low, high, low))
 

@@ -32,7 +32,7 @@ def check_confidence(confidence: float) -> None:
 
 
 def group(trace: xr.DataTree, name: str) -> xr.Dataset:
-    """Return a group's dataset with the sample dims first; raise if the trace lacks it."""
+    """Return the group `name` of a trace as a Dataset with the dims chain and draw first; raise if it is missing."""
     if not isinstance(trace, xr.DataTree):
         raise InvalidInputError(
             f"A trace is needed, one xarray.DataTree; found a {type(trace).__name__}. Pass what `sample` or `load` "

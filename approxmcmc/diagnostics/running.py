@@ -114,7 +114,7 @@ def common_grid(clocks: Sequence[Completions], n_grid: int) -> np.ndarray:
 def running_means(
     traces: Sequence[xr.DataTree], name: str, function: Estimand, clocks: Sequence[Completions], grid: np.ndarray
 ) -> RunningMeans:
-    """Evaluate an estimand trace by trace and average it over the draws completed by each grid point."""
+    """Return the mean of an estimand over the draws that each replicate has completed by each point of the grid."""
     layout: Layout | None = None
     means: list[np.ndarray] = []
     for trace in traces:

@@ -22,7 +22,7 @@ CLOCK = "each draw timed"
 
 
 class StepClock:
-    """Notes when each step of each chain ended; the limit counts from the first of them."""
+    """Records when each step of each chain ended; the time limit counts from the first step of any chain."""
 
     def __init__(self, job: NUTSJob) -> None:
         self.job, self.ends = job, [list[float]() for _ in job.seeds]

@@ -120,7 +120,7 @@ def couple(
     noise: np.ndarray,
     count: np.ndarray,
 ) -> tuple[float, float]:
-    """Follow both drifts, with noise that leads both chains to one point or is reflected."""
+    """Propose for two chains along their drifts: the same point for both, or with reflected noise."""
     log_q_ratio = propose(rng, state, x, x_new, count)
     alpha, scale, upper, xi, z = (
         state.step_size * math.exp(state.log_factor[0]),

@@ -48,7 +48,7 @@ class MinibatchGradient(NamedTuple):
 
 @compiled
 def draw_minibatch(rng: np.random.Generator, minibatch: MinibatchGradient, count: np.ndarray) -> None:
-    """Draw a minibatch, and write its gradient at the anchor, if there is one."""
+    """Draw a minibatch, and write its gradient at the anchor to `at_anchor`, 0 without an anchor."""
     batch_size = minibatch.batch_size
     draw_next(rng, minibatch.order, 0, batch_size)
     minibatch.at_anchor[:] = 0.0

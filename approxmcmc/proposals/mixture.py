@@ -220,5 +220,5 @@ def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledP
 
 
 def _own_states(state: Any, n_members: int) -> list[Any]:
-    """Return the state of each member; those after the first are in the state of the others' mixture."""
+    """Return the states of the members from the state of a mixture, which nests as `_join` does."""
     return [state] if n_members == 1 else [state.first, *_own_states(state.second, n_members - 1)]

@@ -69,7 +69,7 @@ def couple_independent(
     noise: np.ndarray,
     count: np.ndarray,
 ) -> tuple[float, float]:
-    """Step with two walks: both go to one point, or one step is the reflection of the other."""
+    """Propose for two chains: the same point for both, or steps of which one is the reflection of the other."""
     log_q_ratio = propose_independent(rng, state, x, x_new, count)
     xi, z, factor = noise[0], noise[1], math.exp(state.log_factor[0])
     for j in range(x.shape[0]):
@@ -93,7 +93,7 @@ def couple_correlated(
     noise: np.ndarray,
     count: np.ndarray,
 ) -> tuple[float, float]:
-    """Step with two walks: both go to one point, or the steps are reflected in the metric of the covariance."""
+    """Propose for two chains: the same point for both, or steps reflected in the metric of the covariance."""
     log_q_ratio = propose_correlated(rng, state, x, x_new, count)
     xi, z, factor = noise[0], noise[1], math.exp(state.log_factor[0])
     whiten(state.spread, x, x_new, xi)

@@ -13,7 +13,7 @@ MAX_THINNED_DRAWS = 1000
 
 
 def attach_reference(trace: xr.DataTree, reference: xr.DataTree) -> xr.DataTree:
-    """Return a copy of a trace with its gold standard.
+    """Return a copy of a trace with two groups for its gold standard.
 
     Parameters
     ----------

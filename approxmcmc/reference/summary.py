@@ -27,7 +27,7 @@ class Summary:
     labels
         A name for each coordinate in C order, ``"beta[x1]"``; only the estimand's name if it is a scalar.
     sizes, coords
-        Axes of the estimand beyond (chain, draw) with their lengths, and their labels if there are any.
+        Axes of the estimand beyond (chain, draw) with their lengths, and the labels of the axes that have labels.
     mean, sd, mcse
         Mean, standard deviation (ddof 1, all chains together), and Monte Carlo standard error of the mean.
     ess_bulk, ess_tail

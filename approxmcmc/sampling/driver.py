@@ -225,7 +225,10 @@ def _unfinished(recorders: Sequence[Recorder], busy: Collection[Recorder] = ()) 
 def _stack(
     recorders: Sequence[Recorder], phase: int, rows: int, program: Program
 ) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
-    """Stack chains, and name the columns that this sampler fills; a chain without rows of its own shares the stack."""
+    """Return the first `rows` draws of all chains, (chains, rows, dim), and the records that the sampler fills.
+
+    `phase` is 0 for tuning, 1 for draws. A recorder with exactly these rows then shares the stacked arrays.
+    """
     own = [recorder.arrays(phase, rows) for recorder in recorders]
     draws, counts, values = (np.stack(tables) for tables in zip(*own, strict=True))
     for k, recorder in enumerate(recorders):

@@ -53,7 +53,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     Parameters
     ----------
     target
-        A target with continuous parameters: a generalised linear model, 4 numbers per datum; a likelihood of K linear
+        A target with continuous parameters: a generalised linear model, 2 numbers per datum; a likelihood of K linear
         predictors (`PredictorTarget`, softmax regression), 1 + 2 K + K (K + 1) / 2; or any other whose terms have
         derivatives, 1 + d + d (d + 1) / 2.
     core
@@ -100,14 +100,18 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     Guarantee: the posterior is that of `target`, exactly, for any core. The error of the decisions depends on the test:
     with :class:`ExactTest` the chain is exact; with a sequential test the light rows decide how large it is.
 
-    The core is the union of two sets. *Variance*: the fewest rows without which the light residuals together have a
-    standard deviation of 0.3 over draws of the pilot. *Walls*: rows whose linear predictor varies by more than 1/2 (its
-    variance, in squared units of the predictor's scale) under the posterior; if these are more than a twelfth of all
-    rows, only those whose quadratic misses more than 1/8 within 6 standard deviations. Ranking by residuals alone would
-    miss rows that forbid a half-space, because their residual is zero at every draw. Coefficients of light rows are
-    averages over the normal distribution of the pilot's draws (Price 1958) where these are better than Taylor's. On
-    data without heavy rows the core is empty. Each evaluation of S reads the core: `datapoints_touched` and
-    `likelihood_evaluations` count it.
+    With ``core="auto"`` the core is the union of three sets. *Variance*: the fewest rows without which the light
+    residuals together have a standard deviation of at most 0.3 over draws of the pilot. *Walls*, in a generalised
+    linear model (for other targets see the page on core rows): rows of which the linear predictor has a posterior
+    variance above 1/2, in squared units of its scale, and the quadratic misses by more than 1/8 within 50 standard
+    deviations (within 6 if these are more than a twelfth of all rows). Ranking by residuals alone would miss rows that
+    forbid a half-space, because their residual is zero at every draw. *Cost*: rows that cost less if every step reads
+    them than if a test samples them. With ``expand=False`` the core is the walls and the rows with outlying terms. On
+    data without heavy rows the core is empty.
+
+    Coefficients of light rows are averages over the normal distribution of the pilot's draws (Price 1958) where these
+    are better than Taylor's. Each evaluation of S reads the core: `datapoints_touched` and `likelihood_evaluations`
+    count these reads.
 
     References
     ----------

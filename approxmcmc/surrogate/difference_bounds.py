@@ -126,7 +126,10 @@ def expansion_bound(
         return which if rows is None else rows[which]
 
     def rates_in(units: np.ndarray, places: Sequence[float]) -> tuple[np.ndarray, bool]:
-        """Return the c_i in some units within each of some radii, (radii, rows), and whether any row is averaged."""
+        """Return c_i for the Cholesky factor `units`, within each radius of `places`, shape (radii, rows).
+
+        The second result says whether averaging has changed the coefficients of any row.
+        """
         rates = np.empty((len(places), len(numbers)), dtype=np.float32)
 
         def block(lo: int, hi: int) -> bool:

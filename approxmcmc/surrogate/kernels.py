@@ -102,7 +102,10 @@ def move_both_along_wall(
     y: np.ndarray,
     count: np.ndarray,
 ) -> None:
-    """Make a slice update of both along a wall, with one u for each decision; the lattice of y starts where x was."""
+    """Make a slice update of both states along a wall, with the same random numbers.
+
+    Both intervals begin on one lattice, which is placed at random around x.
+    """
     log_u = math.log1p(-rng.random())
     line_x, line_y = line_along(state, wall, x, log_u), line_along(other, wall, y, log_u)
     begin = -WIDTH * rng.random()

@@ -230,7 +230,10 @@ def log_density_along(state: SurrogateState, wall: int, theta: np.ndarray, line:
 
 @compiled
 def go_along_wall(state: SurrogateState, wall: int, theta: np.ndarray, line: Line, t: float, there: float) -> None:
-    """Move theta by t w, where S is `there` up to the constant of the line, and the predictors of the core with it."""
+    """Move theta by t w, w the wall direction, and update S and the predictors of the core.
+
+    `there` is S at the new place, up to the constant of the line.
+    """
     state.value[0] += there - line.here
     state.exact[0] = there - t * (line.tilt + 0.5 * line.curvature * t)
     direction, slopes = state.walls[wall], state.wall_slopes[wall]

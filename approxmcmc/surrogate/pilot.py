@@ -52,7 +52,7 @@ class Pilot(Laplace):
     draws: np.ndarray = dataclasses.field(default_factory=lambda: np.empty((0, 0)), repr=False, kw_only=True)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
-        """Return one of its draws; shape (dim,).
+        """Return one of the pilot's draws, chosen at random; shape (dim,).
 
         A draw of the normal approximation would lie beyond a wall in some direction. There light rows matter, and a
         chain may not leave: on KDD99, one-hot, 6000 transitions from such points made 5 effective draws.
@@ -104,7 +104,10 @@ def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = N
 
 
 def _explore(surrogate: Surrogate, fit: Laplace) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Run the chain, with one update of its metric; return mean, Cholesky factor, draws and rows read."""
+    """Run a chain on the surrogate, with one update of the metric; return its mean, Cholesky factor, and draws.
+
+    The fourth result is the number of rows that were read.
+    """
     rng, theta, dim = np.random.default_rng(1), fit.mode, fit.mode.size
     cholesky, log_step, rows_read, moves = fit.cholesky, FIRST_STEP, 0, kernel_named(KERNEL)
     for steps, burn_in, shrinkage in zip(STEPS, BURN_IN, SHRINKAGE, strict=True):

@@ -155,7 +155,7 @@ def acceptance_probability_error(
 
 
 def _labelled(**named: Any) -> list["xr.DataArray"]:
-    """Return the arguments as DataArrays of one shape, each with its own name."""
+    """Return the arguments, numbers or arrays by name, as DataArrays of the same shape with these names."""
     import xarray as xr
 
     if any(isinstance(value, xr.DataArray) for value in named.values()):

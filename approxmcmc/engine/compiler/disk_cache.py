@@ -7,7 +7,7 @@ are read if this processor has none of its own (see `shipped`). This file uses p
 `Dispatcher._cache`, `CompileResult._reduce` and `_rebuild`, `Environment._memo`, `codegen().magic_tuple()`. If any of
 them fails, kernels are compiled again in every process, which costs seconds and changes no result.
 
-A file is a pickle, so it is read only if no other user can have written it (see `trusted`).
+A file is a pickle, so it is read only if no other user can have written it (see `why_not_trusted`).
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def cache_folder() -> Path:
 
 
 def _environment(modname: str, consts: list[Any], name: str) -> Environment:
-    """Return the environment of this name, as numba does, but without importing its module.
+    """Return numba's environment called `name`, as numba does, but without importing the module `modname`.
 
     Equal functions of different modules share a file, so the module that compiled first may be missing, or may be a
     script with side effects. Only object mode would read its globals, and object mode is not used here.

@@ -35,7 +35,7 @@ def log_terms_type(data_type: Any) -> Any:
 
 
 def log_terms_at_both_type(data_type: Any) -> Any:
-    """Return the type of a `log_terms_at_both` kernel for data of this numba type."""
+    """Return the type of a kernel that writes terms at two thetas (`terms_at_both`), for data of this numba type."""
     return nb.FunctionType(nb.void(VECTOR, VECTOR, data_type, nb.int64, nb.int64, VECTOR, VECTOR))
 
 
@@ -180,7 +180,7 @@ def linear_kernel_at_both(loglik_eta: Callable[[float, float], float], data: Dat
 
 
 def bind_terms(make: Callable[..., Callable[..., None]], *parts: Any, data: Data) -> Any:
-    """Compile ``make(*parts)``, a `log_terms`, for these data."""
+    """Return ``make(*parts)``, a function `log_terms`, compiled for data of the types of `data`."""
     return bind(make, *parts, signature=log_terms_type(type_of(data)).signature, fastmath=BATCH_FASTMATH)
 
 
@@ -243,7 +243,9 @@ def scale_of(differences: np.ndarray) -> float:
 
 @functools.cache
 def row_reader(n_arrays: int) -> Any:
-    """Return ``rows(data, order, lo, hi)`` for a tuple of arrays: those of ``order[lo:hi]``, or views of lo ... hi - 1.
+    """Return ``rows(data, order, lo, hi)``, which returns the rows ``order[lo:hi]`` of each of `n_arrays` arrays.
+
+    If the order is empty, it returns views of the rows lo ... hi - 1.
 
     The code is generated for each number of arrays, because compiled code cannot loop over arrays of different types.
     """

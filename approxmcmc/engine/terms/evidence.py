@@ -72,7 +72,7 @@ def new_evidence(
     proposed: np.ndarray,
     order: DataOrder,
 ) -> Evidence:
-    """Return the evidence on two states, with its own scratch and nothing read yet."""
+    """Return the evidence on the states `theta` and `proposed`, with new scratch arrays; nothing is read yet."""
     nothing = np.empty(0, dtype=np.int64)
     scratch = np.zeros(SIZE), np.empty(BATCH), np.empty(BATCH)
     return Evidence(log_terms, data, n_obs, theta, proposed, order, nothing, *scratch)

@@ -36,7 +36,7 @@ class RowClasses(NamedTuple):
 
 
 def row_classes(weights: np.ndarray) -> RowClasses:
-    """Return the classes of some positive weights; shape (rows,).
+    """Return the classes of rows with the positive weights `weights`, shape (rows,).
 
     Examples
     --------

@@ -48,7 +48,10 @@ def rows_in(array: np.ndarray, n_bytes: int) -> int:
 
 
 def _by_buckets(array: np.ndarray, permutation: np.ndarray, folder: Path) -> Iterator[np.ndarray]:
-    """Move each row to the bucket of its new neighbours, in reading order; then sort each bucket."""
+    """Yield ``array[permutation]`` bucket by bucket, from a file in `folder`.
+
+    The array is read once, front to back: each row goes to the bucket of its new place, then each bucket is sorted.
+    """
     size, places = rows_in(array, BUCKET), _inverse(permutation)
     buckets = nameless_array(array.shape, array.dtype, folder, who="shuffled_copy")
     ends = np.arange(0, len(array), size)
@@ -168,7 +171,7 @@ def _on_disk(array: np.ndarray, permutation: np.ndarray, place: str, *, named: b
 def check_rows_are_terms(
     target: CompiledTarget, copy: tuple[np.ndarray, ...], permutation: np.ndarray, theta: np.ndarray
 ) -> int:
-    """Compare some terms of the copy with the original ones; return how many terms were evaluated.
+    """Check that terms of a shuffled copy equal those of the target; return the number of terms evaluated.
 
     Raises
     ------

@@ -184,7 +184,10 @@ class Firefly(Component, ProposalSampler):
             object.__setattr__(self, "at", np.array(self.at, dtype=np.float64))
 
     def build(self, target: Target, *, audit_every: int | str | None = None) -> FireflyProgram:
-        """Check the pairing, find the mode, compile, and return the program that starts chains; nothing is audited."""
+        """Check that target and settings fit, find the mode, compile, and return the program that starts chains.
+
+        `audit_every` is not used: nothing is audited.
+        """
         if isinstance(target, DiscreteTarget):
             raise IncompatibleError(f"Firefly: {target!r} has discrete states; use Gibbs")
         point, mode_attrs = touching_point(target, self.bound, self.at)

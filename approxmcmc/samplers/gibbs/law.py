@@ -1,4 +1,4 @@
-"""The law of a Gibbs sweep: transition matrix on all states, coupling, and the conditional that a test realises.
+"""What is known of a Gibbs sweep: transition matrix on all states, coupling, the conditional that a test realises.
 
 The matrix is the product of the sites' kernels. The realised conditional is estimated at fixed contexts, by repeating
 one decision. A chain visits every context about once, so frequencies must be binned over contexts, and the error of the
@@ -241,7 +241,7 @@ def replicate_sites(
 def _log_odds(
     conditionals: CompiledConditionals, context: np.ndarray, site: int, temperature: float
 ) -> tuple[float, float]:
-    """Return L of a site in a context, and tau = sqrt(N) times the standard deviation of its terms."""
+    """Return the log odds L of a site in a context, and tau = sqrt(N) times the sd of the site's terms."""
     at_zero, at_one = context.copy(), context.copy()
     at_zero[site], at_one[site] = 0.0, 1.0
     differences = (conditionals.terms_at(at_one, site) - conditionals.terms_at(at_zero, site)) / temperature

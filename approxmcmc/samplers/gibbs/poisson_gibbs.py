@@ -96,7 +96,7 @@ class PoissonGibbs(Component, Sampler):
         return float(counts_maker(conditionals, self.rate, who="PoissonGibbs")().expected.sum())
 
     def build(self, target: DiscreteTarget, *, audit_every: int | str | None = None) -> "PoissonGibbsProgram":
-        """Check the pairing, compile it, and return the program that starts chains; nothing is audited."""
+        """Check that the target fits, compile, and return the program that starts chains; nothing is audited."""
         return PoissonGibbsProgram(target, _conditionals(target), self)
 
     def why_not_invariant(self, target: DiscreteTarget) -> str:
@@ -136,7 +136,7 @@ class PoissonGibbsProgram(Program):
         return state._replace(tests=(self.make_counts(),))
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return the unnormalised log densities of some states."""
+        """Return the unnormalised log densities of the states `thetas` (k, D), shape (k,)."""
         return np.array([float(self.target.log_density(theta)) for theta in thetas])
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:

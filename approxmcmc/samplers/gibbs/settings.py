@@ -119,7 +119,7 @@ class Gibbs(Component, TestedSampler):
             )
 
     def build(self, target: DiscreteTarget, *, audit_every: int | str | None = "auto") -> "GibbsProgram":
-        """Check the pairing, compile it, and return the program that starts chains."""
+        """Check that target and test fit, compile both, and return the program that starts chains."""
         if not isinstance(target, DiscreteTarget):
             raise IncompatibleError(
                 f"Gibbs needs a discrete target such as targets.BinaryMRF or targets.BayesianNetwork, found "
@@ -212,7 +212,7 @@ class GibbsProgram(Program):
         return new_state(self.conditionals, self.tests, theta, new_clock(0, self.audit_probability))
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return the unnormalised log densities of some states."""
+        """Return the unnormalised log densities of the states `thetas` (k, D), shape (k,)."""
         return np.array([float(self.target.log_density(theta)) for theta in thetas])
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
@@ -222,7 +222,7 @@ class GibbsProgram(Program):
         return CompiledChain(self.loop, streams, state, explain=lambda: self.explain_failure(state))
 
     def explain_failure(self, state: GibbsState) -> str:
-        """Return the number of the NaN term, its site, and the states of all sites, in words."""
+        """Return a sentence that names a NaN term, the site to which it belongs, and the states of all sites."""
         for site, n_states in enumerate(self.conditionals.n_states):
             for k in range(n_states):
                 x = state.theta.copy()

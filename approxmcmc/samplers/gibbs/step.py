@@ -105,7 +105,7 @@ def refresh_field(state: GibbsState) -> None:
 
 @compiled
 def flip(x: np.ndarray, field: Field, site: int, step: float) -> None:
-    """Change ``x[site]`` by `step` (1 or -1), and the log odds of the other sites with it."""
+    """Change ``x[site]`` by `step` (1 or -1), and update the log odds of the other sites."""
     log_odds, n = field.log_odds, x.shape[0]
     x[site] += step
     for a in range(n):
@@ -148,7 +148,7 @@ def keep_nothing(test: Any, total: float) -> None:
 
 
 def draw_by_terms(draw_threshold: Callable[[np.random.Generator], float], test: CompiledTest) -> Callable[..., int]:
-    """Return the update of a binary site by a test on its terms."""
+    """Return the update of a binary site by an acceptance test on the site's terms."""
     keep_sum = test.keep_log_likelihood
     return make_draw_by_terms(draw_threshold, make_decision(test), keep_sum or keep_nothing, keep_sum is not None)
 

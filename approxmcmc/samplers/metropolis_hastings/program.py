@@ -157,7 +157,10 @@ class MetropolisHastingsProgram(Program):
         return order_of_files(n_obs) if of_files else rng.permutation(n_obs)
 
     def partition(self, shuffled_by: np.random.Generator | None) -> Partition | None:
-        """Return the partition that all chains read; None if they read rows, or shuffle their copies anew."""
+        """Return the partition of the rows whose blocks all chains read.
+
+        None if the chains read single rows, if each chain shuffles its own copy, or if `shuffled_by` is None.
+        """
         name, size, _ = self.schedule
         if shuffled_by is None or name != "blocks" or is_reshuffled(self.target.n_obs, size):
             return None
@@ -233,7 +236,10 @@ class MetropolisHastingsProgram(Program):
     def auditor(
         self, tuned: Any, draws: np.ndarray, rng: np.random.Generator, shuffled_by: np.random.Generator | None
     ) -> Auditor:
-        """Return the auditor of a finished chain, with its tuned proposal, its kept draws and its stream for audits."""
+        """Return the auditor of a finished chain from its tuned proposal state, kept draws and random stream of audits.
+
+        `shuffled_by` is the stream that shuffled the data, None if unknown.
+        """
         judge = self.audits.judge if self.audits else None
         if judge is None:
             return WalkedSteps(self.rows, draws, rng)

@@ -113,7 +113,7 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
         check_place(self.shuffled_copy, who="MetropolisHastings")
 
     def build(self, target: Target, *, audit_every: int | str | None = "auto") -> MetropolisHastingsProgram:
-        """Check the pairing, compile it, and return the program that starts chains."""
+        """Check that target, proposal and test fit, compile them, and return the program that starts chains."""
         if isinstance(target, DiscreteTarget) and not self.proposal.proposes_states:
             raise IncompatibleError(
                 f"MetropolisHastings: {target!r} has discrete states, {self.proposal!r} proposes real numbers; "

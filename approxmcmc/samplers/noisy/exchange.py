@@ -94,7 +94,7 @@ class Exchange(Component, ProposalSampler):
         object.__setattr__(self, "n_auxiliary", checked_integer(self.n_auxiliary, "n_auxiliary", who="Exchange"))
 
     def build(self, target: DoublyIntractableTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:
-        """Check the pairing, compile it, and return the program that starts chains."""
+        """Check that target and proposal fit, compile them, and return the program that starts chains."""
         check_target(target, "Exchange")
         simulator, proposal = target.build_simulator(self.auxiliary), self.proposal.build_proposal(target)
         step = make_step(

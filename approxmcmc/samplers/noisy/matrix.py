@@ -215,6 +215,6 @@ class DrawsLaw(NamedTuple):
 
 
 def refuse_inexact_draws(sampler: Any) -> None:
-    """Raise if an exchange-type sampler takes its auxiliary data from a finite Markov chain."""
+    """Raise IncompatibleError if the sampler's auxiliary data are not exact draws."""
     if sampler.auxiliary not in ("auto", "exact"):
         raise IncompatibleError(f'auxiliary draws must be exact, found {sampler!r}; use auxiliary="exact"')

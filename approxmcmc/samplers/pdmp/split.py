@@ -107,7 +107,10 @@ def check_rates(
     *,
     who: str,
 ) -> None:
-    """Raise if a bound fails at some points; during a run, a bound that is far too small would hardly be noticed."""
+    """Raise if the bound of a row fails at one of `places`.
+
+    During a run, a bound that is far too small would hardly be noticed. `start` is the number of the first row.
+    """
     for phi in places:
         delta = records[:, SCALARS:] @ phi
         first, _ = expand(records[:, ETA] + delta, records[:, RESPONSE].copy())
@@ -144,7 +147,7 @@ def _expand(
     here: slice,
     out: np.ndarray,
 ) -> np.ndarray:
-    """Write the records of some rows, except for their lengths, and return the orders of their polynomials."""
+    """Write the records of the rows `here` to `out`, without LENGTH, and return the orders of the rows' polynomials."""
     rows, responses = np.asarray(target.X[here]), np.array(target.y[here])
     directions = rows @ cholesky
     out[:, SCALARS:], out[:, ETA], out[:, RESPONSE] = directions, rows @ center, responses

@@ -104,7 +104,7 @@ def set_change(flight: Flight) -> None:
 
 
 def new_flight(position: np.ndarray, curvature: np.ndarray, setting: float) -> Flight:
-    """Return a flight before its start."""
+    """Return a flight at `position` before its start: velocity and force are 0."""
     dim = position.size
     return Flight(
         position=position,

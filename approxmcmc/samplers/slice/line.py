@@ -64,7 +64,7 @@ def forget_nothing(state: Any) -> None:
 
 @cached_by_content(maxsize=16)
 def make_slice_move(is_inside: Callable[..., int], forget: Callable[..., None]) -> Callable[..., int]:
-    """Return the move to a point of the slice, on the line through theta whose state is ``state.proposal``.
+    """Return the move to a point of the slice on a line through theta; ``state.proposal`` is the line's `SliceState`.
 
     ``is_inside(streams, state, t, log_height, count, value)`` returns whether theta + t direction lies in the slice, 1
     or 0, or -1 if a density is NaN; ``forget(state)`` follows every comparison that is not the last. The move returns

@@ -188,7 +188,7 @@ class SliceSampler(Component, Sampler):
             )
 
     def build(self, target: Target, *, audit_every: int | str | None = "auto") -> MetropolisHastingsProgram:
-        """Check the pairing, compile it, and return the program that starts chains."""
+        """Check that target and test fit, compile them, and return the program that starts chains."""
         if isinstance(target, DiscreteTarget):
             raise IncompatibleError(f"SliceSampler: {target!r} has discrete states; use Gibbs")
         test = self.test.build_test(target)
