@@ -70,7 +70,8 @@ def from_pymc(
         their variance given the rows. Draws are returned as z either way.
     integrate
         Whether to integrate out effects of groups, see the page on hierarchies: "auto" if possible, True raises if not,
-        False never. The posterior of the other parameters is the same.
+        False never. The posterior of the other parameters is the same. "if cheaper" is what `sample` does for a
+        ``pm.Model``: as "auto", but not by quadrature if NUTS draws from the model in the time of its compilation.
     latents
         Which of the integrated effects `sample` stores in the trace: "auto" all of them, if groups times draws are at
         most 1e7, or a list of labels of groups; None leaves them to `approxmcmc.latents`. A path that ends with
@@ -136,7 +137,7 @@ def from_pymc(
     PyMCTarget(y: 1000 rows; beta, sigma)
     """
     if integrate is True or (integrate and data is None and structure and not deterministics and row_dim is None):
-        whole = _integrated(model, always=integrate is True)
+        whole = _integrated(model, always=integrate is True, if_cheaper=integrate == "if cheaper")
         if isinstance(whole, IntegratedOfPyMC):
             is_path = isinstance(latents, str) and latents != "auto"
             whole.latents_wanted = checked_path(latents) if is_path else latents
@@ -203,10 +204,10 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     return f"{rows}: {found}; {slow}{effects}"
 
 
-def _integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC | NotGroupsError:
+def _integrated(model: Any, **how: bool) -> IntegratedOfPyMC | NotGroupsError:
     """Return the model without the effects of its groups, or why they cannot be integrated out."""
     try:
-        return integrated(model, always=always)
+        return integrated(model, **how)
     except NotGroupsError as error:
         return error
     except NOT_UNDERSTOOD as error:

@@ -9,15 +9,20 @@ from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
+from approxmcmc.nuts.work import COMPILE, seconds_of_trajectory
 
 # Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
 NO_TRACES = config.change_flags(traceback__limit=0)
+# Seconds in which quadrature is compiled for a new model: 11, 19 and 20 in three models of docs/street.md.
+CODE, DRAWS = 12.0, 4 * (400 + 1000)
 FEW_GROUPS, MANY_ROWS = 20, 100  # with fewer groups their effects stay parameters, and no quadrature is used
 
 
 @NO_TRACES
-def integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC:
+def integrated(model: Any, *, always: bool = False, if_cheaper: bool = False) -> IntegratedOfPyMC:
     """Return a model as a target without the effects of its groups; `always`: even if that saves nothing.
+
+    `if_cheaper`: not by quadrature if NUTS makes 4000 draws of the model as it is written in the time of its compilation.
 
     Raises
     ------
@@ -35,6 +40,11 @@ def integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC:
                     f"integrating out {effects.n_groups} groups of {source.y.size // effects.n_groups} rows would "
                     f"leave too few terms to sample (fewer than {FEW_GROUPS}); integrate=True integrates them out "
                     "anyway"
+                )
+            if if_cheaper and (seconds := COMPILE + DRAWS * seconds_of_trajectory(*source.written_work)) < CODE:
+                raise NotGroupsError(
+                    f"NUTS needs about {seconds:.0f} s, less than quadrature to compile ({CODE:g} s); from_pymc(model, "
+                    "integrate=True) integrates them out"
                 )
             return QuadratureGroupsOfPyMC(source, effects, source.law, always=always)
         except NotGroupsError as error:

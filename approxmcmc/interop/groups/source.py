@@ -10,7 +10,7 @@ from pytensor.tensor.random.basic import NormalRV
 
 from approxmcmc.contracts import content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.graphs import evaluate, is_shared, leaves, value_of
+from approxmcmc.interop.graphs import evaluate, is_shared, leaves, operations_as_written, value_of
 from approxmcmc.interop.groups.candidates import GroupEffects, candidates
 from approxmcmc.interop.groups.likelihoods import law_of_rows
 from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError, ValuesOfGraph
@@ -63,6 +63,12 @@ class ModelOfGroups:
         self.values = ValuesOfGraph(model, [*self.parameters, *graphs, *(p for p in laws if hasattr(p, "ndim"))])
         self.sets, self.reasons = candidates(model, self.values, self.parameters, self.y.shape)
         return refused
+
+    @property
+    def written_work(self) -> tuple[float, int]:
+        """Operations of all rows in the graph of the model, and its number of parameters."""
+        sizes = map(np.size, self.model.initial_point().values())
+        return operations_as_written(self.model, self.y.size), int(sum(sizes))
 
     @property
     def hash(self) -> str:
