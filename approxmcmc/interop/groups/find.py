@@ -22,7 +22,7 @@ FEW_GROUPS, MANY_ROWS = 20, 100  # with fewer groups their effects stay paramete
 def integrated(model: Any, *, always: bool = False, if_cheaper: bool = False) -> IntegratedOfPyMC:
     """Return a model as a target without the effects of its groups; `always`: even if that saves nothing.
 
-    `if_cheaper`: not by quadrature if NUTS makes 4000 draws of the model as it is written in the time of its compilation.
+    `if_cheaper`: not by quadrature if NUTS makes 4000 draws of the model in the time of its compilation.
 
     Raises
     ------
@@ -43,8 +43,8 @@ def integrated(model: Any, *, always: bool = False, if_cheaper: bool = False) ->
                 )
             if if_cheaper and (seconds := COMPILE + DRAWS * seconds_of_trajectory(*source.written_work)) < CODE:
                 raise NotGroupsError(
-                    f"NUTS needs about {seconds:.0f} s, less than quadrature to compile ({CODE:g} s); from_pymc(model, "
-                    "integrate=True) integrates them out"
+                    f"NUTS needs about {seconds:.0f} s, less than quadrature to compile ({CODE:g} s); give "
+                    "from_pymc(model) to integrate them out"
                 )
             return QuadratureGroupsOfPyMC(source, effects, source.law, always=always)
         except NotGroupsError as error:
