@@ -71,7 +71,8 @@ def from_pymc(
     integrate
         Whether to integrate out effects of groups, see the page on hierarchies: "auto" if possible, True raises if not,
         False never. The posterior of the other parameters is the same. "if cheaper" is what `sample` does for a
-        ``pm.Model``: as "auto", but not by quadrature if NUTS draws from the model in the time of its compilation.
+        ``pm.Model``: as "auto", but not by quadrature if NUTS draws from the model in the time of its compilation,
+        and meets no funnel.
     latents
         Which of the integrated effects `sample` stores in the trace: "auto" all of them, if groups times draws are at
         most 1e7, or a list of labels of groups; None leaves them to `approxmcmc.latents`. A path that ends with

@@ -47,13 +47,20 @@ def test_the_counted_nanoseconds_of_a_row_are_near_the_measured_ones(law, measur
     assert 0.5 * min(measured) < counted < 2.0 * max(measured)
 
 
-def test_sample_leaves_effects_in_a_model_that_nuts_finishes_before_an_integral_is_compiled(monkeypatch):
+@pytest.mark.parametrize(
+    ("rows", "is_centred", "is_left"), [(1000, True, True), (400, True, True), (399, True, False), (60, False, True)]
+)
+def test_sample_leaves_effects_that_nuts_moves_while_an_integral_is_compiled(rows, is_centred, is_left, monkeypatch):
     monkeypatch.setattr(find, "QuadratureGroupsOfPyMC", lambda *arguments, **settings: "integrated")
-    small = _groups(_poisson)
+    with pm.Model() as small:
+        tau = pm.HalfNormal("tau")
+        effect = pm.Normal("effect", 0.0, tau, shape=40) if is_centred else tau * pm.Normal("effect", shape=40)
+        pm.Poisson("y", pm.math.exp(effect[np.arange(rows) % 40]), observed=np.arange(rows) % 4)
     assert find.integrated(small) == "integrated"
-    with pytest.raises(
-        NotGroupsError, match=r"effect: NUTS needs about \d+ s, less than quadrature to compile \(12 s\)"
-    ):
-        find.integrated(small, if_cheaper=True)
-    monkeypatch.setattr(find, "DRAWS", 100 * find.DRAWS)
+    if is_left:
+        with pytest.raises(
+            NotGroupsError, match=r"effect: NUTS needs about \d+ s, less than quadrature to compile \(12"
+        ):
+            find.integrated(small, if_cheaper=True)
+        monkeypatch.setattr(find, "DRAWS", 100 * find.DRAWS)
     assert find.integrated(small, if_cheaper=True) == "integrated"
