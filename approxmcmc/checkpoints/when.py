@@ -6,7 +6,7 @@ A snapshot holds all chains between two chunks, so that the run resumes from it 
     seconds since the last one  >=  c / 0.02,        c = c_0 + c_1 (steps made),
 
 c_0 is the smallest cost so far (the first snapshot is written before the first step). c_1 comes from the last snapshot,
-because the cost grows with the number of draws; for the first snapshot with draws it is a guess. The chains wait while
+because the cost grows with the number of draws; before the first snapshot with draws c_1 is 0. The chains wait while
 their state is copied, 2 ms for two chains with 5 MB each, and continue while a thread writes: rows of records never
 change, so the snapshot shares them. c counts the whole time until the file is on disk. So the chains lose at most 2 %
 of their time, and less if a processor is free for the thread. If c_1 times the steps per second exceeds 0.02, no more

@@ -30,11 +30,13 @@ class CompiledTest(NamedTuple):
     ``decide(rng, evidence, threshold, log_rest, state, count, value) -> (decision, log_ratio)`` decides whether
     log_rest + sum_i l_i exceeds the threshold: 1, 0, or -1 if a log density was NaN, with the log ratio or its
     estimate. It reads terms only through `evidence`, and counts what it read in `count`. ``threshold(rng) -> float``
-    and ``probability(log_ratio) -> float`` are its rule. ``audit(rng, evidence, threshold, log_rest, state, value)``
-    decides on all data. If it is None, the sampler makes the exact decision; this suits every test that is not random
-    by design. ``log_likelihood(state) -> float`` returns the log-likelihood at the current theta if the test caches it,
-    which is then exact; ``keep_log_likelihood(state, total)`` stores the log-likelihood of the starting point. A test
-    that never errs, or does not use the ratio, has `is_audited` False. `attrs` holds the results of set-up, as
+    draws the threshold of the test's rule, and ``probability(log_ratio) -> float`` is the rule's probability to accept.
+    ``audit(rng, evidence, threshold, log_rest, state, value)`` repeats a decision on all data; None: the sampler
+    compares the log ratio of all data with the threshold, which suits every test without deliberate randomness.
+    ``log_likelihood(state) -> float`` returns the exact log-likelihood at the current theta, for a test that caches it;
+    ``keep_log_likelihood(state, total)`` stores the one at a chain's start. `is_audited` is False for a test that never
+    errs. `uses_ratio` is False for a test that accepts everything: the sampler then computes no ratio. `records` names
+    the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that the test fills, `attrs` holds the results of set-up, as
     ``setup_*``.
 
     ``threshold_form(rng, table, log_rest, state) -> float`` reads a table of the terms (`engine.term_table`) and
@@ -87,7 +89,10 @@ class Population:
 
 
 class DecisionLaw(NamedTuple):
-    """Expected behaviour of decisions: probability of a wrong one and share of the data read, of equal shape."""
+    """The probability that a decision is wrong (`error`), and the expected share of the data that it reads.
+
+    Both arrays have the same shape, one entry for each kind of decision.
+    """
 
     error: np.ndarray
     data_fraction: np.ndarray
@@ -114,12 +119,12 @@ class AcceptanceTest(Component, abc.ABC):
 
     @property
     def uses_ratio(self) -> bool:
-        """Whether it uses the log ratio at all; a test that does not accepts everything."""
+        """Whether the test uses the log ratio at all; a test that does not accepts everything."""
         return True
 
     @property
     def compares(self) -> bool:
-        """Whether it only compares an estimate of the log ratio with the threshold.
+        """Whether the test only compares an estimate of the log ratio with the threshold.
 
         Slice sampling requires this. A test with an acceptance probability that is right only on average over its own
         randomness, such as a Poisson count, does more.
@@ -145,7 +150,7 @@ class AcceptanceTest(Component, abc.ABC):
         return "rows"
 
     def looks(self, n_obs: int) -> np.ndarray:
-        """Return the number of terms read by each look, increasing, for `n_obs` terms; by default one look at all."""
+        """Return how many of `n_obs` terms have been read after each look, increasing; by default one look at all."""
         return np.array([n_obs], dtype=np.int64)
 
     def reads_all(self, n_obs: int) -> bool:
@@ -187,7 +192,10 @@ class AcceptanceTest(Component, abc.ABC):
         )
 
     def gaussian_probability(self, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str) -> np.ndarray:
-        """Return the probability to accept in the Gaussian regime; shape of `log_ratio`, `tau`, both finite."""
+        """Return the probability to accept in the Gaussian regime, in the shape of `log_ratio` and `tau`.
+
+        Both must be finite; `rule` is the rule of the threshold, "metropolis" or "barker".
+        """
         raise NotImplementedError(self.law_unknown("gaussian"))
 
     def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:

@@ -62,18 +62,18 @@ class Proposal(abc.ABC):
     """
 
     proposes_states: bool = False
-    """Whether it moves between the states of a discrete target instead of real numbers."""
+    """Whether the proposal moves between the states of a discrete target instead of real numbers."""
 
     target_acceptance: float | None = None
-    """The acceptance rate to which its steps are tuned; None: no tuning."""
+    """The acceptance rate to which the size of steps is tuned; None: no tuning."""
 
     leaves_little: bool = False
-    """Whether its density ratio cancels nearly all of the posterior, so that an exact test is cheap."""
+    """Whether the log q-ratio cancels nearly all of the log posterior ratio, so that an exact test needs few rows."""
 
     error_untested: str = "the distribution of its untested steps is unknown"
-    """The error of its steps without a test; "" if untested steps leave the target invariant.
+    """The error of the proposal's steps without a test; "" if untested steps leave the target invariant.
 
-    With a test they are as exact as the test, because the density ratio is that of the steps.
+    With a test they are as exact as the test, because `propose` returns the log q-ratio of the steps.
     """
 
     @property
@@ -99,7 +99,8 @@ class Proposal(abc.ABC):
     def probabilities(self, target: Target, states: np.ndarray) -> np.ndarray | None:
         """Return the probability of proposing each of some states from each, shape (n, n); None if unknown.
 
-        Zero on the diagonal; rows sum to at most 1. On a grid it is the density, scaled to a largest row sum of 1.
+        Zero on the diagonal; rows sum to at most 1. On a grid of real numbers the entries are densities of the
+        proposal, scaled to a largest row sum of 1.
         """
         return None
 

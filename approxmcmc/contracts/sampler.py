@@ -34,15 +34,15 @@ class Auditor(abc.ABC):
 
     @property
     def share(self) -> float:
-        """Share of the rows that an audit reads."""
+        """Share of all rows that an audit reads; 1 unless this auditor comes from :meth:`on_few_rows`."""
         return 1.0
 
     def on_few_rows(self) -> "Auditor":
-        """Return audits of random rows if earlier audits show that these are enough; otherwise return these audits."""
+        """Return an auditor that reads random rows if the audits so far show that this is enough; else this auditor."""
         return self
 
     def of_many(self, thetas: np.ndarray, numbers: np.ndarray) -> Sequence[Mapping[str, float] | None]:
-        """Audit steps from some thetas, shape (k, dim), with the random numbers that single audits would use."""
+        """Audit steps from some thetas, shape (k, dim), as k calls of this auditor would; return their results."""
         return [self(theta, int(number)) for theta, number in zip(thetas, numbers, strict=True)]
 
 
@@ -69,7 +69,7 @@ class Chain(Protocol):
         """The last proposal, shape (dim,); None if steps make no proposal."""
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
-        """Make ``n_draws * thin`` steps, write every `thin`-th state and the summed records; return the draws made.
+        """Make ``n_draws * thin`` steps; write every `thin`-th state and the summed records; return the draws made.
 
         The number is below `n_draws` only if a log density was NaN; :meth:`explain_failure` then says where.
         """
@@ -79,7 +79,7 @@ class Chain(Protocol):
         """A factory of auditors of the finished chain from its kept draws, shape (draws, dim); None: no audits."""
 
     def adapted(self) -> Mapping[str, float]:
-        """Return the tuned values by name; they are stored with the trace."""
+        """Return the tuned values, such as step sizes, by name; they are stored with the trace."""
 
     def explain_failure(self) -> str:
         """Return which row, prior or proposal made the log density NaN, and at which theta."""
@@ -127,9 +127,10 @@ class CompiledCoupling(NamedTuple):
     ``move(rng, chains, shared, n_chains) -> status`` makes one step of both chains, or with ``n_chains=1`` only of the
     first, with the same random numbers. ``start(theta, log_likelihood)`` makes a chain at theta, a named tuple with
     `theta` and `proposed`; the log-likelihood is NaN if unknown. ``shared()`` makes the state that both chains use:
-    `counts`, and `look`, the log ratio of the last proposal of the first chain alone, and the change of the log
-    density. ``density(chain)`` is the log density at its state; None if the kernel does not compute it. `point` is a
-    theta, for its type; `cost_per_pass` the number of evaluations in one pass; `rule` the acceptance rule.
+    `counts`, and `look`: the log ratio of the first chain's last proposal, and the change of its log density.
+    ``density(chain)`` is the log density at the chain's state; None if the kernel does not compute it. `point` is a
+    theta, for its type; `cost_per_pass` the number of evaluations in one pass over the data; `rule` the acceptance
+    rule, "metropolis" or "barker".
     """
 
     name: str
@@ -148,7 +149,7 @@ class TransitionMatrix(NamedTuple):
     `probability` (n, n) has one row per state, which sums to 1. `decision` (n, n) is the probability of the decision
     that leads from one state to another, NaN if no decision does. `method` says how decisions were computed: "closed
     form" or "enumerate", which are exact; "gaussian", the regime of many terms; or "lattice", which makes the
-    acceptance too low by at most `error`.
+    acceptance too low by at most `error`. `n_decisions` is how many decisions such a step makes.
     """
 
     probability: np.ndarray
@@ -162,7 +163,7 @@ class Decision(NamedTuple):
     """One decision at the chain's current state, replicated many times, compared with the decision on all terms.
 
     `log_ratio` Lambda and `tau` = sqrt(N) S_l are those of all N terms; `accepted` counts the replicated decisions that
-    accepted, after `touched` terms; `rule` is that of the threshold.
+    accepted, which read `touched` terms in all; `rule` is the rule of the threshold.
     """
 
     log_ratio: float
@@ -180,9 +181,8 @@ class Sampler(abc.ABC):
     def build(self, target: Any, *, audit_every: int | str | None) -> Program:
         """Check the pairing, compile it, and return the program that starts chains.
 
-        With an integer a step audits its decision with probability 1 / audit_every. "auto" leaves audits to the
-        program: chains with an auditor are audited after they finish, for a tenth of their time. Raises if the target
-        is not of the kind that the sampler needs.
+        With an integer `audit_every` a step audits its decision with probability 1 / audit_every; None: no audits.
+        "auto": chains with an auditor are audited after they finish. Raises if the target is not of the kind needed.
         """
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
@@ -208,17 +208,17 @@ class Sampler(abc.ABC):
         raise IncompatibleError(f"no exact twin of {self!r} is known; name a sampler that leaves {target!r} invariant")
 
     def coupling(self, target: Any, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
-        """Return two coupled chains of its exact twin, or raise; `adapted` holds the tuned values."""
+        """Return two coupled chains of :meth:`exact_twin`, or raise; `adapted` holds the tuned values of a chain."""
         raise IncompatibleError(
             f"couplings: no coupling is known for {self!r} on {target!r}; use Metropolis-Hastings, with "
             "SingleSite on discrete states, Gibbs on binary sites, or Exchange on doubly intractable targets"
         )
 
     def why_no_audits(self, target: Any, adapted: Sequence[Mapping[str, float]]) -> str:
-        """Return why decisions of its chains cannot be compared with coupled chains of its exact twin; "" if they can.
+        """Return why chains' decisions cannot be compared with coupled chains of :meth:`exact_twin`; "" if they can.
 
-        `adapted` holds the tuned values of each chain. If they can, the sampler's programs have auditors, and their
-        steps are those of `coupling`.
+        `adapted` holds the tuned values of each chain. If they can, the sampler's programs have auditors, which audit
+        the steps of :meth:`coupling`.
         """
         return "only Metropolis-Hastings has audited steps"
 
@@ -263,7 +263,7 @@ class Sampler(abc.ABC):
         )
 
     def exact_limit(self, target: Any) -> "Sampler":
-        """Return the sampler that this one approximates: its exact twin, or infinitely many draws; raise if unknown."""
+        """Return the sampler that this one approximates: its exact twin, or its limit of many auxiliary draws."""
         return self.exact_twin(target)
 
     def draws_law(self, target: Any, states: np.ndarray) -> Any:

@@ -13,8 +13,8 @@ class CompiledConditionals(NamedTuple):
     """The interface that Gibbs needs of a discrete target: the terms of p(x_i | all others), site by site.
 
     ``log_terms(x, (base, *tables), order, lo, hi, out)`` writes log psi_n(x) for the terms n in ``order[lo:hi]`` of
-    the site whose first row is ``base[0] = first[i]``; site i has ``n_terms[i]`` terms and the states 0 ...
-    ``n_states[i] - 1``. `fields` holds (linear, pair, triple) where the log density of a binary target is
+    site i, if ``base[0] = first[i]``, the row of the site's first term. Site i has ``n_terms[i]`` terms and the states
+    0 ... ``n_states[i] - 1``. `fields` holds (linear, pair, triple) where the log density of a binary target is
 
         sum_i linear_i x_i + sum_{i<j} pair_ij x_i x_j + sum_{i<j<k} triple_ijk x_i x_j x_k + const,
 
@@ -55,11 +55,11 @@ class DiscreteTarget(Target):
 
     @abc.abstractmethod
     def conditional(self, states: np.ndarray, site: int) -> np.ndarray:
-        """Return p(x_site | all others) of some states, shape (n, dim); shape (n, n_states[site])."""
+        """Return p(x_site = k | all others) for each k, at states of shape (n, dim); shape (n, n_states[site])."""
 
     @abc.abstractmethod
     def compile_conditionals(self, *, fields: bool) -> CompiledConditionals:
-        """Compile the conditionals; `fields` asks for the fast form instead of the terms."""
+        """Compile the conditionals; `fields` asks for the form `CompiledConditionals.fields`, if the target has it."""
 
 
 class Simulator(NamedTuple):
@@ -90,7 +90,7 @@ class DoublyIntractableTarget(Target):
     @property
     @abc.abstractmethod
     def observed_statistics(self) -> np.ndarray:
-        """s(y); float64, shape (dim,)."""
+        """The statistics s(y) of the observed data; float64, shape (dim,)."""
 
     @abc.abstractmethod
     def compile_log_prior(self) -> Any:
@@ -101,7 +101,7 @@ class DoublyIntractableTarget(Target):
         """Return the simulator for an auxiliary setting ("auto", "exact", `Auxiliary`), or raise."""
 
     def statistic_counts(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return all values of the statistics, shape (k, dim), and the log number of data sets with each; or None."""
+        """Return all values of s(y), shape (k, dim), and the log number of data sets with each; None if unknown."""
         return None
 
     @abc.abstractmethod
@@ -118,7 +118,7 @@ class CompiledEstimator(NamedTuple):
 
     `of` is "likelihood": ``estimate(rng, theta, data)`` returns the log of an unbiased estimate of p(y|theta); or
     "ratio": ``estimate(rng, theta, proposed, data)`` estimates log p(y|theta') - log p(y|theta). One call reads
-    `n_terms` of the `n_obs` terms of the likelihood.
+    `n_terms` of the target's `n_obs` terms.
     """
 
     estimate: Callable[..., float]
@@ -169,12 +169,16 @@ class LatentTarget(abc.ABC):
 
     @abc.abstractmethod
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
-        """Return an exact draw of the effects of these groups at each theta; shape (thetas, groups, ...)."""
+        """Return a draw of the effects of `groups`, positions in `group_labels`, at each row of `thetas`.
+
+        Shape (thetas, groups, ...), with the axes of one effect last. Draws are exact, but if a group has several
+        effects and rows that are not normal: then they end a few sweeps of a Gibbs sampler.
+        """
 
     def name_latents(
         self, thetas: np.ndarray, drawn: np.ndarray, groups: np.ndarray
     ) -> Mapping[str, tuple[tuple[str, ...], np.ndarray]]:
-        """Return the draws of these groups by variable name: dims, and values of shape (thetas, ...)."""
+        """Return `drawn`, the result of `draw_latents`, by variable name: dims, and values of shape (thetas, ...)."""
         return {EFFECT: ((GROUP, *self.latent_coords), drawn)}
 
     @property

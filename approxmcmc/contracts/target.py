@@ -64,7 +64,7 @@ class Target(abc.ABC):
     """Rows that the user gave, if a term is not a row; None: `n_obs`."""
 
     known_law: Any = None
-    """The Laplace approximation, if making the target found it."""
+    """The `Laplace` approximation, if it was found when the target was made; else None."""
 
     reads_rows: bool = True
     """Whether reading a term reads rows of the data; False if numbers made at set-up replace the rows."""
@@ -120,7 +120,7 @@ class Target(abc.ABC):
 
     @property
     def term_work(self) -> TermWork:
-        """The work of a term: by default two operations per number of its data, and three times that for a gradient."""
+        """The work of a term: by default two operations per number in `data`, and three times that for a gradient."""
         data = self.compile().data
         numbers = sum(array.size for array in data) / self.n_obs
         gradient = 6.0 * numbers if isinstance(self, DifferentiableTarget) else None
@@ -167,9 +167,9 @@ class CompiledGradient(NamedTuple):
     """The compiled gradients of a target, and the arrays that they read.
 
     ``add_gradient(theta, data, order, lo, hi, out)`` adds sum of grad log p(x_i | theta) over i in ``order[lo:hi]`` to
-    `out`, shape (dim,). ``add_prior_gradient(theta, out)`` adds grad log p(theta). A proposal passes both on in its
-    parameters, and counts a gradient of one term as one of ``gradient_evaluations``. `prior_rows` counts the rows of
-    the data that `add_prior_gradient` reads.
+    `out`, shape (dim,). ``add_prior_gradient(theta, out)`` adds grad log p(theta). A proposal keeps both in its state,
+    and counts a gradient of one term as one of ``gradient_evaluations``. `prior_rows` counts the rows of the data that
+    `add_prior_gradient` reads.
     """
 
     add_gradient: Any
@@ -268,9 +268,10 @@ class CompiledSurrogate(NamedTuple):
     ``move(rng, state, theta, count) -> acceptance`` makes one transition in place that is reversible for the surrogate,
     and counts in `count` what it read; ``move_both(rng, state, other, x, y, count)`` moves two chains together, so that
     they approach each other. ``make_state()`` returns the tuned state of a new chain. Other code reads these members of
-    the state: ``log_density(theta)``, the surrogate; `value`, the surrogate at theta after a move; and `n_core`, the
-    number of rows that it reads. `normal_law` holds mean and covariance if the surrogate is a normal distribution,
-    which can be drawn from directly, else None. `cov` is the covariance of its draws, (dim, dim).
+    the state: ``log_density(theta)``, the log density of the surrogate; `value`, this density at theta after a move;
+    and `n_core`, the number of rows that one evaluation reads. `normal_law` holds mean and covariance if the surrogate
+    is a normal distribution, which can be drawn from directly, else None. `cov` is the surrogate's covariance, shape
+    (dim, dim).
     """
 
     move: Callable[..., float]

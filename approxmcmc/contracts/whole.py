@@ -49,10 +49,10 @@ class SamplingResult(NamedTuple):
 
 
 class NamedDraws(NamedTuple):
-    """Draws by variable, (chain, draw, ...) each, with one record for each draw and the totals of tuning.
+    """Draws by variable, shape (chain, draw, ...) each, with the records of each draw and their totals over tuning.
 
-    `variables` names axes and labels. `flat` holds the draws that the goals of the run checked, shape (chains, draws,
-    dim).
+    `variables` names axes and labels. `flat` holds the draws as flat vectors, which the goals of the run check; shape
+    (chains, draws, dim).
     """
 
     variables: Variables
@@ -70,7 +70,7 @@ class WholeSampler(Sampler):
 
     @abc.abstractmethod
     def tuning_steps(self, target: Any) -> int:
-        """Return the tuning steps of a chain if the user gives no number."""
+        """Return the number of tuning steps of a chain if the user gives none."""
 
     @abc.abstractmethod
     def continues(self, target: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Data sets of the published experiments, verified by checksum, and synthetic ones for examples."""
+"""Data sets of published experiments, verified by checksum, and generated ones for examples."""
 
 from approxmcmc.datasets.dataset import Dataset
 from approxmcmc.datasets.kdd99 import connections_stand_in, kdd99

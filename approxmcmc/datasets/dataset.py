@@ -101,7 +101,7 @@ def side_by_side(blocks: Iterable[Columns]) -> Columns:
 
 
 def standardise(columns: np.ndarray) -> np.ndarray:
-    """Return columns with mean 0 and standard deviation 1; a constant column becomes 0."""
+    """Return the columns shifted and scaled to mean 0 and standard deviation 1; a constant column becomes 0."""
     spread = columns.std(axis=0)
     return np.ascontiguousarray((columns - columns.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
 
@@ -117,9 +117,9 @@ def standardised_dataset(
     y_test: np.ndarray | None = None,
     is_synthetic: bool = False,
 ) -> Dataset:
-    """Return predictors with mean 0 and standard deviation 1 on the training rows; constant columns are dropped.
+    """Return a data set whose predictors have mean 0 and standard deviation 1 on the training rows, without constants.
 
-    Test rows go through the means and standard deviations of the training rows.
+    Test rows are shifted and scaled by the means and standard deviations of the training rows.
     """
     varies = np.ptp(train.values, axis=0) > 0.0
     X_train = np.ascontiguousarray(train.values[:, varies])

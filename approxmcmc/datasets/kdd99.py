@@ -39,7 +39,7 @@ FEATURES = (
 
 
 def decode_connections(arrays: Mapping[str, np.ndarray]) -> Arrays:
-    """Return the 41 columns as int32 (categories numbered by the alphabet, rates in hundredths), then malicious."""
+    """Return the 41 columns as one int32 array (categories as numbers, rates in hundredths), and `malicious`."""
     return np.column_stack([arrays[name].astype(np.int32) for name in FEATURES]), arrays["malicious"].astype(np.uint8)
 
 
@@ -56,7 +56,7 @@ CONNECTIONS = Source(
 
 
 def kdd99(source: str = "auto", *, coding: str = "shares", allow_synthetic: bool = False) -> Dataset:
-    """Return the connections with 41 standardised features, or with a column for every category.
+    """Return the connections with 41 standardised features, or with a column for every level of a category.
 
     Coding: the 15 rates are used unchanged; all other columns, counts and 0/1 marks, as log(1 + value). A category
     (protocol, service, flag) is coded as the share of the connections that have it, one column each, or, with
@@ -73,8 +73,8 @@ def kdd99(source: str = "auto", *, coding: str = "shares", allow_synthetic: bool
     coding
         "shares" or "one_hot".
     allow_synthetic
-        If the data are not available, warn and return `connections_stand_in`, or one-hot columns of the same numbers
-        from `synthetic_categories`, instead of raising.
+        If the data are not available, warn and return generated data instead of raising: `connections_stand_in`, or
+        with one-hot columns 20 000 rows of `synthetic_categories`.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def _one_hot(source: str) -> Dataset:
 
 
 def categories_apart(values: np.ndarray) -> Columns:
-    """Return the features with a 0/1 column for each level of a category, before they are standardised."""
+    """Return the features with a 0/1 column for each level of a category, not standardised."""
     numbers = features_of(values)
     return side_by_side(
         one_hot(values[:, j], name) if name in CATEGORIES else Columns(numbers[:, [j]], (name,))
@@ -135,7 +135,7 @@ def categories_apart(values: np.ndarray) -> Columns:
 
 
 def features_of(values: np.ndarray) -> np.ndarray:
-    """Return the 41 columns as meaningful numbers, before standardisation; float64, same shape."""
+    """Return the 41 columns as rates, shares of categories and log(1 + counts), not standardised; float64."""
     columns = values.astype(np.float64)
     for j, name in enumerate(FEATURES):
         if name in RATES:
@@ -160,7 +160,7 @@ def every(data: Dataset, step: int) -> Dataset:
 
 
 def connections_stand_in(n: int = 50_000, seed: int = 1999) -> Dataset:
-    """Return generated rows with the shape and the difficulty of KDD99: 80 % ones, 99 % separable.
+    """Return generated rows with the columns and the difficulty of KDD99: 80 % ones, 99 % separable.
 
     Neighbouring columns are correlated by 0.5; the responses follow a logistic model with an effect in every column but
     the last two, which are 0.
@@ -204,7 +204,7 @@ def fetch_connections() -> dict[str, np.ndarray]:
 
 
 def one_hot_stand_in(n: int = 20_000) -> Dataset:
-    """Return generated rows with the shape of the one-hot coding; see `synthetic_categories`."""
+    """Return generated rows with the same kinds of columns as the one-hot coding; see `synthetic_categories`."""
     return synthetic_categories(n, 38, (3, 66, 11), ones=0.8, title="KDD99, one-hot", seed=1999)
 
 

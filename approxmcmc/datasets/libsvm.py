@@ -15,7 +15,7 @@ LEVELS = (5, 8, 5, 16, 5, 7, 14, 6, 5, 2, 2, 2, 5, 41)
 
 
 def decode_bits(arrays: Mapping[str, np.ndarray]) -> Arrays:
-    """Return training predictors and responses and test predictors and responses; predictors are packed as bits."""
+    """Return training predictors and responses, then those of the test rows; the file has the predictors as bits."""
     return tuple(
         np.unpackbits(array, axis=1)[:, :N_FEATURES] if name.endswith("bits") else array
         for name, array in arrays.items()
@@ -42,7 +42,8 @@ def a9a(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
         cache folder, or ``APPROXMCMC_CACHE_DIR``), "openml" (download to the cache; stopped after 20 s), or "auto": the
         three in this order.
     allow_synthetic
-        If the data are not available, warn and return `synthetic_categories` of the same shape instead of raising.
+        If the data are not available, warn and return 20 000 generated rows with the same kinds of columns, without
+        test rows (`synthetic_categories`), instead of raising.
 
     Returns
     -------
@@ -74,7 +75,7 @@ def people_stand_in(n: int = 20_000) -> Dataset:
 
 
 def fetch_people() -> dict[str, np.ndarray]:
-    """Fetch the rows through scikit-learn; the training rows come first."""
+    """Fetch the rows from OpenML through scikit-learn; return the arrays of the file by name."""
     with extra("downloads", "The download of a data set"):
         from sklearn.datasets import fetch_openml
 
@@ -107,7 +108,8 @@ def ijcnn1(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
         cache folder, or ``APPROXMCMC_CACHE_DIR``), or "auto": the two in this order. There is no download, because
         OpenML's table does not separate training and test rows.
     allow_synthetic
-        If the data are not available, warn and return `synthetic_categories` of the same shape instead of raising.
+        If the data are not available, warn and return 20 000 generated rows with the same kinds of columns, without
+        test rows (`synthetic_categories`), instead of raising.
 
     Returns
     -------

@@ -115,7 +115,7 @@ def _components(images: Dataset, n_components: int) -> Dataset:
 
 
 def fetch_sevens_and_nines() -> dict[str, np.ndarray]:
-    """Fetch all of MNIST through scikit-learn and keep the sevens and nines, in the original order."""
+    """Fetch all of MNIST from OpenML through scikit-learn; return the sevens and nines, arrays of the file by name."""
     with extra("downloads", "The download of a data set"):
         from sklearn.datasets import fetch_openml
 

@@ -25,7 +25,7 @@ Arrays = tuple[np.ndarray, ...]
 
 
 def as_they_are(arrays: Mapping[str, np.ndarray]) -> Arrays:
-    """Return the arrays of a file unchanged, in the order in which they are declared."""
+    """Return the arrays of a file, given by name, in the order of `Source.arrays`."""
     return tuple(arrays.values())
 
 
@@ -57,7 +57,7 @@ class Source:
     sha256
         Checksum of the output of `decode`; see `approxmcmc.datasets.dataset.checksum`.
     decode
-        Converts the arrays in the file to those to work with.
+        Function that converts the arrays in the file, by name, to those that `find` returns.
     download
         A download of the data, if there is one.
     """
@@ -70,12 +70,12 @@ class Source:
     download: Download | None = None
 
     def find(self, source: str = "auto") -> tuple[Arrays, str]:
-        """Return the arrays from the first place that has them, and the name of that place.
+        """Return the arrays from the first place that has them, and a text on where they come from.
 
         Parameters
         ----------
         source
-            One place, or "auto": folder, cache and download, in this order.
+            "folder", "cache", the `place` of the download, or "auto": all of these, in this order.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class Source:
 
 
 def or_stand_in(load: Callable[[], Dataset], stand_in: Callable[[], Dataset], *, allow_synthetic: bool) -> Dataset:
-    """Return the real data; if they are not available, warn and return generated data, or raise if not allowed.
+    """Return ``load()``; if the data are not available, warn and return ``stand_in()``, or raise if not allowed.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def data_folder() -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Return the folder of downloaded data."""
+    """Return the folder of downloaded data, in the user's cache."""
     return user_cache("datasets")
 
 

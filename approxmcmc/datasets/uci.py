@@ -39,7 +39,8 @@ def covertype(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset
         (the user's cache folder, or ``APPROXMCMC_CACHE_DIR``), or "auto": the two in this order. This subset has no
         download; the full set is different.
     allow_synthetic
-        If the data are not available, warn and return `synthetic_categories` of the same shape instead of raising.
+        If the data are not available, warn and return 20 000 generated rows with the same kinds of columns
+        (`synthetic_categories`), instead of raising.
 
     Returns
     -------
@@ -103,7 +104,8 @@ def eeg_eye_state(source: str = "auto", *, allow_synthetic: bool = False) -> Dat
         user's cache folder, or ``APPROXMCMC_CACHE_DIR``), "openml" (download to the cache; stopped after 20 s), or
         "auto": the three in this order.
     allow_synthetic
-        If the data are not available, warn and return `synthetic_categories` of the same shape instead of raising.
+        If the data are not available, warn and return 15 000 generated rows with as many columns, without spikes
+        (`synthetic_categories`), instead of raising.
 
     Returns
     -------
@@ -141,7 +143,7 @@ def _samples(source: str) -> Dataset:
 
 
 def fetch_samples() -> dict[str, np.ndarray]:
-    """Fetch the samples through scikit-learn."""
+    """Fetch the samples from OpenML through scikit-learn; return the arrays of the file by name."""
     with extra("downloads", "The download of a data set"):
         from sklearn.datasets import fetch_openml
 

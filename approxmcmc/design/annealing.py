@@ -49,8 +49,8 @@ class AnnealingPlan:
     ingredients
         Estimated bias, variance and cost of each epsilon.
     table
-        A row for each epsilon: mean error D of the acceptance probability, bias and variance relative to the exact
-        chain (averages over functionals), cost of a step.
+        A `pandas.DataFrame` with a row for each epsilon: mean of abs(Delta) over the steps of the pilot, bias and
+        variance relative to the exact chain (averages over functionals), cost of a step.
     setup_likelihood_evaluations, setup_seconds
         Evaluations and seconds of the pilot.
     """
@@ -90,15 +90,16 @@ def plan_annealing(
     target, proposal
         What the chain will sample, and with which proposal.
     test
-        Batch size, growth and order of the tests; default `SequentialTTest`.
+        Gives batch size, growth and order of the tests; default ``SequentialTTest()``. Its epsilon is not used.
     epsilons
         The values of epsilon to use, 0 among them.
     functional
-        ``functional(states (n, dim)) -> (n, n_functionals)``: functions with means that should be right, each in units
-        of its variance under the exact chain. States are first shifted by the pilot's mean, so squares are central.
+        ``functional(states (n, dim)) -> (n, n_functionals)``: functions with means that should be right; the error of
+        each counts in units of its standard deviation. States are first shifted by the pilot's mean, so squares are
+        central.
     cost
-        ``"time"``: seconds per step, measured for epsilon 0, .01 and .2 and linear in the data used for the others.
-        ``"data"``: share of the data read.
+        ``"time"``: seconds per step, measured for epsilon 0 and those nearest to .01 and .2, and linear in the data
+        read for the others. ``"data"``: share of the data read.
     n_pairs, tune
         Steps of the exact pilot chain: `n_pairs` after `tune`.
     initvals
@@ -167,9 +168,10 @@ def plan_annealing(
 
 
 def errors_of_pairs(pairs: Any, epsilons: Sequence[float], **test: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return Delta of every epsilon and pair, shape (n_epsilons, n_pairs), and the mean share of the data read.
+    """Return Delta of every epsilon and pair, shape (n_epsilons, n_pairs), and the share of the data read, by epsilon.
 
-    `pairs` begins with log ratios and scales; where the log ratio is -inf, no test errs or reads data.
+    `pairs` begins with log ratios and scales; `test` holds settings of `acceptance_probability_error`. Where the log
+    ratio is -inf, no test errs or reads data; the mean share is that over the other pairs.
     """
     log_ratio, tau = pairs[:2]
     inside = np.isfinite(log_ratio)
@@ -221,9 +223,9 @@ def estimate_ingredients(
 
 
 def batch_variance(values: np.ndarray) -> np.ndarray:
-    """Return the asymptotic variance of a step by overlapping batches of sqrt(n) steps; shape (n_functionals,).
+    """Return n times the variance of the mean of n `values`, by overlapping batches of sqrt(n); shape (n_functionals,).
 
-    Flegal and Jones (2010): a third less variance than batches that do not overlap.
+    Flegal and Jones (2010): the estimate varies a third less than one of batches that do not overlap.
     """
     n, length = len(values), max(1, math.isqrt(len(values)))
     sums = np.cumsum(np.concatenate([np.zeros((1, values.shape[1])), values - values.mean(axis=0)]), axis=0)

@@ -43,9 +43,9 @@ SHARE_OF_WALKS = 0.1  # mixed with independent draws, which on their own may sti
 
 
 class Pairing(NamedTuple):
-    """A target and a sampler that are ready to run; the target may be another form of the user's.
+    """A target and a sampler that are ready to run; the target may be another form of the user's target.
 
-    Chains start at draws of `law`; None if the target chooses the start.
+    Chains start at draws of `law`; None: target or sampler offer the start.
     """
 
     target: Target
@@ -64,19 +64,20 @@ class Candidate:
     exact
         Whether its stationary distribution is the posterior.
     make
-        Function that makes the setting; raises if its parts do not fit together.
+        Function that makes target and sampler; raises if they do not fit together.
     floor
-        Lower bound of its cost.
+        Function that returns the lower bound of the candidate's cost.
     why_not
-        Function that returns why the candidate does not fit a target, or "". Called again when more is known. law Which
-        normal approximation of the posterior it needs: at the ``"mode"``, by a ``"pilot"``, ``"fit"`` (at the mode, or
-        by a pilot if there is no mode), or none.
+        Function that returns why the candidate does not fit a target, or "". Called again when more is known.
+    law
+        Which normal approximation of the posterior `make` needs: at the ``"mode"``, by a ``"pilot"``, ``"fit"`` (at
+        the mode, or by a pilot if there is no mode), or "" for none.
     parts
-        The parts that it compiles for a new model, in addition to the terms.
+        The parts of a new model that are compiled in addition to the terms.
     seconds
         Function that converts counted work to seconds.
     is_counted
-        Whether its floor is taken as its cost, without a trial.
+        Whether the floor is taken as the cost, without a trial.
     """
 
     name: str

@@ -62,12 +62,12 @@ class Choice:
         The posterior, in the form that the sampler needs: the user's target, its `targets.compressed` form, or the
         `CoreRows` of either.
     sampler
-        What to run on it.
+        The sampler to run on `target`.
     initvals
         Where chains start, shape (chains, dim): the states of the trial after a fixed number of steps. None if
         there was no trial.
     tune
-        Tuning steps that suffice from there.
+        Number of tuning steps that suffice from there.
     table
         A `pandas.DataFrame` with a row for each candidate, the chosen one first.
     sentence
@@ -109,7 +109,8 @@ def choose_sampler(
     target
         A target of the library, or a ``pymc.Model``.
     time_limit
-        Seconds of sampling that the user has; the choice then minimises the predicted risk at their end.
+        Seconds of sampling that the user has; the choice then minimises the predicted risk at their end. Without effect
+        if `target_ess` is given.
     target_ess
         Wanted effective draws of every parameter. If neither this nor `time_limit` is given, 400.
     bias
@@ -202,7 +203,7 @@ def choose_sampler(
 
 
 def made_again(target: Target, name: str, *, random_seed: Any = None) -> Pairing:
-    """Return the candidate with this name, made with the seed of the choice, without trials."""
+    """Return target and sampler of the candidate with this name, made with the seed of the choice, without trials."""
     if target.why_no_terms:
         return Pairing(target, nuts.sampler(target))
     target = compressed(target)
@@ -236,7 +237,7 @@ def _judge(entries: list[Entry], chosen: Entry, goal: Wanted) -> None:
 
 
 def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted, seconds: float) -> Choice:
-    """Return the choice with its table and sentence."""
+    """Return the choice of the entry `chosen`, with table and sentence; the choice took so many `seconds`."""
     setting, found = chosen.setting, chosen.measured
     assert setting is not None and found is not None
     ranked = sorted(entries, key=lambda entry: (entry is not chosen, entry.measured is None, entry.price))

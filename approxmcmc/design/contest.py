@@ -29,17 +29,18 @@ LEAST_TRIAL, LEAST_FOR_TRIALS = 0.25, 1.0  # negligible time, in seconds: for on
 # Least effective draws of a reliable trial. On a horseshoe of 63 parameters a walk seemed to give 4 effective draws in
 # 6200 steps. It would have been preferred to trajectories, which gave 60, although its run had R-hat 1.4.
 TELLING = 15.0
-# Possible error of a short trial: three trials of core rows on MNIST found .12, .40 and .98 effective draws per step.
+# Factor by which a short trial may err: trials of 200 steps of core rows on MNIST found .12, .40 and .98 effective
+# draws per step.
 OFF_BY = 4.0
 
 
 def enter(candidate: Candidate, known: Situation, goal: Wanted) -> Entry:
-    """Return a candidate with its lower bound of cost, and the reason if it does not fit the target."""
+    """Return the entry of a candidate, with its lower bound of cost, and the reason if it does not fit the target."""
     return Entry(candidate, *floor_of(candidate, known, goal), candidate.why_not(known))
 
 
 def look_again(entry: Entry, known: Situation, goal: Wanted) -> None:
-    """Update the floor and the verdict of a candidate from what is known now; it may change after its trial."""
+    """Update the floor and the verdict of a candidate from what is known now, which may be more than at its trial."""
     if entry.verdict:
         return
     entry.verdict = entry.candidate.why_not(known)
@@ -52,7 +53,7 @@ def look_again(entry: Entry, known: Situation, goal: Wanted) -> None:
 
 
 def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[float, bool]:
-    """Return the lower bound of cost, with trial and compilation, and whether a set-up may take longer.
+    """Return the lower bound of cost, with trial and compilation, and whether the set-up may take much longer.
 
     The bound falls once another candidate has made a part that this one needs.
     """
@@ -65,7 +66,7 @@ def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[floa
 
 
 def audits_of(candidate: Candidate, known: Situation) -> float:
-    """Return the seconds of the audits that a biased run needs to estimate its bias; 0 for exact samplers."""
+    """Return the seconds of the 50 audits that a biased run needs to estimate its bias; 0 for exact samplers."""
     return 0.0 if candidate.exact else known.audits.seconds(ENOUGH_AUDITS)
 
 
@@ -109,7 +110,10 @@ def count(entry: Entry, known: Situation, goal: Wanted) -> None:
 
 
 def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed: int) -> Trial | None:
-    """Make the candidate and burn its chains in; record the reason if it failed or is much too slow."""
+    """Make the candidate, burn its chains in, and return the trial.
+
+    None if the candidate failed or is much too slow; its verdict then says so.
+    """
     candidate = entry.candidate
 
     def hopeless(seconds_per_step: float) -> bool:
@@ -153,10 +157,11 @@ def why_not_possible(error: Exception) -> str:
 
 
 def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: Entry | None, hope: float) -> None:
-    """Continue a trial while it can change the choice; `hope` is the lowest cost that a rival may have.
+    """Continue a trial while it can change the choice, and write the results to `entry`.
 
-    A trial that was stopped because a rival may be better is kept, and is resumed if no rival was better. Under a time
-    limit costs are risks: every trial gets its share of the limit, and none is stopped early.
+    `best` is the best candidate so far, `hope` the lowest cost that a rival may have. A trial that `hope` may have cut
+    short is kept, and is resumed if no rival was better. Under a time limit costs are risks: every trial has its share
+    of the limit, and none is cut.
     """
     hope = math.inf if goal.time_limit else hope
 
@@ -190,7 +195,7 @@ def tuning_steps(found: Measured) -> int:
 
 
 def may_be_spared(entry: Entry, best: Entry) -> bool:
-    """Return whether a longer trial of the best candidate could show that no other one can be cheaper."""
+    """Return whether a longer trial of `best` could show that the candidate of `entry` cannot be cheaper."""
     return OFF_BY * entry.floor >= best.price
 
 

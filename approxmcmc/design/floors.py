@@ -1,4 +1,4 @@
-"""Costs of candidates by counted work: lower bounds before any trial, and the reads of their trials."""
+"""Costs of candidates by counted work: lower bounds before any trial, and the seconds of the work that trials count."""
 
 import math
 from collections.abc import Callable
@@ -20,16 +20,16 @@ from approxmcmc.design.work import (
 )
 from approxmcmc.targets.linear import LinearTarget
 
-TRIAL_STEPS = 400  # of four chains, half of them to burn in
+TRIAL_STEPS = 400  # of the shortest trial: 50 to burn in and 50 more, in each of four chains
 FEWEST_READ = 64.0  # residuals that a decision of a t-test reads at least
 FARTHEST = 8.0  # largest distance of mode and mean used, in standard deviations; it corresponds to 1e15 draws
 
 
 class Floor(NamedTuple):
-    """Lower bounds of the seconds that a candidate needs for set-up, and for an effective draw.
+    """Lower bounds of the seconds that a candidate needs for set-up, for an effective draw, and for a step.
 
     Shared parts, such as the mode, and compilation are not included. If `foretold`, the set-up will hardly take longer
-    than its bound. `per_step` are the seconds of a step; a trial makes a few hundred steps.
+    than its bound.
     """
 
     set_up: float
@@ -47,14 +47,15 @@ class Floor(NamedTuple):
 
 
 def _step(known: Situation, products: float, alone: float = STEP) -> float:
-    """Return the seconds of a step in addition to the rows that it reads."""
+    """Return the seconds of a step without the rows that it reads: `alone`, and `products` of a matrix and a vector."""
     return alone + NUMBER * known.dim + products * PRODUCT * known.dim**2
 
 
 def draws_to_the_mean(known: Situation) -> float:
-    """Return half the number of draws of the normal approximation until one lies beyond the posterior's mean.
+    """Return half of the independent draws that it takes until one lies beyond the posterior's mean.
 
-    Half of the posterior lies beyond its mean, coordinate by coordinate, and independent draws must reach that half.
+    Draws are from the normal law at the mode, and the coordinate whose mean is farthest from the mode counts. Half of
+    the posterior lies beyond its mean, and draws must reach that half before they represent it.
     """
     off = 0.0 if known.seen is None else float(np.max(np.abs(known.seen.mode - known.mode.mode) / known.mode.sd))
     return 1.0 / math.erfc(min(off, FARTHEST) / math.sqrt(2.0))
@@ -81,7 +82,7 @@ def of_walks(draws: Callable[[Situation], float]) -> Callable[[Situation], Floor
 
 
 def of_gradient_steps(known: Situation) -> Floor:
-    """Return the floor of Langevin steps, which forget at most half the variance, and d^(1/3) times less in d dims."""
+    """Return the floor of Langevin steps: at least 0.75 d^(1/3) steps for an effective draw, times `stretch`."""
     step = known.pass_seconds + known.gradient_seconds + _step(known, 3.0)
     return Floor(0.0, 0.75 * known.dim ** (1 / 3) * stretch(known) * step, per_step=step)
 
@@ -102,7 +103,7 @@ def of_few_rows(known: Situation) -> Floor:
 
 
 def of_few_rows_exactly(known: Situation) -> Floor:
-    """Return the floor with an exact test, which reads all rows if single terms have no bound."""
+    """Return the floor of core rows with an exact test, which reads all rows if single terms have no bound."""
     floor = of_few_rows(known)
     if isinstance(known.target, LinearTarget):
         return floor
@@ -119,22 +120,25 @@ def seconds_with_products(known: Situation, counted: Counted, products: float) -
 
 
 def seconds_of_trajectories(known: Situation, counted: Counted) -> float:
-    """Return the seconds with two products for each gradient of all rows, and one for the momentum."""
+    """Return the seconds of trajectories: two products for each gradient of all rows, and one for the momentum."""
     return seconds_with_products(known, counted, counted.steps + 2.0 * counted.gradients / known.target.n_obs)
 
 
 def seconds_with_a_core(known: Situation, counted: Counted) -> float:
-    """Return the seconds of surrogate transitions."""
+    """Return the seconds of surrogate transitions with the core rows of the target."""
     return seconds_of_transitions(known.rates, known.dim, counted, len(known.core_rows.core), _light(known))
 
 
 def seconds_without_light_rows(known: Situation, seconds: float, read: float) -> float:
-    """Return the seconds and reads of a surrogate transition without its decision."""
+    """Return the seconds of a surrogate transition without its decision, which reads the rows besides the core.
+
+    The whole transition takes `seconds`, and reads `read` rows.
+    """
     return seconds - _light(known).seconds(known.rates, max(read - len(known.core_rows.core), 0.0), 1.0)
 
 
 def _light(known: Situation) -> Light:
-    """Return how many light rows there are, and how many numbers of a row they store: few where rows are sparse."""
+    """Return the number of light rows, and the share of a row's numbers that each stores: small if rows are sparse."""
     core = known.core_rows
     light, plain = (
         sum(array.size for array in data if len(array) == n_obs) / n_obs

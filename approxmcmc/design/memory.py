@@ -18,7 +18,7 @@ def most_memory() -> float:
 
 
 def why_too_large(wanted: float) -> str:
-    """Return why a candidate would take too much memory, or ""."""
+    """Return why a candidate that takes `wanted` bytes would take too much memory, or ""."""
     limit = most_memory()
     if wanted <= limit:
         return ""

@@ -23,14 +23,14 @@ from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.assembly import assemble, make_steps
 from approxmcmc.targets import Laplace
 
-FIRST = 0.01  # first variance of each coordinate; it adapts within about ten steps
-# Largest growth of a standard deviation in the last round: a hierarchy of 10 parameters had up to 3.7, separable
-# classes 1e11.
+FIRST = 0.01  # variance of each coordinate to begin with; it adapts within about ten steps
+# Growth of a standard deviation in the last round: at most 3.7 on a hierarchy of 10 parameters, 1e11 on separable
+# classes.
 RUNAWAY = 5.0
 
 
 class PilotSettings(NamedTuple):
-    """Steps of each round (half of them adapt), the proposal for a covariance, and steps per independent draw, by d."""
+    """Steps of each round (half of them adapt), the proposal for a covariance, and steps per independent draw / d."""
 
     rounds: tuple[int, ...]
     proposal: Callable[[np.ndarray], Proposal]
@@ -66,15 +66,15 @@ def why_no_gradient(target: Target) -> str:
 
 
 def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
-    """Return the normal distribution with mean and covariance of an exact chain, if the mode is uninformative.
+    """Return the normal distribution with mean and covariance of an exact chain, for a posterior whose mode is useless.
 
-    Each round proposes with the covariance that the round before measured, shrunk to its diagonal; the step adapts to
-    the acceptance rate that is best for its kind. The last half of the last round counts.
+    Each round proposes with the covariance that the round before measured, shrunk towards its diagonal; the step adapts
+    to the acceptance rate that is best for its kind. The last half of the last round counts.
 
     Warns
     -----
     SamplingWarning
-        If a standard deviation still grew manifold in the last round, as under an improper posterior.
+        If a standard deviation still grew more than fivefold in the last round, as under an improper posterior.
 
     Examples
     --------

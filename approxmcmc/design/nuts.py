@@ -18,7 +18,7 @@ LABELS = {"nutpie": "NUTS by nutpie", "pymc": "NUTS by PyMC"}
 
 
 def name(target: Target | None = None) -> str:
-    """Return the candidate's name, with the library that would run this target, or by default a continuous model."""
+    """Return the candidate's name, with the library that would run this target; None: any continuous model."""
     if target is None:
         return LABELS[preferred()]
     discrete = model_of(target).discrete_value_vars
@@ -55,7 +55,7 @@ def sampler(target: Target) -> NUTS:
 
 
 def seconds_per_draw(known: Situation) -> float:
-    """Return the seconds of a draw; at least those of a trajectory in a trial on the model as its user wrote it.
+    """Return the seconds of a draw of a chain; no fewer than a trajectory took in a trial on the model as written.
 
     On a horseshoe of 63 parameters, tuning took 36 million gradients of 2000 rows in a chain, although the rule
     predicts 11 for each draw.
@@ -66,7 +66,7 @@ def seconds_per_draw(known: Situation) -> float:
 
 
 def floor(known: Situation) -> Floor:
-    """Return the seconds of set-up, of an effective draw and of a draw."""
+    """Return the floor of NUTS, which is taken as its cost."""
     draw, integrated = seconds_per_draw(known), known.written_work[1] != known.dim
     kept = draw * (RUNS_OF_EFFECTS if integrated else 1.0)
     return Floor(set_up_seconds(known), kept, per_step=kept)

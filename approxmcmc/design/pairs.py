@@ -39,10 +39,10 @@ from approxmcmc.targets.all_rows import AllRows
 
 
 class Pairs(NamedTuple):
-    """Log ratios and scales of pairs, shape (n_pairs,), their states and proposals, and what they cost.
+    """Log ratios and scales of pairs, their states and proposals, and what it cost to collect them.
 
-    `rise` is the increase of the log posterior density from the first state to the last; NaN if the states do not come
-    from one pilot.
+    `log_ratio` and `tau` have shape (n_pairs,), `states` and `proposed` (n_pairs, dim). `rise` is the increase of the
+    log posterior density from the first state to the last; NaN if the states do not come from one pilot.
 
     A proposal outside the support of the prior has log ratio -inf and scale 0: every test rejects it and reads nothing.
     A proposal at which a datum has probability 0 has log ratio -inf and scale inf: only a test that reads this datum
@@ -59,12 +59,12 @@ class Pairs(NamedTuple):
 
     @property
     def inside(self) -> np.ndarray:
-        """Which proposals lie inside the support; bool, shape (n_pairs,)."""
+        """Which proposals are in the support, and give no datum probability 0; bool, shape (n_pairs,)."""
         return np.isfinite(self.log_ratio)
 
 
 class AllTerms(NamedTuple):
-    """The terms at theta, unknown until the first decision; those at theta', their differences, and Lambda."""
+    """The terms at theta (NaN before the first decision), those at theta', their differences, and Lambda."""
 
     here: np.ndarray
     there: np.ndarray
@@ -82,7 +82,7 @@ def decide(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Decide on all terms, and leave them in the state."""
+    """Decide on all terms, and leave the terms and the log ratio in `test`."""
     start, n_obs = np.int64(0), evidence.n_obs
     if math.isnan(test.here[0]):
         evidence.log_terms(evidence.theta, evidence.data, evidence.memory_order, start, n_obs, test.here)
@@ -127,7 +127,9 @@ def collect_pairs(
     initvals: Any = None,
     random_seed: Any = None,
 ) -> Pairs:
-    """Run an exact chain of `tune` + `n_pairs` steps; a pass over the data each, and two to start.
+    """Run an exact chain of `tune` + `n_pairs` steps; return the pairs of the last `n_pairs` steps.
+
+    It takes a pass over the data for each step, and four more.
 
     Raises
     ------
@@ -174,7 +176,7 @@ def collect_pairs(
 
 
 def pairs_from(states: np.ndarray, target: Target, proposal: CompiledProposal, rng: np.random.Generator) -> Pairs:
-    """Propose once from each of the states, shape (n_pairs, dim); two passes over the data each."""
+    """Return the pairs of one proposal from each of the states, shape (n_pairs, dim); each takes two passes."""
     began, rows = time.perf_counter(), AllRows(target)
     propose, memory = compiled_propose(proposal), proposal.make_state()
     states, proposed = np.array(states, dtype=np.float64), np.empty(states.shape)

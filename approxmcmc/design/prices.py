@@ -1,4 +1,4 @@
-"""Cost estimates of candidates: the user's goal, and the cost of each candidate to reach it.
+"""Cost estimates (prices) of candidates: the user's goal, and the cost of each candidate to reach it.
 
     price = seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
 
@@ -39,7 +39,10 @@ COLUMNS = (
 
 
 class Wanted(NamedTuple):
-    """The user's goal: effective draws or a time limit, the allowed bias, and the least number of steps."""
+    """The user's goal: effective draws or a time limit, the allowed bias, and the least number of steps.
+
+    If `prefers_exact`, an exact sampler may take twice the time of the fastest.
+    """
 
     target_ess: float
     time_limit: float | None
@@ -100,7 +103,7 @@ class Entry:
         return self.candidate.exact
 
     def row(self) -> tuple[Any, ...]:
-        """Return the columns of the table."""
+        """Return the candidate's row of the table, in the order of `COLUMNS`."""
         found = self.measured
         figures = (
             (math.nan,) * 7
@@ -120,7 +123,7 @@ class Entry:
 
 
 def checked_goal(time_limit: Any, target_ess: Any, bias: Any, fewest_steps: float = 0.0) -> Wanted:
-    """Return the user's goal, checked."""
+    """Return the user's goal, checked; `target_ess` has precedence over `time_limit`."""
     if target_ess is not None and not 0.0 < target_ess < math.inf:
         raise InvalidInputError(f"choose_sampler: target_ess must be positive, found {target_ess!r}")
     if time_limit is not None and not time_limit > 0.0:

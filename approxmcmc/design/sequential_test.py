@@ -90,7 +90,8 @@ def design_test(
     error
         Allowed error of the acceptance probability, :math:`\Delta^*`, in (0, 1).
     criterion
-        ``"mean"``: of the mean of ``|Delta|`` over the pairs; ``"worst"``: of the largest.
+        Which error over the pairs is allowed to be `error`: ``"mean"``, the mean of ``|Delta|``, or ``"worst"``, the
+        largest.
     boundaries
         ``"pocock"``: equal critical values at all looks. ``"wang_tsiatis"``: shapes 0 to 1/2 compete; saves some per
         cent of the data at an equal mean error, at a larger worst error.
@@ -157,18 +158,18 @@ def design_for_pairs(
     weights: Any = None,
     thresholds: str = "student",
 ) -> DesignedTest:
-    """Find the test for known pairs: `Pairs`, or a tuple (log_ratio, tau).
+    """Find the sequential test that reads least data at an allowed error, for known pairs.
 
     Parameters
     ----------
     pairs
-        Log ratios and scales, shape (n_pairs,) each.
+        `Pairs`, or a tuple (log_ratio, tau): log ratios and scales, shape (n_pairs,) each.
     n_obs
         Number of data N.
     error, criterion, boundaries, batch_sizes
         As for `design_test`.
     weights
-        Weights of the pairs; None = equal.
+        Weights of the pairs, shape (n_pairs,). None: equal, and pairs with an infinite log ratio are left out.
     thresholds
         As in `sequential_test_error`.
 

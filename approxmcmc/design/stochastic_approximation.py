@@ -45,7 +45,7 @@ class ClimbState(NamedTuple):
 
 
 def make_climb(draw_rows: Callable[..., None]) -> Callable[..., None]:
-    """Return the loop of the first equation above."""
+    """Return the loop of the equation of the module, in the metric L L' = P."""
 
     def climb(
         rng: np.random.Generator,
@@ -57,7 +57,7 @@ def make_climb(draw_rows: Callable[..., None]) -> Callable[..., None]:
         first: int,
         n_steps: int,
     ) -> None:
-        """Make `n_steps` steps of `theta`, preconditioned by L L', and write the mean of the iterates."""
+        """Make `n_steps` steps of `theta`, with P = L L', L = `lower`; write the mean of the iterates to the state."""
         gradient, whitened, proposed, average = state.gradient, state.whitened, state.proposed, state.average
         dim = theta.shape[0]
         average[:] = 0.0
@@ -139,7 +139,7 @@ class _Simulation:
         return self.state.average.copy()
 
     def statistics(self, theta: np.ndarray, n: int) -> np.ndarray:
-        """Return statistics of `n` draws at theta; shape (n, dim)."""
+        """Return the statistics s(y') of `n` draws at theta; shape (n, dim)."""
         out = np.empty((n, theta.size))
         self._draw(self.rng, theta, self.state.simulator, out, self.state.counts)
         return out
@@ -259,7 +259,7 @@ def robbins_monro(
 def _round(
     simulation: _Simulation, theta: np.ndarray, n_steps: int, n_pilot: int, gain: float, tol: float
 ) -> np.ndarray:
-    """Climb with the curvature at `theta`; return the mean of the iterates of the second half."""
+    """Make up to `n_steps` steps with the curvature at `theta`; return the mean of the second half of the iterates."""
     _, precision = simulation.curvature(theta, n_pilot)
     precision = precision + np.diag(RIDGE * np.diag(precision) + 1e-12)
     lower = np.ascontiguousarray(np.linalg.cholesky(_inverse(precision, theta)))

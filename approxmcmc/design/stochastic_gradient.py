@@ -51,7 +51,7 @@ class DesignedLangevin:
     sampler
         `MetropolisHastings` with :class:`StochasticGradientLangevin` and :class:`AlwaysAccept`.
     step_size, batch_size, control_variate
-        Its settings; the last says whether it has control variates.
+        Settings of `sampler`; `control_variate` says whether it has control variates.
     covariance_error
         Predicted largest relative error of a posterior variance, over all directions.
     direction
@@ -126,7 +126,7 @@ def design_sgld(
     equals e if the noise does not depend on theta. On other posteriors the prediction is as good as the normal
     approximation and `cov`: an error of a third in `cov` changes the step, and so the covariance error, by a third. The
     noise is measured on at most 20 000 rows, drawn at random: if a few rows dominate it, use `CoreRows`.
-    Cost: ``2 n_points`` times these rows, in gradients.
+    Cost: ``3 n_points`` gradients of each of these rows, and one of every row.
 
     References
     ----------
@@ -223,7 +223,11 @@ def candidate_sizes(n_obs: int, batch_size: int | None) -> np.ndarray:
 def best_batch(
     sizes: np.ndarray, n_obs: int, noise: float, error: float, per_row: float, prior_rows: int, overhead: float
 ) -> dict[str, Any]:
-    """Return the batch size that costs least for each effective draw, with its step; noise(n) = noise (1/n - 1/N)."""
+    """Return the batch size that costs least for each effective draw, with step size and costs, as a row of the table.
+
+    lambda(n) = noise (1/n - 1/N); `per_row` gradients for each row of a minibatch, and `prior_rows` and `overhead` for
+    each step.
+    """
     steps = 4.0 * error / (1.0 + error + noise * (1.0 / sizes - 1.0 / n_obs))
     per_draw = 4.0 / steps - 1.0
     gradients = per_row * sizes + prior_rows

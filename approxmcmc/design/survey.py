@@ -1,6 +1,6 @@
 """What is known of a target before trials, and what is computed on demand: mode, pilot, core rows.
 
-Each is computed once, when a candidate that needs it is tried. Costs are counted work (`work`).
+Each of these is computed once, when a candidate that needs it is tried. Costs are counted work (`work`).
 """
 
 import dataclasses
@@ -99,7 +99,7 @@ class Situation:
 
     @property
     def audits(self) -> AuditSeconds:
-        """Seconds of audits."""
+        """The seconds that audits of this target take."""
         return AuditSeconds(2.0 * self.pass_seconds, AUDITED * self.target.n_obs)
 
     @property
@@ -193,7 +193,7 @@ class Situation:
                 raise ImproperError(str(improper)) from improper
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return a part, made once; if making it failed, raise the same error again."""
+        """Return ``make()``, computed once under this name; if it failed, raise the same error again."""
         if name not in self._found:
             try:
                 self._found[name] = make()

@@ -32,11 +32,12 @@ MOST_PARAMETERS = 50  # with an ESS that is computed; evenly spaced, because Arv
 
 
 class Measured(NamedTuple):
-    """Results of a trial: per step of one chain, and per effective draw.
+    """Results of a trial, per step of one chain: seconds of counted work, data touched, effective draws.
 
     `error` is the accumulated error, 0 for an exact sampler, NaN if it was not measured. `starts`, shape (chains, dim),
     holds the states of the chains after a fixed number of steps, None without a trial. `memory` is the number of steps
-    per effective draw in the first level, `effective` the number of effective draws of the whole trial.
+    per effective draw in the first level, `effective` the number of effective draws of the whole trial. Seconds with
+    `clock` in their name were measured, for the table.
     """
 
     seconds_per_step: float
@@ -51,14 +52,15 @@ class Measured(NamedTuple):
 
     @property
     def seconds_per_draw(self) -> float:
-        """Seconds of one thread for an effective draw."""
+        """Seconds of counted work for an effective draw, on one thread."""
         return self.seconds_per_step / self.ess_per_step
 
 
 class Trial:
     """Chains of one candidate, compiled and burnt in; `measure` continues them.
 
-    `price` returns the seconds of counted work; `spent` are the seconds of all steps and audits.
+    ``price(counted)`` returns the seconds of counted work, ``hopeless(seconds_per_step)`` whether to give up. `gave_up`
+    says whether that happened, `spent` is the counted seconds of all steps and audits.
 
     Raises
     ------
@@ -106,9 +108,10 @@ class Trial:
         self._forget()
 
     def measure(self, worth: Callable[[float], float], *, audited: bool) -> Measured:
-        """Run level after level, as long as one costs less than `worth(seconds per effective draw)`; then audit.
+        """Run level after level, then audit some steps if `audited`; return the results.
 
-        A second call continues the trial.
+        Levels end when there are enough effective draws, or twice the counted seconds so far are more than
+        ``worth(seconds per effective draw)``. A second call continues the trial.
         """
         for steps in self.levels:
             self._advance(steps)

@@ -34,8 +34,8 @@ PRODUCT = 0.4e-9  # seconds of a multiply-add with a matrix that a step reads
 STEP = 1.0e-6  # seconds of a step that reads nothing
 NUMBER = 15e-9  # seconds of a coordinate in a step: a normal variate, and the copies of theta
 # A residual (a term less its expansion) takes 2.5 terms and, if rows are read at random, 50 ns; a core row on a line
-# 2 ns; a transition with its decision 5 us. This count gives 312 us on Covertype and 1180 on a9a; measured are 329 and
-# 1325.
+# 2 ns; a transition with its decision 5 us. This count gives 312 us per transition on Covertype and 1180 on a9a;
+# measured are 329 and 1325.
 RESIDUAL, AT_RANDOM, ON_LINE, TRANSITION_STEP = 2.5, 50e-9, 2e-9, 5e-6
 # Seconds for each term of an audit after its two passes, to read it in sixteen orders. A whole audit takes 45 ms for
 # 1e6 rows of a logistic regression, and 130 ms for 1e5 groups of ten rows.
@@ -54,7 +54,7 @@ COMPILATION = {
 
 
 class Counted(NamedTuple):
-    """Counts of a chain's records: terms, gradients of terms, data, and other updates."""
+    """Counts over the steps of a chain: steps, terms evaluated, gradients of terms, data touched, and other updates."""
 
     steps: float
     terms: float
@@ -64,7 +64,7 @@ class Counted(NamedTuple):
 
     @classmethod
     def of(cls, counts: np.ndarray) -> "Counted":
-        """Return the sums over records, shape (draws, names)."""
+        """Return the sums of the records `counts`, shape (draws, len(COUNT_NAMES)); one step per draw."""
         total = counts.reshape(-1, len(COUNT_NAMES)).sum(axis=0)
         updates = float(total[UPDATES] + total[STATISTICS])
         steps = float(counts.size // len(COUNT_NAMES))
@@ -72,7 +72,7 @@ class Counted(NamedTuple):
 
 
 class AuditSeconds(NamedTuple):
-    """Seconds of an audit: of all terms at two states, and of orders of their differences."""
+    """Seconds of an audit: `reading` all terms at two states, and testing several `orders` of their differences."""
 
     reading: float
     orders: float
@@ -106,7 +106,7 @@ class Rates(NamedTuple):
 
 
 def rates_of(target: Target) -> Rates:
-    """Return the seconds of a term of a target."""
+    """Return the seconds of a term of a target and of its gradient, from the counted work."""
     work = target.term_work
     stored, operation = work.bytes * BYTE, OPERATION[work.code]
     slope = np.nan if work.gradient is None else work.gradient * operation + stored
@@ -114,7 +114,7 @@ def rates_of(target: Target) -> Rates:
 
 
 def compilation(target: Target, parts: frozenset[str], made: set[str]) -> float:
-    """Return the seconds to compile these parts for a new model, without those that are compiled already."""
+    """Return the seconds to compile `parts` for a new model, without those in `made`, which are compiled already."""
     return sum(COMPILATION[target.term_work.code][part] for part in parts - made)
 
 
@@ -125,13 +125,13 @@ def seconds_of_steps(rates: Rates, dim: int, counted: Counted, products: float) 
 
 
 class Light(NamedTuple):
-    """The number of light rows, and the share of a row's numbers that each of them stores."""
+    """The number of light rows, and the share of a plain row's numbers that a light row stores."""
 
     n_rows: int
     share: float
 
     def seconds(self, rates: Rates, read: float, steps: float) -> float:
-        """Return the seconds of reading rows: in random order, or in memory order if each step reads all."""
+        """Return the seconds to read `read` rows in all in `steps` steps: at random, or in order if each reads all."""
         at_random = AT_RANDOM if read < self.n_rows * steps else 0.0
         return read * (RESIDUAL * rates.term * self.share + at_random)
 

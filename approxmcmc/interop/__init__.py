@@ -1,1 +1,1 @@
-"""Models written elsewhere, as targets; `pymc` is imported only where it is needed."""
+"""Make targets of models written in PyMC or Bambi; `pymc` is imported only when it is needed."""

@@ -1,4 +1,4 @@
-r"""Which graphs are affine in theta, and the fewest affine quantities through which a graph depends on theta.
+r"""Find which graphs are affine in theta, and the fewest affine quantities through which a graph depends on theta.
 
 Affinity is deduced from the operations, never tested numerically: sums, products with terms that do not depend on
 theta, and operations that move entries (indexing, reshaping, stacking). A function that is linear only on the tested
@@ -40,7 +40,7 @@ SHAPES = ("Shape", "Shape_i")  # shapes never depend on theta
 
 
 class Ratio(NamedTuple):
-    """An affine quantity divided by a scale, the graph of one number; times that scale it is affine."""
+    """The kind of an affine quantity divided by `scale`, the graph of one number: times `scale` it is affine again."""
 
     scale: Any
 
@@ -120,7 +120,7 @@ def _bare(graph: Any) -> Any:
 def picked_first(graph: Any, theta: Any) -> Any:
     """Return a graph that indexes vectors before it applies functions: f(a, b)[i] becomes f(a, b[i]).
 
-    (tau * z)[group] is not affine, but tau * z[group] is made of two affine quantities, one number a row each.
+    (tau * z)[group] is not affine, but tau * z[group] is made of two affine quantities, with one number per row each.
     """
     kind = kinds([graph], theta)
 
@@ -143,8 +143,9 @@ def picked_first(graph: Any, theta: Any) -> Any:
 def cut(graph: Any, theta: Any, count: Callable[[list[Any]], list[int]]) -> list[Any]:
     """Return the affine quantities through which a graph depends on theta.
 
-    These are the first ones on the way from the graph to theta, or their parts if these are not more numbers: y - mu is
-    cut at mu, and effect[group] is not cut further. ``count(quantities)`` returns how many predictors each one needs.
+    They are the first affine ones on the way from the graph to theta, or a part of such a quantity if the part needs no
+    more predictors: y - mu is cut at mu, and effect[group] is not cut further. ``count(quantities)`` returns how many
+    predictors each of some quantities needs.
     """
     kind, found, seen = kinds([graph], theta), [], set()
     waiting = [graph]
@@ -165,7 +166,7 @@ def cut(graph: Any, theta: Any, count: Callable[[list[Any]], list[int]]) -> list
 
 
 def _weights_rows(node: Any, factors: list[Any]) -> bool:
-    """Return whether a product has a factor for each row, which then belongs to the design."""
+    """Return whether an operation multiplies by an array, such as a factor for each row, which the design takes."""
     if _name(node.op) in MULTIPLYING:
         return True
     is_product = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul | TrueDiv)

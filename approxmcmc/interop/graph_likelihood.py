@@ -35,7 +35,7 @@ class GraphLikelihood(RowLikelihood):
     found
         The predictors of the model.
     inputs, data
-        The graph's inputs that hold rows, and their arrays.
+        The inputs of the graph `found.terms` that hold rows of data, and their arrays.
     identity
         A hash of the model.
     """
@@ -67,14 +67,14 @@ class GraphLikelihood(RowLikelihood):
         return work_of_a_row(self._graph, len(self.columns[0]))
 
     def compile(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
-        """Compile one of the batch functions once; its name on disk comes from its graph and the model."""
+        """Compile the batch function "terms", "slopes" or "expansion", once; it is also kept on disk, by `content`."""
         if name not in self._kernels:
             signature, content = self.signature(name, responses), self.content(name)
             self._kernels[name] = kept(getattr(self, name), signature, name="loop", content=content)
         return self._kernels[name]
 
     def evaluate(self, eta: np.ndarray, responses: tuple[np.ndarray, ...], rows: np.ndarray) -> np.ndarray:
-        """Return the terms of some rows; Python evaluates the graph, without compiling it."""
+        """Return the terms of the rows with numbers `rows`, given their predictors `eta` (K, rows); not compiled."""
         return np.broadcast_to(self._by_python(*eta, *(column[rows] for column in responses)), len(rows))
 
     @functools.cached_property
@@ -83,7 +83,7 @@ class GraphLikelihood(RowLikelihood):
         return pytensor.function([*etas, *self._inputs], terms, mode="FAST_COMPILE", on_unused_input="ignore")
 
     def content(self, name: str) -> str | None:
-        """Return the hash of one of the batch functions, known from its graph before it is derived."""
+        """Return a hash of the batch function `name`, from the graph that it is derived from; None if there is none."""
         given = [one for _, one in self.quantities]
         graphs = [self._graph, self._graph_of_rows]
         return content_of(self._identity, name, [*given, *self._scalars.values(), *self._inputs], graphs)
@@ -93,16 +93,16 @@ class GraphLikelihood(RowLikelihood):
         return self._identity
 
     def terms(self) -> Callable[..., None]:
-        """Return the loop over rows, compiled by PyTensor."""
+        """Return the batch function of the terms, around a graph compiled by PyTensor."""
         return self._loop([self._graph], ["out[:n] = found[0]"])
 
     def slopes(self) -> Callable[..., None]:
-        """Return the slopes, compiled by PyTensor."""
+        """Return the batch function of the slopes, around graphs compiled by PyTensor."""
         lines = [f"out[{k}, :n] = found[{k}]" for k in range(self.n_predictors)]
         return self._loop(self._slopes(), lines)
 
     def expansion(self) -> Callable[..., None]:
-        """Return value, slopes and second derivatives, compiled by PyTensor."""
+        """Return the batch function of value, slopes and second derivatives, around graphs compiled by PyTensor."""
         lines = [f"out[:n, {k}] = found[{k}]" for k in range(self.n_numbers)]
         return self._loop(self._expansion(), lines)
 
@@ -115,7 +115,7 @@ class GraphLikelihood(RowLikelihood):
         return [self._graph_of_rows, *slopes, *bends]
 
     def _derivative(self, graph: Any, k: int) -> Any:
-        """Return the derivatives of some rows, each in its own predictor k; shape (rows,)."""
+        """Return the graph of the derivative of each row of `graph` in the row's predictor k; shape (rows,)."""
         for one, given in self.quantities:
             if k < one.size:
                 if one.row_axis is None and given not in self._scalars:
@@ -127,7 +127,7 @@ class GraphLikelihood(RowLikelihood):
         raise AssertionError
 
     def _loop(self, graphs: list[Any], lines: list[str]) -> Callable[..., None]:
-        """Return the batch function around compiled graphs."""
+        """Return the batch function that evaluates `graphs`, then runs `lines`, which copy the results to `out`."""
         etas, outputs = self._of_predictors(graphs)
         example = [*([np.full(FEW, 0.1)] * len(etas)), *(column[:FEW].copy() for column in self.columns)]
         inputs = [*etas, *self._inputs]
@@ -135,7 +135,7 @@ class GraphLikelihood(RowLikelihood):
         return closure(_caller(len(etas), tuple(lines), len(self.columns)), function)
 
     def _of_predictors(self, graphs: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Return vectors of predictors, and graphs of them."""
+        """Return K vectors of predictors, and `graphs` as graphs of these vectors."""
         etas = [pt.vector(f"eta_{k}") for k in range(self.n_predictors)]
         return etas, rebuild(graphs, self._assembled(etas))
 
@@ -170,10 +170,10 @@ def _typed(graph: Any, like: Any) -> Any:
 
 
 def over_rows(graph: Any, scalars: Mapping[Any, Any]) -> Any:
-    """Return a graph with vectors over rows in place of scalars, or None if it cannot be done node by node.
+    """Return a graph with the vectors over rows `scalars[one]` in place of each scalar `one`; None if that fails.
 
-    Its gradient then gives a number for each row by one backward sweep; forward derivatives would be graphs several
-    times as large.
+    One backward sweep through the new graph gives a derivative for each row; forward derivatives would be graphs
+    several times as large. It fails if an operation on a scalar is neither elementwise nor a change of axes.
     """
     known, replaced = dict(scalars), {}
     nodes: list[Any] = list(toposort([graph]))
@@ -190,15 +190,16 @@ def over_rows(graph: Any, scalars: Mapping[Any, Any]) -> Any:
 
 
 def _backward(graph: Any, one: Quantity, given: Any, place: int) -> Any:
-    """Return the derivatives in a quantity with rows, in which row i depends only on its row i."""
+    """Return the derivatives in column `place` of a quantity with rows; row i of `graph` depends only on its row i."""
     slope: Any = pt.grad(graph.sum(), given, disconnected_inputs="ignore")
     return slope if given.ndim == 1 else pt.moveaxis(slope, one.row_axis or 0, 0).flatten(2)[:, place]
 
 
 def _forward(graph: Any, one: Quantity, given: Any, place: int) -> Any:
-    """Return the derivatives of all rows in one entry of a quantity that they share, by two sweeps backwards.
+    """Return the derivatives of all rows in the entry `place` of a quantity that they share, by two backward sweeps.
 
-    The first is linear in the weights of the rows; its derivative in a weight is that of the row.
+    The result of the first sweep is linear in weights of the rows; its derivative in a row's weight is the derivative
+    of that row.
     """
     direction = pt.set_subtensor(pt.zeros(one.size)[place], 1.0).reshape(given.shape)
     weights = pt.vector("weights")
@@ -210,7 +211,7 @@ def _forward(graph: Any, one: Quantity, given: Any, place: int) -> Any:
 def _with_columns(
     graph: Any, known: set[Any], inputs: Sequence[Any], data: Sequence[np.ndarray]
 ) -> tuple[Any, list[Any], tuple[np.ndarray, ...]]:
-    """Return a graph with its data-only parts replaced by precomputed columns; and the inputs and columns.
+    """Return a graph with data-only parts replaced by precomputed columns, the inputs that it reads, and their data.
 
     A part with the same value in all rows becomes a constant, and so do checks such as whether counts are positive.
     """
@@ -254,7 +255,7 @@ def _used(graph: Any, inputs: Sequence[Any], data: Sequence[np.ndarray]) -> tupl
 
 
 def _caller(n_predictors: int, lines: tuple[str, ...], n_columns: int) -> Callable[..., Any]:
-    """Return a factory of a batch function around a compiled graph, for the given numbers of predictors and columns."""
+    """Return ``make(function)``, which makes a batch function that calls a compiled graph and then runs `lines`."""
     etas = "".join(f"eta[{k}][:n], " for k in range(n_predictors))
     body = "\n".join(f"        {line}" for line in lines)
     source = f"""

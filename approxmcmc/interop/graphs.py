@@ -1,4 +1,4 @@
-"""PyTensor graphs rebuilt with other leaves, over a flat vector, or in a numerically stable form."""
+"""Rebuild PyTensor graphs with other leaves, over a flat vector, or in a numerically stable form."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -31,9 +31,9 @@ BRANCHED, WITH_BRANCHES = ("softplus", "sigmoid", "log1mexp"), 100.0
 
 
 def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]:
-    """Rebuild graphs with other leaves, recomputing shapes; assertions about static shapes are dropped.
+    """Rebuild graphs with some variables replaced, recomputing shapes; assertions about static shapes are dropped.
 
-    `clone_replace` does not work here: it asserts the old static shapes.
+    PyTensor's `clone_replace` does not work here: it asserts the old static shapes.
     """
     known = dict(replacements)
     for node in toposort(graphs):
@@ -48,7 +48,10 @@ def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]
 
 
 def apply_node(node: Any, known: Mapping[Any, Any]) -> list[Any]:
-    """Apply a node's operation to new inputs; operations that contain a graph of fixed shape are inlined or rebuilt."""
+    """Return the outputs of a node's operation applied to its inputs, or to their replacements in `known`.
+
+    Operations that contain a graph of fixed shape are inlined or rebuilt.
+    """
     inputs = [known.get(variable, variable) for variable in node.inputs]
     if is_signed(node.op) and hasattr(node.op, "rv_op"):
         parameters = [known.get(variable, variable) for variable in node.op.dist_params(node)]
@@ -142,9 +145,10 @@ def over_flat(
     start: Mapping[str, Any],
     scales: Mapping[Any, Any] = MappingProxyType({}),
 ) -> list[Any]:
-    """Rebuild graphs of the value variables as graphs of the flat vector.
+    """Rebuild graphs of the value variables `values` as graphs of the flat vector `theta`.
 
-    If `scales` has a graph for a value variable, the vector holds their product.
+    `start` has a value of each variable by name, for its shape. If `scales` has a graph for a value variable, the
+    vector holds the variable times that scale.
     """
     pieces, position = {}, 0
     for value in values:
@@ -202,7 +206,7 @@ def operations_as_written(model: Any, n_rows: int) -> float:
 
 
 def work_of_a_row(graph: Any, n_rows: int, stored: float = 0.0) -> TermWork:
-    """Return the work of a row and its gradient, which reads so many bytes of data."""
+    """Return the work of a row and of its gradient, counted from the graph; a row reads `stored` bytes of data."""
     found = operations_of_a_row(graph, n_rows)
     return TermWork(found, GRADIENT * found, stored, "matrices" if _has_factors(graph) else "graph")
 

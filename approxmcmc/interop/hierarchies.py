@@ -36,9 +36,9 @@ INDEXING = ("Subtensor", "AdvancedSubtensor", "AdvancedSubtensor1", *AXES)
 
 
 class Effects(NamedTuple):
-    """A vector of standard normal variables of a model, the scale that multiplies it, and why it is or is not scaled.
+    """A vector of standard normal variables of a model, and whether samplers move it or `scale` times it, and why.
 
-    `effect` and `scale` are random variables; `scale` is None if samplers move the vector itself.
+    `effect` and `scale` are random variables of the model; `scale` is None if samplers move the vector itself.
     """
 
     effect: Any
@@ -49,8 +49,9 @@ class Effects(NamedTuple):
 def group_effects(model: Any, n_rows: int, score: Callable[[], Callable[[np.ndarray], np.ndarray]]) -> list[Effects]:
     """Choose a coordinate for every standard normal vector that other variables of a model multiply.
 
-    It is scaled if one positive variable multiplies it and there are many rows per entry. ``score()`` compiles the
-    gradient of the log-likelihood in the flat vector of the model; it is called only if the graph does not decide.
+    A vector is scaled if one positive variable multiplies it, there are many rows per entry, and its entries clearly
+    differ. ``score()`` compiles the gradient of the log-likelihood in the flat vector of the model; it is called only
+    if the first two hold.
     """
     users: dict[Any, list[Any]] = {}
     for variable in ancestors([*model.observed_RVs, *model.deterministics]):

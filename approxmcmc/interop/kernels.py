@@ -36,7 +36,9 @@ BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 
 
 def numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Sequence[Any]) -> Any:
-    """Compile with PyTensor's numba linker; return the dispatcher, which any compiled function may call.
+    """Compile graphs with PyTensor's numba linker, for arguments like `example`; return numba's dispatcher.
+
+    Any compiled function may call it; it returns a tuple of arrays.
 
     Raises
     ------
@@ -69,22 +71,25 @@ def gradient_kernel(gradient: Any, data: Data) -> Any:
 
 
 def log_prior_kernel(prior: Any) -> Any:
-    """Return ``log_prior(theta)``."""
+    """Return the compiled ``log_prior(theta) -> float`` around PyTensor's ``prior(theta)``; not kept on disk."""
     return _bind(make_log_prior, prior, signature=LOG_PRIOR.signature)
 
 
 def prior_gradient_kernel(gradient: Any) -> Any:
-    """Return ``add_prior_gradient(theta, out)``."""
+    """Return the compiled ``add_prior_gradient(theta, out)`` around PyTensor's ``gradient(theta)``, not on disk."""
     return _bind(make_add_prior_gradient, gradient, signature=ADD_PRIOR_GRADIENT)
 
 
 def kept_log_prior_kernel(prior: Callable[[], Any], content: str | None) -> Any:
-    """Return ``log_prior(theta)`` from disk, or around ``prior()``, which compiles the function."""
+    """Return ``log_prior(theta)``, from disk if it was kept there under `content`.
+
+    Otherwise ``prior()`` compiles the function that it calls.
+    """
     return _kept(lambda: closure(make_log_prior, prior()), LOG_PRIOR.signature, "log_prior", content)
 
 
 def kept_prior_gradient_kernel(gradient: Callable[[], Any], content: str | None) -> Any:
-    """Return ``add_prior_gradient(theta, out)`` from disk, or around ``gradient()``."""
+    """Return ``add_prior_gradient(theta, out)``, from disk or around ``gradient()``, see `kept_log_prior_kernel`."""
     name = "add_prior_gradient"
     return _kept(lambda: closure(make_add_prior_gradient, gradient()), ADD_PRIOR_GRADIENT, name, content)
 
@@ -108,7 +113,7 @@ def _no_advice_on_speed() -> Iterator[None]:
 
 
 def make_log_terms(terms: Callable[..., Any], rows: Callable[..., Any]) -> Callable[..., None]:
-    """Return the batch kernel of a function of theta and rows."""
+    """Return the batch kernel of ``terms(theta, *rows)``; `rows` reads rows from the data."""
 
     def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         values = terms(theta, *rows(data, order, lo, hi))[0]
@@ -119,7 +124,7 @@ def make_log_terms(terms: Callable[..., Any], rows: Callable[..., Any]) -> Calla
 
 
 def make_add_gradient(gradient: Callable[..., Any], rows: Callable[..., Any]) -> Callable[..., None]:
-    """Return the batch kernel of a gradient in theta of a sum over rows."""
+    """Return the batch kernel of ``gradient(theta, *rows)``, the gradient of the sum of some rows."""
 
     def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         slope = gradient(theta, *rows(data, order, lo, hi))[0]
@@ -130,7 +135,7 @@ def make_add_gradient(gradient: Callable[..., Any], rows: Callable[..., Any]) ->
 
 
 def make_log_prior(prior: Callable[..., Any]) -> Callable[[np.ndarray], float]:
-    """Return the log prior of a model."""
+    """Return ``log_prior(theta) -> float`` that calls PyTensor's ``prior(theta)``."""
 
     def log_prior(theta: np.ndarray) -> float:
         return prior(theta)[0].item()
@@ -139,7 +144,7 @@ def make_log_prior(prior: Callable[..., Any]) -> Callable[[np.ndarray], float]:
 
 
 def make_add_prior_gradient(gradient: Callable[..., Any]) -> Callable[..., None]:
-    """Return the gradient of a model's log prior."""
+    """Return ``add_prior_gradient(theta, out)`` that calls PyTensor's ``gradient(theta)``."""
 
     def add_prior_gradient(theta: np.ndarray, out: np.ndarray) -> None:
         slope = gradient(theta)[0]
@@ -150,7 +155,7 @@ def make_add_prior_gradient(gradient: Callable[..., Any]) -> Callable[..., None]
 
 
 def trigamma(x: Any) -> Any:
-    """Return the graph of psi'(x)."""
+    """Return the graph of the trigamma function psi'(x), by the series of the module."""
     z = x + SHIFT
     inverse = 1.0 / z
     square = inverse * inverse

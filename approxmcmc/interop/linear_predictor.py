@@ -43,7 +43,7 @@ StructuredTarget = LinearTarget | PredictorsTarget
 
 
 class Terms(NamedTuple):
-    """The term of a distribution as a function of predictor and responses, its derivatives, and the responses."""
+    """The term of a distribution as a function of eta and responses, its derivatives in eta, and the responses."""
 
     term: Callable[..., float]
     derivatives: Callable[..., tuple[float, float]]
@@ -51,7 +51,10 @@ class Terms(NamedTuple):
 
 
 class Family(NamedTuple):
-    """A distribution of PyMC, the link of its first parameter, and factories of a target, or of terms only."""
+    """A distribution of PyMC, the link of its first parameter (None: identity), and how to make targets of it.
+
+    ``make(X, y)`` returns a target with a design matrix, ``terms(y, scale)`` the terms for other designs.
+    """
 
     name: str
     link: type | None
@@ -60,7 +63,7 @@ class Family(NamedTuple):
 
 
 class Structured(TargetOfPyMC):
-    """Code shared by the targets of this file."""
+    """Base class of the targets of this file, which a model of PyMC becomes."""
 
     def compile(self) -> CompiledTarget:
         """Compile terms and prior, after checking that the model's data are unchanged."""
@@ -167,7 +170,7 @@ def structured_target(source: ModelOfPyMC) -> StructuredTarget:
 
 
 def _normal_rows(source: ModelOfPyMC, design: Design) -> StructuredTarget:
-    """Return rows of normal outcomes with means and log scales of this design."""
+    """Return the target of normal outcomes with the means and log scales of `design`."""
     Y = np.asarray(source.rows.observed[0], dtype=np.float64).reshape(source.rows.n_rows, -1)
     return PredictorsOfPyMC(source, design, NormalLikelihood(Y.shape[1]), (np.ascontiguousarray(Y),))
 
@@ -230,7 +233,10 @@ def _general(source: ModelOfPyMC, found: Predictors) -> PredictorsOfPyMC:
 
 
 def _compared(source: ModelOfPyMC, target: StructuredTarget) -> np.ndarray | float:
-    """Return the constants by which PyMC's terms are larger; raise if any group of rows differs by more."""
+    """Return the constants by which PyMC's terms are larger than those of `target`, shape (n_obs,), or 0.
+
+    Raises if terms differ by more than constants at some random points.
+    """
     [full] = source.over_flat([source.rows.all_terms()])
     theirs = pytensor.function([source.theta], by_numpy(simplify(full)), mode="FAST_COMPILE")
     own = np.empty(target.n_obs)
@@ -252,7 +258,7 @@ def _compared(source: ModelOfPyMC, target: StructuredTarget) -> np.ndarray | flo
 
 
 def _some_terms(target: StructuredTarget, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the terms of some rows, by the method with the least compilation."""
+    """Return the terms of the rows with numbers `rows` at theta, by the method with the least compilation."""
     if isinstance(target, PredictorsTarget):
         return target.likelihood.evaluate(target.design.eta(theta, rows), target.responses, rows)
     compiled, some = target.compile(), np.empty(len(rows))

@@ -18,7 +18,7 @@ def pointwise_likelihoods(model: Any, posterior: xr.Dataset) -> dict[str, Pointw
     Raises
     ------
     IncompatibleError
-        When an observed variable has one log density for all rows.
+        When an observed variable has a single log density for all rows, such as a time series.
     InvalidInputError
         When the posterior lacks a free variable of the model.
     """

@@ -1,4 +1,4 @@
-"""Code shared by all targets made from a PyMC model: its variables, its data, its hash, and the model itself."""
+"""Read a PyMC model: its rows, variables, data and hash; and the methods of all targets made from one."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -30,12 +30,15 @@ from approxmcmc.interop.variables import ModelVariables, describe_variables, fla
 
 
 class ModelOfPyMC:
-    """A model after reading: rows of its observed variables, the flat symbolic theta, and its starting point.
+    """A PyMC model that was read: rows of its observed variables, the flat symbolic theta, and the starting point.
+
+    `row_dim` names the axis that counts rows, `data` has rows in place of those of the model, by name (see `Rows`), and
+    with `scale_effects` samplers may move scaled group effects (see `hierarchies`).
 
     Raises
     ------
     IncompatibleError
-        When it is not a model, or its likelihood is visibly not a sum over rows.
+        When `model` is not a ``pm.Model``, or its likelihood is visibly not a sum over rows.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class ModelOfPyMC:
         return pytensor.function([self.theta], pt.grad(full, self.theta), mode="FAST_COMPILE")
 
     def describe(self, deterministics: Sequence[Any] = ()) -> ModelVariables:
-        """Return the variables in the flat vector, and these deterministics."""
+        """Return the variables that theta holds, and the `deterministics`, as the trace stores them."""
         return describe_variables(self.model, self.theta, self.start, deterministics, self.scales)
 
     def log_priors(self) -> list[Any]:
@@ -134,12 +137,12 @@ class ModelOfPyMC:
 
     @property
     def names(self) -> str:
-        """The free variables, for messages."""
+        """The names of the free variables, for messages."""
         return ", ".join(variable.name for variable in self.model.free_RVs)
 
 
 class TargetOfPyMC:
-    """Methods shared by targets made from a model; a mixin for targets that set `source`."""
+    """A mixin for targets made from a PyMC model, which set `source`."""
 
     source: ModelOfPyMC
     n_obs: int

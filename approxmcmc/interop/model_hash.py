@@ -1,4 +1,4 @@
-"""The content of a PyMC model, or of a function derived from it, as a hash that is the same in every process."""
+"""Hash the content of a PyMC model, or of a function derived from it; the hash is the same in every process."""
 
 import re
 import types

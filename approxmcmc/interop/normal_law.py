@@ -1,4 +1,4 @@
-"""Normal outcomes found in a PyMC model: a mean that is affine in theta, and a scale with an affine logarithm.
+"""Find normal outcomes in a PyMC model, with means that are affine in theta, and scales with an affine logarithm.
 
     y_ij ~ N(mu_ij(theta), (s_ij exp(c_j' theta))^2),
 
@@ -38,7 +38,7 @@ def normal_design(source: ModelOfPyMC, found: Predictors) -> Design | None:
 
 
 def _of_means(source: ModelOfPyMC, found: Predictors, mean: Any, J: int) -> Design:
-    """Return a design that begins with the J means: the design of the terms if it does, else a new one."""
+    """Return a design that begins with the J means: that of `found` if it does so, else a new one."""
     theta = np.random.default_rng(0).normal(size=found.design.dim)
     function = pytensor.function([source.theta], mean, mode="FAST_COMPILE")
     at_theta = np.asarray(function(theta)).T
@@ -72,7 +72,7 @@ def _has_affine_logarithm(graph: Any, kind: dict[Any, Any]) -> bool:
 
 
 def _with_scales(source: ModelOfPyMC, design: Design, scale: Any, J: int) -> Design | None:
-    """Return the design of J means, with J log scales in place of the other predictors."""
+    """Return the design of J means, with J log scales in place of the other predictors; None if a scale is 0 at 0."""
     n_rows, dim = source.rows.n_rows, design.dim
     of_theta = pytensor.function([source.theta], scale, mode="FAST_COMPILE", on_unused_input="ignore")
 

@@ -1,4 +1,4 @@
-"""The linear predictors of a PyMC model: found in the graph of its terms, with their design.
+"""Find the linear predictors of a PyMC model in the graph of its terms, and their design.
 
 The graph shows which quantities are affine in theta (`affine`). Their designs are found by evaluation: a quantity at a
 unit vector of theta gives its column. A variable with one entry picked for each row needs only three evaluations,
@@ -29,11 +29,11 @@ FEW, SOME = 5, 7  # rows; two different numbers of rows show which axis counts r
 
 
 class NoLinearPredictorError(ApproxMCMCError):
-    """The model has no linear predictors that would save work; the message says why."""
+    """Raised if a model has no linear predictors that would save work; the message says why."""
 
 
 class Quantity(NamedTuple):
-    """An affine quantity of the graph, the axis that counts rows (None if it is the same for all), and its size."""
+    """An affine quantity of a graph, its axis that counts rows (None if all rows share it), and its numbers per row."""
 
     variable: Any
     row_axis: int | None
@@ -41,9 +41,9 @@ class Quantity(NamedTuple):
 
 
 class Predictors(NamedTuple):
-    """Terms of rows as a graph of theta, the affine quantities in it, and their design, in the same order.
+    """Terms of rows as a graph of theta, the affine quantities in it, and the design of their predictors.
 
-    If a quantity has several numbers for each row, every one is a predictor.
+    The predictors are in the order of the quantities; a quantity with several numbers per row is as many predictors.
     """
 
     theta: Any
@@ -58,7 +58,8 @@ def find_predictors(source: ModelOfPyMC) -> Predictors:
     Raises
     ------
     NoLinearPredictorError
-        When the model has no linear predictors, or too many to save work; the message says what was found.
+        When the model has no linear predictors, too many to save work, or too few rows; the message says what was
+        found.
     """
     if source.rows.n_rows <= SOME:
         raise NoLinearPredictorError(
@@ -84,7 +85,7 @@ def design_of(source: ModelOfPyMC, quantities: list[Quantity]) -> Design:
 
 
 def _quantities(source: ModelOfPyMC, terms: Any) -> list[Quantity]:
-    """Return the quantities at which the terms are cut, those with rows first."""
+    """Return the quantities at which the graph `terms` is cut (see `affine.cut`), those with rows first."""
 
     def shapes(variables: list[Any]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
         inputs = [source.theta, *source.rows.inputs]
@@ -125,7 +126,7 @@ class _Asked:
         self.origin = self.at(np.zeros(self.dim), raw=True)
 
     def at(self, theta: np.ndarray, *, raw: bool = False) -> np.ndarray:
-        """Return all predictors minus their values at the origin; shape (K, n_rows)."""
+        """Return all predictors at theta minus their values at the origin, or with `raw` as they are; (K, n_rows)."""
         values = self._function(theta, *self.source.rows.data)
         found = []
         for one, value in zip(self.quantities, values, strict=True):
@@ -210,7 +211,7 @@ def _common(column: np.ndarray, origin: np.ndarray) -> float | None:
 
 
 def _column(name: str | None, entry: int, column: np.ndarray, origin: np.ndarray) -> PredictorPart:
-    """Return one column of a design: a number that all rows share, or a dense column."""
+    """Return the contribution of an entry of a variable: a factor that all rows share, or a dense column."""
     number = _common(column, origin)
     if number is not None:
         return PredictorPart(name, shared={entry: number})
@@ -218,7 +219,7 @@ def _column(name: str | None, entry: int, column: np.ndarray, origin: np.ndarray
 
 
 def _dense(name: str, columns: dict[int, np.ndarray], origin: np.ndarray) -> list[PredictorPart]:
-    """Return dense columns, by the entries that they multiply, without those that all rows share."""
+    """Return the contribution of a variable with `columns` by entry: factors that all rows share, and dense columns."""
     numbers = {entry: _common(column, origin) for entry, column in columns.items()}
     shared = {entry: number for entry, number in numbers.items() if number}
     entries = [entry for entry, number in numbers.items() if number is None]
@@ -230,10 +231,10 @@ def _dense(name: str, columns: dict[int, np.ndarray], origin: np.ndarray) -> lis
 
 
 def _picked(name: str, vectors: np.ndarray, answers: np.ndarray, origin: np.ndarray) -> list[PredictorPart] | None:
-    """Return the contribution of a variable if each row picks at most one of its entries; else None.
+    """Return the contribution of a variable to a predictor if each row picks at most one of its entries; else None.
 
-    `vectors` (3, size) are ones and two random vectors of numbers between 1 and 2, `answers` (3, n) the predictor
-    there.
+    An empty list if the predictor does not depend on the variable. `vectors` (3, size) are ones and two random vectors
+    of numbers between 1 and 2, `answers` (3, n) the predictor at these values of the variable, minus `origin`.
     """
     weights, once, again = answers
     if not answers.any():

@@ -61,7 +61,7 @@ def log_prior_of(source: ModelOfPyMC) -> Any:
 
 
 def prior_of(source: ModelOfPyMC) -> Prior:
-    """Return independent normal priors if all are, else the prior's graph."""
+    """Return a `NormalPrior` if all variables of the model are independent, normal or flat; else a `PriorOfPyMC`."""
     model = source.model
     means, scales = [], []
     if model.potentials or source.scales:

@@ -69,14 +69,16 @@ def from_pymc(
         sigma multiplies. This needs at least 100 rows for each entry of z, and entries that vary by more than 10 times
         their variance given the rows. Draws are returned as z either way.
     integrate
-        Whether to integrate out effects of groups, see the page on hierarchies: "auto" if possible, True raises if not,
-        False never. The posterior of the other parameters is the same. "if cheaper" is what `sample` does for a
-        ``pm.Model``: as "auto", but not by quadrature if NUTS draws from the model in the time of its compilation,
-        and meets no funnel.
+        Whether to integrate out effects of groups, see the page on hierarchies: "auto" if that is possible and saves
+        work, and `row_dim`, `deterministics`, `structure` and `data` are not given; True also if it saves nothing,
+        and raises if it is impossible; False never. "if cheaper" is what `sample` does for a ``pm.Model``: as "auto",
+        but not by quadrature if NUTS draws from the model in the time of its compilation, and meets no funnel. The
+        posterior of the other parameters is the same.
     latents
         Which of the integrated effects `sample` stores in the trace: "auto" all of them, if groups times draws are at
-        most 1e7, or a list of labels of groups; None leaves them to `approxmcmc.latents`. A path that ends with
-        ``.zarr`` names a folder that takes all of them instead, as float32, for `xarray.open_zarr`.
+        most 1e7, else none; a list of labels of groups, the effects of these; None none of them, and
+        `approxmcmc.latents` draws them later. A path that ends with ``.zarr`` names a folder to which all of them are
+        written instead, as float32, for `xarray.open_zarr`.
     data
         Rows in place of those in the model, by the names of its data containers: sources (`approxmcmc.sources`), such
         as columns of Parquet files, or arrays, which may be mapped. For data that do not fit into memory: write the
@@ -85,9 +87,10 @@ def from_pymc(
     Returns
     -------
     PyMCTarget, LinearTarget, PredictorsTarget, IntegratedOfPyMC
-        Its theta is the flat unconstrained vector, in the order of ``model.initial_point()``; draws are returned
-        constrained, under the model's names, dims and coords, as from ``pm.sample``. The attribute ``effects`` and the
-        trace's attribute ``group_effects`` say which group effects are sampled in what coordinates, and why.
+        Its theta is the flat unconstrained vector, in the order of ``model.initial_point()``, without integrated
+        effects. Draws are returned constrained, under the model's names, dims and coords, as from ``pm.sample``. The
+        trace's attribute ``integrated`` says which effects were integrated out, or ``group_effects`` (and the target's
+        attribute ``effects``) which group effects are sampled in what coordinates, and why.
 
     Raises
     ------
@@ -158,7 +161,7 @@ def from_pymc(
 
 
 def explain(model: Any, row_dim: str | None = None) -> str:
-    """Describe in a sentence the structure found in a model or target, and what a step reads.
+    """Return a sentence on the structure found in a model or target, and on what a step reads.
 
     Parameters
     ----------
@@ -206,7 +209,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
 
 
 def _integrated(model: Any, **how: bool) -> IntegratedOfPyMC | NotGroupsError:
-    """Return the model without the effects of its groups, or why they cannot be integrated out."""
+    """Return the target without the effects of the model's groups, or an error that says why there is none."""
     try:
         return integrated(model, **how)
     except NotGroupsError as error:

@@ -49,19 +49,19 @@ IMPOSSIBLE = "is impossible (log-likelihood -inf) at the initial point and two m
 
 
 class GraphOfRows:
-    """Terms over the flat theta and arrays with rows; `example` holds a theta and a few rows."""
+    """The graph `terms` of the flat `theta` and of the `inputs` with rows; `example` holds a theta and a few rows."""
 
     def __init__(self, theta: Any, inputs: Sequence[Any], terms: Any, example: Sequence[np.ndarray]) -> None:
         self.theta, self.inputs, self.terms, self.example = theta, list(inputs), terms, list(example)
 
     @functools.cached_property
     def function(self) -> Any:
-        """The compiled function of the terms."""
+        """The terms as a function of theta and rows, compiled by PyTensor for numba."""
         return numba_function([self.theta, *self.inputs], [self.terms], self.example)
 
     @functools.cached_property
     def gradient(self) -> Any:
-        """The compiled gradient of the sum of the terms."""
+        """The gradient of the sum of the terms as a function of theta and rows, compiled by PyTensor for numba."""
         return numba_function([self.theta, *self.inputs], [pt.grad(self.terms.sum(), self.theta)], self.example)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class GraphOfRows:
 
 
 class TermsOfGraph(Target, DifferentiableTarget, MadeOfRows):
-    """Terms and gradients, without the prior, that a worker makes of a graph and its rows."""
+    """Terms and gradients, without the prior, that a worker makes from a graph and the rows that it holds."""
 
     data: tuple[np.ndarray, ...]
 
@@ -107,7 +107,7 @@ class TermsOfGraph(Target, DifferentiableTarget, MadeOfRows):
 
 
 class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):
-    """A PyMC model, read row by row; made by :func:`approxmcmc.from_pymc`."""
+    """A PyMC model whose graph is evaluated unchanged, row by row; made by :func:`approxmcmc.from_pymc`."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         return TermsOfGraph(self._graph, self.n_obs, repr(self))
 
     def _terms_of(self, theta: np.ndarray, rows: Any) -> np.ndarray:
-        """Return the terms of some of the model's rows."""
+        """Return the terms of the model's own rows with these numbers, or in this slice."""
         with self._on_rows_alone():
             return np.asarray(self._by_python(theta, *(array[rows] for array in self.source.rows.own)))
 
@@ -185,12 +185,12 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         self._refuse_rows(impossible, IMPOSSIBLE)
 
     def _points(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
-        """Yield the initial point, and others around it."""
+        """Yield the initial point, and two random points around it."""
         for point in range(CHECKED_POINTS):
             yield self.initial_point() + rng.normal(scale=0.5 * (point > 0), size=self._theta.type.shape[0])
 
     def _check_given(self) -> None:
-        """Evaluate all given rows, in blocks."""
+        """Evaluate all rows given by the user, in blocks; raise if a row has no finite log-likelihood."""
         undefined, impossible = np.full(self.n_obs, False), np.full(self.n_obs, True)
         for point, theta in enumerate(self._points(np.random.default_rng(0))):
             for lo in range(0, self.n_obs, ROWS_AT_ONCE):
@@ -215,7 +215,7 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         )
 
     def _refuse_rows(self, bad: np.ndarray, fault: str) -> None:
-        """Raise on data that no parameter explains, naming the first row and the arrays that are not finite there."""
+        """Raise if `bad` marks a row; name the first one, its `fault`, and the arrays that are not finite there."""
         if not bad.any():
             return
         row = int(np.flatnonzero(bad)[0])

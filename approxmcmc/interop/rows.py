@@ -1,4 +1,4 @@
-"""The log-likelihood of a PyMC model as a PyTensor graph over chosen rows, or the reason why it is impossible."""
+"""Write the log-likelihood of a PyMC model as a PyTensor graph over chosen rows, or say why that is impossible."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -51,10 +51,10 @@ def refuse_row_latents(model: Any, n_rows: int, row_dim: str | None) -> None:
 
 
 class Rows:
-    """The likelihood of the model's observed variables as a graph over chosen rows: a row's term is their sum.
+    """The likelihood of a model as a graph over chosen rows: a row's term is the sum over the observed variables.
 
-    `given` are rows by name, in place of the model's; the graph is read from the model's own rows. A float32 row is
-    converted to the model's type when it is read.
+    `row_dim` names the dim that counts rows. `given` are rows by name, in place of the model's; the graph is read from
+    the model's own rows. A float32 row is converted to the model's type when it is read.
     """
 
     def __init__(self, model: Any, row_dim: str | None, given: Mapping[str, np.ndarray] | None = None) -> None:
@@ -97,7 +97,10 @@ class Rows:
         self.leaves = {leaf for leaf in self.replacements if self._row_axis(leaf) is not None}
 
     def _name(self, leaf: Any) -> str:
-        """Return the user's name of an array with rows: a container, or an observed variable that holds its data."""
+        """Return what messages call an array with rows: the name of its pm.Data container, if it has one.
+
+        Otherwise the name of the observed variable with these values, or, for any other array, its shape.
+        """
         observed = dict(zip(self.values, self.model.observed_RVs, strict=True))
         if leaf in observed and not is_shared(leaf):
             return str(observed[leaf].name)
@@ -105,7 +108,7 @@ class Rows:
 
     @property
     def observed(self) -> list[np.ndarray]:
-        """The observed data of each variable."""
+        """The model's own observed data, an array for each observed variable."""
         return [np.asarray(evaluate(value)) for value in self.values]
 
     def _count(self, name: str, observed: Any) -> int:
@@ -167,12 +170,12 @@ class Rows:
         )
 
     def all_terms(self) -> Any:
-        """Return the log-likelihood of all rows, a vector."""
+        """Return the graph of the log-likelihood of all of the model's rows, a vector, as PyMC writes it."""
         terms = self.model.logp(vars=self.model.observed_RVs, sum=False, jacobian=False)
         return sum_of([sum_trailing(each) for each in rebuild(terms, self._rounded)])
 
     def terms(self) -> Any:
-        """Return the log-likelihood of the rows given to `inputs`, a vector."""
+        """Return the graph of the log-likelihood of the rows that `inputs` hold, a vector."""
         replacements = {**self.replacements, **self._sizes()}
         rebuilt = rebuild([*self.values, *self.parameters], replacements)
         values, parameters = rebuilt[: len(self.values)], rebuilt[len(self.values) :]
@@ -234,12 +237,12 @@ def _one_count(counts: dict[str, int]) -> int:
 
 
 def rows_given(given: Mapping[str, np.ndarray], name: str, own: np.ndarray, axis: int) -> np.ndarray:
-    """Return the rows given for an array of the model, checked.
+    """Return the user's rows for the array `name` of the model, whose rows are `own` and counted by `axis`; checked.
 
     Raises
     ------
     InvalidInputError
-        When they are missing, or do not fit the model's.
+        When rows are missing, or have another type or shape than the model's.
     """
     if name not in given:
         raise InvalidInputError(
@@ -258,7 +261,7 @@ def rows_given(given: Mapping[str, np.ndarray], name: str, own: np.ndarray, axis
 
 
 def _one_length(given: Mapping[str, np.ndarray], names: list[str], data: tuple[np.ndarray, ...]) -> int:
-    """Return the number of rows, which all arrays must have."""
+    """Return the number of rows of the user's arrays; raise if they differ, or `given` has an unknown name."""
     if unknown := sorted(set(given) - set(names)):
         raise InvalidInputError(f"from_pymc: data= needs arrays in which the model has rows, {names}; found {unknown}")
     lengths = {name: len(array) for name, array in zip(names, data, strict=True)}
@@ -273,12 +276,12 @@ def _size_of(node: Any) -> Any:
 
 
 def sum_of(terms: list[Any]) -> Any:
-    """Return the sum of vectors."""
+    """Return the graph of the sum of vectors."""
     return terms[0] if len(terms) == 1 else pt.add(*terms)
 
 
 def random_groups(n_rows: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Return groups of one row, of some, and of many: dependence between rows may be invisible at one group size."""
+    """Return the rows, at random, in groups of one, of some and of many: one size may not show dependence of rows."""
     order, some = rng.permutation(n_rows), min(CHECKED_ROWS, max(1, n_rows // 3))
     stops = np.cumsum([1, some, *[max(CHECKED_ROWS, n_rows // 8)] * 9])
     return list(np.split(order, stops[stops < n_rows]))
@@ -290,5 +293,5 @@ def law_name(variable: Any) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the beginning of an error's message."""
+    """Return the first line of an error's message, at most 200 characters."""
     return str(error).strip().split("\n", 1)[0][:200]

@@ -24,7 +24,8 @@ class ModelVariables(Variables):
     unconstrained
         The content of theta, under PyMC's names: ``tau_log__``, ``w_simplex__`` (one number fewer than ``w``).
     constrain, unconstrain
-        The two maps; `constrain` takes many thetas, shape (n, dim).
+        ``constrain(thetas)`` maps many thetas, shape (n, dim), to constrained values by name; ``unconstrain(values)``
+        maps one set of values by name to theta.
     """
 
     unconstrained: Variables = dataclasses.field(default_factory=lambda: Variables({}))
@@ -70,7 +71,8 @@ def describe_variables(
 ) -> ModelVariables:
     """Return the free variables of a model, and these deterministics, as functions of the symbolic vector `theta`.
 
-    If `scales` has a graph for a value variable, theta holds their product.
+    `start` is the model's initial point. If `scales` has a graph for a value variable, theta holds the variable times
+    that scale.
     """
     values = [model.rvs_to_values[variable] for variable in model.free_RVs]
     wanted = [*model.free_RVs, *deterministics]
@@ -111,14 +113,17 @@ def describe_variables(
 
 
 def flat(point: Mapping[str, Any], values: Sequence[Any]) -> np.ndarray:
-    """Return the values of a point, as PyMC names them, one after the other; shape (dim,)."""
+    """Return the entries of `point`, a dict by the names of `values`, one variable after the other; shape (dim,)."""
     return np.concatenate([np.ravel(point[value.name]) for value in values]).astype(np.float64)
 
 
 def multiplier(
     theta: Any, values: Sequence[Any], start: Mapping[str, Any], scales: Mapping[Any, Any]
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the multiplier of the parts of a flat vector named in `scales`; a scale depends on none of these parts."""
+    """Return the function that multiplies each part of a flat vector that is named in `scales` by its scale.
+
+    A scale depends on none of these parts. `start` gives the shapes of `values`.
+    """
     if not scales:
         return lambda point: point
     function = pytensor.function([theta], over_flat(list(scales.values()), theta, values, start), mode="FAST_COMPILE")

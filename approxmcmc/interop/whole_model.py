@@ -106,7 +106,7 @@ class WholeModel(TwinnedTarget, Target):
         )
 
     def __repr__(self) -> str:
-        """Return the free variables, and why there are no terms, as text."""
+        """Show the free variables, and why there are no terms."""
         return f"{type(self).__name__}({', '.join(self.variables.shapes)}; {first_clause(self.why_no_terms)})"
 
 

@@ -1,4 +1,4 @@
-"""Data on disk or in a cluster: Parquet files, Zarr, Dask, arrays in memory or mapped. One kind of source per file."""
+"""Sources of data on disk or in a cluster: Parquet files, Zarr, Dask, arrays in memory or mapped."""
 
 from approxmcmc.sources.arrays import Arrays
 from approxmcmc.sources.base import DataSource

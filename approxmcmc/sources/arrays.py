@@ -14,9 +14,9 @@ ROWS = 1 << 20  # rows of a block
 class Arrays(DataSource):
     """An array of shape (n,) or (n, p), such as a `numpy.memmap`, as a source.
 
-    Targets also take plain arrays. As a source, their passes over all data can be made by the workers of a Dask
-    cluster, which map the same file, or receive the rows. No local copy is written if the whole array is used in its
-    own type.
+    Targets also take plain arrays. If they get a source, the workers of a Dask cluster can make the passes over all
+    data: they map the same file, or receive the rows. No local copy is written if the whole array is used in its own
+    type.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Arrays(DataSource):
         return array.copy() if copy else array
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle a mapped file by its name."""
+        """Return the state to pickle: a mapped file by its name, any other array with its values."""
         state, array = dict(self.__dict__), self._array
         if isinstance(array, np.memmap) and array.filename is not None and array.flags.c_contiguous:
             start = array.offset + array.__array_interface__["data"][0] - _first_byte(array)
@@ -73,7 +73,7 @@ class Arrays(DataSource):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore the array by mapping its file."""
+        """Restore the state; map the file of an array that was pickled by its name."""
         self.__dict__.update(state)
         if isinstance(self._array, tuple):
             name, dtype, start, shape = self._array
@@ -81,7 +81,7 @@ class Arrays(DataSource):
 
 
 def _first_byte(array: np.memmap) -> int:
-    """Return the memory address of the mapped file's first byte, given the offset of the first view."""
+    """Return the memory address at which the first view of the mapped file begins, of which `array` is a part."""
     base: Any = array
     while isinstance(base.base, np.ndarray):
         base = base.base

@@ -96,7 +96,7 @@ class DataSource(abc.ABC):
         return int(self.offsets[-1])
 
     def __getitem__(self, names: str | Sequence[str]) -> Self:
-        """Return one column, or a table of several."""
+        """Return a source of one column, or of a table of several; raise if a name is unknown."""
         wanted = (names,) if isinstance(names, str) else tuple(names)
         unknown = [name for name in wanted if name not in self.columns]
         if unknown or not wanted:
@@ -106,13 +106,13 @@ class DataSource(abc.ABC):
         return chosen
 
     def astype(self, dtype: Any) -> Self:
-        """Return the same rows as numbers of another type."""
+        """Return a source of the same rows as numbers of another type."""
         other = copy.copy(self)
         other._wanted = np.dtype(dtype)
         return other
 
     def with_ones(self, name: str) -> Self:
-        """Return the table with an additional first column of ones."""
+        """Return a source of the table with an additional first column of ones, called `name`."""
         other = copy.copy(self)
         other.columns, other.ones = (name, *self.columns), name
         return other
@@ -123,7 +123,7 @@ class DataSource(abc.ABC):
         Raises
         ------
         InvalidInputError
-            When a value is missing in a type without a missing value, or too large for its type.
+            When a value is missing in a column of integers, an integer is beyond int64, or the data have changed.
         """
         if self.ones is not None:
             bare = copy.copy(self)
@@ -165,18 +165,18 @@ class DataSource(abc.ABC):
         return rows.copy() if copy else rows
 
     def __repr__(self) -> str:
-        """Return a text with the kind of source and its size."""
+        """Show the kind of source, the number of rows and the first columns."""
         names = ", ".join(self.columns[:4]) + (", ..." if len(self.columns) > 4 else "")
         return f"{type(self).__name__}({len(self)} rows, {names})"
 
 
 def column_names(given: Sequence[str] | None, width: int, *, who: str) -> tuple[str, ...]:
-    """Return the given names, or x0, x1, ...
+    """Return the `given` names of `width` columns, as text; None: x0, x1, ...
 
     Raises
     ------
     InvalidInputError
-        When their number differs from that of the columns, or a name occurs twice.
+        When there are not `width` names, or a name occurs twice.
     """
     names = tuple(f"x{j}" for j in range(width)) if given is None else tuple(str(name) for name in given)
     if len(names) != width or len(set(names)) != width:
@@ -202,7 +202,7 @@ def check_alone(categories: Mapping[str, Any], columns: Sequence[str], *, who: s
 
 
 def as_labels(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the labels of several blocks: in their own order if all blocks agree, else sorted."""
+    """Return the labels of a column, given those of each block: in their order if all blocks agree, else sorted."""
     lists = [tuple(labels) for labels in values]
     if all(labels == lists[0] for labels in lists):
         return lists[0]

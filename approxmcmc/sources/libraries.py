@@ -1,4 +1,4 @@
-"""Zarr arrays, Dask arrays and DataFrames as sources, and which source user data are."""
+"""Zarr arrays, Dask arrays and Dask DataFrames as sources; `as_source` recognises them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ class ZarrArray(DataSource):
     Raises
     ------
     InvalidInputError
-        When it is not numeric, or has more than two axes.
+        When the array cannot be opened, is empty or not numeric, or has more than two axes.
     MissingExtraError
         When zarr is not installed; it comes with ``approxmcmc[sources]``.
 
@@ -90,7 +90,7 @@ class DaskArray(DataSource):
     Raises
     ------
     InvalidInputError
-        When it is not numeric, or has more than two axes.
+        When the array is not numeric, or has more than two axes.
 
     Notes
     -----
@@ -123,7 +123,7 @@ class DaskArray(DataSource):
 
 
 def computed(collection: Any) -> Any:
-    """Return a collection's values: by the active scheduler, or inside a worker's task by this thread."""
+    """Return the values of a Dask collection, computed by the active scheduler, or inside a worker by this thread."""
     import distributed
 
     try:
@@ -188,7 +188,7 @@ class DaskFrame(DataSource):
         return not isinstance(found, np.dtype) and found.name in ("category", "string", "str")
 
     def _is_ordered(self, name: str) -> bool:
-        """Return whether the order of the labels is known."""
+        """Return whether Dask knows the labels, so that they have an order; else they are sorted."""
         column = self._frame[self._keys[name]]
         return column.dtype.name == "category" and bool(column.cat.known)
 
@@ -218,7 +218,7 @@ class DaskFrame(DataSource):
 
 
 def as_source(values: Any) -> DataSource | None:
-    """Return a source, a Dask collection or a Zarr array as a source, and None for anything else.
+    """Return a source if `values` is one, or is a Dask collection or a Zarr array; None for anything else.
 
     The check imports no library: if the data belong to a library, it is imported already.
 

@@ -40,17 +40,20 @@ class AllRows:
 
     @property
     def at_once(self) -> int:
-        """How many pairs of states one pass should evaluate: starting a task costs as much as a million cheap rows."""
+        """How many pairs of states one pass should evaluate.
+
+        32 if workers make it, because starting a task costs as much as a million cheap rows; else 1.
+        """
         return 1 if self._of_density.parts is None else STATES
 
     @functools.cached_property
     def _of_density(self) -> "AllRows":
-        """The plain target of an expansion, if the plain target has parts; else this target."""
+        """The passes over the plain target of an expansion, if the plain target has parts; else this object."""
         plain = self.target.plain
         return self if plain is self.target or parts_of(plain) is None else AllRows(plain)
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return log prior + log-likelihood at each of some thetas, shape (k, dim), a pass for each 32."""
+        """Return log prior + log-likelihood at each of some thetas, shape (k, dim); one pass for every 32 thetas."""
         plain = self._of_density
         found = plain._log_priors(thetas)
         inside = np.flatnonzero(found > -np.inf)
@@ -77,7 +80,8 @@ class AllRows:
     ) -> tuple[np.ndarray, float]:
         """Return the terms l_i, shape (n_obs,), and the log-likelihood at theta: one pass.
 
-        If `some` rows are given, only these are read, and their terms are repeated in place of the others.
+        If `some` holds numbers of rows, only these rows are read: their terms are repeated up to the length n_obs, and
+        the sum of their log-likelihoods is multiplied by n_obs / len(some).
         """
         n_obs = self.compiled.n_obs
         if some is None:
@@ -106,7 +110,7 @@ def _on_part(part: Part, function: Callable[..., Any], *arguments: Any, **by_row
 def compare_terms(
     target: CompiledTarget, theta: np.ndarray, proposed: np.ndarray, *, terms: np.ndarray, rows: np.ndarray = ALL_ROWS
 ) -> float:
-    """Write the terms l_i of some rows; return the log-likelihood at theta."""
+    """Write the terms l_i of `rows`, by default all, to `terms`; return the sum of log p(x_i|theta) over these rows."""
     here = np.empty_like(terms)
     for at, out in ((theta, here), (proposed, terms)):
         target.log_terms(at, target.data, rows, 0, len(terms), out)

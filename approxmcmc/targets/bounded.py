@@ -15,7 +15,7 @@ from approxmcmc.targets.likelihood_bounds import check_kind, compile_bound
 
 
 def make_gaps(gap: Callable[..., float]) -> Callable[..., None]:
-    """Return the kernel of ``gap(theta, data, i)``."""
+    """Return the batch kernel that writes ``gap(theta, data, i)`` for the rows i in ``order[lo:hi]`` to `out`."""
 
     def gaps(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         for place in range(lo, hi):
@@ -25,7 +25,7 @@ def make_gaps(gap: Callable[..., float]) -> Callable[..., None]:
 
 
 def make_log_bound(log_bound: Callable[..., float]) -> Callable[..., float]:
-    """Return the kernel that calls a user's function with the arguments of a batch kernel."""
+    """Return a function that calls the user's ``log_bound(theta, sums)``, for `closure` to compile."""
 
     def bound(theta: np.ndarray, sums: tuple[np.ndarray, ...]) -> float:
         return log_bound(theta, sums)
@@ -39,7 +39,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
     Parameters
     ----------
     target
-        The target.
+        The target with the terms p(x_i | theta).
     gap
         ``gap(theta, data, i) -> float``: log p(x_i | theta) - log B_i(theta) >= 0. `data` is the target's tuple of
         arrays, followed by the arrays of `bound_data`.
@@ -47,21 +47,22 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
         ``log_bound(theta, sums) -> float``: sum_i log B_i(theta) over all data, in closed form, from the arrays in
         `sums`. It must count constants as the target's terms do: gaps and bounds add up to the log-likelihood.
     sums
-        An array or a tuple of arrays.
+        An array or a tuple of arrays; `log_bound` gets a tuple.
     bound_data
         Further arrays that `gap` reads, an array or a tuple.
 
     Raises
     ------
     InvalidInputError
-        If an array holds a number that is not finite, or `target` is not a target.
+        If an array holds a number that is not finite, `target` is not a target, or a function is not plain Python.
     CompilationError
         If a function does not compile or does not return one number; raised here, before sampling.
 
     Notes
     -----
-    Sample it with ``Firefly(proposal, bound="own")``, which checks B_i <= L_i and the sum at some random theta first,
-    and later the gap of every datum that it reads; all other samplers use the target only.
+    Sample it with ``Firefly(proposal, bound="own")``; all other samplers use the target only. Firefly checks B_i <=
+    p(x_i | theta) for all data, and the sum, at some random theta first and at the states of each chain after 1, 2, 4,
+    ... steps; and the gap of every datum that a step reads.
 
     Examples
     --------

@@ -91,7 +91,7 @@ def checked_arrays(values: Any, name: str, *, who: str) -> tuple[np.ndarray, ...
 
 
 def _not_finite(array: np.ndarray) -> tuple[int, tuple[int, ...]]:
-    """Return how many entries are NaN or infinite, and where the first is. Read pieces: a mapped file may be large."""
+    """Return how many entries are NaN or infinite, and the index of the first; read in pieces: files may be large."""
     bad, position = 0, ()
     for start in range(0, len(array) if array.ndim and array.dtype.kind == "f" else 0, ROWS_AT_ONCE):
         infinite = ~np.isfinite(array[start : start + ROWS_AT_ONCE])
@@ -108,7 +108,7 @@ def positive_integer(value: Any, name: str, *, who: str) -> int:
 
 
 def plain_function(function: Any, name: str, *, who: str) -> Callable[..., Any]:
-    """Return the Python function under a possible numba decorator."""
+    """Return the Python function under a possible numba decorator; raise if `function` is not a Python function."""
     function = getattr(function, "py_func", function)
     if not isinstance(function, types.FunctionType):
         raise InvalidInputError(
@@ -187,7 +187,7 @@ def _visit(function: Any, theta: np.ndarray, data: Any, n_obs: int, place: np.nd
 def check_fills(
     function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str, *, who: str
 ) -> None:
-    """Check a function that adds to its last argument: run it once in plain Python, then compile it alone.
+    """Check a function that adds to its last argument: run it once in plain Python, then compile it without a kernel.
 
     Raises
     ------
@@ -288,7 +288,7 @@ def _type(argument: Any) -> Any:
 
 
 def compiler_says(error: Exception) -> str:
-    """Return the first sentence of a compiler's message, and the line of the user's function that it refers to."""
+    """Return the first two lines of a compiler's message, and the line of the user's function that it refers to."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and "numba.core" not in line]
     said = [line for line in lines if not line.startswith(("Failed in nopython mode", 'File "'))]
     where = getattr(error, "loc", None)

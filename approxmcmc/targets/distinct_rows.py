@@ -3,8 +3,8 @@ r"""Replace identical rows of a generalised linear model by one weighted term.
 .. math:: \sum_{i=1}^N \log p(y_i \mid x_i' \theta) = \sum_{d=1}^D w_d \log p(y_d \mid x_d' \theta),
 
 where d numbers the distinct pairs (x, y) and w_d is how many rows equal pair d. One pass hashes every row; a second
-compares rows with equal hashes, number by number. Both go block by block, and keep only the kinds of rows of each
-block, so that rows on disk are never in memory as a whole. 0.0 and -0.0 count as equal.
+compares rows with equal hashes, number by number. Both passes go block by block, and keep only the distinct hashes of
+each block, so that rows on disk are never in memory as a whole. 0.0 and -0.0 count as equal.
 """
 
 import time
@@ -20,8 +20,8 @@ from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.stands_for_rows import StandsForRows
 
 LARGEST_SHARE = 0.5  # largest share of distinct rows: an exact step is then at least twice as cheap
-LOOKED_AT = 1 << 15  # rows in a first sample: its share of equal pairs decides whether all rows are compared
-FEWEST_PAIRS = 0.1  # of the equal pairs that a sample would show of N / 2 distinct rows, all equally frequent
+LOOKED_AT = 1 << 15  # rows in a first sample: its number of equal pairs decides whether all rows are compared
+FEWEST_PAIRS = 0.1  # share of the pairs expected in the sample if each of N / 2 distinct rows occurred twice
 
 
 class DistinctRows(StandsForRows, LinearTarget):
@@ -84,7 +84,7 @@ class DistinctRows(StandsForRows, LinearTarget):
 
     @property
     def term_work(self) -> TermWork:
-        """Number of scalar operations of a term, the same as for a single row."""
+        """The work of a term, taken to be that of a single row."""
         return self._rows.term_work
 
     @property
@@ -114,7 +114,10 @@ def weighted(
 
 
 def distinct_rows(target: LinearTarget) -> DistinctRows | None:
-    """Return the `DistinctRows` of a target if at most half of its rows are distinct, else None."""
+    """Return the `DistinctRows` of a target if at most half of its rows are distinct, else None.
+
+    None also if a sample of rows shows few equal pairs (`FEWEST_PAIRS`), or two different rows have the same hash.
+    """
     N = target.n_obs
     m = min(N, LOOKED_AT)
     some = _hashes(target, np.sort(np.random.default_rng(0).choice(N, m, replace=False, shuffle=False)))
@@ -135,7 +138,7 @@ def distinct_rows(target: LinearTarget) -> DistinctRows | None:
 
 
 def _kinds(target: LinearTarget, lo: int, hi: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the different hashes of a block of rows, and for each its first row and its count."""
+    """Return the different hashes of the rows lo ... hi - 1, the first row with each hash, and the number of rows."""
     hashes, first, counts = np.unique(_hashes(target, slice(lo, hi)), return_index=True, return_counts=True)
     return hashes, lo + first, counts
 

@@ -27,7 +27,7 @@ def compile_estimate(estimate: Callable[..., float]) -> Callable[..., float]:
 
 
 class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
-    """Base of both kinds: a prior, data, names, and a random function that compiles."""
+    """Base of both targets: a prior, data, names, and a random function, compiled and checked."""
 
     of: ClassVar[str]
     signature: ClassVar[str]
@@ -106,7 +106,7 @@ class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
         return self._initial_point.copy()
 
     def content_hash(self) -> str:
-        """Return a hash of functions and data."""
+        """Return a hash of `estimate`, prior, names, sizes and data; `log_likelihood` and start do not count."""
         names = {name: list(shape) for name, shape in self.variables.shapes.items()}
         sizes = [self.n_obs, self.n_terms]
         return content_hash(
@@ -151,13 +151,14 @@ class EstimatedLikelihood(_EstimatedTarget):
     data
         An array or a tuple of arrays, of any length.
     n_obs, n_terms
-        Terms of the likelihood, and terms that one estimate reads; only for the trace's counts. Default 1 and all.
+        Number of terms of the likelihood, by default 1, and of the terms that one estimate reads, by default all. They
+        are used only for the trace's counts of work.
     log_likelihood
         ``log_likelihood(theta) -> float``, the exact log-likelihood if it is known: decisions are then audited.
     var_names
         One name for the vector theta, or `dim` names of scalars.
     initial_point
-        Where chains start, shape (dim,); default the origin.
+        The theta around which chains start, shape (dim,); default the origin.
 
     Raises
     ------

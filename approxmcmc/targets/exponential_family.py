@@ -30,7 +30,7 @@ from approxmcmc.targets.tall_data import Prior
 
 
 def make_uniform_log_prior(low: float, high: float) -> Callable[[np.ndarray], float]:
-    """Return the log density of a uniform distribution between two bounds, up to a constant."""
+    """Return the log density, up to a constant, of a theta with each coordinate uniform between two bounds."""
 
     def log_prior(theta: np.ndarray) -> float:
         for j in range(theta.shape[0]):
@@ -84,7 +84,7 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
 
     @property
     def observed_statistics(self) -> np.ndarray:
-        """s(y); float64, shape (dim,)."""
+        """The statistics s(y) of the observed data; float64, shape (dim,)."""
         return self._observed_statistics.copy()
 
     @abc.abstractmethod
@@ -123,7 +123,9 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
         return float(self.log_densities(self._checked_theta(theta)[np.newaxis])[0])
 
     def log_densities(self, thetas: Any) -> np.ndarray:
-        """Return the log posterior densities at every row of `thetas`, shape (n, dim); for gold standards on a grid.
+        """Return the log posterior density, up to a constant, at each row of `thetas`, shape (n, dim); for grids.
+
+        Raises `IncompatibleError` if Z(theta) cannot be computed.
 
         Examples
         --------
@@ -189,7 +191,7 @@ class Auxiliary(Component):
     Parameters
     ----------
     n_updates
-        Length of the chain: site updates of a lattice, proposed toggles of a graph.
+        Length of the chain: updates of single sites of a lattice, proposed toggles of a graph.
     start
         Where the chain starts: "empty" (no edge; all spins down), "full" (all edges; all spins up), "observed" (the
         data), or "both": empty and full in turn, from draw to draw. If f(.|theta) has a sparse and a dense phase,

@@ -121,7 +121,7 @@ def _check_names(
 def design_matrix(
     X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None, who: str
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return X as contiguous floats, with a first column of ones if asked for, y unchanged, and a name per column.
+    """Return X as contiguous floats, with a first column of ones if asked for, y as numbers, and a name per column.
 
     Both may be sources, as `design_source` and `response_source` return them. X is float32 if it was given so, else
     float64. Names are the given ones, else the column names of a DataFrame or a source, else x0, x1, ...
@@ -129,7 +129,7 @@ def design_matrix(
     Raises
     ------
     InvalidInputError
-        When X and y have no rows in common, or the names do not fit the columns.
+        When X and y do not have the same number of rows, or the names do not fit the columns.
     """
     names = coef_names if coef_names is not None else getattr(X, "columns", None)
     has_ones = intercept and getattr(X, "ones", None) is not None

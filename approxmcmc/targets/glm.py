@@ -48,8 +48,8 @@ class GLMTarget(LinearTarget):
     Raises
     ------
     InvalidInputError, CompilationError
-        If data or function cannot be used, or differences of the function at eta from -6 to 6 and eight of the
-        responses exceed a bound; the function is compiled when the target is made.
+        If data or function cannot be used, or a bound is false: it is compared with differences of the function at eta
+        from -6 to 6, for at most eight of the responses. The function is compiled when the target is made.
 
     Examples
     --------
@@ -111,7 +111,7 @@ class GLMTarget(LinearTarget):
             self._refuse_false_bounds(response)
 
     def _some_responses(self) -> np.ndarray:
-        """Return the least, the largest and some other values of y."""
+        """Return at most eight values of y, spread over a sample of about 1000 rows."""
         values = np.unique(self.y[:: max(1, self.n_obs // 1000)]).astype(np.float64)
         return np.unique(values[np.linspace(0, len(values) - 1, CHECKED_ROWS).astype(int)])
 
@@ -169,7 +169,10 @@ class GLMTarget(LinearTarget):
         check_gradient(lambda eta: self._loglik_eta(eta[0], y), add_slope, at, name, ["eta"], who="GLMTarget")
 
     def third_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
-        """Return the value of the user's function, or the bound that holds everywhere."""
+        """Return upper bounds of the third derivative over abs(t - eta) <= reach, by row; shape of `eta`.
+
+        They are the values of the user's function, or the number that holds everywhere.
+        """
         if self._third_derivative_within is None:
             return super().third_derivative_within(eta, y, reach)
         bounds = np.asarray(self._third_derivative_within(eta, y, reach), dtype=np.float64)

@@ -47,7 +47,7 @@ def _copy_rows(touch: np.ndarray, order: np.ndarray, lo: int, hi: int, out: np.n
 
 
 def make_linear_gaps(gap: Callable[..., float]) -> Callable[..., None]:
-    """Return the kernel of ``gap(eta, *touch_i)``."""
+    """Return the batch kernel that writes ``gap(eta_i, *touch_i)``; data = (X, touch), `touch` with shape (n, 3)."""
 
     def linear_gaps(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         # Gather first, arithmetic second, as in the batch kernel of the terms: the second loop vectorises over data.
@@ -63,7 +63,7 @@ def make_linear_gaps(gap: Callable[..., float]) -> Callable[..., None]:
 
 
 def make_add_linear_gap_gradient(slope: Callable[..., float]) -> Callable[..., None]:
-    """Return the kernel that adds the weighted gradients of gaps; ``slope(eta, *touch_i)`` is their derivative."""
+    """Return the kernel `CompiledBound.add_gap_gradient`; ``slope(eta_i, *touch_i)`` is a gap's derivative in eta."""
 
     def add_gap_gradient(
         theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, weights: np.ndarray, out: np.ndarray
@@ -109,7 +109,7 @@ def compile_bound(
     add_gap_gradient: Callable[..., None] | None = None,
     add_bound_gradient: Callable[..., None] | None = None,
 ) -> CompiledBound:
-    """Compile the functions of a bound for the types of its arrays."""
+    """Compile the functions of a `CompiledBound`, see there, for the types of `data` and `sums`."""
     data_type, sums_type = type_of(data), type_of(sums)
     gap_gradient = nb.void(VECTOR, data_type, INDICES, nb.int64, nb.int64, VECTOR, VECTOR)
     bound_gradient = nb.void(VECTOR, sums_type, VECTOR)
@@ -188,7 +188,7 @@ def _taylor_slope(eta: float, eta_0: float, level: float, slope: float) -> float
 
 
 def log_2_cosh_half(x: np.ndarray) -> np.ndarray:
-    """Return log(2 cosh(x / 2))."""
+    """Return log(2 cosh(x / 2)), without overflow."""
     return 0.5 * np.abs(x) + np.log1p(np.exp(-np.abs(x)))
 
 

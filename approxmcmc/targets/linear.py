@@ -43,8 +43,8 @@ def unit_normal_derivatives(eta: float, y: float) -> tuple[float, float]:
 def numerical_derivatives(function: Callable[[float, float], float]) -> Callable[[float, float], tuple[float, float]]:
     """Return ``derivatives(eta, y)``, the first two derivatives in eta of a function by five-point differences.
 
-    Their errors, about 1e-9 and 1e-8 of the scale of the function, make no sampler inexact: the expansion differs
-    slightly from the Taylor polynomial, and the residuals correct the difference.
+    The errors of the derivatives, about 1e-9 and 1e-8 of the scale of the function, make no sampler inexact: the
+    expansion differs slightly from the Taylor polynomial, and the residuals correct the difference.
     """
     at = compiled(function)
 
@@ -67,12 +67,12 @@ class LinearTarget(TallDataTarget):
     slope_bound: float | None = None
     """Upper bound of abs(d log p(y_i | eta) / d eta) over all data and eta; None if it is unknown."""
     second_derivative_bound: float | None = None
-    """Upper bound of abs(d^2 log p(y_i | eta) / d eta^2), or a function; for residuals of a first-order expansion."""
+    """Upper bound of abs(d^2 log p(y_i | eta) / d eta^2), None if unknown; for residuals of first-order expansions."""
     third_derivative_bound: float | None = None
-    """Upper bound of abs(d^3 log p(y_i | eta) / d eta^3), or a function; for residuals of a second-order expansion."""
+    """Upper bound of abs(d^3 log p(y_i | eta) / d eta^3), None if unknown; for residuals of second-order expansions."""
     by_row = ("data", "X", "y")
     predictor_scale: float | None = None
-    """How far eta moves until the second derivative changes, if one number is enough: 1 for a logit."""
+    """How far eta moves until the second derivative changes much, such as 1 for a logit; None if not one number."""
 
     @property
     def derivatives_eta(self) -> Callable[[float, float], tuple[float, float]]:
@@ -99,7 +99,7 @@ class LinearTarget(TallDataTarget):
         return y
 
     def with_rows(self, given: tuple[np.ndarray, np.ndarray], n_obs: int) -> Self:
-        """Return this model with other data: X of floats, with a column of ones if this model has one, and y."""
+        """Return this model with other data: `given` is (X, y), X of floats with the columns of this model's X."""
         other = copy.copy(self)
         other.X, other.y, other.given = given[0], self.responses(given[1]), None
         other.data, other.n_obs = (other.X, other.y), n_obs
@@ -107,7 +107,7 @@ class LinearTarget(TallDataTarget):
 
     @property
     def term_work(self) -> TermWork:
-        """Operations of a term: a dot product and the function of it; a gradient adds one more pass over the row."""
+        """Operations of a term: a dot product and a function of it; a gradient takes one more pass over the row."""
         columns, bytes_of_row = self.X.shape[1], float(self.X[:1].nbytes + self.y[:1].nbytes)
         term, slope = operations(self._loglik_eta), operations(self.derivatives_eta)
         ours = (self._loglik_eta.__module__ or "").startswith(__name__.partition(".")[0] + ".")
@@ -117,7 +117,7 @@ class LinearTarget(TallDataTarget):
         return linear_batch_kernel(self._loglik_eta, self.data)
 
     def compile(self) -> CompiledTarget:
-        """Compile terms and prior."""
+        """Compile terms and prior, with the form that evaluates a row at two thetas."""
         at_both = functools.partial(linear_kernel_at_both, self._loglik_eta, self.data)
         return super().compile()._replace(compile_at_both=at_both)
 
@@ -188,5 +188,5 @@ class LinearTarget(TallDataTarget):
 
 
 def pieces(X: np.ndarray, rows: int = 65_536) -> Iterator[np.ndarray]:
-    """Yield an array in runs of rows: data larger than memory are read once, and squared without a copy of all."""
+    """Yield runs of rows of an array, so that data larger than memory are never copied as a whole."""
     return (X[start : start + rows] for start in range(0, len(X), rows))

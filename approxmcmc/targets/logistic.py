@@ -31,7 +31,7 @@ def _bernoulli_logit_derivatives(eta: float, y: float) -> tuple[float, float]:
 
 
 def _bernoulli_of_pymc(eta: Any, y: np.ndarray) -> None:
-    """Add y to the PyMC model of the current context."""
+    """Add the variable y with log odds `eta` to the PyMC model of the current context."""
     import pymc as pm
 
     pm.Bernoulli("y", logit_p=eta, observed=y.astype(np.int32))
@@ -56,7 +56,7 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     prior
         A function ``log_prior(beta) -> float`` in place of the normal prior.
     coef_names
-        Labels of the columns, if X has none.
+        Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
 
     Raises
     ------
@@ -132,8 +132,8 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     def third_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
         """Return the largest m (1 - m) abs(1 - 2 m), m = 1 / (1 + exp(-t)), over abs(t - eta_i) <= reach_i.
 
-        It is even in t, rises from 0 to its maximum at `STEEPEST`, and falls: the largest value lies there, or at the
-        end of the interval that is nearer to it.
+        The function is even in t, rises from 0 at t = 0 to its maximum at `STEEPEST`, and falls: its largest value over
+        the interval lies there, or at the end of the interval that is nearer to `STEEPEST`.
         """
         nearest, farthest = np.maximum(np.abs(eta) - reach, 0.0), np.abs(eta) + reach
         at = np.clip(STEEPEST, nearest, farthest)
@@ -141,7 +141,7 @@ class LogisticRegression(LinearTarget, BoundedTarget):
         return mean * (1.0 - mean) * (2.0 * mean - 1.0)
 
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
-        """Return the collapsible lower bound of the likelihood: "tuned" and "taylor" at a theta, or "untuned"."""
+        """Return the lower bound `kind` of the likelihood: "tuned" or "taylor", which touch at `at`, or "untuned"."""
         return logistic_bound(self.X, self.y, kind, at)
 
     def to_pymc(self) -> Any:

@@ -112,7 +112,7 @@ class GaussianMixture(TallDataTarget):
         temperature: float = 1.0,
         random_seed: int = 0,
     ) -> "GaussianMixture":
-        """Return the posterior given `n_obs` data drawn at `theta`."""
+        """Return the posterior given `n_obs` data drawn at `theta` = (theta1, theta2)."""
         rng = np.random.default_rng(random_seed)
         means = theta[0] + theta[1] * (rng.random(n_obs) < 0.5)
         return cls(means + math.sqrt(variance) * rng.standard_normal(n_obs), variance=variance, temperature=temperature)
@@ -168,7 +168,10 @@ class GaussianMixture(TallDataTarget):
         return model
 
     def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return two nodes and weights per bin that keep count, mean, variance and third moment of its data."""
+        """Return nodes and weights: two per bin, with the count, mean, variance and third moment of the bin's data.
+
+        A bin whose data are equal has one node.
+        """
         bins = np.floor(self.x / (BIN_WIDTH * math.sqrt(self.variance)))
         _, place, count = np.unique(bins, return_inverse=True, return_counts=True)
         mean = np.bincount(place, self.x) / count

@@ -1,7 +1,7 @@
 """The mode of a posterior, and its Laplace approximation.
 
-The search is Newton's method on all data (`newton`). For a target that is not a generalised linear model it begins with
-BFGS, which needs only gradients.
+The search is Newton's method on all data (`newton`). For a target without second derivatives in closed form it begins
+with BFGS, which needs only gradients.
 
 With many data the search begins on n of the N rows, drawn at random. The mode of these rows is about (d N / n)^(1/2)
 posterior standard deviations from the mode of all rows, and two Newton steps on all data cover this distance: the
@@ -79,17 +79,17 @@ def find_mode(
     Parameters
     ----------
     target
-        A target with continuous parameters. Generalised linear models use closed forms; other targets use their
-        gradient if they have one (`grad_loglik`), else differences.
+        A target with continuous parameters. Models with linear predictors or groups use closed forms; other targets use
+        their gradient if they have one (`grad_loglik`), else differences.
     start
         Where to begin, shape (dim,); None is the target's initial point.
     tolerance
-        Largest allowed distance from the mode, in posterior standard deviations.
+        Largest allowed distance from the mode, in posterior standard deviations, by the decrement.
     max_passes
         Passes over the data after which the search fails. None means 100; if second derivatives are differences, it
         means 100 (dim + 3) for a target with a gradient, and 100 (dim + 3)^2 otherwise.
     progress
-        Called as ``progress(passes, decrement)`` after every Newton step.
+        Called as ``progress(passes, decrement)`` before every Newton step, and at the end.
 
     Raises
     ------
@@ -134,6 +134,8 @@ def laplace(
 ) -> Laplace:
     """Return the Laplace approximation N(mode, H^-1) of a posterior; arguments and errors are as for `find_mode`.
 
+    Without `start`, an approximation that was found when the target was made (`Target.known_law`) is returned at once.
+
     Examples
     --------
     >>> import numpy as np, approxmcmc as amc
@@ -158,7 +160,10 @@ def _passes_for_a_step(posterior: Posterior) -> int:
 
 
 def _mode_of_some_rows(posterior: Posterior, theta: np.ndarray) -> Guess | None:
-    """Return the mode of a sample of rows, scaled to all rows; None if there are few data, or no mode."""
+    """Return the mode of the posterior with the likelihood of a sample of rows; None if there are few data, or no mode.
+
+    The log-likelihood of the sample is scaled to all rows.
+    """
     n_obs = posterior.target.n_obs
     wanted = max(FEWEST, FOR_EACH * theta.size, int(SHARE * n_obs))
     if wanted > LARGEST_SHARE * n_obs:

@@ -30,7 +30,8 @@ def newton(
 ) -> tuple[np.ndarray, Quadratic, float]:
     """Climb by Newton steps until the decrement is below `tolerance`; return theta, the expansion and the decrement.
 
-    Raise if the decrement at the start is above `farthest`.
+    Raise `InvalidInputError` if there is no mode, if the search takes more than `max_passes`, or if the decrement at
+    the start is above `farthest`.
     """
     here, decrement = posterior.at(theta), np.inf
     while posterior.expansion.passes <= max_passes:
@@ -73,7 +74,10 @@ def _step(precision: np.ndarray, gradient: np.ndarray, bends_down: bool) -> np.n
 def _line_search(
     posterior: Posterior, theta: np.ndarray, here: Quadratic, step: np.ndarray, decrement: float, max_passes: int
 ) -> tuple[np.ndarray, Quadratic] | None:
-    """Return the first of t = 1, 1/2, 1/4, ... at which the density rises as much as the slope predicts, or None."""
+    """Return theta + t step, and the expansion there, for the first t of 1, 1/2, 1/4, ... that raises the density.
+
+    The log density must rise by 1e-4 of what the slope predicts, at least. None if no t does.
+    """
     rounding = 1e-13 * abs(here.value)
     for halving in range(40):
         t = 0.5**halving

@@ -21,7 +21,7 @@ class Normals(NamedTuple):
 
 
 def log_normals(theta: np.ndarray, known: Normals) -> float:
-    """Return the log density, up to a constant."""
+    """Return the log density of the normals `known` at theta, up to a constant."""
     total = 0.0
     for j in range(theta.shape[0]):
         total += known.precision[j] * (theta[j] - known.mean[j]) ** 2
@@ -49,7 +49,7 @@ class NormalPrior(Prior):
         self.known = Normals(np.array(mean, dtype=np.float64), 1.0 / np.square(np.array(scale, dtype=np.float64)))
 
     def normal(self, dim: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return means and precisions."""
+        """Return means and precisions; shape (dim,) each."""
         return self.known.mean, self.known.precision
 
     def compile(self, dim: int) -> Any:

@@ -28,7 +28,7 @@ class MadeOfRows:
     given: Any = None
     """The data with sources in place of the arrays that were read from them, in tuples and mappings."""
     by_row: tuple[str, ...] = ("data",)
-    """Attributes with an entry for each row, or objects that have such attributes."""
+    """Names of attributes with an entry for each row, or with objects that have such attributes."""
 
     def without_rows(self) -> Any:
         """Return the target without its rows, for `with_rows`; small, because it is sent to every worker."""
@@ -38,7 +38,7 @@ class MadeOfRows:
         return bare
 
     def with_rows(self, given: Any, n_obs: int) -> Target:
-        """Return this model with other data: `given` has arrays in the place of sources, with `n_obs` rows each."""
+        """Return this model with other data: `given` as in :attr:`given`, with arrays of `n_obs` rows for sources."""
         raise IncompatibleError(f"{type(self).__name__} cannot be made of other rows")
 
 
@@ -72,12 +72,15 @@ class Part:
 
 
 def recipe_of(target: MadeOfRows) -> Recipe:
-    """Return the data needed to make parts of a target; small, because it is sent to every worker."""
+    """Return what `make_part` needs to make parts of a target; small, because it is sent to every worker."""
     return Recipe(target.without_rows(), target.given)
 
 
 def make_part(recipe: Recipe, lo: int, hi: int) -> Part:
-    """Read some rows as read-only arrays, like arrays mapped from a file, so that the same cached kernels fit them."""
+    """Return the part with the rows lo ... hi - 1, read from the sources of `recipe`.
+
+    The arrays are read-only, like arrays mapped from a file, so that the same cached kernels fit them.
+    """
 
     def rows_of(given: Any) -> Any:
         if not isinstance(given, DataSource) or len(given) != recipe.target.n_obs:
@@ -179,5 +182,5 @@ def terms_at_ends(part: Part, theta: np.ndarray) -> np.ndarray:
 
 
 def compiled_of(target: Target) -> CompiledTarget:
-    """Return the attributes of a target that its parts need to compute terms."""
+    """Return the compiled target, as a function for `Part.keep`."""
     return target.compile()

@@ -58,13 +58,13 @@ class Posterior:
         self.expansion: AnyExpansion = expansion_of(target, order)
 
     def of_rows(self, rows: np.ndarray) -> "Posterior":
-        """Return the log posterior with the log-likelihood estimated from some rows."""
+        """Return the log posterior with the log-likelihood estimated from the rows with these numbers."""
         some = copy.copy(self)
         some.expansion = self.expansion.of_rows(rows)
         return some
 
     def at(self, theta: np.ndarray) -> Quadratic:
-        """Return the expansion of the log posterior at theta."""
+        """Return value, gradient and Hessian of the log posterior at theta."""
         return self.expansion.at(theta) + self.prior_at(theta)
 
     def prior_gradient(self, theta: np.ndarray) -> np.ndarray:
@@ -79,7 +79,7 @@ class Posterior:
         return slope
 
     def prior_at(self, theta: np.ndarray) -> Quadratic:
-        """Return the expansion of the log prior at theta; in closed form if it is normal, else by 2 dim gradients.
+        """Return value, gradient and Hessian of the log prior at theta; Hessian by 2 dim gradients if not normal.
 
         Raises
         ------
@@ -105,7 +105,7 @@ class Posterior:
         return Quadratic(value, slope, 0.5 * (hessian + hessian.T))
 
     def _prior_bend(self, theta: np.ndarray, j: int) -> np.ndarray:
-        """Return a row of the Hessian of the log prior."""
+        """Return row j of the Hessian of the log prior, by central differences of its gradient."""
         shift = np.zeros(theta.size)
         shift[j] = STEP * max(1.0, abs(theta[j]))
         return (self.prior_gradient(theta + shift) - self.prior_gradient(theta - shift)) / (2.0 * shift[j])

@@ -12,7 +12,7 @@ from approxmcmc.targets.likelihood_bounds import student_bound
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.tall_data import Prior
 
-LARGEST_THIRD = (3.0 + 2.0 * math.sqrt(2.0)) / 4.0  # of log(1 + t^2) / 2
+LARGEST_THIRD = (3.0 + 2.0 * math.sqrt(2.0)) / 4.0  # largest third derivative of log(1 + t^2) / 2
 
 
 class RobustRegression(LinearTarget, BoundedTarget):
@@ -83,7 +83,7 @@ class RobustRegression(LinearTarget, BoundedTarget):
         self.prior = Prior(prior_scale, prior, who="RobustRegression")
 
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
-        """Return the collapsible lower bound of the likelihood: "tuned" at a theta, or "untuned"; see `Firefly`."""
+        """Return the lower bound `kind` of the likelihood: "tuned", which touches at `at`, or "untuned"."""
         return student_bound(self.X, self.y, self.df, self.scale, self._constant, kind, at)
 
     def to_pymc(self) -> Any:
@@ -100,7 +100,7 @@ class RobustRegression(LinearTarget, BoundedTarget):
 
 
 def _student_term(df: float, scale: float, constant: float) -> tuple[Callable[..., float], Callable[..., Any]]:
-    """Return log p(y | eta), and its first two derivatives in eta."""
+    """Return two functions of (eta, y): log p(y | eta), and the pair of its first two derivatives in eta."""
     half, per_scale = 0.5 * (df + 1.0), 1.0 / scale
 
     def loglik_eta(eta: float, y: float) -> float:

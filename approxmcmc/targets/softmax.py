@@ -225,7 +225,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
         self.design = Design(self.n_classes * p, X, np.empty((n, 0), dtype=np.int32), (), classes)
 
     def with_rows(self, given: tuple[np.ndarray, np.ndarray], n_obs: int) -> Self:
-        """Return this model with other data: X, with a column of ones if this model has one, and the classes y."""
+        """Return this model with other data: `given` is (X, y), with the columns of this model's X, and its classes."""
         other = copy.copy(self)
         other.given = None
         other._set_rows(*given)
@@ -237,7 +237,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
         return X, np.empty((len(X), 0), dtype=np.int32), *self.design.arrays[2:], y
 
     def compile(self) -> CompiledTarget:
-        """Compile terms and prior; there is no separate kernel for two states at once."""
+        """Compile terms and prior, without a kernel that evaluates a row at two thetas."""
         return TallDataTarget.compile(self)
 
     def _log_terms(self) -> Any:
@@ -250,7 +250,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
         return content_id(_softmax_terms)
 
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
-        """Return Boehning's collapsible lower bound: "tuned" at a theta, "untuned" at 0; see `Firefly`."""
+        """Return Boehning's lower bound of the likelihood: "tuned" touches it at `at`, "untuned" at 0."""
         check_kind(kind, ("tuned", "untuned"), at, who="SoftmaxRegression")
         p = self.X.shape[1]
         beta_0 = np.reshape(np.zeros(self.n_classes * p) if kind == "untuned" or at is None else at, (-1, p))

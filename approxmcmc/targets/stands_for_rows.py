@@ -14,7 +14,7 @@ class StandsForRows(TallDataTarget):
     """The posterior of `rows`, the target of single rows; subclasses set `data` and `n_obs`, and compile the terms."""
 
     seconds: float
-    """Seconds to compute the terms from the rows."""
+    """Seconds that it took to compute `data` from the rows."""
 
     def __init__(self, rows: TallDataTarget) -> None:
         self._rows, self.n_rows = rows, rows.n_obs
@@ -28,7 +28,7 @@ class StandsForRows(TallDataTarget):
     @property
     @abc.abstractmethod
     def found(self) -> str:
-        """Return a sentence on what represents the rows, and what a step reads."""
+        """Return a sentence that says what was found to replace the rows, and what a step reads."""
 
     def initial_point(self) -> np.ndarray:
         """Return the initial point of the target of single rows."""

@@ -35,7 +35,8 @@ class TableRegression(PredictorTarget):
     intercept and the slopes of the columns of numbers. Each other column is a separate variable, with the effects of
     all its levels except the first, the reference level (treatment coding). Without an intercept the first of these
     columns has an effect for every level, as in formulas of R. A column costs one addition per row, for any number of
-    levels, because there is no matrix of indicators.
+    levels, because there is no matrix of indicators. The parameters are those of `GLMTarget`, and two more: a function
+    ``pymc_law(eta, y)`` adds the response to a PyMC model, and messages call the model `who`.
 
     Attributes
     ----------
@@ -88,7 +89,7 @@ class TableRegression(PredictorTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """Trace attributes: the reference level of each column."""
+        """Trace attributes: the reference level of each column, as one text."""
         return {**super().setup_attrs, "reference_levels": _listed(self.reference_levels)}
 
     def to_pymc(self) -> Any:
@@ -123,7 +124,7 @@ def _listed(levels: Mapping[str, str]) -> str:
 
 
 def _numbers(X: Any, names: list[str], *, intercept: bool, who: str) -> Any:
-    """Return the columns of numbers, with a first column of ones if asked for."""
+    """Return the columns `names` of X as one array or source of floats, with a first column of ones if `intercept`."""
     if isinstance(X, DataSource):
         if names:
             table = X[names]
@@ -136,7 +137,10 @@ def _numbers(X: Any, names: list[str], *, intercept: bool, who: str) -> Any:
 
 
 def _levels(X: Any, name: str, *, who: str) -> Any:
-    """Return the codes and labels of a column of categories, without levels that have no row."""
+    """Return the column `name` of a source, or of a DataFrame as categories, without levels that have no row.
+
+    Raises if the column of a DataFrame has a missing value or a single level.
+    """
     if isinstance(X, DataSource):
         return X[name]
     try:

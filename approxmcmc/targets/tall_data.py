@@ -49,7 +49,7 @@ def make_gaussian_log_prior(precision: float) -> Callable[[np.ndarray], float]:
 
 
 def make_add_gaussian_gradient(precision: float) -> Callable[..., None]:
-    """Return the gradient of the log density of independent N(0, 1 / precision)."""
+    """Return a function that adds the gradient of the log density of independent N(0, 1 / precision) to `out`."""
 
     def add_gradient(theta: np.ndarray, out: np.ndarray) -> None:
         for j in range(theta.shape[0]):
@@ -69,6 +69,8 @@ class Prior:
         ``log_prior(theta) -> float`` up to a constant, -inf outside the support; plain Python, compiled here.
     gradient
         ``grad_log_prior(theta, out)``, which adds the gradient to `out`; None: central differences of `function`.
+    who, name
+        What messages call the target and the function.
     """
 
     def __init__(
@@ -90,14 +92,17 @@ class Prior:
         self.gradient = None if gradient is None else plain_function(gradient, f"grad_{name}", who=who)
 
     def compile(self, dim: int) -> Any:
-        """Return the compiled log prior of `dim` parameters."""
+        """Return the compiled ``log_prior(theta) -> float`` of `dim` parameters, after checking a user's function."""
         if self.function is None:
             return bind(make_gaussian_log_prior, 1.0 / self.scale**2, signature=LOG_PRIOR.signature)
         check_compiles(self.function, self.name, (np.full(dim, 0.5),), f"{self.name}(theta) -> float", who=self.who)
         return prior_kernel(self.function)
 
     def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
-        """Return the compiled gradient, after comparing a user's gradient with differences at `at`."""
+        """Return the compiled gradient, after comparing a user's gradient with differences at `at`.
+
+        `labels` are the names of the parameters, for messages.
+        """
         if self.function is None:
             return bind(make_add_gaussian_gradient, 1.0 / self.scale**2, signature=ADD_PRIOR_GRADIENT)
         if self.gradient is None:
@@ -113,7 +118,7 @@ class Prior:
         return None if self.function is not None else (np.zeros(dim), np.full(dim, 1.0 / self.scale**2))
 
     def identity(self) -> str:
-        """Return a hash of the prior."""
+        """Return a text that identifies the prior."""
         return f"normal({self.scale!r})" if self.function is None else content_id(self.function)
 
 
@@ -134,7 +139,7 @@ class TallDataTarget(
 
     @abc.abstractmethod
     def _identity(self) -> str:
-        """Return a hash of the likelihood's code and settings, without the data."""
+        """Return a text that identifies the likelihood's code and settings, without the data."""
 
     def compile(self) -> CompiledTarget:
         """Compile terms and prior."""
@@ -142,7 +147,7 @@ class TallDataTarget(
 
     @property
     def term_work(self) -> TermWork:
-        """Operations of a term: two for each number of its data, and three times that for a gradient."""
+        """Operations of a term: two for each number in `data`, and three times that for a gradient."""
         numbers = sum(array.size for array in self.data) / self.n_obs
         known = type(self)._term_gradients is not TallDataTarget._term_gradients
         stored = sum(array.nbytes for array in self.data) / self.n_obs
@@ -165,11 +170,11 @@ class TallDataTarget(
         return self.prior.compile_gradient(self.initial_point() + 0.1, self.variables.labels())
 
     def _term_gradients(self) -> Any:
-        """Return the compiled batch kernel of the gradients of the terms."""
+        """Return the compiled batch kernel of the gradients of the terms; raise if the model has none."""
         raise IncompatibleError(f"{type(self).__name__} has no gradient; use RandomWalk, which needs none")
 
     def compile_term_range(self) -> CompiledTermRange:
-        """Compile a bound of the range of the terms between two states, for `BernsteinTest`.
+        """Compile a bound of max_i l_i - min_i l_i between two states, see `CompiledTermRange`, for `BernsteinTest`.
 
         Raises
         ------
@@ -182,7 +187,7 @@ class TallDataTarget(
         )
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
-        """Compile bounds of the single terms between two states, for `PoissonTest` and similar tests.
+        """Compile bounds of each abs(l_i) between two states, see `CompiledDifferenceBound`, for `PoissonTest`.
 
         Raises
         ------

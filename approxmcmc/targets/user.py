@@ -66,7 +66,7 @@ class FunctionTarget(TallDataTarget):
     dims, coords
         Axis names by variable, and labels by axis, as in `pymc.Model`.
     initial_point
-        Where chains start, shape (dim,); default the origin.
+        The theta around which chains start, shape (dim,); default the origin.
     pymc_model
         A function that returns the same posterior as a `pymc.Model`, for gold standards.
 
@@ -81,9 +81,8 @@ class FunctionTarget(TallDataTarget):
     Notes
     -----
     A function uses the values that its globals, its closures and uncopied arrays have when `sample` is called. A helper
-    that numba compiled keeps the values of its first call. Return -inf
-    outside the support: an exception ends the run. These functions must not draw random numbers; see
-    :class:`EstimatedLikelihood`.
+    that numba compiled keeps the values of its first call. Return -inf outside the support: an exception ends the run.
+    These functions must not draw random numbers; for that see :class:`EstimatedLikelihood`.
 
     Examples
     --------
@@ -180,7 +179,7 @@ class FunctionTarget(TallDataTarget):
 
     @property
     def term_work(self) -> TermWork:
-        """Operations of a term, from the byte code of the user's functions; a loop is taken to run over a row."""
+        """Operations of a term, from the byte code of the user's functions; loops count as loops over one row."""
         numbers = sum(array.size for array in self.data if array.shape[:1] == (self.n_obs,)) / self.n_obs
         length = max(numbers, min(self.variables.size, LENGTH))
         slope = None if self._grad_loglik is None else operations(self._grad_loglik, length)
@@ -218,7 +217,7 @@ class FunctionTarget(TallDataTarget):
         check_gradient(value, add_gradient, at, f"grad_loglik of datum {row[0]}", labels, who="FunctionTarget")
 
     def compile_term_range(self) -> CompiledTermRange:
-        """Compile the user's bound of the range of the terms, where one was given."""
+        """Compile the user's `term_range`; raise `IncompatibleError` if there is none."""
         if self._term_range is None:
             return super().compile_term_range()
         arguments = (self._initial_point, self._initial_point + 0.1)
@@ -227,12 +226,12 @@ class FunctionTarget(TallDataTarget):
         return CompiledTermRange(user_range(self._term_range), np.zeros(1))
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
-        """Compile the user's bounds of single terms, where they were given.
+        """Compile the user's `difference_bound`.
 
         Raises
         ------
         IncompatibleError
-            Where they were not.
+            If there is none.
         InvalidInputError
             When `reach` is not symmetric in two states near the initial point.
         """

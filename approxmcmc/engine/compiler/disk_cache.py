@@ -61,11 +61,11 @@ def _environment(modname: str, consts: list[Any], name: str) -> Environment:
     return environment
 
 
-def _spelled(numba_type: Any) -> str:
+def spelled(numba_type: Any) -> str:
     """Return the full text of a type: a kernel reads a named tuple by position, so its fields and their order count."""
     if isinstance(numba_type, types.BaseTuple):
         fields = getattr(numba_type, "fields", None) or [""] * len(numba_type)
-        items = (f"{field}: {_spelled(item)}" for field, item in zip(fields, numba_type, strict=True))
+        items = (f"{field}: {spelled(item)}" for field, item in zip(fields, numba_type, strict=True))
         return f"({', '.join(items)})"
     if isinstance(numba_type, types.FunctionType):
         return f"{numba_type} {sorted(_modules_of(numba_type.signature.args))}"
@@ -156,8 +156,8 @@ class ContentCache(_Cache):
             detail("compiled %s, kept in %s", self._name, path.parent)
 
     def _file_name(self, sig: Any, processor: tuple[Any, ...]) -> str:
-        spelled = [_spelled(argument) for argument in sig.args]
-        return f"{self._name}-{content_id(None, (self._digest, spelled, processor))}.nbc"
+        arguments = [spelled(argument) for argument in sig.args]
+        return f"{self._name}-{content_id(None, (self._digest, arguments, processor))}.nbc"
 
     def enable(self) -> None:
         """Do nothing: the cache is always on (numba calls this)."""

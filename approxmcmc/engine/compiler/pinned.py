@@ -2,24 +2,34 @@
 
 A log prior has theta as its only argument. Its replacement, such as a surrogate with its rows and sums, is a function
 of theta and a context: a named tuple of arrays, numbers and kernels. It is compiled once for all contexts of a type,
-and cached on disk. A one-line kernel around it holds one context and reads its arrays in place: it compiles in a tenth
-of a second, where a closure over arrays would take half a second, and copy them.
+and cached on disk. A one-line kernel around it reads the numbers of one context, and the addresses of its arrays and
+kernels, from a place in memory, and calls it.
 
-The thin kernel keeps its context alive. Its code belongs to this process, and is not cached on disk.
+A place serves one context after another: when the thin kernel of a context is no longer used, the place is free, and
+the next context of the same type is written there. So thin kernels are compiled, in a tenth of a second each, only
+until there are as many as contexts are in use at once. They name their place by a symbol, which each process gives an
+address of its own, so they are cached on disk as well.
 """
 
-from collections.abc import Callable
+import itertools
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numba import config
+from llvmlite import binding, ir
+from numba import config, njit
 from numba import types as nb
 from numba.core import cgutils
 from numba.experimental.function_type import _get_jit_address, _get_wrapper_address
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
+from numba.np.numpy_support import as_dtype
 
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, kernel, type_of
+from approxmcmc.engine.compiler.disk_cache import spelled
+from approxmcmc.engine.compiler.identity import content_id
 
 
 def with_context(
@@ -34,7 +44,8 @@ def with_context(
     signature
         Signature of the result: the types of the arguments, without the context.
     context
-        A named tuple of arrays, integers and kernels; kernels must not come first in a tuple, or numba warns.
+        A named tuple of arrays, integers and kernels; kernels must not come first in a tuple, or numba warns. It lives
+        as long as the result.
     fastmath
         Whether sums may be reordered, as in batch kernels.
     """
@@ -43,8 +54,58 @@ def with_context(
         signature.return_type(*signature.args, type_of(context)),
         fastmath=BATCH_FASTMATH if fastmath else frozenset(),
     )
-    known = _constant((context, whole))
-    return kernel(_WRAPPERS[len(signature.args)](known), signature, cache=False)
+    known = context, whole
+    if config.DISABLE_JIT:
+        return _WRAPPERS[len(signature.args)](lambda: known)
+    kind = type_of(known)
+    places = _PLACES[signature, kind]
+    try:
+        place = places.free.pop()
+    except IndexError:
+        place = _Place(signature, kind, next(places.numbers))
+    return place.hold(known, places.free)
+
+
+class _Place:
+    """Memory for one context of a type, and the thin kernel that reads it: number `number` of this type."""
+
+    def __init__(self, signature: Any, kind: Any, number: int) -> None:
+        self._kind, self._words = kind, np.empty(_length(kind), dtype=np.uint64)
+        make = _WRAPPERS[len(signature.args)]
+        content = content_id((make, _read), (spelled(kind), str(signature), number))
+        symbol = f"approxmcmc_place_{content}"
+        binding.add_symbol(symbol, self._words.ctypes.data)
+        self._thin: Any = kernel(make(_reader(kind, symbol)), signature, cache=False, content=content)
+
+    def hold(self, known: Any, free: list["_Place"]) -> Any:
+        """Return a kernel for this context, with the code of the thin one; with its end, the place is free again."""
+        self._words[:] = np.fromiter(_words(self._kind, known), np.uint64)
+        ours = njit(self._thin.py_func)
+        for found in self._thin.overloads.values():
+            ours.targetctx.insert_user_function(found.entry_point, found.fndesc, [found.library])
+            ours.add_overload(found)
+        ours.disable_compile()
+        weakref.finalize(ours, _release, self, known, free).atexit = False
+        return ours
+
+
+class _Places:
+    """The places for contexts of one type: those that are free, and the numbers of new ones.
+
+    Threads share them without a lock: lists and counters change in one operation, and a context may end in any thread.
+    """
+
+    def __init__(self) -> None:
+        self.free: list[_Place] = []
+        self.numbers = itertools.count()
+
+
+_PLACES: defaultdict[Any, _Places] = defaultdict(_Places)  # by the types of the arguments and of the context
+
+
+def _release(place: _Place, known: Any, free: list[_Place]) -> None:
+    """Let a place be used again; `known` has been kept alive until now."""
+    free.append(place)
 
 
 def _of_one(known: Callable[[], Any]) -> Callable[..., Any]:
@@ -90,50 +151,67 @@ def _of_seven(known: Callable[[], Any]) -> Callable[..., Any]:
 _WRAPPERS = {1: _of_one, 2: _of_two, 3: _of_three, 6: _of_six, 7: _of_seven}
 
 
-def _constant(value: Any) -> Callable[[], Any]:
-    """Return a function without arguments, for kernels, that returns this very value."""
-    if config.DISABLE_JIT:
-        return lambda: value
-    kind = type_of(value)
+def _length(kind: Any) -> int:
+    """Return how many words of 8 bytes a value of this type takes."""
+    if isinstance(kind, nb.BaseTuple):
+        return sum(map(_length, kind))
+    if isinstance(kind, nb.FunctionType):
+        return 3
+    return 1 + 2 * kind.ndim if isinstance(kind, nb.Array) else 1
+
+
+def _words(kind: Any, value: Any) -> Iterator[int]:
+    """Yield the words of a value: numbers, and the addresses of functions and arrays, with shapes and strides."""
+    if isinstance(kind, nb.BaseTuple):
+        for each, item in zip(kind, value, strict=True):
+            yield from _words(each, item)
+    elif isinstance(kind, nb.FunctionType):
+        yield from (_get_wrapper_address(value, kind.signature), _get_jit_address(value, kind.signature), id(value))
+    elif isinstance(kind, nb.Array):
+        yield from (value.ctypes.data, *value.shape, *(stride % (1 << 64) for stride in value.strides))
+    else:
+        number = np.array(value, as_dtype(kind)).tobytes()
+        yield int.from_bytes(number.ljust(8, b"\0"), "little")
+
+
+def _reader(kind: Any, symbol: str) -> Callable[[], Any]:
+    """Return a function without arguments, for kernels, that returns the value of a type at a symbol."""
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def constant(typing_context: Any) -> Any:
+    def read(typing_context: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return _generate(context, builder, kind, value)
+            words = ir.ArrayType(context.get_value_type(nb.uintp), _length(kind))
+            place = cgutils.add_global_variable(builder.module, words, symbol)
+            pointers = (cgutils.gep_inbounds(builder, place, 0, k) for k in range(_length(kind)))
+            return _read(context, builder, kind, pointers)
 
         return kind(), generate
 
-    return constant  # type: ignore[no-any-return]  # numba's decorator has no types
+    return read  # type: ignore[no-any-return]  # numba's decorator has no types
 
 
-def _generate(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    """Return the compiler's representation of a value: arrays and functions by their addresses."""
+def _read(context: Any, builder: Any, kind: Any, pointers: Iterator[Any]) -> Any:
+    """Return the compiler's representation of a value whose words are at the next pointers."""
     if isinstance(kind, nb.BaseTuple):
-        items = [_generate(context, builder, each, item) for each, item in zip(kind, value, strict=True)]
-        return context.make_tuple(builder, kind, items)
+        return context.make_tuple(builder, kind, [_read(context, builder, each, pointers) for each in kind])
     if isinstance(kind, nb.FunctionType):
         function = cgutils.create_struct_proxy(kind)(context, builder)
-        function.c_addr = _pointer(context, builder, _get_wrapper_address(value, kind.signature), function.c_addr)
-        function.jit_addr = _pointer(context, builder, _get_jit_address(value, kind.signature), function.jit_addr)
-        function.py_addr = _pointer(context, builder, id(value), function.py_addr)
+        for name in ("c_addr", "jit_addr", "py_addr"):
+            setattr(function, name, _address(builder, pointers, getattr(function, name)))
         return function._getvalue()
     if not isinstance(kind, nb.Array):
-        return context.get_constant(kind, value)
+        return context.unpack_value(
+            builder, kind, builder.bitcast(next(pointers), context.get_data_type(kind).as_pointer())
+        )
     view = context.make_array(kind)(context, builder)
+    data = _address(builder, pointers, view.data)
     shape, strides = (
-        cgutils.pack_array(builder, [context.get_constant(nb.intp, n) for n in sizes])
-        for sizes in (value.shape, value.strides)
+        cgutils.pack_array(builder, [builder.load(next(pointers)) for _ in range(kind.ndim)]) for _ in range(2)
     )
-    populate_array(
-        view,
-        data=_pointer(context, builder, value.ctypes.data, view.data),
-        shape=shape,
-        strides=strides,
-        itemsize=context.get_constant(nb.intp, value.itemsize),
-        meminfo=None,
-    )
+    itemsize = context.get_constant(nb.intp, as_dtype(kind.dtype).itemsize)
+    populate_array(view, data=data, shape=shape, strides=strides, itemsize=itemsize, meminfo=None)
     return view._getvalue()
 
 
-def _pointer(context: Any, builder: Any, address: int, like: Any) -> Any:
-    return builder.inttoptr(context.get_constant(nb.uintp, address), like.type)
+def _address(builder: Any, pointers: Iterator[Any], like: Any) -> Any:
+    return builder.inttoptr(builder.load(next(pointers)), like.type)

@@ -32,7 +32,7 @@ def _platform_cache() -> Path:
 
 
 def caches() -> dict[str, tuple[Path, int]]:
-    """Return the folder and size in bytes of every cache: compiled kernels, gold standards, data sets."""
+    """Return the folder and size in bytes of three caches: compiled kernels, gold standards, data sets."""
     folders = {"compiled kernels": "kernels", "gold standards": "reference", "data sets": "datasets"}
     return {name: (user_cache(folder), size_of(user_cache(folder))) for name, folder in folders.items()}
 

@@ -37,7 +37,8 @@ def candidates(
 ) -> tuple[list[GroupEffects], list[str]]:
     """Return the sets of effects that can be integrated out, largest first, and why other variables cannot.
 
-    Each of several crossed factors is a separate set: if it is integrated out, the other factors stay parameters.
+    `parameters` are the graphs of the observed variable's parameters, and `shape` is its shape. Each of several crossed
+    factors is a separate set: if it is integrated out, the other factors stay parameters.
     """
     found: dict[bytes, GroupEffects] = {}
     reasons = []
@@ -96,7 +97,7 @@ def _is_indexed(values: ValuesOfGraph, variable: Any, shape: tuple[int, ...]) ->
 
 
 def _refuse_other_users(model: Any, variable: Any) -> None:
-    """Raise if other variables or potentials depend on effects."""
+    """Raise if another free variable or a potential depends on the effects in `variable`."""
     for other in model.free_RVs:
         if other is not variable and variable in set(ancestors(other.owner.inputs)):
             raise NotGroupsError(f"the variable {other.name} depends on it")

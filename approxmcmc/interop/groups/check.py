@@ -20,7 +20,7 @@ RELATIVE = 1e-6
 
 
 def compare_with_model(target: Any) -> None:
-    """Raise `NotGroupsError` unless terms and prior equal those of the model."""
+    """Raise `NotGroupsError` unless terms and log prior of `target` equal those of its model at two random points."""
     rng, rows_and_prior = np.random.default_rng(0), _densities(target)
     compiled = target.compile()
     for _ in range(POINTS):
@@ -46,7 +46,7 @@ def compare_with_model(target: Any) -> None:
 
 
 def _densities(target: Any) -> Any:
-    """Return the function of (theta, u) that gives the model's log densities of rows, and its log prior."""
+    """Return the function of (theta, u) that returns the model's log densities of rows, and its log prior."""
     model, coordinates, effects = target.source.model, target.coordinates, target.model_effects
     known = {**coordinates.of, **effects.of}
     [rows] = model.logp(vars=model.observed_RVs, sum=False)

@@ -28,7 +28,10 @@ from approxmcmc.targets.groups.link import ABS, AS_IT_IS, EXP
 
 
 class Coordinates:
-    """The flat theta of a model without its integrated effects, its variables, and the log prior."""
+    """The flat theta of a model without its integrated effects, the other variables as graphs of it, and the prior.
+
+    `signed` are the scales that are sampled with either sign.
+    """
 
     def __init__(self, model: Any, integrated: Collection[Any], signed: Collection[Any]) -> None:
         self.model, self.signed = model, set(signed)
@@ -57,7 +60,7 @@ class Coordinates:
         self.log_prior = simplify(self.frozen([sum(term.sum() for term in terms)])[0].astype("float64"))
 
     def _constrained(self, variable: Any, piece: Any) -> tuple[Any, Any]:
-        """Return a variable as a graph of its piece of theta, and the log Jacobian."""
+        """Return a variable as a graph of its piece of theta, and the graph of the log Jacobian, or None."""
         transform, inputs = self.model.rvs_to_transforms[variable], variable.owner.inputs
         if variable in self.signed:
             return pt.abs(piece), None
@@ -76,7 +79,7 @@ class Coordinates:
         return rebuild(graphs, known)
 
     def kind(self, variable: Any, entry: int) -> int | None:
-        """Return how an entry of a free variable follows from its coordinate; None if that needs a graph."""
+        """Return which function of its coordinate an entry of a free variable is, as in `link`; None if another one."""
         transform = self.model.rvs_to_transforms[variable]
         if variable in self.signed:
             return ABS
@@ -90,11 +93,14 @@ class Coordinates:
         return None
 
     def initial_point(self) -> np.ndarray:
-        """Return the model's initial point."""
+        """Return the model's initial point as a theta."""
         return np.concatenate([np.ravel(one) for one in self.start]) if self.start else np.empty(0)
 
     def describe(self, deterministics: Sequence[Any]) -> "GlobalVariables":
-        """Return names, dims and the two maps; the deterministics must depend on nothing but these parameters."""
+        """Return the variables of the trace, with the maps from and to theta.
+
+        The `deterministics` are among them, and must depend on nothing but the parameters in theta.
+        """
         model, names = self.model, [variable.name for variable in self.free]
         graphs = self.frozen([*(self.of[v] for v in self.free), *rebuild(list(deterministics), self.of)])
         constrain = over_draws(self.theta, graphs, [*names, *(one.name for one in deterministics)])
@@ -155,14 +161,14 @@ def over_draws(
 
 
 def labels_of_model(model: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, list[Any]]]:
-    """Return dims and coords of a model."""
+    """Return the dims of a model's variables by name, and its coords."""
     named = {name: dims for name, dims in model.named_vars_to_dims.items() if None not in dims}
     dims = {name: tuple(map(str, axes)) for name, axes in named.items()}
     return dims, {str(name): list(labels) for name, labels in model.coords.items() if labels is not None}
 
 
 def may_be_signed(model: Any, variable: Any) -> bool:
-    """Whether a positive variable has a prior that is finite and positive at 0."""
+    """Return whether a variable is positive, with a prior of fixed parameters whose density is finite, not 0, at 0."""
     transform = model.rvs_to_transforms[variable]
     if not isinstance(transform, LogTransform | IntervalTransform):
         return False
@@ -179,7 +185,7 @@ def may_be_signed(model: Any, variable: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class GlobalVariables(ModelVariables):
-    """The constrained variables of theta; many draws are transformed at once."""
+    """The constrained variables of theta; ``unconstrain_draws(values)`` maps many draws to thetas at once."""
 
     unconstrain_draws: Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = None
 

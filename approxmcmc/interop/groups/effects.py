@@ -1,4 +1,4 @@
-"""The integrated effects of a PyMC model under its own names, and the variables computed from them."""
+"""The integrated effects of a PyMC model under the model's names, and the variables computed from them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -50,7 +50,7 @@ class EffectsOfModel:
         self.of = dict(zip(self.of, coordinates.frozen(rebuild(list(self.of.values()), known)), strict=True))
 
     def _scaled(self, variable: Any, shape: tuple[int, ...], axis: int, u: Any) -> Any:
-        """Return location + scale u."""
+        """Return the graph of the effects `variable`, location + scale u."""
         node = variable.owner
         location, scale = node.op.dist_params(node)
         if type(node.op).__name__ == "MvNormalRV":
@@ -59,7 +59,10 @@ class EffectsOfModel:
         return location + scale * pt.moveaxis(u.reshape(moved), 0, axis)
 
     def named(self, n_rows: int) -> list[Named]:
-        """Return the effects, and the deterministics of groups; those with an axis as long as the rows are left out."""
+        """Return the effects, and the deterministics that depend on them.
+
+        A deterministic with an axis of `n_rows` entries is left out, unless there are as many groups.
+        """
         labels = labels_of(self.values, {v: np.indices(self.values.shape(v))[a] for v, a in self.effects.axes.items()})
         found = [Named(v.name, self.of[v], self.values.shape(v), a) for v, a in self.effects.axes.items()]
         mine = set(self.of)
@@ -74,7 +77,7 @@ class EffectsOfModel:
     def evaluate(
         self, named: Sequence[Named], thetas: np.ndarray, u: np.ndarray, groups: np.ndarray
     ) -> list[np.ndarray]:
-        """Return the entries of these groups at draws of theta and of their u, shape (n, groups, K).
+        """Return the entries of `groups` in each of `named`, at draws `thetas` and `u`, shape (n, groups, K).
 
         Variables without an axis of groups depend on several groups: then all of them must be given, in any order.
         """

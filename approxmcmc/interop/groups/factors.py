@@ -20,7 +20,10 @@ from approxmcmc.targets.groups.link import add_factor_slopes, factors_of
 def scales_of(
     model: Any, integrated: Collection[Any], factors: FactorsOfModel, scales: list[Product], others: list[Product]
 ) -> set[Any]:
-    """Return the positive variables that only scale effects, which may be sampled with either sign."""
+    """Return the positive variables that only scale effects, which may be sampled with either sign.
+
+    `scales` are the products of factors that multiply effects, `others` the other products.
+    """
 
     def read(products: list[Product]) -> set[Any]:
         return {factors.entries[f][0] for _, _, monomial in products for f in monomial}
@@ -33,7 +36,7 @@ def scales_of(
 
 
 def places_of(factors: FactorsOfModel, coordinates: Coordinates) -> list[tuple[int, int]] | None:
-    """Return coordinate and kind of each factor, or None if a graph is needed."""
+    """Return coordinate and kind (see `link`) of each factor; None if a factor needs a graph."""
     found = []
     for variable, entry in factors.entries:
         kind = coordinates.kind(variable, entry) if variable in coordinates.places else None
@@ -99,12 +102,12 @@ class GraphOfFactors:
 
     @property
     def parts(self) -> tuple[Any, Any]:
-        """The functions that kernels of a `link` call."""
+        """The two functions that kernels of a `link` call, in place of `factors_of` and `add_factor_slopes`."""
         return make_read(self.value), make_add(self.gradient)
 
 
 def make_read(value: Callable[..., Any]) -> Callable[..., np.ndarray]:
-    """Return the kernel that reads the factors."""
+    """Return a function like `link.factors_of` that evaluates the compiled graph `value`."""
 
     def read(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
         return value(theta)[0]
@@ -113,7 +116,7 @@ def make_read(value: Callable[..., Any]) -> Callable[..., np.ndarray]:
 
 
 def make_add(gradient: Callable[..., Any]) -> Callable[..., None]:
-    """Return the kernel that adds slopes in theta."""
+    """Return a function like `link.add_factor_slopes` that evaluates the compiled graph `gradient`."""
 
     def add(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray, out: np.ndarray) -> None:
         found = gradient(theta, slopes)[0]

@@ -24,7 +24,9 @@ FEW_GROUPS, MANY_ROWS = 20, 100  # with fewer groups their effects stay paramete
 
 @NO_TRACES
 def integrated(model: Any, *, always: bool = False, if_cheaper: bool = False) -> IntegratedOfPyMC:
-    """Return a model as a target without the effects of its groups; `always`: even if that saves nothing.
+    """Return a model as a target whose largest possible set of group effects is integrated out.
+
+    `always`: also if that is expected to save nothing.
 
     `if_cheaper`: not by quadrature if NUTS makes 4000 draws of the model in the time of its compilation, without a
     funnel.

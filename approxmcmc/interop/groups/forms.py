@@ -33,7 +33,7 @@ class FactorsOfModel:
         self._first: dict[Any, int] = {}
 
     def form(self, variable: Any, shape: tuple[int, ...]) -> Form:
-        """Return a variable whose entries are factors."""
+        """Return the form of a variable whose entries are factors; raise if it has more than 300 entries."""
         n = size(shape)
         if n > MOST_FACTORS:
             raise NotGroupsError(
@@ -49,7 +49,10 @@ class FactorsOfModel:
 def forms_of(
     values: ValuesOfGraph, factors: FactorsOfModel, known: Mapping[Any, Form], wanted: Sequence[Any]
 ) -> list[Form]:
-    """Return graphs as forms, given the forms of the effects; raise if a graph depends on effects in another way."""
+    """Return the forms of the graphs `wanted`, given those of the effects (`known`).
+
+    Raise `NotGroupsError` if a graph is not linear in the effects.
+    """
     found: dict[Any, Form] = dict(known)
     depend = set(known)
     for node in values.nodes:

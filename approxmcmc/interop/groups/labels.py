@@ -42,7 +42,7 @@ def join(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def join_along(labels: np.ndarray, axis: int) -> np.ndarray:
-    """Return the labels of sums along an axis."""
+    """Return the labels of sums of entries along an axis."""
     highest = labels.max(axis=axis, initial=MIXED)
     known = np.where(labels == FREE, np.expand_dims(highest, axis), labels)
     mixed = (known != np.expand_dims(highest, axis)).any(axis=axis)

@@ -74,7 +74,7 @@ class Known:
         self.free = free
 
     def holds(self, graph: Any) -> bool:
-        """Whether a graph depends on no parameter."""
+        """Return whether a graph depends on no free variable, so that it is data."""
         return not self.free & set(ancestors([graph]))
 
     def logarithm(self, graph: Any) -> tuple[list[Any], list[Any]]:
@@ -93,7 +93,7 @@ class Known:
         raise NotGroupsError("the mean of a row is not the exponential of a linear predictor")
 
     def probability(self, graph: Any) -> tuple[str, Any]:
-        """Return the link of a probability, and its predictor."""
+        """Return the link of the probability in a graph, "logit" or "probit", and the graph of its predictor."""
         node, moved = below(graph)
         if is_a(node, Sigmoid):
             return "logit", moved(node.inputs[0])
@@ -122,7 +122,7 @@ class Known:
 
 
 def _negative_exponent(node: Any) -> Any:
-    """Return eta of 1 / (1 + exp(-eta))."""
+    """Return the graph of eta if the node is 1 / (1 + exp(-eta)), else None."""
     if is_a(node, TrueDiv):
         top, bottom = node.inputs
         if not (isinstance(bare(top), Constant) and np.all(bare(top).data == 1.0)):
@@ -141,7 +141,7 @@ def _negative_exponent(node: Any) -> Any:
 
 
 def _mean_of_negative_binomial(p: Any) -> Any:
-    """Return mu of p = alpha / (mu + alpha), which PyMC writes as sigmoid(log(alpha) - log(mu))."""
+    """Return mu of p = alpha / (mu + alpha), which PyMC writes as sigmoid(log(alpha) - log(mu)); None for other p."""
     node, moved = below(p)
     if is_a(node, Sigmoid):
         difference, again = below(node.inputs[0])
@@ -153,7 +153,7 @@ def _mean_of_negative_binomial(p: Any) -> Any:
 
 
 def is_a(node: Any, operation: type) -> bool:
-    """Whether a node is this elementwise operation."""
+    """Return whether a node applies this scalar operation elementwise."""
     return node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, operation)
 
 

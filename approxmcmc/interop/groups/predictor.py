@@ -1,4 +1,4 @@
-"""Write a linear predictor with effects of groups as two design matrices and the factors of their columns.
+"""Write a linear predictor with effects of groups as two design matrices and the coefficients of their columns.
 
 eta = offset + X beta + Z L u, where the entries of beta and L are sums of products of the model's parameters. Columns
 that are multiples of each other are stored as one.
@@ -59,7 +59,11 @@ def n_effects_of(values: ValuesOfGraph, effects: GroupEffects) -> int:
 
 
 def law_of(variable: Any) -> tuple[Any, Any, Any]:
-    """Return location and scale of a normal variable, and the function that writes the share of u_k."""
+    """Return the graphs of location and scale of a normal variable, and a function of the values of the scale.
+
+    ``share(array, shape, columns, k)`` returns the coefficients of u_k in the entries of the variable: `array` holds
+    the scale, `columns` marks the entries that are effect k.
+    """
     node = variable.owner
     location, scale = node.op.dist_params(node)
     if type(node.op).__name__ != "MvNormalRV":
@@ -86,7 +90,7 @@ def triangle_of(cov: Any) -> Any:
 
 
 def predictor_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> MixedPredictor:
-    """Return the design matrices of a predictor that is given as a polynomial of the variables."""
+    """Return the design matrices of a predictor of `shape` rows that is given as a form; raise if not linear in u."""
     offset, fixed, random = np.zeros(int(np.prod(shape))), [], []
     for monomial, array in form.items():
         column = np.ascontiguousarray(np.broadcast_to(array, shape), dtype=np.float64).ravel()
@@ -133,7 +137,10 @@ def _columns(
 
 
 def scale_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> tuple[np.ndarray, Monomial | None]:
-    """Return known multiples of rows, and the product that they multiply, None if the scale is known."""
+    """Return the known factor of each row's scale (n,), and the product of parameters that it multiplies.
+
+    The product is None if the scale is known. Raises if the form is not such a product.
+    """
     if any(f < n_effects for monomial in form for f in monomial):
         raise NotGroupsError("the scale of the noise depends on the effects")
     form = {m: a for m, a in form.items() if m != CONSTANT or np.any(a)}

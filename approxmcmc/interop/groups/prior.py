@@ -14,7 +14,7 @@ from approxmcmc.targets.tall_data import Prior
 
 
 class PriorOfCoordinates(Prior):
-    """The log prior of a model's parameters in their coordinates."""
+    """The log prior of a model's parameters in theta's `Coordinates`; `model_hash` identifies the model."""
 
     def __init__(self, coordinates: Coordinates, model_hash: str) -> None:
         super().__init__(math.inf, None, who="from_pymc")

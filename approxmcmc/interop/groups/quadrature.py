@@ -88,11 +88,11 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
 
     @property
     def scale_coordinates(self) -> list[int]:
-        """Coordinates that scale effects and may be 0."""
+        """Coordinates of theta that are scales of effects and may be 0; the accuracy is checked along them."""
         return self.scales
 
     def initial_point(self) -> np.ndarray:
-        """Return the point around which starts of the nodes were predicted."""
+        """Return the theta around which the nodes were placed, near the mode; shape (dim,)."""
         return self.center.copy()
 
     @property
@@ -102,11 +102,11 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """Trace attributes: what was integrated out, and how."""
+        """Trace attributes: what was integrated out, and how, with the number of nodes and the error."""
         return {**IntegratedOfPyMC.setup_attrs.fget(self), **QuadratureTerms.setup_attrs.fget(self)}  # type: ignore[attr-defined]
 
     def at_random(self, rng: np.random.Generator, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return some u for each group, and the log density of u given the rows according to the target.
+        """Return standard normal u for each group, and their log density given the rows according to the target.
 
         This is the log density of rows and u, by the family and the predictor found, minus the target's integral.
         """
@@ -115,7 +115,7 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
 
 
 def sum_of_forms(forms: list[Any], shape: tuple[int, ...]) -> Any:
-    """Return the sum of forms."""
+    """Return the form of the sum of graphs with these forms, over rows of `shape`."""
     total: dict[Any, Any] = {}
     for one in forms:
         for monomial, array in one.items():
@@ -124,7 +124,7 @@ def sum_of_forms(forms: list[Any], shape: tuple[int, ...]) -> Any:
 
 
 def log_exposure(law: LawOfRows, source: ModelOfGroups) -> Any:
-    """Return the logarithm of the known factors of the mean."""
+    """Return the log of the product of the known factors of each row's mean, shape (n,); raise unless positive."""
     total = np.zeros(source.y.shape)
     for graph in law.exposures:
         known = np.asarray(source.values.of[graph], dtype=np.float64)

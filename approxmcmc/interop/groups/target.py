@@ -1,4 +1,4 @@
-"""The methods shared by every target made from a PyMC model with integrated effects."""
+"""Base class of the targets made from a PyMC model with integrated effects."""
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         """How effects are integrated out, in words."""
 
     def describe_model(self, source: ModelOfGroups, effects: GroupEffects) -> None:
-        """Take names, prior and effects from the model, given the coordinates."""
+        """Set names, prior and effects as the model has them; the subclass has set `coordinates`."""
         self.source, self.groups, self.n_rows, coordinates = source, effects, source.y.size, self.coordinates
         self.prior = PriorOfCoordinates(coordinates, source.hash)
         mine = set(effects.axes)
@@ -90,11 +90,14 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def latent_coords(self) -> Mapping[str, Sequence[Any]]:
-        """Return the coords of the effects of a group: their numbers."""
+        """The axis of the K numbers u of a group, by number; `name_latents` turns them into the model's effects."""
         return {"effect_number": range(self.n_effects)}
 
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
-        """Return exact draws of u, shape (thetas, groups, K); groups without rows follow the prior."""
+        """Return draws of u, shape (thetas, groups, K); groups without rows follow the prior.
+
+        They are exact, but for two effects of a group by quadrature: then they end 8 sweeps of a Gibbs sampler.
+        """
         u = rng.standard_normal((len(thetas), len(groups), self.n_effects))
         places = np.minimum(np.searchsorted(self.grouping.labels, groups), len(self.grouping.labels) - 1)
         has_rows = self.grouping.labels[places] == groups
@@ -104,7 +107,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     def name_latents(
         self, thetas: np.ndarray, drawn: np.ndarray, groups: np.ndarray
     ) -> Mapping[str, tuple[tuple[str, ...], np.ndarray]]:
-        """Return the effects and the deterministics of these groups, with dims, from draws of u."""
+        """Return the effects and deterministics of `groups` by name, dims and values, from draws of u (`drawn`)."""
         complete = np.unique(groups).size == self.groups.n_groups
         named = [one for one in self.named if complete or one.axis is not None]
         values = self.model_effects.evaluate(named, thetas, drawn, groups)
@@ -162,7 +165,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
 
 def checked_path(path: str) -> str:
-    """Return the path of the folder that the run will fill; raise if it exists.
+    """Return `path`, the folder that the run will fill with latent draws; raise if it exists.
 
     Raises
     ------

@@ -16,17 +16,18 @@ PYTHON = Mode(linker="py", optimizer="fast_compile")
 
 
 class NotGroupsError(Exception):
-    """Why effects cannot be integrated out."""
+    """Raised with the reason why effects cannot be integrated out."""
 
 
 class NoEffectsError(NotGroupsError):
-    """The model has no effects of groups."""
+    """Raised if the model has no effects of groups."""
 
 
 class ValuesOfGraph:
     """Arrays of all variables between the free variables of a model and some graphs, by PyTensor's own code.
 
-    `fixed` holds the variables that depend on no free variable: their arrays are data.
+    `of` maps variables to arrays, at random values of the free variables. `fixed` holds the variables that depend on no
+    free variable: their arrays are data.
     """
 
     def __init__(self, model: Any, graphs: Sequence[Any]) -> None:
@@ -81,5 +82,5 @@ def name_of(node: Any) -> str:
 
 
 def size(shape: Sequence[int]) -> int:
-    """Return the number of entries."""
+    """Return the number of entries of an array of this shape."""
     return math.prod(shape)

@@ -1,7 +1,7 @@
 """Bayesian networks over discrete variables: p(x) = prod_v P(x_v | parents of v), given what was observed.
 
-Evidence cuts the tables down to the variables that are left, so the target is p(unobserved, evidence) as a function of
-the unobserved, and its normalising constant is P(evidence).
+Evidence cuts the tables down to the unobserved variables, so the target is p(unobserved, evidence) as a function of the
+unobserved, and its normalising constant is P(evidence).
 
 Reference: Pearl (1988), Probabilistic Reasoning in Intelligent Systems, chapters 3 and 4 (stochastic simulation).
 """
@@ -88,7 +88,7 @@ class BayesianNetwork(FactorGraph):
         super().__init__([self.tables[name].shape[-1] for name in self.names], groups, variables)
 
     def given(self, **evidence: int) -> "BayesianNetwork":
-        """Return the network with this evidence added."""
+        """Return the network with further evidence, states by name, such as ``given(wet=1)``."""
         return BayesianNetwork(self.tables, self.parents, {**self.evidence, **evidence})
 
     def log_evidence(self) -> float:
@@ -101,12 +101,12 @@ class BayesianNetwork(FactorGraph):
         Parameters
         ----------
         event
-            States by name, all unobserved.
+            States of unobserved variables, by name.
 
         Raises
         ------
         InvalidInputError
-            When the event names a variable that is not unobserved, or the evidence has probability 0.
+            When the event names an observed or unknown variable, or the evidence has probability 0.
         """
         unknown = [name for name in event if name not in self.names]
         if unknown:
@@ -168,7 +168,7 @@ class BayesianNetwork(FactorGraph):
 class AncestralLaw:
     """The distribution of unobserved variables drawn parents first from their tables, with the evidence fixed.
 
-    It has the methods of a frozen distribution of `scipy.stats`.
+    Its methods `rvs` and `logpmf` are those of a frozen distribution of `scipy.stats`.
     """
 
     def __init__(self, network: BayesianNetwork) -> None:
@@ -248,7 +248,7 @@ def _topological_order(parents: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
         return tuple(graphlib.TopologicalSorter(parents).static_order())
     except graphlib.CycleError as error:
         raise InvalidInputError(
-            f"BayesianNetwork: the parents form a cycle: {' -> '.join(error.args[1])}; a network has none"
+            f"BayesianNetwork: the parents form a cycle: {' -> '.join(error.args[1])}; remove one of these parents"
         ) from None
 
 

@@ -101,7 +101,10 @@ class BinaryMRF(FactorGraph):
 
     @classmethod
     def random_triples(cls, n_variables: int, scale: float, random_seed: Any) -> "BinaryMRF":
-        """Return the paper's model: log psi_ijk ~ N(0, scale^2), independent, from ``default_rng(random_seed)``."""
+        """Return a model like that of Korattikara, Chen and Welling: independent log psi_ijk ~ N(0, scale^2).
+
+        The entries of all tables of triples are drawn from ``default_rng(random_seed)``.
+        """
         n_triples = n_variables * (n_variables - 1) * (n_variables - 2) // 6
         rng = np.random.default_rng(random_seed)
         return cls.from_triples(rng.normal(0.0, scale, size=(n_triples, 2, 2, 2)))
@@ -140,7 +143,10 @@ class BinaryMRF(FactorGraph):
 
 
 def _difference(tables: np.ndarray, axes: Sequence[int]) -> np.ndarray:
-    """Return the mixed difference of each table along some axes, at 0 on the others: a polynomial's coefficient."""
+    """Return the mixed difference of each table along `axes`, at state 0 of the other sites.
+
+    It is the coefficient of the product of these sites' x_i in the polynomial that equals the table.
+    """
     for axis in reversed(range(tables.ndim - 1)):
         at_zero = tables.take(0, axis=axis + 1)
         tables = tables.take(1, axis=axis + 1) - at_zero if axis in axes else at_zero
@@ -181,12 +187,12 @@ class PseudoLikelihood(LogisticRegression):
     Raises
     ------
     IncompatibleError
-        When the target is not such a field.
+        When the target is neither of these.
 
     Notes
     -----
     Guarantee: biased. The mode is consistent for lattices, but the posterior is too narrow: the conditionals count each
-    neighbour pair twice. The trace has the variables of the random field, so both compare with one gold standard.
+    neighbour pair twice. The trace has the variables of `target`, so both can be compared with one gold standard.
 
     Examples
     --------

@@ -57,7 +57,10 @@ def make_log_terms(width: int) -> Callable[..., None]:
 
 
 def make_log_support(n_states: tuple[int, ...]) -> Callable[[np.ndarray], float]:
-    """Return a log prior that is 0 at states and -inf elsewhere, so that no table is read out of range."""
+    """Return a log prior that is 0 at states and -inf elsewhere, so that no table is read out of range.
+
+    `n_states` has one number for each site, or a single one for all sites.
+    """
 
     def log_support(theta: np.ndarray) -> float:
         for i in range(theta.shape[0]):
@@ -78,7 +81,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
     groups
         The factors, grouped by shape. Tables may hold -inf.
     variables
-        Names of the sites in the trace.
+        Names and shapes of the variables that hold the sites in the trace.
     """
 
     def __init__(self, n_states: Sequence[int], groups: Sequence[FactorGroup], variables: Variables) -> None:
@@ -147,7 +150,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         return float(logsumexp(self.log_joint))
 
     def joint(self, sites: Sequence[int]) -> np.ndarray:
-        """Return the joint probabilities of some sites, by enumeration; one axis per site, in the order of `sites`."""
+        """Return the joint distribution of some sites, by enumeration: one axis per site, in the order of `sites`."""
         sites = [int(site) for site in sites]
         others = tuple(site for site in range(self.n_states.size) if site not in sites)
         probability = np.exp(self.log_joint - self.log_normalizer()).sum(axis=others)
@@ -160,7 +163,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         return np.zeros(self.n_states.size)
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray:
-        """Return independent uniform states; shape (D,)."""
+        """Return a random state: each site independent and uniform; shape (D,)."""
         return np.floor(rng.random(self.n_states.size) * self.n_states)
 
     def content_hash(self) -> str:
@@ -170,7 +173,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         return content_hash(type(self).__name__, names, self.n_states, *arrays)
 
     def compile(self) -> CompiledTarget:
-        """Compile the terms of the joint density, for samplers that compare whole states."""
+        """Compile the terms log psi_f of the joint density, for samplers that compare the states of all sites."""
         rows, tables = _rows(self.groups, by_site=False)
         rows = np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))  # a shuffled copy moves 8 bytes at a time
         data = (np.zeros(1, dtype=np.int64), rows, tables)
@@ -180,7 +183,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         return CompiledTarget(_kernel(data), support, data, self.n_obs)
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
-        """Return the range of the log of each factor over all states: the most that it can change.
+        """Return the range of log psi_f over all states, the most that a term can change, as `rates`; `reach` is 1.
 
         Raises
         ------
@@ -197,7 +200,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         return CompiledDifferenceBound(constant_range(), np.ones(1), ranges + LEAST_RANGE, np.ones(1))
 
     def compile_conditionals(self, *, fields: bool) -> CompiledConditionals:
-        """Compile the conditionals of the sites, in the fast form if a subclass has one and the caller wants it."""
+        """Compile the terms of the sites' conditionals; with ``fields=True`` the polynomial instead, if it is known."""
         form = self.fields() if fields else None
         # A chain that keeps fields reads no table, so a single row is enough.
         groups = self.groups if form is None else (FactorGroup(np.zeros((1, 1), np.int64), np.zeros((1, 1))),)
@@ -210,7 +213,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         return CompiledConditionals(kernel, tables, first, n_terms, self.n_states, form)
 
     def fields(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Return None: only subclasses have coefficients for the fast form."""
+        """Return None: the coefficients of a polynomial are known only in subclasses (`BinaryMRF.fields`)."""
         return None
 
 

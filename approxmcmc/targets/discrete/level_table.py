@@ -1,4 +1,4 @@
-"""Exact answers from a table of levels: every value of s(y) that occurs, and the number of data that have it."""
+"""Exact answers from a table of levels: every value of s(y) that occurs, and the number of data sets y that have it."""
 
 import math
 from typing import NamedTuple
@@ -14,8 +14,8 @@ from approxmcmc.engine.compiler.vectors import assign, equal
 class LevelTable(NamedTuple):
     """The distribution of s(y): f(s | theta) is proportional to exp(log_count + theta's).
 
-    `levels` holds the values of s, float64 (L, dim); `log_counts` the log numbers of data, (L,); `n_sites` how many
-    sites or dyads one datum has.
+    `levels` holds the values of s, float64 (L, dim); `log_counts` the log of the number of data sets y with each value,
+    (L,); `n_sites` how many sites or dyads one data set has.
     """
 
     levels: np.ndarray
@@ -36,7 +36,7 @@ class LevelTable(NamedTuple):
         return mean, centred.T @ (probability[:, np.newaxis] * centred)
 
     def simulator(self) -> Simulator:
-        """Return the simulator that draws s(y) by inversion; it keeps the weights of the last theta."""
+        """Return the simulator that draws s(y) by inversion; its state keeps the weights of the levels at one theta."""
         n_levels, dim = self.levels.shape
         return Simulator(
             draw_level, lambda: LevelState(self, np.empty(n_levels), np.full(dim, math.nan)), exact=True
@@ -44,7 +44,7 @@ class LevelTable(NamedTuple):
 
 
 class LevelState(NamedTuple):
-    """A table, and the cumulated weights of its levels at one theta."""
+    """A table, and the cumulated weights of the levels at `theta`, the last one at which a level was drawn."""
 
     table: LevelTable
     cumulative: np.ndarray
@@ -55,7 +55,7 @@ class LevelState(NamedTuple):
 def draw_level(
     rng: np.random.Generator, theta: np.ndarray, state: LevelState, statistics: np.ndarray, count: np.ndarray
 ) -> None:
-    """Draw a level exactly, and write it."""
+    """Draw a value of s(y) at theta exactly, write it to `statistics`, and add the cost to `count`."""
     table, cumulative = state.table, state.cumulative
     if not equal(state.theta, theta):
         accumulate(table, theta, cumulative)
@@ -75,7 +75,7 @@ def draw_level(
 
 @compiled
 def accumulate(table: LevelTable, theta: np.ndarray, cumulative: np.ndarray) -> None:
-    """Write the cumulated weights of the levels at theta, the largest single weight 1."""
+    """Write the cumulated weights of the levels at theta to `cumulative`, scaled so that the largest weight is 1."""
     levels, log_counts = table.levels, table.log_counts
     largest = -math.inf
     for level in range(levels.shape[0]):

@@ -18,12 +18,13 @@ import numpy as np
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.expansion.quadratic import Survey
 
-LARGEST_SPREAD = 0.3  # sd of the sum of the light residuals over pilot draws: then stage two accepts .83 at least
+LARGEST_SPREAD = 0.3  # sd of the sum of the light residuals over pilot draws: the exact test then accepts .83 at least
 LARGEST_SHARE = 1.0 / 3.0  # largest share of core rows; a larger core gains nothing
-# Cost of a core row (passes over it in a transition), relative to a light row that is read (twice, at random).
+# Costs in one step: of a core row, which a transition reads about 12 times in memory order, and of a light row that a
+# test reads, at two states and at a random place.
 CORE_COST, READ_COST = 12.0, 4.0
-FEWEST_READS, TOLERATED = 64.0, 0.15  # reads until the standard error of the light sum is this
-HEAVIEST = 8.0  # standard deviations from the mean; a term beyond it is half of the spread of a sum of 256 terms
+FEWEST_READS, TOLERATED = 64.0, 0.15  # least reads of light rows; standard error of their sum at which reading ends
+HEAVIEST = 8.0  # standard deviations from the mean; such a term is half of the standard deviation of a sum of 256 terms
 
 
 def by_weight(spreads: np.ndarray) -> np.ndarray:
@@ -55,7 +56,7 @@ def rows_that_vary(seen: Survey, largest: float) -> np.ndarray:
 
 
 def rows_that_pay(seen: Survey) -> np.ndarray:
-    """Return the rows that cost less if every step reads them than if a test samples them among the light rows."""
+    """Return the rows that cost less if every step reads them than if a test samples them; booleans (rows,)."""
     n_rows, total = len(seen.walls), seen.variances
 
     def reads(n_light: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -74,7 +75,11 @@ def rows_that_pay(seen: Survey) -> np.ndarray:
 
 
 def rows_far_out(terms: np.ndarray) -> np.ndarray:
-    """Return the smallest core for which no other row's differences between draws lie `HEAVIEST` sd from the mean."""
+    """Return the smallest core such that no other row's terms change by over `HEAVIEST` standard deviations.
+
+    `terms` has shape (rows, draws). A change is the difference between successive draws, less the mean over rows, as a
+    root mean square over draws; the standard deviation is that of the rows outside the core. Booleans (rows,).
+    """
     differences = np.diff(terms, axis=1)
     size = np.sqrt(np.square(differences - differences.mean(axis=0)).mean(axis=1))
     order = np.argsort(-size, kind="stable")
@@ -90,7 +95,7 @@ def _mask(rows: np.ndarray, n_rows: int) -> np.ndarray:
 
 
 def rows_named(core: Any, n_rows: int) -> np.ndarray:
-    """Return which rows the user named, by their numbers or by booleans; booleans (rows,)."""
+    """Return which rows the user's `core` names, by their numbers or by booleans; booleans (rows,). Raise if wrong."""
     named = np.asarray(core)
     in_core = np.zeros(n_rows, dtype=bool)
     if named.dtype == bool and named.shape == (n_rows,):

@@ -1,8 +1,9 @@
 """Expansion of the terms of any target, by its gradient or by central differences of its terms.
 
-    w_i(theta) = l_i + g_i' delta + delta' H_i delta / 2,    delta = theta - theta_hat.
+    w_i(theta) = l_i + g_i' delta + delta' H_i delta / 2,    delta = theta - theta_hat,
 
-The expansion has a row of 1 + d + d (d + 1) / 2 numbers per datum, 1 + d to first order, computed once at set-up.
+with l_i, g_i and H_i at theta_hat; the residual r_i(theta) is the term at theta minus w_i(theta). The expansion has a
+row of 1 + d + d (d + 1) / 2 numbers per datum, 1 + d to first order, computed once at set-up.
 """
 
 import copy
@@ -36,7 +37,7 @@ WIDER, LARGEST_FAR_SPREAD = 1.5, 1.0
 
 
 def _write_each(compiled: CompiledTarget, thetas: np.ndarray, out: np.ndarray) -> int:
-    """Write all terms at each theta, one column per theta."""
+    """Write all terms at each theta to `out` (rows, thetas); return the number of rows."""
 
     def block(lo: int, hi: int) -> int:
         column = np.empty(hi - lo)
@@ -49,9 +50,10 @@ def _write_each(compiled: CompiledTarget, thetas: np.ndarray, out: np.ndarray) -
 
 
 class GeneralExpansion(Expansion):
-    """Any terms: the row of datum i is (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2), by central differences.
+    """Any terms: the row of datum i is (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2).
 
-    If the target has a gradient, an expansion takes 2 + 2 d passes over the data, otherwise d^2 + 3 d + 1.
+    If the target has a gradient, H comes from central differences of gradients: 2 + 2 d passes over the data. Otherwise
+    g and H come from differences of terms: d^2 + 3 d + 1 passes.
     """
 
     is_closed = False
@@ -81,7 +83,7 @@ class GeneralExpansion(Expansion):
         return bind(make_gradients, known.add_gradient, signature=signature)
 
     def of_rows(self, rows: np.ndarray) -> "GeneralExpansion":
-        """Return the expansion of the terms of a sample of rows, scaled to all rows."""
+        """Return the expansion of the terms of a sample of rows; its sums are scaled to all rows."""
         some = copy.copy(self)
         some.rows, some.n_rows, some.weight, some.passes = rows, len(rows), self.n_rows / len(rows), 0
         some.parts = None
@@ -90,12 +92,12 @@ class GeneralExpansion(Expansion):
 
     @over_all_rows
     def log_likelihood(self, theta: np.ndarray) -> float:
-        """Return the sum of all terms at theta: one pass."""
+        """Return the log-likelihood at theta, the sum of all terms: one pass."""
         total = sum_over_blocks(lambda lo, hi: float(self._values(theta, lo, hi).sum()), self.n_rows)
         return self.weight * total
 
     def gradient(self, theta: np.ndarray) -> np.ndarray:
-        """Return the gradient of the log-likelihood at theta: one pass, or two for each coordinate."""
+        """Return the gradient of the log-likelihood at theta: one pass, or two per coordinate if by differences."""
         if self.gradients is not None:
             return self._total_slope(theta)
         steps = np.diag(self.steps(theta))
@@ -130,7 +132,7 @@ class GeneralExpansion(Expansion):
         )
 
     def at(self, theta: np.ndarray) -> Quadratic:
-        """Return the expansion of the log-likelihood at theta."""
+        """Return value, gradient and Hessian of the log-likelihood at theta."""
         if self.order == 2 and self.gradients is not None:
             here = self._total(theta)
             if all(np.isfinite(part).all() for part in here):
@@ -138,7 +140,7 @@ class GeneralExpansion(Expansion):
         return self._by_rows(theta, np.empty((0, self.columns)))
 
     def expand(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
-        """Expand every row at theta; write the rows to `out`, and return their sum."""
+        """Expand every row at theta; write the rows of the expansion to `out`, and return their sum."""
         return self._by_rows(theta, out)
 
     def _by_rows(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
@@ -153,7 +155,7 @@ class GeneralExpansion(Expansion):
 
     @over_all_rows
     def _expand_rows(self, theta: np.ndarray, steps: np.ndarray, *, out: np.ndarray) -> np.ndarray:
-        """Return the sum of the rows of the expansion by differences over these steps; `out` may take the rows."""
+        """Return the sum of the rows of the expansion; write the rows to `out` unless it has length 0."""
         return self._fill_rows(theta, steps, out)
 
     def _fill_rows(self, theta: np.ndarray, steps: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -176,7 +178,7 @@ class GeneralExpansion(Expansion):
         return Quadratic(float(total[0]), total[1 : 1 + self.dim], hessian)
 
     def _total(self, theta: np.ndarray) -> Quadratic:
-        """Return the expansion by gradients of the sum: 2 + 2 d passes, each far cheaper than gradients row by row."""
+        """Return the log-likelihood's expansion from its gradients: 2 + 2 d passes, far cheaper than row by row."""
         hessian = np.empty((self.dim, self.dim))
         for j in range(self.dim):
             step = self._known_steps.get(j, 0.1 * RELATIVE_STEP * max(1.0, abs(theta[j])))
@@ -200,7 +202,7 @@ class GeneralExpansion(Expansion):
         return out
 
     def slopes(self, theta: np.ndarray, lo: int, hi: int) -> np.ndarray:
-        """Return the gradients of some terms, each by the target's gradient function; shape (rows, dim)."""
+        """Return the gradients of the terms lo ... hi - 1, one by one from the target's gradient; shape (rows, dim)."""
         out = np.zeros((hi - lo, self.dim))
         self.gradients(theta, self.gradient_data, lo, hi, self.rows, out)
         return out
@@ -243,15 +245,15 @@ class GeneralExpansion(Expansion):
             out[:, place] = (corners - sum(ends[j]) - sum(ends[k])) / (2.0 * steps[j] * steps[k])
 
     def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> None:
-        """Return None: the errors of the quadratics have no bound."""
+        """Return None: no bound of the errors of the quadratics is known."""
 
     def survey(
         self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
     ) -> Survey:
-        """Expand every row at a centre, and compute the residuals at draws; write the expansion to `out`.
+        """Expand every row at `center`, write the expansion to `out`, and return the survey of residuals at `draws`.
 
-        Without a linear predictor the reach of a row is unknown. So walls are the rows whose residuals vary over draws
-        from a normal distribution wider than the posterior. `averaged` has no effect here.
+        Without a linear predictor the reach of a row is unknown. So walls are the rows whose residuals vary much over
+        draws from N(center, 1.5^2 L L'), L = `cholesky`, wider than the posterior. `averaged` has no effect here.
         """
         wide = center + WIDER * np.random.default_rng(0).standard_normal(draws.shape) @ cholesky.T
         left, far = np.empty((2, self.n_rows, len(draws)))
@@ -274,7 +276,7 @@ class GeneralExpansion(Expansion):
         left: np.ndarray,
         far: np.ndarray,
     ) -> np.ndarray:
-        """Expand every row at a centre, and write the residuals at two sets of draws."""
+        """Expand every row at `center`; write the residuals at `near` to `left`, at `wide` to `far`; return the sum."""
         total = self._fill_rows(center, steps, numbers)
         residuals = self.compile_residuals(self.compiled, center, numbers)
         _write_each(residuals, near, left)
@@ -293,13 +295,13 @@ class GeneralExpansion(Expansion):
         return _write_each(self.compiled, draws, out)
 
     def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
-        """Return the sum of the expansions of some rows."""
+        """Return the sum of the expansions of `rows`, whose numbers are in `numbers`, at `center`."""
         return self._quadratic(numbers[rows].sum(axis=0))
 
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the gradients of the r_i; the gradient of the log prior is unchanged."""
+        """Return the compiled gradients of the residuals r_i; the gradient of the log prior is unchanged."""
         data = (*gradient.data, numbers, np.array(center[None, :]))
         signature = gradient_signature(type_of(data))
         parts = bind(make_add_residual_gradient, gradient.add_gradient, signature=signature)
@@ -310,7 +312,7 @@ class GeneralExpansion(Expansion):
         return data
 
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
-        """Return the terms r_i with the data that they read; the log prior is unchanged."""
+        """Return the compiled target with the residuals r_i as its terms; the log prior is unchanged."""
         # theta_hat has one row: an array with N rows would be shuffled along with the data.
         data = (*compiled.data, numbers, np.array(center[None, :]))
         residuals = bind_terms(make_residuals, compiled.log_terms, self.order == 2, data=data)

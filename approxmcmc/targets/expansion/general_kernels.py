@@ -11,7 +11,7 @@ from approxmcmc.engine.terms.batches import Data, datum_at, linear_predictor
 
 
 def make_gradients(add_gradient: Callable[..., None]) -> Callable[..., None]:
-    """Return the kernel that writes the gradient of each of some terms."""
+    """Return the kernel that adds the gradient of each term in ``order[lo:hi]`` to its own row of `out`."""
 
     def gradients(theta: np.ndarray, data: Data, lo: int, hi: int, order: np.ndarray, out: np.ndarray) -> None:
         for i in range(hi - lo):
@@ -21,7 +21,7 @@ def make_gradients(add_gradient: Callable[..., None]) -> Callable[..., None]:
 
 
 def make_residuals(log_terms: Callable[..., None], second_order: bool) -> Callable[..., None]:
-    """Return the kernel of r_i = l_i - w_i; the last two arrays of the data are the expansion's."""
+    """Return the kernel of r_i = l_i - w_i; the last two arrays of the data are the expansion's rows and theta_hat."""
 
     def residuals(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         # w_i is a linear predictor: the row of datum i times (1, delta_j, delta_j delta_k for j <= k).
@@ -47,7 +47,7 @@ def make_residuals(log_terms: Callable[..., None], second_order: bool) -> Callab
 
 
 def make_add_residual_gradient(add_gradient: Callable[..., None]) -> Callable[..., None]:
-    """Return the kernel that adds grad r_i of some rows, of an expansion of second order."""
+    """Return the kernel that adds the sum of grad r_i over ``order[lo:hi]``; the expansion must be of second order."""
 
     def add_residual_gradient(
         theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray

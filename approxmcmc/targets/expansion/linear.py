@@ -41,17 +41,17 @@ from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, check_fini
 from approxmcmc.targets.linear import LinearTarget
 
 FULL = 2  # number of data arrays if they are not packed: X and y
-# Variance of a light row's predictor, in units of its scale: 1/4, 1/2 and 1 are as right. If more rows vary more than
-# the share `FEW`, those of them are light whose quadratic holds within so many standard deviations: of KDD99, one-hot,
-# 51 642 distinct rows vary more, and 7500 of them come near the place where classes part. `FEW` rows in the core cost
-# as much as a pass over all rows. If fewer rows vary more, all are core whose quadratic misses anywhere, because one
-# such light row makes all bounds useless: 42 on Covertype made an exact decision read 92 390 rows in place of 305.
+# A row is a wall if the variance of its predictor is above LARGEST_LEVERAGE, in units of the squared scale (1/4, 1/2
+# and 1 are as right), and its quadratic is wrong within REACH_OF_FEW standard deviations: one such light row makes all
+# bounds useless, and 42 on Covertype made an exact decision read 92 390 rows in place of 305. If that makes more than
+# the share FEW of all rows walls (in the core they cost as much as a pass over all rows), REACH counts instead: of
+# KDD99, one-hot, 51 642 distinct rows have larger variances, and 7500 of them come near the place where classes part.
 LARGEST_LEVERAGE, FEW, REACH, REACH_OF_FEW = 0.5, 1.0 / CORE_COST, 6.0, 50.0
-REACH_ALONE = 3.0  # if no scale is known, so that this is the only criterion
+REACH_ALONE = 3.0  # standard deviations, if no scale is known: the variance of the predictor is then no criterion
 
 
 def _unpacked(sums: np.ndarray, dim: int) -> Quadratic:
-    """Return value, gradient and Hessian, which are stored in one vector."""
+    """Return the value, the gradient and the Hessian that `sums` holds, one after the other."""
     hessian = sums[1 + dim :].reshape(dim, dim)
     return Quadratic(float(sums[0]), sums[1 : 1 + dim], 0.5 * (hessian + hessian.T))
 
@@ -83,7 +83,7 @@ class LinearExpansion(Expansion):
         self._functions = RowFunctions(target._loglik_eta, target.derivatives_eta, target.y)
 
     def of_rows(self, rows: np.ndarray) -> "LinearExpansion":
-        """Return the expansion of the terms of a sample of rows, scaled to all rows."""
+        """Return the expansion of the terms of a sample of rows; its sums are scaled to all rows."""
         some = copy.copy(self)
         some.X, some.y, some.passes, some.parts = np.asarray(self.X[rows]), np.array(self.y[rows]), 0, None
         some.weight = len(self.y) / len(rows)
@@ -94,12 +94,12 @@ class LinearExpansion(Expansion):
         return _unpacked(self._pass(theta, out=np.empty((0, 2))).sums[2:], len(theta))
 
     def expand(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
-        """Expand every row at theta, in one pass; write the rows to `out`, and return their sum."""
+        """Expand every row at theta, in one pass; write the pairs (a_i, b_i) to `out`, and return the sum."""
         return _without_constant(_unpacked(self._pass(theta, out=out).sums[2:], len(theta)), theta)
 
     @over_all_rows
     def _pass(self, theta: np.ndarray, *, out: np.ndarray) -> Sums:
-        """Return sums over all rows; sums of their lengths only if `out` takes their expansion."""
+        """Return sums over all rows; unless `out` has length 0, write (a_i, b_i) to it, and sum lengths of rows too."""
         dim = len(theta)
 
         def block(lo: int, hi: int) -> Sums:
@@ -151,10 +151,12 @@ class LinearExpansion(Expansion):
     def survey(
         self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
     ) -> Survey:
-        """Expand every row at a centre, and compute the residuals at draws, in one pass; the rows go to `out`.
+        """Expand every row at `center`, write the expansion to `out`, and return the survey of residuals at `draws`.
 
-        With `averaged` the coefficients are E f' and E f'' / 2 over eta_i ~ N(x_i' center, h_i), the best quadratic in
-        mean square (Price 1958), if its residuals at the draws are smaller than those of Taylor's polynomial.
+        One pass, or two if there are many walls. With `averaged` the coefficients of a row that is not a wall are E f'
+        and E f'' / 2 over eta_i ~ N(x_i' center, h_i), h_i = |L' x_i|^2, L = `cholesky`: the best quadratic in mean
+        square (Price 1958). If its residuals have more than twice the variance of Taylor's over the draws, Taylor's
+        coefficients stay.
         """
         law, n_rows, dim = (center, np.ascontiguousarray(cholesky), draws), len(self.y), len(center)
         reach = REACH_ALONE if self.target.predictor_scale is None else REACH_OF_FEW
@@ -189,7 +191,7 @@ class LinearExpansion(Expansion):
         spreads: np.ndarray,
         walls: np.ndarray,
     ) -> np.ndarray:
-        """Survey all rows in one pass; law = (centre, Cholesky factor, draws). Write the results of each row.
+        """Survey all rows in one pass; `law` is (centre, Cholesky factor, draws). Fill `numbers`, `spreads`, `walls`.
 
         Return the sums of the residuals' standard deviations and variances, of the residuals at each draw, and of the
         quadratics.
@@ -220,7 +222,7 @@ class LinearExpansion(Expansion):
         return sum_over_blocks(block, len(self.y))
 
     def _left_of(self, rows: np.ndarray, draws: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Return the residuals of the quadratics of some rows at draws; shape (rows, draws)."""
+        """Return the residuals of the quadratics of `rows` at `draws`; shape (rows, draws)."""
         eta, (slope, bend) = self._predictors(rows, draws), numbers[rows].T[:, None]
         return (self._functions.terms(eta, self.y[rows]) - eta * (slope + eta * bend)).T
 
@@ -244,7 +246,7 @@ class LinearExpansion(Expansion):
         return np.ascontiguousarray((np.asarray(self.X[rows]) @ draws.T).T)
 
     def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
-        """Return the sum of the expansions of some rows."""
+        """Return the sum of the expansions of `rows`, whose (a_i, b_i) are in `numbers`, at `center`."""
         X, dim = self.X, len(center)
 
         def block(lo: int, hi: int) -> np.ndarray:
@@ -259,7 +261,10 @@ class LinearExpansion(Expansion):
     def places(
         self, center: np.ndarray, cholesky: np.ndarray, numbers: np.ndarray, rows: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the predictors of some rows, their variances, and how far slope and bend differ from Taylor's."""
+        """Return the predictors of `rows` at `center`, their variances, and how slope and bend differ from Taylor's.
+
+        `numbers` holds (a_i, b_i) of these rows only. Shapes: (rows,), (rows,) and (rows, 2).
+        """
         some, y = self._read(rows)
         eta, leverages = times(some, center), squared_lengths(times(some, cholesky))
         first, second = self._functions.derivatives(eta, y)
@@ -269,7 +274,7 @@ class LinearExpansion(Expansion):
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the gradients of the r_i; the gradient of the log prior is unchanged."""
+        """Return the compiled gradients of the residuals r_i; the gradient of the log prior is unchanged."""
         data = (*gradient.data, numbers)
         parts = bind(
             make_add_residual_gradient,
@@ -286,7 +291,7 @@ class LinearExpansion(Expansion):
         return data if rows is None else (*rows, y)
 
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
-        """Return the terms r_i with the data that they read, possibly packed; the log prior is unchanged."""
+        """Return the compiled target with the residuals r_i as its terms, from packed data or not; the prior stays."""
         data = (*compiled.data, numbers)
         predict = predict_from_full_rows if len(compiled.data) == FULL else predict_from_sparse_rows
         residuals = bind_terms(make_linear_residuals, predict, self.target._loglik_eta, data=data)

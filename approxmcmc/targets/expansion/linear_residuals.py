@@ -16,7 +16,7 @@ FEW = 8  # rows that are not worth an allocation: a test that draws its rows rea
 def predict_from_full_rows(
     theta: np.ndarray, rows: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
 ) -> None:
-    """Write linear predictors; rows = (X,)."""
+    """Write the linear predictors of ``order[lo:hi]`` to `out`; ``rows = (X,)``."""
     linear_predictor(theta, rows[0], order, lo, hi, out)
 
 
@@ -28,14 +28,14 @@ def predict_from_sparse_rows(
     hi: int,
     out: np.ndarray,
 ) -> None:
-    """Write linear predictors; rows = (base, values, columns)."""
+    """Write the linear predictors of ``order[lo:hi]`` to `out`; ``rows = (base, values, columns)`` as `sparse_rows`."""
     sparse_predictor(theta, rows[0], rows[1], rows[2], order, lo, hi, out)
 
 
 def make_linear_residuals(
     predict: Callable[..., None], loglik_eta: Callable[[float, float], float]
 ) -> Callable[..., None]:
-    """Return the kernel of r_i; data = (*rows, y, expansion), `rows` what `predict` reads."""
+    """Return the kernel that writes r_i; data = (rows, y, expansion), where `predict` reads the rows."""
 
     def linear_residuals(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         y, expansion = data[-2], data[-1]
@@ -48,7 +48,7 @@ def make_linear_residuals(
                 out[i] = loglik_eta(out[i], y[datum]) - fitted
             return
         # The rows of the expansion are turned into columns first: only loops over contiguous arrays vectorise.
-        columns = np.empty((3, n), y.dtype)  # one allocation; numbers, or complex ones of which two rows are real
+        columns = np.empty((3, n), y.dtype)  # one allocation; complex for `DistinctRows`
         responses, slope, bend = columns[0], columns[1].real, columns[2].real
         for i in range(n):
             datum = datum_at(order, lo + i)
@@ -63,7 +63,7 @@ def make_linear_residuals(
 
 
 def make_add_residual_gradient(derivatives_eta: Callable[[float, float], tuple[float, float]]) -> Callable[..., None]:
-    """Return the kernel that adds grad r_i of some rows; data = (X, y, expansion)."""
+    """Return the kernel that adds the sum of grad r_i over ``order[lo:hi]`` to `out`; data = (X, y, expansion)."""
 
     def add_residual_gradient(
         theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray

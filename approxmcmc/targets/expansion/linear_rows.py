@@ -18,7 +18,9 @@ SMALL = 1 << 18  # multiplications of a matrix product that OpenBLAS computes in
 FEWEST, MOST = 16, 256  # rows of a tile
 MOST_AT_ONCE, NUMBERS = 1 << 12, 100_000  # rows, and numbers in them, that share a call of NumPy, and stay in cache
 NODES = 7  # of a Gauss-Hermite rule
-WORTH = 2.0  # ratio by which variances from 16 draws are uncertain; averaged coefficients are better over all draws
+# Averaged coefficients are best over the whole law; they are rejected only if their residuals have more than so many
+# times the variance of Taylor's over the draws: variances from 16 draws are uncertain by this factor.
+WORTH = 2.0
 FARTHEST = 0.125  # largest error of the quadratic of a light row within reach
 
 
@@ -87,7 +89,7 @@ def _make_derivatives(derivatives_eta: Callable[[float, float], tuple[float, flo
 
 
 def times(rows: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return the product of some rows with a vector or a matrix of `dim` rows."""
+    """Return the matrix product of `rows` (n, dim) with `right`, shape (dim,) or (dim, k)."""
     tile = rows_of_tile(rows.shape[1])
     whole = len(rows) - len(rows) % tile
     stack = np.matmul(rows[:whole].reshape(-1, tile, rows.shape[1]), right)
@@ -115,10 +117,11 @@ def squared_lengths(rows: np.ndarray) -> np.ndarray:
 
 
 class Law(NamedTuple):
-    """A centre, a Cholesky factor, and draws less the centre (dim, draws), with limits of a light row.
+    """An approximate posterior N(center, L L'), L = `cholesky`, and the limits beyond which a row is a wall.
 
-    A row is a wall if the variance of its predictor is above `widest` and its quadratic misses more than `FARTHEST`
-    within `reach` standard deviations. With `averaged` coefficients may be averages over the law.
+    `moves` holds draws less the centre, shape (dim, draws). A row is a wall if the variance of its predictor is above
+    `widest` and its quadratic is wrong by more than `FARTHEST` at `reach` standard deviations on one side. With
+    `averaged` coefficients may be averages over the law.
     """
 
     center: np.ndarray
@@ -130,9 +133,10 @@ class Law(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """Some rows, expanded: slopes and halves of the second derivatives, the residuals at the draws, and more.
+    """Some rows, expanded at a centre: one number per row, shape (rows,), but for `left`.
 
-    Shapes: (rows,), and (draws, rows) for `left`; `spread` is the standard deviation of the residuals over the draws.
+    `eta`: predictor; `value`: term; `first`, `half`: slope and half of the second derivative; `left`: residuals at the
+    draws (draws, rows); `spread`: their standard deviation over the draws; `wall`: whether the row is a wall.
     """
 
     eta: np.ndarray
@@ -146,9 +150,9 @@ class Looked(NamedTuple):
 
 @np.errstate(over="ignore", invalid="ignore")
 def look(rows: np.ndarray, y: np.ndarray, functions: RowFunctions, law: Law) -> Looked:
-    """Expand some rows at a centre, and compute their residuals at draws.
+    """Expand `rows` with responses `y` at the centre of `law`, and compute their residuals at its draws.
 
-    Averaged coefficients are those of the best quadratic under the law, by the rule of Gauss and Hermite.
+    Averaged coefficients are those of the best quadratic under the law, by Gauss-Hermite quadrature.
     """
     eta, delta = times(rows, law.center), np.ascontiguousarray(times(rows, law.moves).T)
     leverage = squared_lengths(times(rows, law.cholesky))
@@ -179,7 +183,7 @@ def _misses(
     functions: RowFunctions,
     law: Law,
 ) -> np.ndarray:
-    """Return whether each row is a wall; only those with a wide predictor are examined."""
+    """Return whether each row is a wall; only rows with a `leverage` (variance of eta) above `law.widest` can be."""
     wall, wide = np.zeros(len(y), dtype=bool), np.flatnonzero(leverage > law.widest)
     if wide.size:
         move = law.reach * np.sqrt(leverage[wide]) * np.array([[-1.0], [1.0]])

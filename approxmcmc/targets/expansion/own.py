@@ -23,18 +23,18 @@ class ExpandsItself(abc.ABC):
 
 
 class OwnExpansion(GeneralExpansion):
-    """The rows that `GeneralExpansion` computes by differences, in closed form."""
+    """The expansion of an `ExpandsItself`: the rows that `GeneralExpansion` computes by differences, in closed form."""
 
     is_closed = True
 
     def _bind_gradients(self) -> Any:
-        """Compile the target's expansion, which has the gradients; those of the sum alone are not needed."""
+        """Compile the target's expansion, which contains the gradients of the terms."""
         assert isinstance(self.target, ExpandsItself)
         self.own = self.target.compile_expansion()
         return self.own
 
     def steps(self, theta: np.ndarray) -> np.ndarray:
-        """Return an empty array: no difference steps are needed."""
+        """Return zeros, shape (dim,): no difference steps are needed."""
         return np.zeros(self.dim)
 
     def _passes_of_rows(self) -> int:
@@ -58,5 +58,5 @@ class OwnExpansion(GeneralExpansion):
         return self.weight * sum_over_blocks(block, self.n_rows, self.block)
 
     def _total(self, theta: np.ndarray) -> Quadratic:
-        """Return the expansion of the sum: one pass."""
+        """Return value, gradient and Hessian of the log-likelihood at theta: one pass."""
         return self._quadratic(self._sum_of_rows(theta))

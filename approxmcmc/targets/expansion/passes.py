@@ -23,16 +23,16 @@ class Expansion:
     parts: Partitions | None = None
     """Parts of the rows, if a cluster makes the passes."""
     first_row: int = 0
-    """Number of the first of these rows in the whole data."""
+    """Number, in the whole data, of the first row of this expansion; 0 unless it belongs to a part."""
     is_closed: bool = True
-    """Whether second derivatives are in closed form, so that those of the sum take one pass."""
+    """Whether second derivatives are in closed form, so that the Hessian of the sum takes one pass."""
 
     def __init__(self, target: Any, order: int) -> None:
         self.target, self.order, self.passes = target, order, 0
 
 
 def over_all_rows[**P, T](make_pass: Callable[P, T]) -> Callable[P, T]:
-    """Count the calls of a method that is a pass over the rows of an `Expansion`; if there are parts, they make it.
+    """Decorate a pass over the rows of an `Expansion`, a method: count its calls, and let workers with parts make it.
 
     ``make_pass(self, *arguments, **by_row)`` returns sums, which can be added. `by_row` are arrays with a place for
     each row, which the pass fills, or of length 0 if these numbers are not needed.

@@ -3,9 +3,9 @@ r"""Expand terms that depend on K linear predictors: 1 + 2 K + K (K + 1) / 2 num
 .. math:: r_i = f(\eta) - [f + g'\delta + \delta' H \delta / 2],    \delta = \eta - \hat\eta,
 
 with f, its gradient g and its Hessian H in the K predictors, all at the predictors :math:`\hat\eta` of the centre. A
-row holds (eta_hat, f, g, H), with the upper triangle of H and halves on the diagonal; for K = 1 the expansion is the
-same as in `linear`. Gradient and Hessian of a sum follow from those of its rows and the design, in one pass;
-differences take 2 + 2 dim passes.
+row holds (eta_hat, f, g, H), with the upper triangle of H and halves on the diagonal; for K = 1 the quadratic is the
+same as in `linear`. Gradient and Hessian of the log-likelihood follow from those of the rows and the design, in one
+pass; differences of gradients would take 2 + 2 dim passes.
 """
 
 import copy
@@ -24,12 +24,12 @@ from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, check_fini
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.kernels import add_residual_gradient, residuals
 
-# Largest error of the quadratic within so many standard deviations of a row's predictors; if larger, it is a wall.
+# A row is a wall if its quadratic is wrong by more than FARTHEST at REACH standard deviations of its predictors.
 REACH, FARTHEST = 3.0, 0.125
 
 
 class PredictorExpansion(Expansion):
-    """Terms f(eta_i1 ... eta_iK, y_i): the row of datum i is (eta, f, g, H) at theta_hat."""
+    """Terms f(eta_i1 ... eta_iK, y_i): the row of datum i is (eta, f, g, H) at the centre, see the module."""
 
     def __init__(self, target: PredictorsTarget, order: int = 2) -> None:
         super().__init__(target, order)
@@ -43,18 +43,18 @@ class PredictorExpansion(Expansion):
         self._terms = likelihood.compile("terms", target.responses)
 
     def of_rows(self, rows: np.ndarray) -> "PredictorExpansion":
-        """Return the expansion of the terms of a sample of rows, scaled to all rows."""
+        """Return the expansion of the terms of a sample of rows; its sums are scaled to all rows."""
         some = copy.copy(self)
         some.rows, some.n_rows, some.weight, some.passes = rows, len(rows), self.n_rows / len(rows), 0
         some.parts = None
         return some
 
     def at(self, theta: np.ndarray) -> Quadratic:
-        """Return the expansion of the log-likelihood at theta: one pass."""
+        """Return value, gradient and Hessian of the log-likelihood at theta: one pass."""
         return self._pass(theta, out=np.empty((0, self.columns)))
 
     def expand(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
-        """Expand every row at theta, in one pass; write the rows to `out`, and return their sum."""
+        """Expand every row at theta, in one pass; write the rows of the expansion to `out`, and return their sum."""
         return self._pass(theta, out=out)
 
     @over_all_rows
@@ -70,11 +70,11 @@ class PredictorExpansion(Expansion):
         return Quadratic(self.weight * total.value, self.weight * total.gradient, self.weight * total.hessian)
 
     def _where(self, lo: int, hi: int) -> slice | np.ndarray:
-        """Return the positions of the rows number lo ... hi - 1 in the data."""
+        """Return where in the data the rows lo ... hi - 1 of this expansion are: a slice, or numbers for a sample."""
         return self.rows[lo:hi] if self.rows.size else slice(lo, hi)
 
     def _fill(self, theta: np.ndarray, lo: int, hi: int, numbers: np.ndarray) -> None:
-        """Write the rows of the expansion at theta."""
+        """Write the rows lo ... hi - 1 of the expansion at theta to `numbers`; raise if one is not finite."""
         eta = self.design.eta(theta, self._where(lo, hi))
         found = np.empty((hi - lo, self.columns - self.K))
         self._expand(eta, self.target.responses, self.rows, lo, hi, found)
@@ -85,7 +85,7 @@ class PredictorExpansion(Expansion):
         bends *= self.order == 2
 
     def _sum(self, numbers: np.ndarray, rows: slice | np.ndarray) -> Quadratic:
-        """Return the sum of the expansions of some rows, given their numbers."""
+        """Return the sum of the expansions of `rows`; `numbers` holds their rows of the expansion."""
         K = self.K
         bends = np.zeros((K, K, len(numbers)))
         if self.order == 2:
@@ -95,7 +95,7 @@ class PredictorExpansion(Expansion):
         return Quadratic(float(numbers[:, K].sum()), gradient, self.design.bend(bends, rows))
 
     def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
-        """Return the sum of the expansions of some rows."""
+        """Return the sum of the expansions of `rows`; `numbers` holds the expansion of all rows."""
 
         def block(lo: int, hi: int) -> Quadratic:
             return self._sum(numbers[rows[lo:hi]], rows[lo:hi])
@@ -103,16 +103,16 @@ class PredictorExpansion(Expansion):
         return sum_over_blocks(block, len(rows), self.design.rows_at_a_time)
 
     def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> None:
-        """Return None: the errors of the quadratics have no bound."""
+        """Return None: no bound of the errors of the quadratics is known."""
 
     def survey(
         self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
     ) -> Survey:
-        """Expand every row at a centre, and compute the residuals at draws; write the expansion to `out`.
+        """Expand every row at `center`, write the expansion to `out`, and return the survey of residuals at `draws`.
 
-        Walls are rows with an error of the quadratic above 1/8 within 3 standard deviations of their predictors. The
-        coefficients are those of Taylor's polynomial, because averages over K predictors would take a grid in K
-        dimensions.
+        Walls are rows with an error of the quadratic above 1/8 at 3 standard deviations of their predictors, on one of
+        the principal axes under N(center, L L'), L = `cholesky`. The coefficients are those of Taylor's polynomial,
+        whatever `averaged` says, because averages over K predictors would take a grid in K dimensions.
         """
         left, walls = np.empty((self.n_rows, len(draws))), np.empty(self.n_rows, dtype=bool)
         total = self._look(center, cholesky, draws, numbers=out, left=left, walls=walls)
@@ -129,7 +129,7 @@ class PredictorExpansion(Expansion):
         left: np.ndarray,
         walls: np.ndarray,
     ) -> Quadratic:
-        """Expand every row at a centre; write the expansion, its residuals at draws, and which rows are walls."""
+        """Expand every row at `center`; fill `numbers` (the expansion), `left` (residuals at `draws`), and `walls`."""
 
         def block(lo: int, hi: int) -> Quadratic:
             here, rows = numbers[lo:hi], self._where(lo, hi)
@@ -144,7 +144,10 @@ class PredictorExpansion(Expansion):
         return sum_over_blocks(block, self.n_rows, self.design.rows_at_a_time)
 
     def _left(self, numbers: np.ndarray, delta: np.ndarray, lo: int, hi: int) -> np.ndarray:
-        """Return the residuals of the quadratics at predictors `delta` (K, rows, places) away from the centre's."""
+        """Return the residuals of the quadratics at predictors `delta` (K, rows, places) away from those at the centre.
+
+        The rows are lo ... hi - 1; shape (rows, places).
+        """
         K = self.K
         left = self._terms_at(numbers[:, :K].T[:, :, None] + delta, lo, hi)
         left -= numbers[:, K, None] + np.einsum("rk,krj->rj", numbers[:, K + 1 : 2 * K + 1], delta)
@@ -169,7 +172,7 @@ class PredictorExpansion(Expansion):
         return sum_over_blocks(block, self.n_rows, self.design.rows_at_a_time)
 
     def _terms_at(self, eta: np.ndarray, lo: int, hi: int) -> np.ndarray:
-        """Return terms at predictors (K, rows, places); shape (rows, places)."""
+        """Return the terms lo ... hi - 1 at predictors `eta` (K, rows, places); shape (rows, places)."""
         terms, column = np.empty(eta.shape[1:]), np.empty(hi - lo)
         for j in range(eta.shape[2]):
             self._terms(np.ascontiguousarray(eta[:, :, j]), self.target.responses, self.rows, lo, hi, column)
@@ -181,7 +184,7 @@ class PredictorExpansion(Expansion):
         return data
 
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
-        """Return the terms r_i with the data that they read; the log prior is unchanged."""
+        """Return the compiled target with the residuals r_i as its terms; the log prior is unchanged."""
         data = (*self.target.predictor_data(compiled.data), numbers)
         kernel = self.target.batch_kernel(residuals, "terms", log_terms_type(type_of(data)).signature)
         return compiled._replace(log_terms=kernel, data=data, compile_at_both=None)
@@ -189,7 +192,7 @@ class PredictorExpansion(Expansion):
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the gradients of the r_i; the gradient of the log prior is unchanged."""
+        """Return the compiled gradients of the residuals r_i; the gradient of the log prior is unchanged."""
         data = (*self.target.predictor_data(gradient.data), numbers)
         kernel = self.target.batch_kernel(add_residual_gradient, "slopes", gradient_signature(type_of(data)))
         return gradient._replace(add_gradient=kernel, data=data)

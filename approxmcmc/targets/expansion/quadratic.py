@@ -36,10 +36,10 @@ class Survey(NamedTuple):
 
     `deviations` and `variances` are the sums over all rows of the residuals' standard deviations and variances over the
     draws, or upper bounds of these sums. `left` (draws,) is the sum of the residuals at each draw, up to a constant, or
-    None if bounds show that it is small. `walls` (rows,) marks the rows that no quadratic can approximate; `total` is
-    the sum of all quadratics. ``spreads()`` returns the standard deviations row by row, ``residuals_of(rows)`` the
-    residuals of some rows, shape (rows, draws), up to a constant for each row. Both are computed on demand, because
-    light rows are rarely needed.
+    None if bounds show that it is small. `walls` (rows,) marks the rows that the core needs although their residuals at
+    the draws are small; `total` is the sum of all quadratics. ``spreads()`` returns the standard deviations row by row,
+    ``residuals_of(rows)`` the residuals of some rows, shape (rows, draws), up to a constant for each row. Both are
+    computed on demand, because light rows are rarely needed.
     """
 
     deviations: float
@@ -66,7 +66,7 @@ def inverse(precision: np.ndarray) -> np.ndarray:
 
 
 def is_positive_definite(precision: np.ndarray) -> bool:
-    """Return whether minus the Hessian bends down in every direction by more than rounding."""
+    """Return whether `precision`, minus a Hessian, is positive definite by more than rounding."""
     diagonal = np.diag(precision)
     if not np.all(diagonal > 0.0):
         return False
@@ -75,7 +75,7 @@ def is_positive_definite(precision: np.ndarray) -> bool:
 
 
 def check_finite(numbers: np.ndarray, first: int, theta: np.ndarray) -> None:
-    """Raise if rows of an expansion hold NaN or infinity, naming the datum; `first` is the number of the first."""
+    """Raise if a row of `numbers` holds NaN or infinity, naming the datum; `first` is the number of the first row."""
     bad = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
     if bad.size:
         raise NotFiniteError(
@@ -85,9 +85,10 @@ def check_finite(numbers: np.ndarray, first: int, theta: np.ndarray) -> None:
 
 
 def empty_rows(n_obs: int, columns: int, memory_limit: float, *, mapped: bool = False) -> np.ndarray:
-    """Return an empty array for the rows of an expansion; raise if it would exceed the memory limit.
+    """Return an array (n_obs, columns) to be filled with the rows of an expansion; raise above `memory_limit` bytes.
 
-    `mapped`: the array is in a nameless file below the package's cache folder, as for data mapped from a file.
+    `mapped`, for data mapped from a file: the array is in a nameless file below the package's cache folder, and the
+    limit does not count.
     """
     if mapped:
         return nameless_array((n_obs, columns), np.float64, user_cache("expansions"), who="expansion")

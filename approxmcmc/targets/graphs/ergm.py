@@ -85,14 +85,14 @@ class ERGM(ExponentialFamily):
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The adjacency matrix."""
+        """The adjacency matrix of the graph, under the name "adjacency"."""
         return {"adjacency": self.adjacency}
 
     def _identity(self) -> str:
         return " ".join(f"{statistic.name} {content_id(statistic.change)}" for statistic in self.statistics)
 
     def initial_point(self) -> np.ndarray:
-        """Return the log odds of the observed density for "edges", 0 for all else; shape (dim,)."""
+        """Return the log odds of an edge for "edges" and 0 for the rest, or the middle of `prior_bounds`."""
         point = np.zeros(self.variables.size)
         names = list(self.variables.coords["statistic"])
         if "edges" in names and self.prior.bounds is None:

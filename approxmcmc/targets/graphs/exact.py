@@ -118,7 +118,10 @@ def transitions(
 
 @compiled
 def forward(table: EliminationTable, weights: np.ndarray, v: np.ndarray, scales: np.ndarray) -> None:
-    """Write v of every state, each layer divided by its largest; `scales` holds these factors."""
+    """Write v of every state, each layer divided by its largest v; write these divisors to `scales`.
+
+    `weights` holds w(D) for D = 0, 1, ....
+    """
     layers, first, source, ways, degree = table
     v[0] = 1.0
     for t in range(1, layers.shape[0] - 1):
@@ -149,7 +152,10 @@ def vertex_weights(terms: np.ndarray, theta: np.ndarray, weights: np.ndarray) ->
 
 
 def log_sums(table: EliminationTable, terms: np.ndarray, thetas: np.ndarray, out: np.ndarray) -> None:
-    """Write log Z of each row of `thetas`, `LANES` of them in each pass over the table: three times as fast as one."""
+    """Write log Z of each row of `thetas` to `out`; a pass over the table serves `LANES` rows, three times as fast.
+
+    `terms` holds f(D) of every statistic, shape (n, dim).
+    """
     n = terms.shape[0]
     v, w, weights = np.empty((1 << n, LANES)), np.empty((n, LANES)), np.empty(n)
     for start in range(0, thetas.shape[0], LANES):
@@ -166,7 +172,10 @@ def log_sums(table: EliminationTable, terms: np.ndarray, thetas: np.ndarray, out
 
 @allocating  # two short arrays, for a pass over the whole table
 def forward_lanes(table: EliminationTable, w: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
-    """Run `forward` for several theta at once, and add the logs of the scales to `out`."""
+    """Run `forward` for `LANES` thetas at once, and add the sums of the logs of their scales to `out`.
+
+    `w` (n, LANES) holds the weights, `v` (states, LANES) is scratch.
+    """
     layers, first, source, ways, degree = table
     total, largest = np.empty(LANES), np.empty(LANES)
     for lane in range(LANES):
@@ -209,7 +218,7 @@ class EliminationState(NamedTuple):
 def draw_eliminations(
     rng: np.random.Generator, theta: np.ndarray, state: EliminationState, statistics: np.ndarray, count: np.ndarray
 ) -> None:
-    """Draw the statistics of a graph exactly, from the last elimination back to the first."""
+    """Draw the statistics of a graph at theta exactly, from the last elimination back to the first."""
     terms, v, weights, scales = state.terms, state.v, state.weights, state.scales
     if not equal(state.theta, theta):
         vertex_weights(terms, theta, weights)

@@ -77,7 +77,7 @@ def log_hastings_ratios(n_dyads: int, move: str) -> np.ndarray:
 def toggle_states(
     adjacency: np.ndarray, statistics: tuple[GraphStatistic, ...], auxiliary: Auxiliary
 ) -> Callable[[], ToggleState]:
-    """Return the function that makes the states of the chains of an auxiliary setting."""
+    """Return the function without arguments that makes the state of a chain with the settings `auxiliary`."""
     n, dim = len(adjacency), len(statistics)
     pairs = np.ascontiguousarray(np.stack(np.triu_indices(n, 1), axis=1))
     starts = np.stack([np.zeros((n, n), np.int64), 1 - np.eye(n, dtype=np.int64), adjacency])
@@ -107,7 +107,7 @@ def toggle_states(
 
 @cached_by_content(maxsize=64)
 def toggle_simulator(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]:
-    """Return the function that draws a graph as the end of a chain of toggles, and writes its statistics."""
+    """Return `Simulator.simulate`: it draws a graph as the end of a chain of toggles, and writes the statistics."""
     write_changes = change_kernel(statistics)
 
     def simulate(
@@ -159,7 +159,7 @@ def toggle_simulator(statistics: tuple[GraphStatistic, ...]) -> Callable[..., No
 
 @compiled
 def start_from(start: np.ndarray, graph: Graph) -> int:
-    """Copy a graph, list its edges, and return their number."""
+    """Copy the adjacency matrix `start` into `graph`, list the edges, and return their number."""
     graph.adjacency[:] = 0
     graph.degrees[:] = 0
     n_edges = 0
@@ -172,7 +172,7 @@ def start_from(start: np.ndarray, graph: Graph) -> int:
 
 @compiled
 def add(dyad: int, i: int, j: int, graph: Graph, n_edges: int) -> int:
-    """Add an edge at the end of the list; return the number of edges."""
+    """Add the edge (i, j), which is the dyad number `dyad`, at the end of the list; return the number of edges."""
     graph.adjacency[i, j] = graph.adjacency[j, i] = 1
     graph.degrees[i] += 1
     graph.degrees[j] += 1
@@ -183,7 +183,7 @@ def add(dyad: int, i: int, j: int, graph: Graph, n_edges: int) -> int:
 
 @compiled
 def remove(dyad: int, i: int, j: int, graph: Graph, n_edges: int) -> int:
-    """Remove an edge: the last edge of the list moves to its position. Return the number of edges."""
+    """Remove the edge (i, j); the last edge of the list takes its position. Return the number of edges."""
     graph.adjacency[i, j] = graph.adjacency[j, i] = 0
     graph.degrees[i] -= 1
     graph.degrees[j] -= 1

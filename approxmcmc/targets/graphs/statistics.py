@@ -53,7 +53,7 @@ class GraphStatistic:
         What to call it in ``ERGM(statistics=...)`` and in the trace.
     change
         ``change(adjacency, degrees, i, j) -> float``: value with the edge (i, j) minus value without. `adjacency`
-        (uint8, n x n) and `degrees` (int64) are those of the graph *without* the edge. Plain Python, compiled here.
+        (uint8, n x n) and `degrees` (int64) are those of the graph *without* the edge. Plain Python, which is compiled.
     value
         ``value(adjacency) -> float`` of a whole graph; int64, n x n. Plain NumPy, not compiled.
     of_degree
@@ -175,7 +175,7 @@ def check_statistic(statistic: GraphStatistic) -> None:
 
 @cached_by_content(maxsize=64)
 def change_kernel(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]:
-    """Return the compiled ``write(adjacency, degrees, i, j, out)`` that writes the changes of all statistics."""
+    """Return ``write(adjacency, degrees, i, j, out)``, for kernels to call: it writes the changes of all statistics."""
     return compiled(make_write_changes(statistics))
 
 

@@ -27,9 +27,10 @@ class Accuracy(NamedTuple):
 
 
 def judge(target: Any, law: Laplace | None, limit: float | None, nodes: Sequence[int]) -> Accuracy:
-    """Return the accuracy of a target's quadrature, with the first number of `nodes` whose error is below the limit.
+    """Return the accuracy of a target's quadrature, after more nodes are set until the error is at most `limit` nats.
 
-    If more nodes do not help, twice as many Newton steps are tried.
+    The target gets the first number among `nodes` that suffices. If none does, Newton steps are doubled, up to 8 or
+    more. With ``limit=None`` the target stays as it is. `law` is an approximate posterior, or None to make one.
     """
     thetas = points(law or _normal_law(target), target.scale_coordinates)
     rng, n_obs = np.random.default_rng(0), target.n_obs  # for set-up only
@@ -46,7 +47,10 @@ def judge(target: Any, law: Laplace | None, limit: float | None, nodes: Sequence
 
 
 def points(law: Laplace, scales: Sequence[int]) -> np.ndarray:
-    """Return the mean of a normal law, draws from a wider one, and points 3 standard deviations along each scale."""
+    """Return the mean of `law`, 8 draws from a wider one, and points 3 standard deviations away along each of `scales`.
+
+    `scales` are the coordinates of theta that are scales of effects; shape (points, dim).
+    """
     noise = np.random.default_rng(1).standard_normal((DRAWS, law.mode.size))
     ends = np.zeros((2 * len(scales), law.mode.size))
     for place, j in enumerate(scales):
@@ -55,7 +59,10 @@ def points(law: Laplace, scales: Sequence[int]) -> np.ndarray:
 
 
 def change_of_error(target: Any, thetas: np.ndarray, groups: np.ndarray) -> float:
-    """Return the largest change of sum (l_K - l_2K) from the first theta, plus two standard errors if sampled."""
+    """Return the largest change of sum_g (l_K - l_2K) between the first theta and another, over all groups, in nats.
+
+    If `groups` are a sample, the sum is estimated, and two standard errors are added.
+    """
     better = copy.copy(target)
     better.set_rule(n_nodes=2 * target.n_nodes, n_steps=MANY_STEPS)
     error = terms_of(target, thetas, groups) - terms_of(better, thetas, groups)
@@ -66,7 +73,7 @@ def change_of_error(target: Any, thetas: np.ndarray, groups: np.ndarray) -> floa
 
 
 def terms_of(target: Any, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return the terms of some groups; shape (thetas, groups)."""
+    """Return the terms of `groups` at each of `thetas`; shape (thetas, groups)."""
     compiled, found = target.compile(), np.empty((len(thetas), len(groups)))
     for theta, out in zip(thetas, found, strict=True):
         compiled.log_terms(theta, compiled.data, groups, 0, len(groups), out)

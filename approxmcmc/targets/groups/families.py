@@ -1,8 +1,8 @@
-"""Distributions of a row given its linear predictor: ``term(eta, y, size, shape)``, log-concave in eta, derivatives.
+"""Distributions of a row given its linear predictor: log density ``term(eta, y, size, shape)``, concave in eta.
 
 `size` is a second number of each row: the trials of a binomial distribution, 1 otherwise. `shape` is a positive number
 that all rows share and that may be a parameter: the shape of a negative binomial distribution, 1 otherwise. Terms leave
-out what is constant in eta: `constants` returns known constants, and `of_row` those that depend on the shape.
+out summands without eta: `constants` returns those that are known, and `of_row` those that depend on the shape.
 """
 
 import math
@@ -27,11 +27,13 @@ def _no_share(y: float, shape: float) -> tuple[float, float]:
 
 
 class RowFamily(NamedTuple):
-    """Term and derivatives in eta, its constants as a function of arrays y and size, and the possible y.
+    """The functions of one distribution, see the module, and its possible y (`support`, in words).
 
-    A family with a shape also has the slope of its term in log(shape), and `of_row(y, shape)`, which returns the part
-    of the term that is constant in eta, and the slope of that part. `merges_rows` says whether rows that share one
-    effect are as one row, a Poisson count, or a product, a logit; None for others, see `row_sums`.
+    `derivatives` returns the first two derivatives of `term` in eta; `constants(y, size)` takes arrays. For a family
+    with a shape `in_shape` is the slope of `term` in log(shape), and `of_row(y, shape)` returns the summand of the log
+    density without eta, and its slope in log(shape). `merges_rows` is about rows that share one predictor but for a
+    known number each: True if they equal one row (Poisson), False if sums of y suffice (logit), None for others; see
+    `row_sums`.
     """
 
     term: Callable[..., float]
@@ -151,7 +153,7 @@ FAMILIES = {
 
 
 def make_of_pair(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of (eta, y) as one of (eta, y, size, shape)."""
+    """Return a function of (eta, y, size, shape) that calls `function` of (eta, y)."""
 
     def of_four(eta: float, y: float, size: float, shape: float) -> Any:
         return function(eta, y)

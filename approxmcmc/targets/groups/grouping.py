@@ -8,7 +8,7 @@ from approxmcmc.errors import InvalidInputError
 
 
 class Grouping(NamedTuple):
-    """Labels of the G groups in increasing order, the sorted order of the rows, and where each group starts (G + 1)."""
+    """Labels of the G groups in increasing order, row numbers sorted by group, and where each group starts (G + 1)."""
 
     labels: np.ndarray
     order: np.ndarray
@@ -26,7 +26,7 @@ def grouping(groups: Any, n_rows: int, *, who: str) -> Grouping:
     Raises
     ------
     InvalidInputError
-        If there is not one label for each row.
+        If there is not one label for each row, or a label is NaN or infinite.
     """
     labels = np.asarray(groups)
     if labels.shape != (n_rows,):

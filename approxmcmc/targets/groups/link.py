@@ -5,7 +5,7 @@ r"""Map the coordinates of a chain to the parameters of the groups: sums of prod
 Each factor is a coordinate of theta, its exponential, or its absolute value. A table says which, so that models which
 differ only in their tables share compiled kernels. The table is stored with the data:
 ``places`` (1, F, 2) = coordinate and kind of each factor, ``products`` (1, M, 1 + D) = j and the factors of each
-product, padded with -1, ``weights`` (1, M), and ``logs`` (1, n), 1 if phi_j is the logarithm of the sum.
+product, padded with -1, ``weights`` (1, M) = alpha_m, and ``logs`` (1, n), 1 if phi_j is the logarithm of the sum.
 """
 
 import math
@@ -35,7 +35,11 @@ def link(
     products: Sequence[tuple[int, float, Sequence[int]]],
     logs: Sequence[bool],
 ) -> Link:
-    """Return a table of factors (coordinate, kind), products (j, weight, factors) and which sums are logarithms."""
+    """Return the table of a link, see the module.
+
+    `places` holds (coordinate, kind) of each factor, `products` (j, weight, numbers of factors) of each product, `logs`
+    whether phi_j is the logarithm of its sum.
+    """
     degree = max([1, *(len(factors) for _, _, factors in products)])
     rows = [[j, *factors, *[-1] * (degree - len(factors))] for j, _, factors in products]
     return Link(
@@ -59,7 +63,7 @@ def factors_of(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 @allocating
 def add_factor_slopes(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray, out: np.ndarray) -> None:
-    """Add to `out` the slopes in theta, given those in the factors."""
+    """Add to `out` (d,) the derivatives of a function in theta, given its derivatives in the factors, `slopes` (F,)."""
     for f in range(places.shape[1]):
         j, kind = places[0, f, 0], places[0, f, 1]
         out[j] += slopes[f] * (math.exp(theta[j]) if kind == EXP else (np.sign(theta[j]) if kind == ABS else 1.0))
@@ -67,7 +71,7 @@ def add_factor_slopes(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray,
 
 @allocating
 def sums_of(factors: np.ndarray, products: np.ndarray, weights: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """Return phi, the sums of products of factors."""
+    """Return phi (n,), the sums of products of the given `factors`, or their logarithms; see the module."""
     phi = np.zeros(logs.shape[1])
     for m in range(products.shape[1]):
         product = weights[0, m]
@@ -115,7 +119,7 @@ def values_of(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def slopes_in_theta(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """Return slopes in theta (n, d), given those in the factors (n, F)."""
+    """Return the derivatives of n functions in theta (n, d), given those in the factors, `slopes` (n, F)."""
     (coordinate, kind), found = places[0].T, np.zeros((len(theta), len(slopes)))
     own = np.where(kind == ABS, np.sign(theta[coordinate]), 1.0)
     np.exp(theta[coordinate], out=own, where=kind == EXP)
@@ -133,7 +137,7 @@ def phi_of(factors: np.ndarray, products: np.ndarray, weights: np.ndarray, logs:
 def slopes_of_phi(
     factors: np.ndarray, phi: np.ndarray, products: np.ndarray, weights: np.ndarray, logs: np.ndarray
 ) -> np.ndarray:
-    """Return the slopes of phi in the factors; shape (n, F)."""
+    """Return the derivatives of phi in the factors; shape (n, F)."""
     j, chosen = products[0, :, 0], _chosen(factors, products)
     scale = (weights[0] / np.exp(phi, out=np.ones(len(phi)), where=logs[0] == 1)[j])[:, None]
     found = np.zeros((len(phi), len(factors) + 1))  # the last column receives the padding
@@ -150,7 +154,7 @@ def _chosen(factors: np.ndarray, products: np.ndarray) -> np.ndarray:
 
 
 def make_linked_terms(core: Callable[..., None], factors_of: Callable[..., np.ndarray]) -> Callable[..., None]:
-    """Return the kernel of terms in theta, from the kernel of terms in phi; the table is last among the data."""
+    """Return the kernel of terms in theta, from `core`, the kernel of terms in phi; the table ends the data."""
 
     def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         places, products, weights, logs = data[-4:]
@@ -163,7 +167,7 @@ def make_linked_terms(core: Callable[..., None], factors_of: Callable[..., np.nd
 def make_linked_gradient(
     core: Callable[..., None], factors_of: Callable[..., np.ndarray], add_factor_slopes: Callable[..., None]
 ) -> Callable[..., None]:
-    """Return the kernel that adds gradients in theta, from the kernel that adds gradients in phi."""
+    """Return the kernel that adds gradients in theta, from `core`, the kernel that adds gradients in phi."""
 
     def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         places, products, weights, logs = data[-4:]

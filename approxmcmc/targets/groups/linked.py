@@ -78,5 +78,5 @@ class LinkedTerms(TallDataTarget, LatentTarget):
         return values_of(thetas, self.data[-4])
 
     def _factor_slopes(self, theta: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-        """Return slopes in theta (n, d), given those in the factors (n, F)."""
+        """Return derivatives in theta (n, d), given those in the factors, `slopes` (n, F)."""
         return slopes_in_theta(theta, self.data[-4], slopes)

@@ -25,7 +25,10 @@ LARGEST_MAP = 1 << 22  # entries, 32 MB: about 60 columns; with 200 the map woul
 
 @batched
 def add_covariance(s: np.ndarray, weight: np.ndarray, mean: np.ndarray, out: np.ndarray) -> None:
-    """Add the weighted covariance of the columns of s (d, M) to the upper triangle of `out`, and write their mean."""
+    """Add the weighted covariance of the columns of s (d, M) to the upper triangle of `out`, and write their mean.
+
+    The mean is also subtracted from s.
+    """
     d, n = s.shape
     for j in range(d):
         total = 0.0
@@ -44,7 +47,7 @@ def add_covariance(s: np.ndarray, weight: np.ndarray, mean: np.ndarray, out: np.
 
 @batched
 def add_scores(slope: np.ndarray, W: np.ndarray, i: int, q: int, u: np.ndarray, s: np.ndarray) -> None:
-    """Add to the slopes in (beta, L) at each node the share of one row, from its slopes in eta."""
+    """Add row i's part of the slopes in (beta, L) at the nodes `u` to `s`, from the row's slopes in eta, `slope`."""
     p, K = W.shape[2] - q, u.shape[0]
     for j in range(p):
         for m in range(slope.shape[0]):
@@ -59,7 +62,10 @@ def add_scores(slope: np.ndarray, W: np.ndarray, i: int, q: int, u: np.ndarray, 
 def add_bends(
     zeroth: float, first: np.ndarray, second: np.ndarray, W: np.ndarray, i: int, q: int, hessian: np.ndarray
 ) -> None:
-    """Add the second derivatives of a row, from the means of its second derivative in eta times 1, u and uu'."""
+    """Add the second derivatives of row i to the upper triangle of `hessian`.
+
+    `zeroth`, `first`, `second` are the means over nodes of its second derivative in eta times 1, u and uu'.
+    """
     p, K = W.shape[2] - q, first.shape[0]
     for j in range(p):
         for n in range(j, p):
@@ -144,7 +150,7 @@ def make_expand(
 def pull_back(
     values: np.ndarray, slopes: np.ndarray, bends: np.ndarray, jacobian: np.ndarray, curvature: np.ndarray
 ) -> np.ndarray:
-    """Return rows (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2) in theta, of expansions in phi.
+    """Return rows (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2) in theta, given values and derivatives in phi.
 
     `bends` holds upper triangles; `jacobian` (n, d) and `curvature` (n, d, d) are the derivatives of phi.
     """
@@ -154,9 +160,10 @@ def pull_back(
 
 
 def in_theta(bends: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
-    """Return the upper triangles of J' B J, rows of d (d + 1) / 2, for matrices B of which upper triangles are given.
+    """Return the upper triangles of J' B J, rows of d (d + 1) / 2, for the symmetric matrices B in `bends` (n, m, m).
 
-    One matrix maps triangles where it is small, because products of many small matrices take longer than the expansion.
+    Only the upper triangles of B are read. If it is small, one matrix maps triangles to triangles, because products of
+    many small matrices take longer than the expansion.
     """
     (a, b), (j, k) = np.triu_indices(len(jacobian)), np.triu_indices(jacobian.shape[1])
     if a.size * j.size > LARGEST_MAP:

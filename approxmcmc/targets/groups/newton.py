@@ -1,4 +1,4 @@
-r"""Find the mode of a group's integrand over its effects, by Newton's method from a predicted start.
+r"""Find the mode of a group's integrand over the effects u, by Newton's method from a predicted start.
 
 The start is the mode under a linear expansion of the group's score in b = L u at b*, the mode at the centre. With the
 information I and c = score(b*) + I b*, it is u = (1 + L'IL)^{-1} L'c, for every L, including 0.
@@ -62,7 +62,7 @@ def largest_group(spans: np.ndarray, order: np.ndarray, lo: int, hi: int) -> int
 
 @batched
 def predictors(phi: np.ndarray, W: np.ndarray, lo: int, n: int, q: int, eta: np.ndarray, a: np.ndarray) -> None:
-    """Write x_i' beta and a_i = L'z_i of n rows from row lo."""
+    """Write x_i' beta to `eta` and a_i = L'z_i to `a`, for n rows from row lo of W = [Z, X]; Z has q columns."""
     p, K = W.shape[2] - q, a.shape[1]
     for i in range(n):
         total = 0.0
@@ -78,7 +78,7 @@ def predictors(phi: np.ndarray, W: np.ndarray, lo: int, n: int, q: int, eta: np.
 
 @batched
 def predict(L: np.ndarray, q: int, start: np.ndarray, u: np.ndarray, A: np.ndarray, C: np.ndarray) -> None:
-    """Write the predicted mode, (1 + L'IL)^-1 L'c."""
+    """Write the predicted mode, (1 + L'IL)^-1 L'c, to `u`; `start` holds (c, I). A and C are scratch."""
     K = u.shape[0]
     for k in range(K):
         u[k] = 0.0
@@ -97,9 +97,10 @@ def predict(L: np.ndarray, q: int, start: np.ndarray, u: np.ndarray, A: np.ndarr
 
 
 def make_newton(add_scores: Callable[..., None], K: int, share_effect: bool) -> Callable[..., None]:
-    """Return the function that finds the mode of a group's integrand from `mode`, and the triangle C of its precision.
+    """Return the function that moves ``space.mode`` to the mode of a group's integrand, and writes ``space.C``.
 
-    It stops after `steps` steps, or after one that is shorter than `near` standard deviations of u given the rows.
+    CC' is minus the second derivative of the log integrand before the last step. The function stops after `steps`
+    steps, or after one that is shorter than `near` standard deviations of u given the rows.
     """
 
     @batched
@@ -137,7 +138,7 @@ def make_refit(
     newton: Callable[..., None],
     derivatives: Callable[..., Any],
 ) -> Any:
-    """Return the kernel that writes, for each group, the expansion of its score at phi, which predicts starts."""
+    """Return the kernel that writes (c, I) of each group at phi, from which `predict` computes starts elsewhere."""
 
     def refit(phi: np.ndarray, data: Data, out: np.ndarray) -> None:
         W, responses, spans, starts, _, sizes = data

@@ -22,7 +22,7 @@ from approxmcmc.targets.groups.variables import GroupVariables, group_variables
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.tall_data import Prior
 
-LOG_NOISE_SCALE = 1.5  # standard deviation of the prior of log(noise): a factor of 20 both ways
+LOG_NOISE_SCALE = 1.5  # standard deviation of the prior of log(noise): two of them are a factor of 20
 
 
 class NormalGroups(NormalTerms):
@@ -141,7 +141,7 @@ class NormalGroups(NormalTerms):
         self._start = np.concatenate([np.zeros(len(coef)), L, means[-1:] if noise else []])
 
     def _link(self) -> Any:
-        """Return theta with the triangle of L filled up with zeros, and the noise as its exponential."""
+        """Return the table that maps theta to phi: L gets zeros above its diagonal; the noise is exp(theta_d)."""
         p, q, d = self.variables.n_coef, self.n_effects, self.variables.size
         places = [(j, AS_IT_IS) for j in range(d)]
         products = [(j, 1.0, [j]) for j in range(p)]
@@ -155,7 +155,7 @@ class NormalGroups(NormalTerms):
         return link(places, products, logs)
 
     def initial_point(self) -> np.ndarray:
-        """Return coefficients of 0, half the prior's scale for each effect, and the noise's prior median."""
+        """Return coefficients of 0, L with `effect_scale` / 2 on its diagonal, and log(noise) at its prior median."""
         return self._start.copy()
 
     @property
@@ -165,11 +165,11 @@ class NormalGroups(NormalTerms):
 
     @property
     def latent_coords(self) -> Mapping[str, Sequence[Any]]:
-        """Names of the effects of a group with slopes."""
+        """Names of a group's effects if there are slopes, else empty."""
         return {} if self.n_effects == 1 else {"effect_name": self.effect_names}
 
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
-        """Return exact draws of b = L u."""
+        """Return exact draws of the effects b = L u; shape (thetas, groups), with slopes (thetas, groups, q)."""
         u = self.draw_standard_effects(rng, thetas, groups)
         drawn = np.einsum("tij,tgj->tgi", self.variables.cholesky(thetas), u)
         return drawn[..., 0] if self.n_effects == 1 else drawn

@@ -25,7 +25,7 @@ LOG_2_PI = math.log(2.0 * math.pi)
 
 @compiled
 def invert(M: np.ndarray, inverse: np.ndarray) -> float:
-    """Overwrite a positive definite matrix by its inverse, by Gauss-Jordan steps; return log|M|."""
+    """Write the inverse of a positive definite M, by Gauss-Jordan steps that overwrite M; return log|M|."""
     q, log_det = M.shape[0], 0.0
     for i in range(q):
         for j in range(q):
@@ -47,7 +47,7 @@ def invert(M: np.ndarray, inverse: np.ndarray) -> float:
 
 @compiled
 def residual(phi: np.ndarray, R: np.ndarray, q: int, p: int, tau: float, r: np.ndarray) -> float:
-    """Write (R_y - R_X beta) / tau, and return the sum of squares of all but its first q entries."""
+    """Write (R_y - R_X beta) / tau to `r`, and return the sum of squares of all its entries but the first q."""
     rest = 0.0
     for i in range(q + p + 1):
         r[i] = R[i, q + p]
@@ -63,7 +63,7 @@ def residual(phi: np.ndarray, R: np.ndarray, q: int, p: int, tau: float, r: np.n
 def effects_precision(
     phi: np.ndarray, R: np.ndarray, q: int, p: int, tau: float, A: np.ndarray, M: np.ndarray, inverse: np.ndarray
 ) -> float:
-    """Write A = R_Z L / tau and (I + AA')^-1; return log|I + AA'|."""
+    """Write A = R_Z L / tau and `inverse` = (I + AA')^-1; return log|I + AA'|. M is scratch."""
     n_effects = A.shape[1]
     for i in range(q):
         for j in range(n_effects):
@@ -79,7 +79,7 @@ def effects_precision(
 
 
 def make_log_terms(q: int, n_effects: int, knows_noise: bool) -> Callable[..., None]:
-    """Return the kernel of the terms; data = (triangles (G, m, m), (rows, log weights) (G, 2))."""
+    """Return the kernel of the terms; data = (triangles (G, m, m), number of rows and sum of log weights (G, 2))."""
 
     def log_terms(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         triangles, counts = data
@@ -102,7 +102,7 @@ def make_log_terms(q: int, n_effects: int, knows_noise: bool) -> Callable[..., N
 
 
 def make_add_gradient(q: int, n_effects: int, knows_noise: bool) -> Callable[..., None]:
-    """Return the kernel that adds the gradients of terms."""
+    """Return the kernel that adds the gradients of the terms in ``order[lo:hi]``, in phi, to `out`."""
 
     def add_gradient(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         triangles, counts = data

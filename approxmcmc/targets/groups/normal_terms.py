@@ -48,7 +48,7 @@ class NormalTerms(LinkedTerms):
         return np.linalg.solve(np.swapaxes(factor, -1, -2), half)[..., 0], factor
 
     def at_random(self, rng: np.random.Generator, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return a draw of u for each group, shape (groups, K), and its log density given the rows."""
+        """Return a draw of u for each group given the rows, shape (groups, K), and the log density of each draw."""
         mean, factor = self.effects_given(self.phis(theta[None]), np.arange(self.n_obs))
         noise = rng.standard_normal((self.n_obs, self.n_effects))
         u = mean[0] + np.linalg.solve(np.swapaxes(factor[0], -1, -2), noise[..., None])[..., 0]

@@ -49,7 +49,10 @@ def make_nodes(
     add_terms: Callable[..., None],
     of_row: Callable[..., Any],
 ) -> Callable[..., float]:
-    """Return the function that places a group's nodes: it writes the u_m and their log weights, and returns l_g."""
+    """Return the function that places the nodes of group g, and returns l_g.
+
+    It writes the u_m to ``space.u`` and their log weights, the logs of the summands of exp(l_g), to ``space.weight``.
+    """
 
     @batched
     def nodes(phi: np.ndarray, data: Data, g: int, space: Space) -> float:
@@ -96,7 +99,7 @@ def make_nodes(
 
 
 def make_log_terms(K: int, nodes: Callable[..., float]) -> Callable[..., None]:
-    """Return the kernel of the terms l_g."""
+    """Return the kernel of the terms l_g, which calls `nodes` for each group."""
 
     def log_terms(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         space = work_space(largest_group(data[2], order, lo, hi), data[4].shape[2], K)
@@ -161,7 +164,7 @@ def make_add_gradient(
 def make_log_joint(
     one_column: bool, K: int, has_shape: bool, term: Callable[..., float], of_row: Callable[..., Any]
 ) -> Any:
-    """Return the kernel that writes log p(y_g, u_g) of all groups, given u (G, K)."""
+    """Return the kernel that writes log p(y_g, u_g) of all groups to `out`, given u (G, K); constants are left out."""
 
     def log_joint(phi: np.ndarray, data: Data, u: np.ndarray, out: np.ndarray) -> None:
         W, responses, spans, q = data[0], data[1], data[2], 1 if one_column else data[5][0, 1]

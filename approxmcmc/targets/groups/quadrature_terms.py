@@ -47,11 +47,11 @@ NEAR_THE_MODE = 1e-3
 LARGEST_ERROR = 0.01  # nats by which the summed error may change over the posterior
 CORE = 6  # arrays of the groups; the table of a link comes after them
 SHAPE_STEP = 1e-4  # step of differences in the logarithm of a shape
-REACH, MOST_SEARCHED = 4.0, 2000  # of a search without derivatives: around the start; evaluations
+REACH, MOST_SEARCHED = 4.0, 2000  # of a search without derivatives: largest change of a coordinate, most evaluations
 # Operations for a row: at a node, in a step of Newton's method, and for its slope at a node; last, for a group. With a
 # logit, a row takes 10 ns if it shares its effect, else 40; a group takes 260.
 NODE, NEWTON, GRADIENT, GROUP = 14.0, 40.0, 40.0, 1700.0
-SHARED = 0.15  # of a row's operations at nodes and in Newton's method, if exponentials are shared
+SHARED = 0.15  # share of a row's operations at nodes and in Newton's method that remains if exponentials are shared
 
 
 class QuadratureTerms(LinkedTerms, ExpandsItself):
@@ -72,7 +72,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
     def arrange(
         self, rows: np.ndarray, y: np.ndarray, size: np.ndarray, groups: Grouping, table: tuple[np.ndarray, ...]
     ) -> None:
-        """Sort the rows [Z, X] by group, and set them and the table of a `link` as the data."""
+        """Sort `rows` = [Z, X], `y` and `size` (see `families`) by group; set `data`, with the table of a `link`."""
         start, q = groups.start, self.n_columns
         self.n_obs, self.n_rows = len(start) - 1, len(y)
         self.data = (
@@ -120,9 +120,10 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         self.data = (*self.data[:4], rule, steps, *self.data[CORE:])
 
     def place(self, at: np.ndarray | None = None, n_nodes: int | None = None) -> None:
-        """Store starts at the mode, or at the point given; then choose the nodes.
+        """Store the starts of Newton's method at the posterior mode, or at the theta `at`; then choose the nodes.
 
-        Without a mode, for instance if a prior has its edge there, the highest point found replaces it.
+        If there is no mode, for instance because the prior has an edge there, the highest point found replaces it. If
+        `n_nodes` is given, the number of nodes is not changed: set it before.
         """
         self._refit()
         law: Laplace | None = None
@@ -141,7 +142,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         self.distance_to_model = self.accuracy.nats
 
     def _refit(self) -> None:
-        """Store the starts of all groups at the centre."""
+        """Compute (c, I) of all groups at the centre, from which starts are predicted, and store them in `data`."""
         starts, core = np.empty_like(self.data[3]), self.data[:CORE]
         phi = self.phis(self.center)
         sizes = self.one_column, self.n_effects, self.family.has_shape
@@ -153,7 +154,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
     # --- kernels ---
 
     def _sums(self) -> RowSums:
-        """Return the sums over a group's rows, by exp(eta) if the rows share one effect."""
+        """Return the functions that sum over a group's rows, by exp(eta) if the rows share one effect."""
         family, K, options = self.family, self.n_effects, {"fastmath": BATCH_FASTMATH}
         scores = closure(make_add_scores, family.derivatives, K, **options)
         terms = closure(make_add_terms, family.term, K, **options)
@@ -212,7 +213,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         return expand
 
     def own_terms(self, theta: np.ndarray) -> np.ndarray:
-        """Return the terms of all groups."""
+        """Return the terms l_g of all groups at theta; shape (G,)."""
         compiled = self.compile()
         return full_terms(compiled.log_terms, theta, compiled.data, self.n_obs)
 
@@ -227,7 +228,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
 
     @property
     def term_work(self) -> TermWork:
-        """Counted work of a term: predictors, steps of Newton's method, and all nodes, for each of its rows."""
+        """Counted work of a term: predictors, steps of Newton's method, and all nodes, for each row of the group."""
         assert self.n_rows is not None
         rows, columns = self.n_rows / self.n_obs, self.data[0].shape[2]
         share = SHARED if self.share_effect and self.family.merges_rows is not None else 1.0
@@ -239,7 +240,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
     # --- effects ---
 
     def draw_standard_effects(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
-        """Return draws of u given the rows; shape (thetas, groups, K)."""
+        """Return draws of u given the rows, shape (thetas, groups, K): exact if K = 1, else see `make_draw_latents`."""
         sums, K = self._sums(), self.n_effects
         value = closure(make_value, sums.add_terms, K, fastmath=BATCH_FASTMATH)
         draw = closure(make_draw, value, sums.add_scores, K, fastmath=BATCH_FASTMATH)
@@ -258,9 +259,10 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
 
 
 def highest_point(target: QuadratureTerms) -> np.ndarray:
-    """Return a point of high log posterior near the start, by a search without derivatives.
+    """Return a point of high log posterior near the centre of `target`, by a search without derivatives.
 
-    Far from it a density may have no bound, where a scale with a flat prior runs to 0.
+    No coordinate moves by more than `REACH`: far away the density may have no bound, where a scale with a flat prior
+    runs to 0.
     """
     from scipy.optimize import Bounds, minimize
 

@@ -17,15 +17,15 @@ from approxmcmc.engine.compiler.compile import allocating, batched
 from approxmcmc.engine.numerics import exp, log
 
 FARTHEST, ROOM = 300.0, 600.0  # largest x for which exp(x) is used; largest |a u| and logarithm of a product
-TOTAL, INNER, LARGEST = 0, 1, 2  # of the sums of a group: of y and of y eta, and log sum exp(eta)
+TOTAL, INNER, LARGEST = 0, 1, 2  # places in `Space.sums`: of sum y, sum y eta, and log sum exp(eta), over a group
 
 
 class Space(NamedTuple):
     """Memory for groups of up to n rows with K effects and M nodes.
 
-    Predictors without effects `eta` (n,) and their exponentials `e`, slopes in the effects `a` (n, K), sums over rows;
-    nodes `u` (K, M), the logarithms of their weights, two arrays (M,) for products; the mode, a step (K,), the
-    precision A there and its triangle C.
+    Predictors without effects `eta` (n,) and their exponentials `e`, slopes in the effects `a` (n, K), `sums` over
+    rows; nodes `u` (K, M), the logarithms of their weights `weight`, two arrays (M,) for products; the `mode`, a `step`
+    (K,), the precision `A` there and its Cholesky triangle `C`.
     """
 
     eta: np.ndarray
@@ -44,7 +44,7 @@ class Space(NamedTuple):
 
 @allocating
 def work_space(n: int, n_nodes: int, K: int) -> Space:
-    """Return memory for groups of up to n rows."""
+    """Return uninitialised memory for groups of up to n rows, with K effects and `n_nodes` nodes."""
     return Space(
         np.empty(n),
         np.empty(n),
@@ -62,10 +62,11 @@ def work_space(n: int, n_nodes: int, K: int) -> Space:
 
 
 class RowSums(NamedTuple):
-    """Three functions of a group's rows.
+    """Three functions of the rows lo ... lo + n - 1 of a group.
 
-    ``prepare(responses, lo, n, space)`` follows the predictors; ``add_scores(responses, lo, n, shape, space, u)`` adds
-    to `step` and `A`; ``add_terms(responses, lo, n, shape, space, u, out)`` adds at each column of u (K, M).
+    ``prepare(responses, lo, n, space)`` is called after `space.eta` and `space.a` are written. ``add_scores(responses,
+    lo, n, shape, space, u)`` adds the score in u to `space.step`, and the information to `space.A`. ``add_terms(
+    responses, lo, n, shape, space, u, out)`` adds the sum of the terms at each column of u (K, M) to `out` (M,).
     """
 
     prepare: Callable[..., None]
@@ -74,7 +75,7 @@ class RowSums(NamedTuple):
 
 
 def make_prepare_nothing() -> Callable[..., None]:
-    """Return a function that does nothing."""
+    """Return a `prepare` that does nothing."""
 
     @batched
     def prepare(responses: np.ndarray, lo: int, n: int, space: Space) -> None:
@@ -84,7 +85,7 @@ def make_prepare_nothing() -> Callable[..., None]:
 
 
 def make_add_scores(derivatives: Callable[..., tuple[float, float]], K: int) -> Callable[..., None]:
-    """Return the function that adds the score in u of each row to `step`, and its information to A."""
+    """Return `add_scores` for any family, from the derivatives of a term: one evaluation for each row."""
 
     @batched
     def add_scores(responses: np.ndarray, lo: int, n: int, shape: float, space: Space, u: np.ndarray) -> None:
@@ -103,7 +104,7 @@ def make_add_scores(derivatives: Callable[..., tuple[float, float]], K: int) -> 
 
 
 def make_add_terms(term: Callable[..., float], K: int) -> Callable[..., None]:
-    """Return the function that adds the terms of all rows at each node."""
+    """Return `add_terms` for any family, from its term: one evaluation for each row and node."""
 
     @batched
     def add_terms(
@@ -125,7 +126,10 @@ def make_add_terms(term: Callable[..., float], K: int) -> Callable[..., None]:
 
 
 def make_prepare(merges: bool) -> Callable[..., None]:
-    """Return the function that writes exp(eta_i), or their sum as that of one row, and the sums over rows."""
+    """Return the `prepare` that writes exp(eta_i) to `space.e`, and the sums over rows to `space.sums`.
+
+    If `merges`, as for Poisson rows, ``space.e[0]`` becomes the sum of all exp(eta_i).
+    """
 
     @batched
     def prepare(responses: np.ndarray, lo: int, n: int, space: Space) -> None:
@@ -145,7 +149,7 @@ def make_prepare(merges: bool) -> Callable[..., None]:
 
 
 def make_add_shared_scores(add_scores: Callable[..., None], merges: bool) -> Callable[..., None]:
-    """Return the function for one shared effect; `add_scores` serves groups in which exp(x) may overflow."""
+    """Return `add_scores` for rows that share one effect; the given one serves groups in which exp(x) may overflow."""
 
     @batched
     def add_shared(responses: np.ndarray, lo: int, n: int, shape: float, space: Space, u: np.ndarray) -> None:
@@ -170,7 +174,7 @@ def make_add_shared_scores(add_scores: Callable[..., None], merges: bool) -> Cal
 
 
 def make_add_shared_terms(add_terms: Callable[..., None], merges: bool) -> Callable[..., None]:
-    """Return the function for one shared effect; `add_terms` serves groups in which exp(x) may overflow."""
+    """Return `add_terms` for rows that share one effect; the given one serves groups in which exp(x) may overflow."""
 
     @batched
     def add_shared(

@@ -1,10 +1,10 @@
-r"""Exact draws of a log-concave effect by rejection under three tangents.
+r"""Draws of log-concave effects: exact draws of one effect, by rejection under three tangents.
 
 A concave log density lies under its tangents. The tangents at the mode and 1.1 standard deviations to both sides of it
 make a proposal density of three exponential pieces, which takes 1.16 trials per draw (Gilks and Wild 1992, without
 adaptation). Draws are exact for any three points, but the number of trials grows exponentially in the distance of the
-points from the mode, so the mode is found again at each theta. Several effects are drawn one by one along lines, in
-sweeps (Gibbs).
+points from the mode, so the mode is found again at each theta. Several effects of a group are drawn one by one along
+lines, in sweeps of a Gibbs sampler, which starts from a normal approximation: these draws are not exact.
 """
 
 import math
@@ -44,7 +44,10 @@ def inverse(u: float, slope: float, height: float, left: float, where: float) ->
 
 
 def make_value(add_terms: Callable[..., None], K: int) -> Callable[..., float]:
-    """Return the log density of u + t d given the rows of a group, up to a constant; it leaves u + t d in `space.u`."""
+    """Return the function that returns the log density of u + t d given the rows of a group, up to a constant.
+
+    It leaves u + t d in `space.u`.
+    """
 
     @batched
     def value(
@@ -62,7 +65,7 @@ def make_value(add_terms: Callable[..., None], K: int) -> Callable[..., float]:
 
 
 def make_draw(value: Callable[..., float], add_scores: Callable[..., None], K: int) -> Callable[..., float]:
-    """Return the function that draws t along the line u + t d; t = 0 is near the mode, t = 1 one sd away."""
+    """Return the function that draws t exactly along the line u + t d; t = 0 is near the mode, t = 1 one sd away."""
 
     @batched
     def draw(
@@ -124,7 +127,7 @@ def make_draw_latents(
     newton: Callable[..., None],
     draw: Callable[..., float],
 ) -> Callable[..., None]:
-    """Return the kernel that writes u of some groups at some phis; shape (thetas, groups, K).
+    """Return the kernel that writes draws of u for `groups` at each row of `phis` to `out` (thetas, groups, K).
 
     Several effects are drawn in turn, along axes in which the normal approximation at the mode is independent, in
     `SWEEPS` sweeps that start from a draw of that approximation.

@@ -54,7 +54,8 @@ class GroupedTarget(QuadratureTerms):
     prior_scale, effect_scale
         ``beta_j ~ N(0, prior_scale^2)`` and ``sigma ~ HalfNormal(effect_scale)``.
     prior
-        A function ``log_prior(theta) -> float`` that replaces these priors; theta = (beta, sigma); even in sigma.
+        A function ``log_prior(theta) -> float`` that replaces these priors; theta = (beta, sigma), and sigma may have
+        either sign, so the function must be even in sigma.
     at
         Point theta around which starts of the nodes are predicted, shape (p + 1,); None finds the mode.
     n_nodes
@@ -65,14 +66,14 @@ class GroupedTarget(QuadratureTerms):
     Attributes
     ----------
     accuracy
-        The estimated error of the integral, in nats; see Notes.
+        The estimated error of the integral: `accuracy.nats`, see Notes, and the number of groups checked.
     distance_to_model
         The number ``accuracy.nats``.
 
     Raises
     ------
     InvalidInputError
-        When shapes do not fit, responses lie outside the family's support, or the posterior has no mode.
+        When shapes do not fit, a setting is out of range, or responses lie outside the family's support.
     IncompatibleError
         When the user's function is not log-concave.
 
@@ -84,10 +85,10 @@ class GroupedTarget(QuadratureTerms):
     Guarantee: the terms are one function of theta, and an exact sampler is exact for *this* function. Its distance from
     the integral is ``accuracy.nats``: the largest change of (sum_K - sum_2K), where sum_2K takes many Newton steps,
     between the centre and other points. These are draws of the Laplace approximation widened by a half, and 3 standard
-    deviations of sigma both ways. K is the first of 8, 16, 24, 32, 48, 64 for which the change is below 0.01; errors of
-    quadrature fall geometrically in K, so the difference is nearly the error of K. The trace stores it as
-    ``setup_quadrature_nats``. If there are more than 4000 groups, 4000 random ones represent them, and two standard
-    errors are added.
+    deviations of sigma both ways. K is the first of 8, 16, 24, 32, 48, 64 for which the change is at most 0.01; if none
+    is, 64, with more Newton steps. Errors of quadrature fall geometrically in K, so the difference is nearly the error
+    of K. The trace stores it as ``setup_quadrature_nats``. If there are more than 4000 groups, 4000 random ones
+    represent them, and two standard errors are added.
 
     References
     ----------
@@ -154,7 +155,7 @@ class GroupedTarget(QuadratureTerms):
         self.place(at, n_nodes)
 
     def _link(self, p: int) -> Any:
-        """Return the parameters of the groups: beta unchanged, abs(sigma), and a known shape."""
+        """Return the table that maps theta to phi: beta unchanged, abs(sigma), and the log of a known shape."""
         places = [*((j, AS_IT_IS) for j in range(p)), (p, ABS)]
         products: list[tuple[int, float, list[int]]] = [(j, 1.0, [j]) for j in range(p + 1)]
         if self.shape is None:
@@ -180,7 +181,7 @@ class GroupedTarget(QuadratureTerms):
 
     @property
     def latent_coords(self) -> Mapping[str, Sequence[Any]]:
-        """Return 0: an effect is one number."""
+        """Return an empty dict: an effect is one number."""
         return {}
 
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
@@ -188,7 +189,7 @@ class GroupedTarget(QuadratureTerms):
         return np.abs(thetas[:, -1:]) * self.draw_standard_effects(rng, thetas, groups)[..., 0]
 
     def initial_point(self) -> np.ndarray:
-        """Return the point around which the nodes were placed."""
+        """Return the theta around which the nodes were placed: the mode, or `at`."""
         return self.center.copy()
 
     def _identity(self) -> str:

@@ -1,10 +1,10 @@
 r"""The parameters of a model with group effects, in coordinates without an edge.
 
-A scale :math:`\sigma` of an effect is moved as a number of either sign, of which :math:`|\sigma|` is reported: the
+The coordinate of a scale :math:`\sigma` of an effect may have either sign, and the trace holds :math:`|\sigma|`: the
 likelihood is a smooth, even function of it. In :math:`\log \sigma` a scale that the data hardly distinguish from 0 lies
 on a plateau without end, and in :math:`\sigma^2` a half-normal prior is infinite at 0. Several effects have the
-covariance LL', L lower triangular with entries of either sign. The noise :math:`\tau`, which data keep away from 0, is
-moved as :math:`\log \tau`.
+covariance LL', L lower triangular with entries of either sign. The coordinate of the noise :math:`\tau`, which data
+keep away from 0, is :math:`\log \tau`.
 """
 
 import dataclasses
@@ -20,9 +20,10 @@ SCALE, COVARIANCE, NOISE = "sigma", "effect_cov", "noise"
 
 @dataclasses.dataclass(frozen=True)
 class GroupVariables(Variables):
-    """Coefficients ``beta``, then the lower triangle of L row by row, then the logarithm of the noise where it counts.
+    """Theta is the coefficients, the lower triangle of L row by row, and the log of the noise unless it is known.
 
-    Reported are ``beta``, ``sigma`` = abs(L) of one effect or ``effect_cov`` = LL' of several, and ``noise``.
+    The trace has ``beta``, ``sigma`` = abs(L) of one effect or ``effect_cov`` = LL' of several, and ``noise``. `n_coef`
+    and `n_effects` are the numbers of coefficients and of effects of a group.
     """
 
     n_coef: int = 0
@@ -47,7 +48,7 @@ class GroupVariables(Variables):
         return names if self.knows_noise else [*names, f"log_{NOISE}"]
 
     def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
-        """Map the last axis of `theta` to the reported variables; leading axes are kept."""
+        """Map the last axis of `theta` to the variables of the trace; leading axes are kept."""
         stop = self.n_coef + self.n_scales
         values = {"beta": theta[..., : self.n_coef]}
         if self.n_effects == 1:
@@ -58,7 +59,7 @@ class GroupVariables(Variables):
         return values if self.knows_noise else {**values, NOISE: np.exp(theta[..., stop])}
 
     def pack(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Map reported variables to theta; the diagonal of L is taken as positive."""
+        """Map the variables of the trace to theta, with a positive diagonal of L."""
         packed = self.pack_draws({name: np.asarray(values[name], np.float64)[None, None] for name in self.shapes})
         return np.asarray(packed[0, 0])
 

@@ -2,9 +2,10 @@
 
 With t = exp(-2 |theta|) and k(y) the number of disagreeing pairs of neighbours among n_pairs,
 
-    Z(theta) = exp(|theta| n_pairs) sum_y t^k(y),    s(y) = n_pairs - 2 k(y)    (of opposite sign where theta < 0:
+    Z(theta) = exp(|theta| n_pairs) sum_y t^k(y),    s(y) = n_pairs - 2 k(y).
 
-turning every second spin over maps one case to the other). The sum goes row by row over the 2^width states x of a row,
+Turning every second spin over changes the sign of s(y), so theta < 0 is the same as -theta with s(y) of opposite sign.
+The sum goes row by row over the 2^width states x of a row,
 
     v_1(x) = t^d(x),    v_{i+1}(x) = t^d(x) sum_z t^{popcount(x ^ z)} v_i(z),    Z ~ sum_x v_length(x),
 
@@ -30,7 +31,7 @@ WIDEST_COUNTS = 12
 
 
 def n_pairs(rows: int, columns: int) -> int:
-    """Return the number of pairs of neighbours."""
+    """Return the number of pairs of neighbours in a lattice with free boundary."""
     return rows * (columns - 1) + columns * (rows - 1)
 
 
@@ -40,7 +41,7 @@ def log_normalizer(theta: float, rows: int, columns: int) -> float:
 
 
 def moments(theta: float, rows: int, columns: int) -> tuple[float, float]:
-    """Return mean and variance of s(y) at theta."""
+    """Return mean and variance of s(y) at theta, for a lattice at most 16 wide (the shorter side)."""
     _, mean, variance = _moments(abs(float(theta)), *sorted((rows, columns)))
     return math.copysign(mean, theta), variance
 
@@ -128,9 +129,9 @@ def forward_moments(t: float, within: np.ndarray, width: int, length: int, table
 
 
 class BackwardState(NamedTuple):
-    """Input of draws: disagreements within each state of a row, the sizes, and their tables at one theta.
+    """What draws read: disagreements `within` each state of a row, the lattice's sizes, and the tables at one theta.
 
-    Rows of `tables` are v_1, ..., v_length at `t`, one number; `powers` and `partial_sums` are scratch.
+    Rows of `tables` are v_1, ..., v_length for the t in ``t[0]``; `powers` and `partial_sums` are scratch.
     """
 
     within: np.ndarray
@@ -159,7 +160,7 @@ def backward_simulator(rows: int, columns: int) -> Simulator:
 def draw_backwards(
     rng: np.random.Generator, theta: np.ndarray, state: BackwardState, statistics: np.ndarray, count: np.ndarray
 ) -> None:
-    """Draw a lattice exactly, and write its statistic."""
+    """Draw a lattice at theta exactly, and write its s(y) to `statistics`."""
     within, width, length, tables = state.within, state.width, state.length, state.tables
     t = math.exp(-2.0 * abs(theta[0]))
     if state.t[0] != t:

@@ -42,8 +42,8 @@ ROW, COLOUR, OFFSET = range(3)  # of the next site to update
 class HeatBathState(NamedTuple):
     """Settings of a chain over lattices (see `Auxiliary`), and its current state.
 
-    `spins` have a rim of zeros. `next_site` holds ROW, COLOUR and OFFSET; `theta` belongs to the spins, NaN at first;
-    `n_started` counts chains started. `whole` and `rest` hold the probabilities to go up, one for each field.
+    `spins` have a rim of zeros. `next_site` holds ROW, COLOUR and OFFSET; `theta` is that of the last draw, NaN at
+    first; `n_started` counts chains started. `whole` and `rest` hold P(spin = 1) for each field, see `update_sites`.
     """
 
     observed: np.ndarray
@@ -59,7 +59,7 @@ class HeatBathState(NamedTuple):
 
 
 def heat_bath_states(observed: np.ndarray, auxiliary: Auxiliary) -> Callable[[], HeatBathState]:
-    """Return the function that makes the states of the chains of an auxiliary setting."""
+    """Return the function without arguments that makes the state of a chain with the settings `auxiliary`."""
     (rows, columns), spins = observed.shape, observed.astype(np.int8)
     settings = spins, auxiliary.n_updates, auxiliary.thin or 0, STARTS.index(auxiliary.start)
     return lambda: HeatBathState(
@@ -77,7 +77,7 @@ def heat_bath_states(observed: np.ndarray, auxiliary: Auxiliary) -> Callable[[],
 def heat_bath(
     rng: np.random.Generator, theta: np.ndarray, state: HeatBathState, statistics: np.ndarray, count: np.ndarray
 ) -> None:
-    """Draw a lattice as the end of a heat bath, and write its statistic."""
+    """Draw a lattice at theta as the end of a heat bath, and write its s(y) to `statistics`."""
     n_updates = state.n_updates
     if state.thin > 0 and state.theta[0] == theta[0]:
         n_updates = state.thin
@@ -94,7 +94,7 @@ def heat_bath(
 
 @compiled
 def set_spins(spins: np.ndarray, observed: np.ndarray, start: int) -> None:
-    """Set the spins to all down, all up, or the observed lattice."""
+    """Set the spins to all down, all up, or the observed lattice, for `start` EMPTY, FULL or OBSERVED."""
     for i in range(observed.shape[0]):
         for j in range(observed.shape[1]):
             spins[i + 1, j + 1] = observed[i, j] if start == OBSERVED else (1 if start == FULL else -1)
@@ -102,7 +102,7 @@ def set_spins(spins: np.ndarray, observed: np.ndarray, start: int) -> None:
 
 @compiled
 def pair_sum(spins: np.ndarray) -> float:
-    """Return the sum of y_i y_j over neighbours, each pair once; the border has no effect."""
+    """Return the sum of y_i y_j over neighbours, each pair once; `spins` has a rim of zeros, which adds nothing."""
     total = 0
     for i in range(1, spins.shape[0] - 1):
         for j in range(1, spins.shape[1] - 1):
@@ -151,7 +151,7 @@ FIELDS = 9  # sums of up to four spins, -4 ... 4
 
 
 class CouplingState(NamedTuple):
-    """The number of pairs of neighbours; the spins of both chains, with a rim of zeros; P(up) for each field."""
+    """The number of pairs of neighbours; the spins of both chains, with a rim of zeros; P(spin = 1) for each field."""
 
     n_pairs: int
     lower: np.ndarray
@@ -173,7 +173,7 @@ def coupling_simulator(rows: int, columns: int) -> Simulator:
 def couple_from_the_past(
     rng: np.random.Generator, theta: np.ndarray, state: CouplingState, statistics: np.ndarray, count: np.ndarray
 ) -> None:
-    """Draw a lattice exactly, and write its statistic (Propp and Wilson 1996, section 2.2)."""
+    """Draw a lattice at theta exactly, and write its s(y) to `statistics` (Propp and Wilson 1996, section 2.2)."""
     n_sites = (state.lower.shape[0] - 2) * (state.lower.shape[1] - 2)
     uniforms = np.empty((0, n_sites))
     sweeps = 1
@@ -196,9 +196,10 @@ def couple_from_the_past(
 
 @compiled
 def coupled_sweeps(theta: float, uniforms: np.ndarray, state: CouplingState) -> int:
-    """Run both chains to the present; return the disagreeing pairs where they met, else -1.
+    """Run both chains to the present with the given numbers; return how many pairs disagree if they met, else -1.
 
-    The heat bath with one uniform for both is monotone at theta >= 0: lower <= upper stays true.
+    `uniforms` has a row for each sweep, the last sweep first. The heat bath with one uniform for both chains is
+    monotone at theta >= 0: lower <= upper stays true.
     """
     lower, upper, up = state.lower, state.upper, state.up
     rows, columns = lower.shape[0] - 2, lower.shape[1] - 2

@@ -48,7 +48,7 @@ class PredictorPart:
     variable
         Its name; None for an offset.
     X
-        Dense columns, shape (n, p), of the entries `entries`; with `codes` the weights (n, 1), or empty.
+        Dense columns, shape (n, p), which multiply `entries`. With `codes`: the weights (n, 1), or None for weights 1.
     codes
         Entries of the variable, shape (n,), -1 for a row that picks none of them; None for dense columns.
     shared
@@ -78,7 +78,9 @@ class PredictorPart:
 
 
 def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> PredictorPart:
-    """Return the parts of a user's design, see `PredictorTarget`.
+    """Return the contribution of `variable` to a predictor, from a user's `design` in a form of `PredictorTarget`.
+
+    `n` is the number of rows; messages call the design `name`, and the target `who`.
 
     Raises
     ------
@@ -117,7 +119,10 @@ def _floats(array: np.ndarray) -> np.ndarray:
 
 
 def assemble(parts: Mapping[str, list[PredictorPart]], variables: Variables, n: int) -> Design:
-    """Return the design of predictors that are sums of parts; theta holds the variables one after the other."""
+    """Return the design of the predictors in `parts`, each the sum of its list of parts.
+
+    Theta holds the variables one after the other; `n` is the number of rows.
+    """
     starts, dim = {}, 0
     for name, shape in variables.shapes.items():
         starts[name], dim = dim, dim + math.prod(shape)
@@ -127,7 +132,7 @@ def assemble(parts: Mapping[str, list[PredictorPart]], variables: Variables, n: 
 
 
 class DistinctColumns:
-    """Columns of all predictors. An array used twice is stored once; the columns of a predictor are adjacent."""
+    """Collect the columns of all predictors: an array used twice is stored once; a predictor's columns are adjacent."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -147,7 +152,7 @@ class DistinctColumns:
         return self.width - width, self.width
 
     def add_codes(self, codes: np.ndarray, weights: np.ndarray | None) -> None:
-        """Add a column of codes, with the column of its weights."""
+        """Add a column of codes (n,), and the weights (n, 1) that multiply the entries; None for weights 1."""
         self.codes.append(codes)
         self.weights.append(-1 if weights is None else self.add((weights,))[0])
 
@@ -168,7 +173,7 @@ def _are_one(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def _predictor(parts: list[PredictorPart], starts: Mapping[str, int], dim: int, columns: DistinctColumns) -> Predictor:
-    """Return one predictor, after adding its columns to `columns`."""
+    """Return the predictor that is the sum of `parts`, after adding its columns to `columns`."""
     first = len(columns.codes)
     places: list[int] = []
     shared: list[int] = []

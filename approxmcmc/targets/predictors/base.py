@@ -29,21 +29,21 @@ class PredictorsTarget(TallDataTarget):
     responses: tuple[np.ndarray, ...]
 
     def predictor_data(self, data: Data) -> Data:
-        """Return the arrays of the target, or some rows of them, as (*design, *responses)."""
+        """Return the arrays `data`, which are those of the target or some rows of them, as (*design, *responses)."""
         return data
 
     def batch_kernel(self, function: Callable[..., Any], name: str, signature: Any) -> Any:
-        """Return a batch kernel around one of the batch functions of the likelihood."""
+        """Return `function` of `kernels`, compiled around the batch function `name` of the likelihood."""
         of_rows = self.likelihood.compile(name, self.responses)
         return _around(function, signature, self.likelihood.n_predictors, of_rows)
 
     def compile(self) -> CompiledTarget:
-        """Compile terms and prior."""
+        """Compile terms and prior, with the form that evaluates a row at two thetas."""
         return super().compile()._replace(compile_at_both=self._terms_at_both)
 
     @property
     def term_work(self) -> TermWork:
-        """Operations of a term: the sums of its predictors, and their likelihood."""
+        """Operations of a term: those of the sums that are its predictors, and those of the likelihood of a row."""
         work, added = self.likelihood.work(), self.design.additions
         stored = sum(array.nbytes for array in self.data if array.shape[:1] == (self.n_obs,)) / self.n_obs
         assert work.gradient is not None

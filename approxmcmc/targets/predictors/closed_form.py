@@ -20,7 +20,7 @@ HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 def normal_terms(eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    """Write the terms."""
+    """Write the log density of each row in ``order[lo:hi]`` to `out`, summed over the J outcomes."""
     [y] = responses
     for i in range(hi - lo):
         out[i] = -y.shape[1] * HALF_LOG_2_PI
@@ -31,7 +31,7 @@ def normal_terms(eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, h
 
 
 def normal_slopes(eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    """Write the slopes: with z the standardised residual, z exp(-scale) and z^2 - 1."""
+    """Write the slopes in means and log scales: z exp(-log scale) and z^2 - 1, z the standardised residual."""
     [y] = responses
     J = y.shape[1]
     for j in range(J):
@@ -83,7 +83,7 @@ def log_sum_exp(eta: np.ndarray, n: int, largest: np.ndarray, out: np.ndarray) -
 def softmax_terms(
     eta: np.ndarray, responses: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
 ) -> None:
-    """Write the terms."""
+    """Write log p(y | eta) of each row in ``order[lo:hi]`` to `out`."""
     [y] = responses
     work = np.empty((2, hi - lo))
     log_sum_exp(eta, hi - lo, work[0], work[1])
@@ -94,7 +94,7 @@ def softmax_terms(
 def softmax_slopes(
     eta: np.ndarray, responses: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
 ) -> None:
-    """Write the slopes 1_k - p_k."""
+    """Write the slopes 1(y = k) - p_k in predictor k, p_k the probability of class k."""
     [y] = responses
     work = np.empty((2, hi - lo))
     log_sum_exp(eta, hi - lo, work[0], work[1])
@@ -107,7 +107,7 @@ def softmax_slopes(
 def softmax_expansion(
     eta: np.ndarray, responses: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
 ) -> None:
-    """Write value, slopes 1_k - p_k, and the upper triangle of -(diag p - p p'), row by row."""
+    """Write value, slopes 1(y = k) - p_k, and the upper triangle of -(diag p - p p'), row by row."""
     [y] = responses
     n_classes = eta.shape[0]
     work, shares = np.empty((2, hi - lo)), np.empty(n_classes)
@@ -149,7 +149,7 @@ class ClosedForm(RowLikelihood):
 
 
 class NormalLikelihood(ClosedForm):
-    """J outcomes of a row, (n, J) in one array of responses; J means, then J log scales."""
+    """J independent normal outcomes of a row, y (n, J); the predictors are J means, then J log scales."""
 
     def __init__(self, n_outcomes: int = 1) -> None:
         super().__init__(2 * n_outcomes, normal_terms, normal_slopes, normal_expansion)
@@ -157,7 +157,7 @@ class NormalLikelihood(ClosedForm):
 
 
 class SoftmaxLikelihood(ClosedForm):
-    """log p(y | eta) = eta_y - log sum_k exp(eta_k): K = classes predictors that share their columns."""
+    """log p(y | eta) = eta_y - log sum_k exp(eta_k), with one predictor for each class."""
 
     def __init__(self, n_classes: int) -> None:
         super().__init__(n_classes, softmax_terms, softmax_slopes, softmax_expansion)

@@ -54,7 +54,7 @@ class Design:
     X
         Dense columns, shape (n, p); also those that only weight codes.
     codes
-        Entries of theta, int32, shape (n, C); `dim` adds 0, for a reference level.
+        For each row the entries of theta to add, int32, shape (n, C); `dim` adds 0, for a reference level.
     weights
         For each column of codes the column of X that multiplies it; -1 for none.
     predictors
@@ -143,7 +143,10 @@ class Design:
         return (total + total.T)[:-1, :-1]
 
     def covariances(self, cholesky: np.ndarray, rows: Rows) -> np.ndarray:
-        """Return the covariances of the predictors of rows if theta has the covariance LL'; shape (rows, K, K)."""
+        """Return the covariances of the predictors of rows if theta has the covariance LL', L = `cholesky`.
+
+        Shape (rows, K, K).
+        """
         spread = self.times(cholesky, rows)
         return np.einsum("krj,lrj->rkl", spread, spread, optimize=True)
 
@@ -174,18 +177,18 @@ class _Part:
         self.dense, self.places, self.sparse = dense, places, sparse
 
     def times(self, extended: np.ndarray) -> np.ndarray:
-        """Return D v + S v."""
+        """Return (D + S) v, v = `extended` of length dim + 1 (or a matrix with such columns)."""
         product = self.dense @ extended[self.places]
         return product if self.sparse is None else product + self.sparse @ extended
 
     def add_slope(self, weights: np.ndarray, total: np.ndarray) -> None:
-        """Add (D + S)' w."""
+        """Add (D + S)' w to `total`, w = `weights` (rows,)."""
         total[self.places] += weights @ self.dense
         if self.sparse is not None:
             total += weights @ self.sparse
 
     def add_bend(self, other: "_Part", weights: np.ndarray, factor: float, total: np.ndarray) -> None:
-        """Add factor (D_1 + S_1)' W (D_2 + S_2), W diagonal."""
+        """Add factor (D_1 + S_1)' W (D_2 + S_2) to `total`: 1 is this part, 2 is `other`, W has diagonal `weights`."""
         weighted = self.dense * (factor * weights)[:, None]
         total[np.ix_(self.places, other.places)] += weighted.T @ other.dense
         if other.sparse is not None:

@@ -18,7 +18,7 @@ LAST = DESIGN  # the first array of the responses
 
 @compiled(fastmath=set(BATCH_FASTMATH))
 def gather(theta: np.ndarray, design: Data, k: int, coefs: np.ndarray) -> float:
-    """Copy the coefficients of the dense columns of predictor k, and return the sum of entries that all rows share."""
+    """Copy the coefficients of the dense columns of predictor k to `coefs`; return its sum that all rows share."""
     spans, places, shared, values = design[2], design[3], design[5], design[6]
     dim = theta.shape[0]
     first, last, at = spans[0, SPANS * k], spans[0, SPANS * k + 1], spans[0, SPANS * k + 2]
@@ -35,7 +35,7 @@ def gather(theta: np.ndarray, design: Data, k: int, coefs: np.ndarray) -> float:
 def add_coded(
     theta: np.ndarray, design: Data, k: int, order: np.ndarray, lo: int, hi: int, common: float, eta: np.ndarray
 ) -> None:
-    """Add to a predictor the entries of theta given by its codes, and those that all rows share."""
+    """Add to predictor k, `eta`, the entries of theta that its codes name, and `common`, which all rows share."""
     X, codes, spans, weights = design[0], design[1], design[2], design[4]
     dim = theta.shape[0]
     for i in range(hi - lo):
@@ -148,9 +148,10 @@ def add_rows(
 
 
 class OfRows(NamedTuple):
-    """The likelihood of a kernel: the number K, and a batch function of predictors and responses.
+    """The likelihood of a kernel: the number K of predictors, and a batch function of predictors and responses.
 
-    That is a separate compiled kernel, called once a batch, so the code here is compiled once for all models.
+    The batch function is a separate compiled kernel, called once a batch, so the code here is compiled once for all
+    models.
     """
 
     n_predictors: int
@@ -176,7 +177,7 @@ def terms_at_both(
     candidate: np.ndarray,
     known: OfRows,
 ) -> None:
-    """Write the terms at two thetas in one pass over the design."""
+    """Write the terms of the rows lo ... hi - 1 at theta to `current`, at `proposed` to `candidate`, in one pass."""
     eta, coefs = np.empty((2, known.n_predictors, hi - lo)), np.empty((2, data[0].shape[1]))
     memory_order = np.empty(0, dtype=np.int64)
     predict_both(theta, proposed, data[:LAST], memory_order, lo, hi, coefs, eta[0], eta[1])
@@ -187,7 +188,7 @@ def terms_at_both(
 def add_gradient(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
 ) -> None:
-    """Add the gradients of the rows ``order[lo:hi]``; ``known.function`` computes the slopes."""
+    """Add the sum of the gradients of the terms of ``order[lo:hi]``; ``known.function`` computes the slopes."""
     coefs, design = np.empty(data[0].shape[1]), data[:LAST]
     for start in range(lo, hi, BATCH):
         stop = min(start + BATCH, hi)
@@ -202,7 +203,10 @@ def add_gradient(
 def subtract_quadratics(
     eta: np.ndarray, numbers: np.ndarray, order: np.ndarray, lo: int, hi: int, out: np.ndarray
 ) -> None:
-    """Subtract f + g'd + d'H d / 2, d = eta - eta_hat, from ``out``; a row of numbers is (eta_hat, f, g, H / 2, H)."""
+    """Subtract f + g'd + d'H d / 2, d = eta - eta_hat, from `out`.
+
+    A row of `numbers` is (eta_hat, f, g, H): the upper triangle of H, with halves on the diagonal.
+    """
     n_predictors = eta.shape[0]
     for i in range(hi - lo):
         row = numbers[datum_at(order, lo + i)]
@@ -221,7 +225,7 @@ def subtract_quadratics(
 def subtract_slopes(
     eta: np.ndarray, numbers: np.ndarray, order: np.ndarray, lo: int, hi: int, slopes: np.ndarray
 ) -> None:
-    """Subtract the slopes g + H d of these quadratics from those of the terms, (K, rows)."""
+    """Subtract the slopes g + H d of the quadratics of `subtract_quadratics` from `slopes` (K, rows)."""
     n_predictors = eta.shape[0]
     for i in range(hi - lo):
         row, place = numbers[datum_at(order, lo + i)], 2 * n_predictors + 1
@@ -236,7 +240,7 @@ def subtract_slopes(
 def residuals(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
 ) -> None:
-    """Write the residuals of an expansion of the terms; its rows are the last array of the data."""
+    """Write the terms of the rows ``order[lo:hi]`` minus their quadratics, which the last array of the data holds."""
     eta, coefs = np.empty((known.n_predictors, hi - lo)), np.empty(data[0].shape[1])
     predict(theta, data[:LAST], order, lo, hi, coefs, eta)
     known.function(eta, data[LAST:-1], order, lo, hi, out)
@@ -246,7 +250,7 @@ def residuals(
 def add_residual_gradient(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
 ) -> None:
-    """Add the gradient of the residuals of an expansion; ``known.function`` computes the slopes."""
+    """Add the sum of the gradients of `residuals` of ``order[lo:hi]``; ``known.function`` computes slopes of terms."""
     eta, slopes = np.empty((known.n_predictors, hi - lo)), np.empty((known.n_predictors, hi - lo))
     coefs, design = np.empty(data[0].shape[1]), data[:LAST]
     predict(theta, design, order, lo, hi, coefs, eta)

@@ -42,14 +42,14 @@ class RowLikelihood(abc.ABC):
         return kernel(getattr(self, name)(), self.signature(name, responses), fastmath=BATCH_FASTMATH)
 
     def evaluate(self, eta: np.ndarray, responses: tuple[np.ndarray, ...], rows: np.ndarray) -> np.ndarray:
-        """Return the terms of some rows with predictors eta, shape (K, rows)."""
+        """Return the terms of the rows with numbers `rows`, given their predictors `eta` (K, rows); shape (rows,)."""
         out = np.empty(len(rows))
         some = tuple(np.ascontiguousarray(array[rows]) for array in responses)
         self.compile("terms", responses)(eta, some, np.arange(len(rows)), 0, len(rows), out)
         return out
 
     def signature(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
-        """Return the signature of one of the batch functions."""
+        """Return the numba signature of the batch function "terms", "slopes" or "expansion"."""
         out = VECTOR if name == "terms" else MATRIX
         return nb.void(MATRIX, type_of(responses), INDICES, nb.int64, nb.int64, out)
 
@@ -106,19 +106,19 @@ class ScalarLikelihood(RowLikelihood):
         return TermWork(operations(self.loglik), operations(self.derivatives), 0.0, "library" if ours else "python")
 
     def terms(self) -> Callable[..., None]:
-        """Return the loop over ``loglik``."""
+        """Return the batch function of the terms: a loop over rows that calls ``loglik``."""
         K, m = self.n_predictors, self.n_responses
         return loop_over_rows(K, m, [f"out[i] = loglik({arguments(K, m)})"], loglik=self.loglik)
 
     def slopes(self) -> Callable[..., None]:
-        """Return the loop over ``derivatives`` that keeps the slopes."""
+        """Return the batch function of the slopes: a loop over rows that calls ``derivatives``."""
         K, m = self.n_predictors, self.n_responses
         keep = [f"out[{k}, i] = found[{k}]" for k in range(K)]
         found = f"found = derivatives({arguments(K, m)})"
         return loop_over_rows(K, m, [found, *keep], derivatives=self.derivatives)
 
     def expansion(self) -> Callable[..., None]:
-        """Return the loop over ``loglik`` and ``derivatives``."""
+        """Return the batch function of expansions: a loop over rows that calls ``loglik`` and ``derivatives``."""
         K, m = self.n_predictors, self.n_responses
         keep = [f"out[i, {1 + k}] = found[{k}]" for k in range(self.n_numbers - 1)]
         lines = [f"out[i, 0] = loglik({arguments(K, m)})", f"found = derivatives({arguments(K, m)})", *keep]
@@ -142,7 +142,7 @@ def loop_over_rows(K: int, m: int, lines: Sequence[str], **functions: Any) -> Ca
 
 
 def arguments(K: int, m: int) -> str:
-    """Return the arguments of the row's function, as text."""
+    """Return as text the arguments of the function of row i: ``eta0[i], ..., y0[i], ...``."""
     return ", ".join([*(f"eta{k}[i]" for k in range(K)), *(f"y{k}[i]" for k in range(m))])
 
 
@@ -163,10 +163,10 @@ def make({", ".join(names)}):
 
 
 def differences(function: Callable[..., float], K: int, m: int) -> Callable[..., tuple[float, ...]]:
-    """Return first and second derivatives of a function in its first K arguments, by differences of fourth order.
+    """Return the ``derivatives`` of a function of K + m numbers, see `ScalarLikelihood`, by differences.
 
-    Their errors, about 1e-9 and 1e-8 of the scale of the function, make no sampler inexact: what is expanded is a
-    little off the Taylor polynomial, and the residual makes up for it.
+    The errors of the derivatives, about 1e-9 and 1e-8 of the scale of the function, make no sampler inexact: the
+    expansion differs slightly from the Taylor polynomial, and the residuals correct the difference.
     """
     return closure(_difference_maker(K, m), function, fastmath=BATCH_FASTMATH)
 
@@ -176,7 +176,7 @@ def _difference_maker(K: int, m: int) -> Callable[..., Any]:
     names = [*(f"e{k}" for k in range(K)), *(f"y{k}" for k in range(m))]
 
     def at(**steps: float) -> str:
-        """Return the call at a point that is so many steps off, as text."""
+        """Return as text the call of the function with some arguments moved by so many steps."""
         moved = [f"{name} + {steps[name]} * h{name[1:]}" if name in steps else name for name in names]
         return f"at({', '.join(moved)})"
 

@@ -66,7 +66,7 @@ class PredictorTarget(PredictorsTarget):
         Axis names by variable, and labels by axis, as in `pymc.Model`. By default the entries of a variable are called
         by the categories or columns of its design, where that has them.
     initial_point
-        Where chains start, values by variable; default 0.
+        The point around which chains start, values by variable; default 0.
     pymc_model
         A function that returns the same posterior as a `pymc.Model`, for gold standards.
 
@@ -75,7 +75,7 @@ class PredictorTarget(PredictorsTarget):
     InvalidInputError
         When designs, responses, names or settings do not fit.
     CompilationError
-        When `loglik` or `derivatives` does not compile, or returns anything but numbers.
+        When `loglik` does not compile, or returns anything but one number.
 
     Notes
     -----
@@ -139,7 +139,7 @@ class PredictorTarget(PredictorsTarget):
         check_compiles(self.likelihood.loglik, "loglik", arguments, expected, who=WHO)
 
     def _read(self, predictors: Any, offsets: Mapping[str, Any], y: Any) -> dict[str, list[PredictorPart]]:
-        """Take the responses, and return the parts of each predictor."""
+        """Check and store the responses; return the parts of each predictor."""
         self.responses = self._checked_responses(y)
         self.n_obs = len(self.responses[0])
         return _read(predictors, offsets, self.n_obs)
@@ -180,7 +180,7 @@ class PredictorTarget(PredictorsTarget):
         check_gradient(lambda eta: likelihood.loglik(*eta, *responses), add_slopes, at, name, labels, who=WHO)
 
     def initial_point(self) -> np.ndarray:
-        """Return where chains start; shape (dim,)."""
+        """Return the theta around which chains start; shape (dim,)."""
         return self._initial_point.copy()
 
     @property
@@ -192,7 +192,7 @@ class PredictorTarget(PredictorsTarget):
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """Dense columns and codes, as kernels read them."""
+        """The dense columns "X" and the "codes" of the design, as kernels read them."""
         return {"X": self.design.X, "codes": self.design.codes}
 
     def to_pymc(self) -> Any:
@@ -278,7 +278,7 @@ def _with_labels_of_designs(
 
 
 def _prior(variables: Variables, scale: float | Mapping[str, float], function: Callable[..., float] | None) -> Prior:
-    """Return the user's prior, or normal ones."""
+    """Return the user's prior `function`, or normal priors of the given scales."""
     if function is not None or not isinstance(scale, Mapping):
         return Prior(scale, function, who=WHO)  # type: ignore[arg-type]  # a mapping beside a function is ignored
     if set(scale) != set(variables.shapes) or not all(number > SMALLEST_SCALE for number in scale.values()):

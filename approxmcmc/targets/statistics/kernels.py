@@ -23,7 +23,7 @@ from approxmcmc.engine.terms.batches import Data, datum_at
 
 @compiled(fastmath=set(BATCH_FASTMATH))
 def log_scale(theta: np.ndarray, data: Data, k: int) -> float:
-    """Return lambda of outcome k."""
+    """Return lambda, the log scale, of outcome k."""
     total = 0.0
     for j in range(theta.shape[0]):
         total += data[3][k, j] * theta[j]
@@ -55,7 +55,7 @@ def slopes(data: Data, k: int, u: np.ndarray, out: np.ndarray) -> None:
 
 
 def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    """Write the terms of outcomes."""
+    """Write the terms of the outcomes ``order[lo:hi]`` to `out`."""
     u = np.empty(data[1].shape[1])
     for place in range(lo, hi):
         k = datum_at(order, place)
@@ -64,7 +64,7 @@ def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int
 
 
 def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    """Add the gradients of outcomes."""
+    """Add the sum of the gradients of the terms of the outcomes ``order[lo:hi]`` to `out`."""
     p = data[1].shape[1]
     u, slope = np.empty(p), np.empty(p)
     for place in range(lo, hi):

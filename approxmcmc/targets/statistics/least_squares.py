@@ -30,7 +30,7 @@ NEAR = 2.0  # e'We over the least sum of squares; below it their difference lose
 
 
 class LeastSquares(NamedTuple):
-    """The fit (p,), the root R (rank, p), upper triangular, the least sum of squares s, and the passes that it took."""
+    """The fit (p,), the root R (rank, p), upper triangular, the least sum of squares s, and the passes it took."""
 
     center: np.ndarray
     root: np.ndarray
@@ -52,13 +52,16 @@ class Basis(NamedTuple):
         return np.concatenate([(weighted.T @ z).ravel(), e @ weighted, [(w * e) @ e]])
 
     def noise(self, vectors: np.ndarray, sums: np.ndarray) -> np.ndarray:
-        """Return the size up to which eigenvalues of Z'WZ may be mere rounding of a'T, and so carry no information."""
+        """Return for each eigenvalue of Z'WZ the size up to which it may be mere rounding of a'T."""
         gram = sums[: len(self.S) ** 2].reshape(len(self.S), -1)
         lengths = np.sqrt(np.maximum(np.einsum("kj,kl,lj->j", self.S, gram, self.S), 0.0))
         return np.square(16.0 * np.finfo(np.float64).eps * (lengths @ np.abs(self.T @ vectors)))
 
     def improved(self, values: np.ndarray, vectors: np.ndarray, slope: np.ndarray) -> "Basis":
-        """Return the basis in which Z'WZ, given by its eigenvalues and vectors, is the identity; and the fit."""
+        """Return the basis in which Z'WZ, given by its eigenvalues and vectors, is the identity, with a better fit.
+
+        `slope` is Z'We.
+        """
         roots = np.sqrt(values)
         step = vectors @ ((vectors.T @ slope) / values)
         S = (roots[:, None] * vectors.T) @ self.S
@@ -102,7 +105,7 @@ def least_squares(rows: Rows, n_rows: int, p: int) -> LeastSquares:
 
 
 def _eigen(sums: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Return eigenvalues and vectors of Z'WZ, Z'We and e'We."""
+    """Return eigenvalues and vectors of Z'WZ, Z'We and e'We, from the result of `Basis.sums`."""
     gram, slope, squares = sums[: rank * rank].reshape(rank, rank), sums[rank * rank : -1], float(sums[-1])
     values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
     return values, vectors, slope, squares

@@ -1,4 +1,4 @@
-"""Normal models with sufficient statistics, and what these statistics are computed from, outcome by outcome.
+"""Find models of normal rows, and compute their sufficient statistics from the rows, outcome by outcome.
 
 The mean is any linear predictor; the log scale is a linear predictor that differs between rows only by a known offset,
 such as a weight. So a step may read the numbers of `least_squares` instead of n rows.
@@ -27,7 +27,8 @@ class NormalOutcome:
     design
         The design of the rows.
     mean, log_scale
-        Predictors of the outcome; None for a log scale of 0, with terms without the constant of the normal density.
+        Predictors of the outcome's mean and log scale. None for a log scale of 0, in a model whose terms leave out the
+        constant -log(2 pi) / 2.
     Y, column
         Outcomes, shape (n, J), and the column of this one.
     """
@@ -59,13 +60,13 @@ class NormalOutcome:
         return weights[:-1]
 
     def log_offsets(self, lo: int, hi: int) -> np.ndarray:
-        """Return log s_i of some rows."""
+        """Return log s_i of the rows lo ... hi - 1."""
         if self.log_scale is None:
             return np.zeros(hi - lo)
         return self.design.matrix_of(self.log_scale, slice(lo, hi))[:, -1]
 
     def fit(self) -> tuple[LeastSquares, float]:
-        """Return the least-squares fit, and the rest of the log-likelihood: the sum of -log s_i - log(2 pi) / 2."""
+        """Return the least-squares fit, and the sum over rows of -log s_i - log(2 pi) / 2, as far as terms hold it."""
         entries, n_rows = self.entries, self.design.n_rows
 
         def rows(lo: int, hi: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ from approxmcmc.targets.predictors.design import Design, Predictor
 from approxmcmc.targets.statistics.target import NormalStatistics
 from approxmcmc.targets.tall_data import SMALLEST_SCALE, Prior
 
-LOG_SIGMA_SCALE = 1.5  # standard deviation of the prior of log(sigma): a factor of 20 both ways
+LOG_SIGMA_SCALE = 1.5  # standard deviation of the prior of log(sigma): two of them are a factor of 20
 WHO = "LinearRegression"
 
 
@@ -31,12 +31,12 @@ class RegressionVariables(Variables):
         return [f"log_{name}" if name.startswith("sigma") else name for name in super().labels()]
 
     def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
-        """Map the last axis of `theta` to the reported variables."""
+        """Map the last axis of `theta` to the variables of the trace; leading axes are kept."""
         values = super().unpack(theta)
         return {**values, "sigma": np.exp(values["sigma"])}
 
     def pack(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Map reported variables to theta."""
+        """Map the variables of the trace to theta."""
         return super().pack({**values, "sigma": np.log(values["sigma"])})
 
     def pack_draws(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -103,7 +103,8 @@ class LinearRegression(NormalStatistics):
     -----
     Guarantee: exact to rounding, which is 1e-10 of the log-likelihood for any offset of y and any scales of the
     columns, even collinear ones; at condition numbers above 1e5, and far from the fit, it is proportionally more.
-    Set-up takes one pass over the rows, as fast as memory is read. A step reads no row, so ``datapoints_touched`` is 0.
+    Set-up takes one pass over the rows, as fast as memory is read, or up to five if columns are nearly collinear or
+    mostly 0. A step reads no row, so ``datapoints_touched`` is 0.
     The trace holds ``beta``, dims (coef,) or (coef, outcome), and ``sigma``.
 
     References
@@ -155,7 +156,7 @@ class LinearRegression(NormalStatistics):
 
 
 def _variables(coef: list[str], J: int, *, knows_sigma: bool) -> Variables:
-    """Return the variables of J outcomes."""
+    """Return the variables of a regression of J outcomes on columns with the labels `coef`."""
     many = J > 1
     shapes: dict[str, tuple[int, ...]] = {"beta": (len(coef), J) if many else (len(coef),)}
     dims = {"beta": ("coef", "outcome") if many else ("coef",)}

@@ -89,7 +89,7 @@ class NormalStatistics(StandsForRows, ExpandsItself):
         return bind(make_expand, *parts, signature=signature, fastmath=BATCH_FASTMATH)
 
     def initial_point(self) -> np.ndarray:
-        """Return the least-squares fit and scale if the prior has a density there, else the initial point of `rows`."""
+        """Return the least-squares fit and scale, or the initial point of `rows` if the prior forbids that theta."""
         own, at = self._rows.initial_point(), self._rows.initial_point()
         _, centers, places, scales, numbers = self.data
         for k, (n, squares, _) in enumerate(numbers):
@@ -100,7 +100,7 @@ class NormalStatistics(StandsForRows, ExpandsItself):
         return at if np.isfinite(self.prior.compile(at.size)(at)) else own
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
-        """Return a draw of the Laplace approximation; None if there is no mode."""
+        """Return a draw of the Laplace approximation of this posterior; None if it has no mode."""
         return None if self._law is None else self._law.draw(rng)
 
     @functools.cached_property
@@ -112,7 +112,7 @@ class NormalStatistics(StandsForRows, ExpandsItself):
 
     @property
     def found(self) -> str:
-        """Return a sentence on what represents the rows."""
+        """Return a sentence: sufficient statistics replace the rows, so a step reads none."""
         outcomes = "" if self.n_obs == 1 else f" of {self.n_obs} outcomes"
         return f"normal rows: sufficient statistics{outcomes} replace all {self.n_rows:,} rows, so a step reads none"
 
@@ -122,7 +122,7 @@ class NormalStatistics(StandsForRows, ExpandsItself):
 
 
 def _statistics(outcomes: list[NormalOutcome]) -> tuple[tuple[np.ndarray, ...], int]:
-    """Return the arrays that the kernels read, and how many passes they took."""
+    """Return the arrays that the kernels read, and how many passes over the rows it took to compute them."""
     K, dim, p = len(outcomes), outcomes[0].design.dim, max(one.entries.size for one in outcomes)
     roots, centers, places = np.zeros((K, p, p)), np.zeros((K, p)), np.zeros((K, p), np.int64)
     scales, numbers, passes = np.zeros((K, dim)), np.zeros((K, 3)), 0

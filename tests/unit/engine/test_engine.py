@@ -295,15 +295,15 @@ def test_a_function_pointer_is_named_by_the_modules_of_its_states():
     from numba import types as nb
 
     from approxmcmc.engine.compiler.compile import type_of
-    from approxmcmc.engine.compiler.disk_cache import _spelled
+    from approxmcmc.engine.compiler.disk_cache import spelled
 
-    def spelled(module):
+    def names(module):
         """Return the names of a state and of a pointer, which numba tells from others by name alone while they live."""
         state = type_of(collections.namedtuple("State", "scale", module=module)(1.0))
         pointer = nb.FunctionType(nb.float64(nb.Tuple([nb.int64, state])))
-        return _spelled(state), _spelled(pointer), str(pointer)
+        return spelled(state), spelled(pointer), str(pointer)
 
-    here, there = spelled("a.b"), spelled("a.c")
+    here, there = names("a.b"), names("a.c")
     assert (here[0], here[2]) == (there[0], there[2])
     assert here[1] != there[1]
 
