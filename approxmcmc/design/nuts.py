@@ -1,14 +1,14 @@
 """NUTS among the candidates: its cost is counted, since its compilation takes longer than a trial could save.
 
-A draw of a tuned trajectory (`nuts.work`) counts as one effective draw.
+A draw of a tuned trajectory (`interop.written_work`) counts as one effective draw.
 """
 
 from approxmcmc.contracts import Target, TwinnedTarget
 from approxmcmc.design.floors import Floor
 from approxmcmc.design.survey import Situation
+from approxmcmc.interop.written_work import COMPILE, COMPILE_FACTORS, seconds_of_trajectory
 from approxmcmc.nuts.run import model_of
 from approxmcmc.nuts.settings import NUTS, TUNE, preferred
-from approxmcmc.nuts.work import COMPILE, COMPILE_FACTORS, seconds_of_trajectory
 
 # Number of runs of 1000 draws that give 400 effective draws, bulk and tail, in a hierarchy where NUTS moves effects
 # together with their scales. In eleven models of docs/street.md a draw counted as .5, .5, .46, .45, .44, .4, .15, .034,

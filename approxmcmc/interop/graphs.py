@@ -25,9 +25,7 @@ from approxmcmc.engine.compiler.operations import SLOW, TRANSCENDENTAL
 GRADIENT = 3.0  # times the operations of a graph, for reverse differentiation; at most 4 (Griewank and Walther 2008)
 DOT = 0.4  # operations of a multiply-add of BLAS
 NORMALISING = ("softmax", "logsoftmax", "logsumexp")  # an exponential for each number
-# Functions that PyTensor compiles with branches, which are not vectorised: one of a row, with its derivative, takes
-# nutpie some 25 ns, as long as so many other operations.
-BRANCHED, WITH_BRANCHES = ("softplus", "sigmoid", "log1mexp"), 100.0
+BRANCHED = ("softplus", "sigmoid", "log1mexp")  # functions that PyTensor compiles with branches
 
 
 def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]:
@@ -197,12 +195,6 @@ def operations_of_a_row(graph: Any, n_rows: int, branched: float = TRANSCENDENTA
     rows. A function in `BRANCHED` counts as `branched` operations.
     """
     return sum(_operations(node, n_rows, branched) for node in toposort([graph]))
-
-
-def operations_as_written(model: Any, n_rows: int) -> float:
-    """Return the operations of all rows of a model in the graph that NUTS evaluates."""
-    rows = model.logp(vars=model.observed_RVs, sum=False)
-    return n_rows * sum(operations_of_a_row(simplify(one), n_rows, WITH_BRANCHES) for one in rows)
 
 
 def work_of_a_row(graph: Any, n_rows: int, stored: float = 0.0) -> TermWork:

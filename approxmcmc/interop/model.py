@@ -14,19 +14,12 @@ from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.graphs import (
-    evaluate,
-    is_shared,
-    leaves,
-    operations_as_written,
-    over_flat,
-    rebuild,
-    value_of,
-)
+from approxmcmc.interop.graphs import evaluate, is_shared, leaves, over_flat, rebuild, value_of
 from approxmcmc.interop.hierarchies import Effects, group_effects
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
 from approxmcmc.interop.rows import Rows
 from approxmcmc.interop.variables import ModelVariables, describe_variables, flat, multiplier, refuse_unsuitable
+from approxmcmc.interop.written_work import operations_as_written
 
 
 class ModelOfPyMC:

@@ -190,7 +190,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     """
     if isinstance(model, Target):
         return f"{model!r}: {explain_rows(model)}"
-    whole = _integrated(model) if row_dim is None else NoEffectsError("row_dim is given")
+    whole = _integrated(model, if_cheaper=True) if row_dim is None else NoEffectsError("row_dim is given")
     if isinstance(whole, IntegratedOfPyMC):
         sizes = f"{whole.n_obs} terms, one per group, and {whole.variables.size} parameters"
         return f"{whole.source.observed.name}, {whole.source.y.size} rows: {whole.sentence}; {sizes} remain"

@@ -10,12 +10,13 @@ from pytensor.tensor.random.basic import NormalRV
 
 from approxmcmc.contracts import content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.graphs import evaluate, is_shared, leaves, operations_as_written, value_of
+from approxmcmc.interop.graphs import evaluate, is_shared, leaves, value_of
 from approxmcmc.interop.groups.candidates import GroupEffects, candidates
 from approxmcmc.interop.groups.likelihoods import law_of_rows
 from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError, ValuesOfGraph
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
 from approxmcmc.interop.variables import refuse_unsuitable
+from approxmcmc.interop.written_work import operations_as_written
 
 
 class ModelOfGroups:

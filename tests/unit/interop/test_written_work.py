@@ -4,10 +4,9 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from approxmcmc.interop.graphs import operations_as_written
 from approxmcmc.interop.groups import find
 from approxmcmc.interop.groups.values import NotGroupsError
-from approxmcmc.nuts.work import OPERATION
+from approxmcmc.interop.written_work import OPERATION, operations_as_written
 
 N = 1000
 rng = np.random.default_rng(3)
