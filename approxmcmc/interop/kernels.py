@@ -176,12 +176,15 @@ def compilable(graphs: Sequence[Any]) -> list[Any]:
     def make(node: Any, inputs: list[Any]) -> list[Any] | None:
         if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, TriGamma):
             return [trigamma(*inputs)]
-        return _slices(node.op.axis, *inputs, len(node.outputs)) if isinstance(node.op, Split) else None
+        if not isinstance(node.op, Split):
+            return None
+        whole, sizes = inputs
+        return _slices(whole, sizes, node.op.axis, len(node.outputs))
 
     return replace_nodes(graphs, make)
 
 
-def _slices(axis: int, whole: Any, sizes: Any, n: int) -> list[Any]:
+def _slices(whole: Any, sizes: Any, axis: int, n: int) -> list[Any]:
     """Return a tensor's slices of these sizes along an axis."""
     stops = itertools.accumulate((sizes[k] for k in range(n)), initial=0)
     axes = (slice(None),) * axis
