@@ -15,6 +15,7 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.datasets import Dataset, synthetic_stand_in
 from approxmcmc.study import Budget, Gold, PaperValue, Study
+from approxmcmc.study.measures import seconds_of_draws
 from approxmcmc.study.report import Note, Table
 from studies.tools import gold
 from studies.tools.efficiency import effective_samples
@@ -177,8 +178,7 @@ def _efficiency(trace: Any) -> tuple[float, float, float]:
     steps = trace.posterior.sizes["draw"] * int(trace.posterior.attrs["thin"])
     stats = trace.sample_stats
     effective = float(az.ess(trace.posterior["beta"], method="bulk").median())
-    totals = (float(stats[name].sum()) / steps for name in ("likelihood_evaluations", "perf_counter_diff"))
-    evaluations, seconds = totals
+    evaluations, seconds = (float(x.sum()) / steps for x in (stats["likelihood_evaluations"], seconds_of_draws(stats)))
     return evaluations, 1000.0 * effective / steps, seconds
 
 

@@ -17,8 +17,8 @@ import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.samplers.firefly.settings import checked_bound, touching_point
 from approxmcmc.study import Budget, Study, knob, vary
+from approxmcmc.study.measures import seconds_of_draws
 from approxmcmc.study.report import Figure, Table
-from approxmcmc.study.report.clocks import clock_of
 from approxmcmc.study.report.intervals import mean_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from studies.firefly import WALK, any_mnist, data_used, mnist, small_mnist, start
@@ -59,7 +59,6 @@ def updates_and_bounds(results: Any) -> list[Any]:
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
-    clock = clock_of(results).record
     for name in results.study.targets:
         found = {label: traces for (of, label), traces in results.traces().items() if of == name}
         if "exact" not in found:
@@ -88,7 +87,7 @@ def updates_and_bounds(results: Any) -> list[Any]:
                 ("ESS per 1000 steps", [1000.0 * e / n for e, n in zip(ess, steps, strict=True)]),
                 (
                     "us per step",
-                    [1e6 * float(s[clock].sum()) / n for s, n in zip(stats, steps, strict=True)],
+                    [1e6 * float(seconds_of_draws(s).sum()) / n for s, n in zip(stats, steps, strict=True)],
                 ),
             ):
                 row |= mean_interval(values).columns(heading)

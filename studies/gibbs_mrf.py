@@ -18,6 +18,7 @@ import approxmcmc as amc
 from approxmcmc.contracts import content_hash
 from approxmcmc.reference.cache import cached
 from approxmcmc.study import Budget, Study, knob, vary
+from approxmcmc.study.measures import seconds_of_draws
 from approxmcmc.study.report import Figure, Note, Table
 from approxmcmc.study.report.intervals import mean_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
@@ -25,6 +26,7 @@ from studies.tools import austerity_paper
 from studies.tools.discrete import (
     all_states,
     clique_error,
+    clique_error_at_cost,
     clique_errors_over_draws,
     clique_noise_floor,
     clique_probabilities,
@@ -175,27 +177,18 @@ def figure_8(results) -> list:
         errors = [clique_errors_over_draws(trace, cliques, reference, sizes) for trace in traces]
         for place, n in enumerate(sizes):
             at = [found.isel(chain=0, n_draws=place) for found in errors]
-            row = {"setting": label, "sweeps": int(n)}
-            row["pairs"] = float(np.mean([found["datapoints_touched"] for found in at]))
-            row["seconds"] = float(np.mean([found["seconds"] for found in at]))
+            costs = {"pairs": "datapoints_touched", "seconds": "seconds"}
+            row = {name: float(np.mean([found[cost] for found in at])) for name, cost in costs.items()}
             row |= mean_interval([float(found["error"]) for found in at]).columns("error")
-            rows.append(row | {"floor": clique_noise_floor(reference, float(n))})
+            rows.append({"setting": label, "sweeps": int(n), "floor": clique_noise_floor(reference, float(n))} | row)
     data = pd.DataFrame(rows)
     figure, axes = subplots(1, 2, figsize=(9.6, 4.2), sharey=True)
     for panel, column, word in ((axes[0], "pairs", "pairs of tables read"), (axes[1], "seconds", "seconds")):
         for place, (label, curve) in enumerate(data.groupby("setting", sort=False)):
             style = {"exact": "--", "all_pairs": ":"}.get(label, "-")
-            panel.plot(
-                curve[column],
-                curve.error,
-                style,
-                color=INK if style != "-" else COLOURS[place % len(COLOURS)],
-                marker=".",
-                label=label,
-            )
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        panel.set_xlabel(word)
+            colour = COLOURS[place % len(COLOURS)] if style == "-" else INK
+            panel.plot(curve[column], curve.error, style, color=colour, marker=".", label=label)
+        panel.set(xscale="log", yscale="log", xlabel=word)
     axes[0].set_ylabel("mean L1 error")
     axes[0].legend(fontsize=7)
     caption = (
@@ -204,10 +197,23 @@ def figure_8(results) -> list:
         "floor is what as many independent draws would show by chance. Left: the paper's saving, in pairs; the paper's "
         "time axis is pairs at a fixed price. Right: seconds of this compiled code, kept draws only."
     )
-    return [Figure("Error of joint laws of five sites", caption, figure, data)]
+    tables = at_equal_pairs(results, cliques, reference)
+    return [Figure("Error of joint laws of five sites", caption, figure, data), *tables]
 
 
-# --- what it costs ---
+def at_equal_pairs(results, cliques: np.ndarray, reference: np.ndarray) -> list[Table]:
+    """Tabulate how much more a test errs than the sum of all pairs, when both have read what the test reads in all."""
+    import pandas as pd
+
+    rivals, rows = results.traces().get(("triples", "all_pairs"), []), []
+    for epsilon, (_, chains) in by_epsilon(results).items() if rivals else ():
+        read = float(np.mean([trace["sample_stats"]["datapoints_touched"].sum() for trace in chains]))
+        at = functools.partial(clique_error_at_cost, cliques=cliques, reference=reference, pairs=read)
+        tested, summed = list(map(at, chains)), list(map(at, rivals))
+        more = mean_interval(np.subtract(tested, summed)).columns("error less that of all pairs")
+        rows.append({"epsilon": epsilon, "pairs read": read, **mean_interval(tested).columns("error"), **more})
+    caption = "Errors as in the picture; Student intervals over pairs of chains. Negative: the test errs less."
+    return [Table("Errors at equal numbers of pairs", caption, pd.DataFrame(rows))] if rows else []
 
 
 def prices(results) -> list:
@@ -217,7 +223,7 @@ def prices(results) -> list:
     rows = []
     for (_, label), traces in results.traces().items():
         stats = [trace["sample_stats"] for trace in traces]
-        seconds = [float(s["perf_counter_diff"].median()) for s in stats]  # of a sweep; medians shrug off interruptions
+        seconds = [float(seconds_of_draws(s).median()) for s in stats]  # of a sweep; medians shrug off interruptions
         pairs = [float(s["datapoints_touched"].mean()) for s in stats]
         decisions = [float(s["decisions_made"].mean()) for s in stats]
         used = [p / d / s.attrs["n_obs"] for p, d, s in zip(pairs, decisions, stats, strict=True)]

@@ -25,6 +25,7 @@ import approxmcmc as amc
 from approxmcmc.contracts import Component, Sampler
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.study import Budget, Study, knob, vary
+from approxmcmc.study.measures import seconds_of_draws
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.intervals import mean_interval, share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
@@ -203,7 +204,7 @@ def against_the_posterior(results: Any) -> list[Any]:
             | mean_interval([0.5 * np.abs(share - cells).sum() for share in shares]).columns("TV to the posterior")
             | share_interval(float(s["acceptance_rate"].mean()) for s in stats).columns("acceptance")
             | mean_interval(float(1000.0 * az.ess(t[None]) / t.size) for t in draws).columns("ESS per 1000 steps")
-            | mean_interval(1e6 * float(s["perf_counter_diff"].mean()) for s in stats).columns("us per step")
+            | mean_interval(1e6 * float(seconds_of_draws(s).mean()) for s in stats).columns("us per step")
         )
         heights = np.mean(shares, axis=0) / np.diff(edges)
         curves += [

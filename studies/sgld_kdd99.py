@@ -31,6 +31,7 @@ from approxmcmc.datasets import Dataset, connections_stand_in, kdd99
 from approxmcmc.datasets.kdd99 import every
 from approxmcmc.reference.cache import cached
 from approxmcmc.study import Budget, Gold, Study, knob, vary
+from approxmcmc.study.measures import seconds_of_draws
 from approxmcmc.study.report import Figure, Note, Table
 from approxmcmc.study.report.intervals import mean_interval, share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
@@ -174,7 +175,7 @@ def true_variance(results) -> tuple[np.ndarray, str]:
 def running_error(trace, variance: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Return mean_k |Var_hat(beta_k) / Var(beta_k) - 1| over the draws made by each time; NaN before the tenth draw."""
     draws = trace["posterior"]["beta"].values[0]
-    made = np.searchsorted(np.cumsum(trace["sample_stats"]["perf_counter_diff"].values[0]), times, side="right")
+    made = np.searchsorted(np.cumsum(seconds_of_draws(trace["sample_stats"]).values[0]), times, side="right")
     centred = draws - draws.mean(axis=0)
     first, second = np.cumsum(centred, axis=0), np.cumsum(centred**2, axis=0)
     n = np.maximum(made, 1)[:, None]
@@ -200,7 +201,7 @@ def figures_5_and_6(results) -> list:
     variance, origin = true_variance(results)
     rows = []
     for step_size, name, traces in by_setting(results):
-        seconds = [float(trace["sample_stats"]["perf_counter_diff"].sum()) for trace in traces]
+        seconds = [float(seconds_of_draws(trace["sample_stats"]).sum()) for trace in traces]
         times = np.geomspace(min(seconds) / 50.0, min(seconds), N_TIMES)
         errors = np.array([running_error(trace, variance, times) for trace in traces])
         for place, time in enumerate(times):
@@ -239,9 +240,8 @@ def steps_made(results) -> list:
         stats, thin = [trace["sample_stats"] for trace in traces], results.study.thin
         steps = [s.sizes["draw"] * thin for s in stats]
         row = {"step size": step_size, "setting": name, **mean_interval(steps).columns("steps")}
-        row |= mean_interval(1e6 * float(s["perf_counter_diff"].mean()) / thin for s in stats).columns(
-            "microseconds per step"
-        )
+        took = [1e6 * float(seconds_of_draws(s).mean()) / thin for s in stats]
+        row |= mean_interval(took).columns("microseconds per step")
         row |= mean_interval(float(s["datapoints_touched"].mean()) / thin for s in stats).columns("data per step")
         row |= share_interval(float(s["acceptance_rate"].mean()) for s in stats).columns("acceptance")
         draws = np.concatenate([trace["posterior"]["beta"].values[0] for trace in traces])

@@ -21,9 +21,11 @@ import numpy as np
 
 import approxmcmc as amc
 from approxmcmc.study import Budget, Study, knob, vary
+from approxmcmc.study.measures import seconds_of_draws
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.intervals import mean_interval, share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
+from approxmcmc.study.report.wording import setting_in_words
 
 FIRST, LAST, STEPS, EXPONENT = 0.01, 0.0001, 1_000_000, 0.55  # of the paper
 N_OBS, CELLS, PER_CELL = 100, 16, 12  # data; cells of a histogram per axis; grid points per cell and axis
@@ -157,7 +159,7 @@ def figure_1(results: Any) -> list[Figure]:
             panel.plot(*theta[some].T, ".", markersize=2.0, color=COLOURS[0])
             frames.append(pd.DataFrame({"setting": name, "theta1": theta[some, 0], "theta2": theta[some, 1]}))
         panel.contour(*axes, weights.T, levels=levels, colors=[INK], linewidths=0.8)
-        panel.set_title(name.replace("[", "\n").rstrip("]"), fontsize=8)
+        panel.set_title(setting_in_words(name).replace(" (", "\n").rstrip(")"), fontsize=8)
         panel.grid(False)
     for panel in panels.ravel()[1 + len(settings) :]:
         panel.axis("off")
@@ -188,7 +190,7 @@ def table(results: Any) -> list[Table]:
         stats = [trace["sample_stats"] for trace in traces]
         row |= share_interval(float(s["acceptance_rate"].mean()) for s in stats).columns("acceptance")
         row |= mean_interval(
-            1e6 * float(s["perf_counter_diff"].mean()) / int(s.attrs.get("thin", 1)) for s in stats
+            1e6 * float(seconds_of_draws(s).mean()) / int(s.attrs.get("thin", 1)) for s in stats
         ).columns("microseconds per step")
         rows.append(row)
     caption = (

@@ -113,6 +113,9 @@ MAIN = (
 )
 
 
+FIVE = ("mnist_7v9", "covertype", "logistic_1e5", "logistic_1e6", "student_t")
+
+
 def chosen(names: str) -> dict[str, Any]:
     """Return some of the samplers."""
     return {name: SAMPLERS[name] for name in names.split()}
@@ -150,13 +153,27 @@ study = Study(
             "gold": dataclasses.replace(GOLD, draws=3000, tune=500, gates=QUICK_GATES),
         },
         # A real data set on which each of these samplers has draws in a few seconds, and a gold standard that can order
-        # the best of them.
+        # the best of them. A simulated one is `tall_logistic`.
         "published": {
             "targets": {"mnist_7v9": PROBLEMS["mnist_7v9"]},
             "samplers": chosen("mala core_exact default t_test sgld nutpie_short laplace"),
             "budget": Budget(seconds=10.0),
             "replicates": 5,
             "gold": dataclasses.replace(GOLD, draws=30_000),
+        },
+        # Nine hours of one core: risks after 1, 10 and 100 s lie on one curve.
+        "five_sets": {
+            "like": "published",
+            "targets": {name: PROBLEMS[name] for name in FIVE},
+            "samplers": chosen(MAIN),
+            "budget": Budget(seconds=100.0),
+        },
+        # Fourteen hours of one core: where NUTS has its usual warm-up.
+        "thousand_seconds": {
+            "like": "published",
+            "targets": {name: PROBLEMS[name] for name in ("covertype", "logistic_1e6")},
+            "samplers": chosen("mala core_exact default nutpie pymc_nuts"),
+            "budget": Budget(seconds=1000.0),
         },
     },
 )

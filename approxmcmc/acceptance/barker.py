@@ -54,7 +54,8 @@ class MinibatchBarker(AcceptanceTest):
         :func:`correction_distribution`.
     max_error
         The test also reads on until :func:`minibatch_barker_error_bound`, estimated from the terms read, is at most
-        `max_error`. None: no such rule. The bound is loose: 0.1 takes about 17 000 data, so the test then saves little.
+        `max_error`. None: no such rule. The bound is loose: with normal terms, 0.1 takes about 17 000 data, so the test
+        then saves little.
     order
         How subsets are drawn: ``"rows"``, ``"blocks"`` or ``"auto"``, as in :class:`SequentialTTest`.
 

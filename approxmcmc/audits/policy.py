@@ -43,7 +43,7 @@ FEWEST_OF_PILOT, MOST_OF_PILOT, SHARE_OF_PILOT = 3, 20, 0.01
 
 
 def time_for_draws(time_limit: float | None, chains: Sequence[Chain]) -> float | None:
-    """Return the seconds of a time limit that the chains may use: all / 1.1, all if some chain is not audited."""
+    """Return the seconds that the chains may use: the time limit / 1.1, or all of it if some chain is not audited."""
     if time_limit is None or any(chain.auditor is None for chain in chains):
         return time_limit
     return time_limit / (1.0 + SHARE)

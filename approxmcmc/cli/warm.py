@@ -103,11 +103,12 @@ def items() -> Any:
 def sampled(factories: Mapping[str, Callable[[], Any]]) -> Iterator[tuple[str, Any]]:
     """Sample each model with its default; yield its name and its trace."""
     from approxmcmc.api import sample
+    from approxmcmc.sampling.goals import ENOUGH
 
     for name, make in factories.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # short runs warn that they are short
-            trace = sample(make(), target_ess=100, time_limit=SECONDS, random_seed=1, progressbar=False)
+            trace = sample(make(), target_ess=ENOUGH, time_limit=SECONDS, random_seed=1, progressbar=False)
         yield name, trace
 
 

@@ -55,8 +55,8 @@ def latents(
     -----
     Given theta the draws come exactly and independently from the conditional distribution of the effects given the
     data. So joint draws of theta and effects are draws of the joint posterior, as accurate as the draws of theta. For
-    normal rows this distribution is normal; otherwise draws come by rejection under tangents. Cost: about 0.5 us for a
-    row, a draw and a group.
+    normal rows this distribution is normal; otherwise draws come by rejection under tangents. Cost with random
+    intercepts: about 0.3 us for each draw of a group's effect; with logit, 0.015 us more for each row of the group.
 
     Examples
     --------

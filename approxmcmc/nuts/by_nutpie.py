@@ -21,7 +21,7 @@ POLL = 0.002  # seconds between two looks at the chains
 SLICE = 0.2  # seconds that a chain runs before a slower one takes its core
 REPORTED = 20  # milliseconds between two reports of a chain
 RESERVED = 2**27  # bytes of a chain's draws: nutpie reserves memory for all possible draws
-AWAY = 1e-3  # from a start that nutpie does not accept
+AWAY = 1e-3  # standard deviation of new starts around one that nutpie does not accept
 CLOCK = "the total, spread over draws by their leapfrog steps"
 
 

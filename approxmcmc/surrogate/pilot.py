@@ -76,7 +76,7 @@ class Surveyed(NamedTuple):
 
 
 def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = None) -> Surveyed:
-    """Return a pilot of a posterior: the Laplace approximation if it is good enough, otherwise a chain on a surrogate.
+    """Return a pilot of a posterior: the Laplace approximation if no row needs the core, else a chain on a surrogate.
 
     `fit` is the Laplace approximation, if it is known already.
     """

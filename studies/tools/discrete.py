@@ -19,6 +19,7 @@ import xarray as xr
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.diagnostics.records import group, stat_attribute
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.study.measures import seconds_of_draws
 
 
 def states_of(trace: xr.DataTree) -> np.ndarray:
@@ -183,11 +184,18 @@ def clique_errors_over_draws(
             error[chain, place] = clique_error(total / done, reference)
     rows = np.asarray(sizes, dtype=np.int64) - 1
     costs = {
-        name: stats[column].transpose("chain", "draw").to_numpy().cumsum(axis=1)[:, rows]
-        for name, column in (("datapoints_touched", "datapoints_touched"), ("seconds", "perf_counter_diff"))
+        name: column.transpose("chain", "draw").to_numpy().cumsum(axis=1)[:, rows]
+        for name, column in (("datapoints_touched", stats["datapoints_touched"]), ("seconds", seconds_of_draws(stats)))
     }
     data = {name: (("chain", "n_draws"), values) for name, values in {"error": error, **costs}.items()}
     return xr.Dataset(data, coords={"n_draws": sizes})
+
+
+def clique_error_at_cost(trace: xr.DataTree, cliques: np.ndarray, reference: np.ndarray, pairs: float) -> float:
+    """Return the error of a chain (:func:`clique_errors_over_draws`) when it has read so many pairs, or at its end."""
+    spent = trace["sample_stats"]["datapoints_touched"].to_numpy()[0].cumsum()
+    n_draws = min(int(np.searchsorted(spent, pairs)) + 1, len(spent))
+    return float(clique_errors_over_draws(trace, cliques, reference, [n_draws])["error"][0, 0])
 
 
 def influence_matrix(log_joint: np.ndarray) -> np.ndarray:

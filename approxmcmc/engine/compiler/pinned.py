@@ -2,18 +2,17 @@
 
 A log prior has theta as its only argument. Its replacement, such as a surrogate with its rows and sums, is a function
 of theta and a context: a named tuple of arrays, numbers and kernels. It is compiled once for all contexts of a type,
-and cached on disk. A one-line kernel around it reads the numbers of one context, and the addresses of its arrays and
-kernels, from a place in memory, and calls it.
+and cached on disk. A one-line kernel around it, the thin kernel, reads the numbers of one context, and the addresses of
+its arrays and kernels, from a place in memory, and calls the large kernel with them.
 
-A place serves one context after another: when the thin kernel of a context is no longer used, the place is free, and
-the next context of the same type is written there. So thin kernels are compiled, in a tenth of a second each, only
-until there are as many as contexts are in use at once. They name their place by a symbol, which each process gives an
-address of its own, so they are cached on disk as well.
+A place serves one context after another: when the kernel returned for a context is no longer referenced, the place is
+free, and the next context of the same type is written there. So only as many thin kernels are compiled, in a tenth of a
+second each, as contexts are in use at once. They name their place by a symbol, for which each process has its own
+address, so they are cached on disk as well.
 """
 
 import itertools
 import weakref
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -44,8 +43,8 @@ def with_context(
     signature
         Signature of the result: the types of the arguments, without the context.
     context
-        A named tuple of arrays, integers and kernels; kernels must not come first in a tuple, or numba warns. It lives
-        as long as the result.
+        A named tuple of arrays, integers and kernels; kernels must not come first in a tuple, or numba warns. The
+        returned kernel keeps it alive.
     fastmath
         Whether sums may be reordered, as in batch kernels.
     """
@@ -58,7 +57,7 @@ def with_context(
     if config.DISABLE_JIT:
         return _WRAPPERS[len(signature.args)](lambda: known)
     kind = type_of(known)
-    places = _PLACES[signature, kind]
+    places = _PLACES.setdefault((str(signature), spelled(kind)), _Places())
     try:
         place = places.free.pop()
     except IndexError:
@@ -78,7 +77,7 @@ class _Place:
         self._thin: Any = kernel(make(_reader(kind, symbol)), signature, cache=False, content=content)
 
     def hold(self, known: Any, free: list["_Place"]) -> Any:
-        """Return a kernel for this context, with the code of the thin one; with its end, the place is free again."""
+        """Return a kernel for the context in `known`, with the thin one's code; its deletion frees the place."""
         self._words[:] = np.fromiter(_words(self._kind, known), np.uint64)
         ours = njit(self._thin.py_func)
         for found in self._thin.overloads.values():
@@ -90,9 +89,10 @@ class _Place:
 
 
 class _Places:
-    """The places for contexts of one type: those that are free, and the numbers of new ones.
+    """The places for contexts of one type: those that are free, and a counter that numbers new ones.
 
-    Threads share them without a lock: lists and counters change in one operation, and a context may end in any thread.
+    Threads share them without a lock: lists and counters change in one operation, and any thread may free a place.
+    They are found by the texts of their types, of which symbols are made, so that no two places have one symbol.
     """
 
     def __init__(self) -> None:
@@ -100,11 +100,11 @@ class _Places:
         self.numbers = itertools.count()
 
 
-_PLACES: defaultdict[Any, _Places] = defaultdict(_Places)  # by the types of the arguments and of the context
+_PLACES: dict[tuple[str, str], _Places] = {}  # by the texts of the types of the arguments and of the context
 
 
 def _release(place: _Place, known: Any, free: list[_Place]) -> None:
-    """Let a place be used again; `known` has been kept alive until now."""
+    """Let a place be used again; the argument `known` keeps the context alive until this call."""
     free.append(place)
 
 

@@ -259,7 +259,7 @@ class SharedSites(NamedTuple):
 
 @compiled
 def given_threshold(drawn: np.ndarray) -> float:
-    """Return the threshold that both chains use."""
+    """Return the threshold ``drawn[0]``, which was drawn once and is used by both chains."""
     return drawn[0]
 
 

@@ -1,7 +1,7 @@
 """Choose the core rows: those that can change a decision much, so that every step must read them.
 
-Light rows are rows that a quadratic approximates well *wherever the chain may go*. The core is the union of two sets of
-other rows:
+Light rows are rows that a quadratic approximates well *wherever the chain may go*. The core is the union of three sets
+of other rows:
 
 - *Variance.* Over draws of a pilot, the sum of the residuals of all light rows has a standard deviation of at most
   `LARGEST_SPREAD`. The residuals of one rare category are correlated, so their sum is computed at each draw; a sum of
@@ -9,6 +9,7 @@ other rows:
 - *Walls.* A row that forbids a half-space has residual zero at every draw, because no draw is in that half-space. The
   rule above calls it light, but without it the chain would enter the half-space. So a row also belongs to the core if
   its linear predictor varies so much under the posterior that the quadratic is wrong somewhere within reach.
+- *Cost.* The heaviest rows, if reading them in every step costs less than sampling them among the light rows.
 """
 
 from typing import Any
