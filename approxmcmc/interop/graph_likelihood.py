@@ -140,7 +140,7 @@ class GraphLikelihood(RowLikelihood):
         return etas, rebuild(graphs, self._assembled(etas))
 
     def _assembled(self, etas: list[Any]) -> dict[Any, Any]:
-        """Return the replacement of each quantity: the vectors of its predictors, joined."""
+        """Return the replacement of each quantity: the vectors `etas` of its predictors, joined to its shape."""
         pieces, place = {}, 0
         for one, given in self.quantities:
             own = etas[place : place + one.size]
@@ -165,7 +165,7 @@ class GraphLikelihood(RowLikelihood):
 
 
 def _typed(graph: Any, like: Any) -> Any:
-    """Return a graph with the static shape of another."""
+    """Return `graph` with the static shape of the graph `like`."""
     return graph if like.type.is_super(graph.type) else pt.specify_shape(graph, like.type.shape)
 
 

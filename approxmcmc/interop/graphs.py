@@ -29,7 +29,7 @@ BRANCHED = ("softplus", "sigmoid", "log1mexp")  # functions that PyTensor compil
 
 
 def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]:
-    """Rebuild graphs with some variables replaced, recomputing shapes; assertions about static shapes are dropped.
+    """Rebuild graphs with variables replaced as in `replacements`, shapes recomputed, assertions of shapes dropped.
 
     PyTensor's `clone_replace` does not work here: it asserts the old static shapes.
     """

@@ -75,11 +75,11 @@ class DistinctRows(StandsForRows, LinearTarget):
         return self.weights * (self._rows.slope_bound * self.row_norms())
 
     def second_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
-        """Return bounds of second derivatives near predictors: bounds of single rows, times their weights."""
+        """Return bounds of second derivatives for abs(t - eta_d) <= reach_d: those of single rows, times weights."""
         return y.imag * self._rows.second_derivative_within(eta, y.real, reach)
 
     def third_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
-        """Return bounds of third derivatives near predictors: bounds of single rows, times their weights."""
+        """Return bounds of third derivatives for abs(t - eta_d) <= reach_d: those of single rows, times weights."""
         return y.imag * self._rows.third_derivative_within(eta, y.real, reach)
 
     @property

@@ -149,7 +149,7 @@ class Coordinates:
 def over_draws(
     theta: Any, graphs: Sequence[Any], names: Sequence[str]
 ) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
-    """Return the function of many thetas, shape (n, dim), that evaluates graphs of theta."""
+    """Return the function of many thetas, shape (n, dim), that returns the values of graphs of theta, by name."""
     many = pt.matrix("thetas", shape=(None, theta.type.shape[0]))
     function = pytensor.function([many], vectorize_graph(list(graphs), {theta: many}), mode=PYTHON)
 

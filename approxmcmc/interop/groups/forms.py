@@ -149,7 +149,7 @@ def _elementwise(node: Any, values: ValuesOfGraph, form: Any, shape: tuple[int, 
 
 
 def _summed(pairs: Any, shape: tuple[int, ...] | None) -> Form:
-    """Add up the coefficients of equal products, over all entries if a shape is given."""
+    """Return the form of (product, coefficients) pairs, with equal products added up; broadcast to a shape if given."""
     found: Form = {}
     for monomial, array in pairs:
         known = tuple(sorted(monomial))

@@ -37,7 +37,7 @@ MULTIPLYING = {"Dot", "Matmul", "BatchedDot"}
 
 
 def join(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the labels of a value that depends on two values with these labels."""
+    """Return the labels of a value that depends on two values, entry by entry, with the labels `one` and `other`."""
     return np.where(one == FREE, other, np.where((other == FREE) | (one == other), one, MIXED))
 
 

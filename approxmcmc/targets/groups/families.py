@@ -162,6 +162,6 @@ def make_of_pair(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def of_user(loglik_eta: Callable[..., float], derivatives_eta: Callable[..., tuple[float, float]]) -> RowFamily:
-    """Return the user's functions of (eta, y) as a family."""
+    """Return the family of a user's functions of (eta, y): the term, and its first two derivatives in eta."""
     term, derivatives = closure(make_of_pair, loglik_eta), closure(make_of_pair, derivatives_eta)
     return RowFamily(term, derivatives, _nothing, "any that the function accepts")

@@ -31,7 +31,10 @@ HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 def gauss_hermite(n_nodes: int, n_effects: int = 1) -> np.ndarray:
-    """Return (sqrt(2) h_m, log(w_m exp(|h_m|^2) 2^(K / 2))) of a product of rules; shape (1, K + 1, n_nodes^K)."""
+    """Return (sqrt(2) h_m, log(w_m exp(|h_m|^2) 2^(K / 2))) of a product of K = `n_effects` rules of `n_nodes` nodes.
+
+    Shape (1, K + 1, n_nodes^K).
+    """
     from scipy.special import roots_hermite
 
     h, w = roots_hermite(n_nodes)

@@ -80,7 +80,7 @@ class GroupVariables(Variables):
 
 
 def group_variables(coef: Sequence[Any], effects: Sequence[Any], *, knows_noise: bool) -> GroupVariables:
-    """Return the variables of a model with these labels of coefficients and effects."""
+    """Return the variables of a model with these labels of coefficients and effects, and a noise unless it is known."""
     q = len(effects)
     scale: dict[str, tuple[int, ...]] = {SCALE: ()} if q == 1 else {COVARIANCE: (q, q)}
     noise: dict[str, tuple[int, ...]] = {} if knows_noise else {NOISE: ()}
