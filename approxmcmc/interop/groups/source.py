@@ -16,6 +16,7 @@ from approxmcmc.interop.groups.likelihoods import law_of_rows
 from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError, ValuesOfGraph
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
 from approxmcmc.interop.variables import refuse_unsuitable
+from approxmcmc.interop.written_work import operations_as_written
 
 
 class ModelOfGroups:
@@ -63,6 +64,12 @@ class ModelOfGroups:
         self.values = ValuesOfGraph(model, [*self.parameters, *graphs, *(p for p in laws if hasattr(p, "ndim"))])
         self.sets, self.reasons = candidates(model, self.values, self.parameters, self.y.shape)
         return refused
+
+    @property
+    def written_work(self) -> tuple[float, int]:
+        """Operations of all rows in the graph of the model, and its number of parameters."""
+        sizes = map(np.size, self.model.initial_point().values())
+        return operations_as_written(self.model, self.y.size), int(sum(sizes))
 
     @property
     def hash(self) -> str:
