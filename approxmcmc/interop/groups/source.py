@@ -15,6 +15,7 @@ from approxmcmc.interop.groups.observed import ObservedRows
 from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError, ValuesOfGraph
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
 from approxmcmc.interop.variables import refuse_unsuitable
+from approxmcmc.interop.written_work import operations_as_written
 
 
 class ModelOfGroups:
@@ -42,6 +43,12 @@ class ModelOfGroups:
         if self.observed.refused:
             raise NotGroupsError(f"{' and '.join(one.name for one in self.sets)}: {self.observed.refused}")
         self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
+
+    @property
+    def written_work(self) -> tuple[float, int]:
+        """Operations of all rows in the graph of the model, and its number of parameters."""
+        rows = [values.size for values in self.observed.values.values()]
+        return operations_as_written(self.model, rows), sum(map(np.size, self.model.initial_point().values()))
 
     @property
     def hash(self) -> str:

@@ -11,7 +11,6 @@ from pytensor.graph.traversal import ancestors
 from approxmcmc.contracts import CompiledTarget, LatentTarget, content_hash
 from approxmcmc.engine.extras import extra
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.interop.graphs import operations_of_a_row, simplify
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.coordinates import Coordinates, GlobalVariables, labels_of_model
 from approxmcmc.interop.groups.effects import EffectsOfModel, Named
@@ -66,11 +65,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     @property
     def written_work(self) -> tuple[float, int]:
         """Counted work of the model with its effects: operations of all rows, and the number of parameters."""
-        model = self.source.model
-        rows = model.logp(vars=model.observed_RVs, sum=False)
-        counts = [value.size for value in self.source.observed.values.values()]
-        dim = sum(np.size(value) for value in model.initial_point().values())
-        return sum(n * operations_of_a_row(simplify(one), n) for one, n in zip(rows, counts, strict=True)), dim
+        return self.source.written_work
 
     @property
     def group_labels(self) -> np.ndarray:
