@@ -80,10 +80,7 @@ def decide(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Read look by look until the bound settles the decision.
-
-    Return 1 (accepted), 0 (rejected) or -1 (a term is NaN or +inf), and the estimate of the log ratio.
-    """
+    """Read look by look until the bound settles the decision; return it and the estimated log ratio."""
     looks, spread_factor, range_factor = test.looks, test.spread_factor, test.range_factor
     moments, n_obs = evidence.moments, evidence.n_obs
     mu_0 = (threshold - log_rest) / n_obs

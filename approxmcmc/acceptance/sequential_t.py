@@ -70,10 +70,7 @@ def decide(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Read look by look until the mean of the differences is clearly above or below mu_0.
-
-    Return 1 (accepted), 0 (rejected) or -1 (a term is NaN or +inf), and the estimate of the log ratio.
-    """
+    """Read look by look until the mean is clearly above or below mu_0; return decision and estimated log ratio."""
     looks, critical, tol = test.looks, test.critical, test.tol
     moments, n_obs = evidence.moments, evidence.n_obs
     mu_0 = (threshold - log_rest) / n_obs
@@ -243,19 +240,13 @@ class SequentialTTest(AcceptanceTest):
         return recursion.gaussian_probability(log_ratio, tau, n_obs=n_obs, rule=rule, **self._boundary)
 
     def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:
-        """Return the acceptance probability of each pair, the mean over all ways to draw the looks.
-
-        `differences` (pairs, N) are the terms l_i, `log_rest` (pairs,) the log ratios of prior and proposal.
-        """
+        """Return the acceptance probability of each pair: the mean over all ways to draw the looks."""
         looks = self.looks(differences.shape[1])
         settings = {"epsilon": self.epsilon, "tol": self.tol, "boundary_shape": self.boundary_shape}
         return recursion.enumerated_probability(differences, log_rest, looks, rule=rule, **settings)
 
     def decision_law(self, mu_std: np.ndarray, n_obs: int) -> DecisionLaw | None:
-        """Return error and data fraction of a decision at each `mu_std`, by `sequential_test_error`.
-
-        With ``tol > 0`` return None, unless the test reads all data.
-        """
+        """Return error and data fraction by `sequential_test_error`; None with ``tol > 0`` and early stops."""
         if self.reads_all(n_obs) or self.tol > 0.0:
             return super().decision_law(mu_std, n_obs)
         law = sequential_test_error(mu_std, n_obs=n_obs, **self._boundary)

@@ -100,7 +100,7 @@ def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
 def _looks(
     target: Any, bound: CompiledDifferenceBound | CompiledTermRange, pairs: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield theta, theta', their bound M or C, indices of rows, the rows' differences l_i, and the sizes of their terms.
+    """Yield theta, theta', their bound M or C, indices of rows, the rows' differences l_i, and the terms' sizes.
 
     Pairs without a finite bound or with prior density 0 are left out. No pair is yielded for a discrete target: its
     bounds are computed from its tables.

@@ -121,10 +121,10 @@ def integrate_noise(
     """Integrate error and data fraction over the threshold's noise e = -T(u), for each pair.
 
     Return, with shape (2, pairs), the error of the acceptance probability (positive: accepts too often) and the
-    expected share of the data read. The decision is about the sign of Lambda + e. The noise has density exp(-e), e >= 0 (Metropolis), or the logistic
-    density (Barker). The range is split at e = 0, where the noise is densest, and at the kink e = -Lambda. From each of
-    these two points the nodes spread out geometrically; the first width is `narrow * tau`, that is the width of the
-    narrowest feature of the error.
+    expected share of the data read. The decision is about the sign of Lambda + e. The noise has density exp(-e), e >= 0
+    (Metropolis), or the logistic density (Barker). The range is split at e = 0, where the noise is densest, and at the
+    kink e = -Lambda. From each of these two points the nodes spread out geometrically; the first width is `narrow *
+    tau`, that is the width of the narrowest feature of the error.
     """
     kink = -log_ratio
     low, high = np.minimum(kink, 0.0), np.maximum(kink, 0.0)
