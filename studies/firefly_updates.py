@@ -1,12 +1,12 @@
-"""Firefly on digits, by update of z and by bound: what is bright, what is asked, and what a step costs.
+"""Firefly on digits by update of z and by bound: bright data, likelihood evaluations and time of a step.
 
 Draves (2019), Exact MCMC with Firefly Monte Carlo: A Review, algorithms 3 to 5 (explicit, implicit, and implicit with
 skips), the two bounds that it names, Jaakkola's of Maclaurin and Adams (2014) and the direct (Taylor) expansion, and
 its equation 3, the expected number of bright data, compared with the realised one.
 
-Implicit with and without skips have one law and one number of likelihood evaluations: they differ only in time.
-The explicit update picks as large a share of the data as the implicit ones ask on average. The bright data of equation
-3 are averaged over draws of full-data chains, which know nothing of z.
+The implicit updates with and without skips have the same distribution and number of likelihood evaluations: they differ
+only in time. The explicit update picks as large a share of the data as the implicit ones evaluate on average. The
+bright data of equation 3 are averaged over draws of full-data chains, which have no z.
 """
 
 from typing import Any
@@ -17,14 +17,15 @@ import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.samplers.firefly.settings import checked_bound, touching_point
 from approxmcmc.study import Budget, Study, knob, vary
+from approxmcmc.study.measures import seconds_of_draws
 from approxmcmc.study.report import Figure, Table
-from approxmcmc.study.report.clocks import clock_of
 from approxmcmc.study.report.intervals import mean_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from studies.firefly import WALK, any_mnist, data_used, mnist, small_mnist, start
 from studies.tools.one_by_one_z import OneByOneZ
 
-SHARE = {"untuned": 0.1, "tuned": 0.01, "taylor": 0.01}  # of the data that are asked in a step (Maclaurin and Adams)
+# Share of the data (implicit updates: of the dark data) that an update of z evaluates in a step (Maclaurin and Adams).
+SHARE = {"untuned": 0.1, "tuned": 0.01, "taylor": 0.01}
 UPDATES = {"explicit": amc.samplers.ExplicitZ, "implicit": OneByOneZ, "skipping": amc.ImplicitZ}
 DRAWS = 200  # of the full-data chains, over which equation 3 is averaged
 
@@ -54,12 +55,11 @@ def some_draws(traces: Any) -> list[np.ndarray]:
 
 
 def updates_and_bounds(results: Any) -> list[Any]:
-    """Tabulate bright data, expected and realised, queries, mixing and price of every pairing; draw the brightness."""
+    """Tabulate bright data, queries, mixing and cost by update and bound; draw the numbers of bright data."""
     import arviz as az
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
-    clock = clock_of(results).record
     for name in results.study.targets:
         found = {label: traces for (of, label), traces in results.traces().items() if of == name}
         if "exact" not in found:
@@ -88,7 +88,7 @@ def updates_and_bounds(results: Any) -> list[Any]:
                 ("ESS per 1000 steps", [1000.0 * e / n for e, n in zip(ess, steps, strict=True)]),
                 (
                     "us per step",
-                    [1e6 * float(s[clock].sum()) / n for s, n in zip(stats, steps, strict=True)],
+                    [1e6 * float(seconds_of_draws(s).sum()) / n for s, n in zip(stats, steps, strict=True)],
                 ),
             ):
                 row |= mean_interval(values).columns(heading)
@@ -108,7 +108,7 @@ def brightness(table: Any) -> Figure:
     ends = np.array([0.7, 1.4]) * (table["expected bright"].min(), table["expected bright"].max())
     axis.plot(ends, ends, color=INK, linestyle="--", linewidth=1.0, label="expected = realised")
     for k, (update, rows) in enumerate(table.groupby("update", sort=False)):
-        shift = 1.04 ** (k - 1)  # so that the three marks of a bound are side by side
+        shift = 1.04 ** (k - 1)  # puts the three marks of a bound side by side
         half = (
             (rows["realised bright_upper"] - rows["realised bright"])
             .fillna(0.0)
@@ -122,7 +122,8 @@ def brightness(table: Any) -> Figure:
     axis.set(xscale="log", yscale="log", xlabel="expected number of bright data", ylabel="realised")
     axis.legend(fontsize=8)
     caption = (
-        "Equation 3 against what chains did; bars: Student intervals over chains, marks of one bound set side by side."
+        "Realised numbers against equation 3; bars: Student intervals over chains; marks of one bound are set side "
+        "by side."
     )
     return Figure("Bright data, expected and realised", caption, figure, table)
 

@@ -14,7 +14,7 @@ sampler                      its exact limit
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -80,9 +80,6 @@ def reads_all(sampler: Any, target: Any) -> bool:
     """Return whether every decision reads all data; a Gibbs conditional never has more terms than the target."""
     return isinstance(sampler, TestedSampler) and sampler.test.reads_all(target.n_obs)
 
-
-if TYPE_CHECKING:
-    pass
 
 UNKNOWN = Distance(math.nan, math.nan, math.nan, math.nan)
 

@@ -146,10 +146,6 @@ def _starts(start: Any, n: int) -> np.ndarray:
     return law[None, :]
 
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-
 def first_difference(target: Any, sampler: Any, grid: Any, *, n_steps: int = 200) -> "xr.Dataset":
     """Return the distribution of the first step at which exact Metropolis-Hastings and noisy exchange differ.
 

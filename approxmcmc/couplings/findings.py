@@ -10,7 +10,7 @@ from scipy.stats import norm
 from approxmcmc.couplings.forms import AuditRecord
 from approxmcmc.couplings.measure import AtDraws, Draws, Quantities, at_draws
 from approxmcmc.couplings.summands import Average, DriftCurve, average, shares, unknown
-from approxmcmc.couplings.verdict import AuditSummary, optimal_share, verdict
+from approxmcmc.couplings.verdict import AuditSummary, identity_of_draws, optimal_share, verdict
 from approxmcmc.diagnostics.gates import distance
 
 MEANINGS = {
@@ -102,6 +102,8 @@ def as_dataset(run: FinishedAudits) -> xr.Dataset:
     dataset = xr.Dataset(data, coords={"estimand": run.measure.labels})
     for name, meaning in MEANINGS.items():
         dataset[name].attrs["long_name"] = meaning
+    names = sorted(map(str, run.trace["posterior"].data_vars))
+    dataset.attrs |= {"variables": "\n".join(names), "draws": identity_of_draws(run.trace, names)}
     dataset.attrs |= {"cost_of_draws": chain_cost(run.trace, at), "cost_of_audits": c2}
     return dataset
 

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import norm
 
+from approxmcmc.contracts import content_hash
 from approxmcmc.couplings.meeting import SIGHTINGS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
@@ -167,7 +168,7 @@ def debias(trace: xr.DataTree, bias: xr.Dataset) -> xr.Dataset:
     Parameters
     ----------
     trace
-        The audited trace; its means are used.
+        The audited trace.
     bias
         Output of `bias` for this trace.
 
@@ -183,7 +184,7 @@ def debias(trace: xr.DataTree, bias: xr.Dataset) -> xr.Dataset:
     Raises
     ------
     IncompatibleError
-        When none of the means of `trace` is among those in `bias`, which then belongs to another trace.
+        When `trace` does not hold the draws from which `bias` was computed.
     InvalidInputError
         When `bias` is not the Dataset that the function `bias` returned.
 
@@ -228,16 +229,17 @@ def _sentence(cheap: bool, estimated: bool, verdict: str, c1: float, c2: float) 
 
 
 def _check_same_draws(trace: xr.DataTree, bias: xr.Dataset) -> None:
-    """Raise if none of the trace's means is among those in `bias`; not checked if `bias` has no parameters."""
-    posterior = trace["posterior"].dataset
-    means = [
-        float(value)
-        for name in posterior.data_vars
-        for value in np.ravel(posterior[name].mean(("chain", "draw")).to_numpy())
-    ]
-    known = bias["mean"].to_numpy()
-    shared = [label for label in bias["estimand"].to_numpy() if str(label) in posterior.data_vars or "[" in str(label)]
-    if shared and not np.isclose(np.asarray(means)[:, None], known[None], rtol=1e-8, atol=1e-12).any():
+    """Raise unless `trace` holds the very draws from which `bias` was computed."""
+    names = bias.attrs["variables"].split("\n")
+    found = trace["posterior"].dataset
+    if not set(names) <= set(found.data_vars) or identity_of_draws(trace, names) != bias.attrs["draws"]:
         raise IncompatibleError(
-            "debias: trace and bias must belong to one run, but none of the trace's means is among those of bias"
+            f"debias needs the trace from which bias was computed, found other draws of {', '.join(names)}; "
+            "call amc.bias on this trace"
         )
+
+
+def identity_of_draws(trace: xr.DataTree, names: Sequence[str]) -> str:
+    """Return a hash of the draws of the variables `names`."""
+    posterior = trace["posterior"].dataset
+    return content_hash(*(part for name in names for part in (name, posterior[name].to_numpy())))

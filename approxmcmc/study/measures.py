@@ -1,14 +1,14 @@
 """What a study measures: estimands of a posterior, measures of a chain, and published numbers to compare with.
 
-A measure maps a one-chain trace to one number. A study has those below and those that it declares; the report computes
-their intervals over replicates. The standard estimands are scaled by the standard deviations of the gold standard, so
-that posteriors of different scales can be compared.
+A measure maps a one-chain trace to one number. A study has the measures below and those that it declares; the report
+computes their intervals over replicates. The standard estimands are scaled by the standard deviations of the gold
+standard, so that posteriors of different scales can be compared.
 """
 
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -22,7 +22,7 @@ Measure = Callable[["xr.DataTree"], float]
 
 
 def ratio_of_sums(trace: "xr.DataTree", above: str, below: str) -> float:
-    """Return the sum of one record over that of another (or over the number of draws); NaN if one is missing."""
+    """Return the sum of the record `above` over that of `below`, or over the number of draws; NaN if one is missing."""
     stats = trace["sample_stats"]
     if above not in stats or (below != "draw" and below not in stats):
         return math.nan
@@ -30,10 +30,26 @@ def ratio_of_sums(trace: "xr.DataTree", above: str, below: str) -> float:
     return float(stats[above].sum()) / bottom if bottom else math.nan
 
 
+def seconds_of_draws(stats: Any) -> "xr.DataArray":
+    """Return the seconds of each draw from ``sample_stats``: the processor's, or the wall's if a trace has no others.
+
+    Other programs on the machine do not change processor seconds.
+
+    Examples
+    --------
+    >>> import xarray as xr
+    >>> stats = xr.Dataset({"perf_counter_diff": ("draw", [2.0]), "thread_time_diff": ("draw", [1.5])})
+    >>> float(seconds_of_draws(stats)[0])
+    1.5
+    """
+    seconds: xr.DataArray = stats["thread_time_diff" if "thread_time_diff" in stats else "perf_counter_diff"]
+    return seconds
+
+
 def steps_per_second(trace: "xr.DataTree") -> float:
     """Return steps per second of sampling, audits and tuning excluded."""
     stats = trace["sample_stats"]
-    seconds = float(stats["perf_counter_diff"].sum()) if "perf_counter_diff" in stats else math.nan
+    seconds = float(seconds_of_draws(stats).sum()) if "perf_counter_diff" in stats else math.nan
     return stats.sizes["draw"] * int(stats.attrs.get("thin", 1)) / seconds if seconds else math.nan
 
 
@@ -124,7 +140,7 @@ ALL_STANDARD = (MEANS, VARIANCES, TAILS)
 
 @dataclasses.dataclass(frozen=True)
 class PaperValue:
-    """A published number, and the measure of ours that it is compared with.
+    """A published number, and our measure that is compared with it.
 
     Parameters
     ----------

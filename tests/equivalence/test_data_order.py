@@ -30,6 +30,7 @@ def t_test(epsilon=0.1, batch_size=50, **settings):
     [t_test(0.0), t_test(0.0, 7, growth=1.7), t_test(0.05, TARGET.n_obs), t_test(1e-300, 130)],
     ids=repr,
 )
+@pytest.mark.recompiles
 def test_blocks_that_read_everything_are_the_exact_test(test):
     exact, blocks = draw(amc.ExactTest(), tune=250), draw(test, tune=250)
     np.testing.assert_array_equal(exact.posterior["beta"], blocks.posterior["beta"])
@@ -47,6 +48,7 @@ def test_barker_blocks_that_read_everything_are_the_exact_test():
     np.testing.assert_array_equal(exact.posterior["beta"], blocks.posterior["beta"])
 
 
+@pytest.mark.recompiles
 def test_an_early_stop_in_blocks_does_change_the_chain():
     """The companion of the equalities above and below: they could not hold by accident."""
     assert not draw(t_test()).posterior.equals(draw(amc.ExactTest()).posterior)

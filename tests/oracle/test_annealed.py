@@ -87,6 +87,7 @@ class TestChains:
         np.testing.assert_array_equal(stats["epsilon"][0], [np.nan] * 30 + [0.2] * 25 + [0.0] * 35)
         np.testing.assert_array_equal([test.epsilon_at(t) for t in (29, 30, 54, 55)], [np.nan, 0.2, 0.2, 0.0])
 
+    @pytest.mark.recompiles
     def test_what_follows_untested_steps_is_the_annealed_test(self):
         """Bit-equal to a chain that starts where the untested steps ended, on streams in the same state."""
         test = AnnealedEpsilon((0.2, 0.0), (25,), dataclasses.replace(self.TEST, order="rows"))

@@ -13,7 +13,6 @@ address, so they are cached on disk as well.
 
 import itertools
 import weakref
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -58,7 +57,7 @@ def with_context(
     if config.DISABLE_JIT:
         return _WRAPPERS[len(signature.args)](lambda: known)
     kind = type_of(known)
-    places = _PLACES[signature, kind]
+    places = _PLACES.setdefault((str(signature), spelled(kind)), _Places())
     try:
         place = places.free.pop()
     except IndexError:
@@ -93,6 +92,7 @@ class _Places:
     """The places for contexts of one type: those that are free, and an iterator over the numbers of new ones.
 
     Threads share them without a lock: lists and counters change in one operation, and any thread may free a place.
+    They are found by the texts of their types, of which symbols are made, so that no two places have one symbol.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class _Places:
         self.numbers = itertools.count()
 
 
-_PLACES: defaultdict[Any, _Places] = defaultdict(_Places)  # by the types of the arguments and of the context
+_PLACES: dict[tuple[str, str], _Places] = {}  # by the texts of the types of the arguments and of the context
 
 
 def _release(place: _Place, known: Any, free: list[_Place]) -> None:

@@ -34,8 +34,14 @@ def _platform_cache() -> Path:
 
 
 def caches() -> dict[str, tuple[Path, int]]:
-    """Return the folder and size in bytes of three caches: compiled kernels, gold standards, data sets."""
-    folders = {"compiled kernels": "kernels", "gold standards": "reference", "data sets": "datasets"}
+    """Return the folder and size in bytes of each cache whose files outlive a run."""
+    folders = {
+        "compiled kernels": "kernels",
+        "gold standards": "reference",
+        "data sets": "datasets",
+        "rows in a random order": "shuffled_data",
+        "rows of sources": "laid_out_rows",
+    }
     return {name: (user_cache(folder), size_of(user_cache(folder))) for name, folder in folders.items()}
 
 

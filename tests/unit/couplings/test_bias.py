@@ -402,5 +402,16 @@ class TestDebias:
 
     def test_of_another_trace_is_refused(self):
         other = amc.sample(target(), sampler(), draws=20, tune=0, chains=1, random_seed=9, progressbar=False)
-        with pytest.raises(IncompatibleError, match="debias"):
+        with pytest.raises(IncompatibleError, match="debias needs the trace from which bias was computed"):
             amc.debias(other, found())
+
+    def test_one_equal_mean_does_not_make_it_the_same_trace(self):
+        other = trace().copy(deep=True)
+        other["posterior"]["beta"][..., 1] += 1.0
+        with pytest.raises(IncompatibleError, match="other draws of beta"):
+            amc.debias(other, found())
+
+    def test_variables_added_to_the_trace_change_nothing(self):
+        other = trace().copy(deep=True)
+        other["posterior"]["odds"] = np.exp(other["posterior"]["beta"])
+        np.testing.assert_array_equal(amc.debias(other, found()).estimate, amc.debias(trace(), found()).estimate)

@@ -318,7 +318,7 @@ def test_a_predictor_that_is_misread_is_seen_by_the_models_own_densities(bug, mo
 
     monkeypatch.setattr(quadrature, "predictor_of", wrong)
     with pytest.raises(NotGroupsError, match="and that of the model"):
-        integrated(hierarchy("binomial"))
+        integrated(hierarchy())
 
 
 def test_a_density_without_a_bound_is_searched_near_the_start():
