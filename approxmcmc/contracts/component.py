@@ -48,7 +48,10 @@ class Component:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "Component":
-        """Rebuild a component from the output of :meth:`to_dict`."""
+        """Return the component with the settings `values`, as :meth:`to_dict` returns them.
+
+        The module of its class must have been imported.
+        """
         settings = dict(values)
         kind = settings.pop("kind")
         return Component._registry[kind](**{name: _revive(value) for name, value in settings.items()})
@@ -149,7 +152,9 @@ class Plain(str):
 
 
 def html_table(title: str, rows: Mapping[str, Any]) -> str:
-    """Return a table with a caption; a value with its own HTML is inserted as HTML, all others as text.
+    """Return HTML for a table with the caption `title` and a row for each name and value in `rows`.
+
+    A value with a method ``_repr_html_`` is inserted as HTML, all others as text.
 
     Examples
     --------

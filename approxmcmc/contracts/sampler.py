@@ -42,7 +42,7 @@ class Auditor(abc.ABC):
         return self
 
     def of_many(self, thetas: np.ndarray, numbers: np.ndarray) -> Sequence[Mapping[str, float] | None]:
-        """Audit steps from some thetas, shape (k, dim), as k calls of this auditor would; return their results."""
+        """Return the results of the audits of steps `numbers` from `thetas`, (k, dim), as k calls would."""
         return [self(theta, int(number)) for theta, number in zip(thetas, numbers, strict=True)]
 
 
@@ -69,9 +69,9 @@ class Chain(Protocol):
         """The last proposal, shape (dim,); None if steps make no proposal."""
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
-        """Make ``n_draws * thin`` steps; write every `thin`-th state and the summed records; return the draws made.
+        """Make ``n_draws * thin`` steps; write each `thin`-th state to `draws`, summed records to `counts`, `values`.
 
-        The number is below `n_draws` only if a log density was NaN; :meth:`explain_failure` then says where.
+        Return the number of draws made, below `n_draws` only if a log density was NaN: see :meth:`explain_failure`.
         """
 
     @property
@@ -99,7 +99,7 @@ class Program(abc.ABC):
 
     @abc.abstractmethod
     def start(self, theta: np.ndarray, streams: "Streams", n_tune: int) -> Chain:
-        """Start a chain at `theta`; it adapts during its first `n_tune` steps only."""
+        """Start a chain at `theta` with the random numbers of `streams`; it adapts in its first `n_tune` steps only."""
 
     @abc.abstractmethod
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
@@ -248,10 +248,10 @@ class Sampler(abc.ABC):
     def replicate(
         self, target: Any, program: Program, chain: Chain, states: np.ndarray, replications: int, streams: Streams
     ) -> Iterator[Decision]:
-        """Yield one decision, replicated many times, for each of some states, shape (n, dim), as `chain` would make it.
+        """Yield, for each of `states` (n, dim), one decision as `chain` would make it, repeated `replications` times.
 
-        `chain` was started by `program`, which this sampler built for `target`. Each decision has a new u and new
-        subsets.
+        `chain` was started by `program`, which this sampler built for `target`. Each repetition has a new u and new
+        subsets, from `streams`.
 
         Raises
         ------

@@ -157,7 +157,7 @@ class LatentTarget(abc.ABC):
     @property
     @abc.abstractmethod
     def group_labels(self) -> np.ndarray:
-        """Labels of the groups in the order of the terms; shape (G,)."""
+        """Labels of all groups, also of those without rows, if the target names such groups; shape (G,)."""
 
     @property
     @abc.abstractmethod
@@ -171,8 +171,8 @@ class LatentTarget(abc.ABC):
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Return a draw of the effects of `groups`, positions in `group_labels`, at each row of `thetas`.
 
-        Shape (thetas, groups, ...), with the axes of one effect last. Draws are exact, but if a group has several
-        effects and rows that are not normal: then they end a few sweeps of a Gibbs sampler.
+        Shape (thetas, groups, ...), with the axes of one effect last. Draws are exact, unless a group has several
+        effects and rows that are not normal: then each draw is the end of a few sweeps of a Gibbs sampler.
         """
 
     def name_latents(

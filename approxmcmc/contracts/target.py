@@ -128,9 +128,14 @@ class Target(abc.ABC):
 
     @property
     def written_work(self) -> tuple[float, int]:
-        """Operations of all terms of the model as its user wrote it, and its number of parameters: the work of NUTS."""
+        """Operations of all terms in PyTensor's code for the model as its user wrote it, and its number of parameters.
+
+        This is the work of NUTS. By default it is some six times that of the terms.
+        """
         plain = self.plain
-        return plain.n_obs * plain.term_work.operations, plain.variables.size
+        if plain is not self:
+            return plain.written_work
+        return 6.0 * self.n_obs * self.term_work.operations, self.variables.size
 
     @property
     def plain(self) -> "Target":

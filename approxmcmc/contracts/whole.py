@@ -78,7 +78,7 @@ class WholeSampler(Sampler):
 
     @abc.abstractmethod
     def run(self, target: Any, asked: WholeRun) -> NamedDraws:
-        """Draw all chains.
+        """Draw all chains as `asked` says, and return the draws.
 
         Raises
         ------

@@ -40,7 +40,7 @@ class Network:
 
 
 def from_edges(name: str, labels: tuple[str, ...], edges: np.ndarray, provenance: str) -> Network:
-    """Return the network of an edge list of shape (E, 2), with nodes counted from 1."""
+    """Return the network of an edge list of shape (E, 2), with nodes counted from 1, in the order of `labels`."""
     adjacency = np.zeros((len(labels), len(labels)), np.int64)
     rows, columns = edges.T - 1
     adjacency[rows, columns] = adjacency[columns, rows] = 1

@@ -97,7 +97,7 @@ class Source:
                     cached
                 ), f"the user's cache{f', from {self.download.origin}' if self.download else ''}"
             except DatasetError as error:
-                warnings.warn(f"{error} It is ignored.", DatasetWarning, stacklevel=3)
+                warnings.warn(f"{error} The file is ignored.", DatasetWarning, stacklevel=3)
         if self.download is not None and self.download.place in asked:
             try:
                 download(cached, self.download.fetch, insist=source != "auto")
@@ -156,7 +156,7 @@ def cache_folder() -> Path:
 
 
 def read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Read named arrays from a ``.npz`` file; objects are never unpickled.
+    """Return the arrays with these names in a ``.npz`` file; objects are never unpickled.
 
     Raises
     ------

@@ -63,7 +63,7 @@ class AnnealingPlan:
 
 
 def moments(states: np.ndarray) -> np.ndarray:
-    """Return every coordinate and its square, shape (n, 2 dim): the default functionals.
+    """Return every coordinate of `states` (n, dim) and its square, shape (n, 2 dim): the default functionals.
 
     Sequential tests widen the posterior, which changes means of squares much more than means of odd functionals.
     """

@@ -222,7 +222,7 @@ def _seed(random_seed: Any) -> int:
 
 
 def _judge(entries: list[Entry], chosen: Entry, goal: Wanted) -> None:
-    """Write the verdicts of the candidates that were tried."""
+    """Write the verdicts of the candidates that were tried; the price of the others becomes their floor."""
     for entry in entries:
         if entry is chosen:
             entry.verdict = "chosen"

@@ -115,7 +115,7 @@ def of_few_rows_exactly(known: Situation) -> Floor:
 
 
 def seconds_with_products(known: Situation, counted: Counted, products: float) -> float:
-    """Return the seconds of steps that make so many products of a covariance and a vector."""
+    """Return the seconds of the steps in `counted`, with so many `products` of a (dim, dim) matrix and a vector."""
     return seconds_of_steps(known.rates, known.dim, counted, products)
 
 

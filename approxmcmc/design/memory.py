@@ -26,7 +26,7 @@ def why_too_large(wanted: float) -> str:
 
 
 def of_matrices(dim: int, chains: int) -> float:
-    """Return the bytes for a covariance, and for its factor in each chain."""
+    """Return the bytes for a covariance of `dim` parameters, and for its factor in each of `chains` chains."""
     return 8.0 * dim**2 * (MATRICES + chains)
 
 

@@ -38,7 +38,10 @@ class PilotSettings(NamedTuple):
 
 
 def trajectories(cov: Any) -> Hamiltonian:
-    """Return trajectories of 2.2 standard deviations: on a normal distribution the draws are independent, or better."""
+    """Return trajectories of 2.2 standard deviations for the covariance `cov`, or the `Laplace` with it.
+
+    On a normal distribution their draws are independent, or better.
+    """
     dim = len(getattr(cov, "mode", cov))
     return Hamiltonian(dim**-0.25, length=2.2, preconditioner=cov, target_acceptance=0.8)
 

@@ -1,23 +1,15 @@
 """NUTS among the candidates: its cost is counted, since its compilation takes longer than a trial could save.
 
-A leapfrog step is a gradient on all data, and trajectories in d dimensions take some 4 d^(1/4) of them (Beskos and
-others 2013). A draw of a tuned trajectory counts as one effective draw.
+A draw of a tuned trajectory (`interop.written_work`) counts as one effective draw.
 """
 
 from approxmcmc.contracts import Target, TwinnedTarget
 from approxmcmc.design.floors import Floor
 from approxmcmc.design.survey import Situation
+from approxmcmc.interop.written_work import COMPILE, COMPILE_FACTORS, seconds_of_trajectory
 from approxmcmc.nuts.run import model_of
 from approxmcmc.nuts.settings import NUTS, TUNE, preferred
 
-# Seconds in which nutpie compiles a model: 5 to 8 without products of matrices, 12 to 13 with, and 42 with a Cholesky
-# factor.
-COMPILE, COMPILE_FACTORS = 7.0, 42.0
-# Seconds for one operation of a term and its derivative; PyTensor's code does not vectorise exponentials. Measured:
-# 50 to 56 ns for a row of three Bernoulli models with 14 to 27 operations, 75 for an ordered model with 82, 8 for a
-# Poisson model with 15, and 4 for a normal one: .6 to 3.6 ns for each operation, 1.5 in the geometric mean.
-OPERATION = 1.5e-9
-LEAST = 7e-6  # seconds of a gradient of a few rows
 # Number of runs of 1000 draws that give 400 effective draws, bulk and tail, in a hierarchy where NUTS moves effects
 # together with their scales. In eleven models of docs/street.md a draw counted as .5, .5, .46, .45, .44, .4, .15, .034,
 # .03, .014 and .013 effective draws.
@@ -70,7 +62,7 @@ def seconds_per_draw(known: Situation) -> float:
     """
     operations, dim = known.written_work
     tried = known.trajectories if dim == known.dim else []  # not if groups are integrated out
-    return float(max([4.0 * dim**0.25 * (LEAST + operations * OPERATION), *tried]))
+    return max([seconds_of_trajectory(operations, dim), *tried])
 
 
 def floor(known: Situation) -> Floor:

@@ -51,14 +51,17 @@ class Wanted(NamedTuple):
     fewest_steps: float = 0.0
 
     def price(self, set_up: float, per_draw: float, per_step: float, error: float = 0.0) -> float:
-        """Return the seconds to the wanted draws, or the risk at the time limit, see the module."""
+        """Return the seconds to the wanted draws, or the risk at the time limit, see the module.
+
+        `set_up`, `per_draw` and `per_step` are seconds for set-up, an effective draw and a step; `error` is the bias.
+        """
         if self.time_limit is None:
             return set_up + max(self.target_ess * per_draw, self.fewest_steps * per_step)
         left = self.time_limit - set_up
         return error**2 + per_draw / left if left > 0.0 else math.inf
 
     def seconds(self, per_draw: float, per_step: float) -> float:
-        """Return the seconds that a sampler needs for the wanted draws."""
+        """Return the seconds that a sampler needs for the wanted draws, or the time limit."""
         return self.price(0.0, per_draw, per_step) if self.time_limit is None else self.time_limit
 
     @property

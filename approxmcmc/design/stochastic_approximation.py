@@ -134,7 +134,10 @@ class _Simulation:
         self._draw = entry_point(bind(make_draw, draw_rows, signature=draw), draw)
 
     def climb(self, theta: np.ndarray, lower: np.ndarray, gain: float, delay: float, first: int, n: int) -> np.ndarray:
-        """Make `n` steps of `theta`, in place, and return the mean of the iterates."""
+        """Make `n` steps of `theta`, in place, with P = L L', L = `lower`; return the mean of the iterates.
+
+        Step k has a_k = `gain` `delay` / (`delay` + `first` + k).
+        """
         self._climb(self.rng, self.state, theta, lower, gain, delay, first, n)
         return self.state.average.copy()
 

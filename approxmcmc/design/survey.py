@@ -285,7 +285,7 @@ class Situation:
 
 
 def survey(target: Any, seed: int, chains: int = 4) -> Situation:
-    """Return what is known of a target before anything is evaluated."""
+    """Return what is known of a target before anything is evaluated; `seed` is for pilots, `chains` for the run."""
     if not isinstance(target, Target):
         raise IncompatibleError(f"choose_sampler needs a target or a pm.Model, found {type(target).__name__}")
     return Situation(target, seed, chains)

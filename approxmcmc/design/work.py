@@ -137,8 +137,9 @@ class Light(NamedTuple):
 
 
 def seconds_of_transitions(rates: Rates, dim: int, counted: Counted, n_core: int, rows: Light) -> float:
-    """Return the seconds of surrogate transitions: each step reads the core once, and evaluates its terms along lines.
+    """Return the seconds of transitions on a surrogate: each reads the core once, and evaluates its terms along lines.
 
+    `n_core` is the number of core rows, `rows` describes the light rows.
     A surrogate without a core is nearly always normal, and a draw takes one and a half products of a matrix with a
     vector; with a core each gradient takes three.
     """

@@ -10,7 +10,7 @@ import xarray as xr
 
 
 def as_target(given: Any) -> Any:
-    """Return the target of a PyMC or Bambi model, anything else unchanged; the check imports neither."""
+    """Return the target of a PyMC or Bambi model, anything else unchanged; the check imports neither library."""
     if is_bambi(given):
         given = pymc_model(given)
     if is_pymc(given):

@@ -19,7 +19,7 @@ from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.compile import allocating, closure, kept
 from approxmcmc.engine.terms.batches import row_reader
 from approxmcmc.interop.graphs import merge_branches, rebuild, simplify, work_of_a_row
-from approxmcmc.interop.kernels import numba_function, with_compiled_trigamma
+from approxmcmc.interop.kernels import numba_function
 from approxmcmc.interop.model_hash import content_of
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, Quantity
 from approxmcmc.targets.predictors.likelihood import RowLikelihood
@@ -112,7 +112,7 @@ class GraphLikelihood(RowLikelihood):
     def _expansion(self) -> list[Any]:
         slopes = self._slopes()
         bends = [self._derivative(slope, j) for k, slope in enumerate(slopes) for j in range(k, self.n_predictors)]
-        return with_compiled_trigamma([self._graph_of_rows, *slopes, *bends])
+        return [self._graph_of_rows, *slopes, *bends]
 
     def _derivative(self, graph: Any, k: int) -> Any:
         """Return the graph of the derivative of each row of `graph` in the row's predictor k; shape (rows,)."""
@@ -140,7 +140,7 @@ class GraphLikelihood(RowLikelihood):
         return etas, rebuild(graphs, self._assembled(etas))
 
     def _assembled(self, etas: list[Any]) -> dict[Any, Any]:
-        """Return the replacement of each quantity: the vectors of its predictors, joined."""
+        """Return the replacement of each quantity: the vectors `etas` of its predictors, joined to its shape."""
         pieces, place = {}, 0
         for one, given in self.quantities:
             own = etas[place : place + one.size]
@@ -165,7 +165,7 @@ class GraphLikelihood(RowLikelihood):
 
 
 def _typed(graph: Any, like: Any) -> Any:
-    """Return a graph with the static shape of another."""
+    """Return `graph` with the static shape of the graph `like`."""
     return graph if like.type.is_super(graph.type) else pt.specify_shape(graph, like.type.shape)
 
 

@@ -47,7 +47,7 @@ class Effects(NamedTuple):
 
 
 def group_effects(model: Any, n_rows: int, score: Callable[[], Callable[[np.ndarray], np.ndarray]]) -> list[Effects]:
-    """Choose a coordinate for every standard normal vector that other variables of a model multiply.
+    """Return the coordinate chosen for every standard normal vector that other variables of a model multiply.
 
     A vector is scaled if one positive variable multiplies it, there are many rows per entry, and its entries clearly
     differ. ``score()`` compiles the gradient of the log-likelihood in the flat vector of the model; it is called only

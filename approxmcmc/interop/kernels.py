@@ -11,6 +11,7 @@ For x > 0, the range of log densities, the first omitted term is below 1e-15 of 
 """
 
 import contextlib
+import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,8 +19,8 @@ from typing import Any
 import numpy as np
 import pytensor
 from numba.core.errors import NumbaError, NumbaPerformanceWarning
-from pytensor.graph.traversal import toposort
 from pytensor.scalar.math import TriGamma
+from pytensor.tensor.basic import Split
 from pytensor.tensor.elemwise import Elemwise
 
 from approxmcmc.engine.compiler.compile import bind, closure, kept, type_of
@@ -27,7 +28,7 @@ from approxmcmc.engine.compiler.work import compiling, count_kernel
 from approxmcmc.engine.terms.batches import LOG_PRIOR, Data, log_terms_type, row_reader
 from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT, gradient_signature
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.interop.graphs import rebuild
+from approxmcmc.interop.graphs import replace_nodes
 from approxmcmc.interop.rows import first_line
 
 SHIFT = 10
@@ -45,7 +46,9 @@ def numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Seque
         When PyTensor or numba cannot compile an operation.
     """
     try:
-        function = pytensor.function(inputs, outputs, mode="NUMBA", on_unused_input="ignore", trust_input=True)
+        function = pytensor.function(
+            inputs, compilable(outputs), mode="NUMBA", on_unused_input="ignore", trust_input=True
+        )
         with _no_advice_on_speed(), compiling():
             function(*example)
     except (NumbaError, NotImplementedError, TypeError, AttributeError, AssertionError) as error:
@@ -163,8 +166,26 @@ def trigamma(x: Any) -> Any:
     return sum((1.0 / ((x + k) * (x + k)) for k in range(SHIFT)), start=tail)
 
 
-def with_compiled_trigamma(graphs: Sequence[Any]) -> list[Any]:
-    """Return graphs with the series in place of PyTensor's operation."""
-    nodes: list[Any] = list(toposort(graphs))
-    met = [node for node in nodes if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, TriGamma)]
-    return rebuild(graphs, {node.outputs[0]: trigamma(node.inputs[0]) for node in met})
+def compilable(graphs: Sequence[Any]) -> list[Any]:
+    """Return graphs without operations that numba lacks, or compiles slowly.
+
+    The series replaces the trigamma function, and slices replace splits, which occur in the gradients of stacked
+    vectors: the messages of PyTensor's code for a split take two seconds to compile.
+    """
+
+    def make(node: Any, inputs: list[Any]) -> list[Any] | None:
+        if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, TriGamma):
+            return [trigamma(*inputs)]
+        if not isinstance(node.op, Split):
+            return None
+        whole, sizes = inputs
+        return _slices(whole, sizes, node.op.axis, len(node.outputs))
+
+    return replace_nodes(graphs, make)
+
+
+def _slices(whole: Any, sizes: Any, axis: int, n: int) -> list[Any]:
+    """Return a tensor's slices of these sizes along an axis."""
+    stops = itertools.accumulate((sizes[k] for k in range(n)), initial=0)
+    axes = (slice(None),) * axis
+    return [whole[(*axes, slice(start, stop))] for start, stop in itertools.pairwise(stops)]

@@ -104,7 +104,7 @@ def _third_of_poisson(eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.n
 
 
 def _terms_of_normal(y: np.ndarray, scale: float) -> Terms:
-    """Return the terms of a normal distribution with this scale."""
+    """Return the terms of a normal distribution with this scale, for responses y."""
     precision, constant = 1.0 / scale**2, -math.log(scale) - 0.5 * math.log(2.0 * math.pi)
 
     def term(eta: float, y: float) -> float:
@@ -117,7 +117,7 @@ def _terms_of_normal(y: np.ndarray, scale: float) -> Terms:
 
 
 def _terms_of_poisson(y: np.ndarray, scale: float) -> Terms:
-    """Return the terms of a Poisson distribution, with log y! as a second response."""
+    """Return the terms of a Poisson distribution, with log y! as a second response; `scale` has no effect."""
 
     def term(eta: float, y: float, constant: float) -> float:
         return y * eta - math.exp(eta) - constant

@@ -61,5 +61,5 @@ def _of(model: Any, variable: Any, graph: Any, values: list[Any], draws: list[np
 
 
 def _as_type(entry: np.ndarray, kind: Any) -> np.ndarray:
-    """Return a value in the type of its variable; a mean of integers is rounded."""
+    """Return `entry` in the type `kind` of its variable; a mean of integers is rounded."""
     return np.asarray(np.rint(entry) if kind.dtype.startswith(("int", "uint", "bool")) else entry, dtype=kind.dtype)

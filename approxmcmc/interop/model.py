@@ -19,6 +19,7 @@ from approxmcmc.interop.hierarchies import Effects, group_effects
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
 from approxmcmc.interop.rows import Rows
 from approxmcmc.interop.variables import ModelVariables, describe_variables, flat, multiplier, refuse_unsuitable
+from approxmcmc.interop.written_work import operations_as_written
 
 
 class ModelOfPyMC:
@@ -148,6 +149,13 @@ class TargetOfPyMC:
     def constant_data(self) -> Mapping[str, np.ndarray]:
         """The model's data containers without the observed ones, as in `pm.sample`."""
         return self.source.constant_data
+
+    @property
+    def written_work(self) -> tuple[float, int]:
+        """Operations of all rows in the graph of the model, and its number of parameters."""
+        source, dim = self.source, int(self.source.theta.type.shape[0])
+        n_rows, observed = source.rows.n_rows, source.model.observed_RVs
+        return self.n_obs / n_rows * operations_as_written(source.model, [n_rows] * len(observed)), dim
 
     def initial_point(self) -> np.ndarray:
         """Return the model's initial point, unconstrained; shape (dim,)."""

@@ -71,7 +71,9 @@ def from_pymc(
     integrate
         Whether to integrate out effects of groups, see the page on hierarchies: "auto" if that is possible and saves
         work, and `row_dim`, `deterministics`, `structure` and `data` are not given; True also if it saves nothing,
-        and raises if it is impossible; False never. The posterior of the other parameters is the same.
+        and raises if it is impossible; False never. "if cheaper" is what `sample` does for a ``pm.Model``: as "auto",
+        but not by quadrature if NUTS draws from the model in the time of its compilation, and meets no funnel. The
+        posterior of the other parameters is the same.
     latents
         Which of the integrated effects `sample` stores in the trace: "auto" all of them, if groups times draws are at
         most 1e7, else none; a list of labels of groups, the effects of these; None none of them, and
@@ -139,7 +141,7 @@ def from_pymc(
     PyMCTarget(y: 1000 rows; beta, sigma)
     """
     if integrate is True or (integrate and data is None and structure and not deterministics and row_dim is None):
-        whole = _integrated(model, always=integrate is True)
+        whole = _integrated(model, always=integrate is True, if_cheaper=integrate == "if cheaper")
         if isinstance(whole, IntegratedOfPyMC):
             is_path = isinstance(latents, str) and latents != "auto"
             whole.latents_wanted = checked_path(latents) if is_path else latents
@@ -188,7 +190,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     """
     if isinstance(model, Target):
         return f"{model!r}: {explain_rows(model)}"
-    whole = _integrated(model) if row_dim is None else NoEffectsError("row_dim is given")
+    whole = _integrated(model, if_cheaper=True) if row_dim is None else NoEffectsError("row_dim is given")
     if isinstance(whole, IntegratedOfPyMC):
         sizes = f"{whole.n_obs} terms, one per group, and {whole.variables.size} parameters"
         return f"{whole.source.observed.name}, {whole.source.y.size} rows: {whole.sentence}; {sizes} remain"
@@ -206,10 +208,10 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     return f"{rows}: {found}; {slow}{effects}"
 
 
-def _integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC | NotGroupsError:
+def _integrated(model: Any, **how: bool) -> IntegratedOfPyMC | NotGroupsError:
     """Return the target without the effects of the model's groups, or an error that says why there is none."""
     try:
-        return integrated(model, always=always)
+        return integrated(model, **how)
     except NotGroupsError as error:
         return error
     except NOT_UNDERSTOOD as error:

@@ -26,7 +26,7 @@ CHECKED_ROWS = 64  # rows of a group that is evaluated separately
 
 
 def refuse_row_latents(model: Any, n_rows: int, row_dim: str | None) -> None:
-    """Raise on free variables with one entry for each row.
+    """Raise if free variables have one entry for each of `n_rows` rows, by their shape or by the dim `row_dim`.
 
     Raises
     ------
@@ -224,7 +224,7 @@ class Rows:
 
 
 def _one_count(counts: dict[str, int]) -> int:
-    """Return the number of rows, which must be equal for all observed variables."""
+    """Return the number of rows, given it by observed variable; raise if numbers differ."""
     if len(set(counts.values())) > 1:
         numbers = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
         raise IncompatibleError(

@@ -22,7 +22,7 @@ def target_of(model: Any) -> Target:
     This is the result of :func:`from_pymc`, or if that raises, a `WholeModel` with the reason.
     """
     try:
-        return from_pymc(model)
+        return from_pymc(model, integrate="if cheaper")
     except ApproxMCMCError as error:
         return WholeModel(model, str(error).removeprefix("from_pymc: "))
     except NOT_UNDERSTOOD as error:

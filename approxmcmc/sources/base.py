@@ -185,14 +185,14 @@ def column_names(given: Sequence[str] | None, width: int, *, who: str) -> tuple[
 
 
 def check_numbers(types: Mapping[str, np.dtype], *, who: str) -> None:
-    """Raise if a column is not numeric."""
+    """Raise if a type is not numeric; `types` are the types of columns by name."""
     wrong = {name: str(found) for name, found in types.items() if found.kind not in "fiub"}
     if wrong:
         raise InvalidInputError(f"{who}: columns must hold numbers, categories or text, found {wrong}; leave these out")
 
 
 def check_alone(categories: Mapping[str, Any], columns: Sequence[str], *, who: str) -> None:
-    """Raise if a table mixes category codes with numbers."""
+    """Raise if a table of several `columns` has one with categories; `categories` holds the labels by name."""
     coded = [name for name in columns if name in categories]
     if coded and len(columns) > 1:
         raise InvalidInputError(

@@ -63,7 +63,7 @@ class AllRows:
         return found
 
     def log_ratios(self, thetas: np.ndarray, proposed: np.ndarray) -> np.ndarray:
-        """Return log pi(theta') - log pi(theta) of some pairs of states, shape (k, dim) each, in one pass for all."""
+        """Return log pi(theta') - log pi(theta), shape (k,), of `thetas` and `proposed`, (k, dim) each; one pass."""
         plain = self._of_density
         found = plain._log_priors(proposed)
         inside = np.flatnonzero(found != -np.inf)
@@ -78,7 +78,7 @@ class AllRows:
     def differences(
         self, theta: np.ndarray, proposed: np.ndarray, some: np.ndarray | None = None
     ) -> tuple[np.ndarray, float]:
-        """Return the terms l_i, shape (n_obs,), and the log-likelihood at theta: one pass.
+        """Return the terms l_i of theta and theta' = `proposed`, (n_obs,), and the log-likelihood at theta: one pass.
 
         If `some` holds numbers of rows, only these rows are read: their terms are repeated up to the length n_obs, and
         the sum of their log-likelihoods is multiplied by n_obs / len(some).

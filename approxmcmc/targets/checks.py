@@ -83,7 +83,7 @@ def _of_one_type(array: np.ndarray, name: str, *, who: str) -> np.ndarray:
 
 
 def checked_arrays(values: Any, name: str, *, who: str) -> tuple[np.ndarray, ...]:
-    """Return a tuple of checked arrays, from one array or a tuple or list of arrays; a list of numbers is one array."""
+    """Return the arrays in `values` (one, or a tuple or list of them), each checked; a list of numbers is one array."""
     several = isinstance(values, tuple) or (isinstance(values, list) and any(np.ndim(value) for value in values))
     return tuple(
         checked_array(array, f"{name}[{k}]", who=who) for k, array in enumerate(values if several else (values,))
@@ -122,7 +122,7 @@ def plain_function(function: Any, name: str, *, who: str) -> Callable[..., Any]:
 def check_compiles(
     function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str, *, who: str
 ) -> None:
-    """Compile `function` on its own for these arguments, run it once, and compare it with plain Python.
+    """Compile `function`, called `name`, on its own for these arguments; run it once, and compare it with plain Python.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def check_terms(
     *,
     who: str,
 ) -> None:
-    """Run `check_compiles` at the first datum, then evaluate every datum once, with bounds of arrays checked.
+    """Run `check_compiles` at the first datum, then evaluate all `n_obs` data once, with bounds of arrays checked.
 
     Kernels do not check array bounds: if groups are numbered from 1, or a function reads x[i + 1] at the last datum, a
     kernel would silently read the memory behind the array.

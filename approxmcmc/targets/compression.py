@@ -1,8 +1,10 @@
 """Rewrite a posterior with fewer terms than rows, if that is exact."""
 
 from approxmcmc.contracts import DoublyIntractableTarget, Target
+from approxmcmc.targets.distinct_predictors import distinct_predictors
 from approxmcmc.targets.distinct_rows import distinct_rows
 from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.stands_for_rows import StandsForRows
 from approxmcmc.targets.statistics.model import MOST_WORK, normal_outcomes
 from approxmcmc.targets.statistics.target import NormalStatistics
@@ -20,8 +22,9 @@ def compressed(target: Target) -> Target:
     -------
     Target
         `NormalStatistics` for normal rows with a linear predictor as mean, and a scale that is known up to weights or a
-        parameter; `DistinctRows` for a generalised linear model in which at least half of the rows repeat others. The
-        attribute ``plain`` of either is the target of single rows.
+        parameter; `DistinctRows` for a generalised linear model, and `DistinctPredictors` for a likelihood of several
+        linear predictors, in which at least half of the rows repeat others. The attribute ``plain`` of each is the
+        target of single rows.
 
     Notes
     -----
@@ -39,7 +42,11 @@ def compressed(target: Target) -> Target:
     outcomes = normal_outcomes(target)
     if outcomes and sum(one.work for one in outcomes) < MOST_WORK:
         return NormalStatistics(target)
-    return (distinct_rows(target) if isinstance(target, LinearTarget) else None) or target
+    if isinstance(target, StandsForRows):
+        return target
+    if isinstance(target, LinearTarget):
+        return distinct_rows(target) or target
+    return (distinct_predictors(target) if isinstance(target, PredictorsTarget) else None) or target
 
 
 def explain_rows(target: Target) -> str:

@@ -30,7 +30,7 @@ from approxmcmc.targets.tall_data import Prior
 
 
 def make_uniform_log_prior(low: float, high: float) -> Callable[[np.ndarray], float]:
-    """Return the log density, up to a constant, of a theta with each coordinate uniform between two bounds."""
+    """Return the log density, up to a constant, of a theta with each coordinate uniform from `low` to `high`."""
 
     def log_prior(theta: np.ndarray) -> float:
         for j in range(theta.shape[0]):
@@ -57,7 +57,7 @@ class FamilyPrior:
         self.bounds = None if limits is None else (float(limits[0]), float(limits[1]))
 
     def compile(self, dim: int) -> Any:
-        """Return the compiled log prior."""
+        """Return the compiled ``log_prior(theta) -> float`` of `dim` parameters."""
         if self.normal is not None:
             return self.normal.compile(dim)
         assert self.bounds is not None

@@ -12,7 +12,7 @@ from approxmcmc.targets.checks import checked_array
 
 
 def each(function: Callable[[Any], Any], given: Any) -> Any:
-    """Return the same tuples and mappings, with ``function(leaf)`` in the place of each leaf.
+    """Return a copy of nested tuples and mappings, with ``function(leaf)`` in the place of each leaf.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def each(function: Callable[[Any], Any], given: Any) -> Any:
 
 
 def leaves(given: Any) -> Iterator[Any]:
-    """Yield all values that are neither tuple nor mapping."""
+    """Yield the values in nested tuples and mappings that are neither themselves."""
     if isinstance(given, (Mapping, tuple)):
         for value in given.values() if isinstance(given, Mapping) else given:
             yield from leaves(value)
@@ -37,7 +37,7 @@ def leaves(given: Any) -> Iterator[Any]:
 
 
 def with_sources(given: Any) -> Any:
-    """Return the same arguments with sources for Dask collections and Zarr arrays; others are unchanged."""
+    """Return nested arguments with a source in the place of each Dask collection and Zarr array; others unchanged."""
 
     def known(leaf: Any) -> Any:
         source = as_source(leaf)
@@ -47,7 +47,7 @@ def with_sources(given: Any) -> Any:
 
 
 def kept(given: Any) -> Any:
-    """Return the arguments that a target keeps: all of them if one is a source, else None."""
+    """Return the arguments if one in them is a source, because workers then read the rows again; else None."""
     return given if any(isinstance(leaf, DataSource) for leaf in leaves(given)) else None
 
 
@@ -59,7 +59,9 @@ def named_variables(
     *,
     who: str,
 ) -> Variables:
-    """Return the variables in a theta of length `dim`: one name for all of it, a name per scalar, or names with `dims`.
+    """Return the variables in a theta of length `dim`, from a user's `names`, `dims` and `coords`.
+
+    There may be one name for all of theta, a name per scalar, or names of variables with `dims` and `coords`.
 
     Raises
     ------

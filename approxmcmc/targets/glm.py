@@ -149,7 +149,7 @@ class GLMTarget(LinearTarget):
         return name, np.full(centers.size, getattr(self, name))
 
     def _term_or_nan(self, eta: float, y: float) -> float:
-        """Return the term, or NaN if the user's function cannot be evaluated."""
+        """Return ``loglik_eta(eta, y)``, or NaN if the user's function cannot be evaluated there."""
         try:
             return float(self._loglik_eta(eta, y))
         except (ArithmeticError, ValueError):

@@ -201,7 +201,10 @@ def jaakkola_coefficients(xi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def logistic_bound(X: np.ndarray, y: np.ndarray, kind: str, at: np.ndarray | None) -> CompiledBound:
-    """Return the bound of logistic regression, y in {0, 1}: "tuned" and "untuned" (Jaakkola-Jordan), "taylor"."""
+    """Return the bound `kind` of logistic regression, y in {0, 1}: "tuned" or "untuned" (Jaakkola-Jordan), "taylor".
+
+    "tuned" and "taylor" touch the likelihood at theta `at`.
+    """
     check_kind(kind, ("tuned", "untuned", "taylor"), at, who="LogisticRegression")
     eta_0 = np.full(len(y), UNTUNED_LOGISTIC) if kind == "untuned" else X @ at
     if kind == "taylor":
@@ -227,7 +230,10 @@ def student_coefficients(xi: np.ndarray, df: float) -> tuple[np.ndarray, np.ndar
 def student_bound(
     X: np.ndarray, y: np.ndarray, df: float, scale: float, constant: float, kind: str, at: np.ndarray | None
 ) -> CompiledBound:
-    """Return the Student-t bound of robust regression; `constant` is the log density of a residual of 0."""
+    """Return the Student-t bound `kind` of robust regression: "tuned" touches the likelihood at `at`, or "untuned".
+
+    `constant` is the log density of a residual of 0.
+    """
     check_kind(kind, ("tuned", "untuned"), at, who="RobustRegression")
     xi = np.full(len(y), UNTUNED_STUDENT) if kind == "untuned" else (y - X @ at) / scale
     alpha, c = student_coefficients(xi, df)

@@ -112,7 +112,7 @@ class GaussianMixture(TallDataTarget):
         temperature: float = 1.0,
         random_seed: int = 0,
     ) -> "GaussianMixture":
-        """Return the posterior given `n_obs` data drawn at `theta` = (theta1, theta2)."""
+        """Return the posterior given `n_obs` data drawn at `theta` = (theta1, theta2), with this seed."""
         rng = np.random.default_rng(random_seed)
         means = theta[0] + theta[1] * (rng.random(n_obs) < 0.5)
         return cls(means + math.sqrt(variance) * rng.standard_normal(n_obs), variance=variance, temperature=temperature)

@@ -55,13 +55,16 @@ def newton(
         f"find_mode: no mode of {posterior.target!r} after {posterior.expansion.passes} passes over the data: "
         f"{decrement:.3g} posterior standard deviations are left, the largest parameter is {np.abs(theta).max():.3g}, "
         f"and the log posterior {shape} there. Under a flat prior there is no mode if a plane separates the classes or "
-        "columns are collinear; a hierarchy with a scale that can go to 0 has none either. Give a proper prior, drop "
+        "columns are collinear, nor in a hierarchy with a scale that can go to 0. Give a proper prior, drop "
         "the columns, write the hierarchy with standardised effects, or begin nearer to the mode with start="
     )
 
 
 def _step(precision: np.ndarray, gradient: np.ndarray, bends_down: bool) -> np.ndarray:
-    """Return the Newton step, in units where the diagonal is 1; if the function bends up, a step that still ascends."""
+    """Return the Newton step H^-1 g; unless `bends_down`, which is that H is positive definite, a step that ascends.
+
+    H is `precision`, g `gradient`; the step is computed in units in which the diagonal of H is 1.
+    """
     diagonal = np.abs(np.diag(precision))
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
     scaled = precision * np.outer(scale, scale)

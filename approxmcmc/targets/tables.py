@@ -14,7 +14,7 @@ from approxmcmc.targets.predictors.target import PredictorTarget
 
 
 def categorical_columns(X: Any) -> tuple[str, ...]:
-    """Return the names of the columns of a DataFrame or source that hold text or categories; () for anything else."""
+    """Return the names of the columns of X, a DataFrame or source, that hold text or categories; else ()."""
     source = as_source(X)
     if source is not None:
         return () if source.is_vector else tuple(name for name in source.columns if name in source.categories)

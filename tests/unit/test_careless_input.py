@@ -177,7 +177,7 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("make", "match"),
         [
-            (lambda: amc.targets.BinaryMRF(3, [], []), "indices holds none"),
+            (lambda: amc.targets.BinaryMRF(3, [], []), "indices holds no factor"),
             (lambda: amc.targets.BayesianNetwork([1, 2]), "tables must be a dict"),
             (lambda: amc.targets.ERGM(np.zeros((3, 3)), statistics=None, prior_scale=1.0), "statistics must be a seq"),
             (lambda: amc.targets.ERGM(np.zeros((3, 3)), ("edges",), prior_bounds=1.0), "two finite numbers"),
@@ -251,7 +251,7 @@ def trace():
 
 
 class TestDiagnostics:
-    """What is no trace, or not the one that is wanted, is told by name."""
+    """The message names an argument that is no trace, or not the one that is needed."""
 
     @pytest.mark.parametrize("bad", [None, [], "trace.nc"])
     def test_what_is_no_trace(self, trace, bad):

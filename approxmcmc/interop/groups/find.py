@@ -1,25 +1,35 @@
 """Find the effects of a PyMC model that can be integrated out, and make the target without them."""
 
+import math
 from typing import Any
 
 from pytensor import config
+from pytensor.graph.traversal import ancestors
 
+from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
 from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
+from approxmcmc.interop.written_work import COMPILE, seconds_of_trajectory
 
 # Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
 NO_TRACES = config.change_flags(traceback__limit=0)
+# Seconds in which quadrature is compiled for a new model: 11, 19 and 20 in three models of docs/street.md.
+CODE, DRAWS = 12.0, 4 * (400 + 1000)
+DETERMINED = 10  # rows of a group that determine its effect, so that NUTS moves it well though it is centred
 FEW_GROUPS, MANY_ROWS = 20, 100  # with fewer groups their effects stay parameters, and no quadrature is used
 
 
 @NO_TRACES
-def integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC:
+def integrated(model: Any, *, always: bool = False, if_cheaper: bool = False) -> IntegratedOfPyMC:
     """Return a model as a target whose largest possible set of group effects is integrated out.
 
     `always`: also if that is expected to save nothing.
+
+    `if_cheaper`: not by quadrature if NUTS makes 4000 draws of the model in the time of its compilation, without a
+    funnel.
 
     Raises
     ------
@@ -38,7 +48,22 @@ def integrated(model: Any, *, always: bool = False) -> IntegratedOfPyMC:
                     f"leave too few terms to sample (fewer than {FEW_GROUPS}); integrate=True integrates them out "
                     "anyway"
                 )
+            seconds = COMPILE + DRAWS * seconds_of_trajectory(*source.written_work) if if_cheaper else math.inf
+            if seconds < CODE and _nuts_moves(source, effects):
+                raise NotGroupsError(
+                    f"NUTS needs about {seconds:.0f} s, less than quadrature to compile ({CODE:g} s); give "
+                    "from_pymc(model) to integrate them out"
+                )
             return QuadratureGroupsOfPyMC(source, effects, source.law, always=always)
         except NotGroupsError as error:
             reasons.append(f"{effects.name}: {error}")
     raise NotGroupsError("; ".join(reasons))
+
+
+def _nuts_moves(source: ModelOfGroups, effects: GroupEffects) -> bool:
+    """Whether NUTS meets no funnel: effects are not centred, or rows determine them (Betancourt and Girolami 2015).
+
+    With twelve hospitals of one row each, centred, trajectories diverged in four of six runs.
+    """
+    above = set(ancestors([parent for variable in effects.axes for parent in variable.owner.inputs]))
+    return not above & set(source.model.free_RVs) or source.y.size >= DETERMINED * effects.n_groups

@@ -54,7 +54,7 @@ def _one_group(shape: tuple[int, ...], axis: int) -> list[np.ndarray]:
 
 
 def n_effects_of(values: ValuesOfGraph, effects: GroupEffects) -> int:
-    """Return K, the effects of one group."""
+    """Return K, the number of effects of one group."""
     return sum(len(_one_group(values.shape(variable), axis)) for variable, axis in effects.axes.items())
 
 

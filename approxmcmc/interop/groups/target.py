@@ -11,7 +11,6 @@ from pytensor.graph.traversal import ancestors
 from approxmcmc.contracts import CompiledTarget, LatentTarget, content_hash
 from approxmcmc.engine.extras import extra
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.interop.graphs import operations_of_a_row, simplify
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.coordinates import Coordinates, GlobalVariables, labels_of_model
 from approxmcmc.interop.groups.effects import EffectsOfModel, Named
@@ -48,9 +47,11 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         mine = set(effects.axes)
         own = [one for one in source.model.deterministics if not mine & set(ancestors([one]))]
         shapes = EffectsOfModel(source.model, effects, coordinates, self.n_effects)
-        self.variables = coordinates.describe([v for v in own if source.y.size not in shapes.values.shape(v)])
+        self.variables = coordinates.describe(
+            [v for v in own if not source.observed.lengths & set(shapes.values.shape(v))]
+        )
         self.model_effects = shapes
-        self.named = shapes.named(source.y.size)
+        self.named = shapes.named(source.observed.lengths)
 
     def compile(self) -> CompiledTarget:
         """Compile terms and prior, after checking that the model's data are unchanged."""
@@ -64,10 +65,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     @property
     def written_work(self) -> tuple[float, int]:
         """Counted work of the model with its effects: operations of all rows, and the number of parameters."""
-        model, n_rows = self.source.model, self.source.y.size
-        [rows] = model.logp(vars=model.observed_RVs, sum=False)
-        dim = sum(np.size(value) for value in model.initial_point().values())
-        return n_rows * operations_of_a_row(simplify(rows), n_rows), dim
+        return self.source.written_work
 
     @property
     def group_labels(self) -> np.ndarray:

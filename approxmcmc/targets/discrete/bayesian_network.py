@@ -175,7 +175,10 @@ class AncestralLaw:
         self.network = network
 
     def rvs(self, size: int = 1, random_state: Any = None) -> np.ndarray:
-        """Return draws of the unobserved variables, int64, shape (size, dim)."""
+        """Return `size` draws of the unobserved variables, int64, shape (size, dim).
+
+        `random_state` is a seed or a generator.
+        """
         rng = np.random.default_rng(random_state)
         network = self.network
         drawn = {name: np.full(size, state) for name, state in network.evidence.items()}

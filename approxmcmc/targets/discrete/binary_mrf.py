@@ -67,7 +67,7 @@ class BinaryMRF(FactorGraph):
     def __init__(self, n_variables: int, indices: Any, log_tables: Any) -> None:
         n_variables = positive_integer(n_variables, "n_variables", who="BinaryMRF")
         if not np.size(indices[0] if isinstance(indices, (list, tuple)) and len(indices) else indices):
-            raise InvalidInputError("BinaryMRF: needs the sites of at least one factor, indices holds none")
+            raise InvalidInputError("BinaryMRF: indices holds no factor; give the sites of one at least")
         several = isinstance(indices, (list, tuple)) and np.ndim(indices[0]) == 2
         pairs = zip(indices, log_tables, strict=True) if several else [(indices, log_tables)]
         groups = [_group(n_variables, sites, tables) for sites, tables in pairs]
@@ -75,7 +75,7 @@ class BinaryMRF(FactorGraph):
         if covered.size < n_variables:
             missing = np.setdiff1d(np.arange(n_variables), covered)
             raise InvalidInputError(
-                f"BinaryMRF: every site must be in a factor, site {missing[0]} is in none; give it a table of zeros"
+                f"BinaryMRF: every site must be in a factor, and site {missing[0]} is not; give it a table of zeros"
             )
         variables = Variables({"x": (n_variables,)}, {"x": ("site",)}, {"site": list(range(n_variables))}, "int64")
         super().__init__([2] * n_variables, groups, variables)

@@ -223,7 +223,7 @@ def _kernel(data: tuple[np.ndarray, ...]) -> object:
 
 
 def _entries(group: FactorGroup, states: np.ndarray) -> np.ndarray:
-    """Return log psi_f of integer states (n, D); shape (n, F)."""
+    """Return log psi_f of the factors f of a group at integer `states` (n, D); shape (n, F)."""
     axes = [states[:, group.sites[:, c]] for c in range(group.sites.shape[1])]
     return np.asarray(group.log_tables[(np.arange(len(group.sites)), *axes)])
 
@@ -234,7 +234,10 @@ def _of_site(group: FactorGroup, site: int) -> FactorGroup:
 
 
 def _rows(groups: Sequence[FactorGroup], *, by_site: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return (rows, tables): one row per factor, or one per factor and site that it holds, sorted by site."""
+    """Return the rows of integers and the flat tables that kernels read, see the module.
+
+    There is one row per factor, or `by_site`, sorted by site, one per factor and site that it holds.
+    """
     width = max(group.sites.shape[1] for group in groups)
     owners, columns, strides, blocks = [], [], [], []
     for group in groups:

@@ -170,7 +170,7 @@ class GeneralExpansion(Expansion):
         return self.weight * sum_over_blocks(block, self.n_rows, self.block)
 
     def _quadratic(self, total: np.ndarray) -> Quadratic:
-        """Return a sum of rows of the expansion as a quadratic."""
+        """Return `total`, the sum of some rows of the expansion, as a quadratic."""
         hessian = np.zeros((self.dim, self.dim))
         if self.order == 2:
             hessian[self.upper] = total[1 + self.dim :]
@@ -301,7 +301,7 @@ class GeneralExpansion(Expansion):
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the compiled gradients of the residuals r_i; the gradient of the log prior is unchanged."""
+        """Return the gradients of the residuals r_i of the expansion `numbers` at `center`; the prior's stays."""
         data = (*gradient.data, numbers, np.array(center[None, :]))
         signature = gradient_signature(type_of(data))
         parts = bind(make_add_residual_gradient, gradient.add_gradient, signature=signature)
@@ -312,7 +312,7 @@ class GeneralExpansion(Expansion):
         return data
 
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
-        """Return the compiled target with the residuals r_i as its terms; the log prior is unchanged."""
+        """Return `compiled` with the residuals r_i of the expansion `numbers` at `center` as terms; the prior stays."""
         # theta_hat has one row: an array with N rows would be shuffled along with the data.
         data = (*compiled.data, numbers, np.array(center[None, :]))
         residuals = bind_terms(make_residuals, compiled.log_terms, self.order == 2, data=data)

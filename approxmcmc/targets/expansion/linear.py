@@ -57,7 +57,7 @@ def _unpacked(sums: np.ndarray, dim: int) -> Quadratic:
 
 
 def _without_constant(here: Quadratic, center: np.ndarray) -> Quadratic:
-    """Return the sum of the quadratics eta (a_i + b_i eta) from their summed gradient and Hessian at a centre."""
+    """Return gradient and Hessian `here` of the sum of eta (a_i + b_i eta) at `center` with the sum as the value."""
     value = here.gradient @ center - 0.5 * center @ here.hessian @ center
     return here._replace(value=float(value))
 
@@ -124,7 +124,7 @@ class LinearExpansion(Expansion):
         return found._replace(sums=self.weight * found.sums)
 
     def _read(self, here: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return some rows in float64, because products need one type and sums need all digits, and their responses."""
+        """Return the rows `here` in float64, as products need one type and sums all digits, and their responses."""
         return np.asarray(self.X[here], np.float64), np.asarray(self.y[here])
 
     def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> Survey | None:
@@ -274,7 +274,7 @@ class LinearExpansion(Expansion):
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the compiled gradients of the residuals r_i; the gradient of the log prior is unchanged."""
+        """Return the gradients of the residuals r_i, with (a_i, b_i) in `numbers`; the prior's gradient stays."""
         data = (*gradient.data, numbers)
         parts = bind(
             make_add_residual_gradient,
@@ -291,7 +291,7 @@ class LinearExpansion(Expansion):
         return data if rows is None else (*rows, y)
 
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
-        """Return the compiled target with the residuals r_i as its terms, from packed data or not; the prior stays."""
+        """Return `compiled`, packed or not, with the residuals r_i as terms; `numbers` holds (a_i, b_i)."""
         data = (*compiled.data, numbers)
         predict = predict_from_full_rows if len(compiled.data) == FULL else predict_from_sparse_rows
         residuals = bind_terms(make_linear_residuals, predict, self.target._loglik_eta, data=data)

@@ -25,12 +25,12 @@ FARTHEST = 0.125  # largest error of the quadratic of a light row within reach
 
 
 def rows_of_tile(dim: int) -> int:
-    """Return how many rows a tile has."""
+    """Return how many rows of `dim` numbers a tile has."""
     return min(max(SMALL // (dim * dim), FEWEST), MOST)
 
 
 def pieces(lo: int, hi: int, dim: int) -> Iterator[slice]:
-    """Yield slices of the rows lo ... hi - 1 that are read at a time; each but the last has whole tiles."""
+    """Yield slices of the rows lo ... hi - 1 of `dim` numbers to be read at a time, of whole tiles but for the last."""
     tile = rows_of_tile(dim)
     step = max(min(MOST_AT_ONCE, NUMBERS // dim) // tile, 1) * tile
     for start in range(lo, hi, step):
@@ -51,7 +51,7 @@ class RowFunctions:
         return out
 
     def derivatives(self, eta: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return f' and f'', of the same shape as `eta`."""
+        """Return f'(eta, y) and f''(eta, y), each with the shape of `eta`."""
         eta = np.ascontiguousarray(eta)
         first, second = np.empty(eta.shape), np.empty(eta.shape)
         self._write_derivatives(np.atleast_2d(eta), y, np.atleast_2d(first), np.atleast_2d(second))

@@ -184,7 +184,7 @@ class PredictorExpansion(Expansion):
         return data
 
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
-        """Return the compiled target with the residuals r_i as its terms; the log prior is unchanged."""
+        """Return `compiled` with the residuals r_i of the expansion `numbers` as terms; the log prior stays."""
         data = (*self.target.predictor_data(compiled.data), numbers)
         kernel = self.target.batch_kernel(residuals, "terms", log_terms_type(type_of(data)).signature)
         return compiled._replace(log_terms=kernel, data=data, compile_at_both=None)
@@ -192,7 +192,7 @@ class PredictorExpansion(Expansion):
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the compiled gradients of the residuals r_i; the gradient of the log prior is unchanged."""
+        """Return the gradients of the residuals r_i of the expansion `numbers`; the gradient of the log prior stays."""
         data = (*self.target.predictor_data(gradient.data), numbers)
         kernel = self.target.batch_kernel(add_residual_gradient, "slopes", gradient_signature(type_of(data)))
         return gradient._replace(add_gradient=kernel, data=data)

@@ -52,14 +52,14 @@ class Survey(NamedTuple):
 
 
 def survey_of(residuals: np.ndarray, walls: np.ndarray, total: Quadratic) -> Survey:
-    """Return the survey with these residuals, shape (rows, draws)."""
+    """Return the survey with these residuals, shape (rows, draws), walls, and sum of quadratics `total`."""
     spreads = residuals.std(axis=1)
     sums = float(spreads.sum()), float(spreads @ spreads), residuals.sum(axis=0)
     return Survey(*sums, walls, total, lambda: spreads, residuals.__getitem__)
 
 
 def inverse(precision: np.ndarray) -> np.ndarray:
-    """Return the symmetric inverse of a positive definite matrix, by way of a unit diagonal."""
+    """Return the inverse of a positive definite matrix, exactly symmetric; it is scaled to a unit diagonal first."""
     scale = 1.0 / np.sqrt(np.diag(precision))
     scaled = np.linalg.inv(precision * np.outer(scale, scale))
     return 0.5 * (scaled + scaled.T) * np.outer(scale, scale)

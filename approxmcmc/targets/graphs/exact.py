@@ -78,7 +78,11 @@ def transitions(
     ways: np.ndarray,
     degree: np.ndarray,
 ) -> None:
-    """Visit all transitions; count them in `places` by the state they lead to, or write each at that state's place."""
+    """Visit all transitions; count them in `places` by the state they lead to, or write each at that state's place.
+
+    They are written to `source`, `ways` and `degree`, see `EliminationTable`, unless these are empty. `words` holds the
+    words of the states by number, `numbers` the inverse, and ``binomials[c, k]`` is C(c, k).
+    """
     n = binomials.shape[0] - 1
     for word in words[:-1]:
         c = np.zeros(n + 2, np.int64)  # vertices left, by degree
@@ -139,7 +143,10 @@ def forward(table: EliminationTable, weights: np.ndarray, v: np.ndarray, scales:
 
 @compiled
 def vertex_weights(terms: np.ndarray, theta: np.ndarray, weights: np.ndarray) -> float:
-    """Write exp(theta'f(D)) for D = 0, 1, ..., the largest 1; return the log of the factor taken out."""
+    """Write exp(theta'f(D)) for D = 0, 1, ... to `weights`, divided by the largest; return the log of the largest.
+
+    `terms` holds f(D) of every statistic, shape (n, dim).
+    """
     largest = -math.inf
     for d in range(terms.shape[0]):
         weights[d] = 0.0
@@ -280,7 +287,7 @@ def elimination(n_nodes: int, statistics: Sequence[GraphStatistic]) -> Eliminati
 
 @functools.lru_cache(maxsize=16)
 def enumeration(n_nodes: int, statistics: tuple[GraphStatistic, ...]) -> LevelTable:
-    """Return the levels of all graphs on at most 6 nodes, one toggle from each graph to the next (a Gray code)."""
+    """Return the levels of all graphs on `n_nodes` nodes, at most 6; one toggle leads to the next (Gray code)."""
     write = write_changes(statistics)
     rows, columns = np.triu_indices(n_nodes, 1)
     graph, change = np.zeros((n_nodes, n_nodes), np.uint8), np.empty(len(statistics))

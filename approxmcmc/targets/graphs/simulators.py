@@ -66,7 +66,7 @@ class ToggleState(NamedTuple):
 
 
 def log_hastings_ratios(n_dyads: int, move: str) -> np.ndarray:
-    """Return log q_delete - log q_add of a dyad, for 0, 1, ..., n_dyads - 1 other edges in the graph."""
+    """Return log q_delete - log q_add of a dyad with the given move, for 0, 1, ..., n_dyads - 1 other edges."""
     if move == "dyad":
         return np.zeros(n_dyads)
     others = np.arange(n_dyads)

@@ -67,7 +67,7 @@ class GraphStatistic:
 
 
 def degree_statistic(name: str, of_degree: Callable[..., float]) -> GraphStatistic:
-    """Return the statistic s(y) = sum_v of_degree(d_v), d_v the degree of node v."""
+    """Return the statistic `name`, s(y) = sum_v of_degree(d_v), d_v the degree of node v."""
     term = allocating(plain_function(of_degree, f"of_degree of {name!r}", who="degree_statistic"))
 
     def change(adjacency: np.ndarray, degrees: np.ndarray, i: int, j: int) -> float:
@@ -142,7 +142,10 @@ def find_statistics(statistics: Sequence[str | GraphStatistic]) -> tuple[GraphSt
 
 @cached_by_content(maxsize=64)
 def check_statistic(statistic: GraphStatistic) -> None:
-    """Compile the change, and compare it with differences of the value at random toggles of random graphs."""
+    """Compile the change, and compare it with differences of the value at random toggles of random graphs.
+
+    Raises `CompilationError` or `InvalidInputError` if that fails.
+    """
     who, wanted = f"statistic {statistic.name!r}", "change(adjacency, degrees, i, j) -> float"
     try:
         change = kernel(plain_function(statistic.change, "change", who=who), nb.float64(*CHANGE_ARGUMENTS))

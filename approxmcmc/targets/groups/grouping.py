@@ -21,7 +21,7 @@ class Grouping(NamedTuple):
 
 
 def grouping(groups: Any, n_rows: int, *, who: str) -> Grouping:
-    """Return the grouping of rows by their labels, which may be of any type that can be sorted.
+    """Return the grouping of `n_rows` rows by their labels in `groups`, of any type that can be sorted.
 
     Raises
     ------

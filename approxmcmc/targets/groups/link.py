@@ -52,7 +52,7 @@ def link(
 
 @allocating
 def factors_of(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return the value of each factor at theta: a coordinate, its exponential or its absolute value."""
+    """Return the value at theta of each factor in `places`: a coordinate, its exponential or its absolute value."""
     found = np.empty(places.shape[1])
     for f in range(places.shape[1]):
         value = theta[places[0, f, 0]]

@@ -91,7 +91,8 @@ def make_expand(
 ) -> Callable[..., None]:
     """Return the kernel that writes l, gradients and the upper triangles of second derivatives in phi.
 
-    For second derivatives in the shape it writes only the covariance.
+    For second derivatives in the shape it writes only the covariance. `nodes` places the nodes of a group, see
+    `quadrature`; the functions after it are those of a `RowFamily`.
     """
 
     def expand(
@@ -128,7 +129,7 @@ def make_expand(
                     bend[m] *= weight[m]
                     zeroth += bend[m]
                     if has_shape:
-                        s[last, m] += of_row(y, shape)[1] + in_shape(x, y, size, shape)
+                        s[last, m] += of_row(y, size, shape)[1] + in_shape(x, y, size, shape)
                 for k in range(K):
                     first[k] = 0.0
                     for m in range(n_nodes):

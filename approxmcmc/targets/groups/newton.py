@@ -52,7 +52,7 @@ def solve(C: np.ndarray, x: np.ndarray) -> None:
 
 @batched
 def largest_group(spans: np.ndarray, order: np.ndarray, lo: int, hi: int) -> int:
-    """Return the number of rows of the largest of the given groups."""
+    """Return the number of rows of the largest of the groups ``order[lo:hi]``; `spans` says where their rows are."""
     largest = 0
     for place in range(lo, hi):
         g = datum_at(order, place)

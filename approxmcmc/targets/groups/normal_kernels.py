@@ -79,7 +79,10 @@ def effects_precision(
 
 
 def make_log_terms(q: int, n_effects: int, knows_noise: bool) -> Callable[..., None]:
-    """Return the kernel of the terms; data = (triangles (G, m, m), number of rows and sum of log weights (G, 2))."""
+    """Return the kernel of the terms; data = (triangles (G, m, m), number of rows and sum of log weights (G, 2)).
+
+    Z has q columns, u `n_effects` entries; tau is 1 if `knows_noise`.
+    """
 
     def log_terms(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         triangles, counts = data

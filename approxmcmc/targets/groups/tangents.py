@@ -36,7 +36,7 @@ def piece(slope: float, height: float, left: float, right: float, where: float) 
 
 @compiled
 def inverse(u: float, slope: float, height: float, left: float, where: float) -> float:
-    """Return the z such that the integral of the piece from its left end to z is u."""
+    """Return the z such that the integral of exp(height + slope (z - where)) from `left` to z is u."""
     if abs(slope) < FLAT:
         return left + u / math.exp(height)
     low = 0.0 if left == -math.inf else math.exp(height + slope * (left - where))

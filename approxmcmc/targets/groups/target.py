@@ -214,7 +214,7 @@ def _family(
 
 
 def _sizes(family: str, y: np.ndarray, trials: Any, who: str) -> np.ndarray:
-    """Return the trials of each row (default 1); raise if responses are outside the support."""
+    """Return the trials of each row (default 1); raise if `trials` does not go with `family`, or y is impossible."""
     size = np.ones(len(y))
     if (trials is None) == (family == "binomial"):
         raise InvalidInputError(f"{who}: trials= goes with family='binomial' and no other; found family={family!r}")

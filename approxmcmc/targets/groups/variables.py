@@ -72,6 +72,13 @@ class GroupVariables(Variables):
         noise = [] if self.knows_noise else [np.log(values[NOISE])[..., None]]
         return np.concatenate([values["beta"], scales, *noise], axis=-1)
 
+    def with_signs(self, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return thetas with a random sign for each column of L."""
+        signed, (_, column) = theta.copy(), np.tril_indices(self.n_effects)
+        signs = rng.choice([-1.0, 1.0], size=(*theta.shape[:-1], self.n_effects))
+        signed[..., self.n_coef : self.n_coef + self.n_scales] *= signs[..., column]
+        return signed
+
     def cholesky(self, theta: np.ndarray) -> np.ndarray:
         """Return L; shape (..., effects, effects)."""
         L = np.zeros((*theta.shape[:-1], self.n_effects, self.n_effects))
@@ -80,7 +87,7 @@ class GroupVariables(Variables):
 
 
 def group_variables(coef: Sequence[Any], effects: Sequence[Any], *, knows_noise: bool) -> GroupVariables:
-    """Return the variables of a model with these labels of coefficients and effects."""
+    """Return the variables of a model with these labels of coefficients and effects, and a noise unless it is known."""
     q = len(effects)
     scale: dict[str, tuple[int, ...]] = {SCALE: ()} if q == 1 else {COVARIANCE: (q, q)}
     noise: dict[str, tuple[int, ...]] = {} if knows_noise else {NOISE: ()}

@@ -90,7 +90,10 @@ def _moments(theta: float, width: int, length: int) -> tuple[float, float, float
 
 
 def forward_moments(t: float, within: np.ndarray, width: int, length: int, table: np.ndarray) -> float:
-    """Write v_length, D v_length and D^2 v_length, D = t d/dt, to `table`; return the log of the scale taken out."""
+    """Write v_length, D v_length and D^2 v_length, D = t d/dt, to `table`; return the log of the factor taken out.
+
+    `within` holds the disagreements within each state of a row of `width` sites; there are `length` rows.
+    """
     v, dv, ddv = table[0], table[1], table[2]
     log_scale = 0.0
     v[:] = 1.0
@@ -225,7 +228,7 @@ def draw_row(rng: np.random.Generator, t: float, below: int, width: int, weights
 
 @compiled
 def bits_set(word: int) -> int:
-    """Return the number of ones among the bits."""
+    """Return the number of ones among the bits of `word`."""
     total = 0
     while word:
         word &= word - 1

@@ -65,7 +65,7 @@ def normal_expansion(eta: np.ndarray, responses: Data, order: np.ndarray, lo: in
 
 @compiled(fastmath=set(BATCH_FASTMATH))
 def log_sum_exp(eta: np.ndarray, n: int, largest: np.ndarray, out: np.ndarray) -> None:
-    """Write log sum_k exp(eta[k, i]) to ``out[i]``, i < n; the loops over data are inside, so that they vectorise."""
+    """Write log sum_k exp(eta[k, i]) to ``out[i]``, i < n; inner loops, over i, vectorise; `largest` is scratch."""
     n_classes = eta.shape[0]
     for i in range(n):
         largest[i] = eta[0, i]

@@ -122,7 +122,7 @@ class Design:
         return np.array([part.times(extended) for part in self._parts(rows)])
 
     def times(self, directions: np.ndarray, rows: Rows) -> np.ndarray:
-        """Return how predictors change along the columns of a matrix (dim, m); shape (K, rows, m)."""
+        """Return the changes of the predictors of `rows` along the columns of `directions` (dim, m); (K, rows, m)."""
         extended = np.vstack([directions, np.zeros(directions.shape[1])])
         return np.array([part.times(extended) for part in self._parts(rows)])
 
@@ -134,7 +134,7 @@ class Design:
         return total[:-1]
 
     def bend(self, bends: np.ndarray, rows: Rows) -> np.ndarray:
-        """Return the sum of the Hessians of rows with these second derivatives, (K, K, rows); shape (dim, dim)."""
+        """Return the sum of the Hessians of rows with second derivatives `bends` (K, K, rows); shape (dim, dim)."""
         total, parts = np.zeros((self.dim + 1, self.dim + 1)), self._parts(rows)
         for k, one in enumerate(parts):
             one.add_bend(one, bends[k, k], 0.5, total)

@@ -93,9 +93,9 @@ def predict_both(
     eta: np.ndarray,
     eta_proposed: np.ndarray,
 ) -> None:
-    """Write the predictors at theta and at theta' of rows in memory order, each as `predict` writes them.
+    """Write the predictors of the rows lo ... hi - 1 at theta to `eta`, and at `proposed` to `eta_proposed`.
 
-    `coefs` is scratch of two rows.
+    The numbers are those of `predict`; `coefs` is scratch of two rows.
     """
     X, spans = design[0], design[2]
     coefs_now, coefs_then = coefs[0], coefs[1]

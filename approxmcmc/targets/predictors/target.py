@@ -201,7 +201,7 @@ class PredictorTarget(PredictorsTarget):
 
 
 def _read(predictors: Any, offsets: Mapping[str, Any], n: int) -> dict[str, list[PredictorPart]]:
-    """Return the parts of each predictor, checked."""
+    """Return the parts of each predictor, checked: one for each variable in it, and one for an offset."""
     if not isinstance(predictors, Mapping) or not all(isinstance(one, Mapping) and one for one in predictors.values()):
         raise InvalidInputError(
             f"{WHO}: predictors must map each predictor to its variables and their designs, such as "
@@ -267,7 +267,7 @@ def _with_labels_of_designs(
     labelled: Mapping[str, tuple[str, ...]],
     coords: Mapping[str, Sequence[Any]],
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
-    """Add an axis with labels to each variable without one, if all its designs use the same labels."""
+    """Return dims and coords with an axis for each variable that has none, if all its designs have the same labels."""
     axes, names = dict(labelled), dict(coords)
     for variable, shape in shapes.items():
         found = {part.labels[: shape[0]] for part in parts if part.variable == variable and shape and part.labels}

@@ -5,14 +5,15 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, toposort
 from pytensor.scalar.math import TriGamma
+from pytensor.tensor.basic import Split
 from scipy.special import gammaln, polygamma
 
 from approxmcmc.interop.affine import AFFINE, CONSTANT, OTHER, Ratio, kinds
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.graphs import rebuild
-from approxmcmc.interop.kernels import with_compiled_trigamma
+from approxmcmc.interop.kernels import compilable
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import NoLinearPredictorError, find_predictors
 
@@ -260,7 +261,7 @@ def asks_for_trigamma(graphs):
 
 def test_the_series_is_the_function_to_rounding():
     x, values = pt.vector("x"), np.geomspace(1e-6, 1e8, 400)
-    [found] = with_compiled_trigamma([2.0 * pt.tri_gamma(x) + 1.0])
+    [found] = compilable([2.0 * pt.tri_gamma(x) + 1.0])
     assert not asks_for_trigamma([found])
     computed = pytensor.function([x], found, mode="FAST_COMPILE")(values)
     np.testing.assert_allclose(computed, 2.0 * polygamma(1, values) + 1.0, rtol=5e-15)
@@ -274,4 +275,17 @@ def test_no_second_derivative_of_a_negative_binomial_law_asks_for_the_operation(
         pm.NegativeBinomial("y", mu=pm.math.exp(X @ beta), alpha=alpha, observed=rng.poisson(2.0, size=20))
     source = ModelOfPyMC(model, None)
     found = GraphLikelihood(find_predictors(source), source.rows.inputs, source.rows.data, source.hash)
-    assert not asks_for_trigamma(found._expansion())
+    assert not asks_for_trigamma(compilable(found._expansion()))
+
+
+def test_slices_replace_the_splits_of_a_gradient():
+    """The gradient of a stacked vector splits its slopes again; split after split, along either axis."""
+    x = pt.matrix("x", shape=(3, 4))
+    stacked = pt.concatenate([x, pt.concatenate([x[:1] ** 2, x[1:]], axis=0), x[:, :2]], axis=1)
+    plain = pytensor.grad((stacked**3 * np.arange(30.0).reshape(3, 10)).sum(), x)
+    [found] = compilable([plain])
+    splits = [sum(isinstance(node.op, Split) for node in toposort([graph])) for graph in (plain, found)]
+    assert splits == [2, 0]
+    at = np.random.default_rng(0).normal(size=(3, 4))
+    before, after = (pytensor.function([x], graph, mode="FAST_COMPILE")(at) for graph in (plain, found))
+    np.testing.assert_array_equal(before, after)

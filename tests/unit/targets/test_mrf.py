@@ -106,7 +106,7 @@ def test_content_hash_depends_on_tables():
         ((0, [[0, 1]], np.zeros((1, 2, 2))), "positive integer"),
         ((2, [[0, 2]], np.zeros((1, 2, 2))), "0 ... 1"),
         ((2, [[0, 0]], np.zeros((1, 2, 2))), "twice"),
-        ((3, [[0, 1]], np.zeros((1, 2, 2))), "site 2 is in none"),
+        ((3, [[0, 1]], np.zeros((1, 2, 2))), "and site 2 is not"),
         ((2, [[0, 1]], np.zeros((1, 2, 3))), "must have shape"),
         ((2, [[0, 1]], np.full((1, 2, 2), -np.inf)), "infinite"),
         ((2, [[0.5, 1.0]], np.zeros((1, 2, 2))), "integers"),

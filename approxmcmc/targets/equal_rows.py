@@ -1,0 +1,77 @@
+"""Find equal rows among arrays with a row for each datum.
+
+One pass hashes every row; a second compares rows with equal hashes, number by number. Both passes go block by block,
+and keep only the distinct hashes of each block, so that rows on disk are never in memory as a whole. 0.0 and -0.0 count
+as equal.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from approxmcmc.engine.terms.passes import over_blocks
+
+LARGEST_SHARE = 0.5  # largest share of distinct rows: an exact step is then at least twice as cheap
+LOOKED_AT = 1 << 15  # rows in a first sample: its number of equal pairs decides whether all rows are compared
+FEWEST_PAIRS = 0.1  # share of the pairs expected in the sample if each of N / 2 distinct rows occurred twice
+
+
+class EqualRows(NamedTuple):
+    """The distinct rows, in the order of their first copies: index of the first copy, and number of copies."""
+
+    first: np.ndarray
+    counts: np.ndarray
+
+
+def equal_rows(arrays: Sequence[np.ndarray]) -> EqualRows | None:
+    """Return the distinct rows of arrays of shape (N, ...) if at most half of the rows are distinct, else None.
+
+    None also if a sample of rows shows few equal pairs (`FEWEST_PAIRS`), or two different rows have the same hash.
+
+    Examples
+    --------
+    >>> equal_rows([np.array([[1.0, 2.0], [0.0, 3.0], [1.0, 2.0], [-0.0, 3.0]]), np.zeros(4)])
+    EqualRows(first=array([0, 1]), counts=array([2, 2]))
+    """
+    N = len(arrays[0])
+    m = min(N, LOOKED_AT)
+    some = _hashes(arrays, np.sort(np.random.default_rng(0).choice(N, m, replace=False, shuffle=False)))
+    pairs = np.unique(some, return_counts=True)[1]
+    if (pairs * (pairs - 1)).sum() / 2 < FEWEST_PAIRS * m * m / N:
+        return None
+    hashes, firsts, copies = map(np.concatenate, zip(*over_blocks(lambda *rows: _kinds(arrays, *rows), N), strict=True))
+    known, place, kind = np.unique(hashes, return_index=True, return_inverse=True)
+    if len(known) > LARGEST_SHARE * N:
+        return None
+    first, counts = firsts[place], np.bincount(kind, copies).astype(np.int64)
+
+    def are_equal(lo: int, hi: int) -> bool:
+        like = first[np.searchsorted(known, _hashes(arrays, slice(lo, hi)))]
+        return all(np.array_equal(array[lo:hi], array[like]) for array in arrays)
+
+    order = np.argsort(first)
+    return EqualRows(first[order], counts[order]) if all(over_blocks(are_equal, N)) else None
+
+
+def _kinds(arrays: Sequence[np.ndarray], lo: int, hi: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the different hashes of the rows lo ... hi - 1, the first row with each hash, and the number of rows."""
+    hashes, first, counts = np.unique(_hashes(arrays, slice(lo, hi)), return_index=True, return_counts=True)
+    return hashes, lo + first, counts
+
+
+def _hashes(arrays: Sequence[np.ndarray], rows: slice | np.ndarray) -> np.ndarray:
+    """Return a 64-bit hash of each of the given rows; -0.0 hashes like 0.0."""
+    blocks = [np.asarray(array[rows], np.float64) + 0.0 for array in arrays]  # + 0.0 leaves no -0.0
+    columns = [column for block in blocks for column in block.reshape(len(block), -1).T]
+    factors = np.random.default_rng(1).integers(1 << 63, size=len(columns), dtype=np.uint64) * 2 + 1
+    total = np.zeros(len(blocks[0]), dtype=np.uint64)
+    for column, factor in zip(columns, factors, strict=True):
+        total += _mixed(np.ascontiguousarray(column)) * factor
+    return total
+
+
+def _mixed(column: np.ndarray) -> np.ndarray:
+    """Return the bits of numbers, with the exponent mixed into the lower half, which is 0 for small integers."""
+    bits = column.view(np.uint64)
+    return bits ^ (bits >> np.uint64(29))
