@@ -1,7 +1,7 @@
 """Sphinx settings. Every build works offline, and so do its pages; a warning is an error (``python3 -m nox -s docs``).
 
 Links into the pages of other libraries need their inventories, which are fetched: they are made where
-APPROXMCMC_DOCS_LINKS is set, as on the forge, and are plain text elsewhere.
+APPROXMCMC_DOCS_LINKS is set, as on GitHub, and are plain text elsewhere.
 """
 
 import os
@@ -18,7 +18,7 @@ import approxmcmc
 
 sys.path[:0] = [str(Path(__file__).with_name("_extensions")), str(Path(__file__).parents[1])]
 
-for _name in approxmcmc.__all__:  # autodoc leaves out what fails to import, without a word
+for _name in approxmcmc.__all__:  # autodoc leaves out modules that fail to import, and does not warn
     getattr(approxmcmc, _name)
 
 project = "approxmcmc"
@@ -61,12 +61,12 @@ html_title = "approxmcmc"
 sphinx_gallery_conf = {
     "examples_dirs": ["examples/tutorials", "examples/plots"],
     "gallery_dirs": ["learn", "gallery"],
-    "filename_pattern": r"\.py$",  # all of them run; a page whose script has not changed keeps what it showed
+    "filename_pattern": r"\.py$",  # all scripts run; the page of an unchanged script keeps its output
     "within_subsection_order": "FileNameSortKey",
     "capture_repr": ("_repr_html_",),
-    "reset_modules": (),  # else the style is lost after the first page
+    "reset_modules": (),  # without this line the style is lost after the first page
     "image_srcset": ["2x"],
-    "backreferences_dir": "gallery/used",  # pages of the reference show the pictures that use them
+    "backreferences_dir": "gallery/used",  # a page of the reference shows the pictures that use its function
     "doc_module": ("approxmcmc",),
     "download_all_examples": False,
     "show_memory": False,
@@ -130,7 +130,7 @@ def _show_statistics_as_a_table(app: Any, what: str, name: str, obj: Any, option
         lines += ["     - meaning"]
         for variable in obj:
             lines += [f"   * - ``{variable.name}``", f"     - {variable.dtype}", f"     - {variable.units}"]
-            escaped = variable.meaning.replace("|", r"\|")  # else a substitution
+            escaped = variable.meaning.replace("|", r"\|")  # |name| would be a substitution
             lines += [f"     - {escaped}"]
 
 

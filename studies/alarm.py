@@ -2,7 +2,7 @@
 
 The network of Pearl (1988), chapter 2, with the numbers of Russell and Norvig, figure 14.2: all answers are known by
 enumeration, so every error below is measured and not estimated. Burglary and earthquake explain the alarm: they move
-together with it, and samplers that change one variable at a time stay in one explanation for long.
+together with it, and samplers that change one variable at a time keep one explanation for many steps.
 
 Two lessons on mixing follow, on the standard normal distribution: acceptance rate against proposal width, with the
 guideline 0.44 for one dimension (Roberts, Gelman and Gilks 1997; Gelman, Roberts and Gilks 1996), and trace and rank
@@ -90,7 +90,7 @@ def side_by_side(results) -> list:
     table = Table(
         "Estimates against exact answers",
         "Means over replicates with Student intervals, and the root mean square error of one replicate. Importance "
-        "sampling draws the network's own variables, parents first, and weights by the evidence; it may spend as many "
+        "sampling draws the network's own variables, parents first, and weights by the evidence; it makes as many "
         "evaluations of a table as the median chain.",
         pd.DataFrame(rows),
         formats={"exact": ".6f"},
@@ -130,9 +130,10 @@ def _needed(data) -> list:
     caption = (
         "About exp(KL) draws are necessary and sufficient (Chatterjee and Diaconis 2018). Error bound: their theorem "
         "1.1, of the mean absolute error of the average with normalised weights, in units of the L2 norm of the "
-        "function; over 1 it says nothing. The estimates above are self-normalised, for which theorem 1.2 speaks: in "
-        "the same unit they err by less than the self-normalised error, except with the chance beside it; a chance of "
-        "1 or more says nothing. The effective sample size sees only what was drawn, the KL divergence here is exact."
+        "function; over 1 it says nothing. The estimates above have normalised weights of their own sample; theorem "
+        "1.2 is about those: in the same unit they err by less than the self-normalised error, except with the "
+        "probability in the next column, where 1 or more says nothing. The effective sample size is computed from "
+        "the draws alone; the KL divergence here is exact."
     )
     return [Table("Likelihood weighting: how many draws are needed", caption, data)]
 

@@ -1,12 +1,13 @@
-"""Annealed epsilon against every fixed epsilon: on images, and on the canonical case whose answer is known.
+"""Annealed epsilon against every fixed epsilon: on images, and on a normal posterior whose answer is known.
 
 Korattikara, Chen and Welling (2013), Austerity in MCMC Land: Cutting the Metropolis-Hastings Budget, preprint, sec. 7,
 suggest to lower epsilon while the chain runs. Here the schedule is planned from a pilot before the chain starts: epochs
-double the budget, and each takes the epsilon that promises the least risk of the pooled mean.
+double the budget, and each uses the epsilon with the least predicted risk of the pooled mean.
 
 Two parts. Logistic regression of the digits 7 and 9 (section 6.1 of the paper): chains of every fixed epsilon and of
-the annealed one, risk of the predictive mean against time and against data read. The canonical case: posterior N(0, 1),
-one datum-rich Gaussian, mean of z^2; mean square errors are computed from transition matrices and not simulated.
+the annealed one, risk of the predictive mean against time and against data read. The canonical case: the posterior N(0,
+1) of a normal mean given many data, and the posterior mean of z^2; mean square errors are computed from transition
+matrices and not simulated.
 """
 
 import dataclasses
@@ -31,7 +32,7 @@ BUDGETS = np.geomspace(1e2, 1e6, 17)  # of the canonical case, in passes over th
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PlannedAnnealing(Component, Sampler):
-    """A random walk with an annealed epsilon that a pilot plans when the chain is built; the pilot is set-up."""
+    """A random walk whose falling epsilon is planned from a pilot run when the chain is built; the pilot is set-up."""
 
     batch_size: int = 500
     cost: str = "time"
@@ -39,7 +40,7 @@ class PlannedAnnealing(Component, Sampler):
     seed: int = 0
 
     def build(self, target: Any, *, audit_every: Any = "auto") -> Any:
-        """Run the pilot, and build the sampler that it plans."""
+        """Run the pilot, and build the sampler with the planned schedule."""
         proposal, test = amc.RandomWalk(SCALE), amc.SequentialTTest(batch_size=self.batch_size)
         plan = amc.design.plan_annealing(
             target, proposal=proposal, test=test, epsilons=EPSILONS[::-1], cost=self.cost,
@@ -68,7 +69,7 @@ def samplers(batch_size: int, cost: str = "time", pilot_steps: int = 5000) -> di
 
 
 def schedules(results: Any) -> list[Any]:
-    """Tabulate what the pilots planned and cost, and draw epsilon and data used along one annealed chain."""
+    """Tabulate planned schedules and the pilots' cost; draw epsilon and data used along one annealed chain."""
     import pandas as pd
 
     traces = next((found for (_, label), found in results.traces().items() if label == "annealed"), [])
@@ -110,7 +111,7 @@ def schedules(results: Any) -> list[Any]:
 
 
 def reached(test: Any, budget: float) -> list[tuple[float, int]]:
-    """Return epsilon and steps of each epoch that a budget reaches on the canonical case."""
+    """Return epsilon and steps of each epoch that fits in a budget on the canonical case."""
     out, left = [], budget
     for epsilon, steps in zip(test.epsilons, (*test.steps, 2**60), strict=True):
         made = min(steps, round(left / arm(epsilon).cost))
@@ -154,8 +155,9 @@ def canonical(results: Any) -> list[Any]:
     panel.legend(fontsize=7)
     own = data[data.setting == "annealed"]
     caption = (
-        "Risk of the mean of z^2, exact from transition matrices, started in the posterior; the rule knows the true "
-        f"ingredients; planned epochs {test.epsilons} with {test.steps} steps. Annealed over best fixed: at most "
+        "Risk of the mean of z^2, exact from transition matrices, started in the posterior; the schedule is planned "
+        f"from the true bias, variance and cost; planned epochs {test.epsilons} with {test.steps} steps. Annealed "
+        "over best fixed: at most "
         f"{own['to best'].max():.3f}; annealed over exact: at most {own['to exact'].max():.3f}."
     )
     return [Figure("Canonical case: annealed against every fixed epsilon", caption, figure, data)]

@@ -1,12 +1,12 @@
-"""Austerity on MNIST: a random walk that reads less data, errs, and perhaps reaches less risk in the same time.
+"""Austerity on MNIST: a random walk with less data and some wrong decisions, and its risk at equal time.
 
 Korattikara, Chen and Welling (2013), Austerity in MCMC Land: Cutting the Metropolis-Hastings Budget, preprint, section
 6.1, figures 1 to 4: logistic regression of 7 against 9 on 50 principal components, N = 12214; risk of the predictive
 mean p(y = 1 | x*), averaged over 2037 test points. The paper's rival is the sequential test at epsilon = 0; ``exact``
-makes the same decisions from a cached log-likelihood at half the cost, and is the fairer one.
+makes the same decisions from a cached log-likelihood at half the cost, and is the fairer rival.
 
 The paper's algorithm draws fresh random rows for every decision: ``rows``. ``blocks`` reads blocks of a copy that each
-chain shuffles once, the library's own choice at this size, with the same law of one decision at half the time.
+chain shuffles once, the library's default at this size: a decision has the same distribution and takes half the time.
 """
 
 import approxmcmc as amc
@@ -23,13 +23,13 @@ EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.2)
 
 
 def austerity(epsilon: float, batch_size: int, order: str):
-    """Return the paper's sampler, with its order of the data or in blocks."""
+    """Return the paper's sampler, with the paper's order of the data or with blocks."""
     test = amc.SequentialTTest(epsilon=epsilon, batch_size=batch_size, order=order)
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), test)
 
 
 def bernstein(delta: float, batch_size: int):
-    """Return the empirical Bernstein test: an error of at most delta for terms of any law, at a price in data."""
+    """Return the empirical Bernstein test: its error is at most delta for terms of any distribution."""
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.acceptance.BernsteinTest(delta, batch_size))
 
 
@@ -41,7 +41,7 @@ def exact():
 def samplers(batch_size: int) -> dict:
     """Return the settings of the paper in both orders of the data, the exact sampler, and Bernstein's test.
 
-    That one is of Bardenet, Doucet and Holmes (2014).
+    Bernstein's test is that of Bardenet, Doucet and Holmes (2014).
     """
     family = {
         order: vary(austerity, epsilon=knob(*EPSILONS), batch_size=batch_size, order=order)
@@ -51,7 +51,7 @@ def samplers(batch_size: int) -> dict:
 
 
 def data_used(results) -> list:
-    """Return the table of the data, and a note where they are not the real ones."""
+    """Return the table of the data, and a note where the data are generated."""
     import pandas as pd
 
     data = mnist.data_of(results)
@@ -61,7 +61,7 @@ def data_used(results) -> list:
 
 
 def figure_1(results) -> list:
-    """Return the law of the t-statistic at n = 500, 5000 and 10000 of 12214, or as large a share of fewer rows."""
+    """Return the distribution of the t-statistic at n = 500, 5000 and 10000 of 12214, or at equal shares."""
     n_obs = results.target("mnist_7v9").n_obs
     sizes = [n * n_obs // 12_214 for n in (500, 5_000, 10_000)]
     return t_statistic(results, sizes=sizes, scale=SCALE, lead="Figure 1 of the paper.")
@@ -78,7 +78,7 @@ def figure_3(results) -> list:
 
 
 def figure_4(results) -> list:
-    """Return the marginals of two coefficients at 50, 100 and 400 of 400 seconds, or as large shares of fewer."""
+    """Return the marginals of two coefficients at 50, 100 and 400 of 400 seconds, or at equal shares."""
     shares = (0.125, 0.25, 1.0)
     lead = "Figure 4 of the paper."
     return pair_marginals(results, variable="beta", epsilons=(0.0, 0.01), fractions=shares, lead=lead)

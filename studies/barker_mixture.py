@@ -1,8 +1,8 @@
-"""Minibatch Barker on a million data: two modes, a tempered likelihood, and five tests of one proposal.
+"""Minibatch Barker on a million data: two modes, a tempered likelihood, and five acceptance tests.
 
 Seita, Pan, Chen and Canny (2017), An Efficient Minibatch Acceptance Test for Metropolis-Hastings, UAI, section 6.1: the
 mixture with tied means of Welling and Teh (2011), N = 10^6, temperature 10^4, so that the posterior is as wide as that
-of 100 data. Which test gives most effective samples for each datum touched, and for each second?
+of 100 data. Which test gives most effective samples for each datum that it reads, and for each second?
 """
 
 import functools
@@ -22,7 +22,7 @@ SCALE = 0.3  # standard deviation of the random walk
 
 @functools.cache
 def mixture(n_obs: int) -> "amc.targets.GaussianMixture":
-    """Return the posterior given data simulated at (0, 1), at the temperature that leaves the information of 100."""
+    """Return the posterior given data simulated at (0, 1), tempered to the information of 100 data."""
     return amc.targets.GaussianMixture.simulated(n_obs, temperature=n_obs / 100.0, random_seed=2017)
 
 
@@ -52,9 +52,9 @@ def austerity(epsilon: float, batch_size: int) -> "amc.MetropolisHastings":
 
 
 def bernstein(delta: float, batch_size: int) -> "amc.MetropolisHastings":
-    """Return the empirical Bernstein test; these terms have no bound, so it uses the range of those it has read.
+    """Return the empirical Bernstein test with the range of the terms read, since the terms have no bound.
 
-    That is a guess and voids its guarantee: the audits of the report say how far it errs.
+    This range is a guess, and the test's guarantee does not hold: the audits of the report measure its error.
     """
     return amc.MetropolisHastings(
         amc.RandomWalk(SCALE), amc.acceptance.BernsteinTest(delta, batch_size, range="observed")
@@ -83,7 +83,7 @@ def start(target: Any, rng: np.random.Generator) -> np.ndarray:
 
 
 def grid(results: Any) -> list[Table]:
-    """Return the means of each sampler and the exact means, by quadrature on a grid."""
+    """Tabulate the means of each sampler, and the exact means by quadrature on a grid."""
     import pandas as pd
 
     from approxmcmc.reference.grid import grid_reference

@@ -1,10 +1,11 @@
 """How biased is a run, if no gold standard is available? Intervals from audited draws, compared with known values.
 
-Independent draws of the Laplace approximation, pCN with rho = 0, are put to sequential tests at several epsilons, with
-and without control variates, and SGLD. `approxmcmc.bias` estimates the bias of each setting from its draws alone. On
-MNIST a long exact chain says whether it is right; enumerated chains give coverage; on Covertype the exact kernel mixes
-badly and the verdict must say so, unless core rows bring a better one; on dense data of 10^5 and 10^6 rows there is no
-other check; on a bimodal posterior couplings live as long as chains take from mode to mode.
+Independent draws of the Laplace approximation, pCN with rho = 0, are decided by sequential tests at several epsilons,
+with and without control variates; SGLD is judged too. `approxmcmc.bias` estimates the bias of each setting from its
+draws alone. On MNIST the estimates are compared with a long exact chain; chains on enumerated states give the coverage
+of the intervals; on Covertype the exact kernel mixes badly and the verdict must say so, unless core rows give a better
+kernel; on dense data of 10^5 and 10^6 rows there is no other check; on a bimodal posterior a coupling lasts as long as
+chains need to change modes.
 """
 
 import functools
@@ -28,7 +29,7 @@ from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, co
 from studies.tools.known_biases import coverage
 
 SEED = 2031
-GAP = 1.6  # of the two components; the modes lie 2 GAP apart in theta2
+GAP = 1.6  # Distance between the two components; the modes lie 2 GAP apart in theta2.
 PRIOR_SCALE = 1.0
 REFERENCE = {
     "smoke": (400, 100),
@@ -51,7 +52,8 @@ def dense(n: int, d: int = 50):
 def bimodal(n: int = 5000):
     """Return the means of a mixture whose posterior has two modes (Welling and Teh 2011, section 5.1).
 
-    The likelihood is tempered to the information of 100 data: with more, no chain crosses between the modes.
+    The likelihood is tempered to the information of 100 data: with the full information no chain crosses between the
+    modes.
     """
     rng = np.random.default_rng(SEED)
     x = rng.normal(np.where(rng.random(n) < 0.5, 0.0, GAP), math.sqrt(2.0))
@@ -59,7 +61,7 @@ def bimodal(n: int = 5000):
 
 
 def targets(names, **changes) -> dict:
-    """Return the posteriors, made when they are needed."""
+    """Return functions that make the posteriors, by name."""
     every = {
         "mnist_7v9": functools.partial(tall_target, "mnist_7v9"),
         "covertype": functools.partial(tall_target, "covertype"),
@@ -74,7 +76,7 @@ def targets(names, **changes) -> dict:
 
 
 def independent(test):
-    """Return what proposes draws of the Laplace approximation, and puts them to a test."""
+    """Return the sampler that proposes draws of the Laplace approximation, and decides by a test."""
 
     def recipe(fit):
         return amc.MetropolisHastings(amc.proposals.PreconditionedCrankNicolson(0.0, fit), test)
@@ -112,7 +114,7 @@ def samplers(batch_size: int) -> dict:
 
 @functools.cache
 def reference_of(target, preset: str):
-    """Return a long exact chain of independent proposals, with its gates reported, not enforced."""
+    """Return a long exact chain of independent proposals, whose checks are reported; a failed check raises no error."""
     draws, tune = REFERENCE[preset]
     kernel = Kernel(independent(amc.ExactTest())(laplace_of(target)))
     with warnings.catch_warnings():
@@ -150,7 +152,8 @@ def mnist_against_a_long_chain(results) -> list:
         "the difference of means from a long exact chain, which has Monte Carlo errors of both chains."
     )
     told = (
-        "rms z: of the differences, by the errors of all three; 1 where both are right. Correlations mean nothing "
+        "rms z: root mean square of the differences in units of their standard errors; 1 where both are right. "
+        "Correlations mean nothing "
         "where the biases are as small as the errors."
     )
     data = pd.concat([table.rename_axis("estimand").reset_index().assign(setting=k) for k, table in frames.items()])
@@ -161,7 +164,7 @@ def mnist_against_a_long_chain(results) -> list:
 
 
 def covertype_by_core_rows(results) -> list:
-    """Tabulate the verdict on the control variates of Covertype with the default kernel, and with one by core rows."""
+    """Tabulate verdicts on control variates on Covertype, by the default exact kernel and by core rows."""
     import pandas as pd
 
     runs = {key: traces for key, traces in results.traces().items() if key == ("covertype", "control_variates")}
@@ -179,8 +182,9 @@ def covertype_by_core_rows(results) -> list:
             if found is not None:
                 rows.append({"kernel": kernel, **worst(found)})
     caption = (
-        "Control variates on Covertype move well and are wrong. Independent draws of the Laplace approximation are no "
-        "exact kernel that mixes there, and the verdict has to say so; transitions of the core rows' surrogate are."
+        "Chains with control variates on Covertype move well and are wrong. An exact kernel that proposes draws of "
+        "the Laplace approximation does not mix there, and the verdict must say so; exact transitions of the core "
+        "rows' surrogate mix."
     )
     return [Table("Covertype, with and without core rows", caption, pd.DataFrame(rows))] if rows else []
 

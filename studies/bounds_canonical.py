@@ -1,11 +1,11 @@
-"""The canonical case with known answers: a normal mean, where every bound is compared with the truth.
+"""A normal mean, whose posterior and transition matrices are known: every bound is compared with the truth.
 
 After the theory of Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 1 and section 5: N = 10 000
 data of variance 1 with mean 0 and a flat prior, so that the posterior of z = sqrt(N) theta is N(0, 1), the log ratio is
 (z^2 - z'^2) / 2 and the scale of its terms |z' - z|. The random walk has standard deviation 2.4 in z, the sequential
-test looks at 500 data at a time. On a grid of 201 points from -5 to 5 both transition matrices are known, and with
-them the distance of the stationary laws, the bounds B1 to B5, bias and variance of any mean, and who wins at which
-budget. Chains of the real sampler are compared with the same bounds.
+test looks at 500 data at a time. On a grid of 201 points from -5 to 5 both transition matrices are known, and with them
+the distance between the stationary distributions, the bounds B1 to B5, bias and variance of any mean, and the sampler
+with the least risk at each budget. Chains of the real sampler are compared with the same bounds.
 """
 
 import functools
@@ -79,7 +79,7 @@ def exact_draws(results):
 
 @functools.lru_cache(maxsize=2)
 def laws(results) -> dict:
-    """Return, by epsilon, the transition matrix and what `bounds.exact` says of it; None for the exact test."""
+    """Return, by epsilon, the transition matrix and the result of `bounds.exact` for it; None for the exact test."""
     target = results.target("normal")
     grid = grid_of(target)
     setting = results.study.settings()[0].sampler
@@ -93,7 +93,7 @@ def laws(results) -> dict:
 
 
 def table_of_bounds(results) -> list:
-    """Tabulate truth and bounds, each with its label."""
+    """Tabulate the true distance and the bounds, each bound with its label."""
     import pandas as pd
 
     rows = []
@@ -106,8 +106,9 @@ def table_of_bounds(results) -> list:
     found = next(iter(laws(results).values()))[1]
     etas = ", ".join(f"{value:.5f}" for value in found["eta"].values[:10])
     caption = (
-        "Total variation of the two stationary laws on the grid, errors of one step, and bounds with their labels "
-        "(about the two matrices; that the approximate one is the sampler's is heuristic, the Gaussian regime). "
+        "Total variation distance between the two stationary distributions on the grid, errors of one step, and "
+        "bounds with their labels. Labels are about the two matrices; that the approximate matrix is the sampler's "
+        "is heuristic (the Gaussian regime). "
         f"Contraction eta_1 ... eta_10 = {etas}; sum over k >= 0: {float(found['sum_eta']):.5f}."
     )
     return [Table("Bounds and truth on the grid", caption, pd.DataFrame(rows), formats={"epsilon": "g"})]

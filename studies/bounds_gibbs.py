@@ -1,14 +1,14 @@
-"""Theorem 2 on Markov random fields: exact bounds by sweeps where states can be enumerated, none where they cannot.
+"""Theorem 2 on Markov random fields: exact bounds by sweeps where states can be enumerated, no bound elsewhere.
 
-After Korattikara, Chen and Welling (2013), preprint of Austerity in MCMC Land, theorem 2 and section 6.3. It needs a
-contraction coefficient. One site update contracts nothing (eta = 1), a systematic sweep does; its one-step error is at
-most D Delta_max. With 6 sites the realised conditionals are enumerated over all ways to draw the looks, so that every
-bound is rigorous; with 8 they come from the Gaussian regime and bounds are heuristic. At the paper's 100 sites there
-are 2^100 states, Dobrushin's condition fails, and no bound of Theorem 2 is available: the report says so.
+After Korattikara, Chen and Welling (2013), preprint of Austerity in MCMC Land, theorem 2 and section 6.3. The theorem
+needs a contraction coefficient. One site update contracts nothing (eta = 1), a systematic sweep does; its one-step
+error is at most D Delta_max. With 6 sites the realised conditionals are enumerated over all ways to draw the looks, so
+that every bound is rigorous; with 8 they come from the Gaussian regime and bounds are heuristic. At the paper's 100
+sites there are 2^100 states, Dobrushin's condition fails, and no bound of Theorem 2 is available: the report says so.
 
-The same check along another knob: sweeps decided by the minibatch Barker test, whose rule is Gibbs's own, at several
-target variances. Seita, Pan, Chen and Canny (2017) bound the error of a decision by a Berry-Esseen epsilon; a lecture
-on them concludes d(p^, p) < epsilon / (1 - eta). That bound is compared with the truth.
+The same check is made for the minibatch Barker test at several target variances: Barker's rule is the conditional of
+Gibbs. Seita, Pan, Chen and Canny (2017) bound the error of a decision by a Berry-Esseen epsilon; a lecture on them
+concludes d(p^, p) < epsilon / (1 - eta). That bound is compared with the truth.
 """
 
 import functools
@@ -48,7 +48,7 @@ def hundred():
 
 @functools.cache
 def thirty():
-    """Return the stand-in of preset smoke for the paper's model: 2^30 states are no more enumerable than 2^100."""
+    """Return the smaller model of preset smoke: its 2^30 states cannot be enumerated either."""
     return amc.targets.BinaryMRF.random_triples(30, scale=0.07, random_seed=SEED)
 
 
@@ -74,7 +74,7 @@ def fields(results) -> dict:
 
 
 def contraction(results) -> list:
-    """Tabulate what Theorem 2 needs: contraction of a site, a random scan and a sweep, and Dobrushin's condition."""
+    """Tabulate the inputs of Theorem 2: contraction of a site, a random scan and a sweep, and Dobrushin's condition."""
     import pandas as pd
 
     rows = []
@@ -100,7 +100,7 @@ def contraction(results) -> list:
     caption = (
         "Contraction of exact Gibbs, by enumeration. A single site never contracts. Dobrushin's condition asks for a "
         "largest row sum below 1; it may fail although sweeps contract. A field of 30 or 100 sites cannot be "
-        "enumerated, and by this route no contraction coefficient is available: none is made up."
+        "enumerated, so that its contraction coefficient is not known and no bound is given."
     )
     return [Table("Contraction", caption, pd.DataFrame(rows))]
 
@@ -127,7 +127,7 @@ def barker_sweeps(results) -> list:
         "conditionals enumerated, B1, B3 and B1 with D Delta_max as for Theorem 2. Last column: epsilon / (1 - eta) "
         f"with the Berry-Esseen epsilon of {BATCH_SIZE} normal terms, {epsilon:.2f}, for each of D = {sites} decisions "
         f"of a sweep. epsilon falls like 1 / sqrt(b), and 1 - eta is {gap:.3f}: the bound would be below 1 from "
-        f"{needed:.2g} terms read for each decision on. Of that, delta_max is what is true."
+        f"{needed:.2g} terms read for each decision on. delta_max is the true error of a decision."
     )
     return [
         Table("Barker's test along its target variance", caption, frame.reset_index(), formats={"target_variance": "g"})
@@ -135,7 +135,7 @@ def barker_sweeps(results) -> list:
 
 
 def coupled_sweeps(results) -> list:
-    """Tabulate couplings of exact sweeps with a lag: what can be said of convergence where no matrix exists."""
+    """Tabulate couplings of exact sweeps with a lag, which bound the distance from convergence."""
     import pandas as pd
 
     rows = []
@@ -154,12 +154,13 @@ def coupled_sweeps(results) -> list:
                 "rho (heuristic)": float(found["rho"]),
                 "C (heuristic)": float(found["C"]),
             }
-            if unmet := found.attrs["unmet"]:  # a curve of those that met is no bound
+            if unmet := found.attrs["unmet"]:  # a curve of the couplings that met alone is no bound
                 numbers = dict.fromkeys(numbers, float("nan"))
             never = f"{unmet} of {found.sizes['coupling']}"
             rows.append({"target": name, "sweeps": t, **numbers, "label": found.attrs["label"], "never met": never})
     caption = (
-        "Upper bound on the distance of exact Gibbs from its stationary law, started from fair coins, by couplings "
+        "Upper bound on the distance of exact Gibbs from its stationary distribution, started from independent fair "
+        "states, by couplings "
         "with lag 20 and bootstrap intervals. It applies to this start, so that (C, rho) are heuristic inputs to B5. "
         f"Couplings that have not met after {LONGEST_COUPLING} sweeps leave no bound."
     )
@@ -167,7 +168,7 @@ def coupled_sweeps(results) -> list:
 
 
 def no_bound(results) -> list:
-    """Tabulate what `check_bound` says of the field that cannot be enumerated: Delta of its decisions, and no bound."""
+    """Tabulate the result of `check_bound` for a field that cannot be enumerated: Delta, and no bound."""
     name, field, batch_size = large(results)
     check = amc.check_bound(
         field, sequential(0.0, batch_size), epsilons=EPSILONS, n_pairs=30, replications=300, random_seed=SEED,

@@ -1,9 +1,9 @@
-"""Bounds on a real posterior: what can be measured, what can be said heuristically, and what is not available.
+"""Bounds on a real posterior: which can be measured, which are heuristic, and which are not available.
 
 After Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 1 and section 6.1: logistic regression of
 the digits 7 and 9, here on the first 10 principal components of the 12214 images. A random walk on R^d is not uniformly
-ergodic: eta_k = 1 for every k, and B1 to B4 say nothing. What remains: Delta from replicated decisions with its
-confidence statements, couplings with a lag for the exact chain, and, from both, a heuristic B5; beside them the
+ergodic: eta_k = 1 for every k, and B1 to B4 say nothing. The study computes what remains: Delta from replicated
+decisions with its confidence statements, couplings with a lag for the exact chain, from both a heuristic B5, and the
 marginal distance from a gold standard.
 """
 
@@ -24,7 +24,7 @@ from studies.tools import mnist
 EPSILONS = (0.0, 0.01, 0.05, 0.1)
 COMPONENTS = 10
 SEED = 2014
-# Of the analyses: pairs, decisions at each, couplings, lag.
+# Of the analyses: pairs of states, decisions at each pair, couplings of chains, their lag.
 EFFORT = {
     "smoke": (30, 200, 50, 100),
     "quick": (100, 500, 200, 200),
@@ -46,7 +46,7 @@ def real_posterior():
 
 @functools.cache
 def any_posterior():
-    """Return the posterior given the images, or given their stand-in."""
+    """Return the posterior given the images, or generated rows if no images are available."""
     return posterior_of(mnist.images(n_components=COMPONENTS))
 
 
@@ -86,7 +86,7 @@ def coupled(results):
 
 
 def errors_of_decisions(results) -> list:
-    """Tabulate Delta by replicated decisions, each number with its label."""
+    """Tabulate Delta, estimated by replicated decisions; each number has its label."""
     import pandas as pd
 
     target = results.target("digits")
@@ -129,10 +129,10 @@ def errors_of_decisions(results) -> list:
     axes.legend(fontsize=7)
     caption = (
         f"Errors of acceptance probabilities at {n_pairs} pairs from a chain, {replications} decisions each. The "
-        "largest upper confidence limit of a pair (Clopper-Pearson, union bound), read as three statements: about "
-        "these pairs (sampled), about 99 % of pairs (quantile), about all (max). The last is never better than "
-        "heuristic, and neither is the second, as the pairs of one chain are dependent. Model: the largest error in "
-        "the Gaussian regime, free of the noise of few decisions. Mean error: over pairs, and its upper limit."
+        "largest upper confidence limit of a pair (Clopper-Pearson, union bound), as three statements: about these "
+        "pairs (sampled), about 99 % of pairs (quantile), about all (max). The last is heuristic at best, and so is "
+        "the second, as the pairs of one chain are dependent. Model: the largest error in the Gaussian regime, "
+        "without the noise of few decisions. Mean error: over pairs, and its upper limit."
     )
     drawn = "Each point is a pair of states. Scatter about the line is the binomial noise of the replications."
     return [
@@ -142,7 +142,7 @@ def errors_of_decisions(results) -> list:
 
 
 def convergence(results) -> list:
-    """Draw the coupling bound of the exact chain."""
+    """Draw the bound on the exact chain's distance from its stationary distribution, from couplings."""
     found = coupled(results)
     frame = found[["tv_bound", "tv_lower", "tv_upper"]].to_dataframe().reset_index()
     figure, axes = subplots(1, 1, figsize=(6.4, 4.0))
@@ -152,7 +152,8 @@ def convergence(results) -> list:
     axes.set_xlabel("steps")
     axes.set_ylabel("bound on total variation")
     caption = (
-        f"Upper bound on the distance of the exact chain from its stationary law, started from N(mode, 4 cov), by "
+        "Upper bound on the distance of the exact chain from its stationary distribution, started from N(mode, 4 "
+        "cov), by "
         f"{found.sizes['coupling']} couplings with lag {found.attrs['lag']} (label: {found.attrs['label']}; "
         f"{found.attrs['unmet']} not met); bootstrap interval. Fitted C = {float(found['C']):.3g}, rho = "
         f"{float(found['rho']):.5f}, so that B5 multiplies delta by {float(found['b5_factor']):.3g}: heuristic."

@@ -2,11 +2,11 @@
 
 After Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, sections 2 and 3 (theorem 3.2 is in section 3.3). A
 4 x 4 lattice with s(y) = 12 and a uniform prior on (-0.4, 0.8): the acceptance probability depends on auxiliary
-lattices through s alone, whose law is a table of 23 numbers, so that the transition matrix of the noisy sampler is
-known for every N. So is every quantity of the paper's theory: lemma 3.1, corollary 2.3 and theorem 3.2 for noisy
-exchange, lemmas 2.4 and 3.3 and theorem 3.4 for noisy Langevin, the time of remark 2.2, and what section 5 leaves to
-future work, the asymptotic variance and the best N at a budget. (The 1 / sqrt(N) of the theory is right; its constants,
-exp(T S) to the fourth power with T = 0.8 and S = 24, are astronomical.)
+lattices through s alone, whose distribution is a table of 23 numbers, so that the transition matrix of the noisy
+sampler is known for every N. Every quantity of the paper's theory is known too: lemma 3.1, corollary 2.3 and theorem
+3.2 for noisy exchange, lemmas 2.4 and 3.3 and theorem 3.4 for noisy Langevin, the time of remark 2.2, and two questions
+that section 5 leaves to future work, the asymptotic variance and the best N at a budget. (The 1 / sqrt(N) of the theory
+is right; its constants, exp(T S) to the fourth power with T = 0.8 and S = 24, are astronomical.)
 """
 
 import functools
@@ -46,7 +46,7 @@ def start(target, rng):
 
 @functools.lru_cache(maxsize=2)
 def matrices(results) -> dict:
-    """Return grid, exact matrix, and by N the matrix and what `bounds.exact` says of it."""
+    """Return grid, exact matrix, and by N the noisy matrix and the result of `bounds.exact` for it."""
     target = results.target("lattice")
     grid = np.linspace(LOW, HIGH, POINTS.get(results.preset, 241))
     T = bounds.transition_matrix(target, amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.ExactTest()), grid)
@@ -58,7 +58,7 @@ def matrices(results) -> dict:
 
 
 def error_against_draws(results) -> list:
-    """Tabulate and draw one-step error, truth and bounds against N."""
+    """Tabulate and draw one-step error, true distance and bounds against N."""
     import pandas as pd
 
     known = matrices(results)
@@ -97,11 +97,12 @@ def error_against_draws(results) -> list:
     shown = ", ".join(f"eta_{k} = {etas[k - 1]:.4f}" for k in (1, 5, 10, 20))
     slope = np.polyfit(np.log(counts[biased]), np.log(frame["delta"][biased]), 1)[0]
     caption = (
-        f"On a grid of {len(grid)} points, from the closed form (N = 1, 2: rigorous) and the law of the mean on a "
-        "lattice (else: one-sided, delta and the bounds that grow with it are too large by little; tv, bias and B4 "
+        f"On a grid of {len(grid)} points, from the closed form (N = 1, 2: rigorous) and the distribution of the mean "
+        "on a lattice (else: one-sided, delta and the bounds that grow with it are too large by little; tv, bias and "
+        "B4 "
         f"are approximate); each bound with its label. Contraction of exact Metropolis-Hastings: {shown}. delta falls "
-        f"like N to the power {slope:.2f} from N = 2 on, as theorem 3.2 says at the latest (-1/2). The bias is 0 at N "
-        "= 1 and is not monotone: the bounds are of delta, and loose."
+        f"like N to the power {slope:.2f} from N = 2 on, and theorem 3.2 says -1/2 or faster. The bias is 0 at N = 1 "
+        "and is not monotone in N: the bounds follow delta, and are loose."
     )
     drawn = "The exchange sampler (N = 1) is exact, and its bounds are vacuous nevertheless; its true distance is 0."
     return [
@@ -111,7 +112,7 @@ def error_against_draws(results) -> list:
 
 
 def chains_against_the_grid(results) -> list:
-    """Tabulate the means of chains and of matrices: the sampler does what its matrix says."""
+    """Tabulate the means of chains and of matrices, which agree if the sampler has the stated matrix."""
     import pandas as pd
 
     from approxmcmc.study.report.intervals import mean_interval
@@ -128,29 +129,32 @@ def chains_against_the_grid(results) -> list:
             | {"matrix's mean": float(found[count]["stationary_hat"].values @ grid)}
             | {"exact mean": float(found[count]["stationary"].values @ grid)}
         )
-    caption = "Mean of theta over chains of the real sampler (Student interval over chains), and of the grid's laws."
+    caption = (
+        "Mean of theta over chains of the real sampler (Student interval over chains), and of the stationary "
+        "distributions on the grid."
+    )
     return [Table("Chains beside the matrices", caption, pd.DataFrame(rows), formats={"matrix's mean": ".5f"})]
 
 
 def theory_of_one_step(results) -> list:
-    """Draw lemma 3.1 and each step of its proof that loosens it against N, and tabulate theorem 3.2's constants."""
+    """Draw lemma 3.1 and the inequalities of its proof against N, and tabulate theorem 3.2's constants."""
     return noisy_theory.losses(results.target("lattice"), noisy, counts_of(results), coarse_grid(results), SCALE)
 
 
 def first_differences(results) -> list:
-    """Draw the law of the first step at which ideal and noisy chain differ, enumerated and simulated."""
+    """Draw the distribution of the first step at which ideal and noisy chain differ."""
     runs = 200 if results.preset == "smoke" else 1000
     return noisy_theory.first_differences(results.target("lattice"), noisy, coarse_grid(results), runs)
 
 
 def langevin(results) -> list:
-    """Draw one-step distance and bounds of noisy Langevin against N, with the stationary laws that meet."""
+    """Draw one-step distance, its bounds and the distance of stationary distributions of noisy Langevin."""
     prior = amc.targets.Ising(lattice().lattice, prior_scale=1.0)
     return noisy_theory.langevin(prior, counts_of(results), np.linspace(LOW, HIGH, 25), np.linspace(-1.5, 2.5, 161))
 
 
 def over_time(results) -> list:
-    """Draw the bounds for every number of steps and the distance of the laws, from the worst start."""
+    """Draw the bounds for every number of steps and the true distance, from the worst start."""
     known = matrices(results)
     figure, axes = subplots(1, 2, figsize=(9.6, 3.8), sharey=True)
     rows, steps = [], 30 if results.preset == "smoke" else 60
@@ -159,7 +163,7 @@ def over_time(results) -> list:
         shown = (("tv", "distance of the laws", INK), ("b4", "B4 at n", COLOURS[0]), ("b3", "B3 at n", COLOURS[1]))
         for name, label, colour in (*shown, ("b5", "Mitrophanov", COLOURS[2])):
             axis.semilogy(found["step"][1:], found[name][1:], color=colour, label=label)
-        axis.semilogy(found["step"], found["to_posterior"], ":", color=INK, label="noisy law to the posterior")
+        axis.semilogy(found["step"], found["to_posterior"], ":", color=INK, label="noisy distribution to the posterior")
         axis.axhline(1.0, color="gray", linewidth=0.6)
         axis.set_title(f"N = {count}")
         axis.set_xlabel("steps n")
@@ -169,10 +173,10 @@ def over_time(results) -> list:
     import pandas as pd
 
     caption = (
-        "The laws of exact and noisy chain after n steps from the same start, the worst for each n, beside the bounds "
-        "that hold for every n and start. Corollary 2.3 (Mitrophanov) is the same at every n; a sum of contractions "
-        "up to n is tight at first and ends at B3. At N = 1 the laws part and meet again: exchange is exact in the "
-        "end."
+        "Distance between the distributions of exact and noisy chain after n steps from the same start, the worst "
+        "for each n, and the bounds that hold for every n and start. Corollary 2.3 (Mitrophanov) is the same at "
+        "every n; a sum of contractions up to n is tight for few steps and ends at B3. At N = 1 the distance rises "
+        "and falls to 0 again: exchange is exact in the limit."
     )
     return [Figure("Bounds at every number of steps", caption, figure, pd.DataFrame(rows))]
 
@@ -190,7 +194,7 @@ def counts_of(results) -> list:
 
 
 def coarse_grid(results) -> np.ndarray:
-    """Return 61 points, 241 in preset paper: suprema and integrals of one step need no more."""
+    """Return 61 points, 241 in preset paper, which suffice for suprema and integrals of one step."""
     return np.linspace(LOW, HIGH, {"smoke": 31, "quick": 61, "published": 61}.get(results.preset, 241))
 
 

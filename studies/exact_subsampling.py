@@ -1,10 +1,10 @@
 """Exact on few rows, or nearly so: exact subsampling against biased samplers and against steps that read all data.
 
-Surrogate transitions on core rows, decided by every exact test and by t-tests; beside them exact MALA, control variates
-with independent draws of the Laplace approximation, and stochastic gradients. Risk is that of the posterior means, in
-squared posterior standard deviations and averaged over coefficients, against seconds and against data read; the
-references are long exact chains, NUTS where it is fast. All chains start at a draw of the Laplace approximation.
-Set-up has a table of its own.
+Surrogate transitions on core rows, decided by every exact test and by t-tests, are compared with exact MALA, control
+variates with independent draws of the Laplace approximation, and stochastic gradients. Risk is that of the posterior
+means, in squared posterior standard deviations and averaged over coefficients, against seconds and against data read;
+the references are long exact chains, NUTS where it is fast. All chains start at a draw of the Laplace approximation.
+A separate table has the cost of set-up.
 """
 
 import functools
@@ -29,7 +29,7 @@ COLUMNS = 50  # of the dense data
 
 
 def t_test(tol: float) -> amc.SequentialTTest:
-    """Return the test that stops at an absolute error of the log ratio."""
+    """Return the t-test that stops at an absolute error of the log ratio."""
     return amc.SequentialTTest(epsilon=0.01, batch_size=64, growth=2.0, tol=tol)
 
 
@@ -49,7 +49,7 @@ SAMPLERS = {
     "sgld": InLaplaceMetric(sgld),
     "sghmc": InLaplaceMetric(
         sghmc, core_rows
-    ),  # on plain data the noise of 500 gradients heats more than friction cools
+    ),  # on plain data the noise of 500 gradients inflates the variance more than friction can damp
 }
 
 
@@ -72,7 +72,7 @@ def risk_of(traces, reference, over: str):
 
 
 def risks(results) -> list:
-    """Draw risk against seconds and against data read, one figure for each data set, and tabulate where it ends."""
+    """Draw risk against seconds and against data read, one figure for each data set, and tabulate its last value."""
     import pandas as pd
 
     pieces: list[Figure | Table] = []
@@ -100,7 +100,7 @@ def risks(results) -> list:
         legend_below(figure, list(axes))
         caption = (
             f"Mean over coefficients of squared bias and variance of the posterior means, {results.study.replicates} "
-            "chains. Where a curve turns flat it has met its bias or the reference's error. "
+            "chains. A curve turns flat at the squared bias or at the reference's error. "
             "Estimates that are not positive are left out."
         )
         data = pd.DataFrame(rows)
@@ -121,7 +121,7 @@ def risks(results) -> list:
 
 
 def setups(results) -> list:
-    """Tabulate what set-up cost, and what it found."""
+    """Tabulate the seconds of set-up, and the core rows."""
     import pandas as pd
 
     kinds = ("core_rows", "light_spread", "expected_reads", "pilot_seconds", "expansion_seconds")

@@ -1,10 +1,10 @@
-"""Firefly Monte Carlo: what exact subsampling saves, on three models, in likelihood evaluations and on the clock.
+"""Firefly Monte Carlo: what exact subsampling saves on three models, in likelihood evaluations and in seconds.
 
 Maclaurin and Adams (2014), Firefly Monte Carlo: Exact MCMC with Subsets of Data, UAI, section 4 and table 1 (numbers as
 reported in secondary sources). Logistic regression of the digits 7 and 9 on 50 principal components and
 a constant; softmax regression of three classes (there: CIFAR-10; here: generated); robust regression with Student-t
-errors (there: 1.8 million molecules; here: generated). Columns have unit variance, so that one scale serves all
-coordinates; every proposal tunes it on its own chain. All chains start at a draw of the Laplace approximation.
+errors (there: 1.8 million molecules; here: generated). Columns have unit variance, so that one proposal scale suits all
+coordinates; every chain tunes this scale. All chains start at a draw of the Laplace approximation.
 """
 
 import functools
@@ -46,17 +46,17 @@ def mnist() -> "amc.targets.LogisticRegression":
 
 
 def any_mnist() -> "amc.targets.LogisticRegression":
-    """Return the paper's first target, or its stand-in."""
+    """Return the paper's first target, or generated data in its place."""
     return digits(images())
 
 
 def small_mnist() -> "amc.targets.LogisticRegression":
-    """Return the stand-in of preset smoke."""
+    """Return the generated data of preset smoke."""
     return digits(synthetic_stand_in(n_train=1000, n_test=0, n_components=5))
 
 
 def softmax_of(n_obs: int, n_columns: int) -> "amc.targets.SoftmaxRegression":
-    """Return three classes that generated coefficients of standard deviation 1 / sqrt(columns) separate somewhat."""
+    """Return data of three classes with generated coefficients of standard deviation 1 / sqrt(columns)."""
     rng = np.random.default_rng(2014)
     X = rng.standard_normal((n_obs, n_columns))
     scores = X @ (2.0 * rng.standard_normal((n_columns, 3)) / np.sqrt(n_columns))
@@ -64,7 +64,7 @@ def softmax_of(n_obs: int, n_columns: int) -> "amc.targets.SoftmaxRegression":
 
 
 def robust_of(n_obs: int, n_columns: int) -> "amc.targets.RobustRegression":
-    """Return a linear model with errors of Student's law with 4 degrees of freedom and scale 0.5."""
+    """Return a linear model with Student-t errors, 4 degrees of freedom and scale 0.5."""
     rng = np.random.default_rng(2014)
     X = rng.standard_normal((n_obs, n_columns))
     y = X @ rng.standard_normal(n_columns) + 0.5 * rng.standard_t(4, size=n_obs)
@@ -221,7 +221,8 @@ def published() -> dict[str, PaperValue]:
 def data_used(results: Any) -> list[Note]:
     """Return a note where the data are not the real images."""
     synthetic = results.preset == "smoke" or images().is_synthetic
-    return [Note("No images of digits were used, but a stand-in of their spectrum.")] if synthetic else []
+    note = Note("No images of digits were used: the data are generated with the spectrum of the images.")
+    return [note] if synthetic else []
 
 
 study = Study(

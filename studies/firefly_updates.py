@@ -1,12 +1,12 @@
-"""Firefly on digits, by update of z and by bound: what is bright, what is asked, and what a step costs.
+"""Firefly on digits by update of z and by bound: bright data, likelihood evaluations and time of a step.
 
 Draves (2019), Exact MCMC with Firefly Monte Carlo: A Review, algorithms 3 to 5 (explicit, implicit, and implicit with
 skips), the two bounds that it names, Jaakkola's of Maclaurin and Adams (2014) and the direct (Taylor) expansion, and
 its equation 3, the expected number of bright data, compared with the realised one.
 
-Implicit with and without skips have one law and one number of likelihood evaluations: they differ only in time.
-The explicit update picks as large a share of the data as the implicit ones ask on average. The bright data of equation
-3 are averaged over draws of full-data chains, which know nothing of z.
+The implicit updates with and without skips have the same distribution and number of likelihood evaluations: they differ
+only in time. The explicit update picks as large a share of the data as the implicit ones evaluate on average. The
+bright data of equation 3 are averaged over draws of full-data chains, which have no z.
 """
 
 from typing import Any
@@ -24,7 +24,8 @@ from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from studies.firefly import WALK, any_mnist, data_used, mnist, small_mnist, start
 from studies.tools.one_by_one_z import OneByOneZ
 
-SHARE = {"untuned": 0.1, "tuned": 0.01, "taylor": 0.01}  # of the data that are asked in a step (Maclaurin and Adams)
+# Share of the data (implicit updates: of the dark data) that an update of z evaluates in a step (Maclaurin and Adams).
+SHARE = {"untuned": 0.1, "tuned": 0.01, "taylor": 0.01}
 UPDATES = {"explicit": amc.samplers.ExplicitZ, "implicit": OneByOneZ, "skipping": amc.ImplicitZ}
 DRAWS = 200  # of the full-data chains, over which equation 3 is averaged
 
@@ -54,7 +55,7 @@ def some_draws(traces: Any) -> list[np.ndarray]:
 
 
 def updates_and_bounds(results: Any) -> list[Any]:
-    """Tabulate bright data, expected and realised, queries, mixing and price of every pairing; draw the brightness."""
+    """Tabulate bright data, queries, mixing and cost by update and bound; draw the numbers of bright data."""
     import arviz as az
     import pandas as pd
 
@@ -107,7 +108,7 @@ def brightness(table: Any) -> Figure:
     ends = np.array([0.7, 1.4]) * (table["expected bright"].min(), table["expected bright"].max())
     axis.plot(ends, ends, color=INK, linestyle="--", linewidth=1.0, label="expected = realised")
     for k, (update, rows) in enumerate(table.groupby("update", sort=False)):
-        shift = 1.04 ** (k - 1)  # so that the three marks of a bound are side by side
+        shift = 1.04 ** (k - 1)  # puts the three marks of a bound side by side
         half = (
             (rows["realised bright_upper"] - rows["realised bright"])
             .fillna(0.0)
@@ -121,7 +122,8 @@ def brightness(table: Any) -> Figure:
     axis.set(xscale="log", yscale="log", xlabel="expected number of bright data", ylabel="realised")
     axis.legend(fontsize=8)
     caption = (
-        "Equation 3 against what chains did; bars: Student intervals over chains, marks of one bound set side by side."
+        "Realised numbers against equation 3; bars: Student intervals over chains; marks of one bound are set side "
+        "by side."
     )
     return Figure("Bright data, expected and realised", caption, figure, table)
 

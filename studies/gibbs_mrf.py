@@ -1,4 +1,4 @@
-"""Gibbs with sequential tests on a dense Markov random field: what it saves in pairs, and what that gains in seconds.
+"""Gibbs with sequential tests on a dense Markov random field: the pairs that it saves, and the seconds.
 
 Korattikara, Chen and Welling (2013), Austerity in MCMC Land: Cutting the Metropolis-Hastings Budget, preprint, section
 6.3, figures 7 and 8: 100 binary sites, a table for each of the 161700 triples with log entries N(0, 0.02^2) (0.02 read
@@ -6,8 +6,9 @@ as the standard deviation: only then are the conditionals at epsilon = 0.01 off 
 and sequential tests on the 4851 pairs of a conditional.
 
 The paper's exact rival adds up all pairs at every decision: ``all_pairs`` here. ``exact`` draws from the same
-conditionals by keeping the log odds of all sites, and is the rival that a user would choose. The paper's curves are
-repeated against pairs evaluated; against seconds, compiled exact Gibbs is ahead at every epsilon.
+conditionals, but keeps the log odds of all sites up to date, and is the rival that a user would choose. The study
+repeats the paper's curves against pairs evaluated; against seconds, compiled exact Gibbs has the smaller error at every
+epsilon.
 """
 
 import functools
@@ -55,7 +56,7 @@ def paper_field():
 
 @functools.cache
 def small_field():
-    """Return 12 sites whose conditionals spread as the paper's do; its joint law is known by enumeration."""
+    """Return a field of 12 sites with conditionals as spread as the paper's; its joint distribution is enumerated."""
     return amc.targets.BinaryMRF.random_triples(12, scale=0.19, random_seed=SEED)
 
 
@@ -65,7 +66,7 @@ def sequential(epsilon: float, batch_size: int):
 
 
 def all_pairs():
-    """Return exact Gibbs as the paper runs it: all pairs at every decision."""
+    """Return exact Gibbs as in the paper: it adds up all pairs at every decision."""
     return amc.Gibbs(amc.ExactTest(), conditional="terms")
 
 
@@ -150,7 +151,7 @@ def figure_7(results) -> list:
 
 
 def reference_of(field, cliques: np.ndarray, sweeps: int) -> tuple[np.ndarray, float, str]:
-    """Return the joint probabilities of the subsets, their own error in the same metric, and where they come from."""
+    """Return the joint probabilities of the subsets, the error of these in the same metric, and their origin."""
     if not sweeps:
         weights = np.exp(field.log_joint - field.log_normalizer())
         return clique_probabilities(all_states(field.n_states.size), cliques, weights=weights), 0.0, "enumeration"
@@ -194,8 +195,8 @@ def figure_8(results) -> list:
     caption = (
         f"Figure 8 of the paper, equation 12: mean over {n_cliques} subsets of 5 sites of sum |P_hat - P|, without the "
         f"factor 1/2; mean over {len(traces)} chains. Reference: {origin}, own error {own_error:.2g}. The column "
-        "floor is what as many independent draws would show by chance. Left: the paper's saving, in pairs; the paper's "
-        "time axis is pairs at a fixed price. Right: seconds of this compiled code, kept draws only."
+        "floor is the error of as many independent draws. Left: against pairs, where the paper finds its saving; the "
+        "paper's time axis is pairs at a fixed cost. Right: against seconds of this compiled code, kept draws only."
     )
     tables = at_equal_pairs(results, cliques, reference)
     return [Figure("Error of joint laws of five sites", caption, figure, data), *tables]
@@ -217,13 +218,14 @@ def at_equal_pairs(results, cliques: np.ndarray, reference: np.ndarray) -> list[
 
 
 def prices(results) -> list:
-    """Tabulate pairs per decision, nanoseconds per pair and sweeps per second; say who wins on the clock."""
+    """Tabulate pairs per decision, nanoseconds per pair and sweeps per second; name the fastest sampler."""
     import pandas as pd
 
     rows = []
     for (_, label), traces in results.traces().items():
         stats = [trace["sample_stats"] for trace in traces]
-        seconds = [float(seconds_of_draws(s).median()) for s in stats]  # of a sweep; medians shrug off interruptions
+        # Seconds of a sweep; medians, because an interrupted sweep hardly changes them.
+        seconds = [float(seconds_of_draws(s).median()) for s in stats]
         pairs = [float(s["datapoints_touched"].mean()) for s in stats]
         decisions = [float(s["decisions_made"].mean()) for s in stats]
         used = [p / d / s.attrs["n_obs"] for p, d, s in zip(pairs, decisions, stats, strict=True)]
@@ -236,8 +238,8 @@ def prices(results) -> list:
         )
     data = pd.DataFrame(rows)
     caption = (
-        "Medians over the sweeps of a chain, Student intervals over chains. Pairs that a kept field spares count as "
-        "read, which is why a pair of the exact sampler is so cheap."
+        "Medians over the sweeps of a chain, Student intervals over chains. The exact sampler keeps its log odds, "
+        "and the pairs that it need not read again count as read: so its time per pair is short."
     )
     table = Table("Price of a sweep", caption, data, formats={"pairs used": ".1%"})
     speed = data.set_index("setting")["ms per sweep"]
@@ -245,7 +247,7 @@ def prices(results) -> list:
     if "exact" not in speed or tests.empty:
         return [table]
     note = (
-        f"On the clock exact Gibbs {'wins' if speed['exact'] < tests.min() else 'does not win'}: a sweep takes "
+        f"In seconds exact Gibbs {'wins' if speed['exact'] < tests.min() else 'does not win'}: a sweep takes "
         f"{speed['exact']:.3g} ms with kept fields"
         + (f" and {speed['all_pairs']:.3g} ms adding up all pairs" if "all_pairs" in speed else "")
         + f", and {tests.min():.3g} to {tests.max():.3g} ms with sequential tests, which read fewer pairs at random "
@@ -255,7 +257,7 @@ def prices(results) -> list:
 
 
 def theorem_2(results) -> list:
-    """Tabulate influences: why the paper's Theorem 2 gives no number here."""
+    """Tabulate the influences of sites, which are too large for the paper's Theorem 2."""
     import pandas as pd
 
     field = results.target("triples")

@@ -4,9 +4,9 @@ Slides on Markov chain Monte Carlo: a Gaussian proposal on a bimodal density, na
 rate is .45 in one dimension and approaches .23" (Gelman, Roberts and Gilks 1996); "Gibbs sampling is
 Metropolis-Hastings with a proposal that is always accepted", on the alarm network.
 
-Everything but the first figure is computed, not simulated. Of a walk x' = x + s z in a standard normal law of d
-dimensions, the log ratio given r = |z| is N(-s^2 r^2 / 2, s^2 r^2), so that the acceptance probability is
-2 Phi(-s r / 2), and r^2 has a chi-square law: acceptance and mean squared jump are one integral each.
+All figures but the first are computed, not simulated. For a walk x' = x + s z on the standard normal distribution of d
+dimensions, the log ratio given r = |z| is N(-s^2 r^2 / 2, s^2 r^2), so that the acceptance probability is 2 Phi(-s r /
+2), and r^2 has a chi-square distribution: acceptance and mean squared jump are one integral each.
 """
 
 import functools
@@ -28,7 +28,7 @@ SHOWN = 1000  # draws of a chain in a picture
 
 
 def loglik(theta, data, i):
-    """Return the log density of the mixture at theta, up to a constant; the datum says how far apart the modes are."""
+    """Return the log density of the mixture at theta, up to a constant; the datum is the place of the right mode."""
     near, far = theta[0] - data[0][i], theta[0] + data[0][i]
     return np.log(0.7 * np.exp(-0.5 * near * near) + 0.3 * np.exp(-0.5 * far * far) + 1e-300)
 
@@ -90,10 +90,11 @@ def two_modes(results: Any) -> list[Any]:
     axes[-1, 0].set_xlabel("step")
     axes[-1, 1].set_xlabel("density")
     caption = (
-        f"The first {SHOWN} steps of one chain, and the histogram of all its draws beside the density (dashed; weight "
-        "0.7 right). Narrow proposals are nearly always accepted and stay in one mode; wide ones are mostly refused."
+        f"The first {SHOWN} steps of one chain, and the histogram of all its draws with the density (dashed; the "
+        "right mode has weight 0.7). Narrow proposals are nearly always accepted and stay in one mode; wide ones are "
+        "mostly rejected."
     )
-    table_caption = "Means over chains with their Student intervals; the right mode holds 0.699 of the mass."
+    table_caption = "Means over chains with their Student intervals; the probability of the right mode is 0.699."
     table = Table("Width of the proposal", table_caption, pd.DataFrame(rows))
     return [Figure("A walk over two modes", caption, figure, pd.concat(frames)), table]
 
@@ -123,7 +124,7 @@ def best_scale(dim: int) -> float:
 
 
 def by_dimension(results: Any) -> list[Figure]:
-    """Draw the acceptance rate of the best walk against the dimension, and the price of other rates."""
+    """Draw the acceptance rate of the best walk against the dimension, and the efficiency at other rates."""
     import pandas as pd
 
     best = {dim: best_scale(dim) for dim in DIMENSIONS}
@@ -140,7 +141,8 @@ def by_dimension(results: Any) -> list[Figure]:
     right.set(xlabel="acceptance rate", ylabel="mean squared jump / the best")
     right.legend(fontsize=8)
     caption = (
-        "A random walk in a standard normal law; best: largest mean squared jump. Left: from 0.44 in one dimension "
+        "A random walk on a standard normal distribution; best: largest mean squared jump. Left: from 0.44 in one "
+        "dimension "
         "towards 0.234 (Gelman, Roberts and Gilks 1996). Right: the optimum is flat."
     )
     return [Figure("The best acceptance rate by dimension", caption, figure, data)]
@@ -183,9 +185,9 @@ def gibbs(results: Any) -> list[Figure]:
         rows.append(pd.DataFrame({"proposal": proposal, "acceptance": acceptance}))
     axes[0].set_ylabel("moves")
     caption = (
-        f"All {len(rows[0])} moves of one variable between two states of the alarm network, enumerated. A "
-        "proposal from the full conditional is always accepted: its density ratio cancels that of the target. That "
-        "says nothing of speed."
+        f"All {len(rows[0])} moves of one variable between two states of the alarm network, enumerated. A proposal "
+        "from the full conditional is always accepted: its density ratio cancels that of the target. A rate of 1 "
+        "does not mean that the chain mixes fast."
     )
     return [Figure("Gibbs as Metropolis-Hastings", caption, figure, pd.concat(rows))]
 

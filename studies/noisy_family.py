@@ -1,17 +1,17 @@
 """Pseudo-marginal and noisy Metropolis-Hastings on a lattice whose posterior is known: GIMH, MCWM, path sampling.
 
 Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 2 and algorithms 2 and 5, has no experiment with
-them. A 4 x 4 lattice with s(y) = 12 and a uniform prior on (-0.4, 0.8): auxiliary lattices count through s alone, whose
-law is a table of 23 numbers, so that draws are exact and cost nothing, and posterior and estimates are known in full.
-With s_1, ..., s_N drawn at theta,
+them. A 4 x 4 lattice with s(y) = 12 and a uniform prior on (-0.4, 0.8): auxiliary lattices enter through s alone, whose
+distribution is a table of 23 numbers, so that draws are exact and cost nothing, and the posterior and the distributions
+of the estimates are known. With s_1, ..., s_N drawn at theta,
 
     mean of exp((theta_0 - theta) s_k)    is unbiased for    Z(theta_0) / Z(theta),
 
-and times exp(theta s(y)) for the likelihood, up to a constant. GIMH keeps that estimate and is exact at every N; with
-N = 1 it is the sampler of Moller, Pettitt, Reeves and Berthelsen (2006). MCWM draws it anew and is biased. The generic
-noisy sampler here estimates the *log* ratio without bias, by path sampling (Gelman and Meng 1998): the mean of s at
-points drawn between theta and theta'. Its exponential is biased, and so is the chain. The pseudo-likelihood needs no
-auxiliary draws; its error does not depend on N.
+and times exp(theta s(y)) for the likelihood, up to a constant. GIMH keeps the estimate of the current state and is
+exact at every N; with N = 1 it is the sampler of Moller, Pettitt, Reeves and Berthelsen (2006). MCWM draws a new
+estimate in each step and is biased. The generic noisy sampler here estimates the *log* ratio without bias, by path
+sampling (Gelman and Meng 1998): the mean of s at points drawn between theta and theta'. The exponential of this
+estimate is biased, and so is the chain. The pseudo-likelihood needs no auxiliary draws; its error does not depend on N.
 """
 
 import dataclasses
@@ -57,7 +57,7 @@ def law_of_s() -> tuple[np.ndarray, np.ndarray]:
 
 @compiled
 def cumulate(theta: float, values: np.ndarray, log_counts: np.ndarray, cumulated: np.ndarray) -> None:
-    """Write the cumulated weights of the values of s at theta."""
+    """Write the running sums of the values' unnormalised probabilities at theta into `cumulated`."""
     total = 0.0
     for k in range(values.shape[0]):
         total += math.exp(log_counts[k] + theta * values[k])
@@ -103,7 +103,7 @@ def log_prior(theta):
 
 @functools.cache
 def view(target: Any, form: str, n_draws: int) -> Any:
-    """Return the posterior as one sort of sampler sees it: through estimates, or by its pseudo-likelihood."""
+    """Return the posterior with the likelihood of one sampler: an estimate, or the pseudo-likelihood."""
     if form == "pseudo_likelihood":
         return amc.targets.PseudoLikelihood(target)
     settings = np.array([target.observed_statistics[0], ANCHOR, n_draws])
@@ -115,23 +115,26 @@ def view(target: Any, form: str, n_draws: int) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Through(Component, Sampler):
-    """A sampler that meets its target in one of the forms of `view`, so that all share one target and its answer."""
+    """A sampler that runs on one of the forms of `view`, so that all samplers share one target and its exact answer."""
 
     sampler: Any
     form: str
     n_draws: int = 1
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings, the sampler as text: a report would take its test for one on the lattice itself."""
+        """Return the settings, with the sampler as text.
+
+        As a dictionary, reports would describe its test as one on the lattice itself.
+        """
         return {"kind": "Through", "sampler": repr(self.sampler), "form": self.form, "n_draws": self.n_draws}
 
     def build(self, target: Any, *, audit_every: Any) -> Any:
-        """Build the sampler on that form."""
+        """Build the sampler on its form of the target."""
         return self.sampler.build(view(target, self.form, self.n_draws), audit_every=audit_every)
 
 
 def exchange(n_draws: int) -> "amc.Exchange":
-    """Return exchange, noisy beyond one draw: exact auxiliary lattices."""
+    """Return exchange with exact auxiliary lattices, noisy if there is more than one."""
     return amc.Exchange(amc.RandomWalk(SCALE), n_draws, auxiliary="exact")
 
 
@@ -159,7 +162,7 @@ def start(target, rng):
 
 
 def log_normalizer(theta: np.ndarray) -> np.ndarray:
-    """Return log Z by the table of s; any shape."""
+    """Return log Z at thetas of any shape, by the table of s."""
     values, log_counts = law_of_s()
     return np.logaddexp.reduce(log_counts + np.multiply.outer(theta, values), axis=-1)
 
@@ -185,7 +188,7 @@ def relative_sd(n_draws: int) -> float:
 
 
 def against_the_posterior(results: Any) -> list[Any]:
-    """Draw the density of each sampler's draws over the exact one, and tabulate bias, spread, distance and price."""
+    """Draw the density of each sampler's draws over the exact one; tabulate bias, spread, distance and cost."""
     import arviz as az
     import pandas as pd
 
@@ -215,10 +218,11 @@ def against_the_posterior(results: Any) -> list[Any]:
         return []
     sizes = ", ".join(f"{relative_sd(n):.2g} at N = {n}" for n in COUNTS)
     caption = (
-        "Bias in exact posterior standard deviations, Student intervals over chains. TV is over 24 bins of theta, of"
-        " which chance leaves some: the rows of exchange and GIMH show how much. Standard deviation of the estimated "
+        "Bias in exact posterior standard deviations, Student intervals over chains. TV is computed over 24 bins of "
+        "theta and is above 0 for exact samplers too: the rows of exchange and GIMH show by how much. Standard "
+        "deviation of the estimated "
         f"likelihood in units of its mean, over the posterior: {sizes}. Exact: exchange at N = 1, and GIMH. Under Cost "
-        "the likelihood of the lattice is one datum, which a proposal outside of the prior's interval leaves unread; "
+        "the likelihood of the lattice is one datum, which is not read for a proposal outside the prior's interval; "
         "the pseudo-likelihood reads 16, one for each site."
     )
     drawn = "Draws of all chains (steps) and the exact posterior density (dashed)."

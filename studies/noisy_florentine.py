@@ -6,13 +6,15 @@ CPU for each sampler, two hours for BERGM (Caimo and Friel 2011), which is the p
 
 The normaliser of this model can be computed, so the posterior is known on a grid: mean (-2.270, 0.070), not the
 (-2.675, 0.188) of the paper's reference. The model has a dense phase near its likelihood's maximum; auxiliary chains of
-1000 updates that start from sparse graphs do not see it, and the posterior moves to where it would lie if there were
-none. The study shows it: exchange is run with exact auxiliary draws, and with chains of several lengths from empty,
-full and both starts. This is our explanation of the paper's table, not the paper's.
+1000 updates that start from sparse graphs never enter this phase, and the sampled posterior moves to where it would lie
+without a dense phase. The study shows this shift: exchange is run with exact auxiliary draws, and with chains of
+several lengths from empty, full and both starts. The explanation of the paper's table by this shift is ours, not the
+paper's.
 
-Noisy Langevin has two steps. The paper gives it the step that MALA-exchange is tuned to, here about 1.5 posterior
-covariances: the chain runs away, since in some 8 % of the posterior, near the dense phase, the log density is curved
-too much for such a step. At 0.03 it stays longer, and shows slow mixing and not the paper's error of the step.
+Noisy Langevin has two steps. The paper uses the tuned step of MALA-exchange, here about 1.5 posterior covariances: the
+chain diverges, since at some 8 % of the posterior, near the dense phase, the log density is curved too much for such a
+step. With a step of 0.03 the chain stays near the posterior for longer; its error is slow mixing, not the
+discretisation error that the paper describes.
 """
 
 import functools
@@ -53,7 +55,7 @@ def business() -> "amc.targets.ERGM":
 
 
 def chains(start: str = "observed", n_updates: int = UPDATES, thin: int | None = None):
-    """Return auxiliary chains; the paper does not say where its own start, and how they move."""
+    """Return auxiliary chains; the paper does not say where its chains start, and how they move."""
     return amc.Auxiliary(n_updates, start, thin=thin)
 
 
@@ -121,7 +123,7 @@ def exact_posterior(results):
 
 
 def on_grid(target, n_points: int):
-    """Evaluate the log density on a grid; 6 ms a point. A coarser grid says where nothing is worth the time."""
+    """Evaluate the log density on a grid; 6 ms a point. Points where a coarser grid has no mass are left out."""
     import xarray as xr
 
     edges, stars = (np.linspace(*bounds, n_points) for bounds in BOUNDS)
@@ -147,12 +149,12 @@ def exact_moments(results) -> tuple[np.ndarray, np.ndarray]:
 
 
 def paper_label(label: str) -> str | None:
-    """Return the row of table 1 that a setting repeats, if any."""
+    """Return the row of table 1 that belongs to a setting, or None."""
     return label.partition("[")[0] if label in TABLE_1 else None
 
 
 def rows_of(results) -> list[dict]:
-    """Return mean and sd of every setting, the replicates together, with MCSE."""
+    """Return mean, sd and MCSE of every setting over all replicates."""
     import arviz as az
 
     rows = []
@@ -188,9 +190,9 @@ def table_1(results) -> list:
         row |= {f"{name} error / sd": (row[f"{name} mean"] - mean[k]) / sd[k] for k, name in enumerate(NAMES)}
         rows.append(row)
     caption = (
-        "Table 1 of the paper. Intervals: mean plus and minus 1.96 Monte Carlo standard errors of the replicates "
-        "together; they cannot see bias. error / sd: distance from the exact mean in exact posterior standard "
-        "deviations. MCSE of bergm: from its members, one by one."
+        "Table 1 of the paper. Intervals: mean plus and minus 1.96 Monte Carlo standard errors of all replicates; "
+        "they do not contain the bias. error / sd: distance from the exact mean in exact posterior standard "
+        "deviations. The MCSE of bergm treats each member of a population as a chain."
     )
     found = {row["sampler"]: row for row in rows}.get("exact_draws")
     notes = []
@@ -206,7 +208,7 @@ def table_1(results) -> list:
 
 
 def auxiliary_length(results) -> list:
-    """Draw the posterior mean of exchange against the length of the auxiliary chains, by where they start."""
+    """Draw the posterior mean of exchange against length and start of the auxiliary chains."""
     import pandas as pd
 
     mean, sd = exact_moments(results)
@@ -234,14 +236,14 @@ def auxiliary_length(results) -> list:
     caption = (
         "Posterior mean of exchange against the length of its auxiliary chains, by the graph from which these start; "
         "bars: 1.96 MCSE. Dashed: the exact mean, with one standard deviation shaded. Chains that miss the dense phase "
-        "move the posterior towards the paper's table. Chains too short to leave the full graph make the sampler run "
-        "away: such points lie outside the frame."
+        "move the posterior towards the paper's table. With chains too short to leave the full graph the sampler "
+        "diverges: such points lie outside the frame."
     )
     return [Figure("Length and start of auxiliary chains", caption, figure, data)]
 
 
 def langevin_steps(results) -> list:
-    """Tabulate what the two steps of noisy Langevin show."""
+    """Tabulate errors and mixing of noisy Langevin with its two steps."""
     mean, sd = exact_moments(results)
     points = points_of(exact_posterior(results)["weight"], 20 if results.preset == "smoke" else 60)
     remark = beyond_stability(business().log_density, points, np.array(COVARIANCE), STEPS)
@@ -249,7 +251,7 @@ def langevin_steps(results) -> list:
 
 
 def step_matrix(results) -> list:
-    """Find mode and curvature again, by stochastic approximation."""
+    """Estimate mode and curvature again, by stochastic approximation."""
     return [mode_and_curvature(results, chains(), NAMES, random_seed=SEED, used_sd=np.sqrt(np.diag(COVARIANCE)))]
 
 

@@ -5,9 +5,9 @@ Kernels, section 4.1, figures 1 and 2. There: 20 lattices of an Ising model, pri
 chains of 1000 site updates, 100 further draws for the noisy samplers, 30 seconds for each sampler and lattice.
 
 Two things are ours. The exact posterior comes from the transfer recursion on a grid of theta (36.5 minutes a lattice
-in the paper). And exchange with *exact* auxiliary draws is among the samplers: at the same time it makes few steps,
-but it is the only one here that has no bias at all, whereas 1000 updates are four sweeps of the lattice, from the
-observed one.
+in the paper). And exchange with *exact* auxiliary draws is among the samplers: in the same time it makes few steps, but
+it is the only sampler here without bias, whereas the 1000 updates of the others are only four sweeps of the lattice,
+from the observed one.
 """
 
 import functools
@@ -22,7 +22,7 @@ from approxmcmc.study.report.intervals import mean_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 
 BOUNDS = (-0.4, 0.8)
-TRUE_THETA = 0.3  # of the simulated lattices; the paper does not say its own
+TRUE_THETA = 0.3  # of the simulated lattices; the paper does not state its values
 SWEEPS = 500  # of the simulation of a lattice, from random spins
 UPDATES, THIN = 1000, 16
 SEED = 2016
@@ -51,7 +51,7 @@ def lattices(n: int, size: int) -> dict:
 
 
 def auxiliary(thin: int | None = None):
-    """Return the auxiliary chains of the paper; `thin` updates lie between further draws."""
+    """Return the auxiliary chains of the paper; `thin` is the number of updates between further draws."""
     return amc.Auxiliary(UPDATES, "observed", thin=thin)
 
 
@@ -61,7 +61,7 @@ def exact_exchange(scale: float):
 
 
 def exchange(scale: float):
-    """Return the exchange algorithm as the paper runs it."""
+    """Return the exchange algorithm with the paper's settings."""
     return amc.Exchange(amc.RandomWalk(scale), auxiliary=auxiliary())
 
 
@@ -145,7 +145,7 @@ def errors(results):
 
 
 def figure_1(results) -> list:
-    """Draw the bias of the posterior means as box plots over lattices, and tabulate it with what it cost."""
+    """Draw the bias of the posterior means as box plots over lattices, and tabulate bias and cost."""
     import pandas as pd
 
     data = errors(results)
@@ -156,7 +156,8 @@ def figure_1(results) -> list:
     axis.set_ylabel("bias / posterior sd")
     caption = (
         f"Figure 1 of the paper: posterior mean minus exact mean, in exact posterior standard deviations, over "
-        f"{data['lattice'].nunique()} lattices. Chains of equal time; Monte Carlo error is in it, as in the paper."
+        f"{data['lattice'].nunique()} lattices. Chains of equal time; the differences contain Monte Carlo error, as "
+        "in the paper."
     )
     rows, sizes = [], data.assign(size=data["bias"].abs()).pivot_table("size", "lattice", "sampler")
     for label in labels:
@@ -173,10 +174,10 @@ def figure_1(results) -> list:
             | mean_interval(1e9 * of_label["seconds"] / of_label["updates"]).columns("ns per update")
         )
     table_caption = (
-        "Bias in posterior standard deviations; Student intervals over lattices, as are those of differences from "
-        "exchange on the same lattice. MCSE: root mean square of the Monte "
-        "Carlo standard errors of the means, of which |bias| shows about 0.8 where there is no bias at all. Exact "
-        "draws count all sites of a lattice as one update each, whatever the recursion costs."
+        "Bias in posterior standard deviations; Student intervals over lattices, also for the differences from "
+        "exchange on the same lattice. MCSE: root mean square of the Monte Carlo standard errors of the means; "
+        "without any bias, |bias| would be about 0.8 of it. An exact draw counts as one update for each site of a "
+        "lattice, whatever the recursion costs."
     )
     return [
         Figure("Bias of posterior means", caption, figure, data),

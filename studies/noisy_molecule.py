@@ -4,12 +4,14 @@ Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 4.2.2, tab
 triangles of 20 nodes, flat prior, 100 seconds of CPU for each sampler, and BERGM (Caimo and Friel 2011) for four hours
 as the reference.
 
-This normaliser cannot be computed, so the reference is a long run of BERGM here too, with its own Monte Carlo standard
-error, and with auxiliary chains longer than those that are judged: what short chains do to the answer is part of the
-question. Settings of the paper: 1000 updates, then 200 more of which every fourth graph is kept (N = 50).
+This normaliser cannot be computed, so the reference here too is a long run of BERGM, with its Monte Carlo standard
+error. Its auxiliary chains are longer than those of the samplers that are judged: the effect of short auxiliary chains
+is part of the question. Settings of the paper: 1000 updates, then 200 more of which every fourth graph is kept (N =
+50).
 
-Noisy Langevin has two steps. The paper gives it the step that MALA-exchange is tuned to, here about 1.1 covariances:
-the chain runs away at once. At 0.01 it stays for longer, and shows slow mixing and not the paper's error of the step.
+Noisy Langevin has two steps. The paper uses the tuned step of MALA-exchange, here about 1.1 covariances: the chain
+diverges at once. With a step of 0.01 the chain stays near the posterior for longer; its error is slow mixing, not the
+discretisation error that the paper describes.
 """
 
 import functools
@@ -36,7 +38,7 @@ from studies.tools.unadjusted import unadjusted_steps
 SEED = 2016
 NAMES = ("edges", "two_stars", "three_stars", "triangles")
 UPDATES, THIN, N_AUXILIARY = 1000, 4, 50
-LONGER = 4000  # updates of the auxiliary chains that bergm_longer has in place of the paper's
+LONGER = 4000  # updates of the auxiliary chains of bergm_longer, in place of the paper's 1000
 # Chains and steps of the reference, and updates of its auxiliary chains.
 REFERENCE = {
     "smoke": (2, 2000, 1000),
@@ -44,8 +46,9 @@ REFERENCE = {
     "published": (2, 1_000_000, 4000),
     "paper": (4, 4_000_000, 10_000),
 }
-# Shape of the steps and where chains start: inverse curvature and mode by `robbins_monro`, rounded. The last table
-# of the report finds them again; the curvature is uncertain, as rare graphs with many 3-stars make most of it.
+# Shape of the steps and where chains start: inverse curvature and mode by `robbins_monro`, rounded. The last table of
+# the report estimates both again; the curvature is uncertain, because it depends mostly on rare graphs with many
+# 3-stars.
 MODE = (3.3, -1.4, 0.24, 1.74)
 COVARIANCE = (
     (10.2, -3.18, 1.23, 0.15),
@@ -83,7 +86,7 @@ def noisy_exchange(factor: float):
 
 
 def noisy_langevin(step_size: float):
-    """Return noisy Langevin. Long steps run off to dense graphs and do not come back."""
+    """Return noisy Langevin. Chains with long steps move to dense graphs and do not return."""
     return amc.samplers.NoisyLangevin(step_size, N_AUXILIARY, covariance(), chains(THIN))
 
 
@@ -120,7 +123,7 @@ def reference(results):
     n_chains, n_steps, n_updates = REFERENCE.get(results.preset, REFERENCE["paper"])
     target, sampler = bonds(), bergm(n_updates)
     thin = max(1, n_steps // 20_000)
-    thin += 1 - thin % 2  # no factor in common with the eight members
+    thin += 1 - thin % 2  # has no factor in common with the eight members
     settings = {
         "draws": n_steps // thin, "tune": n_steps // 10, "thin": thin, "chains": n_chains, "cores": 1,
         "random_seed": SEED, "initvals": np.array(MODE), "progressbar": False,
@@ -177,14 +180,14 @@ def table_2(results) -> list:
         distances.append(distance)
     caption = (
         f"Table 2 of the paper. Reference: BERGM, {n_chains} populations of {n_steps:,} steps, auxiliary chains of "
-        f"{n_updates:,} updates. Intervals: 1.96 Monte Carlo standard errors, which cannot see bias."
+        f"{n_updates:,} updates. Intervals: 1.96 Monte Carlo standard errors, which do not contain the bias."
     )
     far = (
         "Distance of the means from the reference's, with 1.96 Monte Carlo standard errors of both, and ratio of "
         "standard deviations. The reference has an MCSE of "
         + ", ".join(f"{gold[name][2] / gold[name][1]:.3f} sd ({name})" for name in NAMES)
-        + f". All settings but bergm_longer have auxiliary chains of {UPDATES:,} updates, which miss the law that they "
-        "should draw from: a distance that exchange and bergm share is theirs."
+        + f". All settings but bergm_longer have auxiliary chains of {UPDATES:,} updates, whose "
+        "distribution is not yet the model's: a distance that exchange and bergm have in common comes from them."
     )
     return [
         Table("Table 2", caption, pd.DataFrame(rows)),
@@ -193,7 +196,7 @@ def table_2(results) -> list:
 
 
 def lengths(results) -> list:
-    """Tabulate what auxiliary chains of several lengths miss of their law, and say whether the reference's do."""
+    """Tabulate errors of auxiliary statistics by length of the chains, the reference's length among them."""
     theta = reference(results).reshape(-1, len(NAMES))
     few = results.preset == "smoke"
     thetas = theta[:: max(1, len(theta) // (20 if few else 300))]
@@ -203,7 +206,7 @@ def lengths(results) -> list:
     [row] = table.data[table.data["updates"] == own].to_dict("records")
     missed = [name for name in NAMES if row[f"{name}_lower"] > 0.0 or row[f"{name}_upper"] < 0.0]
     note = (
-        f"The reference is not the posterior: its auxiliary chains, of {own:,} updates, miss the law of "
+        f"The reference is not the posterior: its auxiliary chains, of {own:,} updates, are too short for "
         f"{len(missed)} of {len(NAMES)} statistics too. Distances are from BERGM with longer chains than the paper's, "
         "not from the truth."
     )
@@ -211,7 +214,7 @@ def lengths(results) -> list:
 
 
 def langevin_steps(results) -> list:
-    """Tabulate what the two steps of noisy Langevin show."""
+    """Tabulate errors and mixing of noisy Langevin with its two steps."""
     gold = moments(reference(results))
     mean, sd = (np.array([gold[name][k] for name in NAMES]) for k in (0, 1))
     return [unadjusted_steps(results, mean, sd, kind="noisy_langevin", tuned="mala_exchange")]
@@ -226,7 +229,7 @@ def figures_6_to_8(results) -> list:
 
 
 def step_matrix(results) -> list:
-    """Find mode and curvature again, by stochastic approximation."""
+    """Estimate mode and curvature again, by stochastic approximation."""
     return [
         mode_and_curvature(
             results, chains(), NAMES, random_seed=SEED, used_mode=MODE, used_sd=np.sqrt(np.diag(COVARIANCE))

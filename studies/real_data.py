@@ -1,10 +1,10 @@
-"""Real tall data: which samplers are right, which are wrong and say so, which are wrong and silent.
+"""Real tall data: which samplers are right, wrong with a warning, or wrong without one.
 
-The suite of `approxmcmc.datasets.tall_target`, from friendly to forbidding. On ordinary data with one-hot columns a few
-rows carry nearly all of the variance of the terms; a subsample rarely holds them, and neither R-hat nor the effective
-sample size sees that they are missing. References: NUTS where it passes its checks in an hour, a long exact chain
-elsewhere. Every sampler works in the metric of the Laplace approximation; all chains start at a draw of it. The chains
-of one setting are judged as one run.
+The data sets are those of `approxmcmc.datasets.tall_target`, from easy to hard. On ordinary data with one-hot columns a
+few rows carry nearly all of the variance of the terms; a subsample rarely contains these rows, and neither R-hat nor
+the effective sample size shows that they are missing. References: NUTS where it passes its checks in an hour, a long
+exact chain elsewhere. Every sampler uses the metric of the Laplace approximation, and all chains start at a draw of
+this approximation. The chains of one setting are judged together, as one run.
 """
 
 import functools
@@ -25,11 +25,11 @@ from studies.tools.verdict import RIGHT, SILENT, UNDECIDED, UNKNOWN, WARNED, jud
 HUGE = ("kdd99", "kdd99_one_hot")  # half a million rows
 RARE = ("kdd99_one_hot", "covertype", "a9a")  # with one-hot columns
 PAINT = {RIGHT: COLOURS[2], WARNED: COLOURS[4], SILENT: COLOURS[7], UNDECIDED: "#9aa1a9", UNKNOWN: "#d0d4d9"}
-WIDE, HIGH = 4.0, 2.5  # the picture of marginals: posterior sds on either side, heights of the reference
+WIDE, HIGH = 4.0, 2.5  # the picture of marginals: posterior sds on either side, and multiples of the reference's height
 
 
 def truth(results, name: str):
-    """Return the reference of a data set if it passed its gates, else None; preset smoke does not ask."""
+    """Return the reference of a data set if it passed its checks, else None; preset smoke has no checks."""
     reference = reference_of(results.target(name), name, results.preset)
     return reference if reference["posterior"].attrs["gates_passed"] or results.preset == "smoke" else None
 
@@ -64,7 +64,8 @@ def matrix(results) -> list:
     data = pd.DataFrame(rows)
     caption = (
         "Right: every mean within .1 posterior sd of the reference and every sd within 10 %, by intervals that hold "
-        "together with probability .95; wrong: one of them outside; undecided: the Monte Carlo error leaves it open. "
+        "together with probability .95; wrong: one of them outside; undecided: the Monte Carlo error is too large to "
+        "tell. "
         "Warned: at least one check of `amc.diagnose` fails. Largest sd ratio: the larger over the smaller."
     )
     formats = {"R-hat": ".3f", "min ESS": ".0f"}
@@ -132,14 +133,14 @@ def rare_category(results) -> list:
         caption = (
             f"The coefficient of {label_of}, which {count} of {results.target(name).n_obs} rows have. Grey: the "
             f"reference ({reference['posterior'].attrs['method']}); lines: one for each chain (kernel estimates). "
-            "A chain that never moved has none; high peaks are cut."
+            "A chain that never moved has no line; high peaks are cut."
         )
         figures.append(Figure(f"A rare category, {name}", caption, figure, pd.DataFrame(rows)))
     return figures
 
 
 def _rarest(target):
-    """Return the place of the rarest category's coefficient, and how many rows have it."""
+    """Return the index of the rarest category's coefficient, and how many rows have the category."""
     largest = target.X.max(axis=0)  # of a standardised 0/1 column: sqrt((1 - p) / p)
     place = int(largest.argmax())
     return place, int((target.X[:, place] > 0.5 * largest[place]).sum())
@@ -150,12 +151,12 @@ def data_used(results) -> list:
     source = "synthetic" if results.preset == "smoke" else "auto"
     names = [name for name in results.study.targets if name in TALL_DATA]
     synthetic = [name for name in names if tall_data(name, source, allow_synthetic=True).is_synthetic]
-    text = f"Generated data stand in for {', '.join(synthetic)}: look at the mechanism, not at the verdicts."
+    text = f"Generated data replace {', '.join(synthetic)}: look at the mechanism, not at the verdicts."
     return [Note(text)] if synthetic else []
 
 
 def targets(names, source: str = "auto") -> dict:
-    """Return the posteriors of some data sets, made when they are needed."""
+    """Return functions that make the posteriors of some data sets, by name."""
     return {name: functools.partial(tall_target, name, source) for name in names}
 
 

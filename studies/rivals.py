@@ -1,7 +1,7 @@
-"""Samplers from elsewhere on the tall-data suite: what a rival needs to enter, shown with the stretch move of emcee.
+"""A sampler of another library on the tall-data suite, added with one class: the stretch move of emcee.
 
 Goodman and Weare (2010), Ensemble samplers with affine invariance, in the implementation of Foreman-Mackey, Hogg, Lang
-and Goodman (2013). emcee comes with the extra `foreign`: where it is not installed its cells fail and say so.
+and Goodman (2013). emcee comes with the extra `foreign`: without it the cells fail with that reason.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class EmceeStretch(ForeignSampler):
     walkers: int = 2
 
     def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> Any:
-        """Draw until the seconds or the draws are spent; each step moves all walkers, each then a draw."""
+        """Draw until the limit of seconds or draws; each step moves all walkers, and gives a draw for each."""
         with extra("foreign", "The stretch move"):
             import emcee
 

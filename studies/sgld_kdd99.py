@@ -1,23 +1,22 @@
-"""SGLD on network connections: without a test it is fast and biased, with a sequential test slower and less so.
+"""SGLD on network connections: fast and biased without a test, slower and less biased with a sequential test.
 
 Korattikara, Chen and Welling (2013), Austerity in MCMC Land: Cutting the Metropolis-Hastings Budget, preprint, 6.2,
 figures 5 and 6: logistic regression, malicious against normal connections of KDD99 (10 %, N = 494021), 41 features;
 step sizes 5e-4 and 1e-4; L1 error in variance against time for SGLD, exact MH and tests at epsilon .1, .05, .01.
 
-The paper says neither how columns are coded and scaled, nor the prior, nor the minibatch. Here: coding as in
+The paper states neither the coding and scaling of columns, nor the prior, nor the minibatch. Here: coding as in
 `approxmcmc.datasets.kdd99`, standardised columns, prior precision 10 and minibatches of 500 as in its section 6.1. With
 standardised columns a step size of 5e-4 is beyond the stability limit 4 / lambda_max of the Langevin step, 4 / 46800
-with a unit prior, so steps are taken in the metric of the Laplace approximation, alpha times its covariance. There
-alpha means the same for every target: the chain forgets in about 2 / alpha steps, and a minibatch of n inflates the
-variance by a share of about alpha N / (4 n). Some ten scalings and metrics were looked at before this one was chosen,
-because both step sizes are usable in it and SGLD's bias is large at one and small at the other: a demonstration in a
-chosen setting, not an independent confirmation of the paper's numbers. A chain that never moved scores 1, so a score
-must lie well below 1 to mean anything. Preset quick keeps N / n: every tenth row, minibatches of 50. Presets
-smoke and quick compare with long exact chains in place of NUTS, to end in minutes. All chains start in draws of the
-Laplace approximation: what is measured is bias and variance, not the way to the mode.
-
-The last setting is what the end of section 6.2 proposes and the paper does not run: SGLD first, then the test, then a
-falling epsilon, in one chain.
+with a unit prior, so steps are taken in the metric of the Laplace approximation, alpha times its covariance. In this
+metric alpha has the same meaning for every target: correlations of the chain last about 2 / alpha steps, and a
+minibatch of n inflates the variance by a share of about alpha N / (4 n). About ten scalings and metrics were tried
+before this one was chosen, because both step sizes are usable in it and SGLD's bias is large at one and small at the
+other: a demonstration in a chosen setting, not an independent confirmation of the paper's numbers. A chain that never
+moved has error 1, so only an error well below 1 means that a sampler works. Preset quick keeps N / n: every tenth row,
+minibatches of 50. Presets smoke and quick compare with long exact chains in place of NUTS, to end in minutes. All
+chains start in draws of the Laplace approximation: the study measures bias and variance, not the time to reach the
+mode. The last setting is proposed at the end of section 6.2, and the paper does not run it: SGLD first, then the test,
+then a falling epsilon, in one chain.
 """
 
 import dataclasses
@@ -45,12 +44,12 @@ N_TIMES = 25
 SCHEDULE = {"smoke": (500, 400, 400, 400), "quick": (20_000, 10_000, 10_000, 10_000)}
 LONG_SCHEDULE = (50_000, 50_000, 50_000, 30_000)
 NAMES = {"sgld": "SGLD", "exact": "exact", "schedule": "SGLD, tests, exact"}
-EXACT_DRAWS = {"smoke": 1000, "quick": 6000, "published": 6000}  # of the exact chains that stand in for a gold standard
+EXACT_DRAWS = {"smoke": 1000, "quick": 6000, "published": 6000}  # of the exact chains in place of a gold standard
 
 
 @functools.cache
 def connections(real: bool = False) -> Dataset:
-    """Return KDD99; unless `real`, a stand-in if the data are not available."""
+    """Return KDD99, or generated data if the real ones are not available and `real` is False."""
     return kdd99(allow_synthetic=not real)
 
 
@@ -63,7 +62,7 @@ def tenth() -> Dataset:
 
 @functools.cache
 def stand_in() -> Dataset:
-    """Return the 2000 generated rows of preset smoke, which reads no network and no disk."""
+    """Return the 2000 generated rows of preset smoke, made without network or disk."""
     return connections_stand_in(2000)
 
 
@@ -78,7 +77,7 @@ def real_posterior():
 
 
 def quick_posterior():
-    """Return the posterior given every tenth connection, or given the stand-in."""
+    """Return the posterior given every tenth connection, or given generated data."""
     return posterior_of(tenth())
 
 
@@ -89,7 +88,7 @@ def smoke_posterior():
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LangevinInLaplaceMetric(Component, Proposal):
-    """SGLD steps alpha times the covariance of the Laplace approximation, which is found when the chain is set up."""
+    """SGLD whose step is alpha times the covariance of the Laplace approximation, which is found at set-up."""
 
     step_size: float
     batch_size: int
@@ -133,7 +132,7 @@ def exact(step_size: float, batch_size: int):
 
 
 def samplers(batch_size: int, test_batch_size: int, steps_of: tuple[int, ...] = LONG_SCHEDULE) -> dict:
-    """Return the paper's settings; the exact test makes the decisions of epsilon = 0 at half the cost."""
+    """Return the paper's settings; the exact test decides as epsilon = 0 does, at half the cost."""
     steps = knob(*STEP_SIZES)
     both = {"batch_size": batch_size, "test_batch_size": test_batch_size}
     return {
@@ -145,7 +144,7 @@ def samplers(batch_size: int, test_batch_size: int, steps_of: tuple[int, ...] = 
 
 
 def squared_deviation(posterior):
-    """Return (beta - its mean)^2 for each coefficient, means known from the chain itself: what variances average."""
+    """Return (beta - its mean)^2 for each coefficient, with the means of the chain itself; its mean is the variance."""
     return (posterior["beta"] - posterior["beta"].mean("draw")) ** 2
 
 
@@ -153,7 +152,7 @@ def squared_deviation(posterior):
 
 
 def true_variance(results) -> tuple[np.ndarray, str]:
-    """Return the posterior variances, and where they come from: the gold standard, or else long exact chains."""
+    """Return the posterior variances, and their origin: the gold standard, or else long exact chains."""
     gold = results.reference("kdd99")
     if gold is not None:
         return gold["posterior"]["beta"].var(("chain", "draw")).values, "the gold standard"
@@ -222,9 +221,9 @@ def figures_5_and_6(results) -> list:
     axes[0, 0].legend(fontsize=7)
     caption = (
         "Figures 5 and 6 of the paper: mean over the 41 coefficients of |variance of the draws so far / true variance "
-        f"- 1|, mean over {results.study.replicates} chains; truth: {origin}. Relative, so that every "
-        "coefficient counts alike. A curve that turns flat has met its bias; a chain that has "
-        "not moved has error 1. Thick: SGLD, then tests whose epsilon falls to 0, in one chain; all its draws count."
+        f"- 1|, mean over {results.study.replicates} chains; truth: {origin}. The error is relative, so that all "
+        "coefficients count equally. A curve turns flat at its bias; a chain that has not moved has error 1. Thick: "
+        "SGLD, then tests whose epsilon falls to 0, in one chain; all its draws count."
     )
     return [Figure("Error in variance against time", caption, figure, data), Table("At the end", "Errors at the last "
             "common time of each setting.", data.groupby(["step_size", "setting"], sort=False).tail(1))]  # fmt: skip

@@ -1,11 +1,12 @@
-"""SGLD drops probability near a kink, and a test restores it: regression on one predictor with an L1 prior.
+"""SGLD loses probability near a kink, and a test restores it: regression on one predictor with an L1 prior.
 
-Korattikara, Chen and Welling (2014), Austerity in MCMC Land, in the conference version alone: N = 10000, y = 0.5 x +
-noise of variance 1 / lambda with lambda = 3, prior exp(-lambda_0 |theta|) with lambda_0 = 4950, step size 5e-6,
+Korattikara, Chen and Welling (2014), Austerity in MCMC Land, an example of the conference version only: N = 10000, y =
+0.5 x + noise of variance 1 / lambda with lambda = 3, prior exp(-lambda_0 |theta|) with lambda_0 = 4950, step size 5e-6,
 minibatches of 500, sequential test at epsilon = 0.5, which always stops after its first look. x is uniform on [0, 1),
 so that lambda sum x_i y_i is about lambda_0: the mode lies near the kink at 0. There the gradient jumps by 2 lambda_0
-and the drift alpha lambda_0 / 2 is several times the noise: uncorrected chains that cross it are thrown far to the
-other side, and lose probability near it. The exact law is known in closed form, up to one integral on a grid.
+and the drift alpha lambda_0 / 2 is several times the noise: uncorrected chains that cross the kink land far on the
+other side, so that their draws have too little probability near it. The exact density is known in closed form, up to
+one integral on a grid.
 """
 
 import functools
@@ -29,7 +30,7 @@ def loglik(theta, data, i):
 
 
 def grad_loglik(theta, data, i, out):
-    """Add its gradient to `out`."""
+    """Add the gradient of `loglik` to `out`."""
     x, y = data
     out[0] += PRECISION * x[i] * (y[i] - x[i] * theta[0])
 
@@ -40,7 +41,7 @@ def logprior(theta):
 
 
 def grad_logprior(theta, out):
-    """Add its gradient to `out`; 0 at the kink."""
+    """Add the gradient of the log prior to `out`; 0 at the kink."""
     out[0] -= PENALTY * np.sign(theta[0])
 
 
@@ -91,14 +92,14 @@ def samplers(batch_size: int) -> dict:
 def start(target, rng):
     """Return a point near the mode, right of the kink.
 
-    From just left of the kink a step goes so far to the right that the test hardly ever accepts it: the way back is too
-    improbable.
+    From just left of the kink a step goes so far to the right that the test hardly ever accepts it, because the reverse
+    step is too improbable.
     """
     return np.array([abs(0.01 * rng.standard_normal())])
 
 
 def longest_stay(inside: np.ndarray) -> int:
-    """Return the largest number of consecutive draws inside."""
+    """Return the largest number of consecutive True values."""
     outside = np.flatnonzero(np.concatenate([[True], ~inside, [True]]))
     return int(np.diff(outside).max() - 1)
 
@@ -148,7 +149,7 @@ def histograms(results) -> list:
     caption = "Draws of all chains (filled) and the exact posterior density (line)."
     table = pd.DataFrame(rows)
     return [
-        Note("TV is over 120 bins; chance alone leaves some, the row of epsilon = 0.0 shows how much."),
+        Note("TV is computed over 120 bins, above 0 for exact samplers too: see the row of epsilon = 0.0."),
         Figure("Densities near the kink", caption, figure, pd.DataFrame(curves)),
         Table("How much is lost near the kink", "Mass between the kink and half a posterior standard deviation, "
               "and the longest stay on the other side of the kink, in steps of any chain.", table,

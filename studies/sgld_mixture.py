@@ -1,17 +1,16 @@
-"""SGLD as its paper has it: decreasing steps on a posterior with two modes, which a grid knows exactly.
+"""SGLD as in its paper: decreasing steps on a posterior with two modes, which is computed on a grid.
 
 Welling and Teh (2011), Bayesian Learning via Stochastic Gradient Langevin Dynamics, ICML, section 5.1, figures 1 and 2:
 a mixture of two normals with tied means, 100 data drawn at (0, 1), minibatches of one datum, 10 000 sweeps, steps that
-fall from 0.01 to 0.0001 like (b + t)^-0.55. The toy example of lectures on stochastic MCMC.
+fall from 0.01 to 0.0001 like (b + t)^-0.55. Lectures on stochastic MCMC use it as an example. The study adds constant
+steps, whose bias does not fall with the length of the chain; the same steps with the exact Metropolis test; and
+stochastic-gradient Fisher scoring (Ahn, Korattikara and Welling 2012), whose guarantee is for normal posteriors, unlike
+this one.
 
-Beside it: constant steps, which keep a bias however long the chain; the same steps with the exact Metropolis test; and
-stochastic-gradient Fisher scoring (Ahn, Korattikara and Welling 2012), whose guarantee is for normal posteriors: here
-there are two modes.
-
-In the paper a sweep visits every datum once, here each step draws its minibatch afresh. Draws of decreasing steps carry
-their step as weight, and every average below uses it. The paper's data are not printed, and most samples of this law
-give one flat ridge: of the seeds 0 to 7, three have modes that rise by a tenth or more, and 5, which is used here,
-has the clearest, by 1.04 in log density over the saddle between them.
+In the paper a sweep visits every datum once, here each step draws its minibatch afresh. Draws of decreasing steps are
+weighted by their step in every average. The paper does not print its data, and most samples of this distribution give
+one flat ridge: of the seeds 0 to 7, three have modes above the saddle by 0.1 or more in log density; seed 5, which is
+used here, has the highest, by 1.04.
 """
 
 import functools
@@ -53,14 +52,14 @@ def decreasing(batch_size: int) -> "amc.MetropolisHastings":
 
 
 def constant(step_size: float, batch_size: int) -> "amc.MetropolisHastings":
-    """Return SGLD with a step that stays."""
+    """Return SGLD with a constant step."""
     return amc.MetropolisHastings(
         amc.proposals.StochasticGradientLangevin(step_size, batch_size), amc.acceptance.AlwaysAccept()
     )
 
 
 def corrected(step_size: float, batch_size: int) -> "amc.MetropolisHastings":
-    """Return the same steps with the exact test, both densities given the same minibatch."""
+    """Return the same steps with the exact test; both proposal densities use the same minibatch."""
     return amc.MetropolisHastings(amc.proposals.StochasticGradientLangevin(step_size, batch_size), amc.ExactTest())
 
 
@@ -85,7 +84,7 @@ def start(target: Any, rng: np.random.Generator) -> np.ndarray:
     return mode + 0.1 * rng.standard_normal(2)
 
 
-# --- the exact posterior, and what the draws make of it ---
+# --- the exact posterior, and statistics of the draws ---
 
 
 @functools.cache
@@ -127,13 +126,13 @@ def weighted_draws(trace: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def histogram(theta: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the share of the weights in every cell; what lies outside the window is in none."""
+    """Return the share of the weights in every cell; points outside the window are in no cell."""
     counts, *_ = np.histogram2d(*theta.T, bins=CELLS, range=WINDOW, weights=weights)
     return counts / weights.sum()
 
 
 def distance(found: np.ndarray, true: np.ndarray) -> float:
-    """Return the total variation distance of two laws on the cells and the one place outside them."""
+    """Return the total variation distance between two distributions on the cells and the region outside them."""
     return 0.5 * float(np.abs(found - true).sum() + abs(found.sum() - true.sum()))
 
 
@@ -175,7 +174,7 @@ def figure_1(results: Any) -> list[Figure]:
 
 
 def table(results: Any) -> list[Table]:
-    """Tabulate distance from the exact law, probability of a mode and moments, with intervals over the chains."""
+    """Tabulate distance from the posterior, probability of a mode and moments, with intervals over chains."""
     import pandas as pd
 
     true = exact_cells()
@@ -194,8 +193,8 @@ def table(results: Any) -> list[Table]:
         ).columns("microseconds per step")
         rows.append(row)
     caption = (
-        f"Distance: total variation between the weighted draws and the exact posterior on {CELLS} x {CELLS} cells; an "
-        "estimate of it is above 0 for exact draws too. Means and Student intervals over chains. "
+        f"Distance: total variation between the weighted draws and the exact posterior on {CELLS} x {CELLS} cells; "
+        "its estimate is above 0 for exact draws too. Means and Student intervals over chains. "
         "A step size is the variance of the injected noise; for Fisher scoring in units of the inverse information."
     )
     return [Table("Against the exact posterior", caption, pd.DataFrame(rows), formats={"acceptance": ".3f"})]
@@ -224,7 +223,7 @@ def noise(results: Any) -> list[Figure]:
         "Figure 2 of Welling and Teh, left: the variance that a step injects, and that which its minibatch of one "
         "datum brings, averaged over the exact posterior. Steps fall from left to right. Left of the dotted line "
         "alpha = 4 / V the minibatch's noise is the larger, and inflates the variance of the draws; right of it the "
-        "injected noise rules, and the chain samples."
+        "injected noise is the larger, and the chain samples the posterior."
     )
     return [Figure("Two noises of one step", caption, figure, data)]
 

@@ -1,8 +1,8 @@
-"""The tall-data benchmark: samplers of five libraries and fitted laws, at equal time, on one frozen suite.
+"""The tall-data benchmark: samplers of five libraries and fitted approximations, at equal time.
 
 Risk of posterior means, variances and tail probabilities in units of the posterior, averaged over coordinates. Gold
 standards are long exact chains, which a second exact kernel and Stein's identities must confirm. One chain on one core;
-the clock runs from the first step, and holds warm-up, modes, expansions and the trials of a choice. All chains of a
+the clock includes warm-up, modes, expansions and the trials of a choice, but no compilation. All chains of a
 block start at one draw of the Laplace approximation. A sampler that cannot sample a posterior, or whose library is not
 installed, is a failed cell with its reason.
 """
@@ -60,7 +60,7 @@ PROBLEMS = {
 
 
 def blackjax_sgld(fit: Laplace) -> foreign.ForeignSampler:
-    """Return SGLD of blackjax with a tenth of the step at which its slowest coordinate were stable."""
+    """Return SGLD of blackjax with a tenth of the largest stable step, 2 sd^2 of the narrowest coordinate."""
     return foreign.BlackjaxSGLD(step_size=0.2 * float(fit.sd.min()) ** 2)
 
 
@@ -84,7 +84,7 @@ CATALOGUE: dict[str, dict[str, Any]] = {
     NUTS: {
         "nutpie": foreign.NutpieNUTS(),
         "pymc_nuts": foreign.PyMCNUTS(tune=500),
-        "nutpie_short": foreign.NutpieNUTS(tune=100),  # in a few seconds a longer warm-up leaves no draw
+        "nutpie_short": foreign.NutpieNUTS(tune=100),  # a longer warm-up would take all of the few seconds
         "pymc_nuts_short": foreign.PyMCNUTS(tune=100),
         "numpyro_nuts": foreign.NumPyroNUTS(),
         "blackjax_nuts": foreign.BlackjaxNUTS(),
@@ -152,8 +152,8 @@ study = Study(
             "replicates": 3,
             "gold": dataclasses.replace(GOLD, draws=3000, tune=500, gates=QUICK_GATES),
         },
-        # A real data set on which each of these samplers has draws in a few seconds, and a gold standard that can order
-        # the best of them. A simulated one is `tall_logistic`.
+        # A real data set on which each of these samplers has draws within a few seconds, and whose gold standard is
+        # exact enough to rank the best of them. A simulated one is `tall_logistic`.
         "published": {
             "targets": {"mnist_7v9": PROBLEMS["mnist_7v9"]},
             "samplers": chosen("mala core_exact default t_test sgld nutpie_short laplace"),

@@ -8,7 +8,7 @@ from studies.tools.canonical import GRID, law, log_ratios, proposals
 def pilot_steps(steps: int, rng: np.random.Generator):
     """Return log ratio and scale, states and proposals of an exact chain that starts in the posterior.
 
-    A proposal outside the grid has log ratio -inf and stands where the chain stands.
+    A proposal outside the grid has log ratio -inf and is put at the chain's state.
     """
     asked, place = np.cumsum(proposals(), axis=1), int(rng.choice(201, p=law()))
     log_ratio, tau = np.full(steps, -np.inf), np.zeros(steps)

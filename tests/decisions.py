@@ -66,7 +66,7 @@ def make_repetition(
     decide: Callable[..., tuple[int, float]],
     probability: Callable[[float], float],
 ) -> Callable[..., None]:
-    """Return the loop that asks a test once for each row of `out`."""
+    """Return the loop that runs a test once for each row of `out`."""
 
     def repetition(uniform, rng, evidence, log_rest, test, count, value, out):
         for r in range(out.shape[0]):
@@ -110,7 +110,7 @@ def _repeat(part, draw_threshold, uniform, rng, terms, log_rest, repeats):
 
 
 def read_without_drawing(rng, evidence, start, stop, count):
-    """Do what `read_differences` does in the order of the places as they are."""
+    """Do what `read_differences` does, in the given order of places."""
     count[TOUCHED] += stop - start
     count[EVALUATIONS] += 2 * (stop - start)
     return plain(merge_differences)(evidence, evidence.order.places, start, stop)
@@ -156,7 +156,7 @@ def threshold(terms: np.ndarray, mu_std: float) -> float:
 
 
 class WithBound(BoundedDifferencesTarget):
-    """A target of which a test asks only the bound of its terms."""
+    """A target from which a test reads only the bound of its terms."""
 
     def __init__(self, bound, n_obs):
         self.bound, self.n_obs = bound, n_obs

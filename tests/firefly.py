@@ -88,7 +88,7 @@ class Chain:
         self.model, self.theta, self.scale, self.q = model, theta.copy(), scale, q
         gaps = model.gaps(theta, np.arange(n_obs))
         bright = self.streams.start.random(n_obs) < -np.expm1(-gaps)
-        # Bright data in front, and where each datum stands: the place decides which uniform a datum gets.
+        # Bright data in front, and the place of each datum, which decides the uniform that it gets.
         self.order = np.concatenate([np.flatnonzero(bright), np.flatnonzero(~bright)])
         self.size = int(bright.sum())
         self.odds = log_expm1(gaps[self.order[: self.size]])

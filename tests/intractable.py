@@ -1,7 +1,7 @@
 """A doubly intractable target small enough to be known in full: f(s | theta) = count_s exp(theta s) / Z(theta).
 
-Its data are a value s of finitely many, with multiplicities; it stands for a lattice of which only s(y) counts. Draws
-are exact, by inversion of one uniform number each.
+Its data are a value s of finitely many, with multiplicities; it replaces a lattice, whose likelihood depends on s(y)
+alone. Draws are exact, by inversion of one uniform number each.
 """
 
 import functools

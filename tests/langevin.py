@@ -99,7 +99,7 @@ def sgld(terms, prior, step_size, M, *, n, n_obs, anchor=None):
 
 
 class Script:
-    """A random stream that says what it is told: uniforms that pick a minibatch, and standard normals."""
+    """A random stream with given values: uniforms that pick a minibatch, and standard normals."""
 
     def __init__(self, uniforms=(), normals=()):
         self.uniforms, self.normals = list(uniforms), list(normals)

@@ -72,7 +72,7 @@ def sequential_t(epsilon, batch_size):
 
 
 def minibatch_barker_probability(seen, n_obs, log_rest, *, target_variance=1.0, temperature=1.0):
-    """Return A given the terms seen, or None when their variance asks for more: one look of the minibatch Barker test.
+    """Return A given the terms seen, or None when their variance requires more: one look of the minibatch Barker test.
 
     The correction distribution is the library's.
     """

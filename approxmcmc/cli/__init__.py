@@ -18,7 +18,7 @@ from approxmcmc.errors import ApproxMCMCError, GoldStandardError, StudyError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb and return the exit code."""
+    """Run the command with these arguments (None: those of the process), and return its exit code."""
     # Before any import of NumPy, whose linear algebra reads these variables when it is loaded.
     for name in THREAD_VARIABLES:
         os.environ.setdefault(name, "1")
@@ -81,7 +81,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     publishing.add_argument(
         "--data", default="approxmcmc/study/published_results", metavar="DIR", help="the package's folder by default"
     )
-    comparison = verb("compare", verbs.compare, "print paired ratios of cells in both result folders", study=False)
+    comparison = verb("compare", verbs.compare, "print ratios of the cells that both folders hold", study=False)
     comparison.add_argument("first", metavar="A", type=Path)
     comparison.add_argument("second", metavar="B", type=Path)
     checking = verb("verify", verbs.verify, "run random finished cells again and compare the draws bit by bit")

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def open_study(args: argparse.Namespace) -> "tuple[Declaration, str, Path]":
-    """Return the study named by the arguments, its preset and its file."""
+    """Return the study that the arguments name, the name of the preset, and the study's file."""
     from approxmcmc.study.load import find_study, load_study
 
     path = find_study(args.study)
     study = load_study(path)
     preset = args.preset or study.default_preset
-    study.with_preset(preset)  # raises on an unknown name
+    study.with_preset(preset)  # raises an error if the preset is unknown
     return study, preset, path
 
 
 def open_results(args: argparse.Namespace, *, allow_stale: bool = False) -> "StudyResults":
-    """Return the results of the study named by the arguments."""
+    """Return the results of the study that the arguments name, see `StudyResults.open`."""
     from approxmcmc.study.results import StudyResults
 
     study, preset, path = open_study(args)

@@ -90,7 +90,7 @@ def run(args: Arguments, keys: Sequence[str] | None = None) -> int:
 
 
 def status(args: Arguments) -> int:
-    """Print the counts of a store, setting by setting, and every failure."""
+    """Print how many cells of each setting have which status, and one line for each failed cell."""
     from approxmcmc.study.listen import failure_line
     from approxmcmc.study.plan import make_plan
     from approxmcmc.study.record import FAILED
@@ -145,7 +145,7 @@ def why(args: Arguments) -> int:
 
 
 def retry(args: Arguments) -> int:
-    """Run chosen cells again."""
+    """Run the chosen cells again: those with a key, or all that are failed, noisy or stale."""
     from approxmcmc.study.plan import make_plan
     from approxmcmc.study.record import FAILED
     from approxmcmc.study.results import latest
@@ -165,7 +165,7 @@ def retry(args: Arguments) -> int:
         if wanted or (args.noisy and record is not None and record.get("noisy")):
             keys.add(cell.key)
     if not keys:
-        print("No cell is of that kind.")
+        print("No cell has that status.")
         return 0
     return run(args, sorted(keys))
 
@@ -195,7 +195,7 @@ def report(args: Arguments) -> int:
 
 
 def publish(args: Arguments) -> int:
-    """Write the documentation page, its pictures and the packaged CSV file, and print their paths."""
+    """Write the files of the study that ship with the package, and its page if there is none; print their paths."""
     from approxmcmc.study.report.publish import publish as write
 
     for path in write(open_results(args), args.data, args.pages):
@@ -204,7 +204,7 @@ def publish(args: Arguments) -> int:
 
 
 def compare(args: Arguments) -> int:
-    """Print paired ratios of two result folders."""
+    """Print the ratios of seconds and data per step of cells that are in both result folders."""
     from approxmcmc.study.report.wording import estimate_text
     from approxmcmc.study.verify import compare_stores
 
@@ -237,7 +237,7 @@ def verify(args: Arguments) -> int:
 
 
 def doctor(args: Arguments) -> int:
-    """Print everything that affects speed and equality of draws: this machine, its threads and its software."""
+    """Print what affects speed and the last bits of draws: this machine, its threads and its software."""
     import time
 
     from approxmcmc.engine.files.paths import caches

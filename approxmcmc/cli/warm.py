@@ -25,7 +25,7 @@ SECONDS = 5.0  # of sampling per target, at most
 
 
 def examples() -> dict[str, Callable[[], Any]]:
-    """Return factories of an example of each built-in target, and of each size or kind of data with other kernels."""
+    """Return functions that make an example of each built-in target, and of all data that need other kernels."""
     import approxmcmc as amc
 
     rng = np.random.default_rng(1)
@@ -47,7 +47,7 @@ def examples() -> dict[str, Callable[[], Any]]:
 
 
 def logistic(n_obs: int, kinds: int = 0) -> Any:
-    """Return a logistic regression on 10 normal columns and a one-hot code with categories of decreasing size."""
+    """Return a logistic regression on 10 normal columns and a one-hot code of `kinds` categories of decreasing size."""
     import approxmcmc as amc
 
     rng = np.random.default_rng(0)
@@ -60,7 +60,7 @@ def logistic(n_obs: int, kinds: int = 0) -> Any:
 
 
 def hierarchies() -> dict[str, Callable[[], Any]]:
-    """Return factories of an ordinary PyMC hierarchy for each of three outcomes, and of one with several columns."""
+    """Return functions that make a PyMC hierarchy for each of three outcomes, and one with several columns."""
     ordinary = {
         f"PyMC hierarchy, {law}": functools.partial(hierarchy, law) for law in ("normal", "Bernoulli", "Poisson")
     }
@@ -68,7 +68,7 @@ def hierarchies() -> dict[str, Callable[[], Any]]:
 
 
 def hierarchy(law: str) -> Any:
-    """Return a PyMC model with a slope and with an intercept for each of 20 groups."""
+    """Return a PyMC model of outcomes with this `law`, with one slope, and an intercept for each of 20 groups."""
     import pymc as pm
 
     rng = np.random.default_rng(1)
@@ -87,7 +87,7 @@ def hierarchy(law: str) -> Any:
 
 
 def items() -> Any:
-    """Return a PyMC model of answers to items that discriminate: a person's effect has a column for each item."""
+    """Return a PyMC model of answers to items, where a person's ability is multiplied by a slope for each item."""
     import pymc as pm
 
     rng = np.random.default_rng(1)
@@ -101,7 +101,7 @@ def items() -> Any:
 
 
 def sampled(factories: Mapping[str, Callable[[], Any]]) -> Iterator[tuple[str, Any]]:
-    """Sample each model with its default; yield its name and its trace."""
+    """Sample each model with the default sampler, and yield its name and its trace."""
     from approxmcmc.api import sample
     from approxmcmc.sampling.goals import ENOUGH
 
@@ -113,7 +113,7 @@ def sampled(factories: Mapping[str, Callable[[], Any]]) -> Iterator[tuple[str, A
 
 
 def warm(args: argparse.Namespace) -> int:
-    """Sample each model, and print the compiled kernels, their time and their size."""
+    """Sample all example models, and print the number of compiled kernels and their time; return the exit code 0."""
     folder = user_cache("kernels")
     print(f"compiling into {folder}; Ctrl-C keeps what is done", flush=True)
     began, before = time.perf_counter(), compiled_so_far()

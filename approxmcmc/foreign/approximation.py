@@ -28,7 +28,10 @@ def fitted_trace(
     gradients: float | None = None,
     stopped: str = "",
 ) -> xr.DataTree:
-    """Return draws of N(mean, L L') as the model's unconstrained vectors, or without a PyMC model as thetas."""
+    """Return a trace of draws of N(mean, L L'), where L is `cholesky`.
+
+    The draws are unconstrained vectors of the twin's model, or thetas if `twin` is None.
+    """
     vectors = mean + matched_normals(n_draws, len(mean), seed) @ cholesky.T
     return chain_trace(
         sampler,
@@ -45,10 +48,9 @@ def fitted_trace(
 
 
 def matched_normals(n_draws: int, dim: int, seed: int) -> np.ndarray:
-    """Return standard normal draws in pairs z, -z with covariance the identity to rounding, if n_draws > 2 dim.
+    """Return normal draws in pairs z, -z; their covariance is exactly the identity if n_draws > 2 dim.
 
-    They measure the fitted distribution without the noise of drawing from it: averages of odd and of quadratic
-    functions have no noise.
+    So averages of odd and of quadratic functions over these draws have no Monte Carlo error.
     """
     half = np.random.default_rng(seed).standard_normal((-(-n_draws // 2), dim))
     if len(half) > dim:

@@ -41,7 +41,7 @@ class BlackjaxNUTS(JaxSampler):
     thin: int = 1
 
     def kernel(self, target: Target, density: Density) -> JaxKernel:
-        """Return NUTS with a step size and a diagonal mass matrix of its warm-up."""
+        """Return NUTS with the step size and the diagonal mass matrix that its warm-up has found."""
         import blackjax
 
         adaptation = blackjax.window_adaptation(blackjax.nuts, density.log_density)
@@ -162,7 +162,7 @@ class BlackjaxSGLD(JaxSampler):
     thin: int = 10
 
     def kernel(self, target: Target, density: Density) -> JaxKernel:
-        """Return a step on a new minibatch."""
+        """Return a kernel with steps that draw a new minibatch each."""
         import blackjax
 
         dynamics = blackjax.sgld(_gradient_estimator(self, density))
@@ -213,7 +213,7 @@ class BlackjaxSGHMC(JaxSampler):
     thin: int = 1
 
     def kernel(self, target: Target, density: Density) -> JaxKernel:
-        """Return a trajectory on a new minibatch."""
+        """Return a kernel with trajectories that draw a new minibatch each."""
         import blackjax
 
         steps = self.num_integration_steps
@@ -222,7 +222,7 @@ class BlackjaxSGHMC(JaxSampler):
 
 
 def _gradient_estimator(sampler: Any, density: Density) -> Any:
-    """Return the minibatch estimate of the gradient of the log density."""
+    """Return a function of theta and rows that estimates the gradient of the log density from these rows."""
     import jax
 
     density.refuse_whole(type(sampler).__name__)

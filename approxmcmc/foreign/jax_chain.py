@@ -42,21 +42,21 @@ class Density(NamedTuple):
     why_whole: str
 
     def batch(self, key: Any, size: int) -> tuple[Any, ...]:
-        """Return rows drawn with replacement."""
+        """Return the data of `size` rows drawn with replacement, an array for each array of the data."""
         import jax
 
         rows = jax.random.randint(key, (size,), 0, self.n_obs)
         return tuple(array[rows] for array in self.data)
 
     def refuse_whole(self, who: str) -> None:
-        """Raise if the model was translated as a whole."""
+        """Raise if the model has no terms of single rows; `who` names the sampler that needs them."""
         if self.log_terms is None:
             raise IncompatibleError(f"{who} needs a likelihood with a term for each row; {self.why_whole}")
 
 
 @once
 def density_of(target: Target) -> Density:
-    """Return the log density of a target in double precision."""
+    """Return the log density of a target as JAX functions in double precision."""
     os.environ.setdefault("XLA_FLAGS", FLAGS)
     import jax
     import jax.numpy as jnp
@@ -158,7 +158,7 @@ class JaxProgram:
         self.compile_seconds = time.perf_counter() - began
 
     def start(self, seed: int, theta: np.ndarray) -> "JaxChain":
-        """Start a chain, and run its warm-up."""
+        """Start a chain at an unconstrained vector, and run its warm-up."""
         return JaxChain(self._warm, self._advance, seed, theta)
 
 
@@ -175,7 +175,7 @@ class JaxChain:
         self._advance, self._done = advance, 0
 
     def advance(self, n: int) -> Chunk:
-        """Make n draws, at most `CAPACITY`."""
+        """Make the next n draws, at most `CAPACITY`."""
         import jax
 
         # The random key depends on the step's number, so the size of chunks, which depends on the clock, changes no
@@ -197,7 +197,7 @@ class JaxSampler(LibrarySampler):
 
     @abc.abstractmethod
     def kernel(self, target: Target, density: Density) -> JaxKernel:
-        """Return the library's sampler for a log density; called once per target."""
+        """Return the steps of this sampler on a log density; called once per target."""
 
     def program(self, target: Target) -> JaxProgram:
         """Return the compiled sampler; cached, so that the next chain of a study does not compile again."""

@@ -218,7 +218,7 @@ class NumPyroADVI(LibrarySampler):
 
 
 def _warmed(start: Callable[..., Any], step: Callable[..., Any], tune: int) -> Callable[..., Any]:
-    """Return a warm-up of `tune` steps, during which numpyro's kernels adapt by themselves."""
+    """Return a warm-up: `start`, then `tune` calls of `step`, in which numpyro's kernels adapt themselves."""
 
     def warm(key: Any, theta: Any) -> Any:
         import jax
@@ -235,7 +235,7 @@ def _warmed(start: Callable[..., Any], step: Callable[..., Any], tune: int) -> C
 
 
 def _model(density: Density, batch_size: int | None, dim: int) -> None:
-    """Return a numpyro model of one vector with this log density; its normal prior is subtracted from the density."""
+    """Define a numpyro model of one vector with this log density, on all rows or on minibatches of `batch_size`."""
     import numpyro
     from numpyro import distributions as dist
 

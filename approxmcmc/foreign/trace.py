@@ -144,7 +144,7 @@ def nuts_trace(sampler: ForeignSampler, target: Target, raw: RawDraws) -> xr.Dat
 
 
 class LibrarySampler(ForeignSampler):
-    """A sampler with settings that are counts, positive numbers or words; subclasses are dataclasses of them."""
+    """A sampler whose settings, the fields of its dataclass, are counts, positive numbers or words."""
 
     def __post_init__(self) -> None:
         """Raise unless counts are positive integers and numbers are positive.

@@ -57,7 +57,7 @@ class Twin:
         return int(self.theta.type.shape[0])
 
     def unconstrain(self, initial: np.ndarray) -> np.ndarray:
-        """Return the unconstrained vector of a theta of the target; other variables are at the model's start."""
+        """Return the unconstrained vector at a theta of the target; other variables have their initial values."""
         return self.variables.pack(self.free_values(initial))
 
     def free_values(self, initial: np.ndarray) -> dict[str, np.ndarray]:
@@ -67,7 +67,7 @@ class Twin:
         return {name: value[0] for name, value in named.items() if name in free}
 
     def constrain(self, vectors: np.ndarray) -> Mapping[str, np.ndarray]:
-        """Return the target's variables at unconstrained vectors, shape (n, dim)."""
+        """Return the target's variables by name at unconstrained vectors, shape (n, dim)."""
         found = self.variables.unpack(np.asarray(vectors, dtype=np.float64))
         return {name: found[name] for name in self.target.variables.shapes}
 
@@ -89,7 +89,7 @@ def twin_of(target: Target) -> Twin:
 def chain_of(
     target: Target, *, seconds: float | None, draws: int, tune: int, seed: int, initial: np.ndarray
 ) -> NUTSJob:
-    """Run one chain of NUTS on the twin, with the arguments of `ForeignSampler.run`."""
+    """Return the `NUTSJob` of one chain on the twin; arguments are those of `ForeignSampler.run`, and `tune`."""
     twin = twin_of(target)
     return NUTSJob(
         model=twin.model,
@@ -109,9 +109,10 @@ def chain_of(
 
 
 def once[T](make: Callable[[Target], T]) -> Callable[[Target], tuple[T, float]]:
-    """Return `make` with a cache for a few targets: it returns the result, and the seconds that the first call took.
+    """Return a cached function of a target that returns ``make(target)`` and the seconds that making it took.
 
-    So every cell of a study can report how long a user waits, even if an earlier cell of the process compiled the code.
+    The seconds are those of the first call, so every cell of a study can report how long a user waits, even if an
+    earlier cell of the process compiled the code.
     """
 
     @functools.lru_cache(maxsize=KEPT)

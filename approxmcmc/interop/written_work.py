@@ -4,6 +4,7 @@ A leapfrog step is a gradient on all data, and trajectories in d dimensions take
 others 2013).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from approxmcmc.interop.graphs import operations_of_a_row, simplify
@@ -19,10 +20,10 @@ WITH_BRANCHES = 100.0  # operations: code with branches is not vectorised, and t
 LEAST = 7e-6  # seconds of a gradient of a few rows
 
 
-def operations_as_written(model: Any, n_rows: int) -> float:
-    """Return the operations of all rows of a model in the graph that NUTS evaluates."""
-    rows = model.logp(vars=model.observed_RVs, sum=False)
-    return n_rows * sum(operations_of_a_row(simplify(one), n_rows, WITH_BRANCHES) for one in rows)
+def operations_as_written(model: Any, sizes: Sequence[int]) -> float:
+    """Return the operations of all rows in the graph that NUTS evaluates, given the rows of each observed variable."""
+    rows = zip(model.logp(vars=model.observed_RVs, sum=False), sizes, strict=True)
+    return sum(n * operations_of_a_row(simplify(one), n, WITH_BRANCHES) for one, n in rows)
 
 
 def seconds_of_trajectory(operations: float, dim: int) -> float:

@@ -77,9 +77,9 @@ def named_trace(
     observed_data: Mapping[str, Any] | None = None,
     constant_data: Mapping[str, Any] | None = None,
 ) -> xr.DataTree:
-    """Turn draws given by variable name, (chain, draw, ...) each, into a trace; the rest is as in :func:`build_trace`.
+    """Turn draws given by variable name, (chain, draw, ...) each, into a trace.
 
-    The warm-up groups are written if their draws are given.
+    The other arguments are as in :func:`build_trace`. The warm-up groups are written if `warmup_posterior` is given.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def _attrs(attrs: Mapping[str, Any], tuning_totals: Mapping[str, Any], settings:
 
 
 def sanitize_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes that netCDF can store: bool as 0/1, None dropped, integers beyond 64 bits and the rest as text.
+    """Return attributes that netCDF can store: bool as 0/1, None dropped, large integers and other types as text.
 
     Examples
     --------

@@ -73,7 +73,7 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
 
 
 def write_tree(tree: xr.DataTree, path: Path, *, compressed: bool = True) -> None:
-    """Write a tree to one netCDF file atomically, compressed or as fast as possible."""
+    """Write a tree to one netCDF file atomically, compressed or, which is faster, not."""
     storable = _with_storable_attrs(tree)
     with whole_file(path) as temporary, without_a_cluster():
         try:
@@ -84,7 +84,7 @@ def write_tree(tree: xr.DataTree, path: Path, *, compressed: bool = True) -> Non
 
 @contextlib.contextmanager
 def without_a_cluster() -> Iterator[None]:
-    """Write a file without Dask's scheduler: xarray requests a lock from an active scheduler, and fails without it.
+    """Context to write a file without a lock from Dask's scheduler, without which xarray would fail.
 
     No lock is needed, because no other process knows the name of the file.
     """
@@ -144,7 +144,7 @@ def read_tree(path: Path) -> xr.DataTree:
 
 
 def without_checkpoint(tree: xr.DataTree) -> xr.DataTree:
-    """Return only the trace from the file of a checkpointed run."""
+    """Return the tree without the group of a checkpoint, which is only the trace."""
     return xr.DataTree.from_dict({name: group for name, group in tree.children.items() if name != CHECKPOINT})
 
 
@@ -166,7 +166,7 @@ def _with_storable_attrs(trace: xr.DataTree) -> xr.DataTree:
 
 
 def _encoding(trace: xr.DataTree) -> dict[str, dict[str, dict[str, Any]]]:
-    """Compress every numeric array that has entries; a dimension of length 0 cannot be chunked."""
+    """Return netCDF encodings that compress every numeric array; arrays without entries cannot be chunked."""
     return {
         node.path: {
             str(name): {**_COMPRESSION, "chunksizes": _chunks(variable)}

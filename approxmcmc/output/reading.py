@@ -55,7 +55,7 @@ TUNED = "adapted_"  # prefix of the attributes that hold the result of tuning
 
 
 def check_origin(trace: xr.DataTree, target: Target, sampler: Any, *, who: str) -> None:
-    """Raise if a trace was made by another sampler or on another target.
+    """Raise if a trace was made by another sampler or on another target; `who` begins the message.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def without_origin(trace: xr.DataTree) -> xr.DataTree:
 
 
 def shuffled_by(trace: xr.DataTree) -> np.random.Generator | None:
-    """Return a new copy of the stream that shuffled the data of a run; None for draws from elsewhere."""
+    """Return a new copy of the random stream that shuffled a run's data; None if the trace has no record of a seed."""
     seed = trace["posterior"].attrs.get("seed")
     if seed is None:
         return None
@@ -94,7 +94,7 @@ def shuffled_by(trace: xr.DataTree) -> np.random.Generator | None:
 
 
 def adapted_by_chain(trace: xr.DataTree) -> list[Mapping[str, float]]:
-    """Return the result of tuning in each chain, by name; chains selected after the run keep their labels."""
+    """Return the tuned values of each chain in the trace, by name; a selection of chains is found by its labels."""
     posterior = trace["posterior"].to_dataset()
     tuned = {
         str(name).removeprefix(TUNED): np.atleast_1d(values)

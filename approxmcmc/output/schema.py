@@ -33,7 +33,7 @@ class StatVariable:
 
     @property
     def attrs(self) -> dict[str, str]:
-        """Attributes of the variable in the trace."""
+        """The attributes ``units`` and ``long_name`` that the variable has in the trace."""
         return {"units": self.units, "long_name": self.long_name}
 
 
@@ -89,7 +89,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "decisions_made",
         "int64",
         "decisions made",
-        "Accept/reject answers; one per variable in a Gibbs sweep; AlwaysAccept: 0.",
+        "Decisions to accept or reject; one per variable in a Gibbs sweep; 0 with AlwaysAccept.",
     ),
     StatVariable(
         "decision_rounds",

@@ -115,7 +115,7 @@ def _table(data: Any) -> xr.Dataset:
 
 
 def _chosen(table: xr.Dataset, coords: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the estimands of the panel of biases, and those with a drift to draw, the most biased first."""
+    """Return the labels to show in the panel of biases, and those in the panel of drifts, there most biased first."""
     known = [str(name) for name in table["estimand"].values]
     if "estimand" in coords:
         wanted = [coords["estimand"]] if isinstance(coords["estimand"], str) else [str(x) for x in coords["estimand"]]
@@ -127,7 +127,7 @@ def _chosen(table: xr.Dataset, coords: Mapping[str, Any]) -> tuple[list[str], li
 
 
 def _in_sds(table: xr.Dataset, name: str) -> xr.Dataset:
-    """Return value, lower and upper limit in posterior standard deviations; NaN if unknown."""
+    """Return the variables value, lower and upper of a result, in posterior standard deviations; NaN if unknown."""
     found = table[[name, f"{name}_lower", f"{name}_upper"]] / table["posterior_sd"]
     known = np.isfinite(found[f"{name}_upper"])
     return found.where(known).rename({name: "value", f"{name}_lower": "lower", f"{name}_upper": "upper"})

@@ -11,7 +11,7 @@ from arviz_plots import visuals as draw
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.plots.common import Drawing, stack
 
-PANEL = "stationary law"
+PANEL = "stationary distribution"
 NEEDED = ("value", "label", "verdict", "distance", "distance_lower", "distance_upper")
 
 
@@ -102,7 +102,7 @@ def _table(data: Any) -> tuple[xr.Dataset, str]:
 
 
 def _lines(table: xr.Dataset, knob: str, names: Sequence[str] | None) -> xr.DataArray:
-    """Return the bounds that exist, named with their labels; dims (bound, knob)."""
+    """Return the wanted bounds that exist, with their labels in the names; dims (bound, knob)."""
     known = [str(name) for name in table["bound"].to_numpy()]
     unknown = [name for name in names or () if name not in known]
     if unknown:
@@ -117,7 +117,7 @@ def _lines(table: xr.Dataset, knob: str, names: Sequence[str] | None) -> xr.Data
 
 
 def _floor(*drawn: xr.DataArray) -> float:
-    """Return the lower end of an interval that reaches 0: a decade below everything else on the log axis."""
+    """Return a tenth of the smallest positive value: on the log axis the lower end of an interval that reaches 0."""
     values = np.concatenate([part.to_numpy().ravel() for part in drawn])
     values = values[values > 0.0]
     return 0.1 * float(values.min()) if values.size else 1e-6

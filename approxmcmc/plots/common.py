@@ -46,7 +46,7 @@ class Drawing:
         aes: Mapping[str, Sequence[str]] | None = None,
         **figure: Any,
     ) -> None:
-        """Draw on the caller's collection, or on new panels, with the caller's arguments before the plot's defaults."""
+        """Draw on the caller's collection, or on new panels; the caller's arguments override the defaults."""
         if self._given is not None:
             self.collection = self._given
             return
@@ -73,14 +73,14 @@ class Drawing:
     def add(
         self, visual: str, function: Any, panels: Mapping[str, xr.DataArray], aes: Iterable[str] = (), **look: Any
     ) -> None:
-        """Draw a visual with its aesthetics in each panel, if the caller wants it."""
+        """Draw a visual with its aesthetics in each panel, unless the caller leaves it out."""
         if self.wants(visual):
             ignored = self.collection.aes_set.difference(self._aes.get(visual, aes))
             arguments = self.arguments(visual, **look)
             self.collection.map(function, visual, data=xr.Dataset(panels), ignore_aes=ignored, **arguments)
 
     def set(self, visual: str, function: Any, panels: Mapping[str, float] | None = None, **settings: Any) -> None:
-        """Apply a visual without data to these panels (None: all), if the caller wants it; no artist is stored."""
+        """Apply a visual without data, such as a scale, to these panels (None: all), if the caller wants it."""
         if self.wants(visual):
             data = {} if panels is None else {"data": xr.Dataset(panels)}
             arguments = {"ignore_aes": self.collection.aes_set, **self.arguments(visual, **settings)}
@@ -98,13 +98,13 @@ class Drawing:
                 self.collection.map(visual, name, **shared, **self.arguments(name, **default))
 
     def add_legend(self, dim: str) -> None:
-        """Add the legend of a coloured dim, if the caller wants it and the backend can draw it."""
+        """Add the legend of the dim that colours show, if the caller wants it and the backend can draw it."""
         if self.wants("legend") and self.backend != "none" and "color" in self.collection.aes_set:
             self.collection.add_legend(dim, **self.arguments("legend"))
 
 
 def names_of(var_names: str | Sequence[str] | None, default: Sequence[str]) -> list[str]:
-    """Return the `var_names` of an ArviZ plot as a list: one name, several, or None for the default."""
+    """Return the argument `var_names` of a plot as a list; it may be one name, several, or None for the default."""
     return [var_names] if isinstance(var_names, str) else list(default if var_names is None else var_names)
 
 
@@ -125,7 +125,7 @@ def logarithmic(collection: PlotCollection) -> None:
 
 
 def _thin_tick_labels(axis: Any) -> None:
-    """Label 1, 2 and 5 of each decade if few decades are shown, else decades: Matplotlib's own labels overlap."""
+    """Remove minor tick labels, which overlap; on an axis below a factor of 30, label 1, 2 and 5 of each decade."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()

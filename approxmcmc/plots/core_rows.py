@@ -90,7 +90,7 @@ def plot_core_rows(
 
 
 def _spreads(data: Any, target: Any, *, draws: int) -> dict[str, np.ndarray]:
-    """Return the spread over some draws of each row's residual from an expansion of all rows, by kind of row."""
+    """Return the standard deviation over some draws of each row's residual, for the rows "core" and "light"."""
     if not isinstance(target, CoreRows):
         raise InvalidInputError(f"`plot_core_rows` needs the CoreRows target of the trace; found {target!r}.")
     thetas = flat_draws(data, target).reshape(-1, target.variables.size)
@@ -103,7 +103,7 @@ def _spreads(data: Any, target: Any, *, draws: int) -> dict[str, np.ndarray]:
 
 
 def _spread(target: Target, thetas: np.ndarray) -> np.ndarray:
-    """Return the standard deviation of each term over the thetas, by running sums that need N numbers of memory."""
+    """Return the standard deviation of each term over the thetas, by running sums with N numbers each."""
     compiled = target.compile()
     mean, squares = np.zeros(compiled.n_obs), np.zeros(compiled.n_obs)
     for count, theta in enumerate(thetas, start=1):
@@ -115,7 +115,7 @@ def _spread(target: Target, thetas: np.ndarray) -> np.ndarray:
 
 
 def _ranked(spreads: Mapping[str, np.ndarray]) -> xr.Dataset:
-    """Return ranks and spreads, widest first, at even distances of a logarithmic axis; dims (rows, place)."""
+    """Return ranks and spreads, widest first, thinned evenly on a logarithmic axis; dims (rows, place)."""
     table = xr.Dataset(
         {name: (("rows", "place"), np.full((len(spreads), POINTS), np.nan)) for name in ("rank", "spread")}
     )

@@ -145,7 +145,7 @@ def _as_dataset(data: Any, names: Sequence[str], confidence: float) -> xr.Datase
 
 
 def _axis_positions(table: xr.Dataset) -> tuple[xr.Dataset, list[str] | None]:
-    """Sort numeric settings along the axis; give each other setting a position and a tick."""
+    """Return the table with positions on the axis, and tick labels; None for numbers, which are sorted."""
     keys = np.asarray(table["epsilon"])
     if np.issubdtype(keys.dtype, np.number):
         return table.sortby("epsilon"), None

@@ -106,13 +106,13 @@ def _records(data: Any, names: Sequence[str], coords: Mapping[str, Any]) -> xr.D
 
 
 def _points(record: xr.DataArray) -> xr.DataArray:
-    """Return draw numbers and values side by side, as ArviZ's visuals expect them."""
+    """Return draw numbers x and values y along the dim `plot_axis`, as ArviZ's visuals expect them."""
     places = xr.DataArray(record["draw"].values, dims="draw")
     return stack("plot_axis", x=places, y=record.drop_vars("draw"))
 
 
 def _marked(record: xr.DataArray, wrong: xr.DataArray) -> xr.DataArray:
-    """Return the points of wrong decisions, all chains in one list."""
+    """Return the points (x, y) of draws with a wrong decision, of all chains together."""
     chain, at = np.nonzero(wrong.transpose("chain", "draw").values)
     values = record.transpose("chain", "draw").values[chain, at]
     points = np.stack([record["draw"].values[at], values])
@@ -200,7 +200,7 @@ def plot_calibration(
 
 
 def _table(data: Any, test: Any, *, bins: int, confidence: float) -> xr.Dataset:
-    """Return expected and observed shares of wrong decisions, with limits, by group of audits."""
+    """Return expected and observed shares of wrong decisions, with limits, for each of `bins` groups of audits."""
     if not isinstance(data, xr.DataTree):
         raise InvalidInputError(f"`plot_calibration` needs a trace; found a {type(data).__name__}.")
     records = group_of(data, "sample_stats")

@@ -83,7 +83,7 @@ def plot_risk(
 
 
 def _points(plot: Drawing, table: xr.Dataset, single: Mapping[str, xr.DataArray]) -> None:
-    """Draw curves of one point, which a line and a band cannot show: a marker, and a line over the interval."""
+    """Draw curves that have only one point as a marker with a line over its interval."""
     first = table.isel(point=[0])
     ends = {
         name: stack("plot_axis", x=xr.concat([first["x"].rename(None)] * 2, "point"), y=_ends(first, name))

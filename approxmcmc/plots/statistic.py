@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 VARIABLE = "t-statistic"
 RECORD = "audited_mu_std"
 QUANTILES, PROBABILITY = (0.1, 0.5, 0.9), 0.9
-SHOWN = 1.5  # times the largest critical value: beyond them every path has stopped
+SHOWN = 1.5  # in largest critical values: where the lower limit is above, nearly every path has stopped
 POINTS = 200
 
 
@@ -108,7 +108,7 @@ def plot_statistic(
 
 
 def _audited(data: Any, quantiles: Sequence[float]) -> tuple[int, np.ndarray]:
-    """Return the number of data, and quantiles of the distance from the threshold over the audited decisions."""
+    """Return the number of data, and quantiles over the audited decisions of the distance from the threshold."""
     if not isinstance(data, xr.DataTree):
         raise InvalidInputError(f"`plot_statistic` needs a trace; found a {type(data).__name__}.")
     records = group_of(data, "sample_stats")
@@ -136,7 +136,7 @@ def _boundary(test: Any, n_obs: int) -> xr.Dataset:
 
 
 def _law(distances: np.ndarray, boundary: xr.Dataset, test: Any, n_obs: int, probability: float) -> xr.Dataset:
-    """Return mean and limits of t by decision and share, up to the point where every path has stopped."""
+    """Return mean and limits of t by decision and share of the data, until nearly every path has stopped."""
     last, highest = float(boundary["share"].max()), float(boundary["critical"].max())
     share = xr.DataArray(np.linspace(0.0, last, POINTS), dims="point")
     labels = xr.DataArray(distances, {"decision": _labels(distances, test, n_obs)}, "decision")

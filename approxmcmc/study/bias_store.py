@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def bias_request(study: Declaration, target: str, setting: Setting, draws: Sequence[str]) -> BiasReport:
-    """Return everything that the biases of a setting depend on, with a hash of it."""
+    """Return the inputs of a setting's bias estimate: target, sampler, draws, settings; with their hash and a seed."""
     asked = study.bias or Bias()
     wanted: BiasReport = {
         "target": target,
@@ -46,7 +46,7 @@ def bias_path(store: Store, target: str, label: str) -> Path:
 
 
 def bias_report(store: Store, target: str, label: str) -> BiasReport | None:
-    """Return the report on the biases of a setting; None if it or a file that it names is missing."""
+    """Return the report on the biases of a setting; None if there is none, or its file of values is missing."""
     path = bias_path(store, target, label)
     report = cast("BiasReport | None", read_json(path, "request", "status", "seconds"))
     whole = report is not None and (report["status"] != "done" or path.with_suffix(".nc").is_file())
@@ -54,7 +54,7 @@ def bias_report(store: Store, target: str, label: str) -> BiasReport | None:
 
 
 def write_bias(store: Store, report: BiasReport, found: "xr.Dataset | None") -> None:
-    """Write the biases of a setting, if they could be estimated, then their report."""
+    """Write the biases `found` of a setting (None: they could not be estimated), then their report."""
     path = bias_path(store, report["target"], report["label"])
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -66,7 +66,7 @@ def write_bias(store: Store, report: BiasReport, found: "xr.Dataset | None") -> 
 
 
 def stored_bias(store: Store, target: str, label: str) -> "xr.Dataset | None":
-    """Return the stored biases of a setting, or None."""
+    """Return the stored biases of a setting; None if they are missing or could not be estimated."""
     import xarray as xr
 
     report = bias_report(store, target, label)

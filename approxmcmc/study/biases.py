@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def make_biases(plan: Plan, store: Store) -> Iterator[BiasReport]:
-    """Estimate the biases of every finished setting that has none yet; yield all requested reports."""
+    """Yield the bias report of every finished setting; estimate the biases first if the stored report does not fit."""
     if plan.study.bias is None:
         return
     recorded = latest(plan, store.records())
@@ -64,10 +64,10 @@ def _estimate(study: Declaration, name: str, setting: Setting, run: "xr.DataTree
     sampler = setting.sampler
     if asked.of is not None:
         target, sampler = asked.of(target, sampler)
-        run = without_origin(run)  # the trace would name sampler and target as the study does
+        run = without_origin(run)  # the trace records the wrapped sampler and target of the study
     how: dict[str, Any] = {"n_audits": asked.n_audits, "seconds": asked.seconds, "form": asked.form}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SamplingWarning)  # the verdict says the same
+        warnings.simplefilter("ignore", SamplingWarning)  # the verdict reports the same problems
         return bias(
             run,
             target,
@@ -81,7 +81,7 @@ def _estimate(study: Declaration, name: str, setting: Setting, run: "xr.DataTree
 
 
 def as_one_run(traces: "Sequence[xr.DataTree]") -> "xr.DataTree":
-    """Return one-chain traces as the chains of one run, cut to the shortest."""
+    """Return one-chain traces as the chains of one run, all cut to the length of the shortest."""
     import xarray as xr
 
     draws = min(trace["posterior"].sizes["draw"] for trace in traces)

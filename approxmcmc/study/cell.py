@@ -117,7 +117,7 @@ def _chain(plan: Plan, cell: Cell, sample: Callable[..., xr.DataTree]) -> xr.Dat
 
 
 def with_processor_time(trace: xr.DataTree, share: float) -> xr.DataTree:
-    """Return a trace with the record ``thread_time_diff``; one that lacks it gets its wall-clock times a share.
+    """Return a trace with the record ``thread_time_diff``; if it is missing, wall-clock seconds multiplied by `share`.
 
     Parameters
     ----------
@@ -141,13 +141,13 @@ def _interrupted(problem: BaseException | None) -> bool:
 
 
 def problems(trace: xr.DataTree) -> list[str]:
-    """Return the problems that `sample` found and the report does not check by itself, most serious first."""
+    """Return the problems that `sample` found, except those that the report checks over all replicates together."""
     rows = json.loads(trace["posterior"].attrs.get("diagnosis", "[]"))
     return [row["finding"] for row in rows if row["check"] not in JUDGED_TOGETHER]
 
 
 def measurements(trace: xr.DataTree, wall_seconds: float) -> Record:
-    """Return the costs and counts of a one-chain trace, tuning included."""
+    """Return seconds and counts of a one-chain trace, tuning included; `wall_seconds` are those of the whole call."""
     stats, attrs = trace["sample_stats"], trace["sample_stats"].attrs
     draws = int(stats.sizes.get("draw", 0))
     sampling = float(attrs.get("sampling_time", np.nan))

@@ -32,8 +32,8 @@ class Budget:
     Parameters
     ----------
     seconds
-        Processor seconds of the cell from the first step, tuning included, compilation and set-up excluded: a chain
-        that shares its core draws as much as another. Samplers of other libraries count wall-clock seconds.
+        Processor seconds of the cell from the first step, tuning included, compilation and set-up excluded, so that a
+        chain on a busy core draws as much as any other. Samplers of other libraries count wall-clock seconds.
     draws
         Draws kept after tuning; with `seconds` alone, at most a million.
 
@@ -56,7 +56,7 @@ class Budget:
 
     @property
     def most_draws(self) -> int:
-        """The number of draws that `sample` is called with."""
+        """The argument ``draws`` of `sample`: the budget's draws, or a million if it has only seconds."""
         return LARGEST_NUMBER_OF_DRAWS if self.draws is None else self.draws
 
 
@@ -99,8 +99,7 @@ class Bias:
     form, max_steps
         As in `bias`.
     kernel
-        ``kernel(target)`` returns the exact sampler to couple, or a pair (target, exact sampler); None: the default of
-        `bias`.
+        ``kernel(target)`` returns the exact sampler to couple, or (target, exact sampler); None: the default of `bias`.
     of
         ``of(target, sampler) -> (target, sampler)`` unwraps a study's samplers that are built for each target; None if
         they are samplers of the library.
@@ -132,8 +131,8 @@ class Bias:
 class Declaration:
     """A grid of chains, and the analyses of it: the fields of :class:`approxmcmc.study.Study`, checked.
 
-    It does not import the code that plans, runs and reads it, so all of these can import it. `Study` adds only methods,
-    no fields.
+    This file does not import the code that plans, runs and reads a study, so that all of that code can import it.
+    `Study` adds only methods, no fields.
 
     Raises
     ------

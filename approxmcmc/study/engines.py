@@ -4,9 +4,8 @@ The message to a worker is a `Job`, the source of the study, with the key of a c
 
 A worker has one thread and gets its next cell when it has finished one, so cells start in the order of the plan, block
 by block. When a worker dies its cell is given to another one, once; after a second death the cell is recorded as
-crashed, and the other cells continue. Local workers write to the store which cell they begin, so the crashed cell is
-known exactly. For a remote cluster only Dask's own guess is known, which may also name a cell that waited on the
-worker.
+crashed, and the other cells continue. Local workers write to the store which cell they begin, so it is known which cell
+crashed. On a remote cluster only Dask's report is known, which may also name a cell that was waiting on the worker.
 """
 
 import collections
@@ -90,7 +89,7 @@ class Job:
     run_id: str
 
     def perform(self, key: str, plan: Plan | None = None) -> Finished:
-        """Run a cell and store it, or send it back.
+        """Run the cell with this key, and store its result, or return the draws if there is no store.
 
         Raises
         ------
@@ -122,7 +121,7 @@ class Job:
         return Finished(record, stored=True)
 
     def lost(self, plan: Plan, cell: Cell, status: str, error: str) -> Finished:
-        """Return the record of a cell that lost its processes, or that no process could start."""
+        """Return the result of a cell that could not be computed, with this status and error."""
         record = lost_record(cell, plan, status, error)
         return Finished({**record, "command": self.command(cell.key), "run": self.run_id})
 
@@ -143,7 +142,7 @@ def _provenance() -> dict[str, Any]:
 
 
 def run_serially(job: Job, plan: Plan, cells: Sequence[Cell]) -> Iterator[Finished]:
-    """Yield the cells as they finish, in the order given, in this process: for debuggers, and for quiet timing."""
+    """Compute the cells in this process, and yield their results in the given order: for debuggers and quiet timing."""
     for cell in cells:
         yield job.perform(cell.key, plan)
 
@@ -154,7 +153,7 @@ CONNECTION_LOST = "the connection was lost"
 SETTINGS_OF_LOCAL_CLUSTER = {
     **{f"distributed.nanny.pre-spawn-environ.{name}": 1 for name in THREAD_VARIABLES},
     "distributed.scheduler.allowed-failures": 1_000_000,  # this module counts deaths itself
-    "distributed.scheduler.worker-ttl": None,  # a computing worker that does not answer is not dead
+    "distributed.scheduler.worker-ttl": None,  # a worker that computes may not answer, but is not dead
     # Ctrl-C reaches every process of a terminal; the process that runs the study stops the workers.
     "distributed.worker.preload": ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"],
     "distributed.deploy.lost-worker-timeout": "1 hour",  # restarting one may take longer than the usual 15 s
@@ -212,13 +211,14 @@ def run_on_dask(
 
 @contextlib.contextmanager
 def _reachable(scheduler: str | None) -> Iterator[None]:
-    """Raise advice if a remote scheduler cannot be reached; a local one is part of this process."""
+    """Raise a StudyError with advice if a remote scheduler cannot be reached; errors of a local one are unchanged."""
     try:
         yield
     except LOSSES as error:
         if scheduler is None:
             raise
-        why = error if isinstance(error, OSError) else CONNECTION_LOST  # else a list of all cancelled tasks
+        # Otherwise Dask would log a list of all cancelled tasks.
+        why = error if isinstance(error, OSError) else CONNECTION_LOST
         raise StudyError(
             f"The Dask scheduler at {scheduler} cannot be reached ({why}). Finished cells are kept: start a scheduler, "
             "and run the same command again with its address."
@@ -234,7 +234,7 @@ def _ended(client: "Client", futures: "list[Future[Finished]]") -> "list[Future[
     from distributed import wait
 
     try:
-        with client.as_current():  # only here: the caller must not need a scheduler
+        with client.as_current():  # inside this context only, so that the caller's own code does not use this client
             return list(wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED").done)
     except TimeoutError:
         return []

@@ -27,7 +27,7 @@ LENIENT_PRESET = "smoke"
 
 
 def gold_request(study: Declaration, preset: str, target_name: str) -> GoldReport | None:
-    """Return everything that a gold standard depends on, with a hash of it; None if the study wants none."""
+    """Return the inputs of a gold standard (target, settings, seed, estimands) with their hash; None if not wanted."""
     if study.gold is None:
         return None
     target = study.target(target_name)
@@ -44,7 +44,7 @@ def gold_request(study: Declaration, preset: str, target_name: str) -> GoldRepor
 
 
 def stored_gold(study: Declaration, preset: str, target_name: str, store: Store) -> "xr.DataTree | None":
-    """Return the gold standard that fits the current form of the study, or None."""
+    """Return the stored gold standard if it was made with the current settings of the study, else None."""
     report, wanted = store.gold_report(target_name), gold_request(study, preset, target_name)
     fits = report is not None and wanted is not None and report["request"] == wanted["request"]
     return store.gold(target_name) if fits else None
@@ -95,7 +95,7 @@ def make_gold(study: Declaration, preset: str, target_name: str, store: Store) -
 
 
 def _reference(study: Declaration, wanted: GoldReport) -> "tuple[xr.DataTree, str | None]":
-    """Return the draws, and why they are refused; refused draws come only with their gate report."""
+    """Return the draws, and the reason if they are refused, else None; refused draws carry their gate report."""
     from approxmcmc.reference import reference_posterior
 
     gold = study.gold or Gold()
@@ -111,7 +111,7 @@ def _reference(study: Declaration, wanted: GoldReport) -> "tuple[xr.DataTree, st
         settings["gates"] = gold.gates
     target = study.target(wanted["target"])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SamplingWarning)  # the report says the same, gate by gate
+        warnings.simplefilter("ignore", SamplingWarning)  # the report lists the same problems, gate by gate
         if not wanted["enforced"]:
             return make(target, enforce=False, **settings), None
         try:
@@ -121,7 +121,7 @@ def _reference(study: Declaration, wanted: GoldReport) -> "tuple[xr.DataTree, st
 
 
 def _named(study: Declaration) -> Mapping[str, Any]:
-    """Return the estimands that are known without a gold standard; without any, gates check only parameters."""
+    """Return the estimands; empty if they need the gold standard, which then checks only parameters by its gates."""
     return {} if callable(study.estimands) else study.estimands or {}
 
 

@@ -24,7 +24,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def read_json(path: Path, *needed: str) -> dict[str, Any] | None:
-    """Return the object in a file, or None if the file does not exist."""
+    """Return the JSON object in a file, None if there is no file; raise if it is damaged or lacks a `needed` key."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def read_json(path: Path, *needed: str) -> dict[str, Any] | None:
 
 
 def not_whole(path: Path, reason: str) -> StudyError:
-    """Return the error for a damaged file, with its name and what to do."""
+    """Return the error that a file is damaged for this reason; the message says what to do."""
     return StudyError(
         f"{path} is damaged: {reason}. Perhaps a copy of the store was cut off: copy it "
         "again. Or remove this file and run again: only missing results are made."
@@ -60,7 +60,7 @@ def plain(value: Any) -> Any:
 
 
 def check_name(role: str, name: str) -> None:
-    """Raise StudyError unless a name is a valid file name."""
+    """Raise StudyError unless the name of a `role` (study, preset, target, sampler) is valid as a file name."""
     pattern = r"[a-z0-9][a-z0-9_-]*" if role in ("study", "preset") else r"[A-Za-z0-9][A-Za-z0-9_.-]*"
     if not isinstance(name, str) or not re.fullmatch(pattern, name):
         case = " in lower case" if role in ("study", "preset") else ""

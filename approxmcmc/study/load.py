@@ -28,7 +28,7 @@ def find_study(name: str) -> Path:
     Raises
     ------
     StudyError
-        If it does not exist; the message names the nearest one.
+        If no study has this name; the message has the most similar name.
     """
     for candidate in (Path(name), Path(f"{name}.py"), STUDIES / f"{name}.py"):
         if candidate.is_file():

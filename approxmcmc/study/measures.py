@@ -1,8 +1,8 @@
 """What a study measures: estimands of a posterior, measures of a chain, and published numbers to compare with.
 
-A measure maps a one-chain trace to one number. A study has those below and those that it declares; the report computes
-their intervals over replicates. The standard estimands are scaled by the standard deviations of the gold standard, so
-that posteriors of different scales can be compared.
+A measure maps a one-chain trace to one number. A study has the measures below and those that it declares; the report
+computes their intervals over replicates. The standard estimands are scaled by the standard deviations of the gold
+standard, so that posteriors of different scales can be compared.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ Measure = Callable[["xr.DataTree"], float]
 
 
 def ratio_of_sums(trace: "xr.DataTree", above: str, below: str) -> float:
-    """Return the sum of one record over that of another (or over the number of draws); NaN if one is missing."""
+    """Return the sum of the record `above` over that of `below`, or over the number of draws; NaN if one is missing."""
     stats = trace["sample_stats"]
     if above not in stats or (below != "draw" and below not in stats):
         return math.nan
@@ -140,7 +140,7 @@ ALL_STANDARD = (MEANS, VARIANCES, TAILS)
 
 @dataclasses.dataclass(frozen=True)
 class PaperValue:
-    """A published number, and the measure of ours that it is compared with.
+    """A published number, and our measure that is compared with it.
 
     Parameters
     ----------

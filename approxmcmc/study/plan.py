@@ -171,7 +171,7 @@ def _cell(
 
 
 def _foreign_law(sampler: ForeignSampler, target: Target) -> dict[str, str | None]:
-    """Return what else a foreign sampler's draws depend on: the target's PyMC model, and the user's own code."""
+    """Return hashes of further inputs of a foreign sampler: the PyMC model, and a user's code of `run`."""
     twin = twin_id(target) if isinstance(target, TwinnedTarget) else None
     own = not type(sampler).__module__.startswith("approxmcmc.")
     return {"twin": twin, "run": function_id(type(sampler).run) if own else None}

@@ -100,7 +100,7 @@ class BiasReport(TypedDict, total=False):
 
 
 def planned_record(cell: Cell, plan: Plan) -> Record:
-    """Return the record of a cell before it runs."""
+    """Return the values of a cell's record that are known before it runs."""
     return {
         "key": cell.key,
         "identity": cell.identity,
@@ -122,7 +122,7 @@ def planned_record(cell: Cell, plan: Plan) -> Record:
 
 
 def lost_record(cell: Cell, plan: Plan, status: str, error: str) -> Record:
-    """Return the record of a cell that lost its process or could not start."""
+    """Return the record, with this status and error, of a cell that lost its process or could not start."""
     return {
         **planned_record(cell, plan),
         "wall_seconds": None,

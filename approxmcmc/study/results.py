@@ -55,7 +55,8 @@ class StudyResults:
     ) -> "StudyResults":
         """Return the results below `base`.
 
-        Only finished cells of one version of the code count: the current one, or an earlier one if it has none.
+        Only finished cells of one version of the code are used: the current version, or an earlier one if no cell is
+        current.
 
         Raises
         ------
@@ -142,7 +143,7 @@ class StudyResults:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Code, machine and software behind the records: facts by name, those that differ between runs by run."""
+        """Code, machine and software of the records by name; facts that differ between runs are named with the run."""
         used = set(self.records["provenance"].dropna())
         machines = {name: facts for name, facts in self.store.provenance().items() if name in used}
         first = next(iter(machines.values()), {})
@@ -159,7 +160,7 @@ class StudyResults:
 
     @property
     def command(self) -> str:
-        """The command that makes these results and their page again; finished cells are read, not run again."""
+        """The command that makes missing cells and the page; finished cells are read, not run again."""
         return f"approxmcmc run {self._arguments}"
 
     def rerun_command(self, key: str) -> str:
@@ -192,7 +193,7 @@ def command_arguments(source: str, preset: str, store: Store) -> str:
 
 
 def latest(plan: Plan, records: Mapping[str, Record], prefer: str | None = None) -> dict[str, Record]:
-    """Return the record of each planned cell by identity.
+    """Return the records of planned cells by the identity of the cell.
 
     If several versions of the code made a cell, take the preferred version, by default the current one.
     """

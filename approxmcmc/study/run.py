@@ -53,7 +53,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """0 on success, 130 after an interrupt, 3 if a gold standard is missing, 1 if a cell failed."""
+        """130 after an interrupt, else 3 if a gold standard was not accepted, else 1 if a cell failed, else 0."""
         if self.interrupted:
             return EXIT_CODES["interrupted"]
         if any(report["status"] != "accepted" for report in self.gold):
@@ -156,7 +156,7 @@ def status_of(plan: Plan, record: Record | None) -> str:
 
 
 def opening_line(plan: Plan, pending: Sequence[Cell], engine: str, extended: str) -> str:
-    """Return the first line of a run: the size of the plan, the cells to run, the code version."""
+    """Return the first line that a run prints: the size of the plan, the cells to run, engine, seed, code version."""
     study = plan.study
     sizes = {"target": len(study.targets), "setting": len(study.settings()), "replicate": study.replicates}
     shape = " x ".join(f"{size} {name}{'s' if size > 1 else ''}" for name, size in sizes.items())
@@ -185,7 +185,7 @@ def _pending(chosen: Sequence[Cell], store: Store, *, rerun: bool) -> list[Cell]
 
 
 def _make_gold_standards(plan: Plan, chosen: Sequence[Cell], store: Store, listener: Listener) -> Iterator[GoldReport]:
-    """Make the gold standards of the chosen cells only: a large study may be run target by target."""
+    """Make the gold standards of the targets of the chosen cells, and yield their reports."""
     wanted = {cell.target for cell in chosen}
     for name in (name for name in plan.study.targets if name in wanted):
         report = make_gold(plan.study, plan.preset, name, store)

@@ -91,7 +91,7 @@ class Store:
     # --- cells ---
 
     def records(self) -> dict[str, Record]:
-        """Return every record by key, whatever plan and code it belongs to."""
+        """Return all records in the store by key, also those of other plans or versions of the code."""
         paths = sorted((self.folder / "cells").glob("??/*/record.json"))
         return {path.parent.name: record for path in paths if (record := self.record(path.parent.name)) is not None}
 
@@ -123,7 +123,7 @@ class Store:
             path.unlink(missing_ok=True)
 
     def count_attempt(self, key: str, run_id: str) -> int:
-        """Count the attempts to run a cell, this one included; above 1, a process has died."""
+        """Record an attempt to run a cell, and return their number; if it is above 1, a process has died."""
         path = self.cell_folder(key) / f"attempts-{run_id}.tmp"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as stream:
@@ -152,7 +152,7 @@ class Store:
         return trace
 
     def clean(self) -> int:
-        """Remove the remains of interrupted writers, and return their number; call under the lock."""
+        """Remove temporary files and cells without a record, and return their number; call only under the lock."""
         leftovers = [path for path in self.folder.rglob("*.tmp") if path.is_file()]
         for path in leftovers:
             path.unlink(missing_ok=True)
@@ -218,7 +218,7 @@ class Store:
         write_json(path.with_suffix(".json"), report)
 
     def gold(self, target: str) -> "xr.DataTree | None":
-        """Return the accepted gold standard of a target; None if it is missing, damaged, or of another report."""
+        """Return the accepted gold standard of a target; None if it is missing, damaged, or not that of its report."""
         from approxmcmc.output.files import load
 
         report = self.gold_report(target)

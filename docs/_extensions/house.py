@@ -1,7 +1,7 @@
 """The directive `house`: the rooms of the package as floors of a house, drawn from their imports.
 
-Its lines say what each room is for, `room: phrase`. A room lies one floor above the highest room that it imports, so
-that the picture cannot differ from the code.
+Each line of the directive is `room: phrase` and says what the room is for. A room lies one floor above the highest room
+that it imports, so that the picture always agrees with the code.
 """
 
 import ast
@@ -12,11 +12,11 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "approxmcmc"
 WIDTH, HEIGHT, GAP = 900, 52, 6
-SHADES = ("#dbe7f3", "#e8eef5")  # of every second floor
+SHADES = ("#dbe7f3", "#e8eef5")  # of the floors, in turn
 
 
 def imports_of_rooms(package):
-    """Return the rooms that each room imports; what only type checkers read is left out."""
+    """Return the rooms that each room imports; imports for type checkers alone are left out."""
     files = [path for path in package.rglob("*.py") if path.parent != package or path.name != "__init__.py"]
     found = {path.relative_to(package).with_suffix("").parts[0]: set() for path in files}
     for path in files:
@@ -34,7 +34,7 @@ def imports_of_rooms(package):
 
 
 def floors(imports):
-    """Return the rooms of each floor, the ground first."""
+    """Return the rooms of each floor, the ground floor first."""
 
     @functools.cache
     def floor(room):
@@ -75,7 +75,8 @@ def setup(app):
             imports = imports_of_rooms(PACKAGE)
             if phrases.keys() != imports.keys():
                 raise self.error(
-                    f"the house has other rooms than its picture: {sorted(phrases.keys() ^ imports.keys())}"
+                    "the lines of the directive and the folders of the package name different rooms: "
+                    f"{sorted(phrases.keys() ^ imports.keys())}"
                 )
             return [nodes.raw("", draw(floors(imports), phrases), format="html")]
 

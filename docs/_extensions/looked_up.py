@@ -1,4 +1,4 @@
-"""A number of a study by its reference: what the roles ``{result}`` and ``{estimate}`` write on a page."""
+"""Look up a number of a study by its reference, for the roles ``{result}`` and ``{estimate}`` of pages."""
 
 from approxmcmc.study.published import number_of
 from approxmcmc.study.report.wording import NO_INTERVAL, estimate, estimate_text

@@ -1,6 +1,7 @@
-"""Equations as MathML, which browsers draw by themselves: pages need no script, and none from elsewhere.
+"""Equations as MathML, which browsers draw without a script.
 
-Docutils translates TeX; what it does not know is a warning with its place, hence an error of the build.
+Docutils translates TeX; a command that docutils does not know gives a warning with the place of the equation, hence an
+error of the build.
 """
 
 import re
@@ -14,7 +15,7 @@ from sphinx.util.math import get_node_equation_number
 
 _log = logging.getLogger(__name__)
 
-# TeX puts a thin space between the name of a function and what is not a bracket; MathML puts none.
+# TeX puts a thin space between the name of a function and an argument without brackets; MathML puts none.
 _FUNCTION = re.compile(r"\\(log|exp|det|dim|Pr|sup|inf|max|min)(?=\s*(?:\\(?![bB]ig|left|[,;!{])|[A-Za-z]))")
 
 # The bars of an absolute value, as docutils writes them: a browser takes them for a relation, with space around.
@@ -50,6 +51,6 @@ def _display(page: Any, node: nodes.math_block) -> None:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Draw every equation of an HTML page so."""
+    """Make Sphinx write the equations of HTML pages as MathML."""
     app.add_html_math_renderer("mathml", inline_renderers=(_inline, None), block_renderers=(_display, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,16 +1,15 @@
 """Time to answer: from the start of a process to 400 effective draws of the worst parameter, everything included.
 
-Each answer has a process and one thread of its own; its time is CPU time of that process, so that other work on the
-machine counts little. Python, imports, set-up, compilation, tuning and draws are all in it. Ours is what `amc.sample`
-does when it is given the model and nothing else. A rival draws a thousand times, or as often as its limit allows; the
-part of its time that its draws took is scaled to 400 effective ones. The time to turn a PyMC model into a target is
-subtracted its time: its own users do without.
+Each answer has a process with one thread; its time is CPU time of that process, so that other work on the machine
+counts little. It includes Python, imports, set-up, compilation, tuning and draws. Ours is `amc.sample(model)` without
+further settings. A rival draws a thousand times, or as often as its limit allows; the part of its time that its draws
+took is scaled to 400 effective draws. The time to turn a PyMC model into a target is not part of a rival's time.
 
 - *cold*: no kernel of this library is compiled yet; *warm*: the third process on one cache. Rivals keep no compiled
-  code from one process to the next; for them the two are one.
+  code from one process to the next, so that both times are the same.
 - *shift*: the largest difference of a posterior mean from that of the reference, in posterior standard deviations;
-  next to it the value that two unbiased samplers of these effective sizes exceed one time in 20. The reference is the
-  exact sampler with the most effective draws.
+  the next column has the value that two unbiased samplers with these effective sizes exceed one time in 20. The
+  reference is the exact sampler with the most effective draws.
 """
 
 import argparse
@@ -54,11 +53,11 @@ PRESETS = {
 }
 
 
-# --- one answer, in a process of its own ---
+# --- one answer, in a separate process ---
 
 
 def answer(model: str, who: str, limit: float, seed: int) -> dict[str, Any]:
-    """Draw, and return CPU seconds, effective draws, means and standard deviations."""
+    """Draw by one contender; return CPU seconds, effective draws, means and standard deviations."""
     made = MODELS[model]()
     if who == OURS:
         trace = amc.sample(made, target_ess=ENOUGH, time_limit=limit, cores=1, random_seed=seed, progressbar=False)
@@ -67,7 +66,8 @@ def answer(model: str, who: str, limit: float, seed: int) -> dict[str, Any]:
     began = time.process_time()
     target = amc.from_pymc(made) if model.startswith("pymc_") else made
     converted = time.process_time() - began
-    # As PyMC starts its chains; where a derivative is exactly 0, as at sigma = 1 under HalfNormal(1), nutpie gives up.
+    # As PyMC starts its chains; nutpie fails at a point where a derivative is exactly 0, such as sigma = 1 under
+    # HalfNormal(1).
     start = target.initial_point() + np.random.default_rng(seed).uniform(-1.0, 1.0, target.variables.size)
     began = time.process_time()
     trace = RIVALS[who]().run(target, seconds=limit, draws=DRAWS, seed=seed, initial=start)
@@ -90,7 +90,7 @@ def _moments(trace: Any) -> dict[str, Any]:
         draws = draws.reshape(*draws.shape[:2], math.prod(draws.shape[2:]))
         for k in range(draws.shape[2]):
             names.append(f"{name}[{k}]")
-            enough = draws.shape[1] >= 4  # for ArviZ; a rival that is cut off in its warm-up has none
+            enough = draws.shape[1] >= 4  # for ArviZ; a rival that is stopped in its warm-up has no draws
             found["ess"].append(float(az.ess(draws[:, :, k])) if enough else 0.0)
             found["mean"].append(float(draws[:, :, k].mean()) if enough else 0.0)
             found["sd"].append(float(draws[:, :, k].std()) if enough else 0.0)
@@ -112,18 +112,18 @@ def one_thread() -> dict[str, str]:
 
 
 def seconds_to_enough(found: Mapping[str, Any]) -> float:
-    """Return the CPU seconds to 400 effective draws: the time of the draws is scaled, the rest is not."""
+    """Return the CPU seconds to 400 effective draws: the time of the draws is scaled, other time is not."""
     reached = min(found["ess"], default=0.0)
     if not reached > 0.0:
         return float("inf")
     drawing = found["spent"] - found["setup"]
-    if found["setup"] == 0.0 and reached >= ENOUGH:  # ours stops by itself
+    if found["setup"] == 0.0 and reached >= ENOUGH:  # our sampler stops at 400 effective draws
         return float(found["spent"])
     return float(found["setup"] + drawing * ENOUGH / reached)
 
 
 def shift(found: Mapping[str, Any], reference: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the largest shift of a mean from the reference's, and what unbiased samplers exceed one time in 20."""
+    """Return the largest shift of a mean from the reference's, and its 95 % quantile for unbiased samplers."""
     both = [name for name in found["names"] if name in set(reference["names"])]
     (m, _, e), (m0, s0, e0) = (
         np.array([[one[key][one["names"].index(name)] for name in both] for key in ("mean", "sd", "ess")])
@@ -135,7 +135,7 @@ def shift(found: Mapping[str, Any], reference: Mapping[str, Any]) -> tuple[float
 
 
 def table(answers: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return a row for each model and contender; a failed one has its reason."""
+    """Return a row for each model and contender; a failed answer has its reason."""
     rows = []
     for model, group in itertools.groupby(answers, key=lambda one: one["model"]):
         those = list(group)
@@ -155,7 +155,7 @@ def table(answers: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def in_a_process(model: str, who: str, limit: float, seed: int, *, cache: str | None = None) -> dict[str, Any]:
-    """Return an answer of a process of its own, which keeps compiled kernels in the folder `cache`."""
+    """Return the answer of a separate process, which keeps compiled kernels in the folder `cache`."""
     command = [sys.executable, "-m", "studies.race.answer", "--one", model, who, str(limit), str(seed)]
     environment = {**one_thread(), **({"APPROXMCMC_CACHE_DIR": cache} if cache else {})}
     told, patience = {"model": model, "who": who}, 4.0 * limit + 600.0
@@ -169,14 +169,14 @@ def in_a_process(model: str, who: str, limit: float, seed: int, *, cache: str | 
 
 
 def ours(model: str, limit: float, seed: int) -> list[dict[str, Any]]:
-    """Return our answers with nothing compiled, and with all compiled that an earlier answer wanted."""
+    """Return our answers on an empty cache, and on one with all compiled code of an earlier answer."""
     with tempfile.TemporaryDirectory() as cache:
         cold, _, warm = (in_a_process(model, OURS, limit, seed, cache=cache) for _ in range(3))
     return [{**cold, "cache": "cold"}, {**warm, "cache": "warm"}]
 
 
 def run(preset: str, folder: Path, models: Iterable[str] = (), rivals: Iterable[str] = (), *, rounds: int = 1) -> None:
-    """Let all answer in turn, and write answers.json and answers.csv anew after each."""
+    """Run all contenders in turn; rewrite answers.json and answers.csv after each."""
     names, contenders, limit = PRESETS[preset]
     answers: list[dict[str, Any]] = []
     folder.mkdir(parents=True, exist_ok=True)
@@ -192,16 +192,21 @@ def run(preset: str, folder: Path, models: Iterable[str] = (), rivals: Iterable[
 
 
 def main() -> None:
-    """Read the command line and race."""
+    """Read the command line and run the answers."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="python -m studies.race.answer"
     )
     parser.add_argument("--preset", choices=PRESETS, default="quick")
-    parser.add_argument("--model", action="append", default=[], choices=MODELS, help="this one alone; may be repeated")
+    parser.add_argument("--model", action="append", default=[], choices=MODELS, help="only this model; repeatable")
     parser.add_argument("--rival", action="append", default=[], choices=[OURS, *RIVALS], help="this one alone")
     parser.add_argument("--rounds", type=int, default=1, help="answers of each, with seeds 1, 2, ...")
     parser.add_argument("--out", type=Path, default=Path("results/answers"))
-    parser.add_argument("--one", nargs=4, metavar=("MODEL", "WHO", "LIMIT", "SEED"), help="answer here, and print it")
+    parser.add_argument(
+        "--one",
+        nargs=4,
+        metavar=("MODEL", "WHO", "LIMIT", "SEED"),
+        help="run one here, and print it",
+    )
     given = parser.parse_args()
     if given.one:
         model, who, limit, seed = given.one

@@ -2,11 +2,11 @@
 
     python -m studies.race.chart docs/_static/race.csv docs/_static
 
-A problem gives ``race_N.svg``, bars of min-ESS per second by sampler, and ``race_N.md``, a table that a screen shows
-whole. The problems of rare categories give one picture, ``race_rare.svg``, with the seconds to 400 effective draws. The
-first problem gives ``race_risk.svg``, the picture of the front page. A ``race_regret.csv`` in the same folder, which
-`studies.race.regret` writes, gives ``race_regret.md``; a ``race_fits.csv``, the file of `studies.race.fits`,
-``race_fits.md``.
+For each problem it writes ``race_N.svg``, bars of min-ESS per second by sampler, and ``race_N.md``, a table that fits
+on a screen. For the problems with rare categories it writes one picture, ``race_rare.svg``, with the seconds to 400
+effective draws. From the first problem it draws ``race_risk.svg``, the picture of the front page. It turns a
+``race_regret.csv`` in the same folder (written by `studies.race.regret`) into ``race_regret.md``, and a
+``race_fits.csv`` (written by `studies.race.fits`) into ``race_fits.md``.
 """
 
 import csv
@@ -26,14 +26,14 @@ from studies.race.regret import markdown as regret_table
 from studies.race.table import FEWEST_FOR_MOMENTS, two_digits
 
 RARE = "Rare categories: "
-# The lines of the front page; True for the biased ones, whose squared bias is added.
+# The lines of the front page; True for biased samplers, whose squared bias is added.
 FRONT = {
     "nutpie NUTS": False,
     "exact, pCN(0)": False,
     "t-test .05, pCN(0)": True,
     "control variates, pCN(0), .05": True,
 }
-# Which lever a bar stands for: the last that the row names, see "Which lever did it?" on the page.
+# The lever of a bar is the last one that its row names; see "Which lever did it?" on the page.
 LEVERS = {"control variates": 2, "subsampling": 1, "proposal": 0, "none": 3, "no compilation": 3}
 OTHERS = "#8c959f"  # other libraries
 
@@ -104,7 +104,7 @@ def _rare(rows: Sequence[Row]) -> Any:
 
 
 def _panel(axes: Any, rows: Sequence[Row], column: str, label: str) -> None:
-    """Draw one bar for each row that holds the figure, with its number at the end."""
+    """Draw one bar for each row that has the figure, with the number at its end."""
     for place, row in enumerate(rows):
         if row[column] not in ("", "nan"):
             value = float(row[column])

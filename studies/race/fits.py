@@ -1,10 +1,10 @@
-"""The price of a posterior in fits: 400 exact effective draws against scikit-learn's logistic regression.
+"""The cost of a posterior compared with a fit: 400 effective exact draws and scikit-learn's logistic regression.
 
 ``python -m studies.race.fits [--out FOLDER] [--set NAME] [--repeats K]`` writes fits.csv: CPU seconds of one process
 and one thread for scikit-learn's ``newton-cholesky`` (penalty C = 1, tolerance 1e-6) and for ``amc.sample(target,
 target_ess=400, bias="none")`` with all other defaults, in turn, after one pair that compiles. The prior N(0, 1) is the
-fit's penalty. A fit gives a mode; the draws give bulk and tail ESS of at least 400 for the worst parameter, which
-`ess` measures again.
+fit's penalty. A fit gives a mode; the draws give bulk and tail ESS of at least 400 for the worst parameter, which the
+column `ess` measures again.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from approxmcmc.engine.files.whole_files import whole_file
 from studies.race.table import two_digits
 
 WANTED = 400  # effective draws
-LEVELS, FACTORS = 20, 7  # of the one-hot table
+LEVELS, FACTORS = 20, 7  # rows of the one-hot table
 
 
 def dense() -> tuple[np.ndarray, np.ndarray]:
@@ -61,7 +61,7 @@ SETS: Mapping[str, Callable[[], tuple[np.ndarray, np.ndarray]]] = {
 
 
 def compare(name: str, repeats: int) -> dict[str, Any]:
-    """Return the medians of CPU seconds of both, and the smallest ESS of all runs."""
+    """Return the median CPU seconds of fit and posterior, and the smallest ESS of all runs."""
     from sklearn.linear_model import LogisticRegression
 
     X, y = SETS[name]()
@@ -94,7 +94,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Compare, and write the table anew after each data set; sets that are not run keep their rows."""
+    """Compare fit and posterior, and rewrite the table after each data set; other data sets keep their rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/race"))
     parser.add_argument("--set", action="append", choices=SETS, default=[])

@@ -18,7 +18,7 @@ def dense(n_obs: int, dim: int = 50) -> Any:
 
 
 def regression(observe: Callable[[Any, np.ndarray, np.random.Generator], None], n_obs: int = ROWS) -> Any:
-    """Return a PyMC model with an intercept and slopes; ``observe(eta, true eta, rng)`` adds what was observed."""
+    """Return a PyMC model with an intercept and slopes; ``observe(eta, true eta, rng)`` adds the responses."""
     import pymc as pm
 
     rng = np.random.default_rng(0)
@@ -47,7 +47,7 @@ def poisson_with_offset(eta: Any, truth: np.ndarray, rng: np.random.Generator) -
 
 
 def negative_binomial(eta: Any, truth: np.ndarray, rng: np.random.Generator) -> None:
-    """Observe counts that vary more than a Poisson law's."""
+    """Observe counts that vary more than Poisson counts."""
     import pymc as pm
 
     alpha, mean = pm.Exponential("alpha", 1.0), np.exp(0.5 * truth)
@@ -84,7 +84,7 @@ def mixture(eta: Any, truth: np.ndarray, rng: np.random.Generator) -> None:
 
 
 def varying_intercepts(n_obs: int = ROWS) -> Any:
-    """Return a logistic PyMC model whose 50 groups have intercepts of their own, not centred."""
+    """Return a logistic PyMC model with an intercept for each of 50 groups, not centred."""
     import pymc as pm
 
     rng = np.random.default_rng(0)

@@ -1,8 +1,8 @@
 """NUTS on tall data for a chosen time, compared with exact transitions of the surrogate in the same process.
 
 nutpie needs hours where the exact transitions need seconds. Here it has a time limit. Its effective draws per CPU
-second are counted over all that it drew, warm-up included, and of the smallest coefficient; where they stay below 400,
-they are the figure of an unfinished chain, and the ratio to it a bound of what was seen, no measurement.
+second are those of the worst coefficient over all draws, warm-up included. Below 400 effective draws the rate is that
+of an unfinished chain, and the ratio to it is a bound, no measurement.
 """
 
 import argparse
@@ -25,7 +25,7 @@ TUNE, ENOUGH = 300, 400.0
 
 
 def nutpie_within(problem: TallProblem, seconds: float, *, whitened: bool) -> dict[str, Any]:
-    """Return what one chain of nutpie drew in so many seconds of wall time, compilation left out."""
+    """Return the figures of one nutpie chain that ran for `seconds` of wall time, without compilation."""
     import nutpie
 
     compiled = nutpie.compile_pymc_model(in_laplace_metric(problem) if whitened else problem.target.to_pymc())
@@ -56,7 +56,7 @@ def nutpie_within(problem: TallProblem, seconds: float, *, whitened: bool) -> di
 
 
 def surrogate_for(problem: TallProblem, seconds: float) -> dict[str, Any]:
-    """Return the same of exact transitions of the surrogate."""
+    """Return the same figures for exact transitions of the surrogate."""
     run = problem.chain(amc.MetropolisHastings(amc.SurrogateTransition()), problem.core)
     lap = run(steps_in(run, seconds))
     ess = float(effective_samples(lap.draws).min())
@@ -70,7 +70,7 @@ def surrogate_for(problem: TallProblem, seconds: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read the command line, and write one line of JSON a sampler."""
+    """Read the command line, and print one line of JSON for each sampler."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problem", default="covertype", help="a data set of tall_target")
     parser.add_argument("--seconds", type=float, default=180.0, help="wall time of each run of nutpie")

@@ -1,4 +1,4 @@
-"""Samplers of other libraries on the same posterior: nutpie, and by the adapters of studies blackjax and numpyro."""
+"""Samplers of other libraries on the same posterior: nutpie, and blackjax and numpyro by the adapters for studies."""
 
 import functools
 import time
@@ -16,7 +16,7 @@ NUTPIE = "nutpie NUTS"
 
 
 def in_laplace_metric(problem: Problem) -> Any:
-    """Return the posterior as a PyMC model of phi, beta = mode + L phi, L L' the covariance of the Laplace law."""
+    """Return the posterior as a PyMC model of phi: beta = mode + L phi, with L L' the Laplace covariance."""
     import pymc as pm
 
     with pm.Model() as model:
@@ -28,7 +28,7 @@ def in_laplace_metric(problem: Problem) -> Any:
 
 
 def nutpie_nuts(problem: Problem, *, tune: int, draws: int, whitened: bool = False) -> Callable[[int], Lap]:
-    """Return nutpie's NUTS: a fresh run in every round, without the share of its time that the warm-up's steps took."""
+    """Return nutpie's NUTS: a new run in every round; the warm-up's share of its time is subtracted."""
     import nutpie
 
     model = in_laplace_metric(problem) if whitened else problem.target.to_pymc()
@@ -63,12 +63,12 @@ def jax_chain(problem: Problem, sampler: JaxSampler) -> Callable[[int], Lap]:
 
 
 def careful_step(problem: Problem) -> float:
-    """Return a tenth of the largest step of SGLD that a normal posterior of this curvature bears."""
+    """Return a tenth of the largest stable step of SGLD on a normal posterior of this curvature."""
     return 0.2 * float(np.linalg.eigvalsh(problem.fit.cov)[0])
 
 
 def peers(problem: Problem, *, tune: int, draws: int, every: bool = True) -> list[Rival]:
-    """Return the rivals of other libraries, or with `every` False nutpie and SGLD alone."""
+    """Return the rivals of other libraries, or nutpie and SGLD alone if `every` is False."""
 
     def nuts(name: str, *, whitened: bool = False) -> Rival:
         make = functools.partial(nutpie_nuts, problem, tune=tune, draws=draws, whitened=whitened)

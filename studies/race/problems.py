@@ -1,4 +1,4 @@
-"""The posteriors that are raced on, and chains of this library on them."""
+"""The posteriors of the race, and chains of this library on them."""
 
 import dataclasses
 import math
@@ -20,7 +20,7 @@ WALK, PCN, MIXED = "random walk", "pCN(0)", "0.9 pCN(0) + 0.1 walk"
 
 @dataclasses.dataclass(frozen=True)
 class Lap:
-    """What one rival did in one round: its draws (steps, dim), data read per step, CPU seconds."""
+    """The result of one rival in one round: draws (steps, dim), data read per step, CPU seconds."""
 
     draws: np.ndarray
     data: float
@@ -28,7 +28,7 @@ class Lap:
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
-    """Return the CPU seconds of a call, all threads together."""
+    """Return the CPU seconds of a call over all threads."""
     began = time.process_time()
     work()
     return time.process_time() - began
@@ -43,7 +43,7 @@ class Problem:
     y: np.ndarray
 
     def __post_init__(self) -> None:
-        """Find the mode and expand there; the seconds are the set-up of all that uses either."""
+        """Find the mode and expand there; the seconds are the set-up of rivals that use mode or expansion."""
         self.target = amc.targets.LogisticRegression(self.X, self.y, prior_scale=PRIOR_SCALE)
         began = time.process_time()
         self.residuals = amc.ControlVariate(self.target)
@@ -55,7 +55,7 @@ class Problem:
         self.proposals = {WALK: walk, PCN: pcn, MIXED: amc.proposals.Mixture([pcn, walk], weights=[0.9, 0.1])}
 
     def chain(self, proposal: str, test: Any, *, residuals: bool = False, seed: int = 1) -> Callable[[int], Lap]:
-        """Return a running chain of this library, started in the Laplace approximation."""
+        """Return a running chain of this library, started at a draw of the Laplace approximation."""
         target = self.residuals if residuals else self.target
         sampler = amc.MetropolisHastings(self.proposals[proposal], test)
         return chain_of(sampler, target, self.fit.draw(np.random.default_rng(seed)), seed=seed)

@@ -1,14 +1,14 @@
-"""How good the default choice is in hindsight: the sampler that it takes, compared with all that it could have taken.
+"""How good the default choice is in hindsight: the chosen sampler, compared with every other candidate.
 
-Each model has a process of its own. `choose_sampler` chooses; then every candidate that fits the target runs for 400
-effective draws of the worst parameter, or to a limit of seconds, from which its time is scaled:
+Each model has a separate process. `choose_sampler` chooses; then every candidate that fits the target runs for 400
+effective draws of the worst parameter, or until a limit of seconds, and its time is then scaled:
 
     seconds to an answer = set-up + 400 x seconds of sampling / ESS,    regret = seconds of the chosen / least seconds.
 
-Set-up is what a candidate makes of the target, the mode or a pilot with it; compilation and tuning are left out for
-all. Seconds are those of the processor; a candidate's time is their median over rounds. A biased candidate competes
-unless its predicted error was not allowed, and one whose floor is above the least time so far is not run. A model that
-has an answer in the folder is not run again.
+Set-up is the candidate's form of the target with its mode or pilot; compilation and tuning are left out for all.
+Seconds are CPU seconds; a candidate's time is their median over rounds. A biased candidate competes if its predicted
+error was allowed. A candidate whose least possible time is above the smallest time so far is not run, and neither is a
+model that has an answer in the folder.
 """
 
 import argparse
@@ -35,23 +35,24 @@ from studies.race.answer import ENOUGH, one_thread, target_of
 from studies.race.models import MODELS
 from studies.race.table import two_digits
 
-MOST_DRAWS, TUNE, CHAINS = 200_000, 300, 4  # draws of a chain that hardly any candidate needs
+MOST_DRAWS, TUNE, CHAINS = 200_000, 300, 4  # limit of a chain's draws, which hardly any candidate reaches
 
 
-# --- one model, in a process of its own ---
+# --- one model, in a separate process ---
 
 
 def in_hindsight(model: str, *, limit: float, rounds: int, seed: int) -> dict[str, Any]:
-    """Return what was chosen, and for every candidate its seconds in each round, or why it has none.
+    """Return the chosen candidate, and for every candidate its seconds in each round, or why it has none.
 
-    The chosen one begins; a candidate whose floor is above the least seconds cannot be the best, and is not run.
+    The chosen candidate runs first; one whose least possible time is above the smallest time so far is not run.
     """
     target = target_of(model)
     choice = amc.choose_sampler(target, random_seed=seed)
     known = survey(target, seed)
     fresh = functools.partial(survey, target, seed)
     verdicts = dict(zip(choice.table["candidate"], choice.table["verdict"], strict=True))
-    floors = {one.name: _seconds_at_best(one, known) for one in candidates(target)}  # nothing is made yet
+    # Forms of the target are made in the rounds.
+    floors = {one.name: _seconds_at_best(one, known) for one in candidates(target)}
     seconds: dict[str, list[float]] = {}
     failed: dict[str, str] = {}
     for one in sorted(candidates(target), key=lambda one: (one.name != choice.name, floors[one.name])):
@@ -84,7 +85,7 @@ def _timed(make: Callable[[Situation], Pairing], known: Situation) -> tuple[Pair
 
 
 def seconds_of_draws(setting: Pairing, limit: float, seed: int) -> float:
-    """Return 400 times the seconds of an effective draw; infinity where tuning took all of the limit."""
+    """Return 400 times the seconds of an effective draw; infinity where tuning took the whole time limit."""
     wall, cpu = time.perf_counter(), time.process_time()
     trace = amc.sample(
         setting.target,
@@ -102,7 +103,8 @@ def seconds_of_draws(setting: Pairing, limit: float, seed: int) -> float:
     )
     if not trace["posterior"].sizes["draw"]:
         return math.inf
-    share = (time.process_time() - cpu) / (time.perf_counter() - wall)  # of the processor, which others may use too
+    # CPU seconds, because other processes may run too.
+    share = (time.process_time() - cpu) / (time.perf_counter() - wall)
     ess = float(trace["posterior"].attrs["smallest_ess"])
     return ENOUGH * share * float(trace["sample_stats"]["perf_counter_diff"].sum()) / max(ess, 1.0)
 
@@ -145,7 +147,7 @@ def markdown(rows: pd.DataFrame) -> str:
 
 
 def in_a_process(model: str, limit: float, rounds: int, seed: int) -> dict[str, Any]:
-    """Return what a process of its own finds."""
+    """Return the result of a separate process."""
     command = [sys.executable, "-m", "studies.race.regret", "--one", model, str(limit), str(rounds), str(seed)]
     done = subprocess.run(command, env=one_thread(), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -154,7 +156,7 @@ def in_a_process(model: str, limit: float, rounds: int, seed: int) -> dict[str, 
 
 
 def run(models: Iterable[str], folder: Path, *, limit: float, rounds: int, seed: int) -> pd.DataFrame:
-    """Look back on each model that has no answer in the folder; write the table anew after each."""
+    """Compute the regret of each model that has no answer in the folder; rewrite the table after each."""
     folder.mkdir(parents=True, exist_ok=True)
     for model in models:
         stored = folder / f"{model}.json"
@@ -175,12 +177,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="python -m studies.race.regret"
     )
-    parser.add_argument("--model", action="append", default=[], choices=MODELS, help="this one alone; may be repeated")
+    parser.add_argument("--model", action="append", default=[], choices=MODELS, help="only this model; repeatable")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds of sampling of a candidate")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/regret"))
-    parser.add_argument("--one", nargs=4, metavar=("MODEL", "LIMIT", "ROUNDS", "SEED"), help="look here, and print it")
+    parser.add_argument(
+        "--one",
+        nargs=4,
+        metavar=("MODEL", "LIMIT", "ROUNDS", "SEED"),
+        help="run one here, and print it",
+    )
     given = parser.parse_args()
     if given.one:
         warnings.simplefilter("ignore", amc.errors.SamplingWarning)  # of a core too large, and of runs cut off

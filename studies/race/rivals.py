@@ -14,9 +14,9 @@ BASE = "exact, walk"
 
 @dataclasses.dataclass(frozen=True)
 class Rival:
-    """A runner, ``run(steps) -> Lap``, what it proposes, the lever it pulls, and whose mixing stands in for its own.
+    """A runner, ``run(steps) -> Lap``, with its proposal, its lever, and the rival whose mixing may be used for it.
 
-    `setup_seconds` is the set-up without compilation that its user waits for; NaN if unknown.
+    `setup_seconds` is the time of its set-up without compilation; NaN if unknown.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Rival:
     make: Callable[[], Callable[[int], Lap]]
     same: str = ""  # the exact sampler with the same proposal and the same rule
     mixes_as: str = ""
-    steps: int = 0  # in a round; 0 = as many as fit
+    steps: int = 0  # steps in a round; 0 = as many as fit
     setup_seconds: float = math.nan
 
 
@@ -58,7 +58,7 @@ def numpy_walk(problem: Problem) -> Callable[[int], Lap]:
 
 
 def our_rivals(problem: Problem, first_look: int = 500) -> list[Rival]:
-    """Return exact steps and tests of this library; `first_look` is that of tests without control variates."""
+    """Return exact steps and tests of this library; `first_look` is for tests without control variates."""
     n_obs = problem.target.n_obs
 
     def t_test(proposal: str, epsilon: float, order: str) -> Callable[[], Callable[[int], Lap]]:

@@ -11,7 +11,7 @@ from studies.race.peers import NUTPIE
 from studies.race.problems import Lap
 from studies.race.rivals import BASE, Rival
 
-FEWEST = 25  # effective draws in a round below which a rate is taken from another rival's mixing
+FEWEST = 25  # with fewer effective draws in a round, a rate is computed from another rival's mixing
 
 
 def effective_samples(draws: np.ndarray) -> np.ndarray:
@@ -24,7 +24,7 @@ def effective_samples(draws: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """Mean, standard deviation and effective draws per coefficient, of a long exact chain."""
+    """Mean, standard deviation and effective draws of a long exact chain, for each coefficient."""
 
     mean: np.ndarray
     sd: np.ndarray
@@ -33,7 +33,7 @@ class Reference:
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """What is kept of a lap."""
+    """The figures of a lap, without its draws."""
 
     steps: int
     seconds: float
@@ -43,22 +43,22 @@ class Score:
 
     @staticmethod
     def of(lap: Lap) -> "Score":
-        """Return the figures of a lap; its draws are dropped."""
+        """Return the figures of a lap."""
         return Score(len(lap.draws), lap.seconds, lap.data, lap.draws.mean(axis=0), effective_samples(lap.draws))
 
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """The scores of all rivals on one problem, and the figures made of them."""
+    """The scores of all rivals on one problem, and figures computed from them."""
 
     rivals: Mapping[str, Rival]
-    scores: Mapping[str, list[Score]]  # the first `rounds` interleaved, more where a bias was measured longer
+    scores: Mapping[str, list[Score]]  # the first `rounds` were interleaved; more where a bias was measured for longer
     setup: Mapping[str, float]
     reference: Reference
     rounds: int
 
     def borrows(self, name: str) -> bool:
-        """Say whether rounds were too short to see how a rival mixes, and another's mixing must stand in."""
+        """Say whether rounds were too short to measure a rival's mixing, so that another rival's is used."""
         few = np.median([score.effective.min() for score in self.scores[name]]) < FEWEST
         return bool(few and self.rivals[name].mixes_as in self.scores)
 
@@ -79,8 +79,8 @@ class Results:
     def against_reference(self, name: str) -> dict[str, float]:
         """Return the shift of means in posterior standard deviations, its noise, and risks.
 
-        bias^2 is the mean over coefficients of shift^2 - noise^2; its upper limit adds two standard errors, the noise
-        taken to be normal. Risk after t seconds is bias^2 + mean of 1 / (ESS per second * t), burn-in left out.
+        bias^2 is the mean over coefficients of shift^2 - noise^2; its upper limit adds two standard errors, with the
+        noise assumed normal. Risk after t seconds is bias^2 + mean of 1 / (ESS per second * t), burn-in left out.
         """
         scores = self.scores[name]
         steps = np.array([score.steps for score in scores])

@@ -14,11 +14,11 @@ COLUMNS = (
     "min-ESS/s: exact, same proposal", "exact walk", "NUTS (nutpie)", "max shift (95 % if unbiased)", "bias (upper)",
     "risk at 1 s", "s to 400 effective draws",
 )  # fmt: skip
-FEWEST_FOR_MOMENTS = 100  # effective draws; with fewer, neither shift, bias nor risk is shown
+FEWEST_FOR_MOMENTS = 100  # with fewer effective draws, neither shift, bias nor risk is shown
 
 
 def markdown(title: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return one problem's table, as the documentation shows it."""
+    """Return the table of one problem, as in the documentation."""
     lines = [f"## {title}", "", f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
     for row in rows:
         moments = (
@@ -52,7 +52,7 @@ def _ratio(values: tuple[float, float, float] | None) -> str:
 
 
 def write(found: Mapping[str, Any], folder: Path) -> None:
-    """Write the three files anew, each whole, so that an interrupted race leaves what it has."""
+    """Rewrite the three files, so that an interrupted race leaves complete files of the rounds so far."""
     with whole_file(folder / "race.json") as path:
         path.write_text(json.dumps(found, indent=1))
     with whole_file(folder / "race.md") as path:

@@ -16,11 +16,11 @@ from studies.race.rivals import Rival
 
 MALA = "exact MALA"
 DENSE = {"dense_1e5": 100_000}
-COMPILING = 2  # times that something is made: the first time compiles, the last is timed
+COMPILING = 2  # repetitions of a set-up: the first compiles, the last is timed
 
 
 class TallProblem:
-    """One posterior, its Laplace approximation and its core rows, and what making them took in CPU seconds."""
+    """One posterior, its Laplace approximation and its core rows, and the CPU seconds to make each."""
 
     def __init__(self, name: str, target: Any) -> None:
         self.name, self.target = f"{name}, N = {target.n_obs}, d = {target.variables.size}", target
@@ -30,12 +30,12 @@ class TallProblem:
         self.setup_seconds = self.core_seconds
 
     def chain(self, sampler: Any, form: Any = None, *, seed: int = 1) -> Callable[[int], Lap]:
-        """Return a running chain, started at a draw of the pilot."""
+        """Return a running chain of this library, started at a draw of the pilot."""
         return chain_of(sampler, form or self.target, self.core.pilot.draws[-seed % 16], seed=seed)
 
 
 def timed(make: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what is made, and the CPU seconds that it took once all was compiled."""
+    """Return the result of a function, and its CPU seconds when all code is compiled."""
     for _ in range(COMPILING):
         began = time.process_time()
         made = make()
@@ -80,5 +80,5 @@ def tall_rivals(problem: TallProblem) -> list[Rival]:
 
 
 def tall_reference(problem: TallProblem) -> Callable[[int], Lap]:
-    """Return a long exact chain with a seed of its own."""
+    """Return a long exact chain, whose seed no rival uses."""
     return problem.chain(amc.MetropolisHastings(amc.SurrogateTransition()), problem.core, seed=99)

@@ -1,4 +1,4 @@
-"""The race itself: presets, rounds in turn, and the exact chain that bias is measured against."""
+"""The race itself: presets, rounds in turn, and the exact chain from which biases are measured."""
 
 import dataclasses
 import functools
@@ -30,11 +30,11 @@ class Setting:
     rounds: int
     seconds: float  # CPU seconds of a rival in a round
     reference: float  # CPU seconds of the exact chain
-    accuracy: float  # CPU seconds of the rows whose bias is wanted
+    accuracy: float  # CPU seconds of the rows whose bias is measured
     tune: int  # of NUTS
     draws: int
-    every_peer: bool = True  # or nutpie and SGLD alone, where NUTS takes long
-    tall: bool = False  # rare categories: rivals of their own
+    every_peer: bool = True  # False: nutpie and SGLD alone, where NUTS takes long
+    tall: bool = False  # rare categories, which have other rivals
 
 
 LONG = Setting(rounds=11, seconds=5.0, reference=300.0, accuracy=60.0, tune=1000, draws=1000)
@@ -55,14 +55,14 @@ PRESETS = {
 
 
 def exact_reference(run: Callable[[int], Lap], seconds: float) -> Reference:
-    """Run a long exact chain, with a seed of its own."""
+    """Run a long exact chain, whose seed no rival uses."""
     per_step = run(20).seconds / 20
     draws = run(max(400, int(seconds / per_step))).draws
     return Reference(draws.mean(axis=0), draws.std(axis=0, ddof=1), effective_samples(draws))
 
 
 def steps_in(run: Callable[[int], Lap], seconds: float) -> int:
-    """Return how many steps take about `seconds`, at most `MOST`; the steps made to find out are burn-in."""
+    """Return how many steps take about `seconds`, at most `MOST`; the steps that measure the speed are burn-in."""
     steps, lap = 10, run(10)
     while lap.seconds < 0.1 * seconds and steps < MOST:
         steps *= 3
@@ -71,13 +71,13 @@ def steps_in(run: Callable[[int], Lap], seconds: float) -> int:
 
 
 def log(text: str) -> None:
-    """Say on the standard error how far the race is."""
+    """Print the progress of the race on the standard error."""
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
     sys.stderr.flush()
 
 
 def race(rivals: Iterable[Rival], setting: Setting, exact: Callable[[], Callable[[int], Lap]]) -> Results:
-    """Let the rivals take turns; `exact` makes the chain with which they are compared."""
+    """Let the rivals take turns; `exact` makes the chain for comparison."""
     named = {rival.name: rival for rival in rivals}
     runners, steps, setup = {}, {}, {}
     for name, rival in named.items():
@@ -99,7 +99,7 @@ def race(rivals: Iterable[Rival], setting: Setting, exact: Callable[[], Callable
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what raced."""
+    """Return the versions of all libraries in the race."""
     found = {}
     for name in ("numpy", "numba", "arviz", "pymc", "nutpie", "jax", "jaxlib", "blackjax", "numpyro"):
         try:
@@ -110,7 +110,7 @@ def versions() -> dict[str, str]:
 
 
 def contest(name: str, *, tall: bool) -> tuple[Any, list[Rival], Callable[[], Callable[[int], Lap]]]:
-    """Return a problem, its rivals of this library, and what makes the long exact chain."""
+    """Return a problem, its rivals of this library, and a function for the long exact chain."""
     if tall:
         rare = tall_problem(name)
         return rare, tall_rivals(rare), functools.partial(tall_reference, rare)
@@ -120,7 +120,7 @@ def contest(name: str, *, tall: bool) -> tuple[Any, list[Rival], Callable[[], Ca
 
 
 def run(preset: str, folder: Path, *, with_peers: bool = False, only: Iterable[str] = ()) -> dict[str, Any]:
-    """Race on every problem of a preset, write race.json, race.csv and race.md, and return what race.json holds."""
+    """Race on every problem of a preset, write race.json, race.csv and race.md; return the contents of race.json."""
     found: dict[str, Any] = {"preset": preset, "versions": versions(), "results": []}
     folder.mkdir(parents=True, exist_ok=True)
     for name in tuple(only) or PRESETS[preset]:

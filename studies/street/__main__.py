@@ -18,18 +18,18 @@ from studies.street.table import table
 
 STATES = ("new", "again", "nutpie", "long")
 WHO = {"new": "ours", "again": "ours", "nutpie": "nutpie", "long": "long"}
-MOST_SECONDS = 300  # of the processor, for a cell
+MOST_SECONDS = 300  # limit of CPU seconds for a cell
 
 
 def environment(cache: Path) -> dict[str, str]:
-    """Return the environment of a cell: one thread for each chain, and caches of its own."""
+    """Return the environment of a cell: one thread for each chain, and separate caches."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     flags = f"base_compiledir={cache.resolve() / 'pytensor'}"
     return {**os.environ, **threads, "APPROXMCMC_CACHE_DIR": str(cache.resolve()), "PYTENSOR_FLAGS": flags}
 
 
 def carry_out(name: str, who: str, seed: int, cache: Path) -> dict[str, Any]:
-    """Run a cell in a process of its own; what failed has its last line as the reason."""
+    """Run a cell in a separate process; a failed cell has its last line of output as the reason."""
     command = [sys.executable, "-m", "studies.street.cell", name, who, str(seed)]
     done = subprocess.run(
         command,
@@ -46,7 +46,7 @@ def carry_out(name: str, who: str, seed: int, cache: Path) -> dict[str, Any]:
 
 
 def fresh_cache(folder: Path, name: str, state: str) -> Path:
-    """Return the caches of a cell: those of a machine where the library has run; for `again` those that `new` left."""
+    """Return the caches of a cell: of a machine where the library has run, or for `again` those after `new`."""
     base, mine = folder / "base", folder / f"cache_{name}_{WHO[state]}"
     if not base.exists():
         making = folder / "base_in_the_making"
@@ -63,7 +63,7 @@ def fresh_cache(folder: Path, name: str, state: str) -> Path:
 
 
 def main() -> None:
-    """Read the command line, run what is missing, and write the table."""
+    """Read the command line, run missing cells, and write the table."""
     parser = argparse.ArgumentParser(
         description=studies.street.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""False alarms: models of the street whose NUTS run is clean, five seeds each, and which runs warn of what.
+"""False alarms: models of the street whose NUTS run is clean, five seeds each, and the warnings of our runs.
 
 ``python -m studies.street.alarms`` writes ``MODEL-alarms.json`` for each model that has none, and ``alarms.csv``. A
 model is clean when its cell ``long``, or else ``nutpie``, has R-hat below 1.01, 400 effective draws or more, bulk and
@@ -26,7 +26,7 @@ MOST_RHAT = 1.01
 
 
 def is_clean(folder: Path, name: str) -> bool:
-    """Whether NUTS has nothing to say against its own run of a model."""
+    """Whether the NUTS run of a model passes its checks."""
     files = [folder / f"{name}-{state}.json" for state in ("long", "nutpie")]
     found = next((json.loads(file.read_text()) for file in files if file.exists()), {})
     enough = min(found.get("ess_bulk", 0.0), found.get("ess_tail", 0.0)) >= ENOUGH
@@ -34,17 +34,17 @@ def is_clean(folder: Path, name: str) -> bool:
 
 
 def told(name: str) -> list[dict[str, Any]]:
-    """Return what the runs of a model say of themselves."""
+    """Return the warnings of the runs of a model."""
     made = model(name)
     return [{"model": name, "seed": seed, "problems": ours(made, seed).problems} for seed in SEEDS]
 
 
 def main() -> None:
-    """Read the command line, run what is missing, and write the table."""
+    """Read the command line, run missing models, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/street"))
     parser.add_argument("--model", action="append", default=[], choices=WRITTEN, help="this one alone; may be repeated")
-    parser.add_argument("--one", choices=WRITTEN, help="run a model here, and print what its runs say")
+    parser.add_argument("--one", choices=WRITTEN, help="run a model here, and print the warnings")
     given = parser.parse_args()
     if given.one:
         sys.stdout.write(json.dumps(told(given.one)) + "\n")

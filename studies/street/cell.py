@@ -1,4 +1,4 @@
-"""One cell: a model sampled in this process, and what that took. ``python -m studies.street.cell MODEL WHO SEED``."""
+"""One cell: a model sampled in this process, with its time. ``python -m studies.street.cell MODEL WHO SEED``."""
 
 import json
 import math
@@ -13,7 +13,7 @@ CHAINS = 4
 
 
 class Drawn(NamedTuple):
-    """A posterior, its sampler, seconds of wall-clock of the kept draws, problems, and what NUTS took."""
+    """A posterior, its sampler, wall-clock seconds of the kept draws, problems, and NUTS's costs."""
 
     posterior: Any
     sampler: str
@@ -23,7 +23,7 @@ class Drawn(NamedTuple):
 
 
 def ours(model: Any, seed: int) -> Drawn:
-    """Do what a user does who has a model and nothing else."""
+    """Sample as a user without settings does: `amc.sample(model)`."""
     import approxmcmc as amc
 
     with warnings.catch_warnings(record=True) as caught:
@@ -37,12 +37,12 @@ def ours(model: Any, seed: int) -> Drawn:
 
 
 def nutpie(model: Any, seed: int) -> Drawn:
-    """Compile and draw by nutpie; by PyMC what nutpie cannot sample."""
+    """Compile and draw by nutpie, or by PyMC if nutpie cannot sample the model."""
     return _nuts(model, seed, {})
 
 
 def long(model: Any, seed: int) -> Drawn:
-    """Draw for long, with short steps."""
+    """Make a long run of NUTS with short steps."""
     return _nuts(model, seed, {"tune": 1000, "draws": 2500, "target_accept": 0.9})
 
 
@@ -73,10 +73,10 @@ WHO: dict[str, Callable[[Any, int], Drawn]] = {"ours": ours, "nutpie": nutpie, "
 
 
 def run(name: str, who: str, seed: int) -> dict[str, Any]:
-    """Return what a cell says: seconds first, then effective draws and moments of every entry."""
+    """Return the results of a cell: seconds, effective draws, and moments of every entry."""
     from studies.street.models import model
 
-    began = time.perf_counter() - time.process_time()  # Python's own start is hardly any wall-clock
+    began = time.perf_counter() - time.process_time()  # the start of Python takes hardly any wall-clock time
     made = model(name)
     drawn = WHO[who](made, seed)
     wall, cpu = time.perf_counter() - began, time.process_time()

@@ -1,4 +1,4 @@
-"""Models with several factors: crossed, with flat or proper scales, and items that persons answer."""
+"""Models with several factors: crossed, with flat or proper scales, and persons who answer items."""
 
 import numpy as np
 import pymc as pm
@@ -85,7 +85,7 @@ def items() -> None:
 
 
 def items_that_discriminate() -> None:
-    """Fit the same with a positive slope for each item."""
+    """Fit the model of `items` with a positive slope for each item."""
     (person, item), eta, rng = _crossed(3000, (150, 20))
     ability, difficulty = pm.Normal("ability", shape=150), pm.Normal("difficulty", 0.0, 1.5, shape=20)
     slope = pm.LogNormal("slope", 0.0, 0.5, shape=20)

@@ -7,7 +7,7 @@ import pymc as pm
 
 
 class Groups:
-    """Rows in groups, with a predictor: what the models below are fitted to."""
+    """The data of the models below: rows in groups, with a predictor."""
 
     def __init__(self, rows: int, groups: int, seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)
@@ -31,7 +31,7 @@ def normal_not_centred() -> None:
 
 
 def normal_centred() -> None:
-    """Fit the same, centred."""
+    """Fit the model of `normal_not_centred`, centred."""
     data = Groups(12_000, 400)
     mu, beta, [tau, noise] = pm.Normal("mu", 0.0, 2.0), pm.Normal("beta", 0.0, 1.0), _scales("tau", "noise")
     a = pm.Normal("a", mu, tau, shape=400)
@@ -86,7 +86,7 @@ def schools_and_classes() -> None:
 
 
 def outliers_in_groups() -> None:
-    """4000 rows with Student's noise, 120 groups."""
+    """4000 rows with Student-t noise, 120 groups."""
     data = Groups(4000, 120)
     mu, beta, [tau, noise] = pm.Normal("mu"), pm.Normal("beta"), _scales("tau", "noise")
     nu, z = pm.Gamma("nu", 2.0, 0.1), pm.Normal("z", shape=120)

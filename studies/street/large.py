@@ -1,4 +1,4 @@
-"""Models with many rows and effects; nutpie's cells of them may end at the limit of seconds."""
+"""Models with many rows and effects; their cells of nutpie may end at the limit of seconds."""
 
 import numpy as np
 import pymc as pm

@@ -20,7 +20,7 @@ KIND = {function.__name__: name for name, kind in KINDS.items() for function in 
 
 
 def counts_before() -> None:
-    """Fit geometric counts of two crossed factors with slopes: no model of the street, of the kind of several."""
+    """Fit geometric counts of two crossed factors with slopes; a model outside the street, similar to several in it."""
     rng = np.random.default_rng(9)
     row, column = rng.integers(12, size=1500), rng.integers(8, size=1500)
     a, b = pm.Normal("a", shape=12), pm.Normal("b", 0.0, pm.HalfNormal("scale", 1.0), shape=8)
@@ -38,7 +38,7 @@ def groups_before() -> None:
 
 
 def line_before() -> None:
-    """Fit a Weibull regression that reads the graph as it stands; most regressions have its product X @ beta."""
+    """Fit a Weibull regression, which compiles the product X @ beta that most regressions of the street share."""
     rng = np.random.default_rng(9)
     X, kind = rng.normal(size=(900, 3)), rng.integers(3, size=900)
     shapes, beta = pm.HalfNormal("shapes", 2.0, shape=3), pm.Normal("beta", shape=3)
@@ -49,7 +49,7 @@ BEFORE = {function.__name__: function for function in (counts_before, groups_bef
 
 
 def model(name: str) -> Any:
-    """Return a model, made anew."""
+    """Return a new instance of a model."""
     with pm.Model() as made:
         (WRITTEN | BEFORE)[name]()
     return made

@@ -6,7 +6,7 @@ import pandas as pd
 
 from approxmcmc.engine.files.whole_files import whole_file
 
-TIMES, SECONDS = 1.2, 2.0  # the goal: at most so many times nutpie's seconds, and so many more
+TIMES, SECONDS = 1.2, 2.0  # the goal: at most TIMES x nutpie's seconds + SECONDS
 HEADER = (
     "model", "parameters", "ours, new", "ours, again", "nutpie", "to 400: ours", "to 400: nutpie",
     "shift (95 % if unbiased)", "chosen",
@@ -14,7 +14,7 @@ HEADER = (
 
 
 def markdown(found: pd.DataFrame) -> str:
-    """Return the table, a row for each model, and a sentence that counts."""
+    """Return the table, a row for each model, and a sentence with counts."""
     lines = [
         f"| {' | '.join(HEADER)} |",
         f"|{'---|' * len(HEADER)}",

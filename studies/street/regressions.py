@@ -1,4 +1,4 @@
-"""Regressions of many laws, without groups."""
+"""Regressions with many kinds of responses, without groups."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ ROWS, SLOPES = 5000, 6
 
 
 def _data(rows: int = ROWS, slopes: int = SLOPES) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
-    """Return predictors, what they add up to, and a generator."""
+    """Return predictors, the linear predictor, and a random generator."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows, slopes))
     return X, 0.3 + X @ rng.normal(scale=0.4, size=slopes), rng
@@ -40,7 +40,7 @@ def eyes() -> None:
 
 
 def counts() -> None:
-    """Poisson counts of known exposures."""
+    """Poisson counts with known exposures."""
     X, eta, rng = _data()
     exposure = np.exp(rng.normal(scale=0.5, size=ROWS))
     pm.Poisson("y", exposure * pm.math.exp(_predictor(X)), observed=rng.poisson(exposure * np.exp(0.5 * eta)))
@@ -120,7 +120,7 @@ def varying_scale() -> None:
 
 
 def quantile() -> None:
-    """Fit the upper quartile, by an asymmetric Laplace law."""
+    """Fit the upper quartile, by an asymmetric Laplace likelihood."""
     X, eta, rng = _data()
     scale = pm.HalfNormal("scale", 1.0)
     pm.AsymmetricLaplace("y", b=1.0 / scale, q=0.75, mu=_predictor(X), observed=eta + rng.normal(size=ROWS))

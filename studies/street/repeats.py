@@ -1,4 +1,4 @@
-"""The same seed under another load: runs of a model in processes of their own, and whether their draws are equal.
+"""The same seed under other loads: runs of a model in separate processes, and whether their draws are equal.
 
 ``python -m studies.street.repeats MODEL --runs 20`` keeps 0, 2, ..., 8 other processes busy while it runs, and says
 how many different draws and choices there were.
@@ -19,7 +19,7 @@ BUSY = [sys.executable, "-c", "while True: pass"]
 
 
 def draws_of(name: str) -> str:
-    """Return a hash of the draws of a run, and what was chosen."""
+    """Return a hash of the draws of a run, and the chosen sampler."""
     import approxmcmc as amc
 
     trace = amc.sample(model(name), random_seed=1, progressbar=False)
@@ -30,7 +30,7 @@ def draws_of(name: str) -> str:
 
 
 def main() -> None:
-    """Read the command line, and repeat."""
+    """Read the command line, and repeat a run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", choices=WRITTEN)
     parser.add_argument("--runs", type=int, default=20)

@@ -15,7 +15,7 @@ def eight_schools() -> None:
 
 
 def eight_schools_not_centred() -> None:
-    """Fit the same, not centred."""
+    """Fit the model of `eight_schools`, not centred."""
     effect, error = tables.SCHOOLS
     mu, tau, z = pm.Normal("mu", 0.0, 10.0), pm.HalfCauchy("tau", 5.0), pm.Normal("z", shape=8)
     pm.Normal("y", pm.Deterministic("theta", mu + tau * z), error, observed=effect)
@@ -28,7 +28,7 @@ def baseball() -> None:
 
 
 def pumps() -> None:
-    """Rates of failures with a gamma law."""
+    """Rates of failures with a gamma prior."""
     alpha, beta = pm.Exponential("alpha", 1.0), pm.Gamma("beta", 0.1, 1.0)
     rate = pm.Gamma("rate", alpha, beta, shape=10)
     pm.Poisson("y", rate * tables.HOURS, observed=tables.FAILURES)

@@ -16,7 +16,7 @@ ENOUGH = 400.0  # effective draws, bulk and tail, of the worst parameter
 
 
 def table(folder: Path) -> pd.DataFrame:
-    """Return a row for each model, empty where no cell has run: seconds, moments, problems, who was chosen."""
+    """Return a row for each model, empty where no cell has run: seconds, moments, problems, chosen sampler."""
     return pd.DataFrame([_row(name, _cells(folder, name)) for name in WRITTEN])
 
 
@@ -48,7 +48,7 @@ def _row(name: str, cells: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def seconds_to_effective(found: Mapping[str, Any]) -> float:
-    """Return CPU seconds to 400 effective draws, bulk and tail: the share of kept draws is scaled, the rest is not."""
+    """Return CPU seconds to 400 effective draws, bulk and tail: only the time of kept draws is scaled."""
     if "cpu" not in found:
         return math.nan
     return float(found["cpu"] * (1.0 - found["drawing"] + found["drawing"] * ENOUGH / _effective(found)))

@@ -1,4 +1,4 @@
-"""Real tables that are small enough to be written down, by who published them."""
+"""Real data small enough to be written in a file, named by their publications."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What several studies share, and the library does not need: data, targets with known answers, figures and tables.
+"""Code that several studies use, and the library does not: data, targets with known answers, figures and tables.
 
-A study's file imports it by this folder's name, ``from studies.tools import mnist``.
+A study imports a module of it by ``from studies.tools import mnist``.
 """

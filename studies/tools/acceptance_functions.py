@@ -1,4 +1,4 @@
-"""The two acceptance functions, Metropolis' and Barker's, and what makes a function of the log ratio one."""
+"""The acceptance functions of Metropolis and of Barker, and the condition on an acceptance function."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from approxmcmc.study.report.svg import COLOURS, subplots
 
 
 def acceptance_functions(results: Any) -> list[Figure]:
-    """Draw g(s) of both rules against the log ratio s; detailed balance asks g(s) = e^s g(-s) (Barker's lemma)."""
+    """Draw g(s) of both rules against the log ratio s; detailed balance requires g(s) = e^s g(-s) (Barker's lemma)."""
     import pandas as pd
 
     s = np.linspace(-6.0, 6.0, 241)
@@ -22,7 +22,7 @@ def acceptance_functions(results: Any) -> list[Figure]:
     axis.legend(fontsize=8, loc="upper left")
     caption = (
         "Any g with g(s) = exp(s) g(-s) leaves the posterior invariant. Metropolis' is the largest of them; Barker's "
-        "is at least half as large, and smooth: the distribution function of the logistic law, of which the noise "
-        "of a minibatch can be a part."
+        "is at least half as large, and smooth: it is the distribution function of a logistic variable, and the "
+        "noise of a minibatch can be a part of this variable."
     )
     return [Figure("Acceptance functions", caption, figure, data)]

@@ -1,7 +1,8 @@
-"""Numbers of steps that the legends of Korattikara, Chen and Welling (2013), the preprint, print for figures 3 to 8.
+"""Numbers of steps in the legends of figures 3 to 8 of Korattikara, Chen and Welling (2013), the preprint.
 
 T is the number of samples that a setting collected: in 400 s (figures 3 and 4), within the axis of 800 s (figures 5 and
-6, the same in both), in 1000 s (figure 8). Values of the paper's machine and code, so that only their ratios compare.
+6, the same in both), in 1000 s (figure 8). The numbers depend on the paper's machine and code, so that only their
+ratios can be compared.
 """
 
 from approxmcmc.study import PaperValue
@@ -18,7 +19,7 @@ GIBBS: dict[str | float, int] = {
     0.2: 5_507,
     0.25: 5_959,
 }
-DIFFERS = "a ratio of speeds: other code, in which the parts of a step cost otherwise"
+DIFFERS = "a ratio of speeds: in the paper's code the parts of a step have other costs"
 
 
 def figure_3() -> dict[str, PaperValue]:

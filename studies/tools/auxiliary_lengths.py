@@ -16,7 +16,7 @@ LONGEST = 64_000
 def auxiliary_lengths(
     target: Any, thetas: np.ndarray, names: Sequence[str], lengths: Sequence[int], *, repeats: int, random_seed: int
 ) -> Table:
-    """Tabulate by how much the mean statistics at `thetas`, shape (n, dim), miss those of the longest chains."""
+    """Tabulate mean statistics at `thetas`, shape (n, dim), as differences from those of the longest chains."""
     import pandas as pd
 
     rng = np.random.default_rng(random_seed)
@@ -31,8 +31,8 @@ def auxiliary_lengths(
     caption = (
         f"Statistics of auxiliary graphs after so many updates from the observed graph, minus those after {LONGEST:,}, "
         f"in standard deviations of the latter: means over {len(thetas)} draws of the reference with {repeats} graphs "
-        "each, Student intervals over draws. What differs from 0 pulls the posterior: a chain that is too short stays "
-        "near the observed graph."
+        "each, Student intervals over draws. A difference from 0 biases the posterior: a chain that is too short "
+        "stays near the observed graph."
     )
     return Table("How long the auxiliary chains must be", caption, pd.DataFrame(rows))
 

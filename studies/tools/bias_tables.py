@@ -1,4 +1,4 @@
-"""Tabulate biases estimated from draws: whether they agree with known biases, and what they cost."""
+"""Tabulate biases estimated from draws: their agreement with known biases, and their cost."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from approxmcmc.study.report import Table
 
 
 def agreement(table: Any) -> dict[str, float]:
-    """Return how biases agree with gaps to what is known: columns `bias` and `gap` with limits, in posterior sds."""
+    """Return statistics of the agreement of `bias` with the known `gap`, columns with limits in posterior sds."""
     errors = [(table[f"{name}_upper"] - table[f"{name}_lower"]) / (2.0 * 1.96) for name in ("bias", "gap")]
     z = (table["bias"] - table["gap"]) / np.hypot(*errors)
     return {
@@ -24,7 +24,7 @@ def agreement(table: Any) -> dict[str, float]:
 
 
 def worst(found: Any) -> dict[str, Any]:
-    """Return the estimand of the largest bias in posterior sds, with its interval, and what the verdict rests on."""
+    """Return the estimand of the largest bias in posterior sds, with its interval, verdict and checks."""
     relative = np.abs(found["bias"] / found["posterior_sd"].where(found["posterior_sd"] > 0.0))
     at = found.isel(estimand=int(relative.argmax("estimand")))
     return {
@@ -40,7 +40,7 @@ def worst(found: Any) -> dict[str, Any]:
 
 
 def cost(results: Any) -> list[Table]:
-    """Tabulate what an error of a bias costs in passes, and the exact chain that would give the same error."""
+    """Tabulate the passes that an error of a bias costs, and those of an exact chain with the same error."""
     import pandas as pd
     from arviz import ess
 
@@ -72,8 +72,9 @@ def cost(results: Any) -> list[Table]:
                 }
             )
     caption = (
-        "Median error of a bias, in posterior sds, and the passes over the data that it took, pilots included; beside "
-        "them the steps, each a pass, that the exact chain of independent proposals would need for a mean as exact "
-        "(its effective draws a step are those of the exact setting). The race page has the seconds of NUTS."
+        "Median error of a bias, in posterior sds, and the passes over the data that it took, pilots included; and "
+        "the steps, each a pass, that the exact chain of independent proposals would need for the same error of a "
+        "mean (computed from the effective draws per step of the exact setting). The race page has the seconds of "
+        "NUTS."
     )
     return [Table("Cost of a bias", caption, pd.DataFrame(rows), formats={"passes": ",.0f"})] if rows else []

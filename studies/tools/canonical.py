@@ -1,8 +1,8 @@
 """The canonical known-answer case: posterior N(0, 1) on a grid, Gaussian data, a random walk, sequential t-tests.
 
-Lambda = (z^2 - z'^2) / 2 and tau = |z' - z| are known for every move, so the kernel of every epsilon is, and with it
+Lambda = (z^2 - z'^2) / 2 and tau = |z' - z| are known for every move. So the kernel of every epsilon is known, and its
 bias, asymptotic variance and cost, and the mean square error of a running mean at any number of steps. Figures and
-the error at each epsilon is known here without simulation, which tests use.
+tests use these numbers, which need no simulation.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ def law() -> np.ndarray:
 
 @functools.cache
 def proposals() -> np.ndarray:
-    """Return the probabilities of proposing each other point; what is missing to 1 is proposed outside."""
+    """Return the probabilities of proposing each other point; the rest to 1 is proposed outside the grid."""
     weight = np.exp(-((GRID[None, :] - GRID[:, None]) ** 2) / (2.0 * 2.4**2))
     weight /= weight.sum(axis=1).max()
     np.fill_diagonal(weight, 0.0)
@@ -43,7 +43,7 @@ def log_ratios() -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """One epsilon: its kernel, and what follows for the mean of z^2."""
+    """One epsilon: its kernel, with bias and variance of the mean of z^2, and cost."""
 
     kernel: np.ndarray
     bias: float
@@ -80,9 +80,9 @@ def arm(epsilon: float) -> Arm:
 def mean_square_error(epochs: Sequence[tuple[float, int]]) -> float:
     """Return the exact E (mean of z^2 over all steps - E z^2)^2 of a chain that starts in the posterior.
 
-    `epochs` is a sequence of (epsilon, number of steps). The law of (state, sum so far) is followed through its
-    moments p = P(x), m = E[S; x] and q = E[S^2; x], which one matrix moves on; the sign of z does not matter, so 101
-    states do.
+    `epochs` is a sequence of (epsilon, number of steps). The moments p = P(x), m = E[S; x] and q = E[S^2; x] of state x
+    and running sum S are updated in each step by the transition matrix. The sign of z does not matter, so that 101
+    states suffice.
     """
     square = GRID[MIDDLE:] ** 2
     f = square - law() @ GRID**2

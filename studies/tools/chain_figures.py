@@ -22,7 +22,7 @@ Curve = tuple[np.ndarray, np.ndarray]
 
 
 def grid_marginals(weight: xr.DataArray) -> dict[str, Curve]:
-    """Return points and marginal density of every coordinate of a law on a regular grid, of any total weight."""
+    """Return points and marginal density of every coordinate, given weights on a regular grid."""
     names = [str(name) for name in weight.dims]
     curves = {}
     for name in names:
@@ -59,9 +59,7 @@ def chain_figures(
         What to call each setting, by its label in the results; others are left out.
     truth
         Points and density of the distribution with which the marginals are compared, by the names of the coordinates in
-        their order; the points set the frame.
-    truth_name
-        What it is.
+        their order; the points set the frame. truth_name What it is.
     leads
         Open the three captions: the published figures that these repeat.
     max_lag
@@ -97,7 +95,7 @@ def chain_figures(
         _figure(
             "Autocorrelations",
             f"{leads[2]} Autocorrelation of one replicate of each setting, over {first.sizes['draw']} draws{every}; a "
-            "lag is one draw. A step of every sampler counts alike, whatever it costs.",
+            "lag is one draw. Lags are in steps, whatever a step of each sampler costs.",
             _grid(first, "plot_autocorr", names, "lag", max_lag=min(lags, first.sizes["draw"] - 1)),
         ),
     ]
@@ -121,7 +119,7 @@ def _first_chain(traces: Sequence["xr.DataTree"]) -> np.ndarray:
 
 
 def _spread(theta: np.ndarray) -> np.ndarray:
-    """Return as many draws of every sampler, equally far apart; of a short run some twice."""
+    """Return as many draws of every sampler, equally far apart; if a run is short, some draws are repeated."""
     return theta[np.linspace(0, len(theta) - 1, 4 * SHOWN).astype(np.int64)]
 
 
@@ -202,7 +200,7 @@ def _densities(pooled: xr.Dataset, names: Sequence[str], truth: Mapping[str, Cur
 def _figure(title: str, caption: str, figure: Any) -> Figure:
     from matplotlib import pyplot
 
-    pyplot.close(figure)  # ArviZ makes its figures by pyplot, which would keep them
+    pyplot.close(figure)  # ArviZ makes its figures by pyplot, which would keep them open
     return Figure(title, caption.lstrip(), figure, _lines(figure))
 
 

@@ -1,4 +1,4 @@
-"""The price of epsilon: data read and wrong decisions, measured and predicted.
+"""Cost and errors by epsilon: data read and wrong decisions, measured and predicted.
 
 Figure 2 of the preprint of Korattikara, Chen and Welling (2013), for any study with a knob epsilon.
 """
@@ -55,10 +55,9 @@ def cost_against_epsilon(results: "StudyResults", *, lead: str = "") -> list[Fig
         caption = (
             f"{lead} Left: share of the data that one decision reads, with Student intervals over "
             "replicates. Right: audited decisions that differ from the full-data decision with the same proposal and "
-            "u, with Clopper-Pearson intervals; nothing is audited where the test is exact by construction. Dashed: "
+            "u, with Clopper-Pearson intervals; exact tests have no audits. Dashed: "
             "the recursion's expectation, averaged over u and over (log ratio, scale) pairs from the same chains. "
-            "epsilon bounds the error of one look only at the boundary; a sequence of looks may err more often, easy "
-            "decisions less."
+            "epsilon bounds the error of one look; a sequence of looks may err more often, easy decisions less often."
         )
         title = f"Data read and wrong decisions against epsilon, {target}"
         figures.append(Figure(title, caption.lstrip(), figure, rows))

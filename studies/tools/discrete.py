@@ -36,13 +36,13 @@ def empirical_conditional(
     n_bins: int = 20,
     confidence: float = 0.95,
 ) -> xr.Dataset:
-    """Compare how often binary sites became 1 with the exact conditional of each decision, in bins of the latter.
+    """Compare how often binary sites became 1 with their exact conditional probabilities, in bins of these.
 
     Parameters
     ----------
     trace
         Of :class:`Gibbs` with systematic scan and ``thin=1``: draw t holds the sites before i in their new states and
-        draw t - 1 those after i, so the context of every decision can be rebuilt.
+        draw t - 1 those after i, so the states of the other sites at every decision are known.
     conditional
         ``conditional(states (n, D), site) -> (n, 2)``, exact.
     n_bins
@@ -124,7 +124,8 @@ def clique_probabilities(states: Any, cliques: np.ndarray, *, weights: Any = Non
     share = np.ones(len(flat)) if weights is None else np.asarray(weights, dtype=np.float64).ravel()
     share = share / share.sum()
     k = cliques.shape[1]
-    columns = np.ascontiguousarray(flat.T.astype(np.uint8))  # one byte a state: the gathers below are bound by memory
+    # One byte for each state, because the lookups below are limited by memory.
+    columns = np.ascontiguousarray(flat.T.astype(np.uint8))
     out = np.empty((len(cliques), 2**k))
     for m, clique in enumerate(cliques):
         number: Any = np.zeros(len(flat), dtype=np.uint8 if k <= 8 else np.int64)
@@ -199,7 +200,7 @@ def clique_error_at_cost(trace: xr.DataTree, cliques: np.ndarray, reference: np.
 
 
 def influence_matrix(log_joint: np.ndarray) -> np.ndarray:
-    """Return C_ij, the largest change of P(x_i = 1 given the rest) when j flips, by enumeration of a binary law.
+    """Return C_ij, the largest change of P(x_i = 1 given the rest) when j flips, by enumeration.
 
     Parameters
     ----------
@@ -241,7 +242,7 @@ def influence_bound(fields: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.nda
 
 
 def influence_at(fields: tuple[np.ndarray, np.ndarray, np.ndarray], state: Any) -> np.ndarray:
-    """Return tanh(h / 4), h the change of the log odds of i when j flips, at one state: what is typical, not largest.
+    """Return tanh(h / 4), where h is the change of the log odds of i when j flips, at one state.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Effective samples for each datum touched and each second, and what audits say about the acceptance probability."""
+"""Effective samples for each datum read and each second, and errors of the acceptance probability by audits."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def effective_samples(results: "StudyResults") -> list[Table]:
-    """Return one row per target and sampler: effective samples, what they cost, data read by a decision, acceptance.
+    """Return one row per target and sampler: effective samples, cost, data read by a decision, acceptance rate.
 
     The effective sample size is ArviZ's bulk size of the worst coordinate, chain by chain, added over replicates.
     """
@@ -34,9 +34,9 @@ def effective_samples(results: "StudyResults") -> list[Table]:
 
 
 def acceptance_error(results: "StudyResults") -> list[Table]:
-    """Return what audits by replication found: the error of the acceptance probability, apart from coupled flips.
+    """Tabulate errors of the acceptance probability, by audits with repeated decisions, and coupled flips.
 
-    The mean square error of the audits holds their own noise, which is known and subtracted.
+    The mean square error of the audits contains their noise, which is known and subtracted.
     """
     import pandas as pd
 
@@ -61,9 +61,9 @@ def acceptance_error(results: "StudyResults") -> list[Table]:
             }
         )
     caption = (
-        "Acceptance probability of the test, averaged over minibatches, minus the exact one, at audited decisions; the "
-        "root mean square is free of the audits' noise. Coupled flips, differences from the exact decision with the "
-        "same uniform, are the minibatch's noise and no error."
+        "Acceptance probability of the test, averaged over minibatches, minus the exact one, at audited decisions; "
+        "the audits' noise is subtracted from the root mean square. Coupled flips are differences from the exact "
+        "decision with the same uniform; they come from the minibatch's noise and are no error."
     )
     return [Table("Error of the acceptance probability", caption, pd.DataFrame(rows))] if rows else []
 

@@ -1,4 +1,4 @@
-"""Gold standards that several studies share: NUTS with looser gates, which the page states, and long exact chains."""
+"""Gold standards that several studies share: NUTS with weaker checks (stated on the page), and long exact chains."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from approxmcmc.reference.exact_chain import core_rows_kernel, langevin_kernel
 from approxmcmc.study import Gold
 from studies.tools.in_laplace_metric import laplace_of
 
-CONFIRMING_DRAWS = 10_000  # of a chain of Langevin steps, each of which reads all rows
+CONFIRMING_DRAWS = 10_000  # thinning of a chain of Langevin steps, each of which reads all rows
 
 
 def long_exact_chain(target: Any, **how: Any) -> Any:
-    """Return long exact chains on core rows, which exact Langevin steps on all rows must confirm."""
+    """Return long exact chains on core rows; chains of exact Langevin steps on all rows must agree with them."""
     how["second_draws"] = min(how["draws"], CONFIRMING_DRAWS)
     return exact_chain_reference(target, core_rows_kernel(target), langevin_kernel(laplace_of(target)), cores=1, **how)
 

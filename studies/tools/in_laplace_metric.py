@@ -1,4 +1,4 @@
-"""One sampler for many posteriors: its metric is the Laplace approximation of the target that it meets."""
+"""One sampler for many posteriors: its metric is the Laplace approximation of its target."""
 
 import dataclasses
 import functools
@@ -57,7 +57,7 @@ class InLaplaceMetric(Component, Sampler):
     form: Callable[[Any], Any] = plain
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings in whitened coordinates, those of a standard normal law of one dimension."""
+        """Return the settings in whitened coordinates, as for a standard normal target of one dimension."""
         return {**self.recipe(UNIT).to_dict(), "recipe": self.recipe.__name__, "form": self.form.__name__}
 
     def build(self, target: Any, *, audit_every: Any) -> Any:
@@ -69,10 +69,10 @@ class InLaplaceMetric(Component, Sampler):
         return program
 
     def unwrapped(self, target: Any) -> tuple[Any, Sampler]:
-        """Return the form of the target that it runs on, and the sampler of the library that it is there."""
+        """Return the form of the target, and the library's sampler that runs on it."""
         return self.form(target), self.recipe(laplace_of(target))
 
 
 def unwrapped(target: Any, sampler: Any) -> tuple[Any, Sampler]:
-    """Return target and sampler as the library knows them."""
+    """Return target and sampler as objects of the library."""
     return sampler.unwrapped(target) if isinstance(sampler, InLaplaceMetric) else (target, sampler)

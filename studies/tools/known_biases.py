@@ -1,9 +1,9 @@
 """Coverage of the intervals of `approxmcmc.bias` where the bias is known.
 
 - *Enumerable chains*: a sequential t-test that moves eight binary states one site at a time, or sweeps over them. Its
-  stationary law follows from its transition matrix, every order of its terms weighed alike; draws of that law are
-  independent. Both forms of `bias` are asked for the same number.
-- *The canonical normal model*: draws of N(mean + shift, spread^2) in place of the posterior N(mean, 1), to the drift
+  stationary distribution is computed from its transition matrix, averaged over all orders of the terms; draws of that
+  distribution are independent. Both forms of `bias` estimate the same number.
+- *The canonical normal model*: draws of N(mean + shift, spread^2) in place of the posterior N(mean, 1), for the drift
   form, with a random walk as exact kernel.
 """
 
@@ -24,7 +24,7 @@ TEST = amc.SequentialTTest(0.4, batch_size=2)
 
 
 class Case(NamedTuple):
-    """A law whose biases are known: ``draw(rng, n) -> (1, n, ...)``, `truth` by estimand, and how `bias` is asked."""
+    """A distribution with known biases: ``draw(rng, n) -> (1, n, ...)``, `truth` by estimand, arguments of `bias`."""
 
     name: str
     target: Any
@@ -42,7 +42,7 @@ def coverage(repetitions: int, n_audits: int, seed: int) -> Table:
     caption = (
         "95 % intervals of approxmcmc.bias where the bias is known: of a t-test on eight enumerated states, for each "
         "site, and of draws N(mean + shift, spread^2) for a posterior N(mean, 1), for the mean and the square about "
-        "it. Coverage: the least over estimands, with its Clopper-Pearson interval."
+        "it. Coverage: the smallest over estimands, with its Clopper-Pearson interval."
     )
     rows = [_row(case, repetitions, n_audits, seed) for case in (*enumerable(), *map(canonical, LAWS))]
     return Table("Coverage where the bias is known", caption, pd.DataFrame(rows))
@@ -84,7 +84,7 @@ def field() -> "amc.targets.BinaryMRF":
 
 
 def enumerable() -> list[Case]:
-    """Return the t-test on single sites, by both forms, and in Gibbs sweeps."""
+    """Return cases of the t-test: on single sites by both forms of `bias`, and in Gibbs sweeps."""
     sites = amc.MetropolisHastings(amc.proposals.SingleSite(), TEST)
     asked = (("single sites, t-test", sites, "audit"), ("single sites, t-test", sites, "drift"))
     return [_enumerated(*each) for each in (*asked, ("Gibbs, t-test", amc.Gibbs(TEST), "drift"))]
@@ -122,7 +122,7 @@ def _wide_prior(theta: Any) -> Any:
 
 
 def canonical(law: tuple[float, float]) -> Case:
-    """Return draws of a normal law that is off by a shift and a spread."""
+    """Return cases of normal draws whose mean or standard deviation differs from the posterior's."""
     shift, spread = law
     precision = N + 0.01
     mean, sd = float(normal_mean().observed_data["data_0"].sum()) / precision, precision**-0.5

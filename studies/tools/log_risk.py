@@ -56,7 +56,7 @@ def log_risk_against_time(results: "StudyResults", *, lead: str = "") -> "list[F
             | rate_interval([a / b for a, b in zip(counts, base, strict=False) if b]).columns("times exact")
             for label, counts in steps.items()
         ]
-        what = f"In {seconds} s, mean and Student interval over replicates; beside it over that of {contest.exact}."
+        what = f"In {seconds} s, mean and Student interval over replicates; also relative to {contest.exact}."
         pieces += [
             Figure(f"Log risk against time, {contest.target}", caption.lstrip(), figure, curves),
             Table(f"Steps of a chain, {contest.target}", what, pd.DataFrame(rows)),

@@ -37,7 +37,7 @@ def pair_marginals(
     variable, coordinates
         Name of the variable, and the places of two of its coordinates.
     epsilons
-        Values of the knob epsilon, one row of panels for each; of several samplers with the knob, the first is drawn.
+        Values of the knob epsilon, one row of panels for each; if several samplers have the knob, the first is drawn.
     fractions
         Shares of the longest common time, one column of panels for each.
     runs
@@ -80,8 +80,7 @@ def pair_marginals(
         caption = (
             f"{lead} Regions of highest density that hold 50 % and 90 % of the draws (kernel "
             f"estimate) of {names[0]} and {names[1]}. Thick: gold standard (NUTS); thin: {runs} chains, the "
-            "second half of their draws up to the stated time. Chains that are still outside the panel are counted "
-            "in it."
+            "second half of their draws up to the stated time. A panel states how many chains are still outside it."
         )
         title = f"Marginals of two coefficients, {contest.target}"
         figures.append(Figure(title, caption.lstrip(), figure, pd.DataFrame(rows)))
@@ -127,7 +126,7 @@ def _contours(panel: Any, draws: np.ndarray, colour: str, linewidth: float) -> N
 
 
 def _settled(trace: "xr.DataTree", variable: str, coordinates: tuple[int, int], time: float) -> np.ndarray:
-    """Return the second half of the draws that a one-chain trace completed by a time, shape (draw, 2)."""
+    """Return the second half of the draws that a one-chain trace made up to a time, shape (draw, 2)."""
     [clock] = completion_clocks([trace], "time", True)
     done = int(np.searchsorted(clock.ends, time, side="right"))
     return _pair(trace, variable, coordinates)[done // 2 : done]

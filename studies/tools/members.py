@@ -1,4 +1,4 @@
-"""The draws of a setting's replicates as one array, populations taken apart."""
+"""The draws of a setting's replicates as one array; each member of a population is a chain."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def draws_of(traces: "Sequence[xr.DataTree]") -> np.ndarray:
-    """Return the draws of theta, cut to the shortest replicate; the members of a population as chains of their own."""
+    """Return the draws of theta, cut to the shortest replicate; each member of a population is a chain."""
     populations = "adapted_n_members" in traces[0]["posterior"].attrs
     found = [split_population(trace) if populations else trace["posterior"].to_dataset() for trace in traces]
     n = min(posterior.sizes["draw"] for posterior in found)

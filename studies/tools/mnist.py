@@ -1,7 +1,7 @@
 """Logistic regression of the digits 7 and 9 on principal components: data, posterior, predictions.
 
 After Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 6.1: 12214 images, 50 components, a normal
-prior of precision 10, and the predictive mean of 2037 test images. Preset ``smoke`` has a generated stand-in.
+prior of precision 10, and the predictive mean of 2037 test images. Preset ``smoke`` has generated data instead.
 """
 
 import functools
@@ -23,13 +23,13 @@ PRIOR_SCALE = 10**-0.5  # precision 10
 
 @functools.cache
 def images(real: bool = False, n_components: int = 50) -> Dataset:
-    """Return MNIST 7 against 9 in principal components; unless `real`, a stand-in if the images are not available."""
+    """Return MNIST 7 against 9 in principal components, or generated data if not available and not `real`."""
     return mnist_7v9_pca(n_components=n_components, allow_synthetic=not real)
 
 
 @functools.cache
 def stand_in() -> Dataset:
-    """Return the 1000 generated rows of preset smoke, which reads no network and no disk."""
+    """Return the 1000 generated rows of preset smoke, made without network or disk."""
     return synthetic_stand_in(n_train=1000, n_test=200)
 
 
@@ -49,7 +49,7 @@ def real_posterior() -> "amc.targets.LogisticRegression":
 
 
 def any_posterior() -> "amc.targets.LogisticRegression":
-    """Return the posterior given the images, or given their stand-in."""
+    """Return the posterior given the images, or generated data in their place."""
     return posterior_of(images())
 
 
@@ -73,7 +73,7 @@ def predictive_mean(posterior: "xr.Dataset") -> "xr.DataArray":
 
 
 def smoke_predictive_mean(posterior: "xr.Dataset") -> "xr.DataArray":
-    """Return the predictions of the stand-in's test rows."""
+    """Return the predictions of the generated test rows."""
     return predictions(posterior, stand_in().X_test)
 
 

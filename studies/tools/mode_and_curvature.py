@@ -1,4 +1,4 @@
-"""Mode and curvature of a doubly intractable posterior by stochastic approximation, and what shapes the steps."""
+"""Mode and curvature of a doubly intractable posterior by stochastic approximation."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def mode_and_curvature(
     results: "StudyResults", auxiliary: Any, names: Sequence[str], *, random_seed: int, **used: Sequence[float]
 ) -> Table:
-    """Find the mode and the standard deviations of the inverse curvature there; `used` are further columns."""
+    """Tabulate the mode and standard deviations of the inverse curvature there; `used` has further columns."""
     import pandas as pd
 
     n_steps = 2000 if results.preset == "smoke" else 20_000
@@ -26,6 +26,6 @@ def mode_and_curvature(
     caption = (
         f"Mode by {n_steps:,} Robbins-Monro steps, and standard deviations of the inverse curvature there from "
         f"{n_steps // 5:,} graphs, as the paper shapes its steps; auxiliary chains of {auxiliary.n_updates:,} updates. "
-        "Beside them the rounded ones that shape the steps of this study."
+        "The other columns are the rounded values that shape the steps of this study."
     )
     return Table("Mode and curvature", caption, data)

@@ -14,12 +14,13 @@ ROUNDS = 500  # of majorisation; twenty nodes settle in a hundred
 
 
 def layout(adjacency: np.ndarray) -> np.ndarray:
-    """Return places of the nodes in the plane, shape (n, 2): those with ties by their distances, the others in a row.
+    """Return places of the nodes in the plane, shape (n, 2): nodes with ties by their distances, the others in a row.
 
     The places x of the nodes with ties make sum_{i < j} d_ij^-2 (|x_i - x_j| - d_ij)^2 small, d the number of ties
     between two nodes (stress majorisation; Gansner, Koren and North 2005, section 3). Each move puts a node at the
-    weighted mean of where its partners want it, which never raises the sum. Classical scaling is the start, so that
-    nothing is random. The longest direction lies across the page. Ties must join all nodes that have any.
+    weighted mean of the places that its distances to the other nodes imply, which never raises the sum. Classical
+    scaling is the start, so that nothing is random. The longest direction lies across the page. Ties must join all
+    nodes that have any.
     """
     tied = np.flatnonzero(adjacency.sum(axis=0) > 0)
     alone = np.setdiff1d(np.arange(len(adjacency)), tied)
@@ -66,7 +67,7 @@ def network_figure(network: "Network", lead: str = "") -> Figure:
         axis.plot(*places[[i, j]].T, color=INK, linewidth=1.0, alpha=0.6, zorder=1)
     axis.scatter(*places.T, s=40, color=COLOURS[0], zorder=2)
     for place, label, partners in zip(places, network.labels, network.adjacency, strict=True):
-        # On the side where its ties do not leave.
+        # A name is on the side of its node that has no ties.
         above = not partners.any() or place[1] >= places[partners > 0, 1].mean()
         axis.annotate(
             label, place, (0, 6 if above else -6), textcoords="offset points", ha="center",

@@ -42,7 +42,7 @@ def table_of_moments(
 
 def _differs(label: str, printed: str) -> str:
     if label == "bergm":
-        return f"{HOURS[printed]} hours of CPU there, the budget of the other settings here"
+        return f"{HOURS[printed]} hours of CPU in the paper, the budget of the other settings here"
     if label.startswith("noisy_langevin"):
-        return "step tuned like MALA's, whose size the paper does not print"
+        return "step tuned as for MALA; the paper does not state its size"
     return ""

@@ -1,4 +1,4 @@
-"""Figures of the theory of Noisy Monte Carlo where transition matrices are known: each loss and the truth.
+"""Figures of the theory of Noisy Monte Carlo where transition matrices are known: bounds and true distances.
 
 After Alquier, Friel, Everitt and Boland (2016): lemma 3.1, corollary 2.3, theorem 3.2, remark 2.2, lemmas 2.4 and 3.3,
 theorem 3.4, and section 5's question of the asymptotic variance.
@@ -22,13 +22,13 @@ LOSSES = {
     "mean_flip": "E|min(1, a^) - min(1, a)|",
     "delta": "true distance of one step",
 }
-START_UP = 20.0  # draws that an auxiliary chain costs before the first is kept, in units of a further draw
+START_UP = 20.0  # cost of an auxiliary chain before its first kept draw, in units of a further draw
 
 
 def losses(
     target: Any, sampler: Callable[[int], Any], counts: Sequence[int], grid: np.ndarray, scale: float
 ) -> list[Figure | Table]:
-    """Draw the bounds of one step against N, from lemma 3.1 down to the truth, and tabulate constants."""
+    """Draw the bounds of one step against N, from lemma 3.1 to the true distance, and tabulate constants."""
     import pandas as pd
 
     found = {count: bounds.noisy_exchange_errors(target, sampler(count), grid) for count in counts}
@@ -61,14 +61,14 @@ def losses(
         f"Lemma 3.1 is {worst['lemma_3_1']:.0f} / sqrt(N), at theta = "
         f"{grid[int(at['lemma_3_1'].to_numpy().argmax())]:g}; the true E|a^ - a| is {worst['mean_error']:.0f} at N = "
         f"{worst['N']}, and the true one-step distance {worst['delta']:.4f}: min(1, .) hides errors of ratios that are "
-        f"large anyway. At N = {best['N']} lemma 3.1 says {best['lemma_3_1']:.0f} where the truth is "
-        f"{best['delta']:.4f}. Above the line at 1 a bound says nothing."
+        f"large anyway. At N = {best['N']} lemma 3.1 gives {best['lemma_3_1']:.0f}, and the true distance is "
+        f"{best['delta']:.4f}. A bound above the line at 1 says nothing."
     )
     table = (
         "Corollary 2.3 multiplies the largest E|a^ - a|, or lemma 3.1 (theorem_bound), by the factor of the exact "
-        f"chain. Theorem 3.2 knows nothing of the model but kappa = e^(T S) = e^{kappa:.1f} = {math.exp(kappa):.3g} "
+        f"chain. Theorem 3.2 uses of the model only kappa = e^(T S) = e^{kappa:.1f} = {math.exp(kappa):.3g} "
         "and bounds of prior and proposal densities: decimal logarithms of 1 - rho, of its one-step error and of its "
-        "bound on the distance of the laws, which is at most 1 anyway."
+        "bound on the distance of the distributions, which is at most 1 anyway."
     )
     return [
         Figure("Lemma 3.1 and the truth", caption, figure, frame),
@@ -122,7 +122,7 @@ def first_differences(target: Any, sampler: Callable[[int], Any], grid: np.ndarr
         f"Both chains start at theta = {start:.2g} with the same proposals and uniforms (remark 2.2). Lines: "
         f"enumerated. Bars: 95 % intervals from {runs} runs of the sampler, each audited at every step. Dotted: (1 - "
         "d)^n with the largest probability d of differing decisions, the lower bound. Exchange, N = 1, is exact and "
-        "leaves first: the time measures noise and no bias."
+        "differs first: the time measures noise and no bias."
     )
     return [Figure("The first difference of ideal and noisy chain", caption, figure, pd.DataFrame(rows))]
 
@@ -173,8 +173,8 @@ def budgets(T: Any, settings: dict[int, Any], grid: np.ndarray) -> list[Figure |
         "the best N. The bias is 0 at N = 1, largest at a few draws, and small again at many."
     )
     told = (
-        "The number of auxiliary draws with the smallest risk of the posterior mean at each budget: draws that are "
-        "cheap to add win where variance counts, exact exchange wins in the end."
+        "The number of auxiliary draws with the smallest risk of the posterior mean at each budget: more draws, "
+        "which are cheap, are best at small budgets, where variance dominates; exact exchange is best at large ones."
     )
     return [
         Figure("Asymptotic variance and the best number of draws", caption, figure, rows),
@@ -183,7 +183,7 @@ def budgets(T: Any, settings: dict[int, Any], grid: np.ndarray) -> list[Figure |
 
 
 def langevin(target: Any, counts: Sequence[int], points: np.ndarray, wide: np.ndarray) -> list[Figure]:
-    """Draw one-step distance, its bounds, and the distance of the stationary laws of noisy Langevin against N."""
+    """Draw one-step distance, bounds and distance of the stationary distributions of noisy Langevin against N."""
     import pandas as pd
 
     variance, rows = 0.02, []
@@ -216,9 +216,10 @@ def langevin(target: Any, counts: Sequence[int], points: np.ndarray, wide: np.nd
     slope = np.polyfit(np.log(frame["N"]), np.log(frame["delta"]), 1)[0]
     caption = (
         f"Steps of variance {variance:g}, prior N(0, 1). Largest distance of one noisy step from the ideal one, by "
-        f"quadrature, and its bounds. The bounds fall like N^(-1/2), the truth like N^{slope:.2f}: the mean of the "
-        "noisy step is right. Theorem 3.4 says that both chains are geometrically ergodic, with P W <= r W + L, W = 1 "
-        f"+ |theta|, r = {drift.rate:g} and L = {drift.constant:.3f} at every N, and that the stationary laws meet; it "
-        "gives no rate."
+        f"quadrature, and its bounds. The bounds fall like N^(-1/2), the distance like N^{slope:.2f}, because the "
+        "noisy step has the right mean. Theorem 3.4 says that both chains are geometrically ergodic, with P W <= r W "
+        "+ L, W = 1 "
+        f"+ |theta|, r = {drift.rate:g} and L = {drift.constant:.3f} at every N, and that the stationary "
+        "distributions converge; it gives no rate."
     )
     return [Figure("Noisy Langevin: one step and the stationary laws", caption, figure, frame)]

@@ -1,7 +1,7 @@
-"""Samplers of ours with all that a user waits for on the clock, as warm-up is on the clock of NUTS.
+"""Samplers of this library whose timed run includes set-up, as a timed run of NUTS includes its warm-up.
 
-In other studies the clock excludes set-up. In comparisons with other libraries that would favour ours: mode,
-curvature, core rows and trials do the work of a warm-up. Compilation is excluded for all.
+Other studies exclude set-up from the time. In comparisons with other libraries this would favour our samplers, because
+mode, curvature, core rows and trials have the purpose of a warm-up. Compilation is excluded for all.
 """
 
 import dataclasses
@@ -21,9 +21,9 @@ _ONE_CHAIN: dict[str, Any] = {"chains": 1, "cores": 1, "progressbar": False}
 
 
 def on_the_clock(draw: Callable[[int], Any], draws: int, *parts: str) -> Any:
-    """Return the trace of `draw(draws)` with the named parts of its set-up in its tuning.
+    """Return the trace of `draw(draws)`, whose tuning time includes the named parts of its set-up.
 
-    It is drawn twice, at first one draw: what is left of that time is compilation.
+    The function first makes one draw, to compile all code, and then the run that is timed.
     """
     began = time.perf_counter()
     first = draw(1)
@@ -34,7 +34,7 @@ def on_the_clock(draw: Callable[[int], Any], draws: int, *parts: str) -> Any:
     attrs = trace["sample_stats"].attrs
     setup = sum(float(attrs.get(f"setup_{part}_seconds", 0.0)) for part in parts)
     for record, seconds in (("perf_counter_diff", setup), ("thread_time_diff", share * setup)):
-        if f"tuning_{record}" in attrs:  # NUTS has the clock of the wall alone
+        if f"tuning_{record}" in attrs:  # NUTS measures wall-clock time only
             attrs[f"tuning_{record}"] = [float(np.sum(attrs[f"tuning_{record}"])) + seconds]
     attrs["sampling_time"] = float(attrs["sampling_time"]) + setup
     attrs["setup_compile_seconds"] = max(waited - setup, 0.0)
@@ -44,7 +44,7 @@ def on_the_clock(draw: Callable[[int], Any], draws: int, *parts: str) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OnTheClock(ForeignSampler):
-    """A sampler in the metric of the Laplace approximation, its mode, pilot and expansion on the clock.
+    """A sampler in the metric of the Laplace approximation; its time includes mode, pilot and expansion.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class OnTheClock(ForeignSampler):
     tune: int = 500
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings of the sampler, and those of this class."""
+        """Return the settings of the sampler and of this class."""
         return {**self.sampler.to_dict(), "on_the_clock": True, "thin": self.thin, "tune": self.tune}
 
     def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> Any:
@@ -84,7 +84,7 @@ class OnTheClock(ForeignSampler):
                 time_limit=seconds,
             )
             attrs = trace["sample_stats"].attrs
-            if not {"setup_mode_seconds", "setup_pilot_seconds"} & attrs.keys():  # of the metric alone
+            if not {"setup_mode_seconds", "setup_pilot_seconds"} & attrs.keys():  # settings depend on the metric alone
                 attrs["setup_mode_seconds"] = laplace_of(target).seconds
             return trace
 
@@ -93,7 +93,7 @@ class OnTheClock(ForeignSampler):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OurChoice(ForeignSampler):
-    """What `sample` draws for a user who names no sampler; its trials are on the clock.
+    """The default sampler that `sample` chooses; its time includes the trials of the choice.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class OurChoice(ForeignSampler):
     thin: int = 1
 
     def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> Any:
-        """Choose, and draw one chain."""
+        """Choose a sampler, and draw one chain."""
 
         def draw(count: int) -> Any:
             how = {**_ONE_CHAIN, "random_seed": seed, "time_limit": seconds}
@@ -127,13 +127,13 @@ class InScale(ForeignSampler):
     Parameters
     ----------
     recipe
-        Makes it from the Laplace approximation, which is not on its clock: its user would try step sizes.
+        Makes it from the Laplace approximation, whose time is not counted: a user would try step sizes instead.
     """
 
     recipe: Callable[[Laplace], ForeignSampler]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings for a standard normal law of one dimension."""
+        """Return the settings for a standard normal target of one dimension."""
         return {**self.recipe(UNIT).to_dict(), "recipe": self.recipe.__name__}
 
     def run(self, target: Any, **how: Any) -> Any:

@@ -1,8 +1,8 @@
-"""The implicit update of z as it is first written down: every dark datum proposes, with a uniform random number each.
+"""The implicit update of z without skips: a uniform random number for every dark datum.
 
-Draves, Exact MCMC with Firefly Monte Carlo: A Review, algorithm 4. It has the law of :class:`approxmcmc.ImplicitZ`,
-which jumps from one asked datum to the next (algorithm 5), and as many likelihood evaluations; its price is a uniform
-for each of N data in every step. Only studies that show this price need it.
+Draves, Exact MCMC with Firefly Monte Carlo: A Review, algorithm 4. It has the same distribution and number of
+likelihood evaluations as :class:`approxmcmc.ImplicitZ`, which jumps from one chosen datum to the next (algorithm 5),
+but draws a uniform for each of N data in every step. Only studies that measure this cost need it.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from approxmcmc.samplers.firefly.step import CompiledZUpdate, ZUpdate
 
 @compiled
 def ask_each(rng: np.random.Generator, bright: Bright, first_dark: int, state: ImplicitState) -> int:
-    """Choose each datum from a place on with probability q; return how many."""
+    """Choose each datum from a given place on with probability q; return the number of chosen data."""
     n = 0
     for place in range(first_dark, bright.order.shape[0]):
         if rng.random() < state.q[0]:
@@ -38,7 +38,7 @@ def update_one_by_one(
     state: ImplicitState,
     count: np.ndarray,
 ) -> bool:
-    """Let bright data go dark or stay, and each dark datum, asked in turn, go bright or stay."""
+    """Update every bright datum, and then the chosen dark data, each of which becomes bright or stays dark."""
     first_dark = bright.size[0]
     darken(rng, bright, state)
     n = ask_each(rng, bright, first_dark, state)
@@ -50,10 +50,10 @@ def update_one_by_one(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OneByOneZ(Component, ZUpdate):
-    """Ask every dark datum with probability q, in (0, 1]; bright ones are all asked."""
+    """Update every dark datum with probability q, in (0, 1], and all bright data."""
 
     q: float = 0.01
 
     def build_z_update(self) -> CompiledZUpdate:
-        """Compile the update, on the state of the jumping one."""
+        """Compile the update; its state is that of :class:`approxmcmc.ImplicitZ`."""
         return CompiledZUpdate(update_one_by_one, amc.ImplicitZ(self.q).build_z_update().make_state)

@@ -29,7 +29,7 @@ def moments_of(variable: str, names: Sequence[str]) -> "dict[str, Callable[[xr.D
 def steps_made(
     counts: Mapping[str, int], seconds: float, printed: str, baseline: str, differs: str = ""
 ) -> dict[str, PaperValue]:
-    """Return the values of a legend that prints numbers T of steps in a given time.
+    """Return the values of a legend with numbers T of steps in a given time.
 
     For each label: the steps per second on the paper's machine and, except for the baseline, their ratio to the
     baseline's.

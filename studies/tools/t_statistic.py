@@ -1,4 +1,4 @@
-"""The law of the t-statistic on real terms: resamples without replacement compared with Student's law.
+"""The distribution of the t-statistic on real terms: resamples compared with Student's t-distribution.
 
 Figure 1 of the preprint of Korattikara, Chen and Welling (2013), for any study of a tall-data target.
 """
@@ -27,11 +27,11 @@ def t_statistic(
     random_seed: int = 0,
     lead: str = "",
 ) -> list[Figure]:
-    """Compare the t-statistic under resampling of n data without replacement with its Student law, for several n.
+    """Compare the t-statistic of n data drawn without replacement with Student's t-distribution, for several n.
 
-    The population is that of a real decision: l_i at the last draw theta of a chain and a random-walk proposal theta'.
-    With mu_0 = mu, t = (mean - mu) / (s_l / sqrt(n) sqrt(1 - n/N)) should follow Student's law with n - 1 degrees of
-    freedom.
+    The population is the terms l_i of one decision, at the last draw theta of a chain and a random-walk proposal
+    theta'. With mu_0 = mu, t = (mean - mu) / (s_l / sqrt(n) sqrt(1 - n/N)) should have a t-distribution with n - 1
+    degrees of freedom.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def t_statistic(
     band = 1.36 / np.sqrt(resamples)
     caption = (
         f"{lead} Bars: t-statistic of {resamples:,} resamples of n terms without replacement from "
-        f"the N = {terms.size:,} terms of one proposal; curve: Student's law with n − 1 degrees of freedom. "
+        f"the N = {terms.size:,} terms of one proposal; curve: t-distribution with n − 1 degrees of freedom. "
         f"Kolmogorov-Smirnov: {'; '.join(verdicts)} (distances up to {number(band)} arise by chance in 95 % of such "
         "samples)."
     )

@@ -1,7 +1,7 @@
 """Posteriors of the tall-data suite that are not logistic regressions, on data simulated from their own model.
 
-Each function makes a target of ``n`` rows. If the library has no class for it, the target is a plain PyMC model, which
-samplers of other libraries read too.
+Each function makes a target of ``n`` rows. If the library has no class for a posterior, the target is a PyMC model,
+which samplers of other libraries accept too.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ def poisson(n: int) -> Target:
 
 
 def student_t(n: int) -> Target:
-    """Return a linear regression with errors of Student's t law with 4 degrees of freedom; beta_j ~ N(0, 1)."""
+    """Return a linear regression with Student-t errors, 4 degrees of freedom; beta_j ~ N(0, 1)."""
     rng, X, beta = _columns(n)
     return amc.targets.RobustRegression(X, X @ beta + rng.standard_t(4, size=n), df=4.0)
 
@@ -117,8 +117,8 @@ def customer_lifetimes(n: int) -> Target:
 def _purchases(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Simulate repeat purchases, time of the last one and time observed, of n customers, in weeks.
 
-    Parameters are near those that Fader, Hardie and Lee (2005) estimated of the CDNOW data: r = .24, alpha = 4.4,
-    a = .79, b = 2.4.
+    Parameters are near the estimates of Fader, Hardie and Lee (2005) on the CDNOW data: r = .24, alpha = 4.4, a = .79,
+    b = 2.4.
     """
     rng = np.random.default_rng(SEED)
     rate, leaves = rng.gamma(0.24, 1.0 / 4.4, size=n), rng.beta(0.79, 2.4, size=n)

@@ -1,4 +1,4 @@
-"""References of tall data: NUTS where it passes its gates in an hour, long exact chains elsewhere."""
+"""References of tall data: NUTS where it passes its checks in an hour, long exact chains elsewhere."""
 
 import dataclasses
 import functools
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
 SEED = 2026
-FRIENDLY = ("mnist_7v9", "ijcnn1")  # where NUTS passes its gates in an hour; preset paper takes it
+FRIENDLY = ("mnist_7v9", "ijcnn1")  # where NUTS passes its checks in an hour; preset paper uses it
 
 
 @dataclasses.dataclass(frozen=True)
 class Effort:
-    """What a reference may cost, and the gates that it must keep.
+    """Draws of a reference, and the limits of its checks.
 
-    `draws` and `tune` are those of each of four chains, `thin` the steps per draw of the second kernel.
+    `draws` and `tune` are numbers for each of four chains, `thin` the steps per draw of the second kernel.
     """
 
     draws: int
@@ -44,12 +44,12 @@ EFFORT = {
 
 @functools.cache
 def reference_of(target: Any, name: str, preset: str) -> "xr.DataTree":
-    """Return the reference of a data set; the report on its gates goes with it."""
+    """Return the reference of a data set, with the report on its checks."""
     effort = EFFORT.get(preset, EFFORT["paper"])
     how: dict[str, Any] = {"draws": effort.draws, "tune": effort.tune, "chains": 4, "random_seed": SEED}
     how |= {"enforce": False, "cores": 1}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SamplingWarning)  # the table of references says the same, gate by gate
+        warnings.simplefilter("ignore", SamplingWarning)  # the table of references has the same content, check by check
         if name in FRIENDLY and preset == "paper":
             return amc.reference_posterior(target, **how)
         kernel, second = core_rows_kernel(target), langevin_kernel(laplace_of(target), effort.thin)
@@ -57,7 +57,7 @@ def reference_of(target: Any, name: str, preset: str) -> "xr.DataTree":
 
 
 def references(results: "StudyResults") -> list[Table]:
-    """Tabulate where the references of targets with finished cells come from, and the gates that they had to pass."""
+    """Tabulate origin and checks of the references of all targets with finished cells."""
     import pandas as pd
 
     rows = []
@@ -75,7 +75,8 @@ def references(results: "StudyResults") -> list[Table]:
         }
         rows.append(row)
     caption = (
-        "The references of the runs. NUTS must pass its usual gates, a long exact chain limits on R-hat, ESS, "
-        "a second exact kernel and Stein's identities. Without a reference that keeps its gates nothing is validated."
+        "The references of the runs. NUTS must pass its usual checks; a long exact chain must pass limits on R-hat "
+        "and ESS, agree with a second exact kernel, and satisfy Stein's identities. Without a reference that passes "
+        "its checks no run is validated."
     )
     return [Table("References", caption, pd.DataFrame(rows))]

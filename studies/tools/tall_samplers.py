@@ -1,7 +1,7 @@
-"""The samplers that are tried on real tall data, each in the metric of the target that it meets.
+"""The samplers of the study on real tall data, each in the metric of its target's Laplace approximation.
 
 A recipe makes a sampler from a Laplace approximation: a walk of 2.38 / sqrt(d) of its standard deviations (Roberts,
-Gelman and Gilks 1997), Langevin steps, independent draws, or transitions of the surrogate that core rows bring.
+Gelman and Gilks 1997), Langevin steps, independent draws, or transitions of the surrogate of core rows.
 """
 
 import math
@@ -40,7 +40,7 @@ def t_test(fit: Laplace) -> Sampler:
 
 
 def mixture(fit: Laplace) -> Sampler:
-    """Return independent draws and a walk, by turns, with a t-test that stops at an absolute error."""
+    """Return a random mixture of independent draws and a walk, with a t-test that stops at an absolute error."""
     return amc.MetropolisHastings(_mixture(fit), SMALL_TERMS)
 
 

@@ -1,11 +1,11 @@
-"""What unadjusted Langevin steps of several sizes show: slow mixing, the error of the step, or a chain that runs away.
+"""Unadjusted Langevin steps of several sizes: slow mixing, discretisation error, or a chain that diverges.
 
-On a normal law with covariance C, steps theta' = theta - a/2 (theta - m) + N(0, a C) have the variance
+On a normal distribution with covariance C, steps theta' = theta - a/2 (theta - m) + N(0, a C) have the variance
 
     C / (1 - a/4),
 
-forget in about 2/a steps and are stable for a < 4. On another law they are stable where 4/a exceeds the largest
-curvature of the log density in the metric of C, and may leave for good where it does not.
+have correlations over about 2/a steps and are stable for a < 4. On another distribution they are stable where 4/a
+exceeds the largest curvature of the log density in the metric of C; elsewhere the chain may diverge.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from approxmcmc.study.results import StudyResults
 
-FAR = 10.0  # posterior standard deviations from the posterior mean: nothing of the posterior is there
-SMALL = 0.1  # a step whose own error, 2.5 % of a variance, is below what such chains can measure
+FAR = 10.0  # posterior standard deviations from the posterior mean, where the posterior has no mass
+SMALL = 0.1  # a step whose discretisation error, 2.5 % of a variance, is too small for such chains to measure
 
 
 def unadjusted_steps(
     results: "StudyResults", mean: np.ndarray, sd: np.ndarray, *, kind: str, tuned: str, remark: str = ""
 ) -> Table:
-    """Tabulate what each step size of an unadjusted sampler shows.
+    """Tabulate the errors of an unadjusted sampler by step size.
 
     Parameters
     ----------
@@ -49,10 +49,11 @@ def unadjusted_steps(
                 rows.append({"setting": setting.label} | _row(float(setting.knobs["step_size"]), found, mean, sd))
     sizes = [step for (_, label), found in traces.items() if label.startswith(tuned) for step in _tuned_steps(found)]
     caption = (
-        "Unadjusted Langevin by step size a, in units of the shape of the steps. On a normal law the step alone "
-        "multiplies variances by 1 / (1 - a/4), and the chain forgets in 2/a steps. far off: draws more than "
-        f"{FAR:g} posterior standard deviations from the posterior mean in some coordinate. sd ratio: of the others, "
-        f"over the posterior's; mean over coordinates. {tuned} tuned its own steps to "
+        "Unadjusted Langevin by step size a, in units of the shape of the steps. On a normal distribution the step "
+        "alone multiplies variances by 1 / (1 - a/4), and correlations last about 2/a steps. far off: draws more "
+        "than "
+        f"{FAR:g} posterior standard deviations from the posterior mean in some coordinate. sd ratio: sd of the other "
+        f"draws over the posterior's; mean over coordinates. {tuned} tuned its own steps to "
         f"{', '.join(f'{size:.2f}' for size in sizes) or 'nothing yet'}. {remark}"
     )
     formats = {"draws far off": ".1%"}
@@ -67,11 +68,11 @@ def _row(step: float, traces: Any, mean: np.ndarray, sd: np.ndarray) -> dict[str
     inflation = 1.0 / (1.0 - step / 4.0) if step < 4.0 else np.inf
     memory = 2.0 / step
     if far_off:
-        shows = "the runaway: no test brings it back, and its moments are those of the way out"
+        shows = "divergence: the chain leaves the posterior, and its moments mean nothing"
     elif step < SMALL:
-        shows = f"slow mixing, and hardly the error of the step, {inflation - 1.0:.1%} of a variance"
+        shows = f"slow mixing; the discretisation error is small, {inflation - 1.0:.1%} of a variance"
     else:
-        shows = f"the error of the step, {inflation - 1.0:.0%} of a variance on a normal law"
+        shows = f"discretisation error, {inflation - 1.0:.0%} of a variance on a normal distribution"
     return {
         "step a": step,
         "variance by the step": inflation,
@@ -115,7 +116,7 @@ def points_of(weight: "xr.DataArray", count: int) -> np.ndarray:
 def beyond_stability(
     log_density: Callable[[np.ndarray], float], points: np.ndarray, cov: np.ndarray, steps: Sequence[float]
 ) -> str:
-    """Return a sentence: at which share of points of a posterior each step size is beyond 4 / curvature."""
+    """Return a sentence: the share of a posterior's points where each step size is above 4 / curvature."""
     curvature = np.array([largest_curvature(log_density, theta, cov) for theta in points])
     shares = [f"{np.mean(curvature * step > 4.0):.0%} for a = {step:g}" for step in steps]
     return (

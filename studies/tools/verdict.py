@@ -1,9 +1,9 @@
-"""Judge runs: right, wrong with a warning ("warned"), or wrong and silent.
+"""Judge runs: "right", "wrong and warned", "wrong and silent" (without a warning), "undecided" or "not validated".
 
 A run is right when every mean is within .1 posterior sd of the reference and every sd within 10 %, wrong when one of
-them is not; both by intervals that hold together, over all coefficients, with probability .95. They count the Monte
-Carlo errors of run and reference. Where they leave it open, the verdict is "undecided". A run counts as
-"warned" if its trace reports at least one problem.
+them is not. Both are decided by intervals that hold together, over all coefficients, with probability .95, and contain
+the Monte Carlo errors of run and reference. If an interval contains a limit, the verdict is "undecided". A run counts
+as "warned" if its trace reports at least one problem.
 """
 
 import dataclasses
@@ -21,19 +21,20 @@ if TYPE_CHECKING:
     import xarray as xr
 
 LARGEST_SHIFT, LARGEST_RATIO, CONFIDENCE = 0.1, 1.1, 0.95
-MOST_DRAWS = 10_000  # of a chain: all draws of 60 runs take ArviZ 20 minutes, and errors are far below the limits
+# Of a chain: ArviZ would need 20 minutes for all draws of 60 runs, and errors are far below the limits.
+MOST_DRAWS = 10_000
 RIGHT, UNDECIDED, UNKNOWN = "right", "undecided", "not validated"
 WARNED, SILENT = "wrong and warned", "wrong and silent"
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What became of one run.
+    """The verdict on one run, with its numbers.
 
     Attributes
     ----------
     word
-        One of the five.
+        "right", "wrong and warned", "wrong and silent", "undecided" or "not validated".
     shift, shift_at
         Largest difference of a mean from the reference's, in posterior sds, with its interval; the coefficient.
     ratio, ratio_at
@@ -55,7 +56,7 @@ class Verdict:
 
     @property
     def short(self) -> str:
-        """The verdict in a word; for an undecided run also whether it reported a problem."""
+        """The verdict in a word; for an undecided run also whether the run reported a problem."""
         return f"{self.word}, warned" if self.word == UNDECIDED and self.problems else self.word
 
 
@@ -98,7 +99,7 @@ def judge(run: "xr.DataTree", reference: "xr.DataTree | None", variable: str = "
 
 
 def thinned(draws: "xr.DataArray") -> "xr.DataArray":
-    """Return at most `MOST_DRAWS` draws of each chain, evenly spaced: errors can only look larger."""
+    """Return at most `MOST_DRAWS` draws of each chain, evenly spaced: this can only make the errors larger."""
     return draws.isel(draw=slice(None, None, math.ceil(draws.sizes["draw"] / MOST_DRAWS)))
 
 

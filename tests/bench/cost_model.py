@@ -95,7 +95,7 @@ def _seconds(run: dict, phase: str) -> float:
 
 
 def facts_table(runs: Sequence[dict], sizes: Sequence[int]) -> str:
-    """Return memory and the posterior beside the truth."""
+    """Return memory, and the posterior compared with the truth."""
     rows = []
     for size in sizes:
         some = of(runs, size)

@@ -1,4 +1,4 @@
-"""Fair races: rivals take turns in one process, and medians over rounds are told with their intervals.
+"""Fair races: rivals take turns in one process, and medians over rounds are reported with their intervals.
 
 A test of speed fails where the interval of what it measured excludes its goal, and not where a noisy round is beyond
 it. The interval is that of the sign test: between the k-th smallest and the k-th largest of n independent rounds lies

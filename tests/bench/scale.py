@@ -5,7 +5,7 @@
 The files are simulated in blocks of float32 with known coefficients, in a folder 1e7x10 of FOLDER, and stay there; what
 the run makes lies in a cache of its own there, and is removed. Prints one line of JSON: seconds and
 passes of each phase, the peak of memory that is no page of a file (RssAnon of this process and its workers, looked at
-every 20 ms), and the posterior beside the truth, in posterior standard deviations.
+every 20 ms), and the posterior compared with the truth, in posterior standard deviations.
 """
 
 import argparse

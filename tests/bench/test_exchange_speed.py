@@ -1,4 +1,4 @@
-"""What a step of noisy exchange costs on 16 x 16 spins, beside the simulation that it is made of, in one run."""
+"""What a step of noisy exchange costs on 16 x 16 spins, compared with the simulation in it, in one run."""
 
 import numpy as np
 import pytest

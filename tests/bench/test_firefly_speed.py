@@ -1,4 +1,4 @@
-"""Firefly on MNIST 7 against 9: likelihood evaluations per step, and its speed beside NumPy's, in one run."""
+"""Firefly on MNIST 7 against 9: likelihood evaluations per step, and its speed compared with NumPy's, in one run."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,7 @@
 """A step of SGLD against the best JAX sampler: blackjax inside ``lax.scan``, minibatches of 500, 50 coefficients.
 
 Skipped where blackjax is not installed (extra ``foreign``). CPU time of the whole process is compared, since
-JAX computes on threads of its own; XLA is told to use one. Both sides draw their minibatches, ours without replacement.
+JAX computes on threads of its own; XLA is set to use one. Both sides draw their minibatches, ours without replacement.
 """
 
 import os

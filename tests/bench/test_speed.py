@@ -193,7 +193,7 @@ def test_saving_a_large_trace(tmp_path):
 
 
 def test_overhead_of_a_draw():
-    """A target of one parameter and one datum: what a step costs beside the model."""
+    """A target of one parameter and one datum: the cost of a step without the model."""
     target = amc.FunctionTarget(
         lambda theta, data, i: -0.5 * theta[0] ** 2, lambda theta: 0.0, data=np.zeros(1), n_obs=1, dim=1
     )

@@ -1,4 +1,4 @@
-"""What the reader finds: every public name stands on the page of public names."""
+"""What the reader finds: the page of public names lists every public name."""
 
 import ast
 import importlib

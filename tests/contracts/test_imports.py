@@ -129,7 +129,7 @@ def test_planted_edges_are_found(room, source, edges):
 class Imports(ast.NodeVisitor):
     """Collect what a file imports when it is loaded or inside its functions, as (module, name or None).
 
-    What stands under ``if TYPE_CHECKING:`` is never imported.
+    Imports under ``if TYPE_CHECKING:`` are never executed.
     """
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ def imports_of(source: str) -> set[tuple[str, str | None]]:
 
 
 def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
-    """Return the modules that each module imports; a package's name stands for its ``__init__`` file.
+    """Return the modules that each module imports; a package's name means its ``__init__`` file.
 
     ``from package import name`` is an import of the file that defines the name, where the package's own imports tell
     it: a file that takes its neighbour's class from their package needs the neighbour and not the package. Nor does a

@@ -41,7 +41,7 @@ def test_a_second_class_of_a_name_is_seen():
     assert found == {"Clock": ["a.py", "b.py"]}
 
 
-RUN = {  # from a model to its answer, beside what README, tutorials and gallery type
+RUN = {  # from a model to its answer, in addition to the names that README, tutorials and gallery use
     "audit",
     "choose_sampler",
     "importance_sampling",

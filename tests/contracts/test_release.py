@@ -114,7 +114,7 @@ def sessions():
 
 
 def asked_for(workflow):
-    """Return the sessions that a workflow calls; one named by a matrix stands for every entry of it."""
+    """Return the sessions that a workflow calls; a session named by a matrix means every entry of the matrix."""
     found = set()
     for job in workflow["jobs"].values():
         matrix = job.get("strategy", {}).get("matrix", {})

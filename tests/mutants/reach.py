@@ -1,6 +1,6 @@
 """What each test of the table calls: a mutant of a function runs on the tests that call it first, then on the others.
 
-The tests of a file run once on the tree as it is, where they must pass. Python's monitoring notes the functions of the
+The tests of a file run once on the unchanged tree, where they must pass. Python's monitoring notes the functions of the
 package that a test calls. What another test has put into a cache it does not call: so the other tests of a file follow
 those that do. A function that is called by an import belongs to all tests. The record is kept until the test file or
 the package changes.
@@ -104,7 +104,7 @@ def recorded(file, tests):
         process.join()
     found = json.loads(store.read_text(encoding="utf-8"))
     if found["failed"]:
-        raise SystemExit(f"tests fail on the tree as it is: {' '.join(found['failed'])}")
+        raise SystemExit(f"tests fail on the unchanged tree: {' '.join(found['failed'])}")
     return found
 
 

@@ -84,7 +84,7 @@ class Judged(NamedTuple):
 
 
 def is_told(mutation, lines):
-    """Return whether a change can be told, and is one.
+    """Return whether a change alters the code, and a test could detect it.
 
     An index 0 becomes 1, not -1: in an array of one number, and among the axes of a vector, both are the same. The size
     of a cache changes no answer. The star in a signature is no operator.

@@ -1,4 +1,4 @@
-"""What is kept beside the session: the tests of each module, and the mutants that nothing can tell from it."""
+"""Tables of the session: the tests of each module, and the mutants that are equivalent to the module."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ def read(name):
 
 
 def mapped_tests():
-    """Return the tests of each module, beside those that all share: those of the table, else those that name it."""
+    """Return the tests of each module, without the shared ones: those of the table, else those that name the module."""
     table = read("modules.toml")["tests"]
     return table | {module: files_naming(module) for module in modules() if module not in table}
 

@@ -31,4 +31,4 @@ def test_in_the_gaussian_regime_the_noise_is_made_up_to_the_correction():
     for tau, expected in ((largest * (1.0 - 1e-9), smoothed), (largest * (1.0 + 1e-9), expit(log_ratio))):
         found = test.gaussian_probability(log_ratio, np.full(3, tau), 50, "barker")
         np.testing.assert_allclose(found, expected, rtol=1e-12)
-    assert np.abs(smoothed - expit(log_ratio)).max() > 1e-9  # the two can be told apart
+    assert np.abs(smoothed - expit(log_ratio)).max() > 1e-9  # the two can be distinguished

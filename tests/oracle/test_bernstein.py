@@ -55,7 +55,7 @@ def test_without_the_range_it_would_not_cover():
 
 
 def textbook_bernstein(delta, batch_size, growth, reach):
-    """Decide by the bound, written out; `reach` returns C given the differences, as the library is told it."""
+    """Decide by the bound, written out; `reach` returns C given the differences, as the library receives it."""
 
     def decide(rng, order, differences, mu_0):
         n_obs, n, look = len(differences), 0, 0

@@ -274,7 +274,7 @@ def test_the_exchange_sampler_has_the_matrix_of_its_closed_form():
     np.testing.assert_allclose(stationary_law(T.values), law / law.sum(), atol=1e-10)
 
 
-# --- acceptance laws by enumeration ---
+# --- distributions of decisions by enumeration ---
 
 
 def accepts_at(terms, mu_0, epsilon):

@@ -27,7 +27,7 @@ from approxmcmc.samplers.noisy.doubly_intractable import RatioState
 
 pytestmark = [
     pytest.mark.recompiles,
-    pytest.mark.skipif(not config.DISABLE_JIT, reason="compiled code asks no scripted generator"),
+    pytest.mark.skipif(not config.DISABLE_JIT, reason="compiled code cannot use a scripted generator"),
 ]
 CELLS = 6  # of a uniform number that chooses among 1, 2, 3 or 6
 GRID = np.array([-0.3, 0.1, 0.6])
@@ -38,7 +38,7 @@ WALK = amc.RandomWalk(0.5)
 
 
 class Script:
-    """A generator that is told what to draw; `thresholds` are log u, one for each."""
+    """A generator with given draws; `thresholds` are log u, one for each."""
 
     def __init__(self, choices, u):
         self.choices, self.u, self.made = choices, u, []
@@ -202,7 +202,7 @@ def lattice():
 
 
 class OnTheGrid(NamedTuple):
-    """A proposal's laws between the points of a grid: of one chain, and of two together."""
+    """A proposal's transition probabilities between the points of a grid: of one chain, and of two together."""
 
     rows: np.ndarray
     joint: np.ndarray

@@ -1,4 +1,4 @@
-"""Firefly against laws that are known without sampling: enumerated kernels, and the same chain in NumPy."""
+"""Firefly against distributions that are known without sampling: enumerated kernels, and the same chain in NumPy."""
 
 import math
 

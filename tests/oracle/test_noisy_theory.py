@@ -1,4 +1,4 @@
-"""The theory of Noisy Monte Carlo beside enumeration: constants, inequalities, and planted slips in each of them."""
+"""The theory of Noisy Monte Carlo compared with enumeration: constants, inequalities, and a planted error in each."""
 
 import functools
 import itertools

@@ -15,7 +15,7 @@ PLACES = [np.array([0.3, -0.7]), np.array([-1.9, 0.4]), np.array([2.5, 2.0])]
 
 
 class Scripted:
-    """A generator that gives the numbers it is told."""
+    """A generator that returns given numbers."""
 
     def __init__(self, *numbers):
         self.numbers = list(numbers)

@@ -29,7 +29,7 @@ def small():
 def terms_of(target):
     """Return for each site its terms, as functions of the state, from the tables alone, in the target's order.
 
-    Terms of a site come group by group; within a group those where it stands first, then second, ...
+    Terms of a site come group by group; within a group first those with the site as first argument, then as second, ...
     """
     found = []
     for site in range(target.n_states.size):

@@ -376,7 +376,7 @@ def test_an_undefined_distance_is_refused():
 )
 def test_a_whole_chain_with_approximate_acceptance(epsilon, distance, largest, usage, bias):
     # Gaussian data, posterior N(0, 1) on a grid: Lambda = (z^2 - z'^2) / 2 and tau = |z' - z| are known for every move.
-    # Published: total variation between the two stationary laws, largest |Delta|, data used, bias of E z^2.
+    # Published: total variation between the two stationary distributions, largest |Delta|, data used, bias of E z^2.
     grid = np.linspace(-5.0, 5.0, 201)
     target = np.exp(-(grid**2) / 2.0)
     target /= target.sum()

@@ -48,7 +48,7 @@ def test_the_tolerance_stops_where_the_log_ratio_is_known():
 def test_a_strict_early_boundary_reads_on():
     """At mu_0 = 2.5 the pairs have t = -2.83 (1 and 2), 1.62 (3 and 10) and less; the critical value of .2 is 1.376.
 
-    A boundary of shape 0 asks for sqrt(2) times as much after half of the terms, 1.946, so that 3 and 10 read on.
+    A boundary of shape 0 is sqrt(2) times as high after half of the terms, 1.946, so that 3 and 10 read on.
     """
     assert outcomes(0.2, 2.5, boundary_shape=0.0) == pytest.approx((5 / 6, 22 / 6), abs=1e-15)
     assert outcomes(0.2, 2.5, boundary_shape=0.3) == pytest.approx((5 / 6, 20 / 6), abs=1e-15)  # 1.581

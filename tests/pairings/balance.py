@@ -118,7 +118,7 @@ def balance_of(world: str, sampler: Callable[[Proposal], Any], seed: int, propos
 
 
 class Restarted(NamedTuple):
-    """A chain whose steps all begin at one place: what the loop asks for, the chain, the place, and two sums."""
+    """A chain whose steps all begin at one place: the interface of the loop, the chain, the place, and two sums."""
 
     theta: np.ndarray
     proposed: np.ndarray

@@ -29,7 +29,7 @@ def without_ratio(propose):
 
 
 def softened(threshold):
-    """Return a threshold that asks for 9/10 of what it should."""
+    """Return a threshold of 9/10 of the right one."""
 
     @compiled
     def soft(rng):
@@ -59,7 +59,7 @@ def propose_pinned_lopsided(rng, pair, theta, out, count):
 
 
 def lopsided_move(move):
-    """Return a move of the noisy family of which 3 % upwards are lost."""
+    """Return a move of the noisy family that drops 3 % of its upward moves."""
 
     @compiled
     def move_lopsided(streams, state, theta, proposed, count):

@@ -1,8 +1,8 @@
 """All pairings whose law is put under test: derived from the roles and the one table of examples.
 
-A pairing is a sampler and the worlds in which it may be run, of which the first that does not refuse it is taken. With
-Metropolis-Hastings every proposal meets every test, each pairing in the next one of the forms that a target can have,
-so that proposals and tests meet all forms. A proposal that remembers something is mixed with every other kind.
+A pairing is a sampler and the worlds in which it may run; the first world that does not refuse the sampler is used.
+With Metropolis-Hastings every proposal meets every test, each pairing in the next one of the forms that a target can
+have, so that proposals and tests meet all forms. A proposal that remembers something is mixed with every other kind.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ EXACT = {  # settings at which samplers of the examples leave the law invariant
         amc.samplers.SliceSampler(amc.samplers.Slice(0.5, directions="coordinates")),
     ],
 }
-# Targets of which one pairing shows that they are what they say.
+# Targets that one pairing suffices to test.
 OTHERS = sorted(set(WORLDS) - {*FORMS, *FIELDS, "ERGM", "Ising", "EstimatedLikelihood"})
 LIMITS = [  # approximate tests at the settings where they read all rows
     amc.SequentialTTest(0.0, 4),

@@ -1,4 +1,4 @@
-"""Models of which parameters and data can be drawn together, with likelihoods written in NumPy.
+"""Models whose parameters and data can be drawn together, with likelihoods written in NumPy.
 
 A world says how theta is drawn from its proper prior, data given theta, and how a target is made of the data. Their
 posteriors have standard deviations near .3, so that the proposals of `tests.examples` make steps of their size.

@@ -54,7 +54,7 @@ def heavy_logistic() -> LogisticRegression:
 
 
 def audited(target, test, scale: float, seed: int):
-    """Return records of a chain of which every decision is audited."""
+    """Return records of a chain with an audit of every decision."""
     sampler = MetropolisHastings(RandomWalk(scale), test)
     trace = sample(target, sampler, draws=DRAWS, tune=100, chains=1, random_seed=seed, audit_every=1,
                    progressbar=False)  # fmt: skip

@@ -132,7 +132,7 @@ def test_a_bad_point_of_expansion_is_told_and_no_chain_sticks_in_silence(case, i
         rate = float(trace.sample_stats["accepted"].mean())
         assert any("expanded" in sentence for sentence in warned) == told
         stuck = [sentence for sentence in warned if "of its proposals" in sentence]
-        assert stuck or rate > 0.1, "a chain that hardly moves must be told of"
+        assert stuck or rate > 0.1, "a chain that hardly moves must give a warning"
         if case in ("mode", "one coordinate"):
             assert not stuck
             assert rate > 0.15
@@ -146,8 +146,8 @@ def test_a_bad_point_of_expansion_is_told_and_no_chain_sticks_in_silence(case, i
 def test_from_a_far_start_a_chain_comes_home_or_is_told_of(proposal, images, seed):
     """Started 10 sd off in every coordinate, 71 in all: out there the posterior is e^146 times the normal law's tail.
 
-    An exact independence chain therefore stays for ever, and must be told of; the walk in a mixture leads home, which
-    takes it some 700 steps by itself.
+    An exact independence chain therefore stays for ever, and must give a warning; the walk in a mixture leads home,
+    which takes it some 700 steps by itself.
     """
     target, fit = images
     independent = amc.proposals.PreconditionedCrankNicolson(0.0, fit)

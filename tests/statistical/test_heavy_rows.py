@@ -1,7 +1,7 @@
 """Planted heavy rows never give a silent wrong answer.
 
 A Gaussian set of 4000 x 4 gets 1, 10 or 1000 rows whose predictors are 10, 1e3 or 1e5 times as large, or one row that
-separates the classes. Each sampler runs on each set, beside an exact chain as reference. A run is *wrong* where a mean
+separates the classes. Each sampler runs on each set, and an exact chain is the reference. A run is *wrong* where a mean
 is off by more than .1 posterior standard deviations and five standard errors of both chains, or a standard deviation by
 more than 10 % and five standard errors; wrong and silent fails.
 

@@ -1,4 +1,4 @@
-"""Processes on few rows against laws by quadrature.
+"""Processes on few rows against distributions by quadrature.
 
 Chains start away from the posterior, independent of one another, and run for twenty units of time before their draws
 count. Per moment the mean over chains has a standard error from the chains, and abs(z) < 5: with ten moments a right

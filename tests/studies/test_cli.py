@@ -204,7 +204,7 @@ def test_a_failed_cell_gives_code_1_its_story_and_the_way_back(approxmcmc, proje
     assert code == 1
     assert "1 to run" in out
     assert "2 to run" in approxmcmc("retry", "bad", "--failed")[1]
-    assert approxmcmc("retry", "bad", "--noisy") == (0, "No cell is of that kind.\n", "")
+    assert approxmcmc("retry", "bad", "--noisy") == (0, "No cell has that status.\n", "")
     assert approxmcmc("status", "bad")[1].count("FAILED") == 2
 
 

@@ -1,4 +1,4 @@
-"""A study declares published numbers, and its report sets them beside ours."""
+"""A study declares published numbers, and its report compares them with ours."""
 
 import math
 

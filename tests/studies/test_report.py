@@ -340,7 +340,7 @@ def test_many_verdicts_share_their_rate():
     """A ratio of 0.7 [0.5, 0.97] is a gain when it is asked once; of 20 verdicts its interval reaches 1.13."""
     scores = scores_of(row_of("exact", 1.0, ratio=(1.0,) * 3), row_of("fast", 0.7, ratio=(0.7, 0.5, 0.97)))
     assert sentences(scores, 1)[0].endswith("a gain that the interval supports.")
-    assert "at the family rate of this page the interval contains 1" in sentences(scores, 20)[0]
+    assert "widened for all verdicts of this page, the interval contains 1" in sentences(scores, 20)[0]
 
 
 def test_a_coarse_gold_standard_ranks_nothing_and_few_chains_decide_nothing():
@@ -425,7 +425,7 @@ def test_report_without_gold_standard_makes_no_claim_on_risk(tmp_path):
 
 
 def test_a_study_with_a_reference_of_its_own_is_said_to_have_one(tmp_path):
-    """It asks for no NUTS and brings figures: the page must neither claim nor miss a gold standard."""
+    """The study needs no NUTS and has figures: the page must neither claim nor miss a gold standard."""
 
     def errors(_):
         return [Table("Errors", "Against the exact law.", pd.DataFrame({"error": [0.1]}))]
@@ -493,7 +493,7 @@ def test_a_point_that_no_line_reaches_has_a_marker():
 
 
 def test_what_is_drawn_in_black_follows_the_theme_as_ink_does():
-    """Black on the dark page cannot be seen: box plots and error bars are black where matplotlib is not told."""
+    """Black on the dark page cannot be seen: box plots and error bars are black by matplotlib's default."""
     figure, axes = subplots()
     axes.boxplot([1.0, 2.0, 5.0])
     axes.errorbar([1.0], [2.0], yerr=[0.5], color="black")

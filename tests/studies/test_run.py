@@ -1,4 +1,4 @@
-"""Runs: what is computed, what is kept, what is told, and what a kill costs."""
+"""Runs: what is computed, kept and reported, and what a kill costs."""
 
 import dataclasses
 import io

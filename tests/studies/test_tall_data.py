@@ -1,4 +1,4 @@
-"""The tall-data benchmark: what it is made of, and what stands on the clock of our own samplers."""
+"""The tall-data benchmark: its parts, and what the time of our samplers includes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What the table of unadjusted Langevin steps says of laws where the answer is known."""
+"""The table of unadjusted Langevin steps on distributions where the answer is known."""
 
 import numpy as np
 import pytest
@@ -26,16 +26,16 @@ def test_the_variance_of_the_step_is_the_fixed_point_of_the_recursion():
         variance = (1.0 - step / 2.0) ** 2 * variance + step
     found = _row(step, [trace_of(np.zeros((1, 50, 2)))], np.zeros(2), np.ones(2))
     assert found["variance by the step"] == pytest.approx(variance, rel=1e-12)
-    assert found["what it shows"].startswith("the error of the step, 60% of a variance")
+    assert found["what it shows"].startswith("discretisation error, 60% of a variance")
 
 
-def test_a_runaway_is_called_one_and_a_short_step_slow():
+def test_a_divergence_is_named_and_a_short_step_is_slow():
     draws = np.random.default_rng(1).standard_normal((1, 400, 2))
     slow = _row(0.03, [trace_of(draws)], np.zeros(2), np.ones(2))
     assert slow["draws far off"] == 0.0 and slow["what it shows"].startswith("slow mixing")
     draws[0, 300:] += 50.0
     gone = _row(0.03, [trace_of(draws)], np.zeros(2), np.ones(2))
-    assert gone["draws far off"] == 0.25 and gone["what it shows"].startswith("the runaway")
+    assert gone["draws far off"] == 0.25 and gone["what it shows"].startswith("divergence")
     assert gone["sd ratio"] == pytest.approx(1.0, abs=0.15)  # of the draws that stayed: 300 of them
     assert gone["steps"] == 400
 

@@ -251,7 +251,7 @@ def trace():
 
 
 class TestDiagnostics:
-    """What is no trace, or not the one that is wanted, is told by name."""
+    """The message names an argument that is no trace, or not the one that is needed."""
 
     @pytest.mark.parametrize("bad", [None, [], "trace.nc"])
     def test_what_is_no_trace(self, trace, bad):

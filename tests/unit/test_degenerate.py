@@ -262,7 +262,7 @@ class TestTemperature:
     TEST = amc.acceptance.MinibatchBarker(batch_size=50, temperature=10.0)
 
     def test_control_variates_are_refused(self):
-        """Their terms are residuals: the expansion, which stands beside the prior, would stay as it is."""
+        """Their terms are residuals: the expansion, which is part of the prior, would not be tempered."""
         target = amc.ControlVariate(logistic(60, 1))
         with pytest.raises(IncompatibleError, match="temperature=10"):
             self.TEST.build_test(target)
@@ -282,7 +282,7 @@ class TestTemperature:
             couplings(logistic(40, 1), amc.MetropolisHastings(amc.RandomWalk(0.8), self.TEST), lag=5)
 
     def test_realised_conditional(self):
-        """The exact conditional beside the realised one is the tempered one."""
+        """The exact conditional that is compared with the realised one is the tempered one."""
         field = amc.targets.BinaryMRF.random_triples(7, scale=2.0, random_seed=0)
         context, site = np.array([[0, 1, 1, 0, 1, 0, 1]]), 3
         found = realised_conditional(field, self.TEST, context, [site], replications=400, random_seed=1)

@@ -79,7 +79,7 @@ def variants(name):
         tests = [test for each in TESTS.values() for test in each] if "test" in roles else [None]
         moves = [move for each in PROPOSALS.values() for move in each] if "proposal" in roles else [None]
         if not isinstance(getattr(example, "proposal", amc.RandomWalk()), Proposal):
-            moves = [None]  # Slice stands in its place
+            moves = [None]  # Slice replaces it
         for move in moves:
             for test in tests:
                 parts = {"proposal": move, "test": test}

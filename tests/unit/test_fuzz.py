@@ -117,7 +117,7 @@ def test_data_in_another_form_are_the_same_data(cases):
 
 
 def spoilt(X, y, how):
-    """Return data of which one thing is wrong, or odd."""
+    """Return data with one wrong or odd property."""
     frame = pd.DataFrame(X, columns=["a", "b"])
     return {
         "nan": lambda: (np.where(np.arange(2) == 1, np.nan, X), y),

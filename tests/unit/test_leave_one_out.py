@@ -1,4 +1,4 @@
-"""Leave-one-out cross-validation reads the target's terms, and no more of them than ArviZ asks for."""
+"""Leave-one-out cross-validation evaluates only the terms that ArviZ needs."""
 
 import arviz as az
 import numpy as np

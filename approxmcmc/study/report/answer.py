@@ -1,7 +1,7 @@
 """Write the answer in three sentences from the table: the setting with least risk, which others are worse, and why.
 
-Settings are not ranked if the gold standard is too coarse, and there are no verdicts below five replicates. The
-verdicts of a page share a family error rate, see :mod:`approxmcmc.study.report.scores`.
+Settings are not ranked if the gold standard is too coarse, and there are no verdicts below five replicates. All
+verdicts of a page together err with probability at most 5 %, see :mod:`approxmcmc.study.report.scores`.
 """
 
 import math
@@ -15,7 +15,7 @@ from approxmcmc.study.report.wording import counted, estimate_text, number
 
 
 def answers(scores: Sequence[Scores]) -> list[str]:
-    """Return the sentences on all targets that have a gold standard; sentences on several targets come last."""
+    """Return the sentences on all targets that have a gold standard; of equal sentences only the last is kept."""
     judged = [one for one in scores if one.estimands]
     verdicts = sum(len(one.settings) - 1 for one in judged)
     told = [sentence for one in judged for sentence in sentences(one, max(verdicts, 1))]
@@ -60,7 +60,7 @@ def _why_no_risk(target: str, gold_wanted: bool, own_figures: bool) -> str:
 
 
 def sentences(scores: Scores, verdicts: int) -> list[str]:
-    """Return three sentences on the first estimand at the largest common budget, with verdicts at the family rate."""
+    """Return sentences on the first estimand at the last budget; `verdicts` on the page share one error rate."""
     estimand, seconds = scores.estimands[0], number(scores.times[-1])
     table = scores.at_last_budget(estimand)
     known = {str(label): row for label, row in table.iterrows() if math.isfinite(row.risk)}
@@ -101,12 +101,12 @@ def _who(scores: Scores, best: str, row: Any, verdicts: int) -> str:
     text += f", {estimate_text(*ratio)} times that of {scores.exact}"
     if widened(row, "ratio", verdicts)[1] < 1.0:
         return f"{text}, a gain that the interval supports."
-    where = "at the family rate of this page the interval" if ratio[2] < 1.0 else "the interval"
+    where = "widened for all verdicts of this page, the interval" if ratio[2] < 1.0 else "the interval"
     return f"{text}; {where} contains 1, so the difference from the exact sampler is not established."
 
 
 def _against(best: str, exact: str | None, rows: dict[str, Any], unknown: list[str], verdicts: int) -> str:
-    """Compare the best setting with the approximate others; the first sentence has compared it with the exact one."""
+    """Return a sentence that compares the best setting with the others, except the exact one."""
     others = [label for label in rows if label not in (best, exact)]
     if best == exact:
         far = [label for label in others if widened(rows[label], "ratio", verdicts)[0] > 1.0]

@@ -58,7 +58,7 @@ LIMITS = ("bias", "bias_lower", "bias_upper")
 
 
 def told_of(results: "StudyResults") -> list[SettingBiases]:
-    """Return the known biases of every finished setting; empty if the study does not want them."""
+    """Return the biases, or the error, of every setting with a bias report; empty if the study asks for no biases."""
     if results.study.bias is None:
         return []
     told = []
@@ -103,7 +103,7 @@ def _errors(values: np.ndarray) -> np.ndarray:
 
 
 def bias_section(told: Sequence[SettingBiases]) -> list[Section]:
-    """Return the section on biases; empty if the study does not want them, or has none yet."""
+    """Return the section on biases; an empty list if there are none."""
     if not told:
         return []
     pieces = [
@@ -154,7 +154,7 @@ def _verdict_of(one: SettingBiases) -> dict[str, Any]:
 
 
 def _evidence(told: Sequence[SettingBiases]) -> Table | None:
-    """Return the evidence for the verdicts, and its cost."""
+    """Return a table of the quantities behind the verdicts and their cost; None if no bias could be estimated."""
     import pandas as pd
 
     known = [(one, one.found) for one in told if one.found is not None]

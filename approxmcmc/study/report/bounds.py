@@ -42,7 +42,7 @@ def bounds_section(results: "StudyResults") -> list[Section]:
 
 
 def verdicts(results: "StudyResults") -> Iterator[Figure | Table | Note]:
-    """Yield, for each bound that the study declares, a sentence and then its evidence."""
+    """Yield a sentence, a figure and two tables for each bound that the study declares."""
     for name in results.study.bounds:
         check = checked(results, name)
         if check is None:
@@ -101,8 +101,9 @@ def _table(name: str, check: "xr.DataTree") -> Table:
         distance_upper=frame["distance_upper"],
     )[[knob, "bound", "distance", "distance_lower", "distance_upper", "value", "label", "looseness", "verdict"]]
     caption = (
-        f"Distance of the approximate stationary law from the posterior ({check.attrs['distance_source']}; interval "
-        f"{check.attrs['confidence']:.0%}), each bound with its label, and its looseness: bound / truth."
+        "Distance of the approximate stationary distribution from the posterior "
+        f"({check.attrs['distance_source']}; interval {check.attrs['confidence']:.0%}), each bound with its label, and "
+        "its looseness: bound / truth."
     )
     headings = {"value": "bound's value", "bound": "bound"}
     return Table(f"Verdicts: {name}", caption, frame, headings=headings, formats={knob: "g"})
@@ -152,7 +153,7 @@ def _figure(name: str, check: "xr.DataTree") -> list[Figure]:
         x, centre, yerr=[centre - low, high - centre], fmt="o", color="black", markersize=4, label="measured distance"
     )
     if table["tv"].notnull().any():
-        axes.plot(x, table["tv"], "x", color="black", label="distance of the matrices' laws")
+        axes.plot(x, table["tv"], "x", color="black", label="distance of the matrices' distributions")
     axes.axhline(1.0, color="gray", linewidth=0.6)
     smallest = [float(v) for v in (positive["value"].min(), positive["distance"].min()) if v > 0]
     axes.set_yscale("log")

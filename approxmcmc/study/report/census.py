@@ -61,7 +61,7 @@ def census_table(results: "StudyResults") -> Table:
     return Table(
         "Census of cells",
         "One cell is one chain of one setting. Failed: an exception or a dead process; invalid: draws "
-        "that are not finite; stale: made by other code than the present; noisy: the speed probe drifted. Noisy "
+        "that are not finite; stale: made by an earlier version of the code; noisy: the speed probe drifted. Noisy "
         "cells stay in every figure.",
         pd.DataFrame(rows),
     )
@@ -117,7 +117,7 @@ def warnings_table(results: "StudyResults") -> Table | None:
 
 
 def machine_table(results: "StudyResults") -> Table:
-    """Speed probes and the share of a core that each setting's cells got."""
+    """Tabulate speed probes, and the share of a core that each setting's cells got."""
     import pandas as pd
 
     rows = []
@@ -135,7 +135,7 @@ def machine_table(results: "StudyResults") -> Table:
 
 
 def by_setting(study: "Declaration", records: "pd.DataFrame") -> Iterator[tuple[str, str, "pd.DataFrame"]]:
-    """Yield target, label and rows of every setting, in the order of declaration."""
+    """Yield target, label and rows of `records` for every setting, in the order of declaration."""
     declared = {setting.label: place for place, setting in enumerate(study.settings())}
     groups = dict(list(records.groupby(["target", "label"], sort=False)))
     for target in study.targets:
@@ -144,7 +144,7 @@ def by_setting(study: "Declaration", records: "pd.DataFrame") -> Iterator[tuple[
 
 
 def numbers(column: "pd.Series") -> list[float]:
-    """Return a column as floats, NaN if a record left it empty."""
+    """Return a column as floats, NaN for empty entries."""
     import pandas as pd
 
     return [float(value) for value in pd.to_numeric(column, errors="coerce")]

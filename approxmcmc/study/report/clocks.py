@@ -30,9 +30,9 @@ PROCESSOR = PageClock("processor_time", "thread_time_diff", "processor")
 
 
 def clock_of(results: "StudyResults") -> PageClock:
-    """Return the clock of a study's page: that of the processor if other programs ran at the same time as the cells.
+    """Return the clock of a study's page: the processor's if other programs ran at the same time as the cells.
 
-    Traces drawn before the processor's clock was recorded have only that of the wall.
+    If a trace has no record of the processor's clock, the page uses the wall clock.
     """
     known = all(knows(traces, PROCESSOR.axis) for traces in results.traces().values())
     return PROCESSOR if known and cpu_share(results) < LEAST_CPU_SHARE else WALL
@@ -58,7 +58,7 @@ def draws_timed(traces: "Sequence[xr.DataTree]") -> str:
 def setup_seconds(traces: "Sequence[xr.DataTree]") -> float:
     """Return the longest compilation of any cell; an unrecorded one counts as 0.
 
-    Later cells of a process find compiled code in memory, which would make a user's wait look short.
+    Later cells of a process compile nothing, so a mean over cells would be less than the time that a user waits.
     """
     told = [float(trace["sample_stats"].attrs.get("setup_compile_seconds", 0.0)) for trace in traces]
     return float(np.nan_to_num(told).max())

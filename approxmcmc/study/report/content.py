@@ -68,7 +68,7 @@ def compose(results: "StudyResults") -> dict[str, Any]:
 
 
 def compose_published(results: "StudyResults") -> dict[str, Any]:
-    """Return the parts of the page published with the risks: sections, notes, sentences, and exact settings."""
+    """Return the parts of a published page: sections, notes, sentences, families, and each target's exact setting."""
     with _style():
         found = _found(results)
         failures = census.failures_table(results)
@@ -151,7 +151,7 @@ def _notes(results: "StudyResults", found: _Found) -> list[str]:
 
 
 def _told(results: "StudyResults", found: _Found) -> list[str]:
-    """Return sentences on biases that were estimated from draws, and on targets without risks; each only once."""
+    """Return sentences on the estimated biases, and on targets without risks; equal sentences appear once."""
     known = {"gold_wanted": results.study.gold is not None, "own_figures": bool(found.pictures)}
     told = told_of(results)
     sentences = [text for contest in found.contests if (text := sentence(contest.target, told))]
@@ -214,14 +214,14 @@ def _risk_figures(contest: Contest) -> tuple[Figure | None, ...]:
 
 
 def cost_section(results: "StudyResults", contests: Sequence[Contest]) -> Section:
-    """Return data, decisions and seconds, in one table each for all targets."""
+    """Return the section with two tables for all targets: the cost of decisions, and seconds."""
     made = tables.cost_table, tables.seconds_table
     by_target = [{contest.target: table(results, contest) for contest in contests} for table in made]
     return Section("Cost", pieces=tuple(tables.over_targets(found) for found in by_target if found))
 
 
 def gold_section(results: "StudyResults") -> Section:
-    """Return the gates of the gold standards, the status of each, and the commands that make them again."""
+    """Return the section on gold standards: their gates, their status, and the commands that make them again."""
     if results.study.gold is None:
         instead = " Its own figures say what the chains are compared with." if results.study.analyses else ""
         return Section("Gold standard", (f"The study has no gold standard.{instead}",))
@@ -243,7 +243,7 @@ def _fate(name: str, report: Mapping[str, Any] | None, used: bool) -> str:
 
 
 def census_section(results: "StudyResults", judged: Sequence[Contest]) -> Section:
-    """Return the census, every failure, and the table that counts failures as infinite risk."""
+    """Return the section with the census, all failures, and the risks if a failure counts as infinite risk."""
     failures, warned = census.failures_table(results), census.warnings_table(results)
     text = () if failures else ("No cell failed.",)
     pieces = [census.census_table(results), failures, *map(tables.sensitivity_table, judged), warned]
@@ -251,13 +251,13 @@ def census_section(results: "StudyResults", judged: Sequence[Contest]) -> Sectio
 
 
 def machine_section(results: "StudyResults") -> Section:
-    """Return speed probes and the share of a core of the cells."""
+    """Return the section on the machine: speed probes, and the share of a core that cells got."""
     figure = figures.machine_health(results.records)
     return Section("Machine", pieces=(*([figure] if figure else []), census.machine_table(results)))
 
 
 def provenance(results: "StudyResults") -> Section:
-    """Return the provenance of the numbers, and the command that makes the page again."""
+    """Return the section on provenance, with the command that makes the page again."""
     facts = {name: value for name, value in results.provenance.items() if value not in (None, "", {}, [])}
     return Section(
         "Provenance",

@@ -114,7 +114,7 @@ def columns_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str, colu
 
 
 def scores_of(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Scores]:
-    """Return the risks of each target that has a gold standard."""
+    """Return the published risks of each target that has a gold standard."""
     risks = rows_of(table, RISK)
     if len(risks):
         ends = [name for name in risks if name.endswith(("_lower", "_upper"))]
@@ -139,7 +139,7 @@ def _source(words: Mapping[str, Any]) -> str:
 
 
 def in_words(table: "pd.DataFrame") -> Callable[[str], str]:
-    """Return a function that replaces names of settings and data sets by words, in text, tables and pictures."""
+    """Return a function of a text that replaces code names of settings and data sets by words."""
     columns = [name for name in NAMING if name in table]
     names = {part for name in columns for cell in set(table[name]) for part in re.split(r", (?![^\[]*\])", cell)}
     words = {name: setting_in_words(name) for name in sorted(names, key=len, reverse=True) if CODE.fullmatch(name)}

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 BOOTSTRAPS = 2000
 GRID_POINTS = 30
 BUDGET_SHARES = (0.1, 10**-0.5, 1.0)
-MANY = 10**6  # data; a test that reads so many in one look is exact by design, not by its settings
+MANY = 10**6  # data: a test that reads so many in one look always reads all, whatever its settings
 QUANTITIES = ("risk", "bias_sq", "variance")
 
 
@@ -74,7 +74,7 @@ class Contest(Scores):
 
 @functools.lru_cache(maxsize=2)
 def gather(results: "StudyResults") -> list[Contest]:
-    """Compute the evidence of every target with a finished cell; cached for later analyses."""
+    """Return the contest of every target with a finished cell; cached for later analyses."""
     by_target: dict[str, dict[str, Sequence[xr.DataTree]]] = {}
     for (target, label), traces in results.traces().items():
         usable = [trace for trace in traces if trace["posterior"].sizes["draw"]]
@@ -131,7 +131,7 @@ class Errors:
     gold: Reference
 
     def at(self, points: np.ndarray) -> "Errors":
-        """Return the errors at some of the points."""
+        """Return the errors at some of the grid points."""
         kept = np.searchsorted(self.points, points)
         return dataclasses.replace(self, points=self.points[kept], values=self.values[:, kept])
 
@@ -177,7 +177,7 @@ class _Judge:
 
 
 def _longest(clocks: Iterable[Sequence[Completions]]) -> float:
-    """Return the longest time that every replicate reached; if all are fits, twice the time of the slowest fit."""
+    """Return the longest time that every replicate reached; if all are fits, twice the end of the slowest one."""
     listed = [clock for each in clocks for clock in each]
     end = min(clock.until for clock in listed)
     return 2.0 * max(float(clock.ends[0]) for clock in listed) if math.isinf(end) else end
@@ -190,7 +190,7 @@ def _grid(end: float) -> np.ndarray:
 
 
 def exact_setting(traces: Mapping[str, Sequence["xr.DataTree"]]) -> str | None:
-    """Return the setting that leaves the posterior invariant; of several, one that reads all data in a single look."""
+    """Return the setting that is exact; of several, one that reads all data in a single look; None if there is none."""
     looks = {}
     for label, runs in traces.items():
         attrs = runs[0]["posterior"].attrs
@@ -202,7 +202,7 @@ def exact_setting(traces: Mapping[str, Sequence["xr.DataTree"]]) -> str | None:
 
 
 def done_replicates(results: "StudyResults", target: str, label: str, count: int) -> list[int]:
-    """Return the replicate numbers of the finished cells of a setting, in the order of its traces."""
+    """Return the replicate numbers of a setting's finished cells; 0 to `count` - 1 if the cells are not `count`."""
     records = results.records
     rows = records[(records.target == target) & (records.label == label) & (records.status == "done")]
     numbers = sorted(int(r) for r in rows.replicate)
@@ -213,7 +213,7 @@ def done_replicates(results: "StudyResults", target: str, label: str, count: int
 
 
 def block_ratio(top: Errors, bottom: Errors, replicates: Mapping[str, Sequence[int]], k: int) -> Interval:
-    """Return the ratio of two settings' risks at point k, over the blocks that both finished."""
+    """Return the ratio of two settings' risks at grid point k and its interval, over the blocks that both finished."""
     common = sorted(set(replicates[top.setting]) & set(replicates[bottom.setting]))
     a, b = (
         errors.values[[list(replicates[errors.setting]).index(block) for block in common], k]

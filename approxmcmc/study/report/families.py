@@ -27,7 +27,7 @@ def family(label: str) -> str:
 
 
 def in_words(labels: Sequence[str]) -> str:
-    """Return names in a sentence, those of one family as a count if there are many.
+    """Join names for a sentence; if there are many, those of one family are given as a count.
 
     Examples
     --------

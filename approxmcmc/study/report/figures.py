@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 LARGEST_PANELS = 4
 FOLDED = " Thin lines: the other members of a family, without bands; the CSV has all."
-SHORT_AXIS = 20.0  # ratio of the ends; with labels at decades only, a shorter axis could have none
-FARTHEST_FLOOR = 1e-2  # times the least value drawn; a lower floor is stated in words
+SHORT_AXIS = 20.0  # ratio of the ends; on a shorter axis labels only at decades could be missing altogether
+FARTHEST_FLOOR = 1e-2  # share of the least value drawn: a floor below it is only stated in the caption
 BANDS = "Bands: 95 % intervals over replicates, from five replicates on."
 
 
@@ -55,12 +55,12 @@ def risk_against_time(contest: Contest) -> Figure:
         x_label=f"{contest.clock.name} time per chain (s)",
         caption="Risk = bias² + variance of the running mean against seconds of sampling (compilation and set-up out, "
         "tuning and warm-up in). A straight line of slope −1 is error dominated by variance; a line that levels off "
-        "has met its bias. A law that was fitted is a level line from the end of its fit.",
+        "has met its bias. A fitted distribution is a level line from the end of its fit.",
     )
 
 
 def risk_with_setup(contest: Contest) -> Figure | None:
-    """Draw risk against the whole waiting time of a user; None without a foreign sampler."""
+    """Draw risk against sampling time plus compilation; None if no setting is a foreign sampler."""
     if not any(is_foreign(traces) for traces in contest.traces.values()):
         return None
     waits = {label: setup_seconds(traces) for label, traces in contest.traces.items()}
@@ -169,8 +169,10 @@ def machine_health(records: "pd.DataFrame") -> Figure | None:
         }
     )
     caption = (
-        "Seconds that a fixed piece of work took just before and after each cell, and the share of wall-clock during "
-        "which the computing process really ran. A level line means that early and late cells met the same machine."
+        "Seconds that a fixed piece of work took just before and after each cell, and the share of the wall-clock "
+        "time in which the process had a processor. A level line means that the machine was equally fast for early "
+        "and "
+        "late cells."
     )
     return Figure("Speed of the machine during the run", caption, figure, data)
 
@@ -206,7 +208,7 @@ def _bands(
 
 
 def _marked(drawn: np.ndarray) -> list[int]:
-    """Return the points that get a marker: every fourth that is drawn, and points without a line."""
+    """Return the indices of points that get a marker: every fourth that is drawn, and points without a neighbour."""
     alone = drawn & ~np.append(drawn[1:], False) & ~np.append(False, drawn[:-1])
     return [int(place) for place in np.flatnonzero(alone | (drawn & (np.cumsum(drawn) % 4 == 1)))]
 
@@ -219,7 +221,7 @@ def _hatch_floor(panel: "Axes", curves: "pd.DataFrame", lowest: float) -> None:
 
 
 def _lowest(curves: "pd.DataFrame", names: Sequence[str]) -> float:
-    """Return the lower end of a log axis: below all values, and below the floor unless that is decades away."""
+    """Return the lower end of a log axis: below all positive values, and below a floor that is near."""
     values = np.concatenate([curves[name].to_numpy() for name in names])
     values = values[np.isfinite(values) & (values > 0.0)]
     least = float(10.0 ** np.floor(np.log10(values.min()))) if values.size else 1e-12
@@ -241,7 +243,8 @@ def log_axes(panel: "Axes", *, x: bool = True, y: bool = True) -> None:
 def _minor_tick(axis: "Axis", value: float, place: int) -> str:
     low, high = axis.get_view_interval()
     digits = f"{value:.5e}".split("e")[0].rstrip("0").rstrip(".")
-    # If fewer than two of 2, 3, ..., 9 are in view, matplotlib sets ticks in even steps, and all of them have room.
+    # If fewer than two of 2, 3, ..., 9 are in view, matplotlib sets ticks in even steps, and there is room for all
+    # labels.
     return _tick(value, place) if high < SHORT_AXIS * low and (digits in "25" or len(digits) > 1) else ""
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from approxmcmc.diagnostics.decisions import clopper_pearson
 
-LEAST_REPLICATES = 5  # fewer have no interval on a page: the best that covers spans orders of magnitude
+LEAST_REPLICATES = 5  # with fewer replicates a page shows no interval: a valid one spans orders of magnitude
 
 
 class Interval(NamedTuple):
@@ -48,7 +48,7 @@ def mean_interval(values: Iterable[float], confidence: float = 0.95) -> Interval
 
 
 def share_interval(values: Iterable[float], confidence: float = 0.95) -> Interval:
-    """Return the mean of independent shares with its Student interval, cut to [0, 1]; cut only at 0 if one exceeds 1.
+    """Return the mean of independent shares with its Student interval, cut to [0, 1]; only at 0 if a share exceeds 1.
 
     If a step reads data twice, for its gradient and in its test, the "share" may exceed 1.
 

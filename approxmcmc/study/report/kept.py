@@ -32,7 +32,7 @@ DRAWS_PICTURES = ("matplotlib", "pandas")
 
 
 def kept(results: "StudyResults", name: str, make: Callable[["StudyResults"], Iterable[Piece]]) -> list[Piece]:
-    """Return the output of ``make(results)``, from the store if nothing has changed since.
+    """Return the pieces that ``make(results)`` yields; read them from the store if nothing has changed since.
 
     If the store is not writable, the output is computed each time.
     """
@@ -59,7 +59,7 @@ def _state(results: "StudyResults") -> str:
 
 
 def _reports(folder: Path) -> Iterator[Path]:
-    """Yield the reports of plan, cells, gold standards and biases in the store: each has the hash of its draws."""
+    """Yield the JSON files of plan, cells, gold standards and biases in the store; they contain hashes of the draws."""
     yield folder / "plan.json"
     for part in ("cells", "gold", "bias"):
         yield from sorted((folder / part).rglob("*.json"))
@@ -103,5 +103,5 @@ def _frame(columns: list[Any], rows: list[list[Any]]) -> "pd.DataFrame":
 
 
 def _number_or_text(value: Any) -> Any:
-    """Return values without a JSON form: numbers and arrays of numpy, and other objects as a page prints them."""
+    """Return a value that JSON lacks: a number or array of NumPy as numbers, any other object as its text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)

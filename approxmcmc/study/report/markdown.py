@@ -1,6 +1,6 @@
 """Sections of a report as Markdown for the documentation: pictures inside the page, tables with their intervals.
 
-The documentation takes each picture in as an element whose ink follows the theme: it opens without a network.
+Pages of the documentation contain each picture as SVG text whose colour follows the theme, and need no network.
 
 Pictures are small SVG files. The ink is ``currentColor``: inside a page it follows the page's theme, as a file it is
 black. From matplotlib's document, unused ids are removed, repeated styles are written once, and coordinates keep
@@ -22,7 +22,7 @@ NAMESPACE = "http://www.w3.org/2000/svg"
 
 
 def picture(piece: Figure, prefix: str) -> str:
-    """Return the SVG file of a figure; its ids begin with `prefix`, because pictures of one page share their ids."""
+    """Return the SVG file of a figure; its ids begin with `prefix`, so that pictures of one page have different ids."""
     element = inline_svg(slim(svg_document(piece.figure)), prefix, escape(piece.title, quote=True))
     lines = "".join(line.strip() + "\n" for line in element.splitlines() if line.strip())
     return lines.replace("<svg ", f'<svg xmlns="{NAMESPACE}" ', 1)
@@ -34,20 +34,20 @@ def slim(document: str) -> str:
 
 
 def rounded(document: str) -> str:
-    """Round the coordinates of a picture to a hundredth of a point, its lines to a tenth; text is unchanged."""
+    """Cut the coordinates of a picture to hundredths of a point, those of its lines to tenths; text is unchanged."""
     coarse = re.sub(r'\bd="[^"]*"', lambda path: _lines(re.sub(r"(\d+\.\d)\d+", r"\1", path[0])), document)
     return re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\d+\.\d\d)\d+", r"\1", tag[0]), coarse)
 
 
 def _lines(path: str) -> str:
-    """Return a path in few characters; without curves, each point relative to the one before."""
+    """Return a path in fewer characters; if it has no curves, each point is relative to the one before."""
     if re.search("[CQ]", path):
         return re.sub(" ?([MLCQz]) ?", r"\1", re.sub(r"(\d)\.0(?=[ \"])", r"\1", " ".join(path.split())))
     return 'd="' + "".join(_ways(part) for part in re.findall('M[^M"]*', path)) + '"'
 
 
 def _ways(part: str) -> str:
-    """Return a piece of a path, ``M x y L x y ... z``, with the points after the first relative to the one before."""
+    """Return a piece of a path, ``M x y L x y ... z``, with each point but the first relative to the one before."""
     numbers = [float(number) for number in re.findall(r"-?[\d.]+", part)]
     ways = [_short(there - here) for here, there in zip(numbers, numbers[2:], strict=False)]
     way = re.sub(r" (?=-)|(?<=\.\d) (?=\.)", "", " ".join(ways))
@@ -65,7 +65,7 @@ def _ids_in_use(document: str) -> str:
 
 
 def _styles_once(document: str) -> str:
-    """Move styles into one sheet. A class is named by its content, so that pictures on one page cannot disagree."""
+    """Move styles into one sheet; a class is named by its content, so that pictures of one page can share it."""
     text_as_page = re.sub(r"font-family: [^;\"]*", "font-family: sans-serif", document)
     styles: dict[str, str] = {}
 
@@ -80,7 +80,7 @@ def _styles_once(document: str) -> str:
 
 
 def section_block(section: Section, pieces: Sequence[Figure | Table], number: int) -> tuple[str, int]:
-    """Return a section with some of its pieces, and the number of the next picture of the page."""
+    """Return a section with these pieces, its first picture having this `number`, and the next picture's number."""
     parts = [f"## {plain_text(section.title)}", *map(plain_text, section.text)]
     parts += [f"- **{plain_text(term)}**: {plain_text(meaning)}" for term, meaning in section.terms]
     for piece in pieces:
@@ -99,7 +99,7 @@ def plain_text(text: str) -> str:
 
 
 def figure_block(piece: Figure, prefix: str) -> str:
-    """Return picture and caption; the ids of the picture begin with `prefix`."""
+    """Return picture and caption as Markdown; the ids of the picture begin with `prefix`."""
     drawn = f"```{{raw}} html\n{picture(piece, prefix)}```"
     return f"::::{{container}} result-figure\n{drawn}\n::::\n\n*{plain_text(piece.caption)}*"
 
@@ -111,7 +111,7 @@ def _table(piece: Table) -> str:
 
 
 def table_block(piece: Table) -> str:
-    """Return a table without title and caption."""
+    """Return a table as Markdown, without title and caption."""
     view = table_view(piece)
     head = "".join(f"<th{_number(column)}>{escape(column['heading'])}</th>" for column in view["columns"])
     rows = "\n".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in view["rows"])

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MatplotlibFigure
 
-MOST_POINTS = 500  # of a line: more than a screen shows
-DIGITS = 4  # of the length of an axis, or of a number on a log scale
+MOST_POINTS = 500  # most points stored of a line; a screen shows fewer
+DIGITS = 4  # digits stored, relative to the length of an axis; on a log scale significant digits
 DRAWN_ABOVE = 2.0  # zorder
 
 
@@ -27,7 +27,10 @@ DRAWN_ABOVE = 2.0  # zorder
 
 
 def marks_of(figure: Any) -> "tuple[dict[str, Any], pd.DataFrame]":
-    """Return a picture as words and a table with columns ``mark``, ``series``, ``x``, ``y``.
+    """Return a picture as a dict, and a table of the positions of its marks.
+
+    The dict holds size, panels and legends, and under ``"marks"`` the kind and style of each mark. The columns of the
+    table are ``mark`` (index into that list), ``series``, and ``x`` and ``y`` in data units.
 
     Parameters
     ----------
@@ -100,7 +103,7 @@ def _legends(figure: "MatplotlibFigure") -> Iterator[dict[str, Any]]:
 
 
 def _marks(axes: Any) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
-    """Yield style and places of each mark of an axes, the lowest first."""
+    """Yield style and positions of each mark of an axes, in the order in which they are drawn."""
     from matplotlib import collections, image, lines, patches, text
 
     held: list[Any] = [*axes.collections, *axes.patches, *axes.lines, *axes.texts]
@@ -148,7 +151,7 @@ def _line(axes: "Axes", line: Any, style: dict[str, Any]) -> Iterator[tuple[dict
 
 
 def _collection(axes: "Axes", drawn: Any, style: dict[str, Any]) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
-    """Yield the marks of a collection: an outline for each filled curve, one mark for all line segments of a style."""
+    """Yield the marks of a collection: outlines of filled curves, all segments as one mark, or single lines."""
     paths = [_in_units(axes, drawn.get_transform().transform_path(path)) for path in drawn.get_paths()]
     paths = [path for path in paths if len(path)]
     if len(drawn.get_facecolor()):
@@ -180,7 +183,7 @@ def _colour(colour: Any) -> str:
 
 
 def _in_units(axes: "Axes", path: Any) -> np.ndarray:
-    """Return the corners of a path on the screen in the units of the axes; curves by their ends."""
+    """Return the corners of a path, given in screen units, in data units of the axes; of curves only the ends."""
     vertices = path.to_polygons(closed_only=False)
     corners = np.concatenate(vertices) if vertices else np.empty((0, 2))
     return np.asarray(axes.transData.inverted().transform(corners))
@@ -194,14 +197,14 @@ def _rounded(column: np.ndarray, scale: dict[str, Any]) -> np.ndarray:
     if scale["scale"] == "log":
         return np.array([float(f"{value:.{DIGITS}g}") for value in column])
     length = abs(scale["limits"][1] - scale["limits"][0]) or 1.0
-    return np.round(column, DIGITS - int(np.floor(np.log10(length))) - 1) + 0.0  # no zero has a sign
+    return np.round(column, DIGITS - int(np.floor(np.log10(length))) - 1) + 0.0  # adding 0.0 removes the sign of a zero
 
 
 # --- from a table to its picture ---
 
 
 def drawn(words: dict[str, Any], data: "pd.DataFrame") -> Any:
-    """Draw a picture from what :func:`marks_of` returned."""
+    """Return the figure drawn from the dict and the table that :func:`marks_of` returned."""
     with styled():
         return _drawn(words, data)
 

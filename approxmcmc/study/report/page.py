@@ -123,7 +123,7 @@ def _saved_table_view(piece: Table, anchor: str, scratch: Path) -> dict[str, Any
 
 
 def table_view(piece: Table) -> dict[str, Any]:
-    """Return headings and cells of a table as a page shows them: an estimate and its interval are one cell."""
+    """Return headings and cells of a table as a page shows them: an estimate and its interval share one cell."""
     present = list(piece.data.columns)
     names = [c for c in present if not any(c == f"{base}{end}" for base in present for end in ("_lower", "_upper"))]
     records = piece.data.to_dict("records")
@@ -139,7 +139,7 @@ def table_view(piece: Table) -> dict[str, Any]:
 
 
 def _families(records: Sequence[Mapping[Any, Any]]) -> list[str]:
-    """Return the values that the rows of one family share, apart from the knobs; "" for rows that are not folded."""
+    """Return a text for each row, equal for rows that the page folds together; "" if no rows are folded."""
     settings = [str(record.get("setting", "")) for record in records]
     if len(set(map(family, settings))) == len(set(settings)):
         return [""] * len(records)

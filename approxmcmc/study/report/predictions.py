@@ -2,8 +2,8 @@
 
 In the Gaussian regime one decision depends on the data through mu_std = (Lambda - T(u)) / tau alone: Lambda the log
 Metropolis-Hastings ratio of the proposal, T(u) the threshold, tau = sqrt(N) times the standard deviation of the terms.
-Pairs of a stored draw and a proposal from it give (Lambda, tau); the test's own law gives the error and the share of
-the data read at each mu_std; both are averaged over u and pairs.
+Pairs of a stored draw and a proposal from it give (Lambda, tau); the test's `decision_law` gives the error and the
+share of the data read at each mu_std; both are averaged over u and pairs.
 """
 
 import dataclasses
@@ -43,10 +43,10 @@ def log_term_differences(target: Target, theta: np.ndarray, proposed: np.ndarray
 def predict_setting(
     target: Target, traces: Sequence["xr.DataTree"], sampler: Mapping[str, Any], *, n_pairs: int = 200
 ) -> Prediction | None:
-    """Return the prediction for a stored sampler, from its proposals at draws spread evenly over the traces.
+    """Return the prediction for a sampler, given by its settings, from its proposals at draws spread over the traces.
 
-    Return None if the law of its test is unknown, or if its proposal adapts during the run, because then its settings
-    do not determine its steps.
+    Return None if the distribution of its decisions is unknown, or if its proposal adapts during the run, because then
+    its settings do not determine its steps.
     """
     stored = MetropolisHastings.found_in(sampler)
     if stored is None or not isinstance(target, Target) or stored.test.decision_law(np.zeros(1), target.n_obs) is None:
@@ -62,7 +62,7 @@ def predict_setting(
 
 
 def predict(test: AcceptanceTest, pairs: Pairs, n_obs: int) -> Prediction | None:
-    """Average the predicted error and data use of a test over u and over pairs, with the interval of that mean.
+    """Return the predicted error and data use of a test, averaged over u and pairs; None if they are unknown.
 
     Pairs outside the support of the prior are left out: they are rejected without a test.
     """

@@ -72,7 +72,7 @@ def _title(results: "StudyResults") -> str:
 
 
 def risks_of(results: "StudyResults") -> "pd.DataFrame | None":
-    """Return the risks of all targets that have a gold standard; None if no target has one."""
+    """Return the risks at three times of all targets that have a gold standard; None if no target has one."""
     import pandas as pd
 
     judged = [contest for contest in gather(results) if contest.reference is not None]

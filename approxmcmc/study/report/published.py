@@ -20,7 +20,7 @@ RULES = (
 
 
 def published_section(results: "StudyResults") -> list[Section]:
-    """Return the published numbers compared with ours; empty if the study declares none."""
+    """Return the section that compares published numbers with ours; an empty list if the study declares none."""
     if not results.study.paper_values:
         return []
     import pandas as pd
@@ -47,7 +47,7 @@ def _row(results: "StudyResults", name: str, value: PaperValue) -> dict[str, Any
 
 
 def measured(results: "StudyResults", value: PaperValue) -> Interval:
-    """Return our estimate of the measure of a published value, with its interval over replicates."""
+    """Return our estimate of the measure that a published value names, with its interval over replicates."""
     target = value.target or next(iter(results.study.targets))
     ours = _by_replicate(results, value, target, value.setting)
     if not value.relative_to:
@@ -79,6 +79,6 @@ def _remark(value: PaperValue, ours: Interval) -> str:
 def _verdict(rows: list[dict[str, Any]]) -> str:
     judged = [row for row in rows if not math.isnan(row["difference_lower"])]
     if not judged:
-        return "No number can be compared: each lacks an interval, or depends on machine and code."
+        return "No number can be compared: each has no interval, or depends on machine and code."
     inside = sum(row["difference_lower"] <= 0.0 <= row["difference_upper"] for row in judged)
     return f"Of {len(judged)} comparable numbers, {inside} lie within our interval, which is wide with few replicates."

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONFIDENCE = 0.95
-LARGEST_FLOOR = 0.1  # times the least risk; above, the error of the gold standard decides the order of the settings
+# Share of the least risk; above it, the error of the gold standard affects the order of the settings.
+LARGEST_FLOOR = 0.1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,7 +66,7 @@ class Scores:
 
     @property
     def replicates(self) -> dict[str, int]:
-        """The number of chains that each setting delivered."""
+        """The number of finished chains of each setting, the smallest over estimands and times."""
         return {name: int(self.at_budgets.replicates[self.at_budgets.setting == name].min()) for name in self.settings}
 
 
@@ -78,7 +79,7 @@ def floor_share(table: "pd.DataFrame") -> float:
 
 
 def can_rank(table: "pd.DataFrame") -> bool:
-    """Whether the gold standard is fine enough to order the settings of a table."""
+    """Return whether the gold standard is precise enough to rank the settings of a table."""
     return floor_share(table) <= LARGEST_FLOOR
 
 
@@ -89,9 +90,9 @@ def beside_least_risk(table: "pd.DataFrame") -> str:
 
 
 def widened(row: Any, name: str, verdicts: int) -> tuple[float, float]:
-    """Return the interval of a positive quantity, widened so that this many verdicts err together in at most 5 %.
+    """Return a row's interval of the quantity `name`, widened so that all `verdicts` together err in at most 5 %.
 
-    NaN without an interval; a lower limit of 0 or less is unchanged.
+    The ends are NaN if there is no interval; an end that is 0 or less is unchanged.
 
     Examples
     --------

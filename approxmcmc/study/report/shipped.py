@@ -25,7 +25,7 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf|nan")
 
 
 def packed(sections: Sequence[Section], risks: "pd.DataFrame | None") -> "tuple[list[dict[str, Any]], pd.DataFrame]":
-    """Return the text of sections, and one table with the rows of their pieces and of the risks."""
+    """Return the text of the sections as dicts, and one table with the rows of all pieces and of the risks."""
     import pandas as pd
 
     frames = [] if risks is None else [risks.assign(piece=RISK)]
@@ -70,14 +70,14 @@ def _piece(words: Mapping[str, Any], table: "pd.DataFrame") -> Figure | Table:
 
 
 def rows_of(table: "pd.DataFrame", piece: str, columns: Sequence[str] | None = None) -> "pd.DataFrame":
-    """Return the rows and columns of one piece, with text converted back to numbers."""
+    """Return the rows of one piece with these columns (None: those with an entry), text converted back to numbers."""
     rows = table[table["piece"] == piece].drop(columns="piece")
     kept = [name for name in rows if (rows[name] != "").any()] if columns is None else list(columns)
     return rows.reindex(columns=kept, fill_value="").apply(_values).reset_index(drop=True)
 
 
 def _values(column: "pd.Series[str]") -> Any:
-    """Convert a column of text to numbers: as a whole if all cells are numbers, otherwise cell by cell."""
+    """Return a column of text as numbers: as a whole if all cells are numbers, otherwise cell by cell."""
     import pandas as pd
 
     numeric = column.str.fullmatch(NUMBER)
@@ -97,14 +97,14 @@ def to_bytes(table: "pd.DataFrame") -> bytes:
 
 
 def from_bytes(content: bytes) -> "pd.DataFrame":
-    """Return the table, all of it as text."""
+    """Return the table in these bytes, with all cells as text."""
     import pandas as pd
 
     return pd.read_csv(io.BytesIO(gzip.decompress(content)), dtype=str, keep_default_na=False)
 
 
 def words_to_text(words: Mapping[str, Any]) -> str:
-    """Return the text as JSON, each piece of a section on one line."""
+    """Return the text of a page as JSON, with each piece of a section on one line."""
     held: list[str] = []
 
     def aside(piece: Mapping[str, Any]) -> str:

@@ -45,14 +45,14 @@ STYLE: Any = {  # matplotlib's rcParams
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "savefig.facecolor": "none",
-    "savefig.bbox": "tight",  # a label or legend that is wider than its place is not cut
+    "savefig.bbox": "tight",  # with the tight box a wide label or legend is not cut off
     "savefig.pad_inches": 0.04,
     "figure.constrained_layout.use": True,
 }
 
 
 def styled() -> contextlib.AbstractContextManager[None]:
-    """Return the context in which axes have the style of the report, whatever style a program has set."""
+    """Return a context in which matplotlib has the style of the report, whatever style a program has set."""
     from matplotlib import style
 
     return style.context(["default", STYLE])
@@ -72,7 +72,7 @@ def subplots(*args: Any, **kwargs: Any) -> tuple["MatplotlibFigure", Any]:
 
 
 def svg_document(figure: "MatplotlibFigure | str") -> str:
-    """Return the figure as a standalone SVG document, the same bytes for the same figure; documents pass unchanged."""
+    """Return a figure as an SVG document, the same bytes for the same figure; a document is returned unchanged."""
     if isinstance(figure, str):
         return figure
 

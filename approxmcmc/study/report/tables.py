@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def risk_table(scores: Scores) -> Table:
-    """Tabulate risk, bias², variance and the ratio to the exact setting at three times, by risk if it can be ranked."""
+    """Tabulate risk, bias², variance and the ratio to the exact setting at three times; many are sorted by risk."""
     ranked = len(scores.settings) > FEW and all(can_rank(scores.at_last_budget(name)) for name in scores.estimands)
     order = ["time", "estimand", "risk"] if ranked else ["time"]  # with many settings, the best ones come first
     place = {"estimand": lambda column: column.map(scores.estimands.index)}
@@ -68,7 +68,7 @@ def risk_table(scores: Scores) -> Table:
 
 
 def sensitivity_table(contest: Contest) -> Table:
-    """Tabulate the risk at the last budget if every failed cell counts as infinite risk."""
+    """Tabulate the risk at the last budget over finished cells, and with the risk of failed cells as infinite."""
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
@@ -93,7 +93,7 @@ def sensitivity_table(contest: Contest) -> Table:
 
 
 def over_targets(by_target: Mapping[str, Table]) -> Table:
-    """Return one table of all targets, with a column that names them if they are several."""
+    """Join the tables of all targets into one; if there are several targets, a column names them."""
     import pandas as pd
 
     target, first = next(iter(by_target.items()))
@@ -105,7 +105,7 @@ def over_targets(by_target: Mapping[str, Table]) -> Table:
 
 
 def cost_table(results: "StudyResults", contest: Contest) -> Table:
-    """Tabulate data per decision, decisions per second and wrong decisions, with the recursion's prediction."""
+    """Tabulate data per decision, decisions per second and wrong decisions, measured and predicted by the recursion."""
     import pandas as pd
 
     target = results.target(contest.target)
@@ -178,7 +178,8 @@ def seconds_table(results: "StudyResults", contest: Contest) -> Table:
         )
     return Table(
         f"Seconds per cell, {contest.target}",
-        "Median [smallest, largest] over cells. Only tuning (warm-up, or the fit of a law) and sampling are on the "
+        "Median [smallest, largest] over cells. Only tuning (warm-up, or the fit of a distribution) and sampling are "
+        "on the "
         "clock of the risk curves; the first cell of a process may pay for compilation. A sampler of another library "
         "reports in every cell what it compiled for in the first.",
         pd.DataFrame(rows),
@@ -191,7 +192,7 @@ def seconds_table(results: "StudyResults", contest: Contest) -> Table:
 
 
 def convergence_table(contest: Contest) -> Table:
-    """Tabulate R-hat and effective sample size over the replicates of every setting, taken as chains."""
+    """Tabulate R-hat and effective sample size of every setting, with its replicates as the chains."""
     import arviz_stats as az
     import pandas as pd
 
@@ -207,7 +208,7 @@ def convergence_table(contest: Contest) -> Table:
         rows.append(row)
     return Table(
         f"R-hat and effective sample size, {contest.target}",
-        "Replicates taken as chains, second half of the draws; median [smallest, largest] over parameters.",
+        "Each replicate counts as a chain; second half of the draws; median [smallest, largest] over parameters.",
         pd.DataFrame(rows),
         formats={"R-hat": ".3f", "bulk ESS": ",.0f", "tail ESS": ",.0f"},
     )
@@ -224,5 +225,5 @@ def _flat(trace: "xr.DataTree") -> np.ndarray:
 
 
 def total(traces: Sequence["xr.DataTree"], name: str) -> int:
-    """Return the sum of a count over all draws of all traces; traces without it count as 0."""
+    """Return the sum of a count over all draws of all traces; a trace without this count adds 0."""
     return int(sum(int(trace["sample_stats"][name].sum()) for trace in traces if name in trace["sample_stats"]))

@@ -15,13 +15,13 @@ from approxmcmc.study.report.wording import counted, enumeration
 if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
-# Ratio of two settings' shares of a core above which the page warns. Such a ratio means that some cells ran at another
-# time than the others, on a less or more busy machine.
+# Ratio of two settings' shares of a core above which the page warns: then some cells ran at another time than the
+# others, when the machine was less or more busy.
 LARGEST_UNEQUAL_SHARE = 1.5
 
 
 def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
-    """Return one sentence for each thing that the reader must know before the numbers."""
+    """Return the warnings that stand before the numbers: on gold standards, code version, clocks and missing cells."""
     sentences = _gold(results, contests)
     if results.stale:
         sentences.append("An earlier version of the code drew these cells.")
@@ -43,7 +43,7 @@ def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
 
 
 def _shared_wall(results: "StudyResults", noisy: int, planned: int, share: float) -> list[str]:
-    """Return what disturbed wall-clock seconds."""
+    """Return warnings about wall-clock seconds: noisy cells, a busy machine, unequal shares of a core."""
     sentences = []
     if noisy:
         sentences.append(
@@ -89,7 +89,7 @@ def looser_gold(gold: Gold | None) -> str:
 
 
 def _unequal_shares(results: "StudyResults") -> list[str]:
-    """Report settings of one target that ran on a machine with different load, unlike blocks that run together."""
+    """Return a warning for each target with settings whose cells ran under different loads of the machine."""
     done = results.records[results.records.status == "done"]
     sentences = []
     for target, cells in done.groupby("target", sort=False):
@@ -104,7 +104,7 @@ def _unequal_shares(results: "StudyResults") -> list[str]:
 
 
 def limits(scores: Sequence[Scores]) -> list[str]:
-    """Return what keeps risks from being ranked: few replicates, a coarse gold standard."""
+    """Return sentences on why risks are not ranked: too few replicates, or a coarse gold standard."""
     return [*_few_replicates(scores), *_coarse_gold(scores)]
 
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 AGREES, DIFFERS, OPEN = "agrees", "differs", "undecided"
 NUMBERS = "Published numbers"  # the table of a page
-WIDEST = 0.25  # half an interval, as a share of the printed number
-COMPARABLE, INCOMPARABLE = "yes", "no: "  # how remarks begin
+WIDEST = 0.25  # largest half-width of an interval, as a share of the printed number
+COMPARABLE, INCOMPARABLE = "yes", "no: "  # beginning of a remark on a number that cannot be compared
 HEADER = ["| printed in | number | paper | ours | verdict |", "|---|---|---|---|---|"]
 
 
 def verdict(paper: float, ours: float, lower: float, upper: float, remark: str = COMPARABLE) -> tuple[str, str]:
-    """Return the verdict on one number, and why.
+    """Return the verdict on a printed number, given ours and its interval, and the reason ("" for none).
 
     Examples
     --------
@@ -45,7 +45,7 @@ def verdict(paper: float, ours: float, lower: float, upper: float, remark: str =
 
 
 def verdicts_block(words: Mapping[str, Any], table: "pd.DataFrame") -> str:
-    """Return the verdicts on all published numbers of a study but speeds of another machine, as Markdown."""
+    """Return the verdicts on the published numbers of a study as Markdown, without speeds of another machine."""
     pieces = [piece for section in words["sections"] for piece in section["pieces"]]
     [columns] = (piece["columns"] for piece in pieces if piece["title"] == NUMBERS)
     listed = rows_of(table, NUMBERS, columns).to_dict("records")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from approxmcmc.study.report.evidence import Contest
 
-# Words of the names of settings and data sets that are not written as the code has them.
+# Spelling of the words in names of settings and data sets that differs from the code's.
 SPELLED = {word: word.upper() for word in ("bergm", "gimh", "mala", "mcwm", "mnist", "sghmc", "sgld")} | {
     "7v9": "7 and 9", "core": "core rows,", "covertype": "Covertype", "kdd99": "KDD99", "laplace": "Laplace",
 }  # fmt: skip
@@ -51,9 +51,10 @@ def interval(lower: float, upper: float, spec: str = "") -> str:
 
 
 def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[str, str]:
-    """Return the text of an estimate and that of its interval; all three numbers share one power of ten, or one %.
+    """Return two texts, an estimate and its interval; the three numbers share one power of ten, or one %.
 
-    The interval keeps two digits of its half-width, and the estimate as many decimals; without an interval, three.
+    The interval keeps two digits of its half-width, and the estimate as many decimals; without an interval it has three
+    significant digits.
 
     Examples
     --------
@@ -98,7 +99,7 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
 
 
 def _unsigned(text: str) -> str:
-    """Return a number without the sign of a zero."""
+    """Return a number as text, without a minus sign if it is zero."""
     return text.removeprefix("−") if re.fullmatch(r"−0[.0]*", text) else text
 
 
@@ -155,7 +156,7 @@ def _fixed(value: float, exponent: int) -> str:
 
 
 def data_order(contests: "Iterable[Contest]") -> str:
-    """Return which settings read new random rows, which blocks of a shuffled copy, and which neither.
+    """Return a sentence that lists the settings by the order in which their decisions read the data.
 
     The name of the target is added to a setting if there are several targets.
     """

@@ -2,8 +2,8 @@
 Bias with an interval
 =====================
 
-How far is each mean off, without a gold standard? Left: what exact steps take off the means; where the drift has
-levelled off, it is the bias. Right: the bias of each estimand, in posterior standard deviations, with its
+How far is each mean off, without a gold standard? Left: how far exact steps move the means; where the curve has
+levelled off, its value is the bias. Right: the bias of each estimand, in posterior standard deviations, with its
 interval. The grey lines are at ±0.05.
 """
 

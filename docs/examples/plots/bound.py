@@ -2,8 +2,8 @@
 Distance and its bounds
 =======================
 
-On a small model two numbers can be compared: the distance of an approximate Gibbs sampler's law from the posterior, and
-the upper bound of the theorems. The interval of the distance must reach below every bound.
+On a small model two numbers can be compared: the distance of an approximate Gibbs sampler's stationary distribution
+from the posterior, and the upper bound of the theorems. The interval of the distance must reach below every bound.
 """
 
 import approxmcmc as amc

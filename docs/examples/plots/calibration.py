@@ -2,9 +2,9 @@
 Predicted against audited errors
 ================================
 
-A sequential t-test says beforehand how often it will err, if the terms of the log-likelihood behave. Audits say
-how often it did. Points on the diagonal: the prediction can be trusted. Points above it: the terms are
-heavy-tailed, and the test errs more than its epsilon says.
+A sequential t-test says beforehand how often it will err, if the terms of the log-likelihood behave. Audits measure how
+often the test did err. Where points lie on the diagonal, the prediction can be trusted. Where they lie above it, the
+terms are heavy-tailed, and the test errs more often than its epsilon allows.
 """
 
 import approxmcmc as amc

@@ -3,8 +3,8 @@ Core rows
 =========
 
 For each row: by how much its term of the log-likelihood differs from a quadratic over the posterior, largest first. The
-rows of a rare category are the core: these are read in every decision. What is left of all others is so little that a
-test can sample it.
+rows of a rare category are the core: these are read in every decision. The terms of all others hardly differ from their
+quadratics, so that a test can sample the differences.
 """
 
 import approxmcmc as amc

@@ -2,7 +2,7 @@
 Cost against epsilon
 ====================
 
-Epsilon buys data with errors: the larger it is, the fewer data a decision reads, and the more decisions are wrong.
+The larger epsilon is, the fewer data a decision reads, and the more decisions are wrong.
 """
 
 import approxmcmc as amc

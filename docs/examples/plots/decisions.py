@@ -2,8 +2,8 @@
 Decisions along a chain
 =======================
 
-What each draw cost, in data, and which of the audited decisions were wrong. A point is a draw, a cross a decision
-that all data would have taken otherwise. Most decisions are easy and stop at the first look.
+How many data each draw read, and which of the audited decisions were wrong. A point is a draw, a cross a decision that
+differs from the one on all data. Most decisions are easy and stop at the first look.
 """
 
 import approxmcmc as amc

@@ -2,9 +2,9 @@
 A rare category under each sampler
 ==================================
 
-The coefficient of a category with a handful of rows, all of them with the response 0. The exact sampler knows that it
-may lie far out on one side. One that samples rows without knowing of these few does not, and its R-hat is near 1. The
-picture is ArviZ's ``plot_dist`` of several traces.
+The coefficient of a category with a handful of rows, all of them with the response 0. The draws of the exact sampler
+have a long tail on one side. A sampler that takes random rows and often misses these few has no such tail, and its
+R-hat is near 1. The picture is ArviZ's ``plot_dist`` of several traces.
 """
 
 import arviz as az

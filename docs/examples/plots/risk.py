@@ -3,9 +3,9 @@ Risk against time
 =================
 
 Risk is bias² + variance of an estimate after so many seconds. The line of an exact sampler falls without end; that
-of a biased one levels off at its squared bias. On five thousand rows the biased one is no bargain either: a step
-that reads all of them is nearly as fast. Here an exact chain with independent proposals is the gold standard; for
-data of your own take :func:`approxmcmc.reference_posterior`.
+of a biased one levels off at its squared bias. On five thousand rows the biased sampler gains little time either: a
+step that reads all rows is nearly as fast. Here an exact chain with independent proposals is the gold standard; for
+your own data use :func:`approxmcmc.reference_posterior`.
 """
 
 import approxmcmc as amc

@@ -1,11 +1,11 @@
 """
-The law of the test statistic
-=============================
+Distribution of the test statistic
+==================================
 
 The t-statistic of a sequential test as it reads more data, at a hard, a medium and an easy decision of one run. Bands
-hold nine tenths of its distribution; black marks are the values at which a look decides. A path that leaves above has
-decided rightly, one that leaves below wrongly. Hard decisions are near ties: they read most, and to miss them does
-little harm.
+hold nine tenths of its distribution; black marks are the values at which a look decides. A path that leaves above is a
+right decision, one that leaves below a wrong one. Hard decisions are near ties: they read most data, and an error in
+them does little harm.
 """
 
 import approxmcmc as amc

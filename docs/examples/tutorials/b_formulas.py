@@ -19,7 +19,7 @@ import pandas as pd
 
 import approxmcmc as amc
 
-warnings.filterwarnings("ignore", category=DeprecationWarning)  # pandas warns of how formulas select columns
+warnings.filterwarnings("ignore", category=DeprecationWarning)  # pandas warns about the way formulas select columns
 
 rng = np.random.default_rng(2014)
 n = 5_000
@@ -48,8 +48,8 @@ new = pd.DataFrame({"distance": [1.0, 4.0], "kind": ["letter", "pallet"], "depot
 print(formula.predict(trace, data=new, inplace=False).posterior["mu"].mean(("chain", "draw")).values)
 
 # %% A table -------  ``LogisticRegression`` and ``GLMTarget`` take a table with columns of text or categories. Each of
-# these columns is a variable with the effects of its levels, relative to a named reference level; a column costs one
-# addition per row, for any number of levels.
+# these columns is a variable with the effects of its levels, relative to a named reference level; a column adds one
+# addition per row to the cost, for any number of levels.
 
 late = (table["days"] > 4.0).astype(int)
 target = amc.targets.LogisticRegression(table[["distance", "kind"]], late, intercept=True)

@@ -54,8 +54,8 @@ print(trace.posterior.attrs["chosen"])
 print(az.summary(trace, var_names=["beta", "mu", "between"]))
 
 # %%
-# Divided by the sd of the logistic distribution, 1.8, the scale says how alike the years of one man are: the share of
-# the latent variance that lies between men.
+# How alike are the years of one man? The scale is compared with 1.8, the sd of the logistic distribution: the result is
+# the share of the latent variance that lies between men.
 
 share = trace.posterior["between"] ** 2 / (trace.posterior["between"] ** 2 + np.pi**2 / 3)
 print(f"between men: {share.mean().item():.2f} +- {share.std().item():.2f} of the variance")

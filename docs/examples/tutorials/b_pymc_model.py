@@ -31,9 +31,9 @@ trace = amc.sample(target, draws=1000, tune=200, chains=2, random_seed=1, progre
 # %%
 # ``amc.sample(regression, ...)`` does the same, and makes a new target each time, which costs a compilation.
 #
-# No sampler was named, so the library tried several and took the fastest (:doc:`/choosing`). The second line says
-# what was found in the model: its rows depend on the parameters through one linear predictor, so the library's fast
-# code for linear predictors evaluates it.
+# No sampler was named, so the library tried several and took the fastest (:doc:`/choosing`). The second line says what
+# was found in the model: each row depends on the parameters through one linear predictor, so the library evaluates the
+# model by its fast code for linear predictors.
 
 print(trace.posterior.attrs["chosen"])
 print(amc.explain(regression))
@@ -42,8 +42,8 @@ print(amc.explain(regression))
 # The knob
 # --------
 #
-# ``epsilon`` is the error probability at which a decision may skip the rest of the data. At 0 every decision reads
-# all rows, and the chain is exact. The same model, the same proposal, three values of the knob:
+# A decision stops reading data when its error probability is below ``epsilon``. At 0 every decision reads all rows, and
+# the chain is exact. The same model, the same proposal, three values of the knob:
 
 fit = amc.laplace(target)
 walk = amc.RandomWalk(1.4, preconditioner=fit)
@@ -119,10 +119,10 @@ az.plot_forest(
 # ---------------------------
 #
 # :func:`approxmcmc.from_pymc` needs a log-likelihood that is a sum over rows. A latent variable for each row,
-# discrete parameters, missing values, time series, Gaussian processes, and potentials that use the data raise an
-# error that names them and an alternative; ``amc.sample(model)`` runs ``amc.NUTS()`` on them, and says why. So does a
-# hidden coupling of rows (a cumulative sum, centring inside the model): before sampling, the terms of random groups
-# of rows are compared with the full log-likelihood.
+# discrete parameters, missing values, time series, Gaussian processes, and potentials that use the data raise an error
+# that names the unsupported part and an alternative; ``amc.sample(model)`` runs ``amc.NUTS()`` on such a model, and
+# says why. So does a hidden coupling of rows (a cumulative sum, centring inside the model): before sampling, the terms
+# of random groups of rows are compared with the full log-likelihood.
 
 with pm.Model() as tied:
     level = pm.Normal("level")
@@ -134,9 +134,10 @@ except amc.errors.IncompatibleError as refusal:
     print(refusal)
 
 # %%
-# With little information on the scale of groups there may be no mode: the density rises without bound as all effects
-# become equal and the scale goes to 0. :func:`approxmcmc.laplace` says so, and :func:`approxmcmc.sample` without a
-# sampler measures the scales by a pilot run instead; standardised effects (``intercept = mu + tau * z``) have a mode.
+# If the data say little about the scale of the groups, there may be no mode: the density rises without bound as all
+# effects become equal and the scale goes to 0. :func:`approxmcmc.laplace` says so, and :func:`approxmcmc.sample`
+# without a sampler measures the scales by a pilot run instead; standardised effects (``intercept = mu + tau * z``) have
+# a mode.
 #
 # Standardised effects with many rows in each group have another problem: the rows determine ``tau * z`` almost
 # exactly, so ``z`` and ``tau`` lie on a curved ridge that chains do not follow. From 100 rows for each entry of ``z``

@@ -8,8 +8,8 @@ small lattice the exact answer is known too, and is shown for comparison.
 """
 
 # %%
-# Marriages were one thing, business another
-# ------------------------------------------
+# Data: business among families
+# -----------------------------
 #
 # Sixteen families of Renaissance Florence, and who did business with whom. An exponential random graph model says
 # how many ties to expect, and whether they gather at some families ("two-stars").
@@ -72,8 +72,8 @@ for name, trace in traces.items():
 # An Ising model
 # --------------
 #
-# A lattice of spins, and how strongly neighbours agree. For lattices up to sixteen wide the normaliser is known,
-# and the draws must follow the exact posterior density.
+# A lattice of spins, and how strongly neighbours agree. For lattices of at most sixteen columns the normaliser is
+# known, and the draws must follow the exact posterior density.
 
 rng = np.random.default_rng(3)
 spins = rng.choice([-1, 1], size=(12, 12))  # with a frame of zeros, which are no neighbours

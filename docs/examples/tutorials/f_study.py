@@ -2,8 +2,9 @@
 A study of your own, and its report
 ===================================
 
-One run shows one chain on one afternoon. A study runs every setting several times, at equal cost, can be resumed after
-a kill, and makes a page with an interval for each number. This one measures what occasional wrong decisions gain.
+One run of a sampler shows one chain on one afternoon. A study runs every setting several times, at equal cost, can be
+resumed after an interruption, and makes a page with an interval for each number. The study here measures how much time
+a sampler gains by occasional wrong decisions.
 """
 
 # %%

@@ -53,9 +53,9 @@ print("the target's data are the file:", np.shares_memory(plain.X, X))
 # A sampler that reads few rows
 # -----------------------------
 #
-# On this many rows a posterior is narrow, and all rows together decide each step. Control variates move most of that
-# into a quadratic (:doc:`/samplers/control_variates`): set-up reads the file about a dozen times, a step a few hundred
-# rows. Three numbers for each row stay in memory, for any number of columns.
+# On this many rows a posterior is narrow, and all rows together decide each step. Control variates replace most of this
+# information by a quadratic (:doc:`/samplers/control_variates`): set-up reads the file about a dozen times, a step a
+# few hundred rows. Three numbers for each row stay in memory, for any number of columns.
 
 target = amc.ControlVariate(plain)
 proposal = amc.Independence(target.laplace)
@@ -71,7 +71,7 @@ settings = {"chains": 2, "random_seed": 1, "audit_every": 50, "progressbar": Fal
 with warnings.catch_warnings(action="ignore", category=amc.errors.SamplingWarning):
     amc.sample(
         target, sampler, draws=10, **settings
-    )  # too few draws to use: it compiles, so that we count memory alone
+    )  # Too few draws to use: this run compiles the code, so that the memory counted below is that of the sampling.
 tracemalloc.start()
 trace = amc.sample(target, sampler, draws=2000, **settings)
 peak = tracemalloc.get_traced_memory()[1]

@@ -224,7 +224,7 @@ class TestDecisions:
 
     @pytest.mark.parametrize(("told", "width"), [(0.0, 0.0), (1e-9, math.inf)])
     def test_the_form_decides_at_once_without_a_range_and_never_beyond_it(self, told, width):
-        """Terms that are told to be alike, and are so or not."""
+        """Terms that are said to be alike, rightly or wrongly."""
         part = BernsteinTest(0.1, 2).build_test(Population(np.full(8, 0.5)))
         evidence, count = evidence_of(0.5 + told * np.arange(8)), np.zeros(len(COUNT_NAMES), np.int64)
         plain(reset)(evidence.moments)

@@ -334,7 +334,7 @@ class TestTheThresholdForm:
 
 class TestRanges:
     def test_terms_may_lie_as_far_apart_as_they_are_said_to(self):
-        """But for rounding, of which there is more than 1e-16 and less than 1e-6."""
+        """Up to rounding, which is between 1e-16 and 1e-6."""
         terms = np.array([0.0, 1.0, 0.0, 1.0, 0.0, 1.0])
         for largest, violations in ((1.0, 0), (1.0 - 1e-10, 0), (1.0 - 1e-8, 1), (0.5, 1)):
             *_, counts, _ = decide_once(BernsteinTest(0.9, 2, 1.0, range=largest), terms, 0.0, 0.0)

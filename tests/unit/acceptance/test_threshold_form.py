@@ -80,7 +80,7 @@ def test_every_decision_is_that_of_the_test(test):
 
 @pytest.mark.parametrize("test", [T(0.05, 5), T(0.1, 4, tol=1.0)], ids=repr)
 def test_ties(test):
-    """All terms equal: the first look knows the mean, and a threshold that is Lambda itself is not below it."""
+    """All terms equal: the first look has the mean, and a threshold that is Lambda itself is not below it."""
     both = Both(test)
     for value, log_rest in itertools.product((-0.5, 0.0, 0.25), (0.0, -1.0)):
         terms = np.full(N, value)

@@ -60,7 +60,7 @@ def test_the_interval_of_total_variation_is_that_of_the_formulas(chains, law, rn
         assert distance.upper == pytest.approx(distance.estimate + z * math.sqrt(noise), rel=1e-12)
         assert distance.lower == pytest.approx(np.mean(below) - 0.5 * z * math.sqrt(sum(variances)), rel=1e-12)
         assert 0.0 < distance.lower < distance.upper < 1.0
-        # E|N(0, s^2)| = s sqrt(2 / pi): what two equal laws would show.
+        # E|N(0, s^2)| = s sqrt(2 / pi): the value for two equal distributions.
         assert distance.floor == pytest.approx(0.5 * np.sqrt(2.0 / math.pi * floor).sum(), rel=1e-12)
 
 
@@ -131,7 +131,7 @@ def test_the_coordinate_that_is_farthest_away_is_returned():
 
 
 def test_the_level_of_a_limit_is_that_of_an_interval_over_bins(rng):
-    """One coordinate, 95 % unless told; reference and draws binned by quantiles of the reference."""
+    """One coordinate, 95 % unless given; reference and draws binned by quantiles of the reference."""
     draws, reference = rng.normal(0.3, size=(2, 90, 1)), rng.normal(size=(2, 90, 1))
     edges = np.quantile(reference, np.arange(1, 20) / 20)
     ours, theirs = (frequencies(np.searchsorted(edges, values[..., 0]), 20) for values in (draws, reference))

@@ -116,7 +116,7 @@ def test_what_the_gaussian_regime_does_not_know_is_nan():
 
 
 def stepping(made):
-    """Return a chain that stands still and breaks off after so many steps."""
+    """Return a chain that does not move and breaks off after so many steps."""
     chain = types.SimpleNamespace(left=made, explain_failure=lambda: "a term is NaN")
 
     def advance(n, thin, draws, counts, values):

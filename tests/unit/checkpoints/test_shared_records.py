@@ -1,4 +1,4 @@
-"""Records that are written once beside their trace are those that were recorded, bit by bit."""
+"""Records that are stored once for several traces equal the recorded ones, bit by bit."""
 
 import numpy as np
 import pytest

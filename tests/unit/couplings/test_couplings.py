@@ -188,7 +188,7 @@ def test_a_chain_alone_makes_the_steps_of_the_sampler(name):
     coupling = coupling_of(of, sampler)
     for steps in (1, 7, 20):
         found = coupling.meet(np.random.default_rng(5), start, other, steps, steps + 1)
-        x = found.paths[0, 0] if found.time != steps else other  # which stands where it was, and X came there
+        x = found.paths[0, 0] if found.time != steps else other  # which did not move, and X came there
         assert x.tobytes() == draws[steps - 1].tobytes()
 
 

@@ -1,4 +1,4 @@
-"""The connections of KDD99: coding, where they are looked for, and what a foreign file is told."""
+"""The connections of KDD99: coding, where the files are searched, and the message about a foreign file."""
 
 import dataclasses
 import sys

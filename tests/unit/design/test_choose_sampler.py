@@ -178,7 +178,7 @@ def test_the_pilot_measures_mean_and_scale(hierarchy):
     fit = normal_by_pilot(hierarchy, random_seed=1)
     mean, sd = _moments_of_log_tau()
     assert abs(fit.mode[0] - mean) < sd
-    assert 0.5 < fit.sd[0] / sd < 2.0  # what a proposal asks of a scale
+    assert 0.5 < fit.sd[0] / sd < 2.0  # what a proposal requires of a scale
 
 
 def _grad_loglik(theta, data, i, out):

@@ -1,4 +1,4 @@
-"""What a finished run is told: each check fires on a trace with one planted fault, and is quiet without it."""
+"""Checks of finished runs: each fails on a trace with one planted fault, and passes without it."""
 
 import json
 import re

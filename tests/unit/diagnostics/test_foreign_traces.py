@@ -1,4 +1,4 @@
-"""Traces of other libraries, and laws that were fitted, in `risk`, tables and plots."""
+"""Traces of other libraries, and fitted distributions, in `risk`, tables and plots."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -124,7 +124,7 @@ def test_a_comparison_names_the_run_whose_seconds_are_unknown(reference):
         amc.compare_samplers({"theirs": runs["theirs"]}, reference)
 
 
-# --- laws that were fitted ---
+# --- fitted distributions ---
 
 
 def test_a_single_fit_is_one_point_that_is_all_bias(reference):

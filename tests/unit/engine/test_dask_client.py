@@ -1,4 +1,4 @@
-"""What is told of a Dask scheduler that is gone; that it happens so is shown by `tests/faults/test_hosts.py`."""
+"""The message about a lost Dask scheduler; `tests/faults/test_hosts.py` tests the loss itself."""
 
 from concurrent.futures import CancelledError
 from types import SimpleNamespace

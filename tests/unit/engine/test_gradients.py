@@ -1,4 +1,4 @@
-"""Gradients of targets: against finite differences, at the batch boundary, and what a wrong one is told."""
+"""Gradients of targets: against finite differences, at the batch boundary, and the message about a wrong one."""
 
 import math
 

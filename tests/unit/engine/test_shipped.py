@@ -15,7 +15,7 @@ V3 = dict.fromkeys(shipped.NEEDS, True)
 
 
 def processor(name="haswell", **features):
-    """Return what stands for llvmlite's binding on a processor."""
+    """Return a replacement of llvmlite's binding on a processor."""
     return SimpleNamespace(get_host_cpu_features=lambda: V3 | features, get_host_cpu_name=lambda: name)
 
 

@@ -1,4 +1,4 @@
-"""What is compiled is counted once, and told to a user who waits for it."""
+"""Every compilation is counted once, and reported to a user who waits for it."""
 
 import logging
 import threading

@@ -43,7 +43,7 @@ def differing():
 
 @pytest.fixture(scope="module")
 def targets():
-    """Return one model as a target in scaled coordinates, and as it is written."""
+    """Return one model as a target in scaled coordinates, and in the model's coordinates."""
     model = hierarchy(WRITTEN["named"])
     return from_pymc(model, deterministics=True), from_pymc(model, scale_effects=False, integrate=False)
 

@@ -1,4 +1,4 @@
-"""Normal laws in PyMC models: which are found, and what stands for their rows."""
+"""Normal distributions in PyMC models: which are found, and the library's terms of their rows."""
 
 import dataclasses
 import math

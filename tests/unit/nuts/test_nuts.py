@@ -115,7 +115,7 @@ def test_a_target_without_a_model_is_refused():
 
 
 def fake_draw(job, compiled=None):
-    """Return draws 0, 1, 2, ... of each variable, in a run that asks whether to continue."""
+    """Return draws 0, 1, 2, ... of each variable, in a run that checks whether to continue."""
     draws = job.draws
     shapes = {name: np.shape(value) for name, value in job.model.initial_point().items()}
 

@@ -23,7 +23,7 @@ def close_figures():
 
 @pytest.fixture
 def biases(rng):
-    """What `bias` returns, for eight estimands, the last of which is the same in all draws."""
+    """A result of `bias` for eight estimands; the last has the same value in all draws."""
     labels = [*(f"beta[x{k}]" for k in range(7)), "constant"]
     sd = np.append(np.linspace(0.5, 2.0, 7), 0.0)
     steps = np.array([0, 1, 2, 4, 8, 16])

@@ -1,4 +1,4 @@
-"""Plots of decisions hold what the trace recorded, on every backend, alone and beside the plots of ArviZ."""
+"""Plots of decisions hold what the trace recorded, on every backend, alone and combined with plots of ArviZ."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""What friction adds: what is told of the noise of gradients, what is learnt of it, what is said where it is NaN."""
+"""The noise that friction adds: the given noise of gradients, its estimate, and the message where it is NaN."""
 
 import math
 

@@ -108,7 +108,7 @@ def test_low_bfmi_fails_and_names_its_chain():
 
 @pytest.mark.parametrize("value", [0.0, 0.6745])
 def test_a_stuck_chain_at_a_typical_value_fails(value):
-    # R-hat and ESS of ArviZ stay good when the chain stands at the quartile of a standard normal.
+    # R-hat and ESS of ArviZ stay good when the chain stays at the quartile of a standard normal.
     trace = fabricated(chains=10)
     trace["posterior"]["alpha"][4] = value
     result = failed(check_gates(trace, GATES))["r_hat"]

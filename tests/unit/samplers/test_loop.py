@@ -58,7 +58,7 @@ def test_the_memory_of_a_chain_is_what_it_alone_may_write_to():
 
 
 class State(NamedTuple):
-    """What the loop knows of a state."""
+    """The attributes of a state that the loop uses."""
 
     theta: np.ndarray
     proposed: np.ndarray

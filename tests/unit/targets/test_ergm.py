@@ -23,7 +23,7 @@ def random_graph(n, rng):
 
 
 class Graph:
-    """What the target asks of a `networkx.Graph`."""
+    """The part of a `networkx.Graph` that the target uses."""
 
     def __init__(self, nodes, edges, directed=False, several=False):
         self.nodes, self._edges, self._directed, self._several = nodes, edges, directed, several

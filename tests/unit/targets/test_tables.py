@@ -131,7 +131,7 @@ def test_rows_that_are_missing_and_columns_of_one_level_are_refused(table, y):
 
 
 def test_a_row_of_the_reference_level_adds_nothing_to_gradient_or_curvature():
-    """Entry `dim` of the codes stands for no entry of theta: set-up by NumPy and kernels agree on it."""
+    """Code `dim` means no entry of theta, for set-up by NumPy and for kernels."""
     codes = np.array([0, 1, 2, 0, 1, 2, 0, 0])
 
     def loglik(eta, y):
