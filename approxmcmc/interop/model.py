@@ -154,7 +154,8 @@ class TargetOfPyMC:
     def written_work(self) -> tuple[float, int]:
         """Operations of all rows in the graph of the model, and its number of parameters."""
         source, dim = self.source, int(self.source.theta.type.shape[0])
-        return self.n_obs / source.rows.n_rows * operations_as_written(source.model, source.rows.n_rows), dim
+        n_rows, observed = source.rows.n_rows, source.model.observed_RVs
+        return self.n_obs / n_rows * operations_as_written(source.model, [n_rows] * len(observed)), dim
 
     def initial_point(self) -> np.ndarray:
         """Return the model's initial point, unconstrained; shape (dim,)."""

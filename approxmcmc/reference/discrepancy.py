@@ -135,7 +135,8 @@ def stein_discrepancy(
     L = np.linalg.cholesky(cov_of(laplace(target) if metric is None else metric))
     rows = {}
     for name, trace in ({"": traces} if isinstance(traces, xr.DataTree) else traces).items():
-        states, rng = _spaced(trace, target, n_draws), np.random.default_rng(seed)
+        rng = np.random.default_rng(seed)
+        states = target.variables.with_signs(_spaced(trace, target, n_draws), rng)
         read = gradient.n_obs if minibatch is None else minibatch
         slopes = scores_of(target, states) if minibatch is None else minibatch_scores(gradient, states, read, rng)
         found = pairwise(solve_triangular(L, states.T, lower=True).T, slopes @ L)

@@ -16,6 +16,7 @@ from approxmcmc.contracts import DifferentiableTarget, Target, content_hash
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.output.datatree import build_trace
+from approxmcmc.output.reading import flat_draws
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.reference.cache import cached
 from approxmcmc.reference.chain_gates import ChainGates, judge_chains
@@ -269,9 +270,8 @@ def _deviations(target: Any, tree: xr.DataTree) -> Deviations:
     posterior = tree["posterior"].to_dataset()
     step = max(1, posterior.sizes["chain"] * posterior.sizes["draw"] // STEIN_DRAWS)
     thinned = posterior.isel(draw=slice(None, None, min(step, posterior.sizes["draw"] // BATCHES)))
-    shape = (thinned.sizes["chain"], thinned.sizes["draw"], -1)
-    names = target.variables.shapes
-    theta = np.concatenate([thinned[name].transpose("chain", "draw", ...).values.reshape(shape) for name in names], 2)
+    theta = flat_draws(xr.DataTree.from_dict({"posterior": thinned}), target)
+    theta = target.variables.with_signs(theta, np.random.default_rng(0))
     return stein_deviations(theta, scores_of(target, theta))
 
 

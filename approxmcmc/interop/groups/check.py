@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytensor
+import pytensor.tensor as pt
 
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.interop.graphs import by_numpy, rebuild, simplify
@@ -32,7 +33,7 @@ def compare_with_model(target: Any) -> None:
         drawn, log_density = target.at_random(rng, theta)
         u[target.grouping.labels[has_effect]] = drawn[has_effect]
         rows, prior = rows_and_prior(theta, u)
-        by_group = np.add.reduceat(np.ravel(rows)[target.grouping.order], target.grouping.start[:-1])
+        by_group = np.add.reduceat(rows[target.grouping.order], target.grouping.start[:-1])
         normal = -0.5 * (drawn**2 + np.log(2.0 * np.pi)).sum(axis=1)
         expected = by_group + normal - log_density
         allowed = RELATIVE * (1.0 + np.abs(by_group) + np.abs(normal))
@@ -49,7 +50,7 @@ def _densities(target: Any) -> Any:
     """Return the function of (theta, u) that returns the model's log densities of rows, and its log prior."""
     model, coordinates, effects = target.source.model, target.coordinates, target.model_effects
     known = {**coordinates.of, **effects.of}
-    [rows] = model.logp(vars=model.observed_RVs, sum=False)
+    rows = pt.concatenate([one.ravel() for one in model.logp(vars=model.observed_RVs, sum=False)])
     with_jacobian = [v for v in coordinates.free if v not in coordinates.signed]
     terms = [term.sum() for term in model.logp(vars=with_jacobian, sum=False)] if with_jacobian else []
     signed = list(coordinates.signed)

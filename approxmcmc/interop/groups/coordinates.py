@@ -124,6 +124,12 @@ class Coordinates:
             defaults=defaults,
             constrain=constrain,
             unconstrain_draws=self._unconstrain(),
+            signed=[
+                self.places[v] + k
+                for v, at in zip(self.free, self.start, strict=True)
+                if v in self.signed
+                for k in range(at.size)
+            ],
         )
 
     def _unconstrain(self) -> Callable[[Mapping[str, np.ndarray]], np.ndarray]:
@@ -188,6 +194,8 @@ class GlobalVariables(ModelVariables):
     """The constrained variables of theta; ``unconstrain_draws(values)`` maps many draws to thetas at once."""
 
     unconstrain_draws: Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = None
+    signed: Sequence[int] = ()
+    """Coordinates of which the absolute value is reported."""
 
     def pack(self, values: Mapping[str, Any]) -> np.ndarray:
         """Map constrained values to theta; missing values come from the model's initial point."""
@@ -201,3 +209,9 @@ class GlobalVariables(ModelVariables):
         one_axis = {name: value.reshape(chains * draws, *value.shape[2:]) for name, value in values.items()}
         assert self.unconstrain_draws is not None
         return self.unconstrain_draws(one_axis).reshape(chains, draws, self.size)
+
+    def with_signs(self, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return thetas with a random sign for each scale that may have either."""
+        signed = theta.copy()
+        signed[..., list(self.signed)] *= rng.choice([-1.0, 1.0], size=(*theta.shape[:-1], len(self.signed)))
+        return signed

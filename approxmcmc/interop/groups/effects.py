@@ -1,6 +1,6 @@
 """The integrated effects of a PyMC model under the model's names, and the variables computed from them."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,7 +58,7 @@ class EffectsOfModel:
         moved = (shape[axis], *(n for place, n in enumerate(shape) if place != axis))
         return location + scale * pt.moveaxis(u.reshape(moved), 0, axis)
 
-    def named(self, n_rows: int) -> list[Named]:
+    def named(self, n_rows: Set[int]) -> list[Named]:
         """Return the effects, and the deterministics that depend on them.
 
         A deterministic with an axis of `n_rows` entries is left out, unless there are as many groups.
@@ -70,7 +70,7 @@ class EffectsOfModel:
         graphs = self.coordinates.frozen(rebuild(wanted, {**self.coordinates.of, **self.of}))
         for one, graph in zip(wanted, graphs, strict=True):
             shape = self.values.shape(one)
-            if n_rows not in shape or n_rows == self.effects.n_groups:
+            if not (n_rows - {self.effects.n_groups}) & set(shape):
                 found.append(Named(one.name, graph, shape, _axis_of_groups(labels[one], self.effects.n_groups)))
         return found
 

@@ -88,15 +88,15 @@ def _below(values: ValuesOfGraph, wanted: Sequence[Any]) -> set[Any]:
 
 def _form(node: Any, values: ValuesOfGraph, form: Any) -> Form | None:
     """Return the form of a node, given the forms of its inputs; None if it is not linear in them."""
-    name, shape = name_of(node), values.shape(node.outputs[0])
+    shape = values.shape(node.outputs[0])
     if isinstance(node.op, Elemwise):
         return _elementwise(node, values, form, shape)
     if isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Add):
         return _linear(node, values, [form(node.inputs[0])], slice(0, 1))
-    data = _data_inputs(name)
+    data = _data_inputs(node)
     if data is not None and all(one in values.fixed for k, one in enumerate(node.inputs) if not _in(k, data, node)):
         return _linear(node, values, [form(one) for one in node.inputs[data]], data)
-    if name in MULTIPLYING:
+    if name_of(node) in MULTIPLYING:
         first, second = (form(one) for one in node.inputs)
         products = ((m + n, compute(node, [a, b])[0]) for m, a in first.items() for n, b in second.items())
         return _summed(products, shape)

@@ -32,7 +32,7 @@ MOVING = {
     "ScalarFromTensor",
     "Identity",
 }
-STACKING = {"Join": slice(1, None), "MakeVector": slice(0, None), "SetSubtensor": slice(0, 2)}
+STACKING = {"MakeVector": slice(0, None), "SetSubtensor": slice(0, 2)}
 MULTIPLYING = {"Dot", "Matmul", "BatchedDot"}
 
 
@@ -74,7 +74,7 @@ def _labels(node: Any, values: ValuesOfGraph, labels: Sequence[Any], shape: tupl
         for axis in sorted(axes, reverse=True):
             full[0] = join_along(full[0], axis)
         return full[0]
-    data = _data_inputs(name)
+    data = _data_inputs(node)
     if data is not None and all(known is None for known in _others(labels, data)):
         arrays[data] = full[data]
         return np.asarray(compute(node, arrays)[0]).astype(np.int64).reshape(shape)  # a stack has a separate type
@@ -95,10 +95,13 @@ def _joined(labels: Sequence[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
     return total
 
 
-def _data_inputs(name: str) -> slice | None:
+def _data_inputs(node: Any) -> slice | None:
     """Return the inputs of an operation that supply entries of its result; the other inputs say where they go."""
+    name = name_of(node)
     if name in MOVING:
         return slice(0, 1)
+    if name == "Join":  # of older versions of PyTensor: the first input is the axis
+        return slice(0 if hasattr(node.op, "axis") else 1, None)
     return STACKING.get(name)
 
 

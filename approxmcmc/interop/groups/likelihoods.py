@@ -18,7 +18,7 @@ from approxmcmc.interop.groups.values import NotGroupsError
 class LawOfRows(NamedTuple):
     """A family, and graphs: the predictor is the sum of `predictors` and the logarithms of the positive `exposures`.
 
-    `trials` belong to a binomial distribution, `shape` to a negative binomial distribution.
+    `trials` belong to a binomial distribution, `shape` to a negative binomial or normal distribution.
     """
 
     family: str
@@ -60,6 +60,8 @@ def law_of_rows(observed: Any, free: Sequence[Any]) -> LawOfRows:
         if mean is None:
             raise NotGroupsError("a negative binomial distribution needs mu = exp(a linear predictor) and alpha")
         return LawOfRows("negative binomial", *known.logarithm(mean), shape=alpha)
+    if law == "Normal":
+        return LawOfRows("normal", [parameters[0]], [], shape=parameters[1])
     raise NotGroupsError(
         f"rows with the distribution {law} are not supported: Normal, Bernoulli, Binomial, Poisson and "
         "NegativeBinomial are. They are log-concave in a linear predictor, so the effects of a group have one mode; "

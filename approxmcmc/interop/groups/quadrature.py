@@ -15,7 +15,7 @@ from approxmcmc.interop.groups.predictor import labels_of_rows, n_effects_of, pr
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
-from approxmcmc.targets.groups.families import FAMILIES
+from approxmcmc.targets.groups.families import family_of
 from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.link import link
 from approxmcmc.targets.groups.quadrature_terms import LARGEST_ERROR, NODES, QuadratureTerms
@@ -32,7 +32,7 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
 
     def __init__(self, source: ModelOfGroups, effects: GroupEffects, law: LawOfRows, *, always: bool = False) -> None:
         shape, values = source.y.shape, source.values
-        self.n_effects, self.family, self.family_name = n_effects_of(values, effects), FAMILIES[law.family], law.family
+        self.n_effects, self.family, self.family_name = n_effects_of(values, effects), family_of(law.family), law.family
         if self.n_effects not in NODES:
             n_nodes = NODES[2][0] ** self.n_effects
             raise NotGroupsError(
@@ -58,9 +58,9 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
         shapes: list[Any] = []
         if law.shape is not None:
             [form] = forms_of(values, factors, known, [law.shape])
-            weights, parameter = scale_of(form, self.n_effects, shape)
+            weights, parameter = scale_of(form, self.n_effects, values.shape(law.shape))
             if np.ptp(weights) > 0.0:
-                raise NotGroupsError("the shape of the negative binomial distribution differs from row to row")
+                raise NotGroupsError(f"the shape of the {law.family} distribution differs from row to row")
             shapes = [(n_products, weights[0], parameter or ())]
         offsets = [(p, 1.0, ())] if has_offset else []
         signed = scales_of(source.model, effects.axes, factors, products[len(found.beta) :], [*found.beta, *shapes])

@@ -1,4 +1,4 @@
-"""Read a PyMC model, and find its observed variable, its rows and the group effects that can be integrated out."""
+"""Read a PyMC model, and find its rows and the group effects that can be integrated out."""
 
 import uuid
 from collections.abc import Mapping
@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from pytensor.tensor.random.basic import NormalRV
 
 from approxmcmc.contracts import content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, value_of
 from approxmcmc.interop.groups.candidates import GroupEffects, candidates
-from approxmcmc.interop.groups.likelihoods import law_of_rows
+from approxmcmc.interop.groups.observed import ObservedRows
 from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError, ValuesOfGraph
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
 from approxmcmc.interop.variables import refuse_unsuitable
@@ -20,7 +19,7 @@ from approxmcmc.interop.written_work import operations_as_written
 
 
 class ModelOfGroups:
-    """A model, its observed variable, and the sets of effects that can be integrated out.
+    """A model, its observed rows, and the sets of effects that can be integrated out.
 
     Raises
     ------
@@ -32,44 +31,24 @@ class ModelOfGroups:
         if not isinstance(model, pm.Model):
             raise IncompatibleError(f"from_pymc needs a pm.Model, found {type(model).__name__}")
         refuse_unsuitable(model)
-        self.model = model
-        for observed in model.observed_RVs:
-            refused = self._read(observed)
-            if self.sets:
-                break
-        if len(model.observed_RVs) > 1:
-            names = " and ".join(variable.name for variable in model.observed_RVs)
-            refused = f"{names} are several observed variables; write rows with the same distribution as one variable"
-        if not self.sets:
-            none = "no variable has an effect for each of several groups"
-            raise NotGroupsError("; ".join(self.reasons)) if self.reasons else NoEffectsError(none)
-        if refused:
-            raise NotGroupsError(f"{' and '.join(one.name for one in self.sets)}: {refused}")
-        self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
-
-    def _read(self, observed: Any) -> str:
-        """Read an observed variable and the effects of its rows; return why its distribution is not supported."""
-        model, node, self.observed, self.law, refused = self.model, observed.owner, observed, None, ""
-        self.y = np.asarray(evaluate(model.rvs_to_values[observed]), dtype=np.float64)
-        if not hasattr(node.op, "dist_params") or not np.isfinite(self.y).all():
-            raise NoEffectsError(f"{observed.name} has no finite rows with a distribution that can be read")
-        self.parameters = list(node.op.dist_params(node))
-        if not isinstance(node.op, NormalRV):
-            try:
-                self.law = law_of_rows(observed, model.free_RVs)
-            except NotGroupsError as error:
-                refused = str(error)
+        self.model, self.observed = model, ObservedRows(model)
+        self.y, self.law, self.parameters = self.observed.y, self.observed.law, self.observed.parameters
         graphs = [] if self.law is None else self.law.graphs
         laws = [p for v in model.free_RVs if hasattr(v.owner.op, "dist_params") for p in v.owner.inputs]
         self.values = ValuesOfGraph(model, [*self.parameters, *graphs, *(p for p in laws if hasattr(p, "ndim"))])
         self.sets, self.reasons = candidates(model, self.values, self.parameters, self.y.shape)
-        return refused
+        if not self.sets:
+            none = "no variable has an effect for each of several groups"
+            raise NotGroupsError("; ".join(self.reasons)) if self.reasons else NoEffectsError(none)
+        if self.observed.refused:
+            raise NotGroupsError(f"{' and '.join(one.name for one in self.sets)}: {self.observed.refused}")
+        self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
 
     @property
     def written_work(self) -> tuple[float, int]:
         """Operations of all rows in the graph of the model, and its number of parameters."""
-        sizes = map(np.size, self.model.initial_point().values())
-        return operations_as_written(self.model, self.y.size), int(sum(sizes))
+        rows = [values.size for values in self.observed.values.values()]
+        return operations_as_written(self.model, rows), sum(map(np.size, self.model.initial_point().values()))
 
     @property
     def hash(self) -> str:
@@ -96,11 +75,11 @@ class ModelOfGroups:
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The observed data, under the variable's name."""
-        return {self.observed.name: np.asarray(evaluate(self.model.rvs_to_values[self.observed]))}
+        """The observed data, under the names of their variables."""
+        return self.observed.values
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The model's data containers without the observed one."""
-        observed = self.model.rvs_to_values[self.observed]
-        return {one.name: np.asarray(evaluate(one)) for one in self.model.data_vars if one is not observed}
+        """The model's data containers without the observed ones."""
+        observed = {self.model.rvs_to_values[one] for one in self.model.observed_RVs}
+        return {one.name: np.asarray(evaluate(one)) for one in self.model.data_vars if one not in observed}

@@ -47,9 +47,11 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         mine = set(effects.axes)
         own = [one for one in source.model.deterministics if not mine & set(ancestors([one]))]
         shapes = EffectsOfModel(source.model, effects, coordinates, self.n_effects)
-        self.variables = coordinates.describe([v for v in own if source.y.size not in shapes.values.shape(v)])
+        self.variables = coordinates.describe(
+            [v for v in own if not source.observed.lengths & set(shapes.values.shape(v))]
+        )
         self.model_effects = shapes
-        self.named = shapes.named(source.y.size)
+        self.named = shapes.named(source.observed.lengths)
 
     def compile(self) -> CompiledTarget:
         """Compile terms and prior, after checking that the model's data are unchanged."""

@@ -22,7 +22,7 @@ def _no_slope(eta: float, y: float, size: float, shape: float) -> float:
     return 0.0
 
 
-def _no_share(y: float, shape: float) -> tuple[float, float]:
+def _no_share(y: float, size: float, shape: float) -> tuple[float, float]:
     return 0.0, 0.0
 
 
@@ -30,10 +30,10 @@ class RowFamily(NamedTuple):
     """The functions of one distribution, see the module, and its possible y (`support`, in words).
 
     `derivatives` returns the first two derivatives of `term` in eta; `constants(y, size)` takes arrays. For a family
-    with a shape `in_shape` is the slope of `term` in log(shape), and `of_row(y, shape)` returns the summand of the log
-    density without eta, and its slope in log(shape). `merges_rows` is about rows that share one predictor but for a
-    known number each: True if they equal one row (Poisson), False if sums of y suffice (logit), None for others; see
-    `row_sums`.
+    with a shape `in_shape` is the slope of `term` in log(shape), and `of_row(y, size, shape)` returns the summand of
+    the log density without eta, and its slope in log(shape). `merges_rows` is about rows that share one predictor but
+    for a known number each: True if they equal one row (Poisson), False if sums of y suffice (logit), None for others;
+    see `row_sums`.
     """
 
     term: Callable[..., float]
@@ -130,9 +130,29 @@ def _negative_binomial_in_shape(eta: float, y: float, size: float, shape: float)
     return (y + shape) * sigmoid(shifted) - shape * softplus(shifted)
 
 
-def _negative_binomial_of_row(y: float, shape: float) -> tuple[float, float]:
+def _negative_binomial_of_row(y: float, size: float, shape: float) -> tuple[float, float]:
     value = math.lgamma(y + shape) - math.lgamma(shape) - y * math.log(shape)
     return value, shape * (digamma(y + shape) - digamma(shape)) - y
+
+
+def _normal(eta: float, y: float, size: float, shape: float) -> float:
+    return -0.5 * ((y - eta) / shape) ** 2
+
+
+def _normal_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
+    return (y - eta) / shape**2, -1.0 / shape**2
+
+
+def _normal_in_shape(eta: float, y: float, size: float, shape: float) -> float:
+    return ((y - eta) / shape) ** 2
+
+
+def _normal_of_row(y: float, size: float, shape: float) -> tuple[float, float]:
+    return -math.log(shape), -1.0
+
+
+def _normal_constant(y: np.ndarray, size: np.ndarray) -> Any:
+    return np.full_like(y, -HALF_LOG_2_PI)
 
 
 FAMILIES = {
@@ -149,7 +169,50 @@ FAMILIES = {
         _negative_binomial_in_shape,
         _negative_binomial_of_row,
     ),
+    # Only beside another family: alone it has a closed form. The shape is the standard deviation.
+    "normal": RowFamily(_normal, _normal_derivatives, _normal_constant, "any number", _normal_in_shape, _normal_of_row),
 }
+
+
+def family_of(name: str) -> RowFamily:
+    """Return a family by name, or two, "poisson and normal", as one."""
+    first, _, second = name.partition(" and ")
+    return joint_of(FAMILIES[first], FAMILIES[second]) if second else FAMILIES[first]
+
+
+def joint_of(first: RowFamily, second: RowFamily) -> RowFamily:
+    """Return the family of rows that follow the first one if their size is at least 0, else the second: -1 - size."""
+
+    def constants(y: np.ndarray, size: np.ndarray) -> Any:
+        return np.where(size >= 0.0, first.constants(y, size), second.constants(y, -1.0 - size))
+
+    has_shape = first.has_shape or second.has_shape
+    return RowFamily(
+        closure(make_either, first.term, second.term),
+        closure(make_either, first.derivatives, second.derivatives),
+        constants,
+        f"{first.support}, or {second.support}",
+        closure(make_either, first.in_shape, second.in_shape),
+        closure(make_either_of_row, first.of_row, second.of_row) if has_shape else _no_share,
+    )
+
+
+def make_either(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of a row of two families."""
+
+    def either(eta: float, y: float, size: float, shape: float) -> Any:
+        return first(eta, y, size, shape) if size >= 0.0 else second(eta, y, -1.0 - size, shape)
+
+    return either
+
+
+def make_either_of_row(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function of a row of two families that does not depend on its predictor."""
+
+    def either(y: float, size: float, shape: float) -> Any:
+        return first(y, size, shape) if size >= 0.0 else second(y, -1.0 - size, shape)
+
+    return either
 
 
 def make_of_pair(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -129,7 +129,7 @@ def make_expand(
                     bend[m] *= weight[m]
                     zeroth += bend[m]
                     if has_shape:
-                        s[last, m] += of_row(y, shape)[1] + in_shape(x, y, size, shape)
+                        s[last, m] += of_row(y, size, shape)[1] + in_shape(x, y, size, shape)
                 for k in range(K):
                     first[k] = 0.0
                     for m in range(n_nodes):

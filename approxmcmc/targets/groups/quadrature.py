@@ -74,7 +74,7 @@ def make_nodes(
         base -= log(width)
         if has_shape:
             for i in range(n):
-                base += of_row(responses[0, lo + i, 0], shape)[0]
+                base += of_row(responses[0, lo + i, 0], responses[0, lo + i, 1], shape)[0]
         for m in range(n_nodes):
             weight[m] = base + rule[0, K, m]
         for j in range(K):
@@ -144,7 +144,7 @@ def make_add_gradient(
                 for k in range(K):
                     in_effect[k] = 0.0
                 if has_shape:
-                    out[last] += of_row(y, shape)[1]
+                    out[last] += of_row(y, size, shape)[1]
                 for m in range(n_nodes):
                     x = eta[i - spans[g, 0]]
                     for k in range(K):
@@ -184,6 +184,6 @@ def make_log_joint(
                     x += a[0, k] * u[g, k]
                 out[g] += term(x, responses[0, i, 0], responses[0, i, 1], shape)
                 if has_shape:
-                    out[g] += of_row(responses[0, i, 0], shape)[0]
+                    out[g] += of_row(responses[0, i, 0], responses[0, i, 1], shape)[0]
 
     return log_joint

@@ -72,6 +72,13 @@ class GroupVariables(Variables):
         noise = [] if self.knows_noise else [np.log(values[NOISE])[..., None]]
         return np.concatenate([values["beta"], scales, *noise], axis=-1)
 
+    def with_signs(self, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Return thetas with a random sign for each column of L."""
+        signed, (_, column) = theta.copy(), np.tril_indices(self.n_effects)
+        signs = rng.choice([-1.0, 1.0], size=(*theta.shape[:-1], self.n_effects))
+        signed[..., self.n_coef : self.n_coef + self.n_scales] *= signs[..., column]
+        return signed
+
     def cholesky(self, theta: np.ndarray) -> np.ndarray:
         """Return L; shape (..., effects, effects)."""
         L = np.zeros((*theta.shape[:-1], self.n_effects, self.n_effects))

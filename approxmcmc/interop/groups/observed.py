@@ -1,0 +1,85 @@
+"""Read all observed variables of a model as one stack of rows, so that a group may have rows of several distributions.
+
+Graphs are stacked like the rows; what is found of effects and predictors in a graph holds for the stack. Rows of two
+families are told apart by the sign of their size, see `families.joint_of`.
+"""
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.tensor.random.basic import NormalRV
+
+from approxmcmc.interop.graphs import evaluate
+from approxmcmc.interop.groups.likelihoods import LawOfRows, law_of_rows
+from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError
+from approxmcmc.targets.groups.families import FAMILIES
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+class ObservedRows:
+    """The rows of all observed variables: responses `y`, graphs of the parameters, and the distribution.
+
+    `law` is None if all are normal: `parameters` are then mean and scale. `refused` says why a distribution is not
+    supported.
+    """
+
+    def __init__(self, model: Any) -> None:
+        observed = model.observed_RVs
+        self.name, self.law, self.refused = " and ".join(one.name for one in observed), None, ""
+        self.values = {one.name: np.asarray(evaluate(model.rvs_to_values[one])) for one in observed}
+        arrays = [np.asarray(value, dtype=np.float64) for value in self.values.values()]
+        for one, values in zip(observed, arrays, strict=True):
+            if not hasattr(one.owner.op, "dist_params") or not np.isfinite(values).all():
+                raise NoEffectsError(f"{one.name} has no finite rows with a distribution that can be read")
+        shapes = [values.shape for values in arrays]
+        self.lengths = {values.size for values in arrays}
+        self.y = arrays[0] if len(arrays) == 1 else np.concatenate([values.ravel() for values in arrays])
+        parameters = [one.owner.op.dist_params(one.owner) for one in observed]
+        if all(isinstance(one.owner.op, NormalRV) for one in observed):
+            self.parameters = [stacked(graphs, shapes) for graphs in zip(*parameters, strict=True)]
+            return
+        # What a sum depends on is what its terms depend on.
+        single = len(observed) == 1
+        self.parameters = list(parameters[0]) if single else [stacked([sum(some) for some in parameters], shapes)]
+        try:
+            laws = [law_of_rows(one, model.free_RVs) for one in observed]
+            self.law = laws[0] if single else joint_law(laws, shapes)
+        except NotGroupsError as error:
+            self.refused = str(error)
+
+
+def stacked(graphs: Sequence[Any], shapes: Shapes) -> Any:
+    """Return graphs of arrays as one of all their entries; one graph is returned unchanged."""
+    if len(graphs) == 1:
+        return graphs[0]
+    return pt.concatenate([(graph + pt.zeros(shape)).ravel() for graph, shape in zip(graphs, shapes, strict=True)])
+
+
+def joint_law(laws: Sequence[LawOfRows], shapes: Shapes) -> LawOfRows:
+    """Return the distribution of stacked rows of at most two families, of which one may have a shape."""
+    names = [law.family for law in laws]
+    if "binomial" in names:  # Bernoulli rows are binomial rows of one trial
+        names = ["binomial" if name == "logit" else name for name in names]
+    families = list(dict.fromkeys(names))
+    shape = [(law.shape, rows) for law, rows in zip(laws, shapes, strict=True) if law.shape is not None]
+    if len(families) > 2 or len({name for name in families if FAMILIES[name].has_shape}) > 1:
+        raise NotGroupsError(
+            f"observed variables with the distributions {', '.join(families)} are not supported together: two are, of "
+            "which one may have a shape or a noise"
+        )
+    sizes = []
+    for name, law in zip(names, laws, strict=True):
+        trials = pt.ones(()) if law.trials is None else law.trials
+        sizes.append(trials if name == families[0] else -1.0 - trials)
+    return LawOfRows(
+        " and ".join(families),
+        [stacked([sum(law.predictors) for law in laws], shapes)],
+        [stacked([functools.reduce(operator.mul, law.exposures, pt.ones(())) for law in laws], shapes)],
+        trials=stacked(sizes, shapes),
+        shape=stacked(*zip(*shape, strict=True)) if shape else None,
+    )
