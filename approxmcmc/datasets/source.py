@@ -109,8 +109,7 @@ class Source:
             f"{'the variable is not set' if folder is None else folder / self.file_name}; (2) the user's cache: "
             f"{cached}; (3) {f'{self.download.origin}: {answer}' if self.download else 'there is no download'}. "
             f"Put {self.file_name} into one of the two folders (set {DATA_VARIABLE} or {CACHE_VARIABLE})"
-            f"{', or connect to the network and try again' if self.download else ''}, or use allow_synthetic=True, or "
-            "synthetic_stand_in(), if real data are not needed."
+            f"{', or connect to the network and try again' if self.download else ''}."
         )
 
     def _read(self, path: Path) -> Arrays:
@@ -136,7 +135,7 @@ def or_stand_in(load: Callable[[], Dataset], stand_in: Callable[[], Dataset], *,
         return load()
     except DatasetError as error:
         if not allow_synthetic:
-            raise
+            raise DatasetError(f"{error} If real data are not needed, give allow_synthetic=True.") from None
         warnings.warn(f"a synthetic stand-in replaces the data. {error}", DatasetWarning, stacklevel=3)
         return stand_in()
 

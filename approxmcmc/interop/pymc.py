@@ -70,10 +70,10 @@ def from_pymc(
         their variance given the rows. Draws are returned as z either way.
     integrate
         Whether to integrate out effects of groups, see the page on hierarchies: "auto" if that is possible and saves
-        work, and `row_dim`, `deterministics`, `structure` and `data` are not given; True also if it saves nothing,
-        and raises if it is impossible; False never. "if cheaper" is what `sample` does for a ``pm.Model``: as "auto",
-        but not by quadrature if NUTS draws from the model in the time of its compilation, and meets no funnel. The
-        posterior of the other parameters is the same.
+        work, and `row_dim`, `deterministics`, `structure` and `data` are not given; True also if it saves nothing, and
+        raises if it is impossible, or if `data` or `deterministics` is given; False never. "if cheaper" is what
+        `sample` does for a ``pm.Model``: as "auto", but not by quadrature if NUTS draws from the model in the time of
+        its compilation, and meets no funnel. The posterior of the other parameters is the same.
     latents
         Which of the integrated effects `sample` stores in the trace: "auto" all of them, if groups times draws are at
         most 1e7, else none; a list of labels of groups, the effects of these; None none of them, and
@@ -98,8 +98,8 @@ def from_pymc(
         When the likelihood is not a sum over rows, or cannot be read row by row, or `integrate=True` finds no effects
         to integrate out; the message names the variable, the reason and a solution.
     InvalidInputError
-        When `row_dim` is not a dim of the model, a row has no finite log-likelihood, or `data` does not fit the model;
-        the message names the row, or the array.
+        When `row_dim` is not a dim of the model, a row has no finite log-likelihood, `data` does not fit the model, or
+        `integrate=True` comes with `data` or `deterministics`; the message names the row, the array or the arguments.
 
     Notes
     -----
@@ -140,6 +140,11 @@ def from_pymc(
     >>> amc.from_pymc(model)  # doctest: +SKIP
     PyMCTarget(y: 1000 rows; beta, sigma)
     """
+    if integrate is True and (data is not None or deterministics):
+        raise InvalidInputError(
+            "from_pymc: integrate=True takes the rows and the variables of the model itself, so `data` and "
+            "`deterministics` must not be given; leave them out, or give integrate='auto' or False"
+        )
     if integrate is True or (integrate and data is None and structure and not deterministics and row_dim is None):
         whole = _integrated(model, always=integrate is True, if_cheaper=integrate == "if cheaper")
         if isinstance(whole, IntegratedOfPyMC):

@@ -77,9 +77,14 @@ class Laplace(Component):
         object.__setattr__(self, "mode", mode)
         object.__setattr__(self, "cov", cov)
         try:
-            np.linalg.cholesky(cov)
+            np.linalg.cholesky(cov)  # reads the lower triangle only
         except np.linalg.LinAlgError:
             raise InvalidInputError("Laplace: cov must be symmetric positive definite") from None
+        if (np.abs(cov - cov.T) > 1e-6 * np.outer(self.sd, self.sd)).any():
+            raise InvalidInputError(
+                f"Laplace: cov must be symmetric, found entries that differ by {np.abs(cov - cov.T).max():.3g} from "
+                "their mirror images"
+            )
 
     @property
     def sd(self) -> np.ndarray:

@@ -147,9 +147,6 @@ def update_sites(rng: np.random.Generator, theta: float, state: HeatBathState, n
     next_site[ROW], next_site[COLOUR], next_site[OFFSET] = row, colour, offset
 
 
-FIELDS = 9  # sums of up to four spins, -4 ... 4
-
-
 class CouplingState(NamedTuple):
     """The number of pairs of neighbours; the spins of both chains, with a rim of zeros; P(spin = 1) for each field."""
 

@@ -154,3 +154,9 @@ def test_checking_takes_a_part_of_the_memory_of_the_rows(target, tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.5 * sum(source.nbytes for source in rows.values())
+
+
+@pytest.mark.parametrize("other", [{"data": rows_of()}, {"deterministics": True}], ids=["data", "deterministics"])
+def test_integrate_true_does_not_leave_out_another_argument(few, other):
+    with pytest.raises(InvalidInputError, match="integrate=True takes the rows and the variables of the model itself"):
+        amc.from_pymc(few, integrate=True, **other)

@@ -198,3 +198,8 @@ class TestUserTarget:
         from numba import njit
 
         assert terms(FunctionTarget(njit(normal_loglik), njit(normal_logprior), **ROWS), [1.0])[1] == 0.0
+
+
+def test_the_covariance_of_a_laplace_approximation_is_symmetric():
+    with pytest.raises(InvalidInputError, match=r"must be symmetric, found entries that differ by 0\.5"):
+        amc.targets.Laplace(np.zeros(2), np.array([[1.0, 0.0], [0.5, 1.0]]))
