@@ -73,9 +73,9 @@ def sample(
         stored in the trace).
     initvals
         Starting values: None, the result of `laplace` (each chain starts from a draw of it), a dict by variable, an
-        array of shape (dim,) or (chains, dim), or a list of dicts. None means a draw of the Laplace approximation if
-        the target or the proposal was built on one, a random state of a discrete target, and otherwise the target's
-        initial point plus U(-1, 1).
+        array of shape (dim,) or (chains, dim), or a list with a dict for each chain. None means a draw of the Laplace
+        approximation if the target or the proposal was built on one, a random state of a discrete target, and otherwise
+        the target's initial point plus U(-1, 1).
     thin
         Steps per kept draw. The record of a kept draw adds up the costs and decisions of all its steps.
     time_limit
@@ -226,7 +226,7 @@ def warn_of(block: str, *, stacklevel: int = 3) -> None:
 
 
 def checked_cores(cores: int | None, chains: int) -> int:
-    """Return `cores`, checked: a positive number of threads; for None the processors, but at most `chains`."""
+    """Return `cores`, a checked positive number of threads; for None that of the processors, at most `chains`."""
     return min(chains, os.cpu_count() or 1) if cores is None else checked_integer(cores, "cores")
 
 

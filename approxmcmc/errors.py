@@ -29,11 +29,11 @@ class CompilationError(ApproxMCMCError, TypeError):
 
 
 class SamplingError(ApproxMCMCError, ArithmeticError):
-    """A chain failed before its first kept draw."""
+    """No chain could start, or a chain failed before its first kept draw."""
 
 
 class NotFiniteError(SamplingError):
-    """A log density was NaN where the sampler needed a number."""
+    """A log density, a term or a weight was NaN or infinite where a number was needed."""
 
 
 class GoldStandardError(ApproxMCMCError):

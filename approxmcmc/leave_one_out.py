@@ -46,7 +46,7 @@ def log_likelihood(trace: xr.DataTree, target: Any) -> xr.DataTree:
     -------
     xarray.DataTree
         A copy of `trace` with two new groups, which replace groups of the same names: ``log_likelihood`` with the
-        variable ``terms``, dims (chain, draw, row), in nats, and ``observed_data`` with the row numbers as ``terms``.
+        variable ``terms``, dims (chain, draw, row), in nats, and ``observed_data`` with the rows' indices as ``terms``.
         The first is lazy: this call costs a pass over the draws; reading m rows costs m terms at every draw.
         ``az.loo(tree)`` reads all rows. For a PyMC model, both groups have the model's observed variables instead of
         ``terms``; reading any rows of a variable costs all its rows at every draw.
@@ -106,8 +106,8 @@ def loo_subsample(trace: xr.DataTree, target: Any, observations: int | np.ndarra
     trace, target
         As in :func:`approxmcmc.log_likelihood`.
     observations
-        The number of rows m (a larger number means all rows), or an array of row numbers. ``az.compare`` can compare
-        models if both calls used the same rows, or the same number and the same ``seed``.
+        The number of rows m (more than there are means all rows), or an array of indices of rows. ``az.compare`` can
+        compare models if both calls used the same rows, or the same number and the same ``seed``.
     **options
         Passed to ``az.loo_subsample``, such as ``seed`` and ``pointwise``.
 

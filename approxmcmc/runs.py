@@ -103,7 +103,7 @@ def _as_chosen(target: Target, settings: Settings, book: Book) -> RunPlan:
 
 
 def _first(seed: Any) -> int:
-    """Return the seed of the trials, derived from the seed that the trace stores."""
+    """Return the seed of the trials: the seed that the trace stores, or the first if it stores one for each chain."""
     return int(seed if isinstance(seed, int) else seed[0])
 
 
@@ -264,10 +264,10 @@ def judge(trace: xr.DataTree) -> str:
 
 
 def _goals(settings: Settings, variables: Variables, chosen: Mapping[str, Any], *, weighted: bool) -> Goals:
-    """Return when the chains stop: after `draws` each, thinned until they suffice, or at `target_ess`.
+    """Return the goals that say when chains stop: after `draws` each, thinned until they suffice, or at `target_ess`.
 
-    The ESS is that of `variables`. `chosen` holds the attributes of the choice, with the cost of a step; `weighted`:
-    whether the draws carry weights, which excludes `target_ess`.
+    The ESS is the smallest over `variables`. `chosen` holds the trace attributes about the choice of the sampler, with
+    the cost of a step; with `weighted` draws a `target_ess` raises IncompatibleError.
     """
     if settings.target_ess is None:
         assert settings.draws is not None

@@ -30,13 +30,13 @@ def accept(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Accept, and read nothing."""
+    """Accept without reading data: return 1, for accepted, and 0 in place of the log ratio."""
     return 1, 0.0
 
 
 @compiled
 def no_threshold(rng: np.random.Generator) -> float:
-    """Return without drawing: the test has no threshold."""
+    """Return 0 without a random draw: the test has no threshold."""
     return 0.0
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class AnnealedState(NamedTuple):
-    """The epochs, and how far the chain has got.
+    """The epochs, and the numbers of steps and decisions that the chain has made.
 
     `ends` holds the number of decisions after which each epoch but the last ends; `epsilons` and `critical` (epochs,
     looks) the epsilon and the critical values of each epoch, and `looks` and `tol` their common settings. `untested` is
@@ -51,7 +51,7 @@ class AnnealedState(NamedTuple):
 
 @compiled
 def is_tested(test: AnnealedState) -> bool:
-    """Return whether the next step is tested, and count it if it is not."""
+    """Return whether the next step is tested; if it is not, decrease ``test.untested`` by 1."""
     if test.untested[0] == 0:
         return True
     test.untested[0] -= 1
@@ -68,7 +68,10 @@ def decide(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Decide by the t-test with the epsilon of the current epoch; at epsilon = 0, decide on all data."""
+    """Decide by the t-test with the epsilon of the current epoch; at epsilon = 0, decide on all data.
+
+    Return 1 if the test accepts, 0 if it rejects, -1 if a term is NaN or +inf; and the log ratio or its estimate.
+    """
     epoch = np.searchsorted(test.ends, test.decisions[0], side="right")
     test.decisions[0] += 1.0
     value[EPSILON] = test.epsilons[epoch]
@@ -211,7 +214,7 @@ class AnnealedEpsilon(AcceptanceTest):
         return not self.untested and (self.epsilons[0] == 0.0 or self.test.reads_all(n_obs))
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return a sentence that names the step from which the chain is exact; "" if it is exact from the start."""
+        """Return a clause that names the step from which the chain is exact; "" if every decision reads all data."""
         if self.reads_all(n_obs):
             return ""
         return (

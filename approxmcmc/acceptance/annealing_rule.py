@@ -23,7 +23,7 @@ from approxmcmc.acceptance.annealed import AnnealedEpsilon
 from approxmcmc.acceptance.sequential_t import SequentialTTest
 from approxmcmc.errors import InvalidInputError
 
-LONGEST = 2**62  # number of steps given to the last epoch, which has no end
+LONGEST = 2**62  # largest number of steps of an epoch
 
 
 class Ingredients(NamedTuple):

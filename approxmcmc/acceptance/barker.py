@@ -130,7 +130,7 @@ class MinibatchBarker(AcceptanceTest):
         )
 
     def looks(self, n_obs: int) -> np.ndarray:
-        """Return the number of terms read by each look."""
+        """Return how many terms have been read at each look."""
         return look_sizes(n_obs, self.batch_size)
 
     def law_unknown(self, method: str) -> str:
@@ -149,7 +149,10 @@ class MinibatchBarker(AcceptanceTest):
         return barker_law.gaussian_probability(log_ratio, tau, self.looks(n_obs), rule=rule, **self._noise())
 
     def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:
-        """Return the mean of A over all ways to draw the looks."""
+        """Return the acceptance probability of each pair: the mean of A over all ways to draw the looks.
+
+        `differences` (pairs, N) are the terms l_i, `log_rest` (pairs,) the log ratios of prior and proposal.
+        """
         looks = self.looks(differences.shape[1])
         return barker_law.enumerated_probability(differences, log_rest, looks, rule=rule, **self._noise())
 
@@ -158,7 +161,10 @@ class MinibatchBarker(AcceptanceTest):
         return {"target_variance": self.target_variance, "correction": correction}
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn if ``abs(skewness) / sqrt(n)`` exceeds its limit in most draws; with normal terms 4 % do."""
+        """Return a warning if ``abs(skewness) / sqrt(n)`` exceeds .05 in at least half of the draws, else no finding.
+
+        With normal terms it does so in 4 % of the draws.
+        """
         if "skewness_ratio" not in stats or not stats.sizes["draw"]:
             return []
         share = float((stats["skewness_ratio"] > LARGEST_SKEWNESS_RATIO).mean())

@@ -105,7 +105,10 @@ def decide(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Read until the estimate is precise enough, and compare its log odds of acceptance with logit(u)."""
+    """Read until the estimate is precise enough, and accept if logit(u), the `threshold`, is below logit(A).
+
+    Return 1 (accepted), 0 (rejected) or -1 (a term is NaN or +inf), and logit(A).
+    """
     moments, n_obs = evidence.moments, np.int64(evidence.n_obs)
     reset(moments)
     count[DECISIONS] += 1
@@ -130,7 +133,10 @@ def decide(
 
 @compiled
 def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: BarkerState) -> float:
-    """Return Lambda^ = logit(A): the terms read do not depend on u, so the test accepts iff logit(u) < logit(A)."""
+    """Return Lambda^ = logit(A), from the terms in `table`; NaN if a term is NaN.
+
+    The terms that the test reads do not depend on u, so it accepts iff logit(u) < Lambda^.
+    """
     moments, n_obs = table.moments, np.int64(table.n_obs)
     reset(moments)
     n = np.int64(0)  # a literal 0 would compile the helpers twice
@@ -151,9 +157,10 @@ def audit(
     test: BarkerState,
     value: np.ndarray,
 ) -> int:
-    """Decide on all data: return 1 to accept, 0 to reject, -1 if a log density is NaN.
+    """Decide on all data: return 1 to accept, 0 to reject, -1 if a term is NaN or +inf.
 
-    The mean of A - S(Delta) over new minibatches, drawn from the random stream of the audits, is recorded.
+    Record the mean of A - S(Delta) over 64 new minibatches, drawn from the random stream of the audits, in
+    ``value[AUDIT_ERROR]``, and its standard error in ``value[AUDIT_NOISE]``.
     """
     batch, moments, n_obs = evidence.differences, evidence.moments, evidence.n_obs
     terms = np.empty(n_obs)

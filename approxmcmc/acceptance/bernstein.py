@@ -80,7 +80,7 @@ def decide(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Read look by look until the bound settles the decision."""
+    """Read look by look until the bound settles the decision; return it and the estimated log ratio."""
     looks, spread_factor, range_factor = test.looks, test.spread_factor, test.range_factor
     moments, n_obs = evidence.moments, evidence.n_obs
     mu_0 = (threshold - log_rest) / n_obs
@@ -218,11 +218,11 @@ class BernsteinTest(AcceptanceTest):
         return f"{self!r} stops early; acceptance probabilities are off by its probability of a wrong decision, {known}"
 
     def looks(self, n_obs: int) -> np.ndarray:
-        """Return the number of terms read by each look."""
+        """Return how many terms have been read at each look."""
         return look_sizes(n_obs, self.batch_size, self.growth)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn about a range that is too small: more wrong decisions than delta, or terms that differ by more."""
+        """Return warnings about a range that is too small: more wrong decisions than delta, or terms outside it."""
         problems = []
         found = wrong_decisions(stats)
         if found.lower > self.delta:

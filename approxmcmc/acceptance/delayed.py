@@ -42,7 +42,9 @@ def make_decide(
 ) -> Callable[..., tuple[int, float]]:
     """Return the decision in two stages: first on `log_rest` alone, then by `decide` on the terms alone.
 
-    ``draw_threshold(rng)`` draws the threshold of the second stage, `probability` is its acceptance probability.
+    ``draw_threshold(rng)`` draws the threshold of the second stage, ``probability(log_ratio)`` is its acceptance
+    probability. Instead of the log ratio the decision returns the log of the second stage's acceptance probability;
+    -inf if the first stage rejects.
     """
 
     def decide_in_two_stages(
@@ -164,7 +166,7 @@ class DelayedAcceptance(AcceptanceTest):
         return self.test.temperature
 
     def looks(self, n_obs: int) -> np.ndarray:
-        """Return the number of terms read by each look of the second stage."""
+        """Return how many terms the second stage has read at each of its looks."""
         return self.test.looks(n_obs)
 
     def reads_all(self, n_obs: int) -> bool:
@@ -193,7 +195,7 @@ class DelayedAcceptance(AcceptanceTest):
 
 @compiled
 def veto_rate(bound: float, difference: float, w: float) -> float:
-    """Return max(0, -D), the rate of the test for a difference D of a term."""
+    """Return max(0, -D), the rate of `FactorizedTest`, D = `difference`; `bound` and `w` are not used."""
     return max(0.0, -difference)
 
 

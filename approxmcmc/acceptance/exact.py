@@ -40,7 +40,10 @@ def decide(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Sum all terms at theta' and compare with the cached sum."""
+    """Sum all terms at theta', and accept if the threshold is below the log ratio; the sum at theta is cached.
+
+    Return 1 (accepted), 0 (rejected) or -1 (the sum is NaN or +inf), and the log ratio.
+    """
     total = log_likelihood_at(evidence, evidence.proposed, evidence.order.places)
     count[TOUCHED] += evidence.n_obs
     count[EVALUATIONS] += evidence.n_obs
@@ -123,7 +126,7 @@ def exact_twin_of(test: AcceptanceTest) -> ExactTest:
     Raises
     ------
     IncompatibleError
-        When the other test follows a tempered posterior.
+        When the other test's temperature is not 1, so that its chain samples a tempered posterior.
     """
     if test.temperature != 1.0:
         raise IncompatibleError(

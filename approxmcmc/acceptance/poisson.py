@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @compiled
 def poisson_rate(bound: float, difference: float, w: float) -> float:
-    """Return b - max(0, D), the rate of the test for a difference D with bound b."""
+    """Return b - max(0, D), the rate of `PoissonTest` for a difference D with bound b; `w` is not used."""
     return bound - max(0.0, difference)
 
 
@@ -77,7 +77,7 @@ class PoissonTest(ThinnedTest):
 
 @compiled
 def tuna_rate(bound: float, difference: float, w: float) -> float:
-    """Return (w b - D) / 2, the rate of TunaMH for a difference D with bound b."""
+    """Return (w b - D) / 2, the rate of `TunaTest` for a difference D with bound b."""
     return 0.5 * (w * bound - difference)
 
 
@@ -132,7 +132,7 @@ class TunaTest(ThinnedTest):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CheapestExactTest(AcceptanceTest):
-    """Decide by `PoissonTest` if that is cheaper, otherwise by `ExactTest`; both are exact.
+    """Make all decisions by `PoissonTest` if that is predicted to be cheaper, otherwise by `ExactTest`; both are exact.
 
     Notes
     -----
@@ -167,7 +167,7 @@ class CheapestExactTest(AcceptanceTest):
         return ""
 
     def chosen_for(self, target: Target | Population) -> AcceptanceTest:
-        """Return the test used for this target."""
+        """Return the test used for this target: a `PoissonTest` or an `ExactTest`."""
         poisson = PoissonTest()
         try:
             reads = poisson.expected_reads(target)  # False for NaN
@@ -176,7 +176,7 @@ class CheapestExactTest(AcceptanceTest):
         return poisson if reads < LARGEST_SHARE * target.n_obs else ExactTest()
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn if a bound of the terms proved false during the run."""
+        """Return a warning if a bound of the terms proved false during the run."""
         return PoissonTest().problems(stats)
 
     def build_test(self, target: Target | Population) -> CompiledTest:

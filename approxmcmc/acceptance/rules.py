@@ -23,7 +23,7 @@ class Rule(NamedTuple):
 
 @compiled
 def log_uniform(rng: np.random.Generator) -> float:
-    """Return log u, drawn as -Exponential(1): u is never 0, and log u keeps its digits near u = 1."""
+    """Return log u, u ~ U(0, 1), drawn as -Exponential(1): u is never 0, and log u keeps its digits near u = 1."""
     return -rng.standard_exponential()
 
 

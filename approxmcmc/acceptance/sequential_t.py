@@ -70,7 +70,7 @@ def decide(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Read look by look until the mean of the differences is clearly above or below mu_0."""
+    """Read look by look until the mean is clearly above or below mu_0; return decision and estimated log ratio."""
     looks, critical, tol = test.looks, test.critical, test.tol
     moments, n_obs = evidence.moments, evidence.n_obs
     mu_0 = (threshold - log_rest) / n_obs
@@ -183,7 +183,7 @@ class SequentialTTest(AcceptanceTest):
         growth: float = 1.0,
         boundary_shape: float = 0.5,
     ) -> "SequentialTTest":
-        """Return the test whose looks together stop early with probability `type_one_error` if mu = mu_0.
+        """Return the test that stops before its last look with probability `type_one_error` if mu = mu_0.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class SequentialTTest(AcceptanceTest):
         )
 
     def looks(self, n_obs: int) -> np.ndarray:
-        """Return the number of terms read by each look."""
+        """Return how many terms have been read at each look."""
         return look_sizes(n_obs, self.batch_size, self.growth)
 
     def with_epsilon(self, epsilon: float) -> Self:
@@ -236,17 +236,17 @@ class SequentialTTest(AcceptanceTest):
         )
 
     def gaussian_probability(self, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str) -> np.ndarray:
-        """Return the probability to accept by the recursion, see `acceptance_probability_error`."""
+        """Return the acceptance probability at (Lambda, tau) by the recursion; see `acceptance_probability_error`."""
         return recursion.gaussian_probability(log_ratio, tau, n_obs=n_obs, rule=rule, **self._boundary)
 
     def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:
-        """Return the probability to accept over all ways to draw the looks."""
+        """Return the acceptance probability of each pair: the mean over all ways to draw the looks."""
         looks = self.looks(differences.shape[1])
         settings = {"epsilon": self.epsilon, "tol": self.tol, "boundary_shape": self.boundary_shape}
         return recursion.enumerated_probability(differences, log_rest, looks, rule=rule, **settings)
 
     def decision_law(self, mu_std: np.ndarray, n_obs: int) -> DecisionLaw | None:
-        """Return error and data fraction of a decision by `sequential_test_error`; None with ``tol > 0``."""
+        """Return error and data fraction by `sequential_test_error`; None with ``tol > 0`` and early stops."""
         if self.reads_all(n_obs) or self.tol > 0.0:
             return super().decision_law(mu_std, n_obs)
         law = sequential_test_error(mu_std, n_obs=n_obs, **self._boundary)
@@ -261,7 +261,7 @@ class SequentialTTest(AcceptanceTest):
         return expected_errors(stats, tol=self.tol, **self._boundary)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn about heavy tails, and about more wrong decisions in the audits than the recursion predicts."""
+        """Return warnings about heavy tails, and about more wrong decisions in audits than the recursion predicts."""
         problems = []
         if (share := share_of_heavy_draws(stats)) >= SHARE_OF_HEAVY_DRAWS:
             sentence = (

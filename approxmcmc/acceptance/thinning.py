@@ -85,7 +85,10 @@ class ThinningState(NamedTuple):
 def add_up(
     evidence: Evidence, threshold: float, log_rest: float, test: ThinningState, count: np.ndarray
 ) -> tuple[int, float]:
-    """Decide on all terms; those at theta are summed only if their sum is unknown. Returns decision and log ratio."""
+    """Decide on all terms; those at theta are summed only if their sum is unknown.
+
+    Return 1 (accepted), 0 (rejected) or -1 (the log ratio is NaN, or a term +inf), and the log ratio.
+    """
     kept = test.log_likelihood
     if math.isnan(kept[0]):
         kept[0] = log_likelihood_at(evidence, evidence.theta, evidence.memory_order)
@@ -122,7 +125,10 @@ def arrivals(rng: np.random.Generator, now: float, end: float) -> tuple[int, flo
 
 @cached_by_content(maxsize=16)
 def make_decide(rate: Callable[[float, float, float], float]) -> Callable[..., tuple[int, float]]:
-    """Return the decision with Poisson counts of ``rate(bound, difference, w)``, which is at most (1 + w) bound / 2."""
+    """Return the decision of a test with Poisson counts.
+
+    ``rate(bound, difference, w)`` is the rate of a row's count, at most (1 + w) bound / 2.
+    """
 
     def decide(
         rng: np.random.Generator,
@@ -254,7 +260,7 @@ class ThinnedTest(AcceptanceTest):
         )
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
-        """Warn if a bound of the terms proved false during the run."""
+        """Return a warning if a bound of the terms proved false during the run."""
         violations = int(stats["range_violations"].sum()) if "range_violations" in stats else 0
         if not violations:
             return []

@@ -26,9 +26,10 @@ from approxmcmc.engine.terms.term_table import read_table
 
 @cached_by_content(maxsize=16)
 def make_threshold_form(half_width: Callable[..., float]) -> Callable[..., float]:
-    """Return the function that computes Lambda^ of a test from its looks and ``half_width(table, test, look, n) -> h``.
+    """Return the compiled function ``(rng, table, log_rest, test) -> Lambda^`` of a test with looks.
 
-    With h = 0 the test stops for every u, with h = inf for no u.
+    ``half_width(table, test, look, n)`` returns h at a look (an index) after n terms: with h = 0 the test stops there
+    for every u, with h = inf for no u. Lambda^ is NaN if a term read is NaN.
     """
 
     def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: Any) -> float:

@@ -59,7 +59,10 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
 
 
 def watch_differences(target: Any, bound: CompiledDifferenceBound) -> Callable[..., bool]:
-    """Return ``check(start, theta, count) -> True``, which counts a violation if the bound is false between the two."""
+    """Return ``check(start, theta, count)``, which adds a violation to `count` if the bound is false between the two.
+
+    `check` always returns True; it also counts the terms that it evaluates.
+    """
 
     def check(start: np.ndarray, theta: np.ndarray, count: np.ndarray) -> bool:
         for _, _, reach, rows, differences, size in _looks(target, bound, [(start, theta)]):
@@ -71,7 +74,10 @@ def watch_differences(target: Any, bound: CompiledDifferenceBound) -> Callable[.
 
 
 def _worst(differences: np.ndarray, allowed: np.ndarray, size: np.ndarray) -> tuple[int, float]:
-    """Return the index of the difference that exceeds its bound most, and the excess, minus what rounding explains."""
+    """Return the index of the difference that exceeds its bound most, and by how much, minus what rounding explains.
+
+    The excess is negative if all bounds hold; a NaN difference never exceeds its bound.
+    """
     excess = np.nan_to_num(np.abs(differences) - allowed - ROUNDING * size, nan=-np.inf)
     worst = int(np.argmax(excess))
     return worst, float(excess[worst])
@@ -94,9 +100,10 @@ def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
 def _looks(
     target: Any, bound: CompiledDifferenceBound | CompiledTermRange, pairs: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield pairs of states, each with its finite bound, rows, the differences of their terms, and the terms' sizes.
+    """Yield theta, theta', their bound M or C, indices of rows, the rows' differences l_i, and the terms' sizes.
 
-    No pair is yielded for a discrete target: its bounds are computed from its tables.
+    Pairs without a finite bound or with prior density 0 are left out. No pair is yielded for a discrete target: its
+    bounds are computed from its tables.
     """
     if isinstance(target, DiscreteTarget) or not isinstance(target, Target):
         return

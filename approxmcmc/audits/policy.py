@@ -36,7 +36,7 @@ from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import SamplingWarning
 
 SHARE = 0.1  # of the sampling time
-PLENTY, WANTED, FEWEST = 400, 100, 20
+PLENTY, WANTED, FEWEST = 400, 100, 20  # numbers of audits in the formula of the module
 UNNOTICED = 0.3  # seconds, a negligible time
 LEAST = 1.0  # seconds that audits may take to reach a verdict, even after a short run
 FEWEST_OF_PILOT, MOST_OF_PILOT, SHARE_OF_PILOT = 3, 20, 0.01
@@ -70,8 +70,8 @@ def number_of_audits(
 class Policy(NamedTuple):
     """How many audits to make.
 
-    ``number(seconds of one audit, seconds of the pilot, draws)`` returns the number; `pilot` is the pilot's time in
-    seconds, in which it makes 3 to 20 audits.
+    ``number(seconds of one audit, seconds of the pilot, draws)`` returns the number. The pilot makes 3 audits, and more
+    until `pilot` seconds have passed, at most 20.
     """
 
     number: Callable[[float, float, int], int]
@@ -232,7 +232,7 @@ def _audit_all(
 
 
 def on_few_rows(auditors: Sequence[Auditor]) -> Sequence[Auditor]:
-    """Return auditors that read few rows; the same auditors if that of any chain needs all rows."""
+    """Return auditors that read few rows; `auditors` themselves if the auditor of any chain needs all rows."""
     few = [auditor.on_few_rows() for auditor in auditors]
     return auditors if any(one is other for one, other in zip(few, auditors, strict=True)) else few
 

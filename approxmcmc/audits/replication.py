@@ -31,7 +31,10 @@ Replicate = Callable[..., np.ndarray]
 
 @cached_by_content(maxsize=64)
 def by_threshold_form(threshold_form: Callable[..., float]) -> Callable[..., None]:
-    """Return the loop that writes Lambda^ of each window of a table, a window beginning at each of `begins`."""
+    """Return the loop that writes Lambda^ of a test with a threshold form to `log_ratios`.
+
+    Entry k belongs to the window of the table that begins at ``begins[k]``; the thresholds are not used.
+    """
 
     def replicate(
         rng: Any,
@@ -55,7 +58,7 @@ def by_threshold_form(threshold_form: Callable[..., float]) -> Callable[..., Non
 def by_decision(decide: Callable[..., tuple[int, float]]) -> Callable[..., None]:
     """Return the loop in which the test decides at each threshold, each time on a new random subset.
 
-    It writes Lambda^ = +inf if the test accepts, -inf if it rejects, NaN if a log density is NaN.
+    It writes +inf to `log_ratios` where the test accepts, -inf where it rejects, NaN where a term is NaN or +inf.
     """
 
     def replicate(
@@ -78,7 +81,7 @@ def by_decision(decide: Callable[..., tuple[int, float]]) -> Callable[..., None]
 
 @cached_by_content(maxsize=64)
 def _from_addresses(replicate: Callable[..., None]) -> Callable[..., None]:
-    """Return the loop for a random generator that is passed as memory addresses."""
+    """Return the loop as a function that gets the addresses of its generator in place of the generator."""
     replicate = compiled(inline="always")(replicate)
 
     def enter(

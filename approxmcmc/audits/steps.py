@@ -111,7 +111,10 @@ class TestedSteps(Auditor):
         }
 
     def few_rows_tell(self, terms: np.ndarray) -> bool:
-        """Return whether a sixteenth of the rows gives Lambda within 0.02, and no single term changes it by more."""
+        """Return whether a sixteenth of the rows is enough, judged by `terms`.
+
+        It is if Lambda then has a standard error of at most 0.02, and no single term changes it by more.
+        """
         noise = math.sqrt(FEW_ROWS) * scale_of(terms)
         return noise <= LARGEST_NOISE and FEW_ROWS * float(np.ptp(terms)) <= LARGEST_NOISE
 
@@ -139,7 +142,7 @@ class TestedSteps(Auditor):
         )
 
     def compare(self, theta: np.ndarray, proposed: np.ndarray) -> tuple[float, np.ndarray, float, float]:
-        """Return what the function `compare` returns: from few rows if these are enough, else from all rows."""
+        """Return the result of the function `compare`, from few rows if `reads_few` and these are enough, else all."""
         if self.reads_few:
             n_obs = self.rows.compiled.n_obs
             some = some_rows(self.rng, n_obs, -(-n_obs // FEW_ROWS), self.partition)
@@ -189,7 +192,10 @@ class TestedSteps(Auditor):
     def of_the_test(
         self, log_ratio: float, thresholds: np.ndarray, log_ratios: np.ndarray, tau: float
     ) -> Mapping[str, float]:
-        """Return the test's records: one decision at the first threshold, and the error of alpha^ with its noise."""
+        """Return the test's records.
+
+        They are: whether its decision at the first threshold is wrong, and the error of alpha^ with its standard error.
+        """
         accepts, should = bool(thresholds[0] < log_ratios[0]), bool(thresholds[0] < log_ratio)
         errors = exact_probability(log_ratios, self.judge.rule) - exact_probability(
             np.array(log_ratio), self.judge.rule

@@ -127,7 +127,10 @@ def measured_distance(
 
 
 def joined_groups(traces: Mapping[float, Any], values: Sequence[float], knob: str) -> dict[str, Any]:
-    """Join the groups of the traces along the knob; several one-chain traces of one value become chains."""
+    """Join the groups ``posterior`` and ``sample_stats`` of the traces along the new dim `knob`.
+
+    Several one-chain traces of one value become chains. All are cut to the fewest draws, and to the common variables.
+    """
     import pandas as pd
     import xarray as xr
 

@@ -114,7 +114,7 @@ def check_bound(
         At the root, with dims `knob` and ``bound`` (b1 ... b5, and the same with Delta_max in place of delta): `value`,
         `label`, `verdict`, `looseness`. With dim `knob`: `distance`, `distance_lower`, `distance_upper`, `noise_floor`,
         `wasserstein` and its noise floor, `tv` (from the matrices) with `label_tv`, `delta`, `delta_max` with
-        `label_delta_max`. With dim ``k``: ``eta``.
+        `label_delta_max`. With dim ``k``: ``eta``, the contraction of k exact steps; only if there is a matrix.
         Groups ``posterior`` and ``sample_stats`` hold the draws, with the dim `knob` in front. :func:`check_table`
         makes a DataFrame, `plot_bound` a figure.
 
@@ -243,7 +243,10 @@ def _from_matrices(target: Any, sampler: Any, T: Any, grid: Any, method: str) ->
 def _from_decisions(
     target: Any, sampler: Any, coupled: Any, n_pairs: int, replications: int, seed: Any, show: bool
 ) -> dict[str, Any]:
-    """Return Delta from replicated decisions, and B5 if couplings give constants; B1 to B4 do not exist."""
+    """Return a row of results without a matrix: Delta_max from replicated decisions, and B5 if `coupled` is given.
+
+    Delta_max is 0 if every decision reads all data, NaN if ``n_pairs=0``.
+    """
     if not isinstance(sampler, TestedSampler):
         raise IncompatibleError(f"check_bound: {sampler!r} has no acceptance test; give grid=, a grid of states")
     delta_max, label = math.nan, NOT_APPLICABLE

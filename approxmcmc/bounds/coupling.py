@@ -3,11 +3,12 @@ r"""Bound how fast the exact chain forgets its start, by couplings with a lag; n
 Chain X runs L steps ahead of chain Y; both start from pi_0. From then on the pair (X_{t+L}, Y_t) moves together by a
 coupling that makes them meet, and stay equal once they have met, at time tau = inf{t >= L: X_t = Y_{t-L}}. Then
 
-    d_v(law of X_t, pi) <= E[max(0, ceil((tau - L - t) / L))],
+    d_v(law of X_t, pi) <= E[max(0, ceil((tau - L - t) / L))].
 
-The mean over independent couplings estimates the right side without bias. So it is an upper bound for the chain started
-at pi_0, up to its bootstrap interval. A larger L gives a tighter bound. Couplings that have not met when they are cut
-off count as if they met then; the result is then labelled "not applicable", because it is not a bound.
+The mean of max(0, ...) over independent couplings estimates the right side without bias. So it is an upper bound for
+the chain started at pi_0, up to its bootstrap interval. A larger L gives a tighter bound. Couplings that have not met
+when they are stopped count as if they met one step later; the result is then labelled "not applicable", because it is
+not a bound.
 
 - Metropolis-Hastings: the proposal's coupling, and one u for both decisions. Normal proposals (random walks, MALA, pCN)
   are coupled by reflection, independent proposals are equal, both chains use the same member of a mixture.
@@ -77,7 +78,8 @@ def couplings(
         Steps of X after which a coupling is stopped.
     initvals
         pi_0: an array (dim,) from which both chains start, or a function ``draw(rng) -> theta`` called for each chain;
-        for a matrix, the index of a state. None: the target's random starting points.
+        for a matrix, the index of a state or such a function. None: the target's random starting points; for a matrix,
+        a state drawn with equal probabilities.
     confidence
         Level of the bootstrap interval.
     random_seed, progressbar
@@ -137,7 +139,7 @@ def couplings(
 def coupling_bound(
     meeting_times: Any, lag: int, *, times: Any = None, confidence: float = 0.95, max_steps: int | None = None
 ) -> "xr.Dataset":
-    """Compute from meeting times the Dataset that :func:`couplings` returns: the bound, and its bootstrap interval.
+    """Compute the Dataset that :func:`couplings` returns, without `seconds`, `steps` and `seed`, from meeting times.
 
     ``tv_upper`` at time t is at least the upper limit of the share of couplings that count at t (Clopper and Pearson
     1934).
@@ -147,13 +149,13 @@ def coupling_bound(
     meeting_times
         tau of independent couplings, in steps.
     lag
-        L.
+        L, in steps.
     times
         Steps t at which to compute the bound; None: about 60 steps up to the last with a positive bound.
     confidence
         Level of the interval.
     max_steps
-        Meeting times beyond it count as not met.
+        Meeting times beyond it count as not met; None: all couplings have met.
     """
     import xarray as xr
 
@@ -191,7 +193,8 @@ def coupling_bound(
 def geometric_majorant(times: np.ndarray, bound: np.ndarray) -> tuple[float, float]:
     """Return (C, rho) with 2 bound <= C rho^t at the given times: a line is fitted to log bound, then raised above it.
 
-    C is for the norm of signed measures, twice d_v. NaN with fewer than three positive points or no decay.
+    C is for the norm of signed measures, twice d_v. Only points above 1 % of the largest enter the fit. Both are NaN
+    with fewer than three such points, or if the fitted line does not fall.
     """
     kept = (bound > 0.0) & (bound >= 0.01 * min(1.0, bound.max()))
     if kept.sum() < 3:

@@ -42,7 +42,9 @@ MOST_STEPS = 2000  # steps in one call of the chain, which take some 10 to 100 m
 
 
 def quantile_confidence(n_pairs: int, share: float) -> float:
-    """Return the probability that the largest of n independent values exceeds all but a `share` of their distribution.
+    """Return the probability that at most a `share` of a distribution exceeds the largest of n independent draws of it.
+
+    n is `n_pairs`.
 
     Examples
     --------
@@ -88,7 +90,8 @@ def estimate_delta(
     Returns
     -------
     xarray.Dataset
-        Dim ``pair``: `log_ratio`, `tau`, `exact` and `realised` probability, `error` = realised - exact with
+        Dim ``pair``: `log_ratio`; `tau`, the scale of the terms; `accepted`, how many of the M decisions accepted;
+        `exact` and `realised`, the acceptance probability and its share; `error` = realised - exact with
         `error_lower`, `error_upper`, its bound `error_bound` = U_b, and `error_model` of the Gaussian regime. Scalars,
         each with a ``label_``: `delta_sampled`, `delta_quantile` (with `quantile_confidence`), `delta_max`,
         `delta_max_model`, `mean_error`, `mean_error_upper`; and `mean_error_interval` (limit), a 95 % interval of
@@ -173,14 +176,22 @@ def visited_states(chain: Any, tune: int, n_draws: int, thin: int, dim: int) -> 
 
 
 def table_of_decisions(test: AcceptanceTest, decisions: Sequence[Decision]) -> dict[str, list[float]]:
-    """Return log ratio, scale, exact probability, accepts, and error in the Gaussian regime, by name."""
+    """Return columns with one entry for each decision, by name.
+
+    `log_ratio`; `tau`, the scale of its terms; `exact`, the exact acceptance probability; `accepted`, how many of the
+    replications accepted; `error_model`, the test's error of that probability in the Gaussian regime.
+    """
     names = ("log_ratio", "tau", "exact", "accepted", "error_model")
     rows = [(d.log_ratio, d.tau, *_probabilities(test, d)) for d in decisions]
     return {name: [row[k] for row in rows] for k, name in enumerate(names)}
 
 
 def _probabilities(test: AcceptanceTest, decision: Decision) -> tuple[float, float, float]:
-    """Return exact probability, accepts, and the error in the Gaussian regime (NaN if unknown)."""
+    """Return the exact acceptance probability, how many replications accepted, and the error in the Gaussian regime.
+
+    That error is the acceptance probability if batch means are normal minus the exact one; NaN if it is unknown. For a
+    test that always accepts it is 1 - exact.
+    """
     log_ratio, tau, n_obs, rule, accepted, _ = decision
     exact = float(exact_probability(np.array([log_ratio]), rule)[0])
     if not test.uses_ratio:

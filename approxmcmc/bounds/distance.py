@@ -20,12 +20,12 @@ import numpy as np
 
 from approxmcmc.errors import InvalidInputError
 
-BATCHES = 20
-BINS = 20
+BATCHES = 20  # batches of draws in each chain, or one for each draw of a shorter chain
+BINS = 20  # bins of equal mass under the reference
 
 
 class Distance(NamedTuple):
-    """An estimate of total variation with its limits and noise floor."""
+    """An estimate of a total variation distance, its confidence limits, and the noise floor of the estimate."""
 
     estimate: float
     lower: float
@@ -45,7 +45,7 @@ def frequencies(cells: np.ndarray, n_cells: int) -> np.ndarray:
 
 
 def total_variation_interval(found: np.ndarray, law: np.ndarray, confidence: float = 0.95) -> Distance:
-    """Return the distance of a chain's distribution from another, with limits.
+    """Return the total variation distance of a chain's distribution from another, with limits.
 
     Parameters
     ----------
@@ -124,7 +124,10 @@ def _wasserstein(draws: np.ndarray, reference: np.ndarray) -> tuple[float, float
 
 
 def cells_of_states(draws: np.ndarray, n_states: Sequence[int]) -> np.ndarray:
-    """Return the number of each state, last site fastest; `draws` (chain, draw, site)."""
+    """Return the index of each draw's state among all states, the last site fastest; shape (chain, draw).
+
+    `draws` (chain, draw, site) holds the values of the sites, `n_states` how many values each site has.
+    """
     strides = np.append(np.cumprod(np.asarray(n_states)[:0:-1])[::-1], 1)
     return np.asarray(np.rint(draws @ strides), dtype=np.int64)
 
@@ -145,7 +148,7 @@ def _cell_variance(values: np.ndarray) -> np.ndarray:
 
 
 def _halves(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the draws in two halves: half of the chains each, or the two halves of a single chain."""
+    """Return `values` (chain, batch, cell) in two halves: half of the chains each, or of a single chain's batches."""
     if len(values) > 1:
         return values[: len(values) // 2], values[len(values) // 2 :]
     half = values.shape[1] // 2

@@ -77,7 +77,7 @@ def checked_matrix(values: Any, name: str) -> np.ndarray:
 
 
 def closed_classes(matrix: np.ndarray) -> list[np.ndarray]:
-    """Return the sets of states that communicate and are never left, each an array of state numbers."""
+    """Return the sets of states that communicate and are never left, each an array of indices of states."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
@@ -129,9 +129,9 @@ def contraction(matrix: np.ndarray) -> float:
 
 
 def contractions(matrix: np.ndarray, law: np.ndarray, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return eta_1, eta_2, ... and sup_x d_v(T^k(x, .), S_0), k = 1, 2, ..., of at most `n_steps` steps.
+    """Return eta_k and sup_x d_v(T^k(x, .), S_0) for k = 1, 2, ..., `n_steps`, S_0 = `law`.
 
-    The sequence ends early once eta_k is negligible.
+    Both arrays end earlier if eta_k falls below `NEGLIGIBLE`.
     """
     power, etas, distances = np.eye(len(matrix)), [], []
     for _ in range(n_steps):

@@ -92,7 +92,7 @@ def long_run_risk(
         {
             "bias": (knob, bias, {"long_name": "long-run bias of the average"}),
             "asymptotic_variance": (knob, variance, {"long_name": "n times the variance of the average of n steps"}),
-            "cost": (knob, price, {"long_name": "price of a step"}),
+            "cost": (knob, price, {"long_name": "cost of a step"}),
             "risk": ((knob, "budget"), risk, {"long_name": "squared bias + variance at the budget"}),
             "best": ("budget", np.array(keys)[risk.argmin(axis=0)]),
         },

@@ -131,7 +131,7 @@ def noisy_exchange_errors(
 
 
 class UniformBound(NamedTuple):
-    """Constants of theorem 3.2, as logarithms: 1 - rho may be 10^-56, and C is 2."""
+    """Natural logarithms of 1 - rho, of the one-step error, and of the bound of theorem 3.2 with C = 2."""
 
     log_gap: float
     log_one_step: float
@@ -210,7 +210,10 @@ def uniform_exchange_bound(
 
 
 def _log_factor(log_gap: float) -> float:
-    """Return log(lambda + C rho^lambda / (1 - rho)) for C = 2; for a gap below 10^-12 its limit, (1 + log 2) / gap."""
+    """Return log(lambda + C rho^lambda / (1 - rho)) for C = 2, from `log_gap` = log(1 - rho).
+
+    For a gap 1 - rho below 2e-12 the limit for small gaps is used, log((1 + log 2) / gap).
+    """
     if log_gap > -27.0:
         return math.log(mitrophanov_factor(2.0, -math.expm1(log_gap)))
     return math.log(1.0 + math.log(2.0)) - log_gap

@@ -43,10 +43,11 @@ QUADRATURE, REACH = 801, 8.0  # points of an integral over theta', and its half-
 
 
 def law_of_the_mean(model: Any, n_auxiliary: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of the mean of s over N draws, and their distribution at every point; shapes (m,) and (n, m).
+    """Return the m possible values of the mean of s over N draws, and their probabilities at each of the n points.
 
-    The statistic is an integer multiple of a spacing, so a convolution gives the exact distribution of the sum over
-    draws. With N = inf the mean is the expectation, one value for each point, and the values have the shape (n, 1).
+    Shapes (m,) and (n, m). The statistic is an integer multiple of a spacing, so a convolution gives the exact
+    distribution of the sum over draws. With N = inf the mean is the expectation, one value for each point: both results
+    have the shape (n, 1).
     """
     law = model.law_of_statistics()[0]
     values = model.statistics[:, 0]
@@ -207,7 +208,7 @@ def langevin_drift(variance: float, prior_scale: float, largest_statistic: float
 
 
 def langevin_matrix(target: Any, sampler: Any, grid: Any, *, ideal: bool = False) -> np.ndarray:
-    """Return the transition matrix of noisy Langevin on an even grid, rows scaled to 1; shape (n, n).
+    """Return the transition matrix of noisy Langevin on an even grid, each row scaled to the sum 1; shape (n, n).
 
     Parameters
     ----------
@@ -237,14 +238,14 @@ def langevin_matrix(target: Any, sampler: Any, grid: Any, *, ideal: bool = False
 
 
 def _langevin(target: Any, sampler: Any, grid: Any) -> Any:
-    """Return the model, N and Sigma of a `NoisyLangevin` sampler on a grid."""
+    """Return the target's model on the grid, and N and Sigma of the `NoisyLangevin` sampler."""
     if isinstance(sampler, ProposalSampler):
         raise IncompatibleError(f"the theory of noisy Langevin is about NoisyLangevin, found {sampler!r}")
     return sampler.draws_law(target, grid_of_points(target, grid))
 
 
 def _power(law: np.ndarray, count: int) -> np.ndarray:
-    """Return the distribution of the sum of `count` draws, by repeated doubling without subtractions."""
+    """Return the distribution of the sum of `count` >= 1 independent draws from `law`, by repeated doubling."""
     result: np.ndarray | None = None
     while True:
         if count & 1:
@@ -256,7 +257,7 @@ def _power(law: np.ndarray, count: int) -> np.ndarray:
 
 
 def _distance_of_mixtures(shifts: np.ndarray, law: np.ndarray) -> np.ndarray:
-    """Return d_v of sum_k law_k N(shift_k, 1) and N(0, 1), for every row; shifts in standard deviations."""
+    """Return d_v of sum_k law_k N(shift_k, 1) and N(0, 1) for every row of `shifts` and `law` (n, m); shape (n,)."""
     found = np.empty(len(law))
     for row, (shift, weights) in enumerate(zip(shifts, law, strict=True)):
         kept = weights > 1e-15

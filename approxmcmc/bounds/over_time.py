@@ -133,7 +133,7 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
 
 
 def _starts(start: Any, n: int) -> np.ndarray:
-    """Return the starting distributions, one per row."""
+    """Return the starting distributions, one in each row: `start`, or all single states if it is None."""
     if start is None:
         return np.eye(n)
     if np.ndim(start) == 0:

@@ -253,7 +253,10 @@ def _best_mitrophanov(etas: np.ndarray, distances: np.ndarray, forgets: np.ndarr
 
 
 def _decision_error(T: Any, T_hat: Any) -> tuple[float | None, int]:
-    """Return Delta_max and the decisions per step, read from two matrices of `transition_matrix` with one shape."""
+    """Return Delta_max and the number of decisions per step, read from two results of `transition_matrix`.
+
+    If a matrix is a plain array, return None and 1.
+    """
     coords = [getattr(matrix, "coords", {}) for matrix in (T, T_hat)]
     if not all("decision" in found for found in coords):
         return None, 1
@@ -263,7 +266,7 @@ def _decision_error(T: Any, T_hat: Any) -> tuple[float | None, int]:
 
 
 def _label_of_matrices(*matrices: Any) -> str:
-    """Return the worse label of matrices from `transition_matrix`; "as given" if one comes from elsewhere."""
+    """Return the weaker label of matrices from `transition_matrix`; "as given" if one comes from elsewhere."""
     labels = [getattr(matrix, "attrs", {}).get("label", "as given") for matrix in matrices]
     return max(labels, key=(RIGOROUS, ONE_SIDED, HEURISTIC, "as given").index)
 

@@ -1,4 +1,4 @@
-"""The book of a run is one file with its settings, what was derived from them, and its current state.
+"""The book of a run: one file with the run's settings, what was derived from them, and its current state.
 
 A run resumes only if target, sampler, seed, settings and versions are those that it began with; otherwise the error
 shows both sides of each difference.
@@ -68,12 +68,12 @@ def what_was_asked(target: Target, sampler: Any, settings: Settings, initvals: A
 
 
 def described(target: Target) -> dict[str, Any]:
-    """Return the kind, size and content hash of a target; reads all its data."""
+    """Return the class, the number of terms and the content hash of a target; the hash reads all its data."""
     return {"kind": type(target).__name__, "n_obs": plain(target.n_obs), "content": target.content_hash()}
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that affect the bits of draws."""
+    """Return the versions of this package, with a hash of its code, of NumPy and of Numba: they affect draws."""
     library = f"{version('approxmcmc')}, code {code_version()}"
     return {"approxmcmc": library, **{name: version(name) for name in ("numpy", "numba")}}
 
@@ -113,7 +113,7 @@ def book_of(path: Path, known: Checkpoint) -> Book:
 
 
 def refuse_another_run(path: Path, stored: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Raise if a checkpoint differs from the current call; the error shows both sides of each difference."""
+    """Raise if the settings `stored` in a checkpoint differ from those `asked` for; the error shows each difference."""
     if lines := differences_of(stored, plain(asked)):
         shown = "\n".join(f"  {line}" for line in lines)
         raise InvalidInputError(

@@ -116,7 +116,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def _split(chain: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Split a chain's snapshot into its JSON part and its arrays."""
+    """Return a chain's snapshot in two parts: what JSON can store, and its arrays."""
     arrays = {name: value for name, value in chain.items() if isinstance(value, np.ndarray)}
     memory = chain["memory"]
     kept = {name: np.ascontiguousarray(leaf) for name, leaf in memory.items() if isinstance(leaf, np.ndarray)}
@@ -133,7 +133,7 @@ def _plain(value: Any) -> Any:
 
 
 def _join(plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Rebuild a chain's snapshot from its two parts."""
+    """Return the snapshot of a chain that `_split` has split."""
     chain = {**plain, **arrays}
     memory, place = chain.pop("numbers"), 0
     for name, kind, size in chain.pop("layout"):
@@ -179,7 +179,10 @@ def with_the_trace(
 
 
 def _tables(trace: xr.DataTree, chain: int, order: Sequence[str]) -> dict[str, tuple[int, list[Piece]]]:
-    """Return, for each table of a chain that the trace also holds, the number of common rows and the common columns."""
+    """Return the number of common rows and the common columns of each table of a chain that the trace also holds.
+
+    `chain` is the index of the chain; the result is by the name of the table.
+    """
     found: dict[str, tuple[int, list[Piece]]] = {}
     for phase, (draws, stats) in GROUPS.items():
         if draws in trace.children:

@@ -107,7 +107,7 @@ class AuditForm:
         return _with(record, meeting, delta / chance), meeting
 
     def learn(self, records: Sequence[AuditRecord]) -> None:
-        """Set the roulette's constant c from the sizes of the deltas in a pilot."""
+        """Set the roulette's constant c to the root mean square of delta in the records of a pilot."""
         self.roulette = float(np.sqrt(np.mean(np.square([record.delta for record in records]))))
 
 
@@ -143,7 +143,7 @@ class DriftForm:
 
 
 def _with(record: AuditRecord, meeting: Meeting, weight: float) -> AuditRecord:
-    """Return the record with the result of its coupling."""
+    """Return the record with passes, weight and meeting time of its coupling; without steps, the weight is 0."""
     steps = meeting.paths.shape[1]
     launched = weight if steps else 0.0
     return record._replace(

@@ -36,7 +36,7 @@ class Draws(NamedTuple):
         return self.theta.reshape(-1, self.theta.shape[2])
 
     def place(self, k: int) -> tuple[int, int]:
-        """Return the chain of draw k, and the number of the step after which it was recorded."""
+        """Return the index of the chain of draw k of `flat`, and after how many steps of the chain it was recorded."""
         chain, draw = divmod(k, self.theta.shape[1])
         return chain, self.tune + (draw + 1) * self.thin
 
@@ -95,7 +95,7 @@ class Moments(Quantities):
         ]
 
     def __call__(self, theta: np.ndarray, log_density: np.ndarray) -> np.ndarray:
-        """Return parameters, squares and log density side by side."""
+        """Return parameters, squares and log densities of the states as columns; shape (n, n_estimands)."""
         squares = [(theta - self.center) ** 2] if self.squares else []
         return np.hstack([theta, *squares, *([log_density[:, None]] if self.with_density else [])])
 

@@ -99,7 +99,7 @@ def make_meeting(move: Callable[..., int], density: Callable[..., float]) -> Cal
 
 @cached_by_content(maxsize=64)
 def make_entry(meeting_time: Callable[..., int]) -> Callable[..., int]:
-    """Return the loop for a random generator that is passed as memory addresses."""
+    """Return the loop as a function that gets the addresses of its generator in place of the generator."""
     meeting_time = compiled(inline="always")(meeting_time)
 
     def enter(
@@ -191,7 +191,7 @@ def maximal_coupling(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 class CoupledStates:
-    """Coupled chains of a transition matrix; a state is the number of its row."""
+    """Coupled chains of a transition matrix; a state is the index of its row."""
 
     def __init__(self, matrix: np.ndarray) -> None:
         self.n, self.rows = len(matrix), matrix.cumsum(axis=1)
@@ -218,8 +218,8 @@ def _draw(rng: np.random.Generator, cumulative: np.ndarray) -> int:
     return int(min(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"), len(cumulative) - 1))
 
 
-PAIRS = 20
-SIGHTINGS = 20  # audits wanted for each step of the forgetting time
+PAIRS = 20  # largest number of pairs of distant draws
+SIGHTINGS = 20  # audits wanted for each step of the forgetting time, see `forgetting_time`
 
 
 class Forgetting(NamedTuple):

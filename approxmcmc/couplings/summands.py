@@ -59,7 +59,10 @@ class Summands:
         self.waiting, self.points = [], 0
 
     def finish(self) -> tuple[np.ndarray, "DriftCurve"]:
-        """Return the summands (n_audits, n_estimands), and the drift after 0, 1, ... `max_steps` exact steps."""
+        """Return the summands (n_audits, n_estimands), and the drift after some numbers of exact steps up to the most.
+
+        The most is `max_steps`.
+        """
         self._evaluate()
         rows = np.array(self.rows)
         n = len(rows)
@@ -120,7 +123,7 @@ def average(rows: np.ndarray) -> Average:
 
 
 def unknown(rows: np.ndarray) -> Average:
-    """Return the mean of rows with an infinite error: the rows are all 0 because the exact kernel never moved."""
+    """Return the mean of `rows` with infinite error and variance, for rows of 0: the exact kernel never moved."""
     no_limit = np.full(rows.shape[1:], np.inf)
     return Average(rows.mean(axis=0), no_limit, no_limit, len(rows))
 

@@ -35,9 +35,9 @@ QUANTITIES = ("bias_sq", "variance", "risk")
 
 
 class Resampling(NamedTuple):
-    """The random part of the bootstrap. All estimands and grid points share it, so their intervals are joint.
+    """The random numbers of the bootstrap. All estimands and grid points share them, so their intervals are joint.
 
-    Standard normal numbers. `replicates` (draw, replicate): g above, without its mean. `scales` (draw, 2): turned into
+    All are standard normal. `replicates` (draw, replicate): g above, without its mean. `scales` (draw, 2): turned into
     chi-square variables, the second for a setting that is compared with the first. `reference` (draw, batch): how far
     the reference moves along each of its directions.
     """
@@ -48,7 +48,7 @@ class Resampling(NamedTuple):
 
 
 def resample(n_bootstrap: int, n_replicates: int, n_batches: int, random_seed: int) -> Resampling:
-    """Draw the random part of the bootstrap."""
+    """Draw the random numbers of `n_bootstrap` draws of the bootstrap, which are equal for equal seeds."""
     if n_bootstrap < 1:
         raise InvalidInputError(f"`n_bootstrap` needs at least 1 repetition, found {n_bootstrap}.")
     replicates, scales, reference = (np.random.default_rng(s) for s in np.random.SeedSequence(random_seed).spawn(3))
@@ -61,7 +61,7 @@ def resample(n_bootstrap: int, n_replicates: int, n_batches: int, random_seed: i
 
 
 def estimate(errors: np.ndarray, mcse: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the unbiased estimates, averaged over coordinates.
+    """Return unbiased estimates of squared bias, variance and risk, averaged over coordinates.
 
     Parameters
     ----------
@@ -90,7 +90,9 @@ def estimate(errors: np.ndarray, mcse: np.ndarray) -> dict[str, np.ndarray]:
 def intervals(
     errors: np.ndarray, mcse: np.ndarray, directions: np.ndarray, resampling: Resampling, confidence: float
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return limits of the three quantities, each of shape (grid point,); NaN with one replicate.
+    """Return lower and upper limit of ``bias_sq``, ``variance`` and ``risk``, each of shape (grid point,).
+
+    All are NaN with one replicate.
 
     Parameters
     ----------

@@ -166,7 +166,10 @@ def _all_errors(
 
 
 def _effective_draws(traces: Sequence[xr.DataTree], functions: Mapping[str, Estimand]) -> tuple[float, int]:
-    """Return the smallest bulk ESS over coordinates, all chains together, and the number of chains that never moved."""
+    """Return the smallest bulk ESS over coordinates, all chains together, and the number of chains that never moved.
+
+    The ESS is NaN if draws have weights, a chain has fewer than four draws, or no coordinate moves.
+    """
     shortest = min(group(trace, "posterior").sizes["draw"] for trace in traces)
     smallest, stuck = np.inf, 0
     for name, function in functions.items():
@@ -192,7 +195,7 @@ def _seconds(traces: Sequence[xr.DataTree], include_tuning: bool) -> float:
 
 
 def _data_and_decisions(traces: Sequence[xr.DataTree]) -> dict[str, float]:
-    """Pool the traces: one data fraction over all decisions, one wrong-decision rate over all audits."""
+    """Return ``data_fraction`` over all decisions of all traces, and ``wrong_decision_rate`` over all audits."""
     touched = [sums(trace, "datapoints_touched") for trace in traces]
     full = sum(float(full_data_reads(trace).sum()) for trace in traces)
     rates = [wrong_decision_rate(trace) for trace in traces]

@@ -32,7 +32,10 @@ NAMED = 3  # most parameters that a sentence names
 
 
 class Statistic(NamedTuple):
-    """A statistic of each parameter; `sign` is 1 if large values are bad, -1 if small ones are."""
+    """A statistic of each parameter: ``of(draws)`` computes it, `digits` is its number format in sentences.
+
+    `sign` is 1 if large values are bad, -1 if small ones are.
+    """
 
     name: str
     of: Callable[[np.ndarray], np.ndarray]
@@ -113,7 +116,7 @@ def r_hat_limit(ess: float, chains: int, parameters: int) -> float:
 
 
 def drawn(posterior: xr.Dataset, most_draws: int = MOST_DRAWS) -> Sample:
-    """Return the draws to check: chains thinned to `most_draws`, at most 500 parameters, none that never moves."""
+    """Return the draws to check: chains thinned to at most `most_draws`, at most 500 of the parameters that move."""
     every = math.ceil(posterior.sizes["draw"] / most_draws)
     arrays, labels = [], []
     for name, variable in posterior.isel(draw=slice(None, None, every)).items():
@@ -158,7 +161,10 @@ def _judged(measure: Statistic, values: np.ndarray, limit: float, sample: Sample
 
 
 def _advice(r_hat: float, shortage: float, posterior: xr.Dataset) -> str:
-    """Return how much longer to run: ESS grows with the draws, and R-hat - 1 shrinks as fast."""
+    """Return advice on how much longer to run, `shortage` times as long, but at least twice.
+
+    ESS grows in proportion to the draws, and R-hat - 1 shrinks as fast.
+    """
     times = max(2.0, shortage)
     wanted = times * posterior.sizes["draw"]
     unit = 10 ** max(int(math.log10(wanted)) - 1, 0)
@@ -233,7 +239,7 @@ def _moving(variables: Variables, draws: np.ndarray, most_draws: int) -> Sample:
 
 
 def effective(posterior: xr.Dataset) -> list[Finding]:
-    """Report whether the run reached its target ESS, if it had one, and what ended it earlier."""
+    """Return a finding on whether the run reached its target ESS, and what ended it earlier; none without a target."""
     attrs = posterior.attrs
     if "target_ess" not in attrs:
         return []

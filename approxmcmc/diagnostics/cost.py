@@ -115,7 +115,7 @@ def full_data_reads(trace: xr.DataTree) -> np.ndarray:
 
 
 def _totals(trace: xr.DataTree) -> dict[str, Any]:
-    """Sum every record per chain; NaN for records that the sampler does not write."""
+    """Return the sum of every record over each chain's draws, by name; NaN for records that the trace lacks."""
     stats = group(trace, "sample_stats")
     unknown = np.full(stats.sizes["chain"], np.nan)
     totals: dict[str, Any] = {"draws": np.full(stats.sizes["chain"], stats.sizes["draw"])}

@@ -35,7 +35,8 @@ def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> tu
     Returns
     -------
     lower, upper
-        Quantiles of Beta(k, n - k + 1) and Beta(k + 1, n - k); 0 below k = 0, 1 above k = n, NaN where n = 0.
+        Quantiles of Beta(k, n - k + 1) and Beta(k + 1, n - k). The lower limit is 0 if k = 0, the upper limit 1 if
+        k = n; both are NaN if n = 0.
 
     Examples
     --------

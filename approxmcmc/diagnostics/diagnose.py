@@ -99,14 +99,14 @@ def findings(trace: xr.DataTree) -> list[Finding]:
 
 
 def decisions(audited: Iterable[Gate], stats: xr.Dataset, settings: Mapping[str, Any]) -> list[Finding]:
-    """Return what the audits and the acceptance test report about a run's decisions and draws."""
+    """Return the findings of the gates `audited`, and those of the acceptance test's own checks."""
     test = AcceptanceTest.found_in(settings)
     short = stats.sizes["draw"] < FEWEST_DRAWS
     return [*(_of_gate(gate, short) for gate in audited), *([] if test is None else test.problems(stats))]
 
 
 def _of_gate(gate: Gate, short: bool) -> Finding:
-    """Turn a gate into a finding; too few audits are no problem in a run too short for R-hat."""
+    """Return a gate as a finding. Too few audits are "not checked", not a warning, if the run is `short`."""
     verdict: Verdict = "ok"
     if gate.fires:
         verdict = "failure" if gate.name in GATES_OF_THE_DRAWS else "warning"

@@ -74,7 +74,7 @@ def evaluate(name: str, function: Estimand, trace: xr.DataTree, dims: tuple[str,
     trace
         A trace with a posterior.
     dims
-        Order of the dims other than chain and draw, if the result has exactly these.
+        Order of the dims other than chain and draw. None, or if the result has other dims: the order of the result.
     """
     found = function(group(trace, "posterior"))
     if not isinstance(found, xr.DataArray) or not {"chain", "draw"} <= set(found.dims):

@@ -51,7 +51,7 @@ def _far_from_mode(attrs: Mapping[str, Any]) -> Finding | None:
     sentence = f"the terms were expanded {distance:.3g} posterior standard deviations from the mode"
     if distance <= LARGEST_DISTANCE:
         return Finding("point of expansion", "ok", sentence, **numbers)
-    sentence += f" (gate: {LARGEST_DISTANCE:g}). The posterior is still exact, but more data are read"
+    sentence += f" (limit: {LARGEST_DISTANCE:g}). The posterior is still exact, but more data are read"
     return Finding("point of expansion", "warning", sentence, 'use ControlVariate(target, at="mode")', **numbers)
 
 
@@ -61,11 +61,11 @@ def _useless(attrs: Mapping[str, Any]) -> Finding | None:
     ratio = attrs["setup_variance_ratio"]
     sentence = f"residual terms have {ratio:.3g} times the variance of the terms themselves"
     if ratio > VARIANCE_RATIO_THAT_HURTS:
-        sentence = f"control variates hurt here: {sentence} (gate: {VARIANCE_RATIO_THAT_HURTS:g})"
+        sentence = f"control variates hurt here: {sentence} (limit: {VARIANCE_RATIO_THAT_HURTS:g})"
         advice = 'expand nearer to the posterior (at="mode"), or use the plain target'
         return Finding("gain of the expansion", "warning", sentence, advice, ratio, VARIANCE_RATIO_THAT_HURTS)
     if ratio > VARIANCE_RATIO:
-        sentence = f"control variates help little: {sentence} (gate: {VARIANCE_RATIO:g})"
+        sentence = f"control variates help little: {sentence} (limit: {VARIANCE_RATIO:g})"
         advice = (
             'expand nearer to the posterior (at="mode"); at the mode, data are too few for the number of parameters, '
             "and ExactTest may be as fast"
@@ -75,7 +75,7 @@ def _useless(attrs: Mapping[str, Any]) -> Finding | None:
 
 
 def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding | None:
-    """Compare the data read during tuning with what an exact step reads."""
+    """Return the finding on the data read by a decision during tuning, compared with what an exact step reads."""
     decisions = np.sum(attrs.get("tuning_decisions_made", 0))
     if "setup_variance_ratio" not in attrs or AcceptanceTest.found_in(settings) is None or decisions < SMALLEST_PILOT:
         return None
@@ -85,13 +85,13 @@ def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Findin
     sentence = f"a decision read {share:.2g} of the data in tuning"
     if share <= LARGEST_SHARE:
         return Finding("data read in tuning", "ok", sentence, value=share, limit=LARGEST_SHARE)
-    sentence += f" (gate: {LARGEST_SHARE:g}): the test saves nothing"
+    sentence += f" (limit: {LARGEST_SHARE:g}): the test saves nothing"
     advice = "use ExactTest(): with the same proposal it is as fast and never wrong"
     return Finding("data read in tuning", "warning", sentence, advice, share, LARGEST_SHARE)
 
 
 def _refused(attrs: Mapping[str, Any], settings: Mapping[str, Any], stats: xr.Dataset | None) -> Finding | None:
-    """Compare the acceptance rate of each chain with what its proposals should reach.
+    """Return the finding on the smallest acceptance rate of a chain, compared with what its proposals should reach.
 
     Tuning alone may be too short: a chain of independent draws accepted .18 of its 108 tuning steps, but .45 of the
     4000 kept ones.
@@ -111,7 +111,7 @@ def _refused(attrs: Mapping[str, Any], settings: Mapping[str, Any], stats: xr.Da
     sentence = f"chain {chain} accepted {worst:.2g} of its proposals"
     if worst >= limit:
         return Finding("accepted proposals", "ok", sentence + ", the fewest of all", "", worst, limit, f"chain {chain}")
-    sentence += f" (gate: {limit:.2g})" + (": the chain hardly moves" if worst < HARDLY_ANY else "")
+    sentence += f" (limit: {limit:.2g})" + (": the chain hardly moves" if worst < HARDLY_ANY else "")
     advice = "reduce the scale, tune it (target_acceptance), or start elsewhere"
     if share > 0.0:
         sentence += ". The posterior is far from the normal distribution of the proposals"

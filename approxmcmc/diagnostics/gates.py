@@ -105,7 +105,7 @@ def gates(stats: xr.Dataset) -> list[Gate]:
 
 
 def distance(error: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    r"""Estimate abs(delta) without upward bias, from delta^ = delta + noise and its standard error.
+    r"""Return estimates of abs(delta) without upward bias, from `error` = delta^ = delta + noise of sd s = `noise`.
 
     With z = delta^ / s and g(z) = erf(z / (h sqrt 2)), s (z g(z) - g'(z)) has the mean delta E g(z) by Stein's identity
     for normal noise: at most abs(delta), near it beyond a standard error or two, and 0 for delta = 0, where
@@ -118,7 +118,7 @@ def distance(error: np.ndarray, noise: np.ndarray) -> np.ndarray:
 
 
 def mean_of_audits(values: np.ndarray) -> Mean:
-    """Return the mean over the audited draws of values of shape (chains, draws), NaN where a draw was not audited."""
+    """Return the mean of `values` (chains, draws), NaN where a draw was not audited; error inf below 20 audits."""
     chains = [row[np.isfinite(row)] for row in values]
     joined = np.concatenate(chains)
     n = joined.size
@@ -204,7 +204,7 @@ def _of_the_draws(stats: xr.Dataset) -> tuple[Gate | None, ...]:
 
 
 def _heavy_terms(stats: xr.Dataset) -> Gate | None:
-    """Return whether the n terms that a decision reads suffice to estimate the error of their mean.
+    """Return the gate on whether the n terms that a decision reads suffice to estimate the error of their mean.
 
     The estimated log ratio has standard deviation N S_l / sqrt(n) sqrt(1 - n/N). The variance that the test estimates
     for it has relative standard error sqrt((kurtosis - 1) / n). Decisions are affected only if both are large.
@@ -238,7 +238,7 @@ def _heavy_terms(stats: xr.Dataset) -> Gate | None:
 
 
 def _too_few(stats: xr.Dataset) -> Gate | None:
-    """Return whether there were enough audits; None if none were requested, or nothing is approximate."""
+    """Return the gate on the number of audits; None if none were requested, or nothing is approximate."""
     by_time = stats.attrs.get("audit_policy") == "auto"
     if not by_time and not stats.attrs.get("audit_every", 0):
         return None
@@ -265,7 +265,7 @@ def _audited(stats: xr.Dataset, name: str) -> np.ndarray:
 
 
 def accumulated_error(gates: Iterable[Gate], convergence: Iterable[Finding], steps: int) -> list[Finding]:
-    """Check the errors of a test against the autocorrelation of its chains; empty if either is unknown.
+    """Check the errors of a test, added up over the steps per effective draw; empty if either is unknown.
 
     The check fails if the product of E|alpha^ - alpha| and the steps per effective draw exceeds `LARGEST`: either the
     lower end of its interval does, or the product does and the error of decisions is more than three standard errors

@@ -8,7 +8,7 @@ import xarray as xr
 
 from approxmcmc.contracts import Finding
 
-SMALLEST_RUN = 50
+SMALLEST_RUN = 50  # draws per chain
 # A chain with reasonable steps moves in at least a tenth of them; below this its draws are a handful of points.
 HARDLY_ANY = 0.01
 # A proposal out of reach is a wasted step, and many may hide a fault of the model; a tree cut short costs time only.
@@ -16,7 +16,7 @@ OFTEN = 0.05
 
 
 def stopped(posterior: xr.Dataset) -> Finding:
-    """Report how the run ended."""
+    """Return the finding on how the run ended."""
     reason, draws = posterior.attrs.get("stopped", ""), posterior.sizes["draw"]
     if reason == "failure":
         sentence = f"sampling stopped after {draws} draws. {posterior.attrs['failure']}. The draws made are kept"
@@ -34,7 +34,7 @@ def stopped(posterior: xr.Dataset) -> Finding:
 
 
 def movement(posterior: xr.Dataset) -> list[Finding]:
-    """Report which chains never moved, and which hardly did."""
+    """Return findings on the chains that never moved, and on those that hardly did."""
     draws = posterior.sizes["draw"]
     if draws < SMALLEST_RUN:
         sentence = f"chains were not checked for movement: {SMALLEST_RUN} draws are needed, there are {draws}"
@@ -61,7 +61,7 @@ def movement(posterior: xr.Dataset) -> list[Finding]:
 
 
 def undefined(stats: xr.Dataset) -> list[Finding]:
-    """Report the share of proposals with an undefined log density; empty if the run does not count them.
+    """Return the finding on the share of proposals with an undefined log density; none if the run does not count them.
 
     Such a proposal lies where the density has fallen by over 745 nats, see `samplers/metropolis_hastings/program.py`;
     an undefined density anywhere else ends the chain.
@@ -81,7 +81,7 @@ def undefined(stats: xr.Dataset) -> list[Finding]:
 
 
 def share_of_moves(posterior: xr.Dataset) -> np.ndarray:
-    """Return the share of draws in which each chain changed any parameter, shape (chain,)."""
+    """Return the share of each chain's draws, after the first, that differ from the draw before; shape (chain,)."""
     moved = np.zeros((posterior.sizes["chain"], max(posterior.sizes["draw"] - 1, 0)), dtype=bool)
     for variable in posterior.values():
         values = variable.to_numpy().reshape(*moved.shape[:1], posterior.sizes["draw"], -1)

@@ -28,7 +28,7 @@ def latents(
     Parameters
     ----------
     trace
-        Draws of the target, or of an expansion of it.
+        Trace of a run on `target`, or on an expansion of it.
     target
         The target that integrates effects out: `targets.NormalGroups`, `targets.GroupedTarget`, or the target that
         `from_pymc` returned for a model with groups.
@@ -90,8 +90,9 @@ def latents(
 def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
     """Add the effects that a target integrated out to a finished trace, as the target's `latents_wanted` says.
 
-    "auto": the effects of all groups are stored in ``posterior`` if these are at most 10^7 numbers, otherwise none are
-    drawn. Labels of groups: these are stored in a group ``latents``. A folder: all are written there. If ``posterior``
+    The trace is returned, changed in place. "auto": the effects of all groups are stored in ``posterior`` if groups
+    times draws are at most 10^7, otherwise none are drawn. Labels of groups: the effects of these groups are stored in
+    a group ``latents``. A folder: the effects of all groups are written there. If ``posterior``
     does not hold the effects, it holds one NaN per draw under the name of every effect, so that PyMC fails on that name
     when it is given the trace; without the name, PyMC would silently draw the missing variable from its prior.
     """
@@ -145,7 +146,7 @@ def _write(trace: xr.DataTree, target: Any, path: Path, *, rng: np.random.Genera
 
 
 def _places(target: LatentTarget, groups: Any) -> np.ndarray:
-    """Return the indices of groups given by their labels; None: all."""
+    """Return the indices of the groups with the labels `groups`; None: of all groups."""
     labels = target.group_labels
     if groups is None:
         return np.arange(len(labels))

@@ -17,7 +17,7 @@ TAILS = (0.05, 0.95)
 
 
 def rank_r_hat(draws: np.ndarray) -> np.ndarray:
-    """Return the larger of bulk and folded R-hat per parameter, from draws of shape (chain, draw, parameter)."""
+    """Return the larger of bulk and folded R-hat of each parameter; `draws` has shape (chain, draw, parameter)."""
     halves = _halves(draws)
     middle = np.median(halves.reshape(len(halves), -1), axis=1)[:, np.newaxis, np.newaxis]
     bulk, folded = _ratio(_normal_scores(halves)), _ratio(_normal_scores(np.abs(halves - middle)))
@@ -25,7 +25,7 @@ def rank_r_hat(draws: np.ndarray) -> np.ndarray:
 
 
 def bulk_ess(draws: np.ndarray) -> np.ndarray:
-    """Return the effective sample size of the normal scores per parameter; draws as in `rank_r_hat`."""
+    """Return the effective sample size of the normal scores of each parameter; `draws` as in `rank_r_hat`."""
     return _effective(_normal_scores(_halves(draws)))
 
 

@@ -168,9 +168,9 @@ def errors_of(
     clocks: Sequence[Completions],
     points: np.ndarray,
 ) -> tuple[np.ndarray, Reference, tuple[str, ...]]:
-    """Return running means minus reference, (replicate, grid point, coordinate), the reference, and the labels.
+    """Return running means minus reference means, (replicate, grid point, coordinate), the reference, and the labels.
 
-    A single fitted distribution comes twice.
+    If the only replicate is a fitted distribution, it appears twice, so that its variance is 0 and not unknown.
     """
     running = running_means(traces, name, function, clocks, points)
     gold = evaluate_reference(name, function, reference, running.layout)

@@ -39,7 +39,7 @@ class Completions(NamedTuple):
         return cls(ends, float(ends[-1]) if len(ends) else -np.inf)
 
 
-NEVER = Completions(np.empty(0), -np.inf)  # of a chain whose cost is unknown: no running mean is known at any point
+NEVER = Completions(np.empty(0), -np.inf)  # for a chain of unknown cost: its running mean is unknown at every point
 
 
 class RunningMeans(NamedTuple):
@@ -114,7 +114,10 @@ def common_grid(clocks: Sequence[Completions], n_grid: int) -> np.ndarray:
 def running_means(
     traces: Sequence[xr.DataTree], name: str, function: Estimand, clocks: Sequence[Completions], grid: np.ndarray
 ) -> RunningMeans:
-    """Return the mean of an estimand over the draws that each replicate has completed by each point of the grid."""
+    """Return the mean of an estimand over the draws that each replicate has completed by each point of the grid.
+
+    `clocks` are those of `completion_clocks`, one for each chain of each trace; means are weighted if draws are.
+    """
     layout: Layout | None = None
     means: list[np.ndarray] = []
     for trace in traces:

@@ -10,7 +10,7 @@ from approxmcmc.errors import InvalidInputError
 
 
 def is_integer(value: Any, *, whole_floats: bool = False) -> bool:
-    """Return whether a value is an int (Python's or NumPy's), but not a bool; with `whole_floats` also for 5.0."""
+    """Return whether a value is an int of Python or NumPy, not a bool; with `whole_floats` a float like 5.0 counts."""
     if isinstance(value, (float, np.floating)):
         return whole_floats and value % 1 == 0
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
@@ -19,7 +19,7 @@ def is_integer(value: Any, *, whole_floats: bool = False) -> bool:
 def checked_integer(
     value: Any, name: str, least: int = 1, *, who: str = "", needed: str = "", whole_floats: bool = False
 ) -> int:
-    """Return `value` as an int; it must be an integer of at least `least`, or with `whole_floats` such as 5.0.
+    """Return `value` as an int; it must be an integer of at least `least`; with `whole_floats` it may be like 5.0.
 
     Raises
     ------
@@ -61,12 +61,12 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def mode_of(given: Any) -> np.ndarray:
-    """Return the given point, or the mode of the approximation; a float64 copy."""
+    """Return ``given.mode``, or `given` itself if it has no such attribute, as a float64 copy."""
     return _copy(given, "mode")
 
 
 def cov_of(given: Any) -> np.ndarray:
-    """Return the given matrix or vector, or the covariance of the approximation; a float64 copy."""
+    """Return ``given.cov``, or `given` itself if it has no such attribute, as a float64 copy."""
     return _copy(given, "cov")
 
 
@@ -84,7 +84,7 @@ def _holds(given: Any, name: str) -> bool:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the end of a sentence about an unknown `name`: this name, the nearest of the valid `names`, and all."""
+    """Return the end of a message about an unknown `name`: `name`, the most similar of the valid `names`, and all."""
     known = list(names)
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     guess = f"; did you mean {close[0]!r}?" if close else "."

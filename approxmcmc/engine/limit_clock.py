@@ -1,7 +1,7 @@
-"""The clock that time limits count: that of the wall, or within :func:`processor_seconds` that of the processor.
+"""The clock of time limits: wall time, or inside :func:`processor_seconds` processor time.
 
-A user who sets a limit waits for the wall's clock. A study compares chains, and gives each the same work: on a machine
-that other programs use, a chain at half a core would draw half as much in as many seconds of the wall.
+A user who sets a limit waits in wall time. A study compares chains, and gives each the same work: on a machine that
+other programs use, a chain that gets half a core would make half as many draws in the same wall time.
 """
 
 import contextlib

@@ -41,7 +41,7 @@ def tell(message: str, *values: object) -> None:
 
 
 def detail(message: str, *values: object) -> None:
-    """Log a slow task at DEBUG."""
+    """Log a message about a slow task at DEBUG; `values` fill the message's ``%s``."""
     _log(logging.DEBUG, message, *values)
 
 

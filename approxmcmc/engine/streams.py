@@ -16,7 +16,7 @@ from approxmcmc.errors import InvalidInputError
 
 
 def seed_sequences(random_seed: Any, chains: int) -> tuple[list[np.random.SeedSequence], Any]:
-    """Return one seed sequence for each chain, and the seed in a form that repeats the run.
+    """Return one seed sequence for each chain, and an int or a list of ints which, as `random_seed`, repeats the run.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def chain_seeds(random_seed: Any, chains: int) -> list[int]:
 
 
 def streams(sequence: np.random.SeedSequence) -> Streams:
-    """Return the generators of one chain."""
+    """Return the generators of the chain with this seed sequence, one for each purpose."""
     # spawn_key is set explicitly: SeedSequence.spawn counts calls, and a second use of one sequence would differ.
     children = [
         np.random.SeedSequence(sequence.entropy, spawn_key=(*sequence.spawn_key, purpose))

@@ -24,8 +24,8 @@ from approxmcmc.engine.compiler.operations import SLOW, TRANSCENDENTAL
 
 GRADIENT = 3.0  # times the operations of a graph, for reverse differentiation; at most 4 (Griewank and Walther 2008)
 DOT = 0.4  # operations of a multiply-add of BLAS
-NORMALISING = ("softmax", "logsoftmax", "logsumexp")  # an exponential for each number
-BRANCHED = ("softplus", "sigmoid", "log1mexp")  # functions that PyTensor compiles with branches
+# Functions that PyTensor compiles with branches, or in loops of their own.
+BRANCHED = ("softplus", "sigmoid", "log1mexp", "softmax", "logsoftmax", "logsumexp")
 
 
 def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]:
@@ -210,15 +210,13 @@ def _has_factors(graph: Any) -> bool:
 
 
 def _operations(node: Any, n_rows: int, branched: float) -> float:
-    name = type(getattr(node.op, "scalar_op", node.op)).__name__.lower()
-    if isinstance(node.op, Elemwise):
-        each = branched if name in BRANCHED else TRANSCENDENTAL if name in SLOW else 1.0
-        return each * _numbers_of_a_row(node.outputs[0], n_rows)
     if isinstance(node.op, DimShuffle | SpecifyShape | Shape | Shape_i):
         return 0.0
-    numbers = max(_numbers_of_a_row(variable, n_rows) for variable in (*node.inputs, *node.outputs))
-    each = DOT if isinstance(node.op, Dot) else TRANSCENDENTAL if name in NORMALISING else 1.0
-    return each * numbers
+    name = type(getattr(node.op, "scalar_op", node.op)).__name__.lower()
+    variables = node.outputs if isinstance(node.op, Elemwise) else (*node.inputs, *node.outputs)
+    numbers = max(_numbers_of_a_row(variable, n_rows) for variable in variables)
+    each = branched if name in BRANCHED else TRANSCENDENTAL if name in SLOW else 1.0
+    return (DOT if isinstance(node.op, Dot) else each) * numbers
 
 
 def _numbers_of_a_row(variable: Any, n_rows: int) -> float:

@@ -185,7 +185,11 @@ def _checked(source: ModelOfPyMC, target: StructuredTarget) -> StructuredTarget:
 
 
 def family_of(source: ModelOfPyMC) -> Family | None:
-    """Return the model's distribution if the library has it with the same link, else None."""
+    """Return the library's family for the model, else None.
+
+    The model must have one observed variable, its distribution with the same link and an affine predictor; a normal
+    needs a known scale.
+    """
     if len(source.rows.variables) > 1:
         return None
     node = source.rows.variables[0].owner

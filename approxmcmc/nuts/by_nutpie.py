@@ -98,7 +98,7 @@ class NutpieChain:
 
     @property
     def made(self) -> float:
-        """Steps made, as last reported; infinite at the end."""
+        """Number of steps made, as last reported; infinite once the chain has ended."""
         return np.inf if self.is_done else self._reported
 
     def _note(self, progress: Any) -> None:
@@ -187,7 +187,10 @@ def _raw(
     wall_seconds: float,
     stopped: str,
 ) -> RawDraws:
-    """Cut all chains to the shortest, and spread the seconds of each over its steps by their gradients."""
+    """Return the draws of all chains, cut to the shortest and to `most` draws, with records and seconds.
+
+    The seconds of a chain are spread over its steps in proportion to their gradients.
+    """
     kept = min(most, *(tree["posterior"].sizes["draw"] for tree in trees))
     stats = records_of(_joined(trees, "sample_stats", kept))
     tuned = min(tree["warmup_posterior"].sizes["draw"] for tree in trees)
@@ -213,7 +216,7 @@ def _raw(
 
 
 def _joined(trees: Sequence[xr.DataTree], group: str, draws: int) -> xr.Dataset:
-    """Return a group of all chains, the first draws of each."""
+    """Return the first `draws` draws of each chain in the group named `group`, joined along the dim chain."""
     found = [tree[group].to_dataset().isel(draw=slice(draws)) for tree in trees]
     numbered = [one.assign_coords(chain=[k]) for k, one in enumerate(found)]
     return xr.concat(numbered, dim="chain", join="exact", data_vars="all", combine_attrs="drop")

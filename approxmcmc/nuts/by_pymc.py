@@ -39,7 +39,7 @@ class StepClock:
             raise KeyboardInterrupt
 
     def seconds(self, chain: int, steps: int) -> np.ndarray:
-        """Return the seconds of the first steps of a chain; the very first is set to a typical value."""
+        """Return the seconds of each of the first `steps` steps of a chain; the first step gets the median."""
         spent = np.diff(self.ends[chain][:steps])
         return np.concatenate([[np.median(spent) if len(spent) else 0.0], spent])[:steps]
 
@@ -106,7 +106,7 @@ def _settings(job: NUTSJob) -> dict[str, Any]:
 
 
 def _raw(job: NUTSJob, clock: StepClock, tree: xr.DataTree | None, began: float, stopped: str) -> RawDraws:
-    """Join draws and records; the time before the first step counts as compilation."""
+    """Return draws and records of all chains; the time before the first step counts as compilation."""
     first = min((ends[0] for ends in clock.ends if ends), default=time.perf_counter())
     empty = _no_draws(job)
     groups = {
@@ -133,7 +133,7 @@ def _raw(job: NUTSJob, clock: StepClock, tree: xr.DataTree | None, began: float,
 
 
 def _no_draws(job: NUTSJob) -> xr.Dataset:
-    """Return the variables with 0 draws."""
+    """Return a posterior of the target's variables with 0 draws."""
     arrays = {
         name: (
             ("chain", "draw", *(f"{name}_dim_{k}" for k in range(len(shape)))),

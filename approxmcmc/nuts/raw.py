@@ -20,7 +20,7 @@ RECORDS: Mapping[str, Sequence[str]] = {
 
 
 class NUTSJob(NamedTuple):
-    """A run on a model. `draws` and `more(draws so far)` say where it ends.
+    """A run on a model. `draws` and `more` say when it ends.
 
     Parameters
     ----------
@@ -67,8 +67,9 @@ class NUTSJob(NamedTuple):
 class RawDraws(NamedTuple):
     """All draws of all chains, dims (chain, draw, ...), and records of shape (chain, draw), by the names of `RECORDS`.
 
-    `seconds` belong to each draw, `wall_seconds` to the whole run, compilation excluded. `stopped` is "",
-    "time_limit" or "interrupt". Without `only_nuts` other step methods move some of the variables.
+    `seconds` (chain, draw) are those of each draw, `wall_seconds` those of the whole run, compilation excluded; `clock`
+    says how draws were timed. `stopped` is "", "time_limit" or "interrupt". `only_nuts` is False if other step methods
+    move some of the variables.
     """
 
     posterior: xr.Dataset

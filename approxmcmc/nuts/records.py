@@ -13,8 +13,9 @@ from approxmcmc.nuts.raw import RawDraws
 
 GRADIENTS = "gradient_evaluations"
 COUNTS = (GRADIENTS, "likelihood_evaluations", "datapoints_touched")
-SUMMED = (*COUNTS, "n_steps", "perf_counter_diff")  # over the draws that thinning drops
-ANY = ("diverging", "reached_max_treedepth")  # in any of them
+# How `thinned` combines the records of a kept draw and of the dropped draws before it: sum, logical or, mean.
+SUMMED = (*COUNTS, "n_steps", "perf_counter_diff")
+ANY = ("diverging", "reached_max_treedepth")
 MEANT = ("acceptance_rate",)
 
 
@@ -66,7 +67,10 @@ def thinned(name: str, values: np.ndarray, every: int) -> np.ndarray:
 
 
 def _counted(stats: dict[str, np.ndarray], n_obs: int, *, only_nuts: bool) -> dict[str, np.ndarray]:
-    """Count a gradient of each row for each leapfrog step; rows read by other step methods are not counted."""
+    """Return `stats` with counts of gradients, terms and data: `n_obs` of each for each leapfrog step.
+
+    With other step methods (`only_nuts` False) only gradients are counted, because their reads are unknown.
+    """
     if "n_steps" not in stats:
         return stats
     rows = np.rint(stats["n_steps"].astype(np.float64) * n_obs).astype(np.int64)

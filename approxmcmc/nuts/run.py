@@ -106,7 +106,10 @@ def _draw(job: NUTSJob, compiled: by_nutpie.NutpieModel | None) -> RawDraws:
 
 
 def _compile(target: Target, model: Any, names: Sequence[str] | None, *, insist: bool) -> by_nutpie.NutpieModel | None:
-    """Compile a model for nutpie, once for each content; None if nutpie cannot, unless nutpie was requested."""
+    """Return the model compiled by nutpie, cached by content; None if nutpie cannot compile it.
+
+    With `insist` the error of nutpie is raised instead.
+    """
     key = target.content_hash(), None if names is None else tuple(names)
     if key not in _compiled:
         try:
@@ -125,7 +128,10 @@ def _compile(target: Target, model: Any, names: Sequence[str] | None, *, insist:
 
 
 def _names(target: Target, model: Any) -> Sequence[str] | None:
-    """Return the variables of a trace: the target's own, or with a whole model all that `pm.sample` returns."""
+    """Return the names of the variables that a trace holds: the target's; None for all that `pm.sample` returns.
+
+    None is returned for a model that the library does not take apart into terms.
+    """
     if target.why_no_terms:
         return None
     known = {variable.name for variable in (*model.free_RVs, *model.deterministics)}
@@ -138,7 +144,7 @@ def _names(target: Target, model: Any) -> Sequence[str] | None:
 
 
 def _starts(asked: WholeRun, target: Any, model: Any) -> list[Mapping[str, Any]] | None:
-    """Return the starting values of each chain, by the names of the model's free variables."""
+    """Return the starting values of each chain, by the names of the model's free variables; None without initvals."""
     given, chains = asked.initvals, len(asked.seeds)
     if given is None:
         return None

@@ -96,7 +96,7 @@ class NUTS(WholeSampler, Component):
         return draw_chains(target, asked, library, target_accept=float(self.target_accept), insist=insist)
 
     def continues(self, target: Any) -> bool:
-        """Return whether nutpie runs: PyMC starts again."""
+        """Return whether a longer run continues the chains: True by nutpie, while PyMC starts again from step 0."""
         return self.library(target) == "nutpie"
 
 

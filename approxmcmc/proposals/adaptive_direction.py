@@ -22,13 +22,16 @@ from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 LEAST_MEMBERS = 3
-NOBODY = -1
+NOBODY = -1  # no member has moved yet
 TRIES = 100  # random starts tried for a member
 
 
 @compiled
 def _scatter(rng: np.random.Generator, log_prior: Any, spread: float, theta: np.ndarray, members: np.ndarray) -> None:
-    """Draw the members' starts around theta, inside the prior's support, which a member outside could hardly enter."""
+    """Write the members' starts: theta for the first, random points around theta in the prior's support for the others.
+
+    A member outside of the support could hardly enter it; after 100 tries a member starts at theta.
+    """
     assign(members[0], theta)
     for h in range(1, members.shape[0]):
         for _ in range(TRIES):
@@ -41,7 +44,7 @@ def _scatter(rng: np.random.Generator, log_prior: Any, spread: float, theta: np.
 
 
 class PopulationState(NamedTuple):
-    """Factor on the difference, noise and spread; the members, shape (H, dim), and the index of the next one."""
+    """The settings; the members, shape (H, dim); and `turn` (1,), the index of the member moved last, or NOBODY."""
 
     gamma: float
     scale: float
@@ -55,7 +58,7 @@ class PopulationState(NamedTuple):
 def propose(
     rng: np.random.Generator, state: PopulationState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Store theta, load the next member into `theta`, and propose for it."""
+    """Store theta in the population, write the next member to `theta`, and propose for it to `out`; return 0."""
     members, turn = state.members, state.turn
     n_members = members.shape[0]
     if turn[0] == NOBODY:
@@ -142,7 +145,7 @@ class AdaptiveDirection(Component, Proposal):
             checked_integer(self.n_members, "n_members", LEAST_MEMBERS, who="AdaptiveDirection", needed=needed)
 
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Compile the proposal; its state is the population and the index of the next member."""
+        """Compile the proposal; its state is the population and the index of the member that moved last."""
         if not isinstance(target, DoublyIntractableTarget):
             raise IncompatibleError(
                 f"AdaptiveDirection moves a population, which only Exchange on a doubly intractable target supports; "

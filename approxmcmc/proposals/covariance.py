@@ -64,7 +64,7 @@ def tuned_factor(
 
 @compiled
 def add_column(upper: np.ndarray, j: int, factor: float, out: np.ndarray) -> None:
-    """Add factor times column j of L to `out`; over all j this is L z, with each z_j drawn when it is needed."""
+    """Add `factor` times column j of L to `out`; calls for all j with the factors z_j add L z."""
     row = upper[j]
     for i in range(j, out.shape[0]):
         out[i] += factor * row[i]
@@ -85,7 +85,10 @@ def whiten(upper: np.ndarray, center: np.ndarray, theta: np.ndarray, out: np.nda
 
 @compiled
 def factor(matrix: np.ndarray, lower: np.ndarray) -> None:
-    """Write the Cholesky factor of `matrix` to `lower`; NaN if it is not positive definite."""
+    """Write the lower Cholesky factor of `matrix` to `lower`, with NaN on its diagonal if none exists.
+
+    Entries above the diagonal are not written.
+    """
     for j in range(matrix.shape[0]):
         for i in range(j, matrix.shape[0]):
             total = matrix[i, j]
@@ -101,8 +104,8 @@ def factor(matrix: np.ndarray, lower: np.ndarray) -> None:
 def couple_noise(rng: np.random.Generator, xi: np.ndarray, z: np.ndarray) -> bool:
     """Turn the noise xi of chain X into that of chain Y, in place; return True if both propose the same point.
 
-    `z` is the mean of X's proposal minus that of Y's, whitened as `xi` is. If the points are the same, `xi` is left
-    unchanged; otherwise it is reflected at the plane orthogonal to `z`.
+    `z` is the mean of X's proposal minus that of Y's, whitened as `xi` is. If the proposals are to be the same point,
+    `xi` is left unchanged; otherwise it is reflected at the plane orthogonal to `z`.
     """
     square = change = 0.0
     for j in range(xi.shape[0]):

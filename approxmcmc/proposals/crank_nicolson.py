@@ -25,9 +25,11 @@ from approxmcmc.proposals.covariance import add_column, checked_cholesky, couple
 
 
 class CrankNicolsonState(NamedTuple):
-    """The distribution N(c, L L'), the memory rho and sqrt(1 - rho^2); the last two points seen, and phi of both.
+    """The distribution N(c, L L'), rho and `spread` = sqrt(1 - rho^2), and a cache of two points.
 
-    phi = L^-1 (theta - c) is solved for only when another proposal of a mixture has moved the chain in between.
+    `upper` is L'. `here` is the last current theta, `there` the last proposal, `phi` and `phi_there` are their whitened
+    coordinates L^-1 (theta - c). These are solved for only at the start, and when another proposal of a mixture has
+    moved the chain.
     """
 
     center: np.ndarray
@@ -55,7 +57,7 @@ def recall(state: CrankNicolsonState, theta: np.ndarray) -> None:
 def propose(
     rng: np.random.Generator, state: CrankNicolsonState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Step in the whitened coordinates phi; return the log q ratio."""
+    """Write a proposal to `out`, by a step in the whitened coordinates phi; return the log q ratio."""
     center, upper, rho, spread = state.center, state.upper, state.rho, state.spread
     phi, phi_there = state.phi, state.phi_there
     recall(state, theta)
@@ -232,7 +234,7 @@ def normal_law(center: Any, cov: Any, *, who: str) -> tuple[np.ndarray, np.ndarr
 
 
 def crank_nicolson(rho: float, center: np.ndarray, cov: np.ndarray, target: Target, *, who: str) -> CompiledProposal:
-    """Compile the proposal of the equation at the top of this file."""
+    """Compile the Crank-Nicolson proposal with correlation `rho` for N(center, cov); `who` begins messages."""
     dim = target.variables.size
     if center.size != dim:
         raise IncompatibleError(

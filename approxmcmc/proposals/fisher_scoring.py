@@ -41,7 +41,11 @@ def _solve(lower: np.ndarray, vector: np.ndarray) -> None:
 
 
 class FisherScoringState(NamedTuple):
-    """The minibatch, alpha, B and its factor (empty if not given); steps made, V_t, and scratch."""
+    """The minibatch, alpha, B and its Cholesky factor, the number of steps made, V_t, and scratch.
+
+    `noise_matrix` is B and `noise_lower` its factor; both are empty if B is the estimated information. `running` is
+    V_t.
+    """
 
     minibatch: MinibatchGradient
     step_size: float
@@ -60,7 +64,7 @@ class FisherScoringState(NamedTuple):
 def move(
     rng: np.random.Generator, state: FisherScoringState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Make one step of the equation above."""
+    """Write theta' of the module's equation, with a new minibatch, to `out`; return 0, or NaN if theta' is NaN."""
     minibatch, alpha = state.minibatch, state.step_size
     n_obs, batch_size = minibatch.n_obs, minibatch.batch_size
     dim = theta.shape[0]
@@ -94,7 +98,7 @@ def move(
 
 
 def _explain(state: FisherScoringState) -> str:
-    """Explain that a step is NaN because the estimated information, used as B, is singular."""
+    """Return a sentence if a step is NaN because the estimated information is singular; "" otherwise."""
     running, dim = state.running, len(state.running)
     if not np.isfinite(running).all():
         return ""

@@ -77,7 +77,7 @@ def learn(
     noise: AddedNoise,
     count: np.ndarray,
 ) -> None:
-    """Learn W from the minibatch's gradients at theta, and factor S; step t has the weight t (t + 1) (t + 2)."""
+    """Update the estimate of W by the minibatch's gradients at theta, and factor S; minibatch t has weight ~ t^3."""
     dim, now, half, known = theta.shape[0], noise.now, noise.half, noise.known
     write_scores(minibatch, theta, noise.mean, now, noise.score)
     count[GRADIENTS] += minibatch.batch_size * (2 if minibatch.anchor.shape[0] > 0 else 1)
@@ -124,9 +124,11 @@ def checked_noise(gradient_noise: Any, *, who: str) -> Any:
 def added_noise(
     gradient_noise: Any, minibatch: MinibatchGradient, spread: Spread, step_size: float, keep: float, *, who: str
 ) -> AddedNoise:
-    """Return friction's noise at the start of a chain; if `gradient_noise` is a covariance, it fixes S.
+    """Return the noise of friction at the start of a chain.
 
-    Raises IncompatibleError if friction then removes too little energy for any S, or the covariance has another size.
+    `gradient_noise` is a covariance, from which S is computed now; "tune": S is learnt; or None: S = (1 - c^2) I.
+    `keep` is c. Raises IncompatibleError if friction then removes too little energy for any S, or the covariance has
+    another size.
     """
     dim, total, heat = minibatch.at_anchor.size, 1.0 - keep**2, 0.25 * ((1.0 + keep) * step_size) ** 2
     n_obs, lower = minibatch.n_obs, np.empty((0, 0))

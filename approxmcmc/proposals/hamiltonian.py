@@ -37,7 +37,10 @@ FARTHEST = 1e30
 
 
 class TrajectoryState(NamedTuple):
-    """Step, length and largest number of steps; the preconditioner; the last two points and their gradients."""
+    """The settings; `log_factor`, the log of the tuned factor on the step; and a cache of two points.
+
+    `here` is the last current theta, `there` the end of the last trajectory, `slope` and `slope_there` their gradients.
+    """
 
     gradient: PosteriorGradient
     step_size: float
@@ -58,7 +61,10 @@ class TrajectoryState(NamedTuple):
 def propose(
     rng: np.random.Generator, state: TrajectoryState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Follow a trajectory, and return minus the energy added by its kicks; -inf if that is more than FARTHEST."""
+    """Write the end of a trajectory to `out`, and return minus the energy added by its kicks, the log q ratio.
+
+    If that energy exceeds FARTHEST, `out` becomes theta, and -inf is returned, a rejection.
+    """
     scale, upper, velocity, there = state.scale, state.upper, state.velocity, state.there
     recall(state, theta, count)
     draw_velocity(rng, velocity)
@@ -83,7 +89,7 @@ def propose(
 
 @compiled
 def adapt_step_size(state: TrajectoryState, acceptance: float, step: int) -> None:
-    """Tune the step to the target acceptance rate."""
+    """Tune the step to the target acceptance rate; `step` counts tuning steps from 0."""
     state.log_factor[0] += (acceptance - state.target_acceptance) / (step + 1.0) ** 0.6
 
 

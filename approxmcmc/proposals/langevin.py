@@ -34,7 +34,7 @@ from approxmcmc.proposals.langevin_step import (
 
 
 class PosteriorGradient(NamedTuple):
-    """A target's gradients, with the arrays that they read."""
+    """The kernels of a target's gradients, with the arrays that they read; `rows` is empty, for memory order."""
 
     data: Any
     n_obs: int
@@ -45,9 +45,10 @@ class PosteriorGradient(NamedTuple):
 
 
 class LangevinState(NamedTuple):
-    """The step size, and a cache of the last two points and their gradients.
+    """The settings; `log_factor`, the log of the tuned factor on alpha; and a cache of two points.
 
-    So a step computes only one new gradient, at theta', whether the last proposal was accepted or not.
+    `here` is the last current theta, `there` the last proposal, `slope` and `slope_there` their gradients. So a step
+    computes only one new gradient, at theta', whether the last proposal was accepted or not.
     """
 
     gradient: PosteriorGradient
@@ -100,7 +101,7 @@ def squared_way_back(
 def propose(
     rng: np.random.Generator, state: LangevinState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Follow the drift, and return the log ratio of the two steps' densities."""
+    """Write theta' to `out`, and return log q(theta|theta') - log q(theta'|theta)."""
     alpha = state.step_size * math.exp(state.log_factor[0])
     recall(state, theta, count)
     drift(alpha, state.scale, state.upper, theta, state.slope, out)
@@ -157,7 +158,7 @@ def forget(state: LangevinState) -> None:
 def move(
     rng: np.random.Generator, state: LangevinState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Follow the drift without a density ratio: one gradient, at theta."""
+    """Write theta' to `out` without a density ratio: one gradient, at theta. Return 0, or NaN if theta' is NaN."""
     write_gradient(state.gradient, theta, state.slope, count)
     count[TOUCHED] += state.gradient.n_obs
     drift(state.step_size, state.scale, state.upper, theta, state.slope, out)
@@ -167,7 +168,7 @@ def move(
 
 @compiled
 def adapt_step_size(state: LangevinState, acceptance: float, step: int) -> None:
-    """Tune the step size to the target acceptance rate."""
+    """Tune the step size to the target acceptance rate; `step` counts tuning steps from 0."""
     state.log_factor[0] += 2.0 * (acceptance - state.target_acceptance) / (step + 1.0) ** 0.6
 
 

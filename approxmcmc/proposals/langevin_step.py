@@ -40,7 +40,7 @@ def drift(
 
 @compiled
 def add_noise(rng: np.random.Generator, alpha: float, scale: np.ndarray, upper: np.ndarray, out: np.ndarray) -> float:
-    """Add N(0, alpha M) to `out`; return |z|^2 of its standard normal z."""
+    """Add sqrt(alpha) L z to `out`, with z ~ N(0, I); return |z|^2."""
     spread, squared = math.sqrt(alpha), 0.0
     for j in range(out.shape[0]):
         z = rng.standard_normal()
@@ -80,7 +80,7 @@ def squared_distance(
 
 
 class Spread(NamedTuple):
-    """The preconditioner for kernels: standard deviations, or the upper Cholesky factor; the other is empty."""
+    """The preconditioner M for kernels: `scale`, its standard deviations, or `upper` = L'; the other is empty."""
 
     scale: np.ndarray
     upper: np.ndarray

@@ -59,7 +59,7 @@ def draw_minibatch(rng: np.random.Generator, minibatch: MinibatchGradient, count
 
 @compiled
 def book_reads(minibatch: MinibatchGradient, minibatches: int, count: np.ndarray) -> None:
-    """Count the data that `minibatches` minibatches read for one proposal, but no more than all data once."""
+    """Add the data that `minibatches` minibatches read for one proposal, at most all data once, to `count`."""
     count[TOUCHED] += min(minibatches * minibatch.batch_size, minibatch.n_obs) + minibatch.prior_rows
 
 
@@ -79,7 +79,10 @@ def estimate_gradient(minibatch: MinibatchGradient, theta: np.ndarray, out: np.n
 def write_scores(
     minibatch: MinibatchGradient, theta: np.ndarray, mean: np.ndarray, covariance: np.ndarray, score: np.ndarray
 ) -> None:
-    """Write mean and covariance (divisor n - 1) of the minibatch's gradients, one datum after the other (Welford)."""
+    """Write mean and covariance (divisor n - 1) of the gradients of the minibatch's data, minus those at the anchor.
+
+    `score` is scratch. The data are added one after the other (Welford).
+    """
     mean[:] = 0.0
     covariance[:] = 0.0
     dim = theta.shape[0]

@@ -20,7 +20,7 @@ FIRST, SECOND = 0, 1
 
 
 class MixtureState(NamedTuple):
-    """Probability of the first of two proposals, the states of both, and which of them proposed last."""
+    """`share`, the probability of the first of two proposals, the states of both, and which proposed last."""
 
     share: float
     first: Any
@@ -220,5 +220,5 @@ def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledP
 
 
 def _own_states(state: Any, n_members: int) -> list[Any]:
-    """Return the states of the members from the state of a mixture, which nests as `_join` does."""
+    """Return the members' states, in their order, from the state of a mixture, which nests as `_join` does."""
     return [state] if n_members == 1 else [state.first, *_own_states(state.second, n_members - 1)]

@@ -27,7 +27,7 @@ from approxmcmc.proposals.covariance import (
 
 
 class WalkState(NamedTuple):
-    """Standard deviations (dim,) or the upper Cholesky factor (dim, dim), the wanted acceptance, log of the factor."""
+    """`spread`, standard deviations (dim,) or L' (dim, dim), the target rate, and the log of the tuned factor."""
 
     spread: np.ndarray
     target_acceptance: float
@@ -38,7 +38,7 @@ class WalkState(NamedTuple):
 def propose_independent(
     rng: np.random.Generator, state: WalkState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Step along each coordinate independently."""
+    """Write theta plus independent normal steps of all coordinates to `out`; return 0, the log q ratio."""
     factor = math.exp(state.log_factor[0])
     for j in range(theta.shape[0]):
         out[j] = theta[j] + factor * state.spread[j] * rng.standard_normal()
@@ -49,7 +49,7 @@ def propose_independent(
 def propose_correlated(
     rng: np.random.Generator, state: WalkState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Step with the covariance L L'."""
+    """Write theta plus a normal step of covariance factor^2 L L' to `out`; return 0, the log q ratio."""
     factor = math.exp(state.log_factor[0])
     assign(out, theta)
     for j in range(theta.shape[0]):
@@ -112,7 +112,7 @@ def couple_correlated(
 
 @compiled
 def adapt_factor(state: WalkState, acceptance: float, step: int) -> None:
-    """Tune the factor to the target acceptance rate."""
+    """Tune the factor to the target acceptance rate; `step` counts tuning steps from 0."""
     state.log_factor[0] += (acceptance - state.target_acceptance) / (step + 1.0) ** 0.6
 
 

@@ -25,7 +25,7 @@ class SiteState(NamedTuple):
 
 @compiled
 def propose(rng: np.random.Generator, state: SiteState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
-    """Draw a site, and one of its other states."""
+    """Write theta with another state of one site, both drawn uniformly, to `out`; return 0, the log q ratio."""
     assign(out, theta)
     site = int(rng.random() * theta.shape[0])
     other = int(rng.random() * (state.n_states[site] - 1))  # among the other states
@@ -86,7 +86,10 @@ class SingleSite(Component, Proposal):
         return CompiledProposal(propose, lambda: state, couple=couple)
 
     def probabilities(self, target: Any, states: np.ndarray) -> np.ndarray:
-        """Return 1 / (D (n_states - 1)) for states that differ in one site."""
+        """Return the probability of each step between `states`, (n, n): 1 / (D (n_states - 1)) if one site differs.
+
+        `n_states` is the number of states of this site. Other steps have probability 0.
+        """
         different = states[:, None, :] != states[None, :, :]
         chance = different / (target.n_states - 1.0) / states.shape[1]
         return np.where(different.sum(axis=2) == 1, chance.sum(axis=2), 0.0)

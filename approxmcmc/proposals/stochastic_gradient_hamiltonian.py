@@ -47,7 +47,7 @@ from approxmcmc.proposals.minibatch_gradient import (
 
 
 class HamiltonianState(NamedTuple):
-    """The minibatch; steps T, h, c, and the preconditioner; the noise that friction adds; velocities and scratch.
+    """The minibatch; T, h, c (`keep`) and the preconditioner; the noise that friction adds; velocities and scratch.
 
     `velocity` is NaN before the first step. `velocity_there` is the velocity at the end of the last trajectory, which a
     test may reject.
@@ -84,7 +84,10 @@ def kick_by_minibatch(
 def move(
     rng: np.random.Generator, state: HamiltonianState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Make T steps; neighbouring kicks are merged into one, so this takes T gradients."""
+    """Write theta after T steps to `out`; neighbouring kicks are merged into one, so this takes T gradients.
+
+    Return 0, or NaN if theta' is NaN.
+    """
     h, scale, upper, velocity, noise = state.step_size, state.scale, state.upper, state.velocity, state.noise
     if math.isnan(velocity[0]):
         draw_velocity(rng, velocity)
@@ -111,7 +114,7 @@ def learn_at_the_next_step(state: HamiltonianState, acceptance: float, step: int
 def propose(
     rng: np.random.Generator, state: HamiltonianState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Follow a trajectory of T steps, and return minus the energy added by its kicks."""
+    """Write the end of a trajectory of T steps to `out`, and return minus the energy added by its kicks."""
     h, scale, upper, velocity = state.step_size, state.scale, state.upper, state.velocity_there
     if math.isnan(state.velocity[0]):
         draw_velocity(rng, state.velocity)

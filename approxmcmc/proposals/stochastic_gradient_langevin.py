@@ -93,9 +93,10 @@ class DecreasingStep(Component):
 
 
 class SGLDState(NamedTuple):
-    """The minibatch, the schedule of steps, the preconditioner; steps made, and scratch.
+    """The minibatch, the schedule of step sizes, the preconditioner, and scratch.
 
-    alpha_t = a (b + t)^-gamma; a constant step has gamma = 0.
+    alpha_t = a (b + t)^-gamma; a constant step has gamma = 0. `steps` (1,) is t, the number of steps made, `step_size`
+    (1,) the size of the last one.
     """
 
     minibatch: MinibatchGradient
@@ -120,7 +121,7 @@ def _next_step_size(state: SGLDState) -> float:
 
 @compiled
 def propose(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
-    """Step along the estimated gradient, and return the log density ratio given the minibatch."""
+    """Write theta' to `out`, and return log q(theta|theta') - log q(theta'|theta), both given the minibatch."""
     scale, upper, slope = state.scale, state.upper, state.slope
     alpha = _next_step_size(state)
     draw_minibatch(rng, state.minibatch, count)
@@ -135,7 +136,7 @@ def propose(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: 
 
 @compiled
 def move(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
-    """Step along the estimated gradient without a density ratio: no gradient at theta'."""
+    """Write theta' to `out` without a density ratio: no gradient at theta'. Return 0, or NaN if theta' is NaN."""
     alpha = _next_step_size(state)
     draw_minibatch(rng, state.minibatch, count)
     book_reads(state.minibatch, 1, count)

@@ -40,7 +40,7 @@ from approxmcmc.proposals.minibatch_gradient import (
 
 
 class NoseHooverState(NamedTuple):
-    """The minibatch; h, A, and the preconditioner; velocity and friction, NaN and A before the first step; scratch."""
+    """The minibatch; h, A, and the preconditioner; velocity, NaN before the first step; friction xi, at first A."""
 
     minibatch: MinibatchGradient
     step_size: float
@@ -54,7 +54,7 @@ class NoseHooverState(NamedTuple):
 
 @compiled
 def adjust_friction(time: float, velocity: np.ndarray, friction: np.ndarray) -> None:
-    """Change the friction with the temperature (step D of the scheme)."""
+    """Add time (|v|^2 / d - 1) to the friction xi, in place (step D of the scheme)."""
     squared = 0.0
     for j in range(velocity.shape[0]):
         squared += velocity[j] * velocity[j]
@@ -73,7 +73,7 @@ def spread_at(friction: float, noise: float, time: float) -> float:
 def move(
     rng: np.random.Generator, state: NoseHooverState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Make a step; neighbouring kicks are merged into one, so this takes one gradient."""
+    """Write theta after a step to `out`; neighbouring kicks are merged into one, so this takes one gradient."""
     h, scale, upper, velocity, friction = state.step_size, state.scale, state.upper, state.velocity, state.friction
     if math.isnan(velocity[0]):
         draw_velocity(rng, velocity)

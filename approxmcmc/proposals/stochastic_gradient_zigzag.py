@@ -57,7 +57,7 @@ class ZigZagState(NamedTuple):
 def zig_and_zag(
     rng: np.random.Generator, h: float, velocity: np.ndarray, force: np.ndarray, moved: np.ndarray
 ) -> float:
-    """Run for a time h with the rates max(0, -v_k f_k); return their sum before the first turn.
+    """Run for a time h with the rates max(0, -v_k f_k) of turns; return the sum of the rates before the first turn.
 
     The displacement is written to `moved`, and the turns change `velocity`.
     """
@@ -89,7 +89,7 @@ def zig_and_zag(
 
 @compiled
 def move(rng: np.random.Generator, state: ZigZagState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
-    """Make T steps, each with its own minibatch."""
+    """Write theta after T steps, each with its own minibatch, to `out`; return 0, or NaN if theta' is NaN."""
     velocity, force = state.velocity, state.force
     if math.isnan(velocity[0]):
         for k in range(velocity.shape[0]):

@@ -59,7 +59,7 @@ def cached(key: str, folder: str | os.PathLike[str] | None, compute: Callable[[]
 
 
 def draws_hash(tree: xr.DataTree) -> str:
-    """Return a hash of the names and numbers of all numeric arrays in posterior and sample_stats."""
+    """Return a hash of the names and values of all arrays of numbers or booleans in posterior and sample_stats."""
     parts: list[str | np.ndarray] = []
     for group in ("posterior", "sample_stats"):
         for name, variable in sorted(tree[group].data_vars.items()):

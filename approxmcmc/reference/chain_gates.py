@@ -68,9 +68,10 @@ Summaries = Mapping[str, Summary]
 def judge_chains(
     main: xr.Dataset, second: xr.Dataset, deviations: Deviations, gates: ChainGates, estimands: Estimands | None = None
 ) -> tuple[GateReport, Summaries]:
-    """Check the draws of a long chain, of a second kernel, and Stein's identities against the gates.
+    """Check long chains, the chains of a second kernel, and Stein's identities against the gates.
 
-    Returns the report, and the summaries of the variables and estimands of the long chain, `main`, by name.
+    `main` and `second` are the posterior groups of the two, `deviations` those of `main` from Stein's identities.
+    Returns the report, and the summaries of the variables and estimands of `main`, by name.
     """
     values, other_values = (
         estimand_values(posterior, None) | (estimand_values(posterior, estimands) if estimands else {})

@@ -145,7 +145,7 @@ def stein_discrepancy(
 
 
 def _spaced(trace: Any, target: Any, n_draws: int) -> np.ndarray:
-    """Return evenly spaced draws of a trace, shape (at most n_draws, dim)."""
+    """Return at most `n_draws` draws of a trace, evenly spaced over all chains; shape (draws, dim)."""
     carried = trace["sample_stats"].data_vars if isinstance(trace, xr.DataTree) and "sample_stats" in trace else {}
     if "weight" in carried:
         raise InvalidInputError(
@@ -159,10 +159,10 @@ def _spaced(trace: Any, target: Any, n_draws: int) -> np.ndarray:
 
 
 class KernelSums(NamedTuple):
-    """Sums of the matrix of k_0 over all pairs of n draws.
+    """Means of k_0 over pairs of n draws.
 
-    `rows` holds the mean over the other draws for each draw, `square` the mean square over pairs of different draws,
-    `diagonal` the mean of k_0(x, x).
+    `rows` (n,) holds for each draw x the mean of k_0(x, x') over the other draws x', `square` the mean of k_0^2 over
+    pairs of different draws, `diagonal` the mean of k_0(x, x).
     """
 
     rows: np.ndarray
@@ -170,7 +170,7 @@ class KernelSums(NamedTuple):
     diagonal: float
 
     def estimate(self, statistic: str) -> dict[str, float]:
-        """Return the mean over pairs, its standard error and an interval.
+        """Return the estimate by the statistic "U" or "V", its standard error, and its 95 % interval.
 
         The variance of a U-statistic of degree 2 is (4 (n - 2) a + 2 b) / (n (n - 1)), with a the variance of the
         projection E[k_0(x, X')] and b the variance of k_0; if the draws follow the posterior, a = 0.
@@ -189,7 +189,7 @@ class KernelSums(NamedTuple):
 
 
 def pairwise(phi: np.ndarray, g: np.ndarray) -> KernelSums:
-    """Return the sums of k_0 over all pairs of states `phi` with scores `g`, both whitened, of shape (n, dim)."""
+    """Return the means of k_0 over all pairs of states `phi` with scores `g`, both whitened, of shape (n, dim)."""
     n = len(phi)
     sums, square = np.empty(n), 0.0
     diagonal = (g**2).sum(axis=1) + phi.shape[1]

@@ -60,7 +60,10 @@ def langevin_kernel(fit: Laplace, thin: int = 1) -> Kernel:
 
 
 def core_rows_kernel(target: Target) -> Kernel:
-    """Return surrogate transitions on the core rows of a target with an exact test: fast if a few rows are heavy."""
+    """Return the kernel of surrogate transitions on `CoreRows` of a target, tested on all rows.
+
+    It is fast if a few rows are heavy.
+    """
     return Kernel(MetropolisHastings(SurrogateTransition(), ExactTest()), CoreRows(target))
 
 
@@ -81,7 +84,8 @@ def run_kernel(
 ) -> xr.DataTree:
     """Return the trace of chains of a sampler; `settings` holds draws, tune, thin, chains and random_seed.
 
-    `audit_every` is that of `sample`, and `cores` the number of threads, None for all processors.
+    `audit_every` is that of `sample`, and `cores` the number of threads, None for one for each chain, at most as many
+    as there are processors.
 
     Raises
     ------

@@ -69,7 +69,7 @@ DEFAULT_GATES = Gates()
 
 @dataclasses.dataclass(frozen=True)
 class GateResult:
-    """One gate: its worst value, where it was found, the limit, and whether it passed."""
+    """The result of one gate: its worst value, the coordinate or chain where it was found, the limit as a condition."""
 
     gate: str
     value: float
@@ -193,13 +193,13 @@ def pool(summaries: Iterable[Summary], statistic: str) -> list[tuple[float, str]
 
 
 def at_most(gate: str, pairs: list[tuple[float, str]], limit: float) -> GateResult:
-    """Check the largest of (value, label) pairs against a limit; a NaN counts as the largest."""
+    """Return the result of `gate`: the largest value of (value, label) pairs is at most `limit`; NaN is the largest."""
     value, where = max(pairs, key=lambda pair: np.inf if np.isnan(pair[0]) else pair[0])
     return GateResult(gate, value, where, f"<= {limit:g}", passed=bool(value <= limit))
 
 
 def at_least(gate: str, pairs: list[tuple[float, str]], limit: float) -> GateResult:
-    """Check the smallest of (value, label) pairs against a limit; a NaN counts as the smallest."""
+    """Return the result of `gate`: the smallest value of (value, label) pairs is at least `limit`; NaN is smallest."""
     value, where = min(pairs, key=lambda pair: -np.inf if np.isnan(pair[0]) else pair[0])
     return GateResult(gate, value, where, f">= {limit:g}", passed=bool(value >= limit))
 

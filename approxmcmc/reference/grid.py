@@ -110,7 +110,7 @@ def grid_reference(
 
 
 def _weights(log_density: Callable[[np.ndarray], Any], grid: np.ndarray, vectorized: bool) -> np.ndarray:
-    """Return the density at every grid point, the largest 1; shape of the grid without its last axis."""
+    """Return the density at every grid point, divided by the largest; shape of the grid without its last axis."""
     points = grid.reshape(-1, grid.shape[-1])
     values = log_density(points) if vectorized else [log_density(theta) for theta in points]
     log_values = np.array(values, dtype=np.float64).reshape(grid.shape[:-1])

@@ -152,7 +152,10 @@ def reference_posterior(
 
 
 def _identify(target: Any) -> tuple[str | None, str | None, Callable[[], Any]]:
-    """Return the content hash, the model's part of the cache key, and a function that makes the model."""
+    """Return the content hash, the model's part of the cache key, and a function that makes the PyMC model.
+
+    The key is None if the model cannot be cached; for a ``pm.Model`` so is the hash.
+    """
     if isinstance(target, TwinnedTarget):
         target_hash, twin = target.content_hash(), twin_id(target)
         key = None if twin is None else content_hash(type(target).__qualname__, target_hash, twin)

@@ -28,7 +28,7 @@ BATCHES = 20  # batches of each chain: means over a twentieth of a chain are nea
 class Deviations(NamedTuple):
     """Averages minus their expected values, in standard errors: Student's t with `degrees` degrees of freedom.
 
-    `gradient` has shape (dim,), `identity` (dim, dim); its rows are coordinates, its columns gradients.
+    `gradient` (dim,) belongs to E[g] = 0, `identity` (dim, dim) to E[phi g'] = -I: entry [i, j] to phi_i g_j.
     """
 
     gradient: np.ndarray

@@ -77,7 +77,7 @@ def estimand_values(posterior: xr.Dataset, estimands: Estimands | None) -> dict[
 
 
 def summarize(values: xr.DataArray) -> Summary:
-    """Summarise the draws of one estimand, dims (chain, draw, ...); see :class:`Summary` for the definitions.
+    """Return the summary of the draws of one estimand, dims (chain, draw, ...).
 
     References
     ----------
@@ -105,7 +105,7 @@ def summarize(values: xr.DataArray) -> Summary:
 
 
 def summarize_all(posterior: xr.Dataset, estimands: Estimands | None) -> dict[str, Summary]:
-    """Summarise every estimand of a posterior; all its variables if no estimand is given."""
+    """Return the summary of every estimand of a posterior by name; of all its variables if `estimands` is None."""
     values = estimand_values(posterior, estimands)
     return {name: summarize(value.rename(name)) for name, value in values.items()}
 

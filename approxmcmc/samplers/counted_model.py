@@ -22,7 +22,7 @@ class CountedModel(NamedTuple):
     log_counts: np.ndarray
 
     def law_of_statistics(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return P(s(y') = value | theta), shape (n, k), and log Z(theta), shape (n,)."""
+        """Return P(s(y') = value | theta) at each point and value, shape (n, k), and log Z(theta), shape (n,)."""
         from scipy.special import logsumexp
 
         tilted = self.points @ self.statistics.T + self.log_counts

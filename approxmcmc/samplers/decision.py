@@ -21,7 +21,7 @@ from approxmcmc.sampling.chain import Clock, book_audit, is_chosen_for_audit
 def decide_on_all_data(
     rng: np.random.Generator, evidence: Evidence, threshold: float, log_rest: float, state: Any, value: np.ndarray
 ) -> int:
-    """Decide on all data, read in memory order: return 1 to accept, 0 to reject, -1 if a log density is NaN.
+    """Decide on all data, read in memory order: return 1 to accept, 0 to reject, -1 if a term is NaN or +inf.
 
     ``value[MU_STD]`` becomes (log ratio - threshold) / (sqrt(N) times the standard deviation of the terms).
     """
@@ -36,7 +36,7 @@ def decide_on_all_data(
 
 
 def make_decision(test: CompiledTest) -> Callable[..., tuple[int, float]]:
-    """Return the function that decides by a test; decisions drawn at random, at the chain's rate, are audited."""
+    """Return the function that decides by a test, and audits decisions chosen at random at the chain's rate."""
     return _make_decision(test.decide, test.audit or decide_on_all_data, test.is_audited)
 
 

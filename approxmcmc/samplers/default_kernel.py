@@ -16,11 +16,12 @@ from approxmcmc.targets.mode import laplace
 
 @functools.singledispatch
 def default_kernel(target: Target, points: np.ndarray) -> tuple[Target, Sampler]:
-    """Return the form of the target that the sampler runs on, and an exact sampler whose chains can be coupled.
+    """Return the target for the sampler, the plain one if `target` is expanded, and an exact sampler with a coupling.
 
-    `points` (n, dim) are draws. Nine of ten proposals are independent draws of the Laplace approximation, and one is a
-    step of a random walk in the metric of the approximation. The walk frees a chain that is stuck in a tail of the
-    posterior that is heavier than the approximation's.
+    `points` (n, dim) are draws; only the sampler of a doubly intractable target uses them. Nine of ten proposals are
+    independent draws of the Laplace approximation, and one is a step of a random walk in the metric of the
+    approximation. The walk frees a chain that is stuck in a tail of the posterior that is heavier than the
+    approximation's.
     """
     fit = laplace(target.plain)
     walk = RandomWalk(2.38 / target.variables.size**0.5, preconditioner=fit)

@@ -22,7 +22,7 @@ from approxmcmc.contracts import (
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 
-TRIES = 100
+TRIES = 100  # random starts of a chain
 
 
 def random_start(target: Target, rng: np.random.Generator, mover: Proposal | Sampler | ForeignSampler) -> np.ndarray:
@@ -156,7 +156,8 @@ def _numbers(values: Any, what: str) -> np.ndarray:
 class Settings(NamedTuple):
     """The settings of a run, apart from its target and its sampler; see `sample`.
 
-    One draw in `every` is kept; `enough` is the number of effective draws at which thinning stops.
+    One draw in `every` is kept, in addition to `thin`; `enough` is the number of effective draws at which draws are not
+    thinned further, None if they are not thinned by this rule.
     """
 
     draws: int | None
@@ -190,7 +191,7 @@ class Assembly(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """The states after some steps, shape (n, dim), and the counts and values of each step."""
+    """Recorded states, shape (n, dim), and the counts and values of the steps up to each, one row for each state."""
 
     draws: np.ndarray
     counts: np.ndarray

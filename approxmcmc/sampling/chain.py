@@ -44,7 +44,11 @@ STAYED, MOVED, FAILED = 0, 1, -1
 
 
 class Clock(NamedTuple):
-    """The progress of a chain: steps made, number of tuning steps, and the probability that a decision is audited."""
+    """The progress of a chain.
+
+    `steps` (1,): steps made. `n_tune`: number of tuning steps, the first ones. `audit_probability`: the probability
+    that a decision is audited.
+    """
 
     steps: np.ndarray
     n_tune: int
@@ -74,7 +78,7 @@ def is_tuning(clock: Clock) -> bool:
 
 @compiled
 def is_chosen_for_audit(streams: Streams, clock: Clock) -> bool:
-    """Decide whether the next decision is repeated on all data; without audits no random number is drawn."""
+    """Return whether to repeat the next decision on all data, at random; without audits no random number is drawn."""
     return clock.audit_probability > 0.0 and streams.audit.random() < clock.audit_probability
 
 
@@ -89,7 +93,7 @@ def book_audit(decision: int, exact: int, count: np.ndarray) -> None:
 
 @cached_by_content(maxsize=64)
 def make_chain(step: Callable[..., int]) -> Callable[..., int]:
-    """Return the loop around a step."""
+    """Return the loop around a step, ``advance(streams, state, thin, draws, counts, values) -> draws made``."""
 
     def advance(
         streams: Streams, state: Any, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray
@@ -118,7 +122,7 @@ def make_chain(step: Callable[..., int]) -> Callable[..., int]:
 
 @cached_by_content(maxsize=64)
 def make_entry(advance: Callable[..., int]) -> Callable[..., int]:
-    """Return the loop for generators passed as addresses."""
+    """Return the loop as a function that gets the addresses of its generators in place of the generators."""
     advance = compiled(inline="always")(advance)  # two functions would be optimised twice
 
     def enter(generators: Any, state: Any, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
@@ -151,7 +155,10 @@ class Loop:
         return self.advance(streams, *arguments)
 
     def memory(self, state: Any, fixed: Sequence[np.ndarray]) -> dict[str, Any]:
-        """Return a chain's numbers and arrays by name, each array once; no shared, `fixed` or read-only arrays."""
+        """Return the numbers and arrays of a chain's `state` by name, each array once.
+
+        Arrays that are shared between chains, in `fixed`, or read-only are left out.
+        """
         others = {id(array) for array in (*fixed, *(note() for note in self.shared))}
         memory: dict[str, Any] = {}
         met = set()

@@ -89,7 +89,7 @@ def run(
 
 
 class ChainsUnderWay:
-    """All chains, run from goal to goal."""
+    """The chains of a run, which are advanced from goal to goal; `begun` is a snapshot to resume from, or None."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ KEPT_PER_EFFECTIVE = 4  # after a halving, twice as many draws are kept as effec
 
 
 class Goal(NamedTuple):
-    """Draws per chain at which chains stop for a check, before thinning; one draw in `every` is kept."""
+    """A number of draws per chain at which chains stop for a check; it counts all draws, one in `every` is kept."""
 
     draws: int
     every: int = 1
@@ -51,7 +51,10 @@ class Goals(Protocol):
         """Return the first goal."""
 
     def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> Goal | None:
-        """Return the next goal, or None after the last; ``draws()`` has shape (chains, goal's draws, dim)."""
+        """Return the goal that follows `goal`, or None after the last.
+
+        ``draws()`` returns the draws kept so far, shape (chains, goal.draws / goal.every, dim).
+        """
 
     @property
     def expected(self) -> tuple[float, str]:
@@ -260,6 +263,6 @@ def most_thinning(seconds_per_step: float, steps: int) -> int:
 
 
 def capacity(dim: int, effective: float) -> int:
-    """Return the largest number of draws of `dim` parameters that a chain keeps, if it needs `effective` draws."""
+    """Return the largest number of draws of `dim` parameters that a chain keeps if `effective` of them are wanted."""
     row = 8 * (dim + len(COUNT_NAMES) + len(VALUE_NAMES))
     return HALVED * math.ceil(max(BYTES // row, FEWEST_KEPT, KEPT_PER_EFFECTIVE * effective) / HALVED)

@@ -30,7 +30,7 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def take_up(memory: Mapping[str, Any], remembered: Mapping[str, Any]) -> None:
-    """Overwrite the arrays of a memory with saved ones.
+    """Overwrite the arrays in `memory` with the saved ones in `remembered`, both by the names of `leaves`.
 
     Raises
     ------

@@ -12,7 +12,7 @@ from approxmcmc.engine.compiler.work import Compiled, compiled_so_far
 from approxmcmc.engine.messages import tell
 
 SECONDS_BETWEEN_LINES = 10.0
-SECONDS_UNTOLD = 1.0  # shorter compilations are not reported
+SECONDS_UNTOLD = 1.0  # compilations of fewer seconds in all are not reported
 SECONDS_BETWEEN_LOOKS = 0.25
 
 

@@ -165,7 +165,7 @@ class Recorder:
                 table.add(rows)
 
     def records(self, phase: int) -> Chunk:
-        """Return the draws, counts and values that a phase has kept."""
+        """Return the draws, counts and values kept of a phase: 0, tuning, or 1, drawing."""
         draws, counts, values = (table.rows for table in self.tables[phase])
         return draws, counts, values
 
@@ -179,7 +179,10 @@ class Recorder:
         return draws[:rows], counts[:rows], values[:rows]
 
     def snapshot(self) -> dict[str, Any]:
-        """Return everything that an idle chain needs to resume: its state, its streams, and its records so far."""
+        """Return everything that the chain needs to resume: its state, its random streams, and its records so far.
+
+        Call only while the chain is not running.
+        """
         return {
             "memory": copy.deepcopy(self.chain.memory),  # the chain continues, and audits change it after its end
             "streams": {name: rng.bit_generator.state for name, rng in self.chain.streams._asdict().items()},
@@ -231,6 +234,6 @@ def every_second(chunk: Chunk) -> Chunk:
 
 
 def _explain(error: Exception, chain: Chain) -> str:
-    """Return the error of a user's function, and where the chain was about to move."""
+    """Return a clause with the error that a function of the model raised, and the chain's last proposal."""
     where = "" if chain.proposed is None else f" at theta = {show(chain.proposed)}"
     return f"the model raised {type(error).__name__}: {error}{where}"

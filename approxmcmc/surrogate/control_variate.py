@@ -39,7 +39,7 @@ from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.mode import Mode
 from approxmcmc.targets.posterior import Posterior
 
-PAIRS, PAIR_ROWS = 16, 512  # pairs of states, and rows, that compare variances at set-up
+PAIRS, PAIR_ROWS = 16, 512  # pairs of states, and largest number of rows, at which set-up compares variances
 
 
 class PriorAndExpansion(NamedTuple):
@@ -76,8 +76,8 @@ class ControlVariate(ExpandedTarget):
         so are likelihoods of K linear predictors (`PredictorTarget`, softmax regression), 1 + 2 K + K (K + 1) / 2;
         others by their gradient or by differences, 1 + d + d (d + 1) / 2.
     at
-        Where to expand: ``"mode"`` finds it, ``"pilot"`` the mean of a short chain on few rows, nearer to a skewed
-        posterior; or an array of shape (dim,), a `Mode`, or a `Laplace` approximation.
+        Where to expand: ``"mode"``, which is computed; ``"pilot"``, the mean of a short chain on few rows, which is
+        more central if the posterior is skewed; or an array of shape (dim,), a `Mode`, or a `Laplace` approximation.
     order
         2, or 1 for the gradient only: less memory, and terms of the order of ``|theta - theta_hat|^2``.
     averaged
@@ -97,15 +97,17 @@ class ControlVariate(ExpandedTarget):
         theta_hat; None if the expanded posterior has no maximum.
     distance_to_mode
         Length of the gradient of the expansion at theta_hat in posterior standard deviations, which is about the
-        distance to the mode; meaningless at a pilot's mean.
+        distance to the mode; meaningless at a pilot's mean; infinity if `laplace` is None.
     variance_ratio
         Var r / var l over data, with l_i and r_i the differences of the old and the new terms between two draws of the
         Laplace approximation; the median of 16 pairs on at most 512 data. Above 0.5 control variates increase the cost.
+        NaN if `laplace` is None.
 
     Raises
     ------
     IncompatibleError
-        For a discrete target, or one that is a ControlVariate.
+        For a discrete target, for a `ControlVariate` or `CoreRows`, or if `averaged` comes with another target than a
+        generalised linear model, or with ``order=1``.
     InvalidInputError
         When there is no mode, the numbers need more memory than allowed, or `at` has the wrong shape.
     NotFiniteError
@@ -189,7 +191,7 @@ class ControlVariate(ExpandedTarget):
         return Laplace(self.center + step, cov, distance, passes, seconds), distance
 
     def _compare_variances(self) -> float:
-        """Return the median of var r / var l between two draws of the Laplace approximation; NaN without one."""
+        """Return the attribute `variance_ratio`; NaN without a Laplace approximation."""
         if self.laplace is None:
             return float("nan")
         rng = np.random.default_rng(0)  # for set-up only: equal targets show equal numbers
@@ -233,13 +235,16 @@ class ControlVariate(ExpandedTarget):
         return residuals._replace(log_prior=log_prior)
 
     def compile_gradient(self) -> CompiledGradient:
-        """Compile the gradients of the plain target; prior and terms add up to the same posterior."""
+        """Compile the gradients of the plain target's prior and terms; the sum is the same as with residuals."""
         if not isinstance(self.target, DifferentiableTarget):
             raise IncompatibleError(f"{self!r}: {self.target!r} has no gradient; give grad_loglik")
         return self.target.compile_gradient()
 
     def compile_term_range(self) -> CompiledTermRange:
-        """Compile a bound of the range of the residuals, for `BernsteinTest`: a bounded third derivative gives one."""
+        """Compile a bound of the range of the residuals, for `BernsteinTest`.
+
+        Raise unless order is 2, coefficients are Taylor's, and the model has a known bound of the third derivative.
+        """
         linear = self.target if isinstance(self.target, LinearTarget) else None
         if linear is None or linear.third_derivative_bound is None or self.order != 2 or self.averaged:
             raise IncompatibleError(

@@ -57,7 +57,8 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         predictors (`PredictorTarget`, softmax regression), 1 + 2 K + K (K + 1) / 2; or any other whose terms have
         derivatives, 1 + d + d (d + 1) / 2.
     core
-        ``"auto"`` chooses the rows, see Notes; or their numbers, integers of shape (n_core,); or booleans (n_obs,).
+        ``"auto"`` chooses the rows, see Notes; or their indices, integers of shape (n_core,); or booleans, one for each
+        row of `target`, True for core rows.
     at
         Where to expand: ``"pilot"``, the mean of a short chain; ``"mode"``; or a `Laplace` approximation, such as the
         attribute `pilot` of another `CoreRows` of this target.
@@ -69,7 +70,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     Attributes
     ----------
     core
-        Rows that are always read; int64, shape (n_core,).
+        Indices of the rows that are always read, in the data of `target`; int64, shape (n_core,).
     n_obs
         Number of light rows, the terms that a test may sample.
     pilot
@@ -162,7 +163,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         del numbers, survey
         self.surrogate = Surrogate(target, target.compile(), gradient_or_none(target), self.center, light, self.core)
         self.laplace: Laplace = self._normal_law(light + posterior.prior_at(self.center))
-        self._tuned: dict[str, float] = {}  # log steps, by kernel
+        self._tuned: dict[str, float] = {}  # log of the tuned step, by the kernel's name
         self._bound: CompiledDifferenceBound | None = None
         self._cost = (time.perf_counter() - began, self._expansion.passes)
 
@@ -177,8 +178,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
             warnings.warn(
                 f"CoreRows: {n_core} of {n_rows} rows can matter much (limit: {LARGEST_SHARE:.0%}), so every decision "
                 f"reads all {n_rows} rows. This is exact, and no faster than the plain target with ExactTest; merge "
-                "rare "
-                "categories, drop columns that separate the classes, or give a narrower prior",
+                "rare categories, drop columns that separate the classes, or give a narrower prior",
                 SamplingWarning,
                 stacklevel=3,
             )
@@ -187,7 +187,11 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         return core
 
     def _normal_law(self, here: Quadratic) -> Laplace:
-        """Return S if the core is empty and S is normal; otherwise the pilot's normal distribution."""
+        """Return S as a normal distribution if the core is empty and rows are expanded; otherwise the pilot.
+
+        `here` is the quadratic of the light rows and the prior at the centre. The pilot is returned, too, if it has no
+        maximum.
+        """
         if self.core.size or not self.expand or not is_positive_definite(-here.hessian):
             return self.pilot
         cov = inverse(-here.hessian)
@@ -226,7 +230,11 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         return light._replace(add_prior_gradient=self.surrogate.add_gradient, prior_rows=len(self.core))
 
     def compile_surrogate(self, kernel: str) -> CompiledSurrogate:
-        """Compile proposals from S, with the metric of the pilot and a step that is tuned now, on S only."""
+        """Compile proposals from S with the kernel of this name, the pilot's metric, and a step that is tuned on S.
+
+        The step is tuned at the first call for a kernel. If S is normal, its mean and covariance are returned instead
+        of a state, and nothing is tuned.
+        """
         moves = kernel_named(kernel)
         if self.laplace is not self.pilot:
             law = self.laplace.mode, self.laplace.cov

@@ -47,7 +47,7 @@ UNSEEN = 0.1  # share of a draw added in each direction, because no drawn row ma
 # How far bounds hold, in the pilot's largest radius: at 1.15 the sampler used the exact sum in 1.5 % of the
 # decisions, which made two thirds of all reads; at 1.6 in .1 %, still half of those of a first-order walk on 100 000
 # dense rows, where a wider radius hardly changes K_i.
-MARGINS, WORTH = (1.6, 2.5, 4.0), 1.05  # WORTH: what a wider margin may cost, in reads
+MARGINS, WORTH = (1.6, 2.5, 4.0), 1.05  # WORTH: factor by which a wider margin may increase the expected reads
 # Residuals are differences of numbers of size 1 and more, with errors of some 1e-15, so no bound may be smaller.
 ROUNDING = 1e-13
 
@@ -85,11 +85,13 @@ def sharper_units(ways: np.ndarray, cholesky: np.ndarray) -> np.ndarray:
 def residual_range(
     target: LinearTarget, bound: float, numbers: np.ndarray, rows: np.ndarray | None, law: tuple[np.ndarray, np.ndarray]
 ) -> CompiledTermRange:
-    r"""Return the range of averaged residuals of second order of some rows, None for all; one pass over them.
+    r"""Compile a bound of the range of the averaged residuals of second order of some rows, in one pass over them.
 
-    With h_i the variance of predictor i under the pilot's law, centre and cholesky factor, and K the bound of the third
-    derivative, a term changes by at most :math:`a_1 P_1 + a_2 P_2 + a_3 P_3`: K h_i^(3/2) / 6 and what averaging
-    changed of its slope and bend, times how far powers of a predictor move.
+    `rows` are the indices of the rows, None for all; `numbers` their coefficients; `law` the pilot's centre and
+    Cholesky factor; `bound` is K, a bound of the third derivative of all terms. With h_i the variance of predictor i
+    under the pilot, a term changes by at most :math:`a_1 P_1 + a_2 P_2 + a_3 P_3`: a_3 = K h_i^(3/2) / 6, a_1 and a_2
+    are the amounts by which averaging changed slope and bend, and P_k is the largest change of the k-th power of a
+    predictor of variance 1.
     """
     (center, cholesky), expansion = law, LinearExpansion(target)
 
@@ -113,9 +115,10 @@ def expansion_bound(
     *,
     averaged: bool = False,
 ) -> CompiledDifferenceBound:
-    """Return the bound of the residuals of some rows, None for all, from two passes over them.
+    """Compile the bounds of the residuals of some rows, one by one, from two passes over these rows.
 
-    `numbers` are the coefficients of the expansion of these rows. With `averaged`, slope and curvature are averages
+    `rows` are the indices of the rows, None for all; `numbers` are the coefficients of their expansion, which has
+    the given order. With `averaged`, slope and curvature are averages
     over the pilot's distribution instead of derivatives at the centre. `law` is the pilot's centre, Cholesky factor and
     draws. The bound holds in a ball around the centre, the largest that increases the expected reads only slightly.
     """
@@ -126,7 +129,7 @@ def expansion_bound(
         return which if rows is None else rows[which]
 
     def rates_in(units: np.ndarray, places: Sequence[float]) -> tuple[np.ndarray, bool]:
-        """Return c_i for the Cholesky factor `units`, within each radius of `places`, shape (radii, rows).
+        """Return c_i for the Cholesky factor `units`, within each radius in `places`, shape (radii, rows).
 
         The second result says whether averaging has changed the coefficients of any row.
         """

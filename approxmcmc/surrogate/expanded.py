@@ -26,7 +26,7 @@ PLACES = ("mode", "pilot")
 class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDifferencesTarget, TwinnedTarget):
     """The posterior of another target, `target`, with terms expanded around `center`.
 
-    Subclasses set `laplace` and write `_compile`.
+    Subclasses set `center` and `laplace`, and define `_compile`.
     """
 
     terms_are_likelihood = False  # terms are residuals: a temperature would divide these and not the expansion
@@ -108,7 +108,7 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
         )
 
     def _place(self, at: Any, memory_limit: float) -> Any:
-        """Return the point or distribution at which to expand: `at`, or for "mode" and "pilot" what is computed now."""
+        """Return `at` itself; for "mode" compute the Laplace approximation, for "pilot" a pilot with its survey."""
         if isinstance(at, str) and at not in PLACES:
             raise InvalidInputError(
                 f'{type(self).__name__}: at must be "mode", "pilot", an array or a Laplace object, found {at!r}'
@@ -118,7 +118,7 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
         return at
 
     def _pilot(self, found: Any) -> Pilot:
-        """Return `found` as a distribution with draws; raise if it is only a point."""
+        """Return `found`, the result of `_place`, as a distribution with draws; raise if it is only a point."""
         if not isinstance(found, Laplace):
             raise InvalidInputError(
                 f"{type(self).__name__}: averaged coefficients and core rows need the width of the posterior, "

@@ -1,15 +1,15 @@
-"""Kernels that are reversible for a surrogate: one move of all directions, and slices along its walls.
+"""Kernels that are reversible for a surrogate: one move of all directions, and slices in its wall directions.
 
     "hmc+walls"  a Hamiltonian trajectory     "mala+walls"  a Langevin step     "walk+walls"  a step of a random walk
 
-in the complement of the wall directions, and a slice update along each wall; without "+walls" the move is made in all
-directions. Every transition makes the moves in a new random order. Each move leaves S invariant, so their product does,
-too. The kernel is reversible, because each order is as likely as its reverse.
+in the complement of the wall directions, and a slice update in each wall direction; without "+walls" the move is made
+in all directions. Every transition makes the moves in a new random order. Each move leaves S invariant, so their
+product does, too. The kernel is reversible, because each order is as likely as its reverse.
 
 Two coupled chains use the same momentum, and the same slices in the same order. Trajectories with one momentum
-contract: on a normal distribution each trajectory multiplies the distance of the chains by cos(length). Along a wall
-both intervals begin on one lattice, so that close chains search the same slice at the same places. Each of the two
-chains has the distribution of a single chain; they come close to each other but never meet exactly.
+contract: on a normal distribution each trajectory multiplies the distance of the chains by cos(length). In a wall
+direction both search intervals begin at points of one lattice, so that close chains search at the same places. Each of
+the two chains has the distribution of a single chain; they come close to each other but never meet exactly.
 """
 
 import math
@@ -53,7 +53,7 @@ def move_both_by_trajectory(
     y: np.ndarray,
     count: np.ndarray,
 ) -> None:
-    """Make a trajectory from both states, with one momentum and one u."""
+    """Make one trajectory from x and one from y, in place, with the same momentum and the same u."""
     step, steps = trajectory_of(rng, state)
     assign(other.momentum, state.momentum)
     there, log_ratio = follow_trajectory(state, x, step, steps, count)
@@ -72,7 +72,7 @@ def move_both_by_walk(
     y: np.ndarray,
     count: np.ndarray,
 ) -> None:
-    """Make a step of a walk from both states, with one direction and one u."""
+    """Make one step of a random walk from x and one from y, in place, with the same direction and the same u."""
     step = step_of_walk(rng, state)
     assign(other.momentum, state.momentum)
     there, log_ratio = follow_walk(state, x, step, count)
@@ -84,7 +84,7 @@ def move_both_by_walk(
 
 @compiled
 def distance_along(direction: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
-    """Return the coordinate of x - y along a direction, in units of its length."""
+    """Return the coordinate of x - y in a direction, in units of the direction's length."""
     product = square = 0.0
     for j in range(direction.shape[0]):
         product += direction[j] * (x[j] - y[j])
@@ -102,9 +102,9 @@ def move_both_along_wall(
     y: np.ndarray,
     count: np.ndarray,
 ) -> None:
-    """Make a slice update of both states along a wall, with the same random numbers.
+    """Make a slice update of x and of y in wall direction number `wall`, in place, with the same random numbers.
 
-    Both intervals begin on one lattice, which is placed at random around x.
+    Both intervals begin at points of one lattice, which is placed at random around x.
     """
     log_u = math.log1p(-rng.random())
     line_x, line_y = line_along(state, wall, x, log_u), line_along(other, wall, y, log_u)
@@ -142,7 +142,10 @@ def move_both_along_wall(
 
 @cached_by_content(maxsize=8)
 def make_move_both(move_both_elsewhere: Callable[..., None]) -> Callable[..., None]:
-    """Return the function that makes one transition of both chains in place; see `make_move`."""
+    """Return the function that makes one transition of both chains in place.
+
+    `move_both_elsewhere` makes the move in the complement of the walls; see `make_move`.
+    """
 
     def move_both(
         rng: np.random.Generator,
@@ -168,16 +171,17 @@ def make_move_both(move_both_elsewhere: Callable[..., None]) -> Callable[..., No
     return compiled(move_both)
 
 
-FASTEST = 0.3  # largest change of the log step in one step of tuning
+FASTEST = 0.3  # largest factor of (acceptance - target) in the change of the log step
 WITH_WALLS = "+walls"
 
 
 class SurrogateKernel(NamedTuple):
-    """A move in the complement of the walls, its length and target acceptance rate, and whether walls have slices.
+    """A transition on the surrogate, alone and for two coupled chains, and its settings.
 
     ``move(rng, state, theta, count) -> acceptance`` moves theta in place and updates the values of S in the state; it
     returns the acceptance probability by which the step is tuned. ``move_both(rng, state, other, x, y, count)`` moves
-    two chains together. `length` is that of a trajectory in posterior standard deviations, 0 for one step.
+    two chains together. `length` is that of a trajectory in posterior standard deviations, 0 for one step; `acceptance`
+    is the target acceptance rate. `along_walls`: wall directions have slice updates, and the move leaves them out.
     """
 
     move: Callable[..., float]
@@ -187,7 +191,8 @@ class SurrogateKernel(NamedTuple):
     along_walls: bool = False
 
 
-MOVES = {  # acceptance rates: Beskos et al. (2013) and above, Roberts and Rosenthal (1998), Roberts et al. (1997)
+# Target rates: above the .651 of Beskos et al. (2013); Roberts and Rosenthal (1998); Roberts et al. (1997).
+MOVES = {
     "hmc": SurrogateKernel(move_by_trajectory, move_both_by_trajectory, 2.2, 0.8),
     "mala": SurrogateKernel(move_by_trajectory, move_both_by_trajectory, 0.0, 0.574),
     "walk": SurrogateKernel(move_by_walk, move_both_by_walk, 0.0, 0.234),
@@ -198,7 +203,10 @@ KERNELS = tuple(f"{name}{walls}" for name in MOVES for walls in (WITH_WALLS, "")
 
 @cached_by_content(maxsize=8)
 def make_move(move_elsewhere: Callable[..., float]) -> Callable[..., float]:
-    """Return the product in a random order of a move in the complement of the walls and a slice along each wall."""
+    """Return the transition made of `move_elsewhere` and a slice in each wall direction, in a new random order.
+
+    It moves theta in place and returns the acceptance probability of `move_elsewhere`.
+    """
 
     def move(rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> float:
         order = state.order
@@ -227,12 +235,12 @@ def kernel_named(name: str) -> SurrogateKernel:
 
 @compiled
 def adapt(state: SurrogateState, acceptance: float, step: int, wanted: float) -> None:
-    """Tune the step of the trajectories to the target acceptance rate."""
+    """Change the log step towards the target rate `wanted`, less with each `step`, which counts from 0."""
     state.log_step[0] += (acceptance - wanted) * min(FASTEST, 2.0 / (step + 1.0) ** 0.6)
 
 
 class TunedState(NamedTuple):
-    """The state of a chain on a surrogate that tunes its step, for pilots; it only reads the surrogate."""
+    """The state of a chain on a surrogate, for pilots: it reads S only, and tunes its step to the rate `wanted`."""
 
     theta: np.ndarray
     proposed: np.ndarray
@@ -244,7 +252,7 @@ class TunedState(NamedTuple):
 
 @cached_by_content(maxsize=8)
 def make_tuned_step(move: Callable[..., float]) -> Callable[..., int]:
-    """Return the compiled step of a chain that makes a transition and tunes the length of its steps."""
+    """Return the compiled step of a chain, which makes one transition `move` and then tunes the step of the moves."""
 
     def step(streams: Streams, state: TunedState, count: np.ndarray, value: np.ndarray) -> int:
         acceptance = move(streams.proposal, state.surrogate, state.theta, count)
@@ -257,7 +265,10 @@ def make_tuned_step(move: Callable[..., float]) -> Callable[..., int]:
 def run(
     rng: np.random.Generator, moves: SurrogateKernel, state: SurrogateState, theta: np.ndarray, steps: int
 ) -> Steps:
-    """Make `steps` transitions from theta, tune the step of the state with each, and return their draws and counts."""
+    """Make `steps` transitions from theta, and return their draws and counts; theta is unchanged.
+
+    ``state.log_step`` is tuned after each transition, and holds the tuned step at the end.
+    """
     state.value[0] = state.log_density(theta)
     tuned = TunedState(theta.copy(), theta, state.value, new_clock(steps), state, moves.acceptance)
     loop = compile_chain(make_tuned_step(moves.move), tuned)

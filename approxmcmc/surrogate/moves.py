@@ -1,10 +1,10 @@
-"""Moves that leave a density of few rows invariant: a trajectory, a random walk, a slice along a wall.
+"""Moves that leave a density of few rows invariant: a trajectory, a random walk, a slice in a wall direction.
 
 The surrogate S(theta) is a log density: prior, a quadratic for the light rows of the data, exact terms for the few
 rows of the core. If all responses of a rare category are equal, S is nearly a half-normal with a wall: flat on one
 side, falling to 0 within one logit on the other. A trajectory in all directions would need steps as short as the wall
-is thick. So the momentum has no component along wall directions. Each wall direction has a slice update instead, along
-a line on which the linear predictors of the core change by stored numbers.
+is thick. So the momentum has no component in a wall direction, which is the direction that crosses a wall. Each wall
+direction has a slice update instead, on a line on which the linear predictors of the core change by stored numbers.
 
 A trajectory of one step is a Langevin step: the two kinetic energies give the proposal densities of the step and of its
 reverse.
@@ -22,27 +22,28 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 
 JITTER = 0.1  # relative random change of the step; lengths of trajectories vary more, so that none is periodic
-SHORTEST, LONGEST = 0.6, 1.4
+SHORTEST, LONGEST = 0.6, 1.4  # a trajectory's length is `length` times a random factor between these two
 MOST_STEPS = 80  # largest number of steps of a trajectory
 # Length of the interval in which a slice is searched, in standard deviations along the direction. On KDD99, one-hot, a
-# transition evaluates the core 266 times; 203 times with 8, but then wide slices mix at two thirds of the rate; 372
-# times if an interval of 2 steps out.
+# transition evaluates the core 266 times. With 8 it does so 203 times, but wide slices mix at two thirds of the rate.
+# With an interval of 2 that is widened by stepping out (Neal 2003) it does so 372 times.
 WIDTH = 16.0
 
 
 class SurrogateState(NamedTuple):
     """A surrogate, the directions in which it is moved, and scratch.
 
-    ``log_density(theta)`` and ``add_gradient(theta, out)`` are S and its gradient. ``predict(theta, out, core)`` writes
-    the linear predictors of the core, ``on_line(eta, slopes, t, core)`` returns the sum of its terms at predictors
-    eta + t slopes, and ``log_prior(theta)`` the log prior. `center`, `slope` (dim,) and `bend` (dim, dim) define the
-    quadratic.
+    ``log_density(theta)`` returns S, ``add_gradient(theta, out)`` adds its gradient to `out`. ``predict(theta, out,
+    core)`` writes the linear predictors of the core's rows, ``on_line(eta, slopes, t, core)`` returns the sum of their
+    terms at the predictors eta + t slopes, and ``log_prior(theta)`` the log prior. `center` and `slope` (dim,) are the
+    centre of the quadratic of the light rows, and its gradient there.
 
-    `basis` (m, dim) spans the directions of the momentum, `walls` (q, dim) are the other ones, both in units of
-    posterior standard deviations; `wall_slopes` (q, n_core) are the changes of the predictors along the walls,
-    `wall_bends` (q, dim) the products of `bend` and the walls. `log_step`, one number, is the log of the step; `length`
-    is the length of a trajectory, 0 for a single step. `value` (1,) is S at theta: every move uses and updates it.
-    `exact` (1,) is S at theta without the quadratic (log prior and core), and `eta` the predictors of the core there.
+    The rows of `basis` (m, dim) span the directions of the momentum, the rows of `walls` (q, dim) are the wall
+    directions; each is one posterior standard deviation long. `wall_slopes` (q, n_core) holds the change of each
+    predictor of the core over one wall direction, `wall_bends` (q, dim) wall directions times the quadratic's Hessian.
+    `log_step` (1,) is the log of the step; `length` is the length of a trajectory, 0 for a single step. `value` (1,) is
+    S at theta: every move uses and updates it. `exact` (1,) is log prior and core at theta, which is S without the
+    quadratic, and `eta` (n_core,) the predictors of the core there; only slices keep these two up to date.
     """
 
     log_density: Any
@@ -71,7 +72,7 @@ class SurrogateState(NamedTuple):
 
 @compiled
 def push(state: SurrogateState, theta: np.ndarray, step: float, count: np.ndarray) -> None:
-    """Change the momentum by the force at theta: p <- p + step B grad S(theta)."""
+    """Change ``state.momentum`` by the force at theta: p <- p + step B grad S(theta), B = ``state.basis``."""
     gradient, basis, momentum = state.gradient, state.basis, state.momentum
     for j in range(gradient.shape[0]):
         gradient[j] = 0.0
@@ -86,7 +87,7 @@ def push(state: SurrogateState, theta: np.ndarray, step: float, count: np.ndarra
 
 @compiled
 def drift(state: SurrogateState, theta: np.ndarray, step: float) -> None:
-    """Move theta along the momentum: theta <- theta + step B' p."""
+    """Move theta in place along the momentum: theta <- theta + step B' p, B = ``state.basis``."""
     for k in range(state.momentum.shape[0]):
         row, distance = state.basis[k], step * state.momentum[k]
         for j in range(theta.shape[0]):
@@ -104,13 +105,16 @@ def kinetic_energy(momentum: np.ndarray) -> float:
 
 @compiled
 def jittered_step(rng: np.random.Generator, state: SurrogateState) -> float:
-    """Return a random step length around the tuned one."""
+    """Return the tuned step times a random factor between 0.9 and 1.1."""
     return math.exp(state.log_step[0]) * (1.0 + JITTER * (2.0 * rng.random() - 1.0))
 
 
 @compiled
 def move_or_stay(state: SurrogateState, theta: np.ndarray, there: float, log_ratio: float, u: float) -> float:
-    """Move theta to ``state.position``, at which S is `there`, if u < exp(log_ratio); return that probability, <= 1."""
+    """Move theta to ``state.position``, at which S is `there`, if u < a = min(1, exp(log_ratio)); return a.
+
+    If `log_ratio` is NaN, a is 0 and theta stays.
+    """
     acceptance = 0.0 if math.isnan(log_ratio) else math.exp(min(0.0, log_ratio))
     if u < acceptance:
         assign(theta, state.position)
@@ -120,7 +124,7 @@ def move_or_stay(state: SurrogateState, theta: np.ndarray, there: float, log_rat
 
 @compiled
 def trajectory_of(rng: np.random.Generator, state: SurrogateState) -> tuple[float, int]:
-    """Draw a momentum, and return the length of a step and the number of steps of a trajectory."""
+    """Draw ``state.momentum``, and return the length of each step and the number of steps of a trajectory."""
     for k in range(state.momentum.shape[0]):
         state.momentum[k] = rng.standard_normal()
     step = jittered_step(rng, state)
@@ -132,7 +136,10 @@ def trajectory_of(rng: np.random.Generator, state: SurrogateState) -> tuple[floa
 def follow_trajectory(
     state: SurrogateState, theta: np.ndarray, step: float, steps: int, count: np.ndarray
 ) -> tuple[float, float]:
-    """Write the end of the trajectory with the drawn momentum to ``position``; return S there, and the log ratio."""
+    """Write the end of the trajectory from theta with ``state.momentum`` to ``state.position``.
+
+    Return S there, and the log acceptance ratio.
+    """
     position, momentum = state.position, state.momentum
     assign(position, theta)
     energy = kinetic_energy(momentum) - state.value[0]
@@ -155,7 +162,7 @@ def move_by_trajectory(rng: np.random.Generator, state: SurrogateState, theta: n
 
 @compiled
 def step_of_walk(rng: np.random.Generator, state: SurrogateState) -> float:
-    """Draw a direction, and return the step of a walk."""
+    """Draw a direction into ``state.momentum``, and return the length of the step of a random walk."""
     for k in range(state.momentum.shape[0]):
         state.momentum[k] = rng.standard_normal()
     return jittered_step(rng, state)
@@ -163,7 +170,7 @@ def step_of_walk(rng: np.random.Generator, state: SurrogateState) -> float:
 
 @compiled
 def follow_walk(state: SurrogateState, theta: np.ndarray, step: float, count: np.ndarray) -> tuple[float, float]:
-    """Write theta plus the step to ``position``; return S there, and the log ratio."""
+    """Write theta plus `step` times the drawn direction to ``state.position``; return S there, and the log ratio."""
     assign(state.position, theta)
     drift(state, state.position, step)
     there = state.log_density(state.position)
@@ -180,16 +187,21 @@ def move_by_walk(rng: np.random.Generator, state: SurrogateState, theta: np.ndar
 
 @compiled
 def prepare_lines(state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> None:
-    """Write the predictors of the core at theta, and S there without the quadratic."""
+    """Write the predictors of the core at theta to ``state.eta``, and S there without the quadratic to `state.exact`.
+
+    Call it before a slice in a wall direction if another move has changed theta since the last slice.
+    """
     state.predict(theta, state.eta, state.core)
     state.exact[0] = state.log_prior(theta) + state.on_line(state.eta, state.wall_slopes[0], 0.0, state.core)
     count[EVALUATIONS] += state.n_core
 
 
 class Line(NamedTuple):
-    """The surrogate on the line through theta along a wall.
+    """The surrogate on the line through theta in a wall direction, which crosses the wall.
 
-    It holds slope and curvature of the quadratic, S at theta, and the level of a slice.
+    `tilt` and `curvature` are slope and second derivative of the quadratic at theta, by the distance t on the line;
+    `here` is log prior and core at theta, which is S up to a constant of the line; `level`, in the same units, is the
+    log density above which a point lies in the slice.
     """
 
     tilt: float
@@ -202,7 +214,10 @@ class Line(NamedTuple):
 def log_density_on_line(
     state: SurrogateState, wall: int, theta: np.ndarray, tilt: float, curvature: float, t: float
 ) -> float:
-    """Return S(theta + t w), up to a constant, w a wall direction along which the quadratic has these derivatives."""
+    """Return S(theta + t w), up to a constant of the line; w is wall direction number `wall`.
+
+    `tilt` and `curvature` are the derivatives of the quadratic in direction w at theta.
+    """
     position, direction = state.position, state.walls[wall]
     for j in range(theta.shape[0]):
         position[j] = theta[j] + t * direction[j]
@@ -212,7 +227,7 @@ def log_density_on_line(
 
 @compiled
 def line_along(state: SurrogateState, wall: int, theta: np.ndarray, log_u: float) -> Line:
-    """Return the line along a wall, with a slice at log_u below the density at theta."""
+    """Return the line through theta in wall direction number `wall`, with the slice at S(theta) + log_u; log_u <= 0."""
     direction, bend = state.walls[wall], state.wall_bends[wall]
     tilt = curvature = 0.0
     for j in range(theta.shape[0]):
@@ -230,7 +245,7 @@ def log_density_along(state: SurrogateState, wall: int, theta: np.ndarray, line:
 
 @compiled
 def go_along_wall(state: SurrogateState, wall: int, theta: np.ndarray, line: Line, t: float, there: float) -> None:
-    """Move theta by t w, w the wall direction, and update S and the predictors of the core.
+    """Move theta by t w, w the wall direction, and update `value`, `exact` and `eta` of the state.
 
     `there` is S at the new place, up to the constant of the line.
     """
@@ -247,7 +262,10 @@ def go_along_wall(state: SurrogateState, wall: int, theta: np.ndarray, line: Lin
 def move_along_wall(
     rng: np.random.Generator, state: SurrogateState, wall: int, theta: np.ndarray, count: np.ndarray
 ) -> None:
-    """Update theta along one wall direction by slice sampling: Neal's interval of a fixed length; `eta` follows."""
+    """Update theta in one wall direction by slice sampling, with an interval of fixed length that shrinks (Neal 2003).
+
+    `value`, `exact` and `eta` of the state are updated, too.
+    """
     line = line_along(state, wall, theta, math.log1p(-rng.random()))
     left = -WIDTH * rng.random()
     right = left + WIDTH
@@ -264,7 +282,7 @@ def move_along_wall(
 
 @compiled
 def next_of(rng: np.random.Generator, order: np.ndarray, place: int) -> int:
-    """Draw the next move from the moves that are left."""
+    """Draw one of the moves ``order[place:]``, swap it to ``order[place]``, and return its number."""
     other = place + int(rng.random() * (order.shape[0] - place))
     chosen = order[other]
     order[other] = order[place]

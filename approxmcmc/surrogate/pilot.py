@@ -2,8 +2,9 @@
 
 The mode and the curvature there understate a skewed posterior: with rare categories the mean lies one or two standard
 deviations of the Laplace approximation away, and some directions are ten times as wide. The pilot expands at the mode,
-keeps as a core the rows that matter at draws of the Laplace approximation, and runs a chain on this surrogate. It reads
-no light row; its bias costs speed later, never correctness.
+keeps as a core the rows that matter at draws of the Laplace approximation, and runs a chain on this surrogate. The
+chain reads no light row; its bias costs speed later, never correctness. Without such rows there is no chain: the pilot
+is the Laplace approximation.
 """
 
 import dataclasses
@@ -28,7 +29,7 @@ from approxmcmc.targets.posterior import Posterior
 DRAWS = 16  # draws at which residuals are compared; a standard deviation from 16 draws is right to 20 %
 LARGEST_SPREAD = 1.0  # standard deviation of the error of the pilot's surrogate that is small enough
 STEPS = (300, 600)  # steps with the metric at the mode, then steps with the metric from the first steps
-BURN_IN = (100, 50)
+BURN_IN = (100, 50)  # draws dropped of each of these two
 SHRINKAGE = (2.0, 0.5)  # weight of the previous covariance, in draws per parameter
 KERNEL = "hmc+walls"
 FIRST_STEP = float(np.log(0.4))
@@ -61,14 +62,18 @@ class Pilot(Laplace):
 
 
 def normal_pilot(fit: Laplace) -> Pilot:
-    """Return a pilot with the mean, covariance and independent draws of a normal distribution."""
+    """Return a pilot with mode and covariance of a Laplace approximation, and 16 independent draws of its normal."""
     rng = np.random.default_rng(0)  # for set-up only: equal targets show equal numbers
     draws = fit.mode + rng.standard_normal((DRAWS, fit.mode.size)) @ fit.cholesky.T
     return Pilot(fit.mode, fit.cov, fit.decrement, fit.passes, fit.seconds, draws=draws)
 
 
 class Surveyed(NamedTuple):
-    """A pilot and, if the rows were expanded at its normal distribution, their coefficients and their survey."""
+    """A pilot, and coefficients and survey of all rows, expanded at the pilot; both None if a chain was run.
+
+    After a chain the pilot differs from the distribution at which the rows were expanded, so they must be expanded
+    again.
+    """
 
     pilot: Pilot
     numbers: np.ndarray | None = None
@@ -78,7 +83,8 @@ class Surveyed(NamedTuple):
 def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = None) -> Surveyed:
     """Return a pilot of a posterior: the Laplace approximation if no row needs the core, else a chain on a surrogate.
 
-    `fit` is the Laplace approximation, if it is known already.
+    `memory_limit` is the number of bytes that the coefficients of the rows may take; `fit` is the Laplace
+    approximation, computed if None. If more rows than a share `LARGEST_SHARE` need the core, all are in it.
     """
     fit = laplace(target) if fit is None else fit
     start, began = normal_pilot(fit), time.perf_counter()
@@ -104,9 +110,10 @@ def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = N
 
 
 def _explore(surrogate: Surrogate, fit: Laplace) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Run a chain on the surrogate, with one update of the metric; return its mean, Cholesky factor, and draws.
+    """Run a chain on the surrogate, with one update of the metric.
 
-    The fourth result is the number of rows that were read.
+    Return the mean of its draws, the Cholesky factor of their covariance, 16 of the draws, and the number of rows read,
+    counted once for each evaluation of a term or a gradient.
     """
     rng, theta, dim = np.random.default_rng(1), fit.mode, fit.mode.size
     cholesky, log_step, rows_read, moves = fit.cholesky, FIRST_STEP, 0, kernel_named(KERNEL)

@@ -26,12 +26,15 @@ from approxmcmc.surrogate.moves import SurrogateState
 from approxmcmc.targets.expansion.quadratic import Quadratic
 from approxmcmc.targets.linear import LinearTarget
 
-THINNEST_WALL = 1.0  # variance of a predictor along a direction, in units of its scale, above which it is a wall
+THINNEST_WALL = 1.0  # a wall direction is one in which a predictor's variance is larger, in squared units of its scale
 MANY = 1 << 18  # rows: fewer are copied into memory
 
 
 def rows_of(data: tuple[np.ndarray, ...], n_obs: int, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the arrays of a target restricted to these rows; arrays without a row per datum are unchanged."""
+    """Return the arrays of a target restricted to the rows with indices `rows`; arrays of another length are unchanged.
+
+    Rows belong to an array if its first axis has the length `n_obs`.
+    """
     return tuple(taken(array, rows) if array.shape[:1] == (n_obs,) else array for array in data)
 
 
@@ -46,11 +49,11 @@ def taken(array: np.ndarray, rows: Any) -> np.ndarray:
 
 
 class SumOfRows(NamedTuple):
-    """A quadratic of the light rows, the rows of the core, and what evaluates them; the context of S.
+    """The numbers and kernels from which `log_surrogate` computes S.
 
-    `center`, `slope` (dim,), `bend` (dim, dim) and `value` (1,) define the quadratic; `core` are the target's data,
-    restricted to the `n_core` rows of the core; `memory_order` is the empty order. `log_prior` and `log_terms` are the
-    target's kernels.
+    `center`, `slope` (dim,), `bend` (dim, dim) and `value` (1,) are the centre, gradient, Hessian and value of the
+    quadratic of the light rows; `core` are the target's data, restricted to the `n_core` rows of the core;
+    `memory_order` is an empty array: rows are read as stored. `log_prior` and `log_terms` are the target's kernels.
     """
 
     center: np.ndarray
@@ -65,7 +68,7 @@ class SumOfRows(NamedTuple):
 
 
 class SumOfGradients(NamedTuple):
-    """The context of the gradient of S: as `SumOfRows`, with the gradients of prior and terms."""
+    """The numbers and kernels from which `add_surrogate_gradient` computes grad S; fields as in `SumOfRows`."""
 
     center: np.ndarray
     slope: np.ndarray
@@ -78,7 +81,7 @@ class SumOfGradients(NamedTuple):
 
 
 class CorePredictors(NamedTuple):
-    """Predictors (n_core, dim) and responses (n_core,) of the core."""
+    """The core's rows of the design matrix, X (n_core, dim), and of the responses, y (n_core,)."""
 
     X: np.ndarray
     y: np.ndarray
@@ -113,13 +116,13 @@ def add_surrogate_gradient(theta: np.ndarray, out: np.ndarray, rows: SumOfGradie
 
 
 def predict(theta: np.ndarray, out: np.ndarray, rows: CorePredictors) -> None:
-    """Write the linear predictors of the core."""
+    """Write the linear predictors of the core's rows at theta to `out`."""
     linear_predictor(theta, rows.X, rows.memory_order, 0, rows.X.shape[0], out)
 
 
 @cached_by_content(maxsize=64)
 def make_on_line(loglik_eta: Callable[[float, float], float]) -> Callable[..., float]:
-    """Return the function that sums the terms of the core at predictors eta + t slopes."""
+    """Return the function ``on_line(eta, slopes, t, rows)`` that sums the core's terms at predictors eta + t slopes."""
     term = compiled_part(fastmath=set(BATCH_FASTMATH))(loglik_eta)
 
     def on_line(eta: np.ndarray, slopes: np.ndarray, t: float, rows: CorePredictors) -> float:
@@ -141,7 +144,10 @@ def nothing_on_line(eta: np.ndarray, slopes: np.ndarray, t: float, rows: CorePre
 
 
 class Directions(NamedTuple):
-    """Directions of the moves: `walls` (q, dim) and the `others` (dim - q, dim), in standard deviations."""
+    """Directions of the moves, one in each row: `walls` (q, dim) cross the walls, `others` (dim - q, dim) the rest.
+
+    The length of each is one posterior standard deviation.
+    """
 
     walls: np.ndarray
     others: np.ndarray
@@ -155,7 +161,7 @@ class Surrogate:
     log_density, add_gradient
         S and its gradient, as functions of theta only; kernels.
     core
-        The numbers of the rows in the core; int64, shape (n_core,).
+        The indices of the core's rows in the target's data; int64, shape (n_core,).
     """
 
     def __init__(
@@ -193,7 +199,7 @@ class Surrogate:
 
     @functools.cached_property
     def _lines(self) -> tuple[Any, Any]:
-        """Kernels of moves along lines: the predictors of the core, and the sum of its terms there."""
+        """Kernels of slices: one writes the predictors of the core, the other sums the core's terms on a line."""
         rows = type_of(self._predictors)
         predict_rows, sum_up = predict_nothing, nothing_on_line
         if self._has_predictors:
@@ -202,10 +208,11 @@ class Surrogate:
         return kernel(predict_rows, nb.void(VECTOR, VECTOR, rows)), kernel(sum_up, along, fastmath=BATCH_FASTMATH)
 
     def directions(self, cholesky: np.ndarray, *, along_walls: bool = True) -> Directions:
-        """Return wall directions and their complement in the metric L L', L = `cholesky`; or all directions, no walls.
+        """Return wall directions and their complement under the covariance L L', L = `cholesky`.
 
-        A direction is a wall if a predictor of the core varies by more than one unit of its scale along it. The
-        choice is greedy: the row whose predictor varies most gives a direction, which is projected out, and so on.
+        A wall direction is one in which the linear predictor of a core row has a standard deviation above one unit of
+        its scale. The choice is greedy: the row whose predictor varies most gives a direction, which is projected out,
+        and so on. With ``along_walls=False`` `walls` is empty, and `others` are all directions.
         """
         dim, rows = len(self.center), self._predictors.X @ cholesky
         walls: list[np.ndarray] = []
@@ -221,7 +228,10 @@ class Surrogate:
         return Directions(frame @ cholesky.T, np.ascontiguousarray(whole[:, len(frame) :].T @ cholesky.T))
 
     def new_state(self, directions: Directions, length: float, log_step: float) -> SurrogateState:
-        """Return the state of a chain on S, with its own scratch; `length` is that of a trajectory."""
+        """Return the state of a chain on S, with its own scratch, S not yet evaluated.
+
+        `length` is that of a trajectory, 0 for a single step; `log_step` is the log of a step.
+        """
         walls, others = directions
         dim, (predict, on_line) = len(self.center), self._lines
         return SurrogateState(

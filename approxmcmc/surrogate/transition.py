@@ -5,8 +5,8 @@ theta' = P(theta) has the density ratio
 
     q(theta | theta') / q(theta' | theta) = exp(S(theta) - S(theta')),
 
-so the log Metropolis-Hastings ratio is the difference of the remainder R = log p(theta | x) - S at the two states. An
-acceptance test decides on it: exactly, on all light rows, or on a sample.
+so the log Metropolis-Hastings ratio is R(theta') - R(theta), with R = log p(theta | x) - S the sum of the residuals of
+the light rows. An acceptance test decides on it with all light rows or with a sample of them.
 
 References: Liu (2001), section 9.4.3 (surrogate transition); Christen and Fox (2005).
 """
@@ -35,7 +35,10 @@ MEETING_SCALE, MEETING_SHARE = 0.05, 0.25
 
 
 class TransitionState(NamedTuple):
-    """The surrogate, the number of transitions in one proposal, the last two points, and the surrogate at both."""
+    """The state of the surrogate's moves, and the number of transitions in one proposal.
+
+    `here` and `there` are the last current point and the last proposal, `values` (2,) is S at both.
+    """
 
     surrogate: Any
     steps: int
@@ -46,7 +49,7 @@ class TransitionState(NamedTuple):
 
 @compiled
 def log_density_at(state: TransitionState, theta: np.ndarray) -> float:
-    """Return S(theta), which is known at the current state, accepted or not."""
+    """Return S(theta) and store it; it is computed only if theta is neither the last current point nor proposal."""
     if not equal(theta, state.here):
         state.values[0] = state.values[1] if equal(theta, state.there) else state.surrogate.log_density(theta)
         assign(state.here, theta)
@@ -55,7 +58,10 @@ def log_density_at(state: TransitionState, theta: np.ndarray) -> float:
 
 @cached_by_content(maxsize=16)
 def make_propose(move: Callable[..., float]) -> Callable[..., float]:
-    """Return the kernel that moves `steps` times as the surrogate does, and returns S(theta) - S(theta')."""
+    """Return the proposal kernel: ``state.steps`` transitions `move` from theta to theta', written to `out`.
+
+    The kernel returns S(theta) - S(theta'), the log of the ratio of proposal densities.
+    """
 
     def propose(
         rng: np.random.Generator, state: TransitionState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
@@ -74,7 +80,10 @@ def make_propose(move: Callable[..., float]) -> Callable[..., float]:
 
 @cached_by_content(maxsize=16)
 def make_couple(move_both: Callable[..., None]) -> Callable[..., tuple[float, float]]:
-    """Return the kernel that moves two chains as the surrogate does, with the same momenta and slices."""
+    """Return the kernel that proposes for two chains by ``state.steps`` transitions with the same random numbers.
+
+    It writes the proposals to `x_new` and `y_new`, and returns S(x) - S(x_new) and S(y) - S(y_new).
+    """
 
     def couple(
         rng: np.random.Generator,
@@ -103,7 +112,7 @@ def make_couple(move_both: Callable[..., None]) -> Callable[..., tuple[float, fl
 
 @cached_by_content(maxsize=16)
 def make_move_freely(move: Callable[..., float]) -> Callable[..., float]:
-    """Return the kernel that moves without a test, and counts the reads of the core."""
+    """Return the proposal kernel for a chain without a test, which also adds n_core to ``datapoints_touched``."""
     propose = make_propose(move)
 
     def move_freely(
@@ -117,7 +126,7 @@ def make_move_freely(move: Callable[..., float]) -> Callable[..., float]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SurrogateTransition(Component, Proposal):
-    """Propose by a transition of the target's surrogate: a Hamiltonian trajectory, and slices along its walls.
+    """Propose by a transition of the target's surrogate: a Hamiltonian trajectory, and slices in its wall directions.
 
     Parameters
     ----------
@@ -187,7 +196,10 @@ class SurrogateTransition(Component, Proposal):
         return self._compile(target, make_move_freely)
 
     def with_meetings(self, target: Target) -> Proposal:
-        """Return a mixture with short random-walk steps, because chains meet by these but never by transitions."""
+        """Return this proposal mixed with short random-walk steps, by which coupled chains can meet exactly.
+
+        Surrogate transitions only bring chains close. If S is normal with an empty core, return the proposal itself.
+        """
         known = _surrogate_of(target, self.kernel)
         if known.normal_law is not None:
             return self

@@ -116,7 +116,7 @@ class TestShapes:
         field = amc.targets.BinaryMRF.from_triples(np.zeros((4, 2, 2, 2)))
         test = amc.SequentialTTest(0.1, 2)
         for contexts, sites in (([[0, 0, 0, 7]], [0]), ([[0, 0.5, 0, 0]], [0]), ([[0] * 4], [4]), ([[0] * 4], [-1])):
-            with pytest.raises(InvalidInputError, match=r"contexts must hold states 0, 1, .* numbers from 0 to 3"):
+            with pytest.raises(InvalidInputError, match=r"contexts must hold states 0, 1, .* indices from 0 to 3"):
                 amc.samplers.realised_conditional(field, test, contexts, sites)
 
 

@@ -33,7 +33,10 @@ VARIANCE_RATIO = 0.05
 
 
 class WrongDecisions(NamedTuple):
-    """The number of wrong decisions, the number of audited decisions, and a lower limit of the error rate."""
+    """The number of wrong decisions, the number of audited decisions, and a lower limit of the rate of wrong ones.
+
+    `lower` has 99.9 % confidence; it is 0 if no decision was wrong or fewer than 50 were audited.
+    """
 
     wrong: int
     audited: int
@@ -83,7 +86,10 @@ def expected_errors(stats: "xr.Dataset", *, epsilon: float, tol: float, **looks:
 def _errors_of_stops(
     stats: "xr.Dataset", mu_std: np.ndarray, epsilons: np.ndarray, looks: Mapping[str, Any]
 ) -> np.ndarray:
-    """Return the error that stops by tolerance add to each draw; 1/2 if a draw holds several decisions."""
+    """Return the probability of a wrong decision that stops by tolerance add, for each draw.
+
+    For a draw with several decisions it is half of the share of its decisions that stopped by tolerance.
+    """
     decisions, stops = (np.asarray(stats[name]) for name in ("decisions_made", "tolerance_stops"))
     alone = (decisions == 1) & (stops == 1) & np.isfinite(mu_std)
     sizes = look_sizes(looks["n_obs"], looks["batch_size"], looks["growth"])
@@ -100,7 +106,7 @@ def _at(mu_std: np.ndarray, curve: np.ndarray) -> np.ndarray:
 
 
 def share_of_heavy_draws(stats: "xr.Dataset") -> float:
-    """Return the share of draws in which one term exceeds `HEAVIEST_TERM` of the spread.
+    """Return the share of draws in which one term makes up more than half of the spread of the terms read.
 
     0 if audits have checked the tails on all data, or the terms are residuals with a small variance.
     """

@@ -104,9 +104,9 @@ def enumerated_probability(
     correction: CorrectionDistribution,
     rule: str,
 ) -> np.ndarray:
-    """Return the probability to accept each pair, with terms of shape (pairs, N) and c of shape (pairs,).
+    """Return the acceptance probability of each pair, shape (pairs,): the mean over all ways to draw the `looks`.
 
-    It is the mean over all ways to draw the `looks`.
+    `differences` (pairs, N) are the terms l_i, `log_rest` (pairs,) is c.
     """
     n_obs = differences.shape[1]
 
@@ -137,7 +137,7 @@ def gaussian_probability(
     correction: CorrectionDistribution,
     rule: str,
 ) -> np.ndarray:
-    """Return the probability to accept in the Gaussian regime, at each (Lambda, tau)."""
+    """Return the acceptance probability in the Gaussian regime, at each pair of `log_ratio` and `tau`."""
     smooth = np.zeros(log_ratio.shape)
     for atom, weight in zip(correction.atoms, correction.weights, strict=True):
         smooth += weight * ndtr((log_ratio + atom) / correction.sigma)

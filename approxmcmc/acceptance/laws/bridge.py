@@ -49,7 +49,7 @@ def schedule(
 
 
 def narrowest_feature(n_obs: int, batch_size: int, growth: float) -> float:
-    """Return 1 / m_{J-1}, the shortest distance in mu_std over which error and data fraction change."""
+    """Return 1 / m_{J-1}, the shortest distance in mu_std over which error and data fraction change much."""
     looks = look_sizes(n_obs, batch_size, growth)
     return math.sqrt(looks[-1] / looks[-2] - 1.0) if looks.size > 1 else 1.0
 
@@ -118,12 +118,13 @@ def stopped_early(
 def integrate_noise(
     log_ratio: np.ndarray, tau: np.ndarray, characteristic: Characteristic, narrow: float, rule: str
 ) -> np.ndarray:
-    """Integrate error and data fraction over the threshold's noise e = -T(u), for each pair; shape (2, pairs).
+    """Integrate error and data fraction over the threshold's noise e = -T(u), for each pair.
 
-    The decision is about the sign of Lambda + e. The noise has density exp(-e), e >= 0 (Metropolis), or the logistic
-    density (Barker). The range is split at e = 0, where the noise is densest, and at the kink e = -Lambda. From each of
-    these two points the nodes spread out geometrically; the first width is `narrow * tau`, that is the width of the
-    narrowest feature of the error.
+    Return, with shape (2, pairs), the error of the acceptance probability (positive: accepts too often) and the
+    expected share of the data read. The decision is about the sign of Lambda + e. The noise has density exp(-e), e >= 0
+    (Metropolis), or the logistic density (Barker). The range is split at e = 0, where the noise is densest, and at the
+    kink e = -Lambda. From each of these two points the nodes spread out geometrically; the first width is `narrow *
+    tau`, that is the width of the narrowest feature of the error.
     """
     kink = -log_ratio
     low, high = np.minimum(kink, 0.0), np.maximum(kink, 0.0)

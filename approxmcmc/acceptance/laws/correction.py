@@ -212,7 +212,10 @@ def _ridge(sigma: float, regularisation: float, points: int) -> tuple[np.ndarray
 def _half_line(
     sigma: float, stretch: float, half_width: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return atoms >= 0, the matrix from their weights to P(sum <= x) at x in [0, 20], S(x), and 1 or 2 per atom."""
+    """Return atoms >= 0, the matrix from their weights to P(sum <= x) for x in [0, 20], S(x), and multiplicities.
+
+    An atom at 0 has the multiplicity 1, others have 2: they stand for the atom with the other sign as well.
+    """
     step = stretch * min(0.1, 0.5 * sigma)
     atoms = step * np.arange(round(half_width / step) + 1)
     points = np.linspace(0.0, 20.0, round(40.0 / min(0.1, 0.5 * sigma)) + 1)[:, None]
@@ -222,6 +225,6 @@ def _half_line(
 
 
 def _mirrored(atoms: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the symmetric distribution with the given half on [0, inf); the first atom is 0."""
+    """Return atoms and weights of the symmetric distribution with these atoms >= 0; the first atom is 0."""
     atoms, weights = np.concatenate([-atoms[:0:-1], atoms]), np.concatenate([weights[:0:-1], weights])
     return atoms, weights / math.fsum(weights)

@@ -45,7 +45,7 @@ def number_of_orders(looks: np.ndarray) -> float:
 
 
 def orders(looks: np.ndarray) -> Iterator[Order]:
-    """Yield every way to draw the looks, each as a tuple with the new data of every look."""
+    """Yield every way to draw the looks, each as a tuple with the indices of the new data of every look."""
     sizes = np.diff(looks, prepend=0).tolist()
 
     def draw(left: tuple[int, ...], sizes: list[int]) -> Iterator[Order]:

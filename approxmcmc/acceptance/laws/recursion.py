@@ -230,7 +230,10 @@ def enumerated_probability(
     boundary_shape: float,
     rule: str,
 ) -> np.ndarray:
-    """Return the probability to accept each pair, from terms (pairs, N) and c (pairs,), over all ways to draw looks."""
+    """Return the acceptance probability of each pair, shape (pairs,): the mean over all ways to draw the `looks`.
+
+    `differences` (pairs, N) are the terms l_i, `log_rest` (pairs,) the log ratios of prior and proposal.
+    """
     n_obs = differences.shape[1]
     critical = np.append(critical_values(looks, epsilon, shape=boundary_shape), 0.0)
 
@@ -261,7 +264,7 @@ def enumerated_probability(
 
 
 def gaussian_probability(log_ratio: np.ndarray, tau: np.ndarray, *, rule: str, **test: Any) -> np.ndarray:
-    """Return the probability to accept at (Lambda, tau); `test` as for `acceptance_probability_error`."""
+    """Return the acceptance probability at each (Lambda, tau); `test` as for `acceptance_probability_error`."""
     pairs = np.stack([log_ratio.ravel(), tau.ravel()]).round(14)
     distinct, place = np.unique(pairs, axis=1, return_inverse=True)
     error = acceptance_probability_error(distinct[0], distinct[1], rule=rule, **test)["error"].values

@@ -36,12 +36,12 @@ GC_THRESHOLD = (50_000, 50, 1000)
 
 
 class _Here(threading.local):
-    """The compilation in this thread: whether for a kernel, how deeply nested, how the outermost function ends."""
+    """The state of the compilation in this thread."""
 
-    in_kernel = False
-    depth = 0
-    is_bare = False  # the top function ends as intermediate code
-    is_kept = False  # its dispatcher has a disk cache, which needs machine code
+    in_kernel = False  # inside `whole`
+    depth = 0  # how many functions are being compiled, each a callee of the one before
+    is_bare = False  # the innermost of them ends as intermediate code
+    is_kept = False  # the next function to be compiled has a disk cache, which needs machine code
 
 
 _HERE = _Here()
@@ -61,7 +61,7 @@ def whole() -> Iterator[None]:
 
 
 def _end_of(library: Any) -> str:
-    """Return how a library ends: "numba" (the usual way), "bare", or "kernel"."""
+    """Return what becomes of a library: "bare" intermediate code, a "kernel", or "numba": machine code as usual."""
     return getattr(library, "_approxmcmc_end", "numba")
 
 

@@ -1,4 +1,4 @@
-"""A clock that compiled code can read: nanoseconds on the axis of `time.perf_counter_ns`, 23 ns a reading.
+"""A clock that compiled code can read: nanoseconds, as `time.perf_counter_ns` counts them; a reading takes 23 ns.
 
 The C library's `clock_gettime` is called by name, so kernels that use it can be cached on disk. On systems without it
 (Windows) the clock does not advance inside kernels, and the chunk driver spreads each chunk's time over its draws.
@@ -22,7 +22,7 @@ TICKS_IN_KERNELS = CLOCK_ID is not None
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _clock_gettime(typing_context: Any) -> Any:
-    """Read the monotonic clock through the C library."""
+    """Return the nanoseconds of the clock `CLOCK_ID`, read through the C library."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         int32, int64 = ir.IntType(32), ir.IntType(64)

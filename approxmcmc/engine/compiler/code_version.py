@@ -34,7 +34,10 @@ def code_version() -> str:
 
 @functools.cache
 def source_version() -> str:
-    """Return a hash of the files of `code_version` including comments: .2 s faster, but changed by every comment."""
+    """Return a hash of the same files as `code_version`, comments included: .2 s faster to compute.
+
+    Unlike `code_version` it changes with every comment.
+    """
     digest = hashlib.blake2b(version("approxmcmc").encode(), digest_size=8)
     for path in sorted(_files_that_draw()):
         digest.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())

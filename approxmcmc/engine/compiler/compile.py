@@ -142,7 +142,10 @@ def kept(
 def closure(
     make: Callable[..., Callable[..., Any]], *parts: Any, fastmath: frozenset[str] = frozenset()
 ) -> Callable[..., Any]:
-    """Return ``make(*parts)``, a plain function, with plain functions among the parts compiled; one for equal parts."""
+    """Compile the plain functions among the parts, and return ``make(*parts)``, which is not compiled.
+
+    Equal parts give the same function object.
+    """
     return _closure(make, fastmath, *parts)  # type: ignore[no-any-return]  # the cache hides the type
 
 
@@ -155,7 +158,7 @@ def _closure(make: Callable[..., Any], fastmath: frozenset[str], *parts: Any) ->
 
 @cached_by_content(maxsize=256)
 def _part(function: Callable[..., Any], fastmath: frozenset[str]) -> Any:
-    """Return the dispatcher of a plain function, one for all kernels that call it: each kernel links its code."""
+    """Return the numba dispatcher of a plain function; all kernels that call the function share it."""
     return njit(**_options(fastmath))(function)
 
 
@@ -188,7 +191,7 @@ def _options(fastmath: frozenset[str]) -> dict[str, Any]:
 
 
 def as_python(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the Python source of a compiled function, for a call or two: compiling it takes .15 s."""
+    """Return the plain Python function behind a compiled one, for a call or two: compiling it takes .15 s."""
     return getattr(function, "py_func", function)  # type: ignore[no-any-return]  # a dispatcher has no types
 
 

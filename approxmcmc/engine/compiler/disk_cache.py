@@ -62,7 +62,7 @@ def _environment(modname: str, consts: list[Any], name: str) -> Environment:
 
 
 def spelled(numba_type: Any) -> str:
-    """Return the full text of a type: a kernel reads a named tuple by position, so its fields and their order count."""
+    """Return a text that identifies a type, with the fields of named tuples in their order, which kernels rely on."""
     if isinstance(numba_type, types.BaseTuple):
         fields = getattr(numba_type, "fields", None) or [""] * len(numba_type)
         items = (f"{field}: {spelled(item)}" for field, item in zip(fields, numba_type, strict=True))
@@ -174,9 +174,9 @@ class ContentCache(_Cache):
 
 
 def read_kept(name: str, content: str, asked: Any) -> Any:
-    """Return the cached kernel with this name, content and signature, or None; nothing is compiled.
+    """Return the kernel on disk with this name, content and signature, or None; nothing is compiled.
 
-    Its function is a stub: the compiled source is not needed again.
+    The kernel's Python function is a stub: the source is not needed again.
     """
     arguments = ", ".join(f"argument_{k}" for k in range(len(asked.args)))
     stub = eval(f"lambda {arguments}: None")
@@ -194,7 +194,10 @@ def read_kept(name: str, content: str, asked: Any) -> Any:
 
 
 def install(dispatcher: Any, content: str | None = None) -> None:
-    """Let `dispatcher` load and store its code on disk, under `content` or a hash of all its parts, if that exists."""
+    """Let `dispatcher` load and store its code on disk, named by `content` or, without it, by a hash of all its parts.
+
+    If a part cannot be hashed, do nothing.
+    """
     versions = (sys.version_info[:2], numba.__version__, importlib.metadata.version("llvmlite"), SYMBOLS)
     with contextlib.suppress(UnknownContentError, AttributeError):
         name = re.sub(r"\W", "_", dispatcher.py_func.__name__)  # "<lambda>" is not a valid file name everywhere

@@ -28,7 +28,7 @@ def addresses(generator: np.random.Generator) -> tuple[int, ...]:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def generator_at(typing_context: Any, places: Any) -> Any:
-    """Return, inside a kernel, the generator with its state and functions at the addresses `places`."""
+    """Return, inside a kernel, the generator whose state and functions are at `places`, the result of `addresses`."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         bits = cgutils.create_struct_proxy(types.npy_bitgen)(context, builder)

@@ -24,7 +24,8 @@ PINNED_PACKAGES = frozenset({"numpy", "numba", "math", "builtins", "llvmlite", "
 
 
 _PACKAGE = __name__.partition(".")[0]
-_CONTENT_WHEN_COMPILED: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()  # keys: the user's helpers
+# The content of each of the user's helpers when it was first seen; "" if it was compiled before.
+_CONTENT_WHEN_COMPILED: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
 class _Walk(NamedTuple):
@@ -46,7 +47,8 @@ def content_id(function: Any, extra: Any = None, *, pinned: Set[str] = PINNED_PA
     Raises
     ------
     UnknownContentError
-        When the function names an object that is neither code, number, string, array, type nor module.
+        When the function refers to an object whose changes cannot be detected: neither code, number, string, array,
+        type, module nor a tuple, list or set of these.
     """
     digest = hashlib.blake2b(digest_size=16)
     for piece in _walk(function, _Walk({}, pinned)):
@@ -59,8 +61,8 @@ def content_id(function: Any, extra: Any = None, *, pinned: Set[str] = PINNED_PA
 def cached_by_content(maxsize: int) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator like `functools.lru_cache`, for functions that make kernels from a user's functions.
 
-    Compiled code keeps the globals and closures that it read. A function that reads changed numbers counts as another
-    function here, whereas `functools.lru_cache` would return the code made with the old numbers.
+    Compiled code keeps the values of the globals and closures that it read. Here a function counts as another one if
+    such a value has changed, whereas `functools.lru_cache` would return the code made with the old value.
     """
 
     def decorate(make: Callable[..., Any]) -> Any:
@@ -108,9 +110,10 @@ def _is_ours(function: Any) -> bool:
 
 
 def _contents(value: Any) -> Any:
-    """Return the content of an argument's functions; functions of this package never change and identify themselves.
+    """Return hashes of the user's functions in an argument, in the structure of tuples and dataclasses that holds them.
 
-    A function that cannot be read equals no other, not even itself, so it is compiled again.
+    None stands for everything else, functions of this package included, because these never change. A function that
+    cannot be hashed gives a new object, which equals nothing, so it is compiled again.
     """
     if isinstance(value, tuple):
         return tuple(_contents(item) for item in value)
@@ -206,7 +209,10 @@ def _names_read(code: types.CodeType) -> tuple[str, ...]:
 
 
 def _attributes_read(path: str, value: Any, names: set[str], pinned: Set[str]) -> dict[str, Any]:
-    """Return the attributes of a module and its submodules that code with these names may read, by dotted path."""
+    """Return the attributes that code with these `names` may read of the module `value` and its submodules.
+
+    Keys are dotted paths that begin with `path`. The result is empty if `value` is no module or is pinned.
+    """
     found: dict[str, Any] = {}
     if isinstance(value, types.ModuleType) and not _is_pinned(value, pinned):
         for name in names & set(vars(value)):

@@ -26,7 +26,7 @@ COUNTED = ("BINARY_", "COMPARE_OP", "UNARY_NEGATIVE", "STORE_SUBSCR")
 
 
 def operations(function: Any, length: float = LENGTH) -> float:
-    """Return the scalar operations of a call; loops and arrays have `length` entries.
+    """Return the number of scalar operations in a call of `function`; loops and arrays have `length` entries.
 
     A loop inside a loop counts as one: together they run over something with `length` entries.
 
@@ -66,7 +66,7 @@ def _operations(function: Any, length: float, above: frozenset[int]) -> float:
 def _functions_named(
     function: types.FunctionType, instructions: list[dis.Instruction]
 ) -> Iterator[tuple[dis.Instruction, Callable[..., Any]]]:
-    """Yield the instructions that load a function for a call, and the function; through modules and closures."""
+    """Yield each instruction that loads a function, and that function; names in modules and closures are followed."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     value: Any = None
     for each in instructions:

@@ -89,7 +89,7 @@ class _Place:
 
 
 class _Places:
-    """The places for contexts of one type: those that are free, and a counter that numbers new ones.
+    """The places for contexts of one type: those that are free, and an iterator over the numbers of new ones.
 
     Threads share them without a lock: lists and counters change in one operation, and any thread may free a place.
     They are found by the texts of their types, of which symbols are made, so that no two places have one symbol.
@@ -104,7 +104,7 @@ _PLACES: dict[tuple[str, str], _Places] = {}  # by the texts of the types of the
 
 
 def _release(place: _Place, known: Any, free: list[_Place]) -> None:
-    """Let a place be used again; the argument `known` keeps the context alive until this call."""
+    """Add `place` to the free ones; the argument `known` keeps its context alive until this call."""
     free.append(place)
 
 
@@ -175,7 +175,7 @@ def _words(kind: Any, value: Any) -> Iterator[int]:
 
 
 def _reader(kind: Any, symbol: str) -> Callable[[], Any]:
-    """Return a function without arguments, for kernels, that returns the value of a type at a symbol."""
+    """Return a function without arguments that kernels call: it reads a value of type `kind` at `symbol`'s address."""
 
     @intrinsic  # type: ignore[untyped-decorator]
     def read(typing_context: Any) -> Any:
@@ -191,7 +191,7 @@ def _reader(kind: Any, symbol: str) -> Callable[[], Any]:
 
 
 def _read(context: Any, builder: Any, kind: Any, pointers: Iterator[Any]) -> Any:
-    """Return the compiler's representation of a value whose words are at the next pointers."""
+    """Return LLVM's value of type `kind`, built from the words at the next of the `pointers`."""
     if isinstance(kind, nb.BaseTuple):
         return context.make_tuple(builder, kind, [_read(context, builder, each, pointers) for each in kind])
     if isinstance(kind, nb.FunctionType):

@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 
 class Compiled(NamedTuple):
-    """Kernels compiled so far, seconds spent on them and on loading others from disk, and seconds of the current one.
+    """The compilations of this process so far.
 
-    `shipped` counts kernels that the wheel brought. `current` is 0 while nothing is being compiled.
+    `kernels`: number compiled. `shipped`: number read from those that came with the package. `seconds`: spent on
+    compiling and on loading from disk, the current kernel included. `current`: seconds of the current kernel, 0 while
+    nothing is being compiled.
     """
 
     kernels: int

@@ -69,7 +69,7 @@ def named_array(
 
 
 def nameless_array(shape: tuple[int, ...], dtype: Any, folder: Path, *, who: str) -> np.ndarray:
-    """Return an array, not initialised, in a temporary file below `folder` that disappears however the process ends.
+    """Return an uninitialised array in a temporary file in `folder`; the file disappears however the process ends.
 
     Raises
     ------

@@ -9,7 +9,9 @@ CACHE_VARIABLE = "APPROXMCMC_CACHE_DIR"
 
 
 def user_cache(kind: str) -> Path:
-    """Return the folder for one kind of file, below ``APPROXMCMC_CACHE_DIR`` or the platform's cache folder.
+    """Return the folder named `kind` below ``APPROXMCMC_CACHE_DIR`` or the package's folder in the platform's cache.
+
+    The folder need not exist.
 
     Raises
     ------
@@ -51,11 +53,10 @@ def size_of(folder: Path) -> int:
 def why_not_trusted(path: Path) -> str | None:
     """Return why another user may have written a file; None if only this user or the administrator can write it.
 
-    Compiled kernels are unpickled, and a pickle can run any code.
-
-    So the file and its folder must belong to this user or to root, and no other user may write to the folder. (A user
-    who may write to a parent folder can replace the folder, which then belongs to that user.) On systems without
-    owners, such as Windows, the folder is assumed private, like a user profile.
+    Compiled kernels are unpickled, and a pickle can run any code. So the file and its folder must belong to this user
+    or to root, and no other user may write to the folder. (A user who may write to a parent folder can replace the
+    folder, which then belongs to that user.) On systems without owners, such as Windows, the result is always None: the
+    folder is assumed private, like a user profile.
 
     Raises
     ------

@@ -51,13 +51,13 @@ def make_log_terms(loglik: Callable[..., float]) -> Callable[..., None]:
 
 @compiled
 def datum_at(order: np.ndarray, place: int) -> int:
-    """Return the datum at a place of the order; an empty order means memory order."""
+    """Return the index of the datum at a place of the order: ``order[place]``, or `place` if the order is empty."""
     return order[place] if order.shape[0] else place
 
 
 @compiled(fastmath=set(BATCH_FASTMATH))
 def linear_predictor(theta: np.ndarray, X: np.ndarray, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    """Write x_i' theta to ``out[:hi - lo]`` for i in ``order[lo:hi]``; an empty order means memory order.
+    """Write x_i' theta to ``out[:hi - lo]`` for i in ``order[lo:hi]``, or for i = lo ... hi - 1 if the order is empty.
 
     Two rows at a time, which overlaps their horizontal sums (docs, decision record 5). A last row without a partner is
     paired with itself: each row goes through the same arithmetic, so a term does not depend on its batch.
@@ -77,7 +77,9 @@ def linear_predictor(theta: np.ndarray, X: np.ndarray, order: np.ndarray, lo: in
 def linear_predictors(
     theta: np.ndarray, proposed: np.ndarray, X: np.ndarray, lo: int, hi: int, out: np.ndarray, other_out: np.ndarray
 ) -> None:
-    """Write x_i' theta and x_i' theta' for the rows lo ... hi - 1, with the same numbers as `linear_predictor`.
+    """Write x_i' theta to `out` and x_i' theta' to `other_out`, i = lo ... hi - 1; theta' is `proposed`.
+
+    The results are bit-equal to those of `linear_predictor`.
 
     One pass over a row for both takes three quarters of the time of two passes.
     """
@@ -193,7 +195,8 @@ def prior_kernel(log_prior: Callable[..., float]) -> Any:
 def subtract(current: np.ndarray, candidate: np.ndarray, out: np.ndarray) -> int:
     """Write l_i = candidate_i - current_i to `out`, and return the outcome.
 
-    IMPOSSIBLE if a term of `candidate` is -inf, CERTAIN if only terms of `current` are, else FINITE.
+    IMPOSSIBLE if a term of `candidate` is -inf (`out` is then incomplete); CERTAIN if only terms of `current` are, for
+    which 0 is written; else FINITE.
     """
     # Counted in a separate loop: with a branch per term a loop does not vectorise, and takes 0.7 ns a term instead of
     # 0.2.
@@ -218,7 +221,10 @@ def subtract(current: np.ndarray, candidate: np.ndarray, out: np.ndarray) -> int
 
 @compiled
 def sum_terms(log_terms: Any, theta: np.ndarray, data: Data, order: np.ndarray, n_obs: int, work: np.ndarray) -> float:
-    """Return the log-likelihood on all data; sums of 512 terms are added: rounding stays near 1e-16 sqrt(N)."""
+    """Return the sum of all terms at theta; sums of 512 terms are added, so rounding stays near 1e-16 sqrt(N).
+
+    `order` is a permutation of the data, or empty for memory order; `work` is scratch for 512 terms.
+    """
     all_terms = 0.0
     for lo in range(0, n_obs, BATCH):
         hi = min(lo + BATCH, n_obs)

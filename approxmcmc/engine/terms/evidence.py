@@ -25,14 +25,16 @@ from approxmcmc.engine.terms.moments import MEAN, SIZE, merge, reset
 
 
 class DataOrder(NamedTuple):
-    """How a chain draws subsets of the data; see `approxmcmc.engine.terms.order`.
+    """The state of a chain's schedule, by which it draws subsets of the data; see `approxmcmc.engine.terms.order`.
 
     `places` (N,): permutation of the rows; empty means memory order, for a shuffled copy or a test that reads all data.
-    `blocks`: permutation of the blocks; empty means the schedule of rows. `kept` (K, 2): for each block the version of
-    theta, and how many of its first rows have a cached term for that version. `terms` (2, N): terms at the current
-    theta, by row, and at the proposed one, in the order of reading. `cursor`: block size, N, decisions between two
-    shuffles, decisions so far, version of theta, and where the current decision has arrived. `rows`: arrays of the
-    copy, viewed as integers, by row; a shuffle moves these. `at_both`: the target's kernel for two thetas, or None.
+    `blocks` (K,): permutation of the blocks; empty means the schedule of rows. `kept` (K, 2): for each block the
+    version of theta, a number that changes when theta does, and how many of the block's first rows have a cached term
+    for that version. `terms` (2, N): terms at the current theta, by row, and at the proposed one, in the order of
+    reading. `cursor` (7,): block size, N, decisions between two shuffles (0: none), decisions so far, version of theta,
+    and the block and the row in it at which the current decision has arrived. `rows`: the copy's arrays that have a
+    row for each datum, viewed as integers; a shuffle moves these. `at_both`: the target's kernel for two thetas, or
+    None.
     """
 
     places: np.ndarray
@@ -72,7 +74,10 @@ def new_evidence(
     proposed: np.ndarray,
     order: DataOrder,
 ) -> Evidence:
-    """Return the evidence on the states `theta` and `proposed`, with new scratch arrays; nothing is read yet."""
+    """Return the evidence on the states `theta` and `proposed`, with new scratch arrays and without any read data.
+
+    The two arrays are kept, not copied: the evidence is on the values that they have when data are read.
+    """
     nothing = np.empty(0, dtype=np.int64)
     scratch = np.zeros(SIZE), np.empty(BATCH), np.empty(BATCH)
     return Evidence(log_terms, data, n_obs, theta, proposed, order, nothing, *scratch)
@@ -80,16 +85,17 @@ def new_evidence(
 
 @compiled
 def finish(outcome: int, moments: np.ndarray) -> int:
-    """Return the outcome of the differences read so far: `outcome`, or UNDEFINED if a finite sum turned out NaN."""
+    """Return `outcome`, or UNDEFINED if it is FINITE and the mean of the differences read so far is not finite."""
     return UNDEFINED if outcome == FINITE and not math.isfinite(moments[MEAN]) else outcome
 
 
 @compiled
 def merge_differences(evidence: Evidence, places: np.ndarray, start: int, stop: int) -> int:
-    """Merge l_i, i in ``places[start:stop]``, into the moments.
+    """Merge l_i, i in ``places[start:stop]``, into the moments; empty `places` mean memory order.
 
-    Returns FINITE; or IMPOSSIBLE if a datum has probability 0 at theta' (the full ratio is then 0),
-    CERTAIN if a datum has probability 0 at theta and not at theta', UNDEFINED if a term is NaN.
+    Returns FINITE; or IMPOSSIBLE if a datum has probability 0 at theta' (the ratio of all data is then 0, and no
+    further data are read), CERTAIN if one has probability 0 at theta and none has at theta', UNDEFINED if a term is NaN
+    or +inf.
     """
     log_terms, data = evidence.log_terms, evidence.data
     theta, proposed, moments = evidence.theta, evidence.proposed, evidence.moments
@@ -109,7 +115,7 @@ def merge_differences(evidence: Evidence, places: np.ndarray, start: int, stop: 
 
 @compiled
 def merge_all_differences(evidence: Evidence) -> int:
-    """Merge the differences of all data, in memory order, into moments that start empty."""
+    """Reset the moments, merge the differences of all data in memory order, and return as `merge_differences`."""
     reset(evidence.moments)
     start = np.int64(0)  # a literal 0 would compile the helper twice
     return merge_differences(evidence, evidence.memory_order, start, evidence.n_obs)

@@ -62,7 +62,10 @@ def make_add_linear_gradient(derivatives_eta: Callable[..., Any]) -> Callable[..
 
 
 def make_add_differences(log_prior: Callable[[np.ndarray], float]) -> Callable[..., None]:
-    """Return the function that differentiates a log prior by central differences, 2 dim + 1 calls."""
+    """Return a function ``(theta, out)`` that adds the gradient of a log prior to `out`, by central differences.
+
+    It calls the log prior 2 dim + 1 times.
+    """
 
     def add_differences(theta: np.ndarray, out: np.ndarray) -> None:
         # One-sided if the other side lies outside the support; NaN if theta itself does.
@@ -111,7 +114,7 @@ def _returning_nothing(grad_log_prior: Callable[..., None]) -> Callable[..., Non
 
 
 def difference_prior_gradient_kernel(log_prior: Callable[..., float]) -> Any:
-    """Return the kernel that differentiates ``log_prior(theta)`` by central differences, 2 dim + 1 calls."""
+    """Return the kernel that adds the gradient of ``log_prior(theta)`` to `out`, by central differences."""
     return bind(make_add_differences, log_prior, signature=ADD_PRIOR_GRADIENT)
 
 

@@ -51,7 +51,7 @@ def _powers(values: np.ndarray, count: int, mean: float) -> tuple[float, float, 
 
 @compiled
 def merge(moments: np.ndarray, values: np.ndarray, count: int) -> None:
-    """Add ``values[:count]``, count >= 1: moments of the batch in two passes, then the pairwise update."""
+    """Update the moments by the sample ``values[:count]``, count >= 1."""
     mean = total(values, count) / count
     m2, m3, m4 = _powers(values, count, mean)
     smallest, largest = moments[SMALLEST], moments[LARGEST]
@@ -85,7 +85,7 @@ def standard_deviation(moments: np.ndarray) -> float:
 
 @compiled
 def standard_error(moments: np.ndarray, n: int, n_obs: int) -> float:
-    """Return the standard error of the mean of n of N values, drawn without replacement."""
+    """Return the standard error of the mean of n values, drawn without replacement from `n_obs`."""
     return standard_deviation(moments) / math.sqrt(n) * math.sqrt(1.0 - n / n_obs)
 
 

@@ -40,15 +40,15 @@ ORDERS = ("auto", "rows", "blocks")
 BLOCKS_FROM = 10_000  # rows; with fewer, an exact step is as fast as any test, so blocks would save nothing
 ENOUGH_BLOCKS = 150  # the error of a fixed partition falls like 1 / sqrt(number of blocks)
 RESHUFFLE_EVERY = 200  # decisions
-LEAST_BLOCK, SMALLEST_BLOCK, LARGEST_BLOCK = 32, 512, 2048
+LEAST_BLOCK, SMALLEST_BLOCK, LARGEST_BLOCK = 32, 512, 2048  # rows; see `block_size`
 
 
 @compiled
 def draw_next(rng: np.random.Generator, order: np.ndarray, start: int, stop: int) -> None:
-    """Put a uniform sample of the places not yet drawn, ``order[start:]``, into ``order[start:stop]``.
+    """Swap a uniform sample without replacement of the entries ``order[start:]`` into ``order[start:stop]``.
 
-    Any permutation may be passed, or any other vector to be shuffled. With start = 0 the first `stop` entries are a
-    minibatch without replacement; a gradient proposal keeps its own permutation for that.
+    `order` may be any vector. If it is a permutation of the rows and start = 0, ``order[:stop]`` is a minibatch without
+    replacement; a gradient proposal keeps its own permutation for that.
     """
     n = order.shape[0]
     for place in range(start, stop):
@@ -61,10 +61,11 @@ def draw_next(rng: np.random.Generator, order: np.ndarray, start: int, stop: int
 
 @compiled(inline="always")
 def read_differences(rng: np.random.Generator, evidence: Evidence, start: int, stop: int, count: np.ndarray) -> int:
-    """Read the data number start ... stop - 1 of this decision, and merge their differences into the moments.
+    """Read stop - start new data, and merge their differences into the moments.
 
-    A decision calls this with start = 0, then with start at the last stop, and `settle` ends it. Counts the data
-    touched and the terms evaluated in `count`; returns the result of `merge_differences`.
+    A decision calls this with start = 0 and then with start at the last stop, so that `stop` is how many data it has
+    read; `settle` ends it. Adds the data touched and the terms evaluated to `count`; returns the outcome of the data
+    just read, see `merge_differences`.
     """
     count[TOUCHED] += stop - start
     order = evidence.order
@@ -120,7 +121,7 @@ def read_blocks(rng: np.random.Generator, evidence: Evidence, start: int, stop: 
 
 @compiled
 def begin(rng: np.random.Generator, order: DataOrder) -> None:
-    """Start a decision at the first block; shuffle the copy again if that is due."""
+    """Start a decision in blocks; shuffle the copy first if `PERIOD` decisions have passed since the last shuffle."""
     cursor = order.cursor
     if cursor[PERIOD] > 0 and cursor[DECISIONS] > 0 and cursor[DECISIONS] % cursor[PERIOD] == 0:
         shuffle_rows(rng, order.rows, cursor[N_OBS])
@@ -131,7 +132,7 @@ def begin(rng: np.random.Generator, order: DataOrder) -> None:
 
 @compiled(inline="always")
 def settle(order: DataOrder, accepted: bool) -> None:
-    """End a decision. After a move only the terms read at theta' are valid for the current theta."""
+    """End a decision in blocks. If it `accepted`, the terms read at theta' become the cached terms, all others void."""
     blocks, kept, terms, cursor = order.blocks, order.kept, order.terms, order.cursor
     if blocks.shape[0] == 0:
         return
@@ -172,7 +173,7 @@ def check_order(name: str, *, who: str) -> None:
 
 
 def block_size(n_obs: int, first_look: int) -> int:
-    """Return the number of rows in a block: the first look is cut into as few equal blocks as possible.
+    """Return the number of rows in a block: the `first_look` data are cut into as few equal blocks as possible.
 
     A block has at most N / 200 rows, where this limit is kept between 512 and 2048, and at least 32 rows.
     A look that ends inside a block costs one more call, 6 % of a step at N = 12214. With smaller blocks the copy need
@@ -189,10 +190,10 @@ def is_reshuffled(n_obs: int, size: int) -> bool:
 
 
 def rows_order(n_obs: int, n_arrays: int = 1, at_both: Any = None, word: Any = np.int64) -> DataOrder:
-    """Return the schedule of rows over `n_obs` data; an empty one for a test that reads in memory order.
+    """Return a new schedule of rows over `n_obs` data; ``n_obs=0`` for a test that reads all data in memory order.
 
-    `n_arrays` (the number of arrays by row in the target's data), `at_both` and `word` (the integer type in which a
-    shuffle moves rows) determine the compiled type.
+    `n_arrays` (how many of the target's arrays have a row for each datum), `at_both` and `word` (the integer type in
+    which a shuffle moves rows) only make the compiled type equal to that of `blocks_order`.
     """
     return DataOrder(
         places=np.arange(n_obs),
@@ -206,7 +207,7 @@ def rows_order(n_obs: int, n_arrays: int = 1, at_both: Any = None, word: Any = n
 
 
 def blocks_order(n_obs: int, size: int, rows: Sequence[np.ndarray], at_both: Any = None) -> DataOrder:
-    """Return the schedule of blocks of `size` rows over a shuffled copy; `rows` are the copy's arrays by row.
+    """Return a new schedule of blocks of `size` rows over a shuffled copy, of which `rows` are the arrays by datum.
 
     The schedule holds `rows` only if they are shuffled again during the run; otherwise the copy may be read-only.
     """

@@ -66,7 +66,7 @@ def _classes(weights: np.ndarray, top: float) -> np.ndarray:
 def draw_rows_by_class(
     rng: np.random.Generator, classes: RowClasses, count: int, rows: np.ndarray, bounds: np.ndarray
 ) -> None:
-    """Draw `count` rows, independently; write their numbers and bounds."""
+    """Draw `count` rows, independently with replacement; write their indices to `rows`, their bounds to `bounds`."""
     n = classes.table.shape[0]
     for j in range(count):
         slot = int(rng.random() * n)

@@ -82,13 +82,16 @@ def by_row(data: Sequence[np.ndarray], n_obs: int) -> list[bool]:
 
 
 def word_of(data: Sequence[np.ndarray], n_obs: int) -> type[np.signedinteger]:
-    """Return the integer type in which rows are moved: the largest that divides every number of every array by row."""
+    """Return the integer type in which a shuffle moves rows: its size is that of the smallest number of the arrays.
+
+    Only arrays with `n_obs` rows count; without any it is int64.
+    """
     sizes = [array.dtype.itemsize for array, moved in zip(data, by_row(data, n_obs), strict=True) if moved]
     return np.dtype(f"i{min(sizes, default=8)}").type
 
 
 def check_place(place: str, *, who: str) -> None:
-    """Raise unless a place is a known word or an existing folder."""
+    """Raise unless `place` is "memory", "disk" or an existing folder."""
     if not isinstance(place, str) or (place not in PLACES and not Path(place).is_dir()):
         raise InvalidInputError(
             f"{who}: shuffled_copy must be one of {PLACES} or a folder that exists, found {place!r}"
@@ -96,7 +99,7 @@ def check_place(place: str, *, who: str) -> None:
 
 
 def order_of_files(n_obs: int) -> np.ndarray:
-    """Return the random order of all files with that many rows, shape (N,)."""
+    """Return the random permutation of all shuffled files with `n_obs` rows; shape (n_obs,)."""
     return np.random.default_rng(n_obs).permutation(n_obs)
 
 
@@ -110,7 +113,7 @@ def shuffled_copy(
     data
         C-contiguous arrays of numbers or booleans, of 1, 2, 4 or 8 bytes each.
     permutation
-        Row numbers in their new order; shape (N,).
+        Indices of the rows in their new order; shape (N,).
     place
         ``"memory"``; ``"disk"``: files below the package's cache folder; or a folder for these files.
     named

@@ -20,7 +20,7 @@ PIECE = 8192  # rows compared at a time
 
 
 def sparse_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return the rows as differences from a common one, or None if a row differs in more than a quarter of the columns.
+    """Return the rows as differences from a common one; None if a row differs in more than a quarter of the columns.
 
     Parameters
     ----------
@@ -62,7 +62,10 @@ def sparse_predictor(
     hi: int,
     out: np.ndarray,
 ) -> None:
-    """Write x_i' theta to ``out[:hi - lo]`` for i in ``order[lo:hi]``, as `linear_predictor` does for a full design."""
+    """Write x_i' theta to ``out[:hi - lo]`` for i in ``order[lo:hi]``, or i = lo ... hi - 1 if the order is empty.
+
+    `base`, `values` and `columns` are the result of `sparse_rows`.
+    """
     common = 0.0
     for j in range(theta.shape[0]):
         common += base[0, j] * theta[j]

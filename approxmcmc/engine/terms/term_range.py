@@ -123,13 +123,13 @@ def largest_on_circle(a: float, b: float, c: float) -> float:
 
 @compiled
 def first_power(w: float) -> float:
-    """Return P_1."""
+    """Return P_1; w = |D|^2, see the module."""
     return math.sqrt(w)
 
 
 @compiled
 def second_power(v: float, w: float, z: float) -> float:
-    """Return P_2."""
+    """Return P_2; v = |m|^2, w = |D|^2 and z = m . D, see the module."""
     between = v - 0.25 * w
     if between >= 0.0:
         return math.sqrt(v * w) + abs(z)
@@ -138,7 +138,7 @@ def second_power(v: float, w: float, z: float) -> float:
 
 @compiled
 def third_power(v: float, w: float, z: float) -> float:
-    """Return P_3; m has the coordinate z / |D| along D, and the rest of v across it."""
+    """Return P_3; v = |m|^2, w = |D|^2 and z = m . D, see the module."""
     if w == 0.0:
         return 0.0
     along = z * z / w

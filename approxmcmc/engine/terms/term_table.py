@@ -25,7 +25,7 @@ SHUFFLED, BEGIN = 0, 1  # indices of a table's cursor: number of terms in their 
 
 
 def tabulated_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    """Write 0 at the first state of the pair and l_i at the other; data = (l, first state)."""
+    """Write 0 for each term if theta is the first state of the pair, else l_i; data = (l, first state)."""
     differences, here = data
     at_here = equal(theta, here)
     for place in range(lo, hi):
@@ -42,9 +42,10 @@ def table_of_terms(n_obs: int, dim: int) -> Evidence:
 def write_pair(
     table: Evidence, theta: np.ndarray, proposed: np.ndarray, differences: np.ndarray, *, shuffled: bool = False
 ) -> None:
-    """Write the terms of a pair into a table, l_i = log p(x_i | theta') - log p(x_i | theta), shape (n_obs,).
+    """Write a pair of states and its `differences` l_i = log p(x_i | theta') - log p(x_i | theta) into a table.
 
-    Terms that are `shuffled` are read in the order in which they are given.
+    `proposed` is theta', `differences` has shape (n_obs,). With `shuffled` they are in random order already, and are
+    read in this order.
     """
     terms, here = table.data
     terms[:], here[:], table.theta[:], table.proposed[:] = differences, theta, theta, proposed
@@ -58,7 +59,7 @@ class Partition(NamedTuple):
     size: int
 
     def windows(self, rng: np.random.Generator, terms: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the terms block by block, and n places at which windows begin; a window is a random order of blocks.
+        """Return the terms block by block, and n indices at which windows begin; a window is a random order of blocks.
 
         The whole blocks are in random order and the shorter one is last. As windows wrap around the end and the first
         begins at a random block, all orders of the blocks are equally likely in each.
@@ -73,7 +74,7 @@ class Partition(NamedTuple):
 
 
 def some_rows(rng: np.random.Generator, n_obs: int, n: int, partition: Partition | None) -> np.ndarray:
-    """Return the numbers of n random rows, or with a partition of the n or a few more rows of random whole blocks."""
+    """Return the indices of n random rows; with a partition, of all rows of random blocks, at least n in all."""
     if partition is None:
         return rng.choice(n_obs, n, replace=False)
     rows, size = partition
@@ -83,7 +84,7 @@ def some_rows(rng: np.random.Generator, n_obs: int, n: int, partition: Partition
 
 @compiled
 def read_table(rng: np.random.Generator, table: Evidence, start: int, stop: int) -> int:
-    """Merge the terms number start ... stop - 1 of the window into the moments.
+    """Merge the window's terms ``start:stop`` into the table's moments; they are put in random order when first read.
 
     Returns FINITE, IMPOSSIBLE or UNDEFINED, like `merge_differences`.
     """

@@ -25,7 +25,10 @@ MOST_LOG_ODDS = 700.0  # exp(700) = 1e304; any larger odds make the same decisio
 
 
 class ExplicitState(NamedTuple):
-    """The number of data to pick; scratch for the picked data, their gaps, and a mark on every datum picked so far."""
+    """The number of picks in a step, with replacement; scratch for the indices and gaps of the picked data.
+
+    ``is_picked`` (N,) is 1 for data picked in this step.
+    """
 
     n_picks: int
     picked: np.ndarray
@@ -42,7 +45,7 @@ def update_explicit(
     state: ExplicitState,
     count: np.ndarray,
 ) -> bool:
-    """Draw z_i anew for data picked with replacement, once for each; return False if a gap is NaN or negative."""
+    """Draw z_i anew for some data, once for each even if picked twice; return False if a gap is NaN or negative."""
     n_bright, n_dark = pick(rng, bright, state)
     redraw_bright(rng, bright, state, n_bright)
     count[TOUCHED] += n_dark + n_bright
@@ -53,7 +56,10 @@ def update_explicit(
 
 @compiled
 def pick(rng: np.random.Generator, bright: Bright, state: ExplicitState) -> tuple[int, int]:
-    """Pick data: dark ones fill the front of `state.picked`, bright ones its end; return how many bright and dark."""
+    """Pick data, and write their indices to `state.picked`, dark ones at its front, bright ones at its end.
+
+    Return how many bright and how many dark data were picked.
+    """
     picked, is_picked = state.picked, state.is_picked
     n_obs, n_bright, n_dark = picked.shape[0], 0, 0
     for _ in range(state.n_picks):

@@ -68,7 +68,7 @@ def darken(rng: np.random.Generator, bright: Bright, state: ImplicitState) -> No
 
 @compiled
 def choose_dark(rng: np.random.Generator, bright: Bright, first_dark: int, state: ImplicitState) -> int:
-    """Write the dark data that propose to `state.candidates`, and return their number.
+    """Write the indices of the dark data that propose to go bright to `state.candidates`, and return how many.
 
     Each datum from position `first_dark` on proposes with probability q; jumps of geometric length skip the others.
     """
@@ -105,13 +105,13 @@ def brighten(
 
 @compiled
 def go_dark_probability(log_odds: float, q: float, q_bright: float) -> float:
-    """Return min(1, q r / (q_bright (1 - r))), r = B / L: 1 for a bright datum whose gap has become 0."""
+    """Return min(1, q r / (q_bright (1 - r))), r = B / L, from the log odds of brightness, log((1 - r) / r)."""
     return math.exp(min(0.0, math.log(q / q_bright) - log_odds))
 
 
 @compiled
 def go_bright_probability(gap: float, q: float, q_bright: float) -> float:
-    """Return min(1, q_bright (1 - r) / (q r)), r = B / L."""
+    """Return min(1, q_bright (1 - r) / (q r)), r = B / L = exp(-gap)."""
     return min(1.0, q_bright * math.expm1(min(gap, MOST_GAP)) / q)
 
 
@@ -136,7 +136,7 @@ def describe_q(state: ImplicitState) -> Mapping[str, float]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ImplicitZ(Component, ZUpdate):
-    """Metropolis-Hastings on every z_i: bright data propose to go dark, dark data propose to go bright w.p. q.
+    """Metropolis-Hastings on every z_i: bright data propose to go dark, dark data to go bright with probability q.
 
     Parameters
     ----------

@@ -28,8 +28,9 @@ LEAST_GAP = -1e-6  # rounding makes gaps of -1e-9; a lower gap means a bound abo
 class Bright(NamedTuple):
     """The bright set of a chain, a permutation of all data with the bright ones in front: moving a datum is O(1).
 
-    `order` is the permutation, `position` the place of every datum in it, `size`, one number, is the number of bright
-    data, and `log_odds` holds the log odds of the bright data at the current theta, by place.
+    `order` is the permutation, an array of indices of data, `position` the place of every datum in it, `size` (1,) the
+    number of bright data; ``log_odds[place]`` is the log odds of the bright datum ``order[place]`` at the current
+    theta.
     """
 
     order: np.ndarray
@@ -59,7 +60,7 @@ def log_odds_of(gap: float) -> float:
 
 @compiled
 def make_bright(bright: Bright, datum: int, log_odds: float) -> None:
-    """Move a dark datum to the end of the bright ones."""
+    """Make the dark datum with index `datum` bright, in the last place of the bright ones, with these log odds."""
     order, position = bright.order, bright.position
     place, end = position[datum], bright.size[0]
     other = order[end]
@@ -71,7 +72,7 @@ def make_bright(bright: Bright, datum: int, log_odds: float) -> None:
 
 @compiled
 def make_dark(bright: Bright, place: int) -> None:
-    """Remove the bright datum at a place; the last bright datum fills the place."""
+    """Make the bright datum at a place dark; the last bright datum fills the place."""
     order, position, log_odds = bright.order, bright.position, bright.log_odds
     last = bright.size[0] - 1
     datum, other = order[place], order[last]
@@ -133,16 +134,16 @@ def log_joint_at(joint: JointDensity, theta: np.ndarray, bright: Bright, factors
 
 @compiled
 def write_gaps(joint: JointDensity, theta: np.ndarray, data: np.ndarray, n: int, out: np.ndarray) -> None:
-    """Write the gaps of the data with the numbers ``data[:n]`` to ``out[:n]``."""
+    """Write the gaps of the data with the indices ``data[:n]`` to ``out[:n]``."""
     for lo in range(0, n, BATCH):
         hi = min(lo + BATCH, n)
         joint.gaps(theta, joint.data, data, lo, hi, out[lo:hi])
 
 
 def false_bound(bound: CompiledBound, target: CompiledTarget, theta: np.ndarray) -> str:
-    """Return a sentence on bounds that lie above the likelihood at theta, or on a closed form that is not their sum.
+    """Return why the bounds are false at theta, "" if they are valid; all terms and gaps are evaluated.
 
-    "" if the bounds are valid. The terms of all data and their gaps are evaluated.
+    They are false if one lies above its likelihood, or if the closed form is not their sum.
     """
     log_likelihood = full_terms(target.log_terms, theta, target.data, target.n_obs)
     gaps = full_terms(bound.gaps, theta, bound.data, target.n_obs)

@@ -78,7 +78,9 @@ def touching_point(target: Target, kind: str, at: Any) -> tuple[np.ndarray | Non
 def checked_bound(
     target: Target, compiled: CompiledTarget, kind: str, point: np.ndarray | None
 ) -> tuple[CompiledBound, dict[str, float]]:
-    """Return the compiled bound of a target, checked at random theta around `point`, and the cost as attributes.
+    """Return the compiled bound of a target, checked at random theta, and the cost of the check as trace attributes.
+
+    The random theta lie around `point`, or around the initial point if it is None.
 
     Raises
     ------

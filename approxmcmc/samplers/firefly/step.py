@@ -94,7 +94,7 @@ class ZUpdate(abc.ABC):
 
 
 def firefly_step(theta_update: CompiledThetaUpdate, z_update: CompiledZUpdate) -> Callable[..., int]:
-    """Return the compiled step that makes both updates."""
+    """Return the compiled step that updates theta, then z."""
     return make_step(theta_update.move, z_update.update, z_update.adapt or adapt_nothing)
 
 
@@ -102,7 +102,7 @@ def firefly_step(theta_update: CompiledThetaUpdate, z_update: CompiledZUpdate) -
 def make_step(
     move_theta: Callable[..., int], update_z: Callable[..., bool], adapt_z: Callable[..., None]
 ) -> Callable[..., int]:
-    """Return the step as a function of streams and state."""
+    """Return the compiled step, ``step(streams, state, count, value) -> status``."""
 
     def step(streams: Streams, state: FireflyState, count: np.ndarray, value: np.ndarray) -> int:
         bright, clock = state.bright, state.clock
@@ -185,11 +185,11 @@ class FireflyProgram(Program):
         )
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return log prior + log-likelihood on all data at each theta."""
+        """Return log prior + log-likelihood on all data at each of `thetas` (k, dim); shape (k,)."""
         return self.rows.log_densities(thetas)
 
     def gaps(self, theta: np.ndarray) -> np.ndarray:
-        """Return log p(x_i|theta) - log B_i(theta) of all data."""
+        """Return log p(x_i|theta) - log B_i(theta) of all data; shape (n_obs,)."""
         return full_terms(self.joint.gaps, theta, self.joint.data, self.target.n_obs)
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:

@@ -119,7 +119,7 @@ def make_metropolis_move(
     adapt: Callable[..., None],
     forget: Callable[..., None],
 ) -> Callable[..., int]:
-    """Return the move of theta as a function of streams and state."""
+    """Return the compiled move of theta by a proposal; see `CompiledThetaUpdate`."""
 
     def move(streams: Streams, state: FireflyState, count: np.ndarray, value: np.ndarray) -> int:
         n_bright, clock = state.bright.size[0], state.clock
@@ -163,7 +163,7 @@ def is_inside(
 
 @cached_by_content(maxsize=1)
 def make_move_on_slice(move_along_line: Callable[..., int]) -> Callable[..., int]:
-    """Return the move of theta to a point of the slice of the joint density."""
+    """Return the compiled move of theta to a point of a slice of the joint density; see `CompiledThetaUpdate`."""
 
     def move_on_slice(streams: Streams, state: FireflyState, count: np.ndarray, value: np.ndarray) -> int:
         value[ACCEPTANCE_RATE] = 1.0
@@ -175,5 +175,5 @@ def make_move_on_slice(move_along_line: Callable[..., int]) -> Callable[..., int
 
 
 def slice_update(move: Slice, dim: int) -> CompiledThetaUpdate:
-    """Return the update of `dim` parameters by slices of the joint density; FAILED if it is NaN."""
+    """Return the update of `dim` parameters by slices of the joint density; the move fails if the density is NaN."""
     return CompiledThetaUpdate(make_move_on_slice(make_slice_move(is_inside, forget_nothing)), move.state_maker(dim))

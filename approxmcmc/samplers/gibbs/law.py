@@ -47,7 +47,7 @@ def sweep_matrix(
     method: str,
     site: int | None,
 ) -> TransitionMatrix:
-    """Return the transition matrix of a sweep or of one site on all states; exact if `conditionals` is None."""
+    """Return the matrix, on all states, of a sweep or of one `site`; with ``conditionals=None`` no test is used."""
     if len(points) != math.prod(target.n_states.tolist()):
         raise InvalidInputError("transition_matrix: Gibbs needs all states; leave the grid out.")
     strides = np.append(np.cumprod(target.n_states[:0:-1])[::-1], 1)
@@ -126,7 +126,7 @@ def realised_conditional(
     contexts
         States of all sites, shape (n, D); the entry of the site itself is ignored.
     sites
-        The site to be drawn in each context, shape (n,).
+        Index of the site to be drawn in each context, shape (n,).
     replications
         Decisions per context, each with a new u and new batches.
     probability
@@ -177,7 +177,7 @@ def realised_conditional(
     ):
         raise InvalidInputError(
             f"realised_conditional: contexts must hold states 0, 1, ... below n_states = {target.n_states}, and sites "
-            f"numbers from 0 to {target.n_states.size - 1}"
+            f"indices from 0 to {target.n_states.size - 1}"
         )
     if probability is not None and not 0.0 < probability < 1.0:
         raise InvalidInputError(
@@ -224,7 +224,7 @@ def realised_conditional(
 def replicate_sites(
     target: DiscreteTarget, test: AcceptanceTest, states: np.ndarray, replications: int, own: Streams
 ) -> Iterator[Decision]:
-    """Yield, for each of `states`, how `test` decides a random site in `replications` repetitions; 1 is an accept."""
+    """Yield for each of `states` one `Decision`: repeated decisions of `test` on a random site, 1 being accepted."""
     sites = (own.proposal.random(len(states)) * states.shape[1]).astype(np.int64)
     n_terms = target.compile_conditionals(fields=False).n_terms
     seeds = np.random.SeedSequence(int(own.audit.random() * 2**52)).generate_state(len(states))
@@ -249,7 +249,7 @@ def _log_odds(
 
 
 class SharedSites(NamedTuple):
-    """The state that both chains use: counts, an empty `Look`, the values that a step writes, and the threshold."""
+    """What both chains use: counts, an unused `look`, the values that a step writes, and the threshold."""
 
     counts: np.ndarray
     look: np.ndarray
@@ -265,7 +265,7 @@ def given_threshold(drawn: np.ndarray) -> float:
 
 @cached_by_content(maxsize=64)
 def make_sweep(next_site: Callable[..., int], draw: Callable[..., int]) -> Callable[..., int]:
-    """Return ``sweep(rng, chains, shared, n_chains)``: a sweep of both chains, or of the first if `n_chains` is 1."""
+    """Return ``sweep(rng, chains, shared, n_chains) -> status``: a sweep of the first `n_chains` chains, 1 or 2."""
 
     def sweep(rng: np.random.Generator, chains: Any, shared: SharedSites, n_chains: int) -> int:
         n_sites = chains[0].theta.shape[0]
@@ -285,7 +285,7 @@ def make_sweep(next_site: Callable[..., int], draw: Callable[..., int]) -> Calla
 def couple_gibbs(
     target: DiscreteTarget, conditionals: CompiledConditionals, tests: tuple[CompiledTest, ...], scan: str
 ) -> CompiledCoupling:
-    """Return two Gibbs chains that draw the same sites with the same u; `tests` must read all data."""
+    """Return the coupling of two Gibbs chains that draw the same sites with the same u; `tests` must read all data."""
 
     def start(theta: np.ndarray, log_likelihood: float) -> GibbsState:
         return new_state(conditionals, tests, theta, new_clock(0))

@@ -37,8 +37,8 @@ class PoissonCounts(NamedTuple):
     """The tables for drawing counts, and scratch.
 
     `table` (terms, 4) holds the alias tables of the sites, one after the other, with the weights M_n; `shift` (D,) is
-    lambda / L of every site, `expected` (D,) lambda + L of every site. `rows`, `weights` and `terms` (states, ROWS) are
-    scratch for the terms of a batch.
+    lambda / L of every site, `expected` (D,) lambda + L of every site, the mean number of terms drawn for an update.
+    `rows`, `weights` and `terms` (states, ROWS) are scratch for the terms of a batch.
     """
 
     table: np.ndarray
@@ -118,7 +118,7 @@ def weigh_states(streams: Streams, state: GibbsState, site: int, count: np.ndarr
 
 @compiled
 def draw_given_counts(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:
-    """Draw the counts, then a state given them by inversion."""
+    """Draw the counts of a site, then its state given the counts, by inversion; return MOVED or STAYED."""
     weigh_states(streams, state, site, count, value)
     log_weights, n_states, before = state.log_weights, state.sites.n_states[site], int(state.theta[site])
     largest, total = log_weights[0], 0.0
@@ -136,7 +136,10 @@ def draw_given_counts(streams: Streams, state: GibbsState, site: int, count: np.
 
 @compiled
 def flip_given_counts(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:
-    """Draw the counts, propose one of the other states, and accept by Metropolis's rule given the counts."""
+    """Draw the counts of a site, propose one of its other states, and accept by Metropolis's rule given the counts.
+
+    Return MOVED or STAYED.
+    """
     weigh_states(streams, state, site, count, value)
     n_states, before = state.sites.n_states[site], int(state.theta[site])
     chosen = (before + 1 + int(streams.proposal.random() * (n_states - 1))) % n_states if n_states > 1 else before

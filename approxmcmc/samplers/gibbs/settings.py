@@ -145,7 +145,7 @@ class Gibbs(Component, TestedSampler):
         return dataclasses.replace(self, test=exact_twin_of(self.test))
 
     def coupling(self, target: DiscreteTarget, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
-        """Return two chains that draw the same sites with the same u; raise unless all sites are binary."""
+        """Return the coupling of two chains that draw the same sites with the same u; raise unless sites are binary."""
         if not isinstance(target, DiscreteTarget) or target.n_states.max() > 2:
             return super().coupling(target, adapted)
         conditionals = target.compile_conditionals(fields=False)
@@ -167,11 +167,11 @@ class Gibbs(Component, TestedSampler):
     def replicate(
         self, target: Any, program: Any, chain: Any, states: np.ndarray, replications: int, streams: Streams
     ) -> Iterator[Decision]:
-        """Yield the repeated decision of a random site in each of `states`; a value of 1 is an accept."""
+        """Yield for each of `states` one `Decision`: repeated decisions on a random site, x_i = 1 being accepted."""
         return replicate_sites(target, self.test, states, replications, streams)
 
     def decisions_per_step(self, target: Any) -> int:
-        """Return the number of sites."""
+        """Return the number of decisions in a sweep, which is the number of sites."""
         return int(target.n_states.size)
 
 

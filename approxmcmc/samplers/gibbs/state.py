@@ -15,7 +15,7 @@ from approxmcmc.sampling.chain import Clock
 
 
 class Sites(NamedTuple):
-    """The place and number of the terms of every site; int64, shape (D,) each, except `base`.
+    """Where the terms of every site are, how many they are, and the number of states; int64, (D,) each, except `base`.
 
     Site i has the terms ``first[i] ... first[i] + n_terms[i] - 1`` in the list of all terms; `base` holds ``first[i]``
     of the site that is being drawn, for the kernel. Sites with equally many terms form a `group`: one test decides
@@ -32,7 +32,7 @@ class Sites(NamedTuple):
 
 
 class Field(NamedTuple):
-    """The log odds of all sites, shape (D,), and the coefficients that update them after a flip."""
+    """The log odds of all sites, shape (D,), and the coefficients of the sum that gives them; see `refresh`."""
 
     log_odds: np.ndarray
     linear: np.ndarray
@@ -93,7 +93,7 @@ def new_state(
 
 @compiled
 def evidence_on(state: GibbsState, site: int) -> Evidence:
-    """Return the evidence on one site: its terms, and their order."""
+    """Return the evidence on one site, without copies: its terms at the states of `state`, and their order."""
     sites, on_all = state.sites, state.evidence
     order, start = on_all.order, sites.first_place[site]
     sites.base[0] = sites.first[site]
@@ -122,11 +122,10 @@ def evidence_on(state: GibbsState, site: int) -> Evidence:
 def build_tests(
     test: AcceptanceTest, target: DiscreteTarget, conditionals: CompiledConditionals
 ) -> tuple[CompiledTest, ...]:
-    """Return the test compiled for each number of terms that a site has, in ascending order.
+    """Return the test, compiled once for each number of terms that some site has, in ascending order of this number.
 
-    Raises IncompatibleError if the test cannot decide a site.
-
-    Only an exact test can decide sites with several states, and sites with a single term.
+    Raises IncompatibleError if the test cannot decide a site: only an exact test can decide sites with more than two
+    states, and sites with a single term.
     """
     kind, sizes = type(test).__name__, np.unique(conditionals.n_terms)
     exact = isinstance(test, ExactTest)

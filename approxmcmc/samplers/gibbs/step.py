@@ -33,13 +33,13 @@ SWEEPS_BETWEEN_REFRESHES = 1000  # sweeps after which log odds are recomputed; r
 
 @compiled
 def one_after_the_other(rng: np.random.Generator, place: int, n_sites: int) -> int:
-    """Return the sites 0, 1, ..., D - 1 in turn."""
+    """Return `place`, so that a sweep visits the sites 0, 1, ..., D - 1 in turn."""
     return place
 
 
 @compiled
 def any_site(rng: np.random.Generator, place: int, n_sites: int) -> int:
-    """Return a site drawn uniformly, with replacement."""
+    """Return the index of a site drawn uniformly from all sites."""
     return int(rng.random() * n_sites)
 
 
@@ -60,7 +60,10 @@ def make_sweep(
     next_site: Callable[..., int],
     draw: Callable[..., int],
 ) -> Callable[..., int]:
-    """Return the sweep as a function of streams and state; ``prepare(state)`` begins it."""
+    """Return the compiled sweep, ``sweep(streams, state, count, value) -> status``.
+
+    It calls ``prepare(state)`` first. The status is FAILED if a draw failed, MOVED if a site changed, else STAYED.
+    """
 
     def sweep(streams: Streams, state: GibbsState, count: np.ndarray, value: np.ndarray) -> int:
         prepare(state)
@@ -98,7 +101,7 @@ def refresh(x: np.ndarray, field: Field) -> None:
 
 @compiled
 def refresh_field(state: GibbsState) -> None:
-    """Recompute the log odds in the first sweep, and in every thousandth after it."""
+    """Recompute the log odds of all sites before the first sweep, and before every thousandth after it."""
     if state.clock.steps[0] % SWEEPS_BETWEEN_REFRESHES == 0:
         refresh(state.theta, state.field)
 
@@ -160,9 +163,10 @@ def make_draw_by_terms(
     keep_sum: Callable[..., None],
     keeps_sum: bool,
 ) -> Callable[..., int]:
-    """Return the update of a binary site by a decision.
+    """Return the update of a binary site by a decision between x_i = 0, the current state for the test, and x_i = 1.
 
-    If `keeps_sum`, the test caches the log-likelihood of the current state; it gets the sum of terms at x_i = 0.
+    If `keeps_sum`, the test caches a sum of terms at the current state: ``keep_sum(test, total)`` stores the sum at
+    x_i = 0 before the decision.
     """
 
     def draw(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:

@@ -26,7 +26,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.metropolis_hastings.program import tuned_state
 from approxmcmc.sampling.chain import FAILED, STAYED
 
-HERE, THERE = 0, 1
+HERE, THERE = 0, 1  # indices of the current theta and of the proposal in the numbers of a `Walker`
 
 
 class Walker(NamedTuple):
@@ -40,7 +40,10 @@ class Walker(NamedTuple):
 
 
 class SharedTarget(NamedTuple):
-    """The state that both chains use: counts, X's `Look` while it runs alone, the target, and scratch."""
+    """What both chains use: counts, the target, and scratch.
+
+    While X moves alone, `look` (2,) holds its last log ratio, with and without the proposal's part.
+    """
 
     counts: np.ndarray
     look: np.ndarray
@@ -56,7 +59,7 @@ class SharedTarget(NamedTuple):
 
 @compiled
 def evaluate_there(shared: SharedTarget, walker: Walker) -> None:
-    """Write log prior and log-likelihood at the proposal; the latter is 0 where the prior is 0."""
+    """Write log prior and log-likelihood at the proposal to the walker; the latter is 0 where the prior is 0."""
     log_prior = shared.log_prior(walker.proposed)
     walker.log_prior[THERE] = log_prior
     walker.log_likelihood[THERE] = 0.0
@@ -70,7 +73,7 @@ def evaluate_there(shared: SharedTarget, walker: Walker) -> None:
 
 @compiled
 def log_ratio_of(walker: Walker, log_q_ratio: float) -> float:
-    """Return Lambda; -inf outside the support."""
+    """Return Lambda, the log ratio of the walker's proposal; -inf if the proposal is outside the prior's support."""
     if walker.log_prior[THERE] == -math.inf:
         return -math.inf
     log_rest = walker.log_prior[THERE] - walker.log_prior[HERE] + log_q_ratio
@@ -108,7 +111,10 @@ def make_move(
     draw_threshold: Callable[..., float],
     mirror: Callable[[float], float],
 ) -> Callable[..., int]:
-    """Return ``move(rng, chains, shared, n_chains)``: a step of both chains, or of X alone if `n_chains` is 1."""
+    """Return ``move(rng, chains, shared, n_chains) -> status``: a step of both chains, or of X alone if n_chains = 1.
+
+    The status is FAILED if a log ratio is NaN, otherwise STAYED, whether a chain moved or not.
+    """
 
     def move(rng: np.random.Generator, chains: Any, shared: SharedTarget, n_chains: int) -> int:
         x, y = chains
@@ -146,9 +152,9 @@ def make_move(
 def couple_metropolis(
     target: Target, proposal: Proposal, rule: str, adapted: Mapping[str, float] | None = None
 ) -> CompiledCoupling:
-    """Return two coupled chains of a proposal with the exact test of a rule, "metropolis" or "barker".
+    """Return the coupling of two chains of a proposal with the exact test of a rule, "metropolis" or "barker".
 
-    `adapted` holds the tuned values of the proposal, as stored in a trace.
+    `adapted` holds the tuned values of the proposal, as stored in a trace; None if it does not adapt.
 
     Raises
     ------

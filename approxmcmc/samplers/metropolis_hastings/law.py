@@ -45,7 +45,11 @@ ENTRIES_AT_ONCE = 20_000_000  # pairs x terms in memory: 160 MB
 
 
 def decided(steps: np.ndarray, acceptance: np.ndarray, method: str, error: float = 0.0) -> TransitionMatrix:
-    """Return the transition matrix of a step that proposes by `steps` and accepts by `acceptance`, both (n, n)."""
+    """Return the transition matrix of a step.
+
+    `steps` and `acceptance` (n, n) are the probabilities to propose the second state from the first, and to accept it;
+    `method` and `error` say how, and with which largest error, `acceptance` was computed.
+    """
     matrix = steps * acceptance
     np.fill_diagonal(matrix, 0.0)
     np.fill_diagonal(matrix, 1.0 - matrix.sum(axis=1))
@@ -82,7 +86,10 @@ def acceptance_by_density(log_density: np.ndarray, wanted: np.ndarray) -> np.nda
 def acceptance_by_test(
     target: Any, test: AcceptanceTest, points: np.ndarray, wanted: np.ndarray, method: str
 ) -> tuple[np.ndarray, str]:
-    """Return the test's acceptance probabilities for the `wanted` pairs of `points`, (n, n), and the method used."""
+    """Return the test's acceptance probabilities for the `wanted` pairs of `points`, (n, n), and the method used.
+
+    Entries of other pairs have no meaning.
+    """
     compiled = target.compile()
     terms = np.array([full_terms(compiled.log_terms, point, compiled.data, compiled.n_obs) for point in points])
     prior = np.array([compiled.log_prior(point) for point in points])
@@ -119,7 +126,10 @@ def _pair_by_pair(
 
 
 def _of_all_states(acceptance: np.ndarray, possible: np.ndarray) -> np.ndarray:
-    """Add states of probability 0: a chain always leaves an impossible state and never enters one."""
+    """Return `acceptance` with rows and columns for the states that are not `possible`, which have probability 0.
+
+    A chain accepts every proposal of a possible state from an impossible one, and never enters an impossible one.
+    """
     found = np.zeros((len(possible), len(possible)))
     found[:, possible] = 1.0
     found[np.ix_(possible, possible)] = acceptance
@@ -153,7 +163,7 @@ class PinnedPair(NamedTuple):
 def propose_pinned(
     rng: np.random.Generator, pair: PinnedPair, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Propose x' from x, and x from x'; the reverse step is always accepted."""
+    """Propose x' if theta is x, otherwise x with an infinite log q ratio, so that the way back is always accepted."""
     if equal(theta, pair.here):
         assign(out, pair.there)
         return pair.log_q_ratio[0]
@@ -168,7 +178,7 @@ def compiled_propose(proposal: CompiledProposal) -> Callable[..., float]:
 
 
 def _returning(propose: Callable[..., float]) -> Callable[..., float]:
-    """Return a function that calls a compiled proposal."""
+    """Return a plain function, which can be compiled for Python, that calls a compiled proposal."""
 
     def call(rng: np.random.Generator, state: Any, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
         return propose(rng, state, theta, out, count)
@@ -181,7 +191,7 @@ def replicate_pairs(
 ) -> Iterator[Decision]:
     """Propose once from each of `states`, and yield how the test decides on this pair in `replications` repetitions.
 
-    `program` and `memory` hold the compiled proposal and its state.
+    ``program.proposal`` is the compiled proposal, `memory` its state.
     """
     propose, rows, decisions = compiled_propose(program.proposal), AllRows(target), PinnedDecisions(target, test)
     count = np.zeros(len(COUNT_NAMES), dtype=np.int64)

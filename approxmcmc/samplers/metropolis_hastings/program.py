@@ -29,9 +29,9 @@ BISECTIONS = 60  # enough to reach the rounding of s
 
 
 def looks_to_reject(log_density: Callable[[np.ndarray], float], theta: np.ndarray, proposed: np.ndarray) -> int:
-    """Return the number of densities evaluated on the way to `proposed` until one is negligible; 0 if none is.
+    """Return how many densities were evaluated on the way from theta to `proposed` until one was negligible.
 
-    The count includes the density at theta.
+    0 if none was. The count includes the density at theta.
     """
     if not np.isfinite(proposed).all():  # the gradient at theta is wrong
         return 0
@@ -55,7 +55,10 @@ END = 2**62  # the number of a step after any other
 
 
 class Schedule(NamedTuple):
-    """How subsets are drawn: "memory" (all data in memory order), "rows", or "blocks" of `size` rows of a copy."""
+    """How subsets are drawn: "memory" (no subsets, or the test draws rows itself), "rows", or "blocks" of a copy.
+
+    `size` is the number of rows in a block, `place` where the copy is kept, as in `MetropolisHastings`.
+    """
 
     name: str
     size: int = 0
@@ -125,7 +128,7 @@ class MetropolisHastingsProgram(Program):
         self.loop = compile_chain(step or metropolis_hastings_step(proposal, test), stand_in)
 
     def new_order(self) -> DataOrder:
-        """Return a new order: memory order, or a permutation of the rows."""
+        """Return a new schedule of the data: memory order, or a permutation of the rows if subsets are of rows."""
         data, n_obs = self.target.data, self.target.n_obs
         n_places, n_arrays = n_obs if self.schedule.name == "rows" else 0, sum(by_row(data, n_obs))
         return rows_order(n_places, n_arrays, self.at_both, word_of(data, n_obs))
@@ -133,10 +136,9 @@ class MetropolisHastingsProgram(Program):
     def arrange(self, theta: np.ndarray, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], DataOrder, int]:
         """Return the data that a chain reads, the order in which it reads them, and the number of terms evaluated.
 
-        Terms are evaluated to check that the shuffled rows are those of the target.
-
-        A chain that reads blocks reads a shuffled copy of the data. All chains share the copy of the first chain,
-        shuffled by its random stream or in the order of files, unless every chain shuffles a copy anew.
+        Terms are evaluated at `theta` to check that the shuffled rows are those of the target. A chain that reads
+        blocks reads a shuffled copy of the data. All chains share the copy of the first chain, shuffled by its random
+        stream or in the order of files, unless every chain shuffles a copy anew.
         """
         target, schedule = self.target, self.schedule
         if schedule.name != "blocks":
@@ -151,7 +153,7 @@ class MetropolisHastingsProgram(Program):
         return data, blocks_order(target.n_obs, schedule.size, rows, self.at_both), evaluations
 
     def shuffled_rows(self, rng: np.random.Generator) -> np.ndarray:
-        """Return the rows in the order of a shuffled copy, from the data set's files or drawn from a random stream."""
+        """Return the indices of the rows in the order of a shuffled copy, drawn from `rng`, or fixed if on disk."""
         n_obs, schedule = self.target.n_obs, self.schedule
         of_files = schedule.place != "memory" and not is_reshuffled(n_obs, schedule.size)
         return order_of_files(n_obs) if of_files else rng.permutation(n_obs)
@@ -169,7 +171,7 @@ class MetropolisHastingsProgram(Program):
     def new_state(
         self, theta: np.ndarray, data: tuple[np.ndarray, ...], order: DataOrder, n_tune: int
     ) -> MetropolisHastingsState:
-        """Return the state of a chain at theta before the first evaluation."""
+        """Return the state of a chain at theta before the first evaluation; `n_tune` steps adapt the proposal."""
         target, proposed = self.target, theta.copy()
         return MetropolisHastingsState(
             theta=theta,
@@ -191,7 +193,7 @@ class MetropolisHastingsProgram(Program):
         return float(self.rows.log_densities(theta[None])[0])
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return log prior + log-likelihood on all data at each theta."""
+        """Return log prior + log-likelihood on all data at each of `thetas` (k, dim); shape (k,)."""
         return self.rows.log_densities(thetas)
 
     def log_likelihood(self, theta: np.ndarray) -> float:
@@ -236,9 +238,10 @@ class MetropolisHastingsProgram(Program):
     def auditor(
         self, tuned: Any, draws: np.ndarray, rng: np.random.Generator, shuffled_by: np.random.Generator | None
     ) -> Auditor:
-        """Return the auditor of a finished chain from its tuned proposal state, kept draws and random stream of audits.
+        """Return the auditor of a finished chain.
 
-        `shuffled_by` is the stream that shuffled the data, None if unknown.
+        `tuned` is its tuned proposal state, `draws` its kept draws, `rng` its random stream for audits, `shuffled_by`
+        the stream that shuffled the data, None if unknown.
         """
         judge = self.audits.judge if self.audits else None
         if judge is None:
@@ -269,7 +272,7 @@ class MetropolisHastingsProgram(Program):
 
 
 def tuned_state(proposal: CompiledProposal, described: Mapping[str, float]) -> Any:
-    """Return the state of a proposal with the described tuned values.
+    """Return a new state of a proposal with the tuned values in `described`, as stored in a trace.
 
     Raises
     ------

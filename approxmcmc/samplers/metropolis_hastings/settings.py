@@ -138,7 +138,7 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
         return dataclasses.replace(self, test=exact_twin_of(self.test))
 
     def coupling(self, target: Target, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
-        """Return two chains with coupled proposals and one u, which decide on all data."""
+        """Return the coupling of two chains with coupled proposals and one u, which decide on all data."""
         intractable, discrete = isinstance(target, DoublyIntractableTarget), isinstance(target, DiscreteTarget)
         if intractable or self.proposal.proposes_states != discrete:
             return super().coupling(target, adapted)
@@ -167,7 +167,7 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
     def replicate(
         self, target: Target, program: Any, chain: Any, states: np.ndarray, replications: int, streams: Streams
     ) -> Iterator[Decision]:
-        """Yield the repeated decision on one proposal from each of `states`."""
+        """Yield for each of `states` one `Decision`: `replications` decisions on one proposal from this state."""
         return replicate_pairs(target, self.test, program, chain.state.proposal, states, replications, streams)
 
     def _audits(self, target: Target, test: CompiledTest, audit_every: int | str | None) -> Audits | None:

@@ -5,8 +5,8 @@
 3. let the test decide whether c + sum_i [log p(x_i|theta') - log p(x_i|theta)] exceeds the threshold of u; move if it
 does.
 
-If one of these numbers is NaN, or a density is +inf, theta' is rejected if it is out of reach of the posterior;
-otherwise the chain ends. See `samplers/metropolis_hastings/program.py`.
+If one of these numbers is NaN, or a density is +inf, theta' is rejected if the log density becomes negligible on the
+way from theta to theta'; otherwise the chain ends. See `looks_to_reject` in `samplers/metropolis_hastings/program.py`.
 """
 
 import math
@@ -76,7 +76,7 @@ def unknown_log_likelihood(test: Any) -> float:
 
 
 def metropolis_hastings_step(proposal: CompiledProposal, test: CompiledTest) -> Callable[..., int]:
-    """Return the step for a proposal and a test."""
+    """Return the compiled step for a proposal and a test, ``step(streams, state, count, value) -> status``."""
     return make_step(
         proposal.propose,
         proposal.move or proposal.propose,

@@ -35,7 +35,10 @@ class ExchangeWalker(NamedTuple):
 
 
 class SharedDraws(NamedTuple):
-    """The state that both chains use: counts, X's `Look` while it runs alone, log prior, simulator, and scratch."""
+    """What both chains use: counts, log prior, simulator, and scratch.
+
+    While X moves alone, ``look[0]`` is its last log ratio.
+    """
 
     counts: np.ndarray
     look: np.ndarray
@@ -57,7 +60,7 @@ def log_rest_of(shared: SharedDraws, walker: ExchangeWalker, log_q_ratio: float)
 def make_move(
     propose: Callable[..., float], couple: Callable[..., tuple[float, float]], simulate: Callable[..., None]
 ) -> Callable[..., int]:
-    """Return ``move(rng, chains, shared, n_chains)``: a step of both chains, or of X alone if `n_chains` is 1."""
+    """Return ``move(rng, chains, shared, n_chains) -> status``: a step of both chains; of X alone if n_chains = 1."""
     draw_rows = make_draw_rows(simulate)
 
     def move(rng: np.random.Generator, chains: Any, shared: SharedDraws, n_chains: int) -> int:

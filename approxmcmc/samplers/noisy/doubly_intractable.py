@@ -30,7 +30,7 @@ class RatioState(NamedTuple):
 
 @cached_by_content(maxsize=64)
 def make_draw_rows(simulate: Callable[..., None]) -> Callable[..., None]:
-    """Return the function that draws a data set at theta for each of `rows`, and writes its statistics there."""
+    """Return the function that draws a data set at theta for each row of `rows`, and writes its statistics there."""
 
     def draw_rows(
         rng: np.random.Generator, theta: np.ndarray, simulator: Any, rows: np.ndarray, count: np.ndarray
@@ -43,7 +43,10 @@ def make_draw_rows(simulate: Callable[..., None]) -> Callable[..., None]:
 
 @compiled
 def log_normalizer_ratio(theta: np.ndarray, proposed: np.ndarray, statistics: np.ndarray) -> float:
-    """Estimate log Z(theta) - log Z(theta') by log (1/N) sum_k exp((theta - theta')'s_k), s_k drawn at theta'."""
+    """Return log (1/N) sum_k exp((theta - theta')'s_k), an estimate of log Z(theta) - log Z(theta').
+
+    theta' is `proposed`; `statistics` (N, dim) holds the s_k of draws at theta', one in each row.
+    """
     largest, total = -math.inf, 0.0
     for k in range(statistics.shape[0]):
         exponent = 0.0
@@ -70,7 +73,7 @@ def log_ratio_of_observed(theta: np.ndarray, proposed: np.ndarray, observed: np.
 def estimate_from_draws(
     rng: np.random.Generator, state: RatioState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
 ) -> float:
-    """Estimate log p(y|theta') - log p(y|theta) from the draws made at theta'."""
+    """Return an estimate of log p(y|theta') - log p(y|theta), from the draws at theta' in `state.drawn`."""
     count[TOUCHED] += 1
     count[EVALUATIONS] += 1
     return log_ratio_of_observed(theta, proposed, state.observed) + log_normalizer_ratio(theta, proposed, state.drawn)

@@ -49,7 +49,10 @@ class DriftState(NamedTuple):
 
 @compiled
 def prior_gradient(log_prior: Any, theta: np.ndarray, shifted: np.ndarray, out: np.ndarray) -> None:
-    """Write grad log p(theta) to `out`; differences are one-sided at the edge of the support."""
+    """Write grad log p(theta) of the prior to `out`, by central differences, one-sided at the edge of the support.
+
+    `shifted` is scratch, of the length of theta.
+    """
     assign(shifted, theta)
     here = log_prior(theta)
     for j in range(theta.shape[0]):

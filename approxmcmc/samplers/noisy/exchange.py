@@ -125,7 +125,7 @@ class Exchange(Component, ProposalSampler):
         return dataclasses.replace(self, n_auxiliary=1, auxiliary="exact")
 
     def coupling(self, target: DoublyIntractableTarget, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
-        """Return two chains that share auxiliary data if they propose the same point."""
+        """Return the coupling of two exact exchange chains that share auxiliary data if they propose the same point."""
         if not isinstance(target, DoublyIntractableTarget):
             return super().coupling(target, adapted)
         return couple_exchange(target, self.proposal)

@@ -144,7 +144,10 @@ class NoisyLangevin(Component, Sampler):
         return f"{self!r} does not test its steps; the bias vanishes as step_size tends to 0 and n_auxiliary grows"
 
     def draws_law(self, target: Any, states: np.ndarray) -> DrawsLaw:
-        """Return the draws that estimate the drift and the variance of the noise, for a target with one parameter."""
+        """Return the distribution of the draws that estimate the drift, and the variance of a step's noise.
+
+        For targets with one parameter, on the grid `states`.
+        """
         refuse_inexact_draws(self)
         variance = self.step_size * (1.0 if self.cov is None else self.cov.item())
         return DrawsLaw(counted_model(target, states), self.n_auxiliary, variance)
@@ -188,7 +191,7 @@ def carry_drift_draws(state: NoisyState) -> None:
 
 @compiled
 def adapt_step(state: DriftState, acceptance: float, step: int) -> None:
-    """Tune the length of the steps to a target acceptance rate (Robbins and Monro 1951)."""
+    """Tune the length of the steps to the rate ``state.wanted`` (Robbins and Monro 1951); `step` counts from 0."""
     state.log_factor[0] += (acceptance - state.wanted) / (step + 1.0) ** 0.6
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.counted_model import CountedModel
 
-LATTICE = 2048
+LATTICE = 2048  # M, the number of steps of the lattice
 PAIRS_AT_ONCE = 512
 
 
@@ -106,9 +106,9 @@ def _log_ratio(model: CountedModel, rows: np.ndarray, columns: np.ndarray) -> np
 def single_draws(
     model: CountedModel, wanted: np.ndarray | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield batches of pairs (rows, columns) with log a^ for each value of one draw's statistic, and probabilities.
+    """Yield batches of pairs of points: indices of theta, of theta', log a^ of one draw, and its probabilities.
 
-    The last two have shape (pairs, values).
+    The last two have shape (pairs, values): one column for each value that the draw's statistic can have.
     """
     rows, columns = _pairs(model, wanted)
     law = model.law_of_statistics()[0]
@@ -148,7 +148,10 @@ def _mean_of_capped_sum(values: np.ndarray, law: np.ndarray, count: int) -> np.n
 
 
 def _law_of_capped_sum(values: np.ndarray, law: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return points and probabilities of V_1 + ... + V_count, right below 1; shapes that broadcast to (pairs, m)."""
+    """Return possible values and probabilities of V_1 + ... + V_count; shapes that broadcast to (pairs, m).
+
+    V as in `_mean_of_capped_sum`. From three draws on, the sums are on the lattice and capped at 1.
+    """
     if count == 1:
         return values, law
     n = len(values)

@@ -48,9 +48,9 @@ class KnownLikelihood(NamedTuple):
         return self.log_likelihood(theta) is not None
 
     def audit_every(self, theta: np.ndarray) -> int:
-        """Return how many decisions there are per audit for "auto", so that audits add about a tenth to the time.
+        """Return the number of decisions for each audited one, for "auto": audits then add about a tenth to the time.
 
-        A power of ten from 100 on, so that the noise of one timing rarely changes it.
+        It is 50 or a power of ten, so that the noise of one timing rarely changes it.
         """
         started = time.perf_counter()
         self.log_likelihood(theta)
@@ -102,7 +102,10 @@ class NoisyProgram(Program):
         )
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return log prior + log-likelihood if it is known; otherwise the log prior, which has the same support."""
+        """Return log prior + log-likelihood at each of `thetas` (k, dim), up to a constant; shape (k,).
+
+        Where the likelihood is unknown, the log prior, which has the same support.
+        """
         return np.array([self._log_density(theta) for theta in thetas])
 
     def _log_density(self, theta: np.ndarray) -> float:

@@ -49,7 +49,7 @@ def difference(here: float, there: float) -> float:
 
 @cached_by_content(maxsize=64)
 def make_estimate_against_kept(log_estimate: Callable[..., float]) -> Callable[..., float]:
-    """Return the function that draws an estimate at theta' and compares it with the kept one (GIMH)."""
+    """Return the function that draws an estimate at theta', and subtracts the kept one at theta from its log (GIMH)."""
 
     def estimate_against_kept(
         rng: np.random.Generator, state: EstimateState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
@@ -64,7 +64,7 @@ def make_estimate_against_kept(log_estimate: Callable[..., float]) -> Callable[.
 
 @cached_by_content(maxsize=64)
 def make_estimate_both(log_estimate: Callable[..., float]) -> Callable[..., float]:
-    """Return the function that draws estimates at theta and at theta' (MCWM)."""
+    """Return the function that draws estimates at theta and at theta', and returns log p^' - log p^ (MCWM)."""
 
     def estimate_both(
         rng: np.random.Generator, state: EstimateState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray

@@ -78,7 +78,7 @@ def keep_nothing(state: NoisyState) -> None:
 
 
 def follow(proposal: CompiledProposal, who: str) -> Callable[..., float]:
-    """Return the move to the proposal's theta'; raise if the proposal needs to know whether it was accepted."""
+    """Return MOVE of a proposal, which draws theta'; raise if the proposal needs to know whether it was accepted."""
     if proposal.settle is not None:
         raise IncompatibleError(
             f"{who} needs a proposal without memory, such as RandomWalk: it does not report decisions, "
@@ -89,7 +89,7 @@ def follow(proposal: CompiledProposal, who: str) -> Callable[..., float]:
 
 @cached_by_content(maxsize=64)
 def make_follow_proposal(propose: Callable[..., float]) -> Callable[..., float]:
-    """Return the move to the proposal's theta', without auxiliary draws."""
+    """Return MOVE that only calls ``propose(rng, proposal, theta, proposed, count)``."""
 
     def follow_proposal(
         streams: Streams, proposal: Any, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
@@ -107,7 +107,10 @@ def make_step(
     adapt: Callable[..., None],
     decides: bool,
 ) -> Callable[..., int]:
-    """Return the compiled step; unless it `decides`, it accepts every theta' inside the support."""
+    """Return the compiled step, ``step(streams, state, count, value) -> status``.
+
+    With ``decides=False`` it accepts every theta' inside the support.
+    """
     draw_threshold, acceptance_probability = METROPOLIS
 
     def step(streams: Streams, state: NoisyState, count: np.ndarray, value: np.ndarray) -> int:

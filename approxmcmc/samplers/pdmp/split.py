@@ -30,7 +30,7 @@ from approxmcmc.targets.expansion.linear_rows import RowFunctions
 from approxmcmc.targets.linear import LinearTarget
 
 ORDERS = 3
-# Places in a row's record, before a_i. SLOPE and BEND belong to the row's polynomial, RATE is the factor of rho^k.
+# Indices in a row's record, before a_i. SLOPE and BEND belong to the row's polynomial, RATE is the factor of rho^k.
 ETA, RESPONSE, SLOPE, BEND, RATE, LENGTH, SCALARS = range(7)
 PIECE = 65_536  # rows at a time, in set-up
 BOUNDS = ("slope_bound", "second_derivative_bound", "third_derivative_bound")  # of the orders
@@ -42,7 +42,7 @@ class Split(NamedTuple):
     """Q, and the rows in the order of their classes.
 
     ``derivatives_eta(eta, y)`` returns f' and f''. `center` (dim,), `cholesky` (dim, dim); `force` is g and `curvature`
-    H. `records` (rows, 6 + dim) hold the data of a row, contiguous in memory; `rows` are their numbers in the data.
+    H. `records` (rows, 6 + dim) hold the data of a row, contiguous in memory; `rows` are their indices in the data.
     Class k is ``first[k] ... first[k + 1] - 1``, drawn by its part of `table` with weights RATE times LENGTH, the norm
     of a_i; `totals` are the sums of the weights.
     """
@@ -109,7 +109,7 @@ def check_rates(
 ) -> None:
     """Raise if the bound of a row fails at one of `places`.
 
-    During a run, a bound that is far too small would hardly be noticed. `start` is the number of the first row.
+    During a run, a bound that is far too small would hardly be noticed. `start` is the index of the first row.
     """
     for phi in places:
         delta = records[:, SCALARS:] @ phi
@@ -181,8 +181,8 @@ def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float |
         )
     if target.normal_prior is None:
         raise IncompatibleError(
-            f"{who} adds a normal prior to its rates exactly, and {target!r} has a prior given as a function; use "
-            "prior_scale="
+            f"{who} adds a normal prior to its rates exactly, and {target!r} has a prior given as a function; give the "
+            "target a normal prior by prior_scale="
         )
     if not target.knows_derivatives:
         raise IncompatibleError(

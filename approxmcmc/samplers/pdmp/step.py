@@ -137,13 +137,13 @@ class PDMPState(NamedTuple):
 
 @compiled
 def row_rate(totals: np.ndarray, squared: float) -> float:
-    """Return the sum of the bounds of all rows at abs(phi)^2."""
+    """Return the sum of the bounds of all rows at abs(phi)^2 = `squared`, for a flight with gain 1."""
     return totals[0] + totals[1] * math.sqrt(squared) + totals[2] * squared
 
 
 @compiled
 def radius_after(flight: Flight, squared: float, time: float) -> float:
-    """Return abs(phi + time v)^2."""
+    """Return abs(phi + time v)^2; `squared` is abs(phi)^2."""
     along = speed = 0.0
     for j in range(flight.position.shape[0]):
         along += flight.position[j] * flight.velocity[j]
@@ -153,7 +153,7 @@ def radius_after(flight: Flight, squared: float, time: float) -> float:
 
 @compiled
 def draw_row(rng: np.random.Generator, state: PDMPState, squared: float) -> tuple[int, int]:
-    """Draw a row in proportion to its bound at abs(phi)^2; return its class and its place among the records."""
+    """Draw a row in proportion to its bound at abs(phi)^2 = `squared`; return its order and index in the records."""
     split, order = state.split, 0
     left = rng.random() * row_rate(split.totals, squared)
     share = split.totals[0]
@@ -190,7 +190,7 @@ def write_theta(state: PDMPState, out: np.ndarray) -> None:
 
 
 def pdmp_step(dynamics: Dynamics) -> Callable[..., int]:
-    """Return the step of a process."""
+    """Return the compiled step of a process, which makes one draw."""
     return make_step(dynamics.plan, dynamics.turn, dynamics.turn_by_row)
 
 
@@ -198,7 +198,7 @@ def pdmp_step(dynamics: Dynamics) -> Callable[..., int]:
 def make_step(
     plan: Callable[..., float], turn: Callable[..., None], turn_by_row: Callable[..., bool]
 ) -> Callable[..., int]:
-    """Return the step as a function of streams and state."""
+    """Return the compiled step, ``step(streams, state, count, value) -> status``; see the module."""
 
     def step(streams: Streams, state: PDMPState, count: np.ndarray, value: np.ndarray) -> int:
         rng, flight, split = streams.proposal, state.flight, state.split

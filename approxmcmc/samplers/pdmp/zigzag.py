@@ -25,9 +25,9 @@ def start(rng: np.random.Generator, flight: Flight) -> None:
 
 @compiled
 def plan(rng: np.random.Generator, flight: Flight) -> float:
-    """Return the time until the quadratic reverses a coordinate, each at the rate max(0, v_j dQ/dphi_j).
+    """Return the time until Q reverses the first coordinate, when each is reversed at the rate max(0, v_j dQ/dphi_j).
 
-    The coordinate is stored in ``flight.next_turn``.
+    The index of this coordinate is stored in ``flight.next_turn``.
     """
     soonest = np.inf
     for j in range(flight.velocity.shape[0]):
@@ -41,7 +41,7 @@ def plan(rng: np.random.Generator, flight: Flight) -> float:
 
 @compiled
 def turn_round(flight: Flight, j: int) -> None:
-    """Reverse coordinate j."""
+    """Reverse the velocity of coordinate j, and update H v."""
     flight.velocity[j] = -flight.velocity[j]
     row, twice = flight.curvature[j], 2.0 * flight.velocity[j]
     for k in range(row.shape[0]):
@@ -50,7 +50,7 @@ def turn_round(flight: Flight, j: int) -> None:
 
 @compiled
 def turn(rng: np.random.Generator, flight: Flight) -> None:
-    """Reverse the coordinate of the next event."""
+    """Reverse the velocity of the coordinate that `plan` stored."""
     turn_round(flight, flight.next_turn[0])
 
 

@@ -21,9 +21,10 @@ MOST_SHRINKS = 200  # shrinkings of an interval: 2^-200 of the first length is n
 
 
 class SliceState(NamedTuple):
-    """The width of each coordinate, the largest number of widths to step out, and the direction of the last step.
+    """The settings of the line, and its direction in the current step.
 
-    `coordinates` is 1 if directions are axes. `kept` holds the log-likelihood at theta for tests that cache it.
+    `widths` (dim,): width of each coordinate. `max_steps`: largest length of the interval, in widths. `coordinates`: 1
+    if directions are axes, else 0. `kept` (1,): the log-likelihood at theta, for tests that cache it.
     """
 
     widths: np.ndarray
@@ -52,7 +53,7 @@ def draw_direction(rng: np.random.Generator, state: SliceState) -> None:
 
 @compiled
 def place_on_line(line: SliceState, theta: np.ndarray, t: float, out: np.ndarray) -> None:
-    """Write theta + t direction."""
+    """Write theta + t direction to `out`."""
     for j in range(theta.shape[0]):
         out[j] = theta[j] + t * line.direction[j]
 

@@ -94,7 +94,7 @@ def make_forget(keep: Callable[..., None]) -> Callable[..., None]:
 def make_step(
     move: Callable[..., int], draw_threshold: Callable[..., float], tell: Callable[..., float]
 ) -> Callable[..., int]:
-    """Return the step as a function of streams and state."""
+    """Return the compiled step, ``step(streams, state, count, value) -> status``."""
 
     def step(streams: Streams, state: MetropolisHastingsState, count: np.ndarray, value: np.ndarray) -> int:
         threshold = draw_threshold(streams.uniform)

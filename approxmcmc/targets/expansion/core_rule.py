@@ -109,7 +109,7 @@ def rows_named(core: Any, n_rows: int) -> np.ndarray:
         in_core[named.astype(np.int64)] = True
     else:
         raise InvalidInputError(
-            f'CoreRows: core must be "auto", the numbers of rows, or {n_rows} booleans, found {core!r}'
+            f'CoreRows: core must be "auto", the indices of the rows in the core, or {n_rows} booleans, found {core!r}'
         )
     if in_core.all():
         raise InvalidInputError("CoreRows: at least one row must be light; to read all rows use ExactTest")

@@ -11,7 +11,7 @@ from approxmcmc.engine.terms.batches import Data, datum_at, linear_predictor
 
 
 def make_gradients(add_gradient: Callable[..., None]) -> Callable[..., None]:
-    """Return the kernel that adds the gradient of each term in ``order[lo:hi]`` to its own row of `out`."""
+    """Return the kernel that adds the gradient of term ``order[lo + i]`` to row i of `out`, for every i < hi - lo."""
 
     def gradients(theta: np.ndarray, data: Data, lo: int, hi: int, order: np.ndarray, out: np.ndarray) -> None:
         for i in range(hi - lo):

@@ -39,7 +39,8 @@ from approxmcmc.targets.mode import laplace
 
 SEARCHING_STEPS = 30  # of Newton's method in a group, during the search for the centre
 STEPS = 2  # of Newton's method afterwards: from a predicted start, 2 are as good as many
-# Nodes for each effect to try, by the number of effects; multiples of 8 fill vector registers: 12 are slower than 16.
+# Nodes for each effect to try, by the number of effects. Nodes of a group in multiples of 8 fill vector registers: with
+# one effect 12 are slower than 16; with two, 12 x 12 are a multiple.
 NODES = {1: (8, 16, 24, 32, 48, 64), 2: (8, 12, 16, 24)}
 # Posterior standard deviations: Fisher's gradients differ from those of the sum over nodes by some 1e-4 of one, so that
 # a search for a nearer point stalls. With 1e5 groups it took seven passes instead of three.
@@ -254,7 +255,10 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """Trace attributes: the number of nodes chosen, and the error of the integral in nats."""
+        """Trace attributes: the number of nodes for each effect, and the error of the log-likelihood in nats.
+
+        The error is the largest change over the posterior; a constant error does not count.
+        """
         return {"setup_quadrature_nodes": self.n_nodes, "setup_quadrature_nats": self.accuracy.nats}
 
 

@@ -232,8 +232,8 @@ PAIR = FactorGraph(
         ([[0, -1]], [0], "contexts must hold states"),
         ([[0, 2]], [0], "contexts must hold states"),
         ([[0, 0.5]], [0], "contexts must hold states"),
-        ([[0, 1]], [-1], "numbers from 0 to 1"),
-        ([[0, 1]], [2], "numbers from 0 to 1"),
+        ([[0, 1]], [-1], "indices from 0 to 1"),
+        ([[0, 1]], [2], "indices from 0 to 1"),
     ],
 )
 def test_contexts_and_sites_that_are_none(contexts, sites, message):

@@ -30,6 +30,11 @@ def _ordered(eta):
     pm.OrderedLogistic("y", eta=eta, cutpoints=cuts, observed=np.arange(N) % 3)
 
 
+def _softmax(eta):
+    logits = pm.math.stack([0.0 * eta, eta, pm.Normal("other") * eta], axis=1)
+    pm.Categorical("y", logit_p=logits, observed=np.arange(N) % 3)
+
+
 def _groups(law):
     with pm.Model() as model:
         effect = pm.Normal("effect", pm.Normal("mu"), pm.HalfNormal("tau"), shape=40)
@@ -39,7 +44,13 @@ def _groups(law):
 
 @pytest.mark.parametrize(
     ("law", "measured"),
-    [(_normal, (1.9, 4.0)), (_poisson, (8.0, 10.8)), (_logistic, (50.0, 56.0)), (_ordered, (75.0,))],
+    [
+        (_normal, (1.9, 4.0)),
+        (_poisson, (8.0, 10.8)),
+        (_logistic, (50.0, 56.0)),
+        (_ordered, (75.0,)),
+        (_softmax, (40.0,)),
+    ],
 )
 def test_the_counted_nanoseconds_of_a_row_are_near_the_measured_ones(law, measured):
     counted = 1e9 * OPERATION * operations_as_written(_groups(law), [N]) / N

@@ -512,13 +512,13 @@ def changed(entry):
 
 @pytest.mark.parametrize("entry", [-1, 2, 0.5, -0.5])
 def test_a_context_that_is_no_state_is_refused(entry):
-    with pytest.raises(InvalidInputError, match=r"0, 1, \.\.\. below n_states .* numbers from 0 to 4$"):
+    with pytest.raises(InvalidInputError, match=r"0, 1, \.\.\. below n_states .* indices from 0 to 4$"):
         realised(changed(entry))
 
 
 @pytest.mark.parametrize("site", [-1, 5])
 def test_a_site_that_is_none_is_refused(site):
-    with pytest.raises(InvalidInputError, match="numbers from 0 to 4"):
+    with pytest.raises(InvalidInputError, match="indices from 0 to 4"):
         realised(sites=[0, site, 2])
 
 

@@ -247,10 +247,10 @@ class TestGates:
             ({"setup_distance_to_mode": math.inf}, WALK, "inf posterior"),
             ({"setup_variance_ratio": 0.07}, WALK, "help little.*0.07"),
             ({"setup_variance_ratio": 0.9}, WALK, "hurt.*0.9"),
-            (READS_MOST, TESTED, r"read 0.6 of the data.*gate: 0.5.*ExactTest"),
-            ({"tuning_accepted": [150, 40]}, LAPLACE, r"chain 1 accepted 0.2 .*gate: 0.3.*rho=0.8"),
+            (READS_MOST, TESTED, r"read 0.6 of the data.*limit: 0.5.*ExactTest"),
+            ({"tuning_accepted": [150, 40]}, LAPLACE, r"chain 1 accepted 0.2 .*limit: 0.3.*rho=0.8"),
             ({"tuning_accepted": [0, 150]}, LAPLACE, "chain 0 accepted 0 .*hardly moves.*normal"),
-            ({"tuning_accepted": [30, 150]}, MIXED, r"chain 0 accepted 0.15 .*gate: 0.27"),
+            ({"tuning_accepted": [30, 150]}, MIXED, r"chain 0 accepted 0.15 .*limit: 0.27"),
             ({"tuning_accepted": [150, 1]}, WALK, "chain 1 accepted 0.005.*hardly moves"),
         ],
     )
