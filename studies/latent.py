@@ -23,6 +23,7 @@ import numpy as np
 
 import approxmcmc as amc
 from approxmcmc.reference import exact_chain_reference
+from approxmcmc.reference.chain_gates import ChainGates
 from approxmcmc.reference.exact_chain import langevin_kernel, mixture_kernel
 from approxmcmc.study import Budget, Gold, Study, knob, vary
 from approxmcmc.study.report import Figure, Table
@@ -240,7 +241,7 @@ study = Study(
     tune=100,
     audit_every=None,
     replicates=8,
-    gold=Gold(chains=4, draws=8000, by=long_chains),
+    gold=Gold(chains=4, draws=5000, gates=ChainGates(min_bulk_ess=1500), by=long_chains),
     seed=2403,
     start=start,
     analyses=(biases, nodes),
