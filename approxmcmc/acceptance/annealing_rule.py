@@ -133,7 +133,7 @@ def _checked(ingredients: Ingredients) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _standardised(ingredients: Ingredients) -> tuple[np.ndarray, np.ndarray]:
-    """Return bias and variance, shape (n_epsilons, n_functionals), in units of the variance at epsilon = 0."""
+    """Return bias and variance, (n_epsilons, n_functionals), so scaled that the variance is 1 at epsilon = 0."""
     shape = (len(ingredients.epsilons), -1)
     bias, variance = (np.asarray(part, dtype=np.float64).reshape(shape) for part in ingredients[1:3])
     unit = variance[np.asarray(ingredients.epsilons) == 0.0][0]

@@ -77,7 +77,7 @@ def common_limit(settings: Mapping[float, Any], target: Any) -> Any:
 
 
 def reads_all(sampler: Any, target: Any) -> bool:
-    """Return whether every decision reads all data; a Gibbs conditional never has more terms than the target."""
+    """Return whether every decision of a sampler with a test reads all data; False without a test."""
     return isinstance(sampler, TestedSampler) and sampler.test.reads_all(target.n_obs)
 
 

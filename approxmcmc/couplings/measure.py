@@ -79,9 +79,9 @@ class Quantities(abc.ABC):
 
 
 class Moments(Quantities):
-    """All parameters; unless the target is discrete, their squares about the means of the draws; the log density.
+    """The default estimands: all parameters, their squared distances from the means of the draws, and the log density.
 
-    The log density is left out if `with_density` is False.
+    A discrete target has no squares. Without `with_density` the log density is left out.
     """
 
     def __init__(self, target: Target, draws: Draws, with_density: bool) -> None:
@@ -101,7 +101,7 @@ class Moments(Quantities):
 
 
 class Functions(Quantities):
-    """The user's functions of the posterior Dataset, as in `risk`."""
+    """The estimands given by the user: functions of the posterior Dataset, as in `risk`."""
 
     def __init__(self, estimands: Mapping[str, Estimand], trace: xr.DataTree, target: Target) -> None:
         self.functions, self.variables = resolve(estimands, trace), target.variables

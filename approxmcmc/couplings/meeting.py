@@ -252,7 +252,10 @@ def forgetting_time(
 
 
 def far_pairs(draws: np.ndarray, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
-    """Yield pairs of draws: alternately the smallest and the largest of a random coordinate, and two random draws."""
+    """Yield 20 pairs of indices of `draws` (n, dim).
+
+    They are alternately the draws with the smallest and the largest value of a random coordinate, and two random draws.
+    """
     n, dim = draws.shape
     for k in rng.permutation(max(dim, PAIRS // 2))[: PAIRS // 2] % dim:
         yield int(draws[:, k].argmin()), int(draws[:, k].argmax())

@@ -118,7 +118,7 @@ def distance(error: np.ndarray, noise: np.ndarray) -> np.ndarray:
 
 
 def mean_of_audits(values: np.ndarray) -> Mean:
-    """Return the mean of `values` (chains, draws), NaN where a draw was not audited; error inf below 20 audits."""
+    """Return the mean of the `values` (chains, draws) that are not NaN, those of audits; error inf below 20 audits."""
     chains = [row[np.isfinite(row)] for row in values]
     joined = np.concatenate(chains)
     n = joined.size

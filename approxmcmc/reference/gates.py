@@ -193,13 +193,13 @@ def pool(summaries: Iterable[Summary], statistic: str) -> list[tuple[float, str]
 
 
 def at_most(gate: str, pairs: list[tuple[float, str]], limit: float) -> GateResult:
-    """Return the result of `gate`: the largest value of (value, label) pairs is at most `limit`; NaN is the largest."""
+    """Return the result of `gate`, passed if no value of the (value, label) pairs exceeds `limit`; a NaN fails."""
     value, where = max(pairs, key=lambda pair: np.inf if np.isnan(pair[0]) else pair[0])
     return GateResult(gate, value, where, f"<= {limit:g}", passed=bool(value <= limit))
 
 
 def at_least(gate: str, pairs: list[tuple[float, str]], limit: float) -> GateResult:
-    """Return the result of `gate`: the smallest value of (value, label) pairs is at least `limit`; NaN is smallest."""
+    """Return the result of `gate`, passed if no value of the (value, label) pairs is below `limit`; a NaN fails."""
     value, where = min(pairs, key=lambda pair: -np.inf if np.isnan(pair[0]) else pair[0])
     return GateResult(gate, value, where, f">= {limit:g}", passed=bool(value >= limit))
 

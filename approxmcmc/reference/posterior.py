@@ -188,7 +188,7 @@ def _draw(
 
 
 def _labelled(posterior: xr.Dataset, variables: Variables) -> xr.Dataset:
-    """Give the target's names and labels to axes that PyMC numbers."""
+    """Return the posterior with the target's names and labels for axes that PyMC has only numbered."""
     given = dict(posterior.data_vars)
     for name, axes in variables.dims.items():
         unnamed = tuple(f"{name}_dim_{k}" for k in range(len(axes)))

@@ -151,7 +151,7 @@ class ChainsUnderWay:
         return self.stopped
 
     def snapshot(self, seconds: float) -> Snapshot:
-        """Return the state of the run after `seconds`; call only while no chain is running."""
+        """Return the state of the run, with `seconds` as the time spent; call only while no chain is running."""
         chains = [recorder.snapshot() for recorder in self.recorders]
         return Snapshot(self.goal, self.goals.memory, seconds, self.stopped, chains)
 

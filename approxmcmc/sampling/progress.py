@@ -17,7 +17,7 @@ SECONDS_BETWEEN_LOOKS = 0.25
 
 
 class Progress(Protocol):
-    """Receives the number of steps made after every round of chunks."""
+    """A display of how many steps all chains together have made."""
 
     def update(self, steps: int) -> None:
         """Show that `steps` steps are done."""

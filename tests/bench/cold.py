@@ -72,14 +72,19 @@ def models() -> dict[str, Callable[[], Any]]:
     }
 
 
-def ours(model: Any) -> int:
-    """Sample by default; return the number of kernels compiled."""
-    import approxmcmc as amc
+def use_shipped_kernels() -> None:
+    """Read the kernels of a wheel from the folder in the environment; before a model is made, which may compile."""
     from approxmcmc.engine.compiler import shipped
-    from approxmcmc.engine.compiler.work import compiled_so_far
 
     if brought := os.environ.get("KERNELS_OF_THE_WHEEL"):
         shipped.FOLDER = Path(brought)
+
+
+def ours(model: Any) -> int:
+    """Sample by default; return the number of kernels compiled."""
+    import approxmcmc as amc
+    from approxmcmc.engine.compiler.work import compiled_so_far
+
     amc.sample(model, target_ess=ENOUGH, cores=1, random_seed=1, progressbar=False)
     return compiled_so_far().kernels
 
@@ -139,6 +144,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, help="run one model in this process: 0 is ours, else nutpie's draws")
     args = parser.parse_args()
     if args.draws is not None:
+        use_shipped_kernels()
         model = models()[args.models[0]]()
         print(json.dumps(nutpies(model, args.draws) if args.draws else ours(model)))
         return

@@ -170,7 +170,7 @@ def _computed(sigma: float, method: str, regularisation: float, points: int) -> 
 
 
 def _minimax(sigma: float) -> tuple[np.ndarray, np.ndarray]:
-    """Solve the linear programme: unknowns are the weights on [0, half width] and the error."""
+    """Return atoms and weights with the least sup-error, from the programme for the weights on a half line."""
     from scipy.optimize import linprog
 
     for stretch, half_width, tolerance in ATTEMPTS:

@@ -74,7 +74,7 @@ def has_closed_form(test: AcceptanceTest, n_obs: int) -> bool:
 
 
 def best_method(test: AcceptanceTest, n_obs: int, method: str) -> str:
-    """Return the method to use: "closed form" if there is one, else `method`, with "auto" resolved."""
+    """Return the method to use: "closed form" if there is one, else `method`; "auto" becomes one of the two others."""
     if method not in METHODS:
         raise InvalidInputError(f"method must be one of {METHODS}, found {method!r}.")
     if has_closed_form(test, n_obs):

@@ -51,7 +51,7 @@ def size_of(folder: Path) -> int:
 
 
 def why_not_trusted(path: Path) -> str | None:
-    """Return why another user may have written a file; None if only this user or the administrator can write it.
+    """Return why another user may have written a file; None if only this user or root can write to its folder.
 
     Compiled kernels are unpickled, and a pickle can run any code. So the file and its folder must belong to this user
     or to root, and no other user may write to the folder. (A user who may write to a parent folder can replace the

@@ -48,9 +48,10 @@ def whole_folder(path: Path, *, untouched_for: float) -> Iterator[Path]:
 
 
 def remove_leftovers(path: Path, *, untouched_for: float = 0.0) -> None:
-    """Remove temporary files and folders of killed writers from the folder of `path`.
+    """Remove temporary files and folders that killed writers of `path` left next to it.
 
-    Call only if no writer is active, or every writer touches its file within `untouched_for` seconds.
+    Only those not modified for `untouched_for` seconds are removed. Call only if no writer of `path` is active, or
+    every writer touches its file within `untouched_for` seconds.
     """
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         with contextlib.suppress(FileNotFoundError):  # already renamed by its writer

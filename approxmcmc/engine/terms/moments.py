@@ -85,7 +85,7 @@ def standard_deviation(moments: np.ndarray) -> float:
 
 @compiled
 def standard_error(moments: np.ndarray, n: int, n_obs: int) -> float:
-    """Return the standard error of the mean of n values, drawn without replacement from `n_obs`."""
+    """Return the standard error of the mean of n values with these moments, drawn without replacement from `n_obs`."""
     return standard_deviation(moments) / math.sqrt(n) * math.sqrt(1.0 - n / n_obs)
 
 

@@ -83,7 +83,7 @@ def user_range(function: Callable[..., float]) -> Any:
 
 
 def distance_range() -> Any:
-    """Return the kernel of a linear model: 2 L R ||theta' - theta||, with ``numbers = [L R]``.
+    """Return the kernel of a linear model, which returns 2 L R ||theta' - theta||, with ``numbers = [L R]``.
 
     L bounds the derivative of every log p(y_i | eta) in eta, R is the largest norm of a row of predictors.
     """

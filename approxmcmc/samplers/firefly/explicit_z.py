@@ -78,7 +78,7 @@ def pick(rng: np.random.Generator, bright: Bright, state: ExplicitState) -> tupl
 
 @compiled
 def redraw_bright(rng: np.random.Generator, bright: Bright, state: ExplicitState, n: int) -> None:
-    """Redraw the indicators of the picked bright data from their cached odds."""
+    """Redraw the indicators of the bright data ``state.picked[-n:]`` from their cached odds."""
     n_obs = state.picked.shape[0]
     for k in range(n_obs - n, n_obs):
         datum = state.picked[k]
@@ -92,7 +92,7 @@ def redraw_bright(rng: np.random.Generator, bright: Bright, state: ExplicitState
 def redraw_dark(
     rng: np.random.Generator, theta: np.ndarray, joint: JointDensity, bright: Bright, state: ExplicitState, n: int
 ) -> bool:
-    """Redraw the indicators of the picked dark data; return False if a gap is NaN or negative."""
+    """Redraw the indicators of the dark data ``state.picked[:n]``; return False if a gap is NaN or negative."""
     write_gaps(joint, theta, state.picked, n, state.gaps)
     for k in range(n):
         datum, gap = state.picked[k], state.gaps[k]

@@ -88,7 +88,7 @@ def choose_dark(rng: np.random.Generator, bright: Bright, first_dark: int, state
 def brighten(
     rng: np.random.Generator, theta: np.ndarray, joint: JointDensity, bright: Bright, state: ImplicitState, n: int
 ) -> bool:
-    """Update the indicators of the chosen dark data; return False if a gap is NaN or negative."""
+    """Update the indicators of the dark data ``state.candidates[:n]``; return False if a gap is NaN or negative."""
     q, q_bright = state.q[0], state.q_bright
     write_gaps(joint, theta, state.candidates, n, state.gaps)
     for k in range(n):
@@ -125,7 +125,7 @@ def follow_bright_count(state: ImplicitState, n_bright: int, step: int) -> None:
 
 @compiled
 def automatic_q(expected_bright: float, n_obs: int) -> float:
-    """Return the expected bright count over N, kept in [1/N, 0.1]."""
+    """Return the expected bright count over N, raised to 1/N if it is smaller, lowered to 0.1 if it is larger."""
     return min(MOST_Q, max(expected_bright, 1.0) / n_obs)
 
 

@@ -47,7 +47,7 @@ def sweep_matrix(
     method: str,
     site: int | None,
 ) -> TransitionMatrix:
-    """Return the matrix, on all states, of a sweep or of one `site`; with ``conditionals=None`` no test is used."""
+    """Return the matrix of a sweep, or of one `site`, on all states; ``conditionals=None``: sites are drawn exactly."""
     if len(points) != math.prod(target.n_states.tolist()):
         raise InvalidInputError("transition_matrix: Gibbs needs all states; leave the grid out.")
     strides = np.append(np.cumprod(target.n_states[:0:-1])[::-1], 1)

@@ -140,5 +140,5 @@ class PoissonGibbsProgram(Program):
         return np.array([float(self.target.log_density(theta)) for theta in thetas])
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
-        """Start a chain at a state of positive probability."""
+        """Return a chain that starts at `theta`, a state of positive probability; `n_tune` is not used."""
         return CompiledChain(self.loop, streams, self.new_state(theta.copy()), explain=lambda: "no update can fail")

@@ -216,7 +216,7 @@ class GibbsProgram(Program):
         return np.array([float(self.target.log_density(theta)) for theta in thetas])
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
-        """Start a chain at a state of positive probability."""
+        """Return a chain that starts at `theta`, a state of positive probability; `n_tune` is not used."""
         state = self.new_state(theta.copy())
         state.log_density[0] = self.target.log_density(theta)
         return CompiledChain(self.loop, streams, state, explain=lambda: self.explain_failure(state))

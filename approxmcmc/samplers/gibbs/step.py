@@ -196,7 +196,7 @@ def make_draw_by_terms(
 
 @compiled
 def draw_by_states(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:
-    """Sum the terms of every state of a site, and draw one by inversion with u = exp(-e), e exponential."""
+    """Sum the terms of every state of a site, and draw its state by inversion with u = exp(-e), e exponential."""
     theta, log_weights, n_states = state.theta, state.log_weights, state.sites.n_states[site]
     evidence, before = evidence_on(state, site), int(theta[site])
     exponential = streams.uniform.standard_exponential()

@@ -57,7 +57,7 @@ def decided(steps: np.ndarray, acceptance: np.ndarray, method: str, error: float
 
 
 def proposed(proposal: Proposal, target: Target, states: np.ndarray) -> np.ndarray:
-    """Return the probabilities of proposing each of `states` from each, (n, n); raise if they are unknown."""
+    """Return the probabilities to propose state j from state i of `states`, (n, n); raise if they are unknown."""
     steps = proposal.probabilities(target, states)
     if steps is None:
         raise IncompatibleError(

@@ -131,7 +131,9 @@ def standard_deviation_of_ratio(
 
 
 def lattice_error(n_auxiliary: float) -> float:
-    """Return the largest error (too low) of an acceptance probability of `acceptance_of_exchange`: sqrt(N) / (4 M).
+    """Return by how much an acceptance probability of `acceptance_of_exchange` is too low at most: sqrt(N) / (4 M).
+
+    0 for one or two draws and for N = inf, which need no lattice.
 
     Examples
     --------

@@ -39,12 +39,12 @@ class NoisySetup(NamedTuple):
 
 
 class KnownLikelihood(NamedTuple):
-    """log p(y|theta) up to a constant, if it can be computed exactly; else None."""
+    """The function that returns log p(y|theta) up to a constant, or None if it cannot be computed exactly."""
 
     log_likelihood: Callable[[np.ndarray], float | None]
 
     def is_known(self, theta: np.ndarray) -> bool:
-        """Return whether decisions can be audited."""
+        """Return whether the log-likelihood at theta can be computed, so that decisions can be audited."""
         return self.log_likelihood(theta) is not None
 
     def audit_every(self, theta: np.ndarray) -> int:

@@ -145,7 +145,8 @@ def _figure(name: str, check: "xr.DataTree") -> list[Figure]:
         values = positive["value"].sel(bound=bound)
         if values.notnull().any() and bound in ("b1", "b2", "b3", "b4", "b5", "b3_delta_max", "b5_delta_max"):
             labels = sorted(set(map(str, positive["label"].sel(bound=bound).values)))
-            axes.plot(positive[knob], values, label=f"{bound} ({', '.join(labels)})", linewidth=1.2)
+            name = f"B{str(bound)[1:].replace('_delta_max', ', D Delta')}"
+            axes.plot(positive[knob], values, label=f"{name} ({', '.join(labels)})", linewidth=1.2)
     x = table[knob].values
     low, high = (table[key].values for key in ("distance_lower", "distance_upper"))
     centre = table["distance"].values
