@@ -51,10 +51,10 @@ def size_of(folder: Path) -> int:
 
 
 def why_not_trusted(path: Path) -> str | None:
-    """Return why another user may have written a file; None if only this user or root can write to its folder.
+    """Return why another user may have written a file; None if only this user or root can write to it and its folder.
 
     Compiled kernels are unpickled, and a pickle can run any code. So the file and its folder must belong to this user
-    or to root, and no other user may write to the folder. (A user who may write to a parent folder can replace the
+    or to root, and no other user may write to either. (A user who may write to a parent folder can replace the
     folder, which then belongs to that user.) On systems without owners, such as Windows, the result is always None: the
     folder is assumed private, like a user profile.
 
@@ -70,6 +70,6 @@ def why_not_trusted(path: Path) -> str | None:
     for place, status in ((path.parent, folder), (path, file)):
         if status.st_uid not in trusted:
             return f"{place} belongs to another user (number {status.st_uid})"
-    if folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"other users may write to {path.parent}; `chmod go-w` it once you trust its content, or delete it"
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return f"other users may write to {place}; `chmod go-w` it once you trust its content, or delete it"
     return None

@@ -45,6 +45,12 @@ def test_a_folder_that_others_may_write_to_is_not(file, mode):
     assert "chmod go-w" in why_not_trusted(file)
 
 
+@pytest.mark.parametrize("mode", [0o660, 0o602])
+def test_a_file_that_others_may_write_to_is_not(file, mode):
+    file.chmod(mode)
+    assert why_not_trusted(file).startswith(f"other users may write to {file};")
+
+
 @pytest.mark.parametrize("mode", [0o700, 0o755])
 def test_a_folder_that_others_may_read_is(file, mode):
     file.parent.chmod(mode)
