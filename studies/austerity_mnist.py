@@ -5,8 +5,9 @@ Korattikara, Chen and Welling (2013), Austerity in MCMC Land: Cutting the Metrop
 mean p(y = 1 | x*), averaged over 2037 test points. The paper's rival is the sequential test at epsilon = 0; ``exact``
 makes the same decisions from a cached log-likelihood at half the cost, and is the fairer rival.
 
-The paper's algorithm draws fresh random rows for every decision: ``rows``. ``blocks`` reads blocks of a copy that each
-chain shuffles once, the library's default at this size: a decision has the same distribution and takes half the time.
+The paper's algorithm draws fresh random rows for every decision: ``rows``. ``blocks`` reads blocks of each chain's
+shuffled copy of the data, the library's default at this size: averaged over the shuffle a decision has the same
+distribution, and takes half the time.
 """
 
 import approxmcmc as amc

@@ -56,7 +56,7 @@ PROBLEMS = {
     "customer_lifetimes": functools.partial(tall_models.customer_lifetimes, 100_000),
 }
 
-# --- the samplers: family, name, what it is ---
+# --- the samplers, by family and name ---
 
 
 def blackjax_sgld(fit: Laplace) -> foreign.ForeignSampler:
@@ -168,7 +168,7 @@ study = Study(
             "samplers": chosen(MAIN),
             "budget": Budget(seconds=100.0),
         },
-        # Fourteen hours of one core: where NUTS has its usual warm-up.
+        # Fourteen hours of one core. Within 1000 s NUTS also ends its longer warm-up (nutpie 400 steps, PyMC 500) here.
         "thousand_seconds": {
             "like": "published",
             "targets": {name: PROBLEMS[name] for name in ("covertype", "logistic_1e6")},

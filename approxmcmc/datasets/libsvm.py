@@ -54,7 +54,9 @@ def a9a(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
     Raises
     ------
     DatasetError
-        When no place has the data, or a file there has other content.
+        When `allow_synthetic` is False, and no place has the data or the file in the folder has other content.
+    InvalidInputError
+        When `source` is unknown.
 
     References
     ----------
@@ -120,7 +122,9 @@ def ijcnn1(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
     Raises
     ------
     DatasetError
-        When no place has the data, or a file there has other content.
+        When `allow_synthetic` is False, and no place has the data or the file in the folder has other content.
+    InvalidInputError
+        When `source` is unknown.
 
     References
     ----------
