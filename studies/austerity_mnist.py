@@ -62,7 +62,7 @@ def data_used(results) -> list:
 
 
 def figure_1(results) -> list:
-    """Return the distribution of the t-statistic at n = 500, 5000 and 10000 of 12214, or at equal shares."""
+    """Return the distribution of the t-statistic at n = 500, 5000 and 10000 of 12214, or at the same shares of N."""
     n_obs = results.target("mnist_7v9").n_obs
     sizes = [n * n_obs // 12_214 for n in (500, 5_000, 10_000)]
     return t_statistic(results, sizes=sizes, scale=SCALE, lead="Figure 1 of the paper.")
@@ -79,7 +79,7 @@ def figure_3(results) -> list:
 
 
 def figure_4(results) -> list:
-    """Return the marginals of two coefficients at 50, 100 and 400 of 400 seconds, or at equal shares."""
+    """Return the marginals of two coefficients after 50, 100 and 400 of 400 s, or the same shares of the run."""
     shares = (0.125, 0.25, 1.0)
     lead = "Figure 4 of the paper."
     return pair_marginals(results, variable="beta", epsilons=(0.0, 0.01), fractions=shares, lead=lead)

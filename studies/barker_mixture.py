@@ -42,7 +42,7 @@ def small() -> "amc.targets.GaussianMixture":
 
 
 def barker(target_variance: float, batch_size: int) -> "amc.MetropolisHastings":
-    """Return the paper's sampler."""
+    """Return the random walk with the minibatch Barker test, the paper's sampler."""
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.acceptance.MinibatchBarker(target_variance, batch_size))
 
 

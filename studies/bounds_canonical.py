@@ -79,7 +79,7 @@ def exact_draws(results):
 
 @functools.lru_cache(maxsize=2)
 def laws(results) -> dict:
-    """Return, by epsilon, the transition matrix and the result of `bounds.exact` for it; epsilon 0 is the exact test."""
+    """Return, by epsilon, the transition matrix and the result of `bounds.exact` for it; epsilon 0: exact test."""
     target = results.target("normal")
     grid = grid_of(target)
     setting = results.study.settings()[0].sampler

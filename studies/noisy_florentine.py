@@ -75,12 +75,12 @@ def exchange(start: str, n_updates: int):
 
 
 def noisy_exchange():
-    """Return noisy exchange."""
+    """Return noisy exchange with `N_AUXILIARY` auxiliary draws for each decision."""
     return amc.Exchange(walk(), N_AUXILIARY, chains(thin=THIN))
 
 
 def noisy_langevin(step_size: float):
-    """Return noisy Langevin."""
+    """Return noisy Langevin at one step size."""
     return amc.samplers.NoisyLangevin(step_size, N_AUXILIARY, np.array(COVARIANCE), chains(thin=THIN))
 
 

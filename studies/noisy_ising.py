@@ -67,12 +67,12 @@ def exchange(scale: float):
 
 
 def noisy_exchange(scale: float, n_auxiliary: int):
-    """Return noisy exchange."""
+    """Return noisy exchange with `n_auxiliary` auxiliary draws for each decision."""
     return amc.Exchange(amc.RandomWalk(scale), n_auxiliary, auxiliary(THIN))
 
 
 def noisy_langevin(step_size: float, n_auxiliary: int):
-    """Return noisy Langevin."""
+    """Return noisy Langevin at one step size."""
     return amc.samplers.NoisyLangevin(step_size, n_auxiliary, auxiliary=auxiliary(THIN))
 
 

@@ -81,7 +81,7 @@ def exchange(factor: float):
 
 
 def noisy_exchange(factor: float):
-    """Return noisy exchange."""
+    """Return noisy exchange with `N_AUXILIARY` auxiliary draws for each decision."""
     return amc.Exchange(amc.RandomWalk(covariance(factor)), N_AUXILIARY, chains(THIN))
 
 

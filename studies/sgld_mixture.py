@@ -45,7 +45,7 @@ def falling_steps() -> "amc.proposals.DecreasingStep":
 
 
 def decreasing(batch_size: int) -> "amc.MetropolisHastings":
-    """Return the paper's sampler."""
+    """Return SGLD with decreasing steps, the paper's sampler."""
     return amc.MetropolisHastings(
         amc.proposals.StochasticGradientLangevin(falling_steps(), batch_size), amc.acceptance.AlwaysAccept()
     )
