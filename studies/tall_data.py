@@ -168,7 +168,7 @@ study = Study(
             "samplers": chosen(MAIN),
             "budget": Budget(seconds=100.0),
         },
-        # Fourteen hours of one core. Within 1000 s NUTS also ends its longer warm-up (nutpie 400 steps, PyMC 500) here.
+        # Fourteen hours of one core: long enough for NUTS with its longer warm-up (nutpie 400 steps, PyMC 500).
         "thousand_seconds": {
             "like": "published",
             "targets": {name: PROBLEMS[name] for name in ("covertype", "logistic_1e6")},

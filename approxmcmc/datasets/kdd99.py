@@ -148,7 +148,10 @@ def features_of(values: np.ndarray) -> np.ndarray:
 
 
 def every(data: Dataset, step: int) -> Dataset:
-    """Return the data with every `step`-th training row only, standardised again; rows in time order have long runs."""
+    """Return the data with every `step`-th training row only, standardised again.
+
+    Rows are in time order and attacks come in runs, so the first rows alone would not represent the others.
+    """
     rows = np.ascontiguousarray(data.X_train[::step])
     return dataclasses.replace(
         data,
