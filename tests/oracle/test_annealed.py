@@ -322,7 +322,7 @@ def test_a_plan_from_a_real_pilot():
 
 
 def test_a_pilot_that_hardly_moves_is_reported():
-    with pytest.warns(SamplingWarning, match="hardly forgets where it was"):
+    with pytest.warns(SamplingWarning, match="hardly forgets its start"):
         plan_annealing(
             logistic(2000, 2), proposal=RandomWalk(0.002), cost="data", n_pairs=200, tune=20, initvals=np.zeros(2),
             random_seed=3,
