@@ -30,7 +30,7 @@ def austerity(epsilon: float, batch_size: int, order: str):
 
 
 def bernstein(delta: float, batch_size: int):
-    """Return the empirical Bernstein test: its error is at most delta for terms of any distribution."""
+    """Return the random walk with the empirical Bernstein test: its error is at most delta, for any terms."""
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.acceptance.BernsteinTest(delta, batch_size))
 
 

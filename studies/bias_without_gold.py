@@ -92,7 +92,7 @@ def sgld(fit):
 
 
 def t_test(epsilon: float, batch_size: int):
-    """Return the sequential test on the terms themselves."""
+    """Return independent proposals decided by the sequential test, without control variates."""
     return InLaplaceMetric(independent(amc.SequentialTTest(epsilon=epsilon, batch_size=batch_size)))
 
 

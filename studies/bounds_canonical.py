@@ -57,7 +57,7 @@ def grid_of(target) -> np.ndarray:
 
 
 def sequential(epsilon: float, n: int, batch_size: int):
-    """Return the sampler at one epsilon."""
+    """Return the random walk with the sequential test at one epsilon, for `n` data."""
     return amc.MetropolisHastings(
         amc.RandomWalk(SCALE / np.sqrt(n)), amc.SequentialTTest(epsilon=epsilon, batch_size=batch_size)
     )

@@ -29,7 +29,7 @@ COLUMNS = 50  # of the dense data
 
 
 def t_test(tol: float) -> amc.SequentialTTest:
-    """Return the t-test that stops at an absolute error of the log ratio."""
+    """Return the t-test that also stops once the standard error of the log ratio is at most `tol`."""
     return amc.SequentialTTest(epsilon=0.01, batch_size=64, growth=2.0, tol=tol)
 
 
@@ -55,7 +55,7 @@ SAMPLERS = {
 
 @functools.cache
 def dense(n_obs: int):
-    """Return the posterior of generated normal data."""
+    """Return the logistic regression on `n_obs` generated rows of normal predictors."""
     return amc.targets.LogisticRegression(*synthetic_logistic(n_obs, COLUMNS, seed=0))
 
 

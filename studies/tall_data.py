@@ -117,7 +117,7 @@ FIVE = ("mnist_7v9", "covertype", "logistic_1e5", "logistic_1e6", "student_t")
 
 
 def chosen(names: str) -> dict[str, Any]:
-    """Return some of the samplers."""
+    """Return the samplers with these names, which are separated by spaces, as a dict by name."""
     return {name: SAMPLERS[name] for name in names.split()}
 
 

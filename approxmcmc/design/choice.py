@@ -204,7 +204,7 @@ def choose_sampler(
 
 
 def made_again(target: Target, name: str, *, random_seed: Any = None) -> Pairing:
-    """Return target and sampler of the candidate with this name, made with the seed of the choice, without trials."""
+    """Return target and sampler of the candidate `name`, without trials; `random_seed` must be that of the choice."""
     if target.why_no_terms:
         return Pairing(target, nuts.sampler(target))
     target = compressed(target)

@@ -40,7 +40,7 @@ def enter(candidate: Candidate, known: Situation, goal: Wanted) -> Entry:
 
 
 def look_again(entry: Entry, known: Situation, goal: Wanted) -> None:
-    """Update the floor and the verdict of a candidate from what is known now, which may be more than at its trial."""
+    """Update the floor and the verdict of a candidate from all that is known now."""
     if entry.verdict:
         return
     entry.verdict = entry.candidate.why_not(known)
