@@ -2,7 +2,7 @@
 
 Covertype: 92 962 cells of 30 x 30 m in the Roosevelt National Forest (Blackard and Dean 1999). They are 16 % of UCI's
 table, the same fraction of every class. They have ten measurements, four wilderness areas and 39 of the 40 soil types,
-the rarest in a handful of cells. The task is LIBSVM's "covtype.binary": class 2, lodgepole pine, against the rest.
+the rarest in 17 cells. The task is LIBSVM's "covtype.binary": class 2, lodgepole pine, against the rest.
 
 EEG eye state: two minutes of one person's EEG (Roesler 2013), 14 980 samples. Four of them are spikes of the recording,
 up to a hundred standard deviations away from the rest. They are kept on purpose: each has a leverage near 1, a few rows
