@@ -5,7 +5,7 @@ table, the same fraction of every class. They have ten measurements, four wilder
 the rarest in 17 cells. The task is LIBSVM's "covtype.binary": class 2, lodgepole pine, against the rest.
 
 EEG eye state: two minutes of one person's EEG (Roesler 2013), 14 980 samples. Four of them are spikes of the recording,
-up to a hundred standard deviations away from the rest. They are kept on purpose: each has a leverage near 1, a few rows
+90 to 122 standard deviations away from the mean. They are kept on purpose: each has a leverage near 1, a few rows
 dominate a whole column, and a subsample rarely contains them. Remove them to study eyes instead of samplers.
 """
 
