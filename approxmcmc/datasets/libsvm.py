@@ -48,8 +48,8 @@ def a9a(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
     Returns
     -------
     Dataset
-        `X_train` float64 (32561, 123 minus the constant columns), `X_test` (16281, as many), scaled by the training
-        rows; y = 1 for a large income. Columns are numbered from 1, as in LIBSVM's file.
+        `X_train` float64 (32561, 123), `X_test` (16281, 123), both scaled by the training rows; y = 1 for more than
+        50 000 dollars. Columns are numbered from 1, as in LIBSVM's file.
 
     Raises
     ------
