@@ -41,7 +41,7 @@ def alarm():
 
 
 def gibbs(scan: str):
-    """Return exact Gibbs."""
+    """Return exact Gibbs that visits the variables in the order `scan`: "systematic" or "random"."""
     return amc.Gibbs(amc.ExactTest(), scan=scan)
 
 
@@ -51,7 +51,7 @@ def single_site():
 
 
 def start(target, rng):
-    """Return a draw of the network that ignores the evidence below it."""
+    """Return a draw of the unobserved variables, parents first; it ignores evidence on their descendants."""
     return target.draw_start(rng)
 
 

@@ -57,7 +57,7 @@ class PlannedAnnealing(Component, Sampler):
 
 
 def fixed(epsilon: float, batch_size: int) -> "amc.MetropolisHastings":
-    """Return the sampler of the paper; epsilon = 0 is the exact test in its fastest form."""
+    """Return the paper's sampler, a walk with a fixed epsilon; epsilon = 0 is the exact test in its fastest form."""
     test = amc.SequentialTTest(epsilon=epsilon, batch_size=batch_size) if epsilon > 0.0 else amc.ExactTest()
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), test)
 

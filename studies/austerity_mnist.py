@@ -5,8 +5,9 @@ Korattikara, Chen and Welling (2013), Austerity in MCMC Land: Cutting the Metrop
 mean p(y = 1 | x*), averaged over 2037 test points. The paper's rival is the sequential test at epsilon = 0; ``exact``
 makes the same decisions from a cached log-likelihood at half the cost, and is the fairer rival.
 
-The paper's algorithm draws fresh random rows for every decision: ``rows``. ``blocks`` reads blocks of a copy that each
-chain shuffles once, the library's default at this size: a decision has the same distribution and takes half the time.
+The paper's algorithm draws fresh random rows for every decision: ``rows``. ``blocks`` reads blocks of each chain's
+shuffled copy of the data, the library's default at this size: averaged over the shuffle a decision has the same
+distribution, and takes half the time.
 """
 
 import approxmcmc as amc
@@ -29,7 +30,7 @@ def austerity(epsilon: float, batch_size: int, order: str):
 
 
 def bernstein(delta: float, batch_size: int):
-    """Return the empirical Bernstein test: its error is at most delta for terms of any distribution."""
+    """Return the random walk with the empirical Bernstein test: its error is at most delta, for any terms."""
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.acceptance.BernsteinTest(delta, batch_size))
 
 
@@ -61,7 +62,7 @@ def data_used(results) -> list:
 
 
 def figure_1(results) -> list:
-    """Return the distribution of the t-statistic at n = 500, 5000 and 10000 of 12214, or at equal shares."""
+    """Return the distribution of the t-statistic at n = 500, 5000 and 10000 of 12214, or at the same shares of N."""
     n_obs = results.target("mnist_7v9").n_obs
     sizes = [n * n_obs // 12_214 for n in (500, 5_000, 10_000)]
     return t_statistic(results, sizes=sizes, scale=SCALE, lead="Figure 1 of the paper.")
@@ -78,7 +79,7 @@ def figure_3(results) -> list:
 
 
 def figure_4(results) -> list:
-    """Return the marginals of two coefficients at 50, 100 and 400 of 400 seconds, or at equal shares."""
+    """Return the marginals of two coefficients after 50, 100 and 400 of 400 s, or the same shares of the run."""
     shares = (0.125, 0.25, 1.0)
     lead = "Figure 4 of the paper."
     return pair_marginals(results, variable="beta", epsilons=(0.0, 0.01), fractions=shares, lead=lead)

@@ -42,17 +42,17 @@ def small() -> "amc.targets.GaussianMixture":
 
 
 def barker(target_variance: float, batch_size: int) -> "amc.MetropolisHastings":
-    """Return the paper's sampler."""
+    """Return the random walk with the minibatch Barker test, the paper's sampler."""
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.acceptance.MinibatchBarker(target_variance, batch_size))
 
 
 def austerity(epsilon: float, batch_size: int) -> "amc.MetropolisHastings":
-    """Return the sequential test of Korattikara, Chen and Welling (2014)."""
+    """Return the random walk with the sequential test of Korattikara, Chen and Welling (2014)."""
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.SequentialTTest(epsilon, batch_size))
 
 
 def bernstein(delta: float, batch_size: int) -> "amc.MetropolisHastings":
-    """Return the empirical Bernstein test with the range of the terms read, since the terms have no bound.
+    """Return the random walk with the empirical Bernstein test, by the range of the terms read: terms have no bound.
 
     This range is a guess, and the test's guarantee does not hold: the audits of the report measure its error.
     """
@@ -62,7 +62,7 @@ def bernstein(delta: float, batch_size: int) -> "amc.MetropolisHastings":
 
 
 def exact(rule: str) -> "amc.MetropolisHastings":
-    """Return the test on all data, by Metropolis' or by Barker's rule."""
+    """Return the random walk with the test on all data, by Metropolis' or by Barker's rule."""
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.ExactTest(rule))
 
 

@@ -92,7 +92,7 @@ def sgld(fit):
 
 
 def t_test(epsilon: float, batch_size: int):
-    """Return the sequential test on the terms themselves."""
+    """Return independent proposals decided by the sequential test, without control variates."""
     return InLaplaceMetric(independent(amc.SequentialTTest(epsilon=epsilon, batch_size=batch_size)))
 
 
@@ -125,7 +125,7 @@ def reference_of(target, preset: str):
 
 
 def mnist_against_a_long_chain(results) -> list:
-    """Plot the biases estimated from the draws against the gaps to a long exact chain, for every epsilon."""
+    """Plot the biases estimated from the draws against the gaps to a long exact chain, for every sampler."""
     import pandas as pd
 
     name, frames = "mnist_7v9", {}

@@ -31,7 +31,7 @@ def loglik(theta, data, i):
 
 
 def logprior(theta):
-    """Return the flat prior."""
+    """Return the log of a flat prior."""
     return 0.0
 
 
@@ -57,7 +57,7 @@ def grid_of(target) -> np.ndarray:
 
 
 def sequential(epsilon: float, n: int, batch_size: int):
-    """Return the sampler at one epsilon."""
+    """Return the random walk with the sequential test at one epsilon, for `n` data."""
     return amc.MetropolisHastings(
         amc.RandomWalk(SCALE / np.sqrt(n)), amc.SequentialTTest(epsilon=epsilon, batch_size=batch_size)
     )
@@ -79,7 +79,7 @@ def exact_draws(results):
 
 @functools.lru_cache(maxsize=2)
 def laws(results) -> dict:
-    """Return, by epsilon, the transition matrix and the result of `bounds.exact` for it; None for the exact test."""
+    """Return, by epsilon, the transition matrix and the result of `bounds.exact` for it; epsilon 0: exact test."""
     target = results.target("normal")
     grid = grid_of(target)
     setting = results.study.settings()[0].sampler

@@ -58,7 +58,7 @@ def large(results):
 
 
 def sequential(epsilon: float, batch_size: int = BATCH_SIZE):
-    """Return sequential Gibbs."""
+    """Return Gibbs with the sequential test at one epsilon."""
     return amc.Gibbs(amc.SequentialTTest(epsilon=epsilon, batch_size=batch_size))
 
 

@@ -3,8 +3,8 @@
 Surrogate transitions on core rows, decided by every exact test and by t-tests, are compared with exact MALA, control
 variates with independent draws of the Laplace approximation, and stochastic gradients. Risk is that of the posterior
 means, in squared posterior standard deviations and averaged over coefficients, against seconds and against data read;
-the references are long exact chains, NUTS where it is fast. All chains start at a draw of the Laplace approximation.
-A separate table has the cost of set-up.
+the references are NUTS where it is fast, and long exact chains elsewhere. All chains start at a draw of the Laplace
+approximation. A separate table has the cost of set-up.
 """
 
 import functools
@@ -29,7 +29,7 @@ COLUMNS = 50  # of the dense data
 
 
 def t_test(tol: float) -> amc.SequentialTTest:
-    """Return the t-test that stops at an absolute error of the log ratio."""
+    """Return the t-test that also stops once the standard error of the log ratio is at most `tol`."""
     return amc.SequentialTTest(epsilon=0.01, batch_size=64, growth=2.0, tol=tol)
 
 
@@ -55,7 +55,7 @@ SAMPLERS = {
 
 @functools.cache
 def dense(n_obs: int):
-    """Return the posterior of generated normal data."""
+    """Return the logistic regression on `n_obs` generated rows of normal predictors."""
     return amc.targets.LogisticRegression(*synthetic_logistic(n_obs, COLUMNS, seed=0))
 
 

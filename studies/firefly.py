@@ -4,7 +4,8 @@ Maclaurin and Adams (2014), Firefly Monte Carlo: Exact MCMC with Subsets of Data
 reported in secondary sources). Logistic regression of the digits 7 and 9 on 50 principal components and
 a constant; softmax regression of three classes (there: CIFAR-10; here: generated); robust regression with Student-t
 errors (there: 1.8 million molecules; here: generated). Columns have unit variance, so that one proposal scale suits all
-coordinates; every chain tunes this scale. All chains start at a draw of the Laplace approximation.
+coordinates; chains of random walks and Langevin steps tune this scale. All chains start at a draw of the Laplace
+approximation.
 """
 
 import functools
@@ -56,7 +57,7 @@ def small_mnist() -> "amc.targets.LogisticRegression":
 
 
 def softmax_of(n_obs: int, n_columns: int) -> "amc.targets.SoftmaxRegression":
-    """Return data of three classes with generated coefficients of standard deviation 1 / sqrt(columns)."""
+    """Return the softmax regression of generated data: `n_obs` rows of `n_columns` columns, three classes."""
     rng = np.random.default_rng(2014)
     X = rng.standard_normal((n_obs, n_columns))
     scores = X @ (2.0 * rng.standard_normal((n_columns, 3)) / np.sqrt(n_columns))
@@ -64,7 +65,7 @@ def softmax_of(n_obs: int, n_columns: int) -> "amc.targets.SoftmaxRegression":
 
 
 def robust_of(n_obs: int, n_columns: int) -> "amc.targets.RobustRegression":
-    """Return a linear model with Student-t errors, 4 degrees of freedom and scale 0.5."""
+    """Return the regression of generated data with Student-t errors, 4 degrees of freedom and scale 0.5."""
     rng = np.random.default_rng(2014)
     X = rng.standard_normal((n_obs, n_columns))
     y = X @ rng.standard_normal(n_columns) + 0.5 * rng.standard_t(4, size=n_obs)
@@ -72,12 +73,12 @@ def robust_of(n_obs: int, n_columns: int) -> "amc.targets.RobustRegression":
 
 
 def softmax() -> "amc.targets.SoftmaxRegression":
-    """Return 18000 data of 3 classes, as many as in the paper; 33 coefficients."""
+    """Return the softmax regression of 18000 generated rows, as many as in the paper; 33 coefficients."""
     return softmax_of(18_000, 11)
 
 
 def robust() -> "amc.targets.RobustRegression":
-    """Return 200000 data, 57 coefficients."""
+    """Return the robust regression of 200000 generated rows, 57 coefficients."""
     return robust_of(200_000, 57)
 
 

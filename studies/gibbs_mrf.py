@@ -61,7 +61,7 @@ def small_field():
 
 
 def sequential(epsilon: float, batch_size: int):
-    """Return the paper's sampler."""
+    """Return Gibbs with the sequential test, the paper's sampler."""
     return amc.Gibbs(amc.SequentialTTest(epsilon=epsilon, batch_size=batch_size))
 
 

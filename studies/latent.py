@@ -7,7 +7,7 @@ by Fisher's identity, need no decision (Berchuck, Baek, Medeiros and Agazzi 2024
 the law of the draws, which a linear map corrects afterwards. NUTS samples all effects with the rest.
 
 Three data sets: repeated visits of 100 persons with an intercept and a slope of their own, like the simulated data of
-that paper's authors; 500 groups of three rows, 0 or 1, of which most are all equal; counts in 200 groups of 1 to 20.
+that paper's authors; 500 groups of three 0/1 rows, equal within most groups; counts in 200 groups of 1 to 20 rows.
 In the gradients the nodes replace the draws of the effects that the paper makes, so that only the minibatch brings
 noise. The correction is for a normal posterior: in the metric of the Laplace approximation, steps
 
@@ -219,7 +219,7 @@ def nodes(results: Any) -> list[Table]:
 
 
 def weighted_shift(theta: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return how far weights exp(error) move the mean, and their effective share of the draws."""
+    """Return the mean with weights exp(error) minus the plain mean, by coordinate, and ESS of the weights / draws."""
     weight = np.exp(error - error.max())
     weight /= weight.sum()
     return weight @ theta - theta.mean(axis=0), float(1.0 / (len(weight) * (weight**2).sum()))

@@ -11,10 +11,10 @@ without a dense phase. The study shows this shift: exchange is run with exact au
 several lengths from empty, full and both starts. The explanation of the paper's table by this shift is ours, not the
 paper's.
 
-Noisy Langevin has two steps. The paper uses the tuned step of MALA-exchange, here about 1.5 posterior covariances: the
-chain diverges, since at some 8 % of the posterior, near the dense phase, the log density is curved too much for such a
-step. With a step of 0.03 the chain stays near the posterior for longer; its error is slow mixing, not the
-discretisation error that the paper describes.
+Noisy Langevin is run with two step sizes. The paper uses the tuned size of MALA-exchange, here about 1.5 posterior
+covariances: the chain diverges, since at some 8 % of the posterior, near the dense phase, the log density is curved too
+much for such a step. With a step of 0.03 the chain stays near the posterior for longer; its error is slow mixing, not
+the discretisation error that the paper describes.
 """
 
 import functools
@@ -75,12 +75,12 @@ def exchange(start: str, n_updates: int):
 
 
 def noisy_exchange():
-    """Return noisy exchange."""
+    """Return noisy exchange with `N_AUXILIARY` auxiliary draws for each decision."""
     return amc.Exchange(walk(), N_AUXILIARY, chains(thin=THIN))
 
 
 def noisy_langevin(step_size: float):
-    """Return noisy Langevin."""
+    """Return noisy Langevin at one step size."""
     return amc.samplers.NoisyLangevin(step_size, N_AUXILIARY, np.array(COVARIANCE), chains(thin=THIN))
 
 
@@ -243,7 +243,7 @@ def auxiliary_length(results) -> list:
 
 
 def langevin_steps(results) -> list:
-    """Tabulate errors and mixing of noisy Langevin with its two steps."""
+    """Tabulate errors and mixing of noisy Langevin at its two step sizes."""
     mean, sd = exact_moments(results)
     points = points_of(exact_posterior(results)["weight"], 20 if results.preset == "smoke" else 60)
     remark = beyond_stability(business().log_density, points, np.array(COVARIANCE), STEPS)

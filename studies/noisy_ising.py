@@ -6,7 +6,8 @@ chains of 1000 site updates, 100 further draws for the noisy samplers, 30 second
 
 Two things are ours. The exact posterior comes from the transfer recursion on a grid of theta (36.5 minutes a lattice
 in the paper). And exchange with *exact* auxiliary draws is among the samplers: in the same time it makes few steps, but
-it is the only sampler here without bias, whereas the 1000 updates of the others are only four sweeps of the lattice,
+it is the only sampler here without bias. The auxiliary chains of the others have 1000 updates, which are only four
+sweeps of the lattice.
 from the observed one.
 """
 
@@ -66,12 +67,12 @@ def exchange(scale: float):
 
 
 def noisy_exchange(scale: float, n_auxiliary: int):
-    """Return noisy exchange."""
+    """Return noisy exchange with `n_auxiliary` auxiliary draws for each decision."""
     return amc.Exchange(amc.RandomWalk(scale), n_auxiliary, auxiliary(THIN))
 
 
 def noisy_langevin(step_size: float, n_auxiliary: int):
-    """Return noisy Langevin."""
+    """Return noisy Langevin at one step size."""
     return amc.samplers.NoisyLangevin(step_size, n_auxiliary, auxiliary=auxiliary(THIN))
 
 

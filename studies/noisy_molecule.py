@@ -9,9 +9,9 @@ error. Its auxiliary chains are longer than those of the samplers that are judge
 is part of the question. Settings of the paper: 1000 updates, then 200 more of which every fourth graph is kept (N =
 50).
 
-Noisy Langevin has two steps. The paper uses the tuned step of MALA-exchange, here about 1.1 covariances: the chain
-diverges at once. With a step of 0.01 the chain stays near the posterior for longer; its error is slow mixing, not the
-discretisation error that the paper describes.
+Noisy Langevin is run with two step sizes. The paper uses the tuned size of MALA-exchange, here about 1.1 covariances:
+the chain diverges at once. With a step of 0.01 the chain stays near the posterior for longer; its error is slow mixing,
+not the discretisation error that the paper describes.
 """
 
 import functools
@@ -81,7 +81,7 @@ def exchange(factor: float):
 
 
 def noisy_exchange(factor: float):
-    """Return noisy exchange."""
+    """Return noisy exchange with `N_AUXILIARY` auxiliary draws for each decision."""
     return amc.Exchange(amc.RandomWalk(covariance(factor)), N_AUXILIARY, chains(THIN))
 
 
@@ -214,7 +214,7 @@ def lengths(results) -> list:
 
 
 def langevin_steps(results) -> list:
-    """Tabulate errors and mixing of noisy Langevin with its two steps."""
+    """Tabulate errors and mixing of noisy Langevin at its two step sizes."""
     gold = moments(reference(results))
     mean, sd = (np.array([gold[name][k] for name in NAMES]) for k in (0, 1))
     return [unadjusted_steps(results, mean, sd, kind="noisy_langevin", tuned="mala_exchange")]

@@ -25,7 +25,7 @@ class EmceeStretch(ForeignSampler):
     Parameters
     ----------
     walkers
-        Of the ensemble, in multiples of the dimension.
+        Number of walkers of the ensemble, divided by the dimension.
     """
 
     walkers: int = 2

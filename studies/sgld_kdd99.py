@@ -113,7 +113,7 @@ def sgld(step_size: float, batch_size: int):
 
 
 def corrected(step_size: float, epsilon: float, batch_size: int, test_batch_size: int):
-    """Return the paper's sampler; epsilon = 0 reads all data."""
+    """Return SGLD with the sequential test, the paper's sampler; epsilon = 0 reads all data."""
     test = amc.SequentialTTest(epsilon=epsilon, batch_size=test_batch_size)
     return amc.MetropolisHastings(LangevinInLaplaceMetric(step_size, batch_size), test)
 

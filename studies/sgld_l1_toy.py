@@ -84,7 +84,7 @@ def corrected(epsilon: float, batch_size: int):
 
 
 def samplers(batch_size: int) -> dict:
-    """Return the settings."""
+    """Return SGLD without a test, and with the sequential test at each epsilon, by name."""
     family = vary(corrected, epsilon=knob(*EPSILONS), batch_size=batch_size)
     return {"sgld": vary(sgld, batch_size=batch_size), "corrected": family}
 

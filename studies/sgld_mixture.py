@@ -45,7 +45,7 @@ def falling_steps() -> "amc.proposals.DecreasingStep":
 
 
 def decreasing(batch_size: int) -> "amc.MetropolisHastings":
-    """Return the paper's sampler."""
+    """Return SGLD with decreasing steps, the paper's sampler."""
     return amc.MetropolisHastings(
         amc.proposals.StochasticGradientLangevin(falling_steps(), batch_size), amc.acceptance.AlwaysAccept()
     )
@@ -59,7 +59,7 @@ def constant(step_size: float, batch_size: int) -> "amc.MetropolisHastings":
 
 
 def corrected(step_size: float, batch_size: int) -> "amc.MetropolisHastings":
-    """Return the same steps with the exact test; both proposal densities use the same minibatch."""
+    """Return SGLD with a constant step and the exact test; both proposal densities use the same minibatch."""
     return amc.MetropolisHastings(amc.proposals.StochasticGradientLangevin(step_size, batch_size), amc.ExactTest())
 
 

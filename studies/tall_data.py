@@ -56,7 +56,7 @@ PROBLEMS = {
     "customer_lifetimes": functools.partial(tall_models.customer_lifetimes, 100_000),
 }
 
-# --- the samplers: family, name, what it is ---
+# --- the samplers, by family and name ---
 
 
 def blackjax_sgld(fit: Laplace) -> foreign.ForeignSampler:
@@ -117,7 +117,7 @@ FIVE = ("mnist_7v9", "covertype", "logistic_1e5", "logistic_1e6", "student_t")
 
 
 def chosen(names: str) -> dict[str, Any]:
-    """Return some of the samplers."""
+    """Return the samplers with these names, which are separated by spaces, as a dict by name."""
     return {name: SAMPLERS[name] for name in names.split()}
 
 
@@ -168,7 +168,7 @@ study = Study(
             "samplers": chosen(MAIN),
             "budget": Budget(seconds=100.0),
         },
-        # Fourteen hours of one core: where NUTS has its usual warm-up.
+        # Fourteen hours of one core: long enough for NUTS with its longer warm-up (nutpie 400 steps, PyMC 500).
         "thousand_seconds": {
             "like": "published",
             "targets": {name: PROBLEMS[name] for name in ("covertype", "logistic_1e6")},

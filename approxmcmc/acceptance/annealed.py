@@ -223,7 +223,7 @@ class AnnealedEpsilon(AcceptanceTest):
         )
 
     def with_independent_subsets(self) -> "AnnealedEpsilon":
-        """Return the same epochs with subsets redrawn for every decision."""
+        """Return the same schedule, but every decision draws its own subset (``order="rows"``); none share blocks."""
         return dataclasses.replace(self, test=self.test.with_independent_subsets())
 
     def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:

@@ -179,7 +179,7 @@ class DelayedAcceptance(AcceptanceTest):
         return why
 
     def with_independent_subsets(self) -> "DelayedAcceptance":
-        """Return the same stages with subsets redrawn for every decision."""
+        """Return the same two stages, but every decision draws its own subset (``order="rows"``); none share blocks."""
         return dataclasses.replace(self, test=self.test.with_independent_subsets())
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:

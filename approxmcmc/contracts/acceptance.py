@@ -172,7 +172,7 @@ class AcceptanceTest(Component, abc.ABC):
         return not self.why_not_invariant(n_obs)
 
     def with_independent_subsets(self) -> Self:
-        """Return the same test with subsets redrawn for every decision."""
+        """Return the same test, but every decision draws its own subset (``order="rows"``); none share blocks."""
         return self if self.order in ("rows", "memory") else dataclasses.replace(self, order="rows")  # type: ignore[type-var]  # see Component
 
     def with_epsilon(self, epsilon: float) -> Self | None:

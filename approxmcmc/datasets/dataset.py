@@ -26,7 +26,7 @@ class Dataset:
     sha256
         Checksum of the arrays that were loaded or generated; see `checksum`.
     is_synthetic
-        Whether the values were generated because the real ones were not available.
+        Whether the values were generated in place of real ones.
     component_variances
         Variances of the columns of `X_train` if these are principal components, else None.
     columns
@@ -73,7 +73,7 @@ class Columns(NamedTuple):
 
 
 def one_hot(codes: np.ndarray, title: str, labels: Sequence[Any] | None = None) -> Columns:
-    """Return a 0/1 column for each level that occurs, all levels included, in ascending order.
+    """Return a 0/1 column for each level that occurs, in ascending order; no level is left out as the reference.
 
     Parameters
     ----------
@@ -117,9 +117,10 @@ def standardised_dataset(
     y_test: np.ndarray | None = None,
     is_synthetic: bool = False,
 ) -> Dataset:
-    """Return a data set whose predictors have mean 0 and standard deviation 1 on the training rows, without constants.
+    """Return a data set with predictors of mean 0 and standard deviation 1 on the training rows.
 
-    Test rows are shifted and scaled by the means and standard deviations of the training rows.
+    Columns that are constant on the training rows are dropped. Test rows are shifted and scaled by the means and
+    standard deviations of the training rows.
     """
     varies = np.ptp(train.values, axis=0) > 0.0
     X_train = np.ascontiguousarray(train.values[:, varies])

@@ -48,13 +48,15 @@ def a9a(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
     Returns
     -------
     Dataset
-        `X_train` float64 (32561, 123 minus the constant columns), `X_test` (16281, as many), scaled by the training
-        rows; y = 1 for a large income. Columns are numbered from 1, as in LIBSVM's file.
+        `X_train` float64 (32561, 123), `X_test` (16281, 123), both scaled by the training rows; y = 1 for more than
+        50 000 dollars. Columns are numbered from 1, as in LIBSVM's file.
 
     Raises
     ------
     DatasetError
-        When no place has the data, or a file there has other content.
+        When `allow_synthetic` is False, and no place has the data or the file in the folder has other content.
+    InvalidInputError
+        When `source` is unknown.
 
     References
     ----------
@@ -120,7 +122,9 @@ def ijcnn1(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
     Raises
     ------
     DatasetError
-        When no place has the data, or a file there has other content.
+        When `allow_synthetic` is False, and no place has the data or the file in the folder has other content.
+    InvalidInputError
+        When `source` is unknown.
 
     References
     ----------

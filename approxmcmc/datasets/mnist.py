@@ -47,7 +47,9 @@ def mnist_7v9(source: str = "auto") -> Dataset:
     Raises
     ------
     DatasetError
-        When no place has the data, or a file there has other content.
+        When no place has the data, or the file in the folder has other content.
+    InvalidInputError
+        When `source` is unknown.
 
     Examples
     --------
@@ -86,12 +88,14 @@ def mnist_7v9_pca(n_components: int = 50, *, source: str = "auto", allow_synthet
     -------
     Dataset
         `X_train` (12214, n_components), `X_test` (2037, n_components), `y_train` and `y_test`, all float64;
-        `component_variances` with divisor n - 1; y = 1 for a nine. `is_synthetic` says whether they are generated.
+        `component_variances` with divisor n - 1; y = 1 for a nine. `is_synthetic` says whether the data are generated.
 
     Raises
     ------
     DatasetError
         When the images are not available and `allow_synthetic` is False.
+    InvalidInputError
+        When `source` is unknown, or `n_components` is outside its range.
     """
     return or_stand_in(
         lambda: _components(mnist_7v9(source), n_components),

@@ -62,7 +62,7 @@ PADGETT = (
 
 
 def florentine_business() -> Network:
-    """Return the business ties: 16 families, 15 ties, 5 families without ties.
+    """Return the network of business ties between Florentine families: 16 families, 15 ties, 5 families without ties.
 
     Returns
     -------
@@ -91,7 +91,7 @@ STATNET = (
 
 
 def molecule() -> Network:
-    """Return the molecule: 20 atoms, 28 bonds.
+    """Return the network of a made-up molecule: 20 atoms (nodes), 28 bonds (edges).
 
     Returns
     -------

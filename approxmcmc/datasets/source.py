@@ -51,9 +51,9 @@ class Source:
     title
         Name of the data in messages.
     file_name
-        A ``.npz`` file, in the user's folder and in the cache.
+        Name of the ``.npz`` file, in the user's folder or in the cache.
     arrays
-        Names of the arrays in it.
+        Names of the arrays in the file.
     sha256
         Checksum of the output of `decode`; see `approxmcmc.datasets.dataset.checksum`.
     decode
@@ -82,7 +82,7 @@ class Source:
         InvalidInputError
             When the data set has no such place.
         DatasetError
-            When no place has the data, or the user's folder has other content under their name.
+            When no place has the data, or the file in the user's folder has other content.
         """
         places = ("folder", "cache", *([self.download.place] if self.download else []))
         if source not in ("auto", *places):
@@ -97,7 +97,7 @@ class Source:
                     cached
                 ), f"the user's cache{f', from {self.download.origin}' if self.download else ''}"
             except DatasetError as error:
-                warnings.warn(f"{error} The file is ignored.", DatasetWarning, stacklevel=3)
+                warnings.warn(f"{error} This file is ignored; the next place is tried.", DatasetWarning, stacklevel=3)
         if self.download is not None and self.download.place in asked:
             try:
                 download(cached, self.download.fetch, insist=source != "auto")
@@ -168,7 +168,7 @@ def read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise
     except Exception as error:  # a damaged archive fails in many ways: zip, zlib, numpy's header, a missing key
-        raise DatasetError(f"{path} cannot be read as a data set with {', '.join(names)}: {error}") from error
+        raise DatasetError(f"{path} cannot be read as a data set with {', '.join(names)}: {error}.") from error
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -1,8 +1,9 @@
 """The tall-data suite: seven logistic regressions on real data, from easy to hard.
 
-MNIST is dense and nearly normal, ijcnn1 sparse and easy. Covertype, a9a and KDD99 with one-hot columns have rare
-categories: a few rows carry nearly all of the variance of the terms. In KDD99 the classes are nearly separable, too.
-EEG has a few gross errors. A sampler that subsamples should be right on them, or report that it is not.
+MNIST is dense, and its posterior nearly normal; ijcnn1 is sparse and easy. Covertype, a9a and KDD99 with one-hot
+columns have rare categories: a few rows carry nearly all of the variance of the terms. In KDD99 the classes are also
+nearly separable. EEG has a few gross errors. On each set a sampler that subsamples should be right, or report that it
+is not.
 """
 
 import dataclasses
@@ -26,7 +27,10 @@ SMALL = 2000  # rows of generated data
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """One data set of the suite: its loader, generated data of the same kind, and the prior of its regression."""
+    """One data set of the suite: `load` reads it, ``stand_in(n)`` generates n rows of its kind.
+
+    `prior_scale` and `intercept` are settings of its regression.
+    """
 
     load: Callable[..., Dataset]
     stand_in: Callable[[int], Dataset]
@@ -80,7 +84,7 @@ def tall_data(name: str, source: str = "auto", *, allow_synthetic: bool = False)
 
 
 def tall_target(name: str, source: str = "auto", *, allow_synthetic: bool = False) -> "LogisticRegression":
-    """Return the logistic regression of a data set of the suite; ``to_pymc()`` is its twin.
+    """Return the logistic regression of a data set of the suite; ``to_pymc()`` gives the same model in PyMC.
 
     beta_j ~ N(0, 1) on standardised columns with an intercept; for MNIST the prior of Korattikara, Chen and Welling
     (2014), N(0, 1/10) on 50 principal components without intercept.

@@ -1,11 +1,11 @@
 """Two tables of UCI, each with a few influential rows: rare categories (Covertype) and gross errors (EEG eye state).
 
-Covertype: 92 962 cells of 30 x 30 m in the Roosevelt National Forest (Blackard and Dean 1999), a sixth of UCI's table
-drawn in equal shares of every class: ten measurements, four wilderness areas and forty soil types, of which the rarest
-has a handful of cells. The task is LIBSVM's "covtype.binary": class 2, lodgepole pine, against the rest.
+Covertype: 92 962 cells of 30 x 30 m in the Roosevelt National Forest (Blackard and Dean 1999). They are 16 % of UCI's
+table, the same fraction of every class. They have ten measurements, four wilderness areas and 39 of the 40 soil types,
+the rarest in 17 cells. The task is LIBSVM's "covtype.binary": class 2, lodgepole pine, against the rest.
 
 EEG eye state: two minutes of one person's EEG (Roesler 2013), 14 980 samples. Four of them are spikes of the recording,
-up to a hundred standard deviations away from the rest. They are kept on purpose: each has a leverage near 1, a few rows
+90 to 122 standard deviations away from the mean. They are kept on purpose: each has a leverage near 1, a few rows
 dominate a whole column, and a subsample rarely contains them. Remove them to study eyes instead of samplers.
 """
 
@@ -46,12 +46,14 @@ def covertype(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset
     -------
     Dataset
         `X_train` float64 (92962, 53), every column with mean 0 and standard deviation 1; `y_train` 1 for lodgepole
-        pine; no test rows. Columns of soil types without cells (one of forty) are left out.
+        pine, 0 for the rest; no test rows. One of the forty soil types has no cells here, and no column.
 
     Raises
     ------
     DatasetError
-        When no place has the data, or a file there has other content.
+        When `allow_synthetic` is False, and no place has the data or the file in the folder has other content.
+    InvalidInputError
+        When `source` is unknown.
 
     References
     ----------
@@ -110,12 +112,14 @@ def eeg_eye_state(source: str = "auto", *, allow_synthetic: bool = False) -> Dat
     Returns
     -------
     Dataset
-        `X_train` float64 (14980, 14), in time order; `y_train` 1 for closed eyes; no test rows.
+        `X_train` float64 (14980, 14), in time order; `y_train` 1 for closed eyes, 0 for open ones; no test rows.
 
     Raises
     ------
     DatasetError
-        When no place has the data, or a file there has other content.
+        When `allow_synthetic` is False, and no place has the data or the file in the folder has other content.
+    InvalidInputError
+        When `source` is unknown.
 
     Examples
     --------

@@ -1,15 +1,17 @@
 """Plan an annealed epsilon from a pilot: bias, variance and cost of every epsilon, from the steps of one exact chain.
 
-A step of the pilot gives (Lambda, tau), and so, for every epsilon, the error Delta of its acceptance probability. Let f
-be a functional with g the solution of (1 - T) g = f - E f for the exact kernel T. To first order the bias of E f is
+A step of the pilot gives its log ratio Lambda and the scale tau of its terms (see `design.pairs`), and so, for every
+epsilon, the error Delta of its acceptance probability. Let g solve (1 - T) g = f - E f for a functional f and the exact
+kernel T. To first order the bias of E f is
 
-    b(epsilon) = E[ Delta(theta, theta') (g(theta') - g(theta)) ]        over theta ~ posterior, theta' ~ q,
+    b(epsilon) = E[ Delta(theta, theta') (g(theta') - g(theta)) ]        over theta ~ posterior, theta' ~ q.
 
-If the autocorrelation of f decays at one rate, g = c (f - E f) with c = var f / D(f), where D(f) = E[ P_a (f(theta') -
-f(theta))^2 ] / 2 is the Dirichlet form, and V = var f (2 c - 1). On the canonical case this is right within 4 % for b
-at every epsilon up to .2, and within 1 % for V at 0. If it decays at several rates, the Dirichlet form gives too small
-a c. Batch means of the chain do not, so the larger of the two values of c is used. A c that is too large shortens the
-biased epochs, which is the safe side.
+If the autocorrelation of f decays at one rate, g = c (f - E f) with c = var f / D(f). Here D(f) = E[ P_a (f(theta') -
+f(theta))^2 ] / 2 is the Dirichlet form, with P_a the exact acceptance probability, and the asymptotic variance is V =
+var f (2 c - 1). For the mean of z^2 under N(0, 1) this is right within 4 % for b at every epsilon up to .2, and within
+1 % for V at epsilon 0. If the autocorrelation decays at several rates, the Dirichlet form gives too small a c. Batch
+means of the chain do not, so the larger of the two values of c is used. A c that is too large shortens the biased
+epochs, which is the safe side.
 
 This is heuristic, but a bad pilot costs only efficiency, never consistency, because every schedule ends at epsilon = 0.
 """
@@ -88,11 +90,12 @@ def plan_annealing(
     Parameters
     ----------
     target, proposal
-        What the chain will sample, and with which proposal.
+        Target and proposal of the chain that will use the plan.
     test
         Gives batch size, growth and order of the tests; default ``SequentialTTest()``. Its epsilon is not used.
     epsilons
-        The values of epsilon to use, 0 among them.
+        Candidate values of epsilon, from 0 to 0.5; 0 must be among them. Each epoch uses the one with the least
+        predicted risk.
     functional
         ``functional(states (n, dim)) -> (n, n_functionals)``: functions with means that should be right; the error of
         each counts in units of its standard deviation. States are first shifted by the pilot's mean, so squares are
@@ -107,10 +110,17 @@ def plan_annealing(
     random_seed
         As in :func:`sample`.
 
+    Returns
+    -------
+    AnnealingPlan
+        `test` goes into `MetropolisHastings`; the other attributes are the estimates behind it and its cost.
+
     Raises
     ------
     InvalidInputError
         When a setting is out of range, or a datum has probability 0 at a proposal of the pilot.
+    NotFiniteError
+        When no proposal of the pilot has a finite log ratio.
 
     Warns
     -----
@@ -168,10 +178,11 @@ def plan_annealing(
 
 
 def errors_of_pairs(pairs: Any, epsilons: Sequence[float], **test: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return Delta of every epsilon and pair, shape (n_epsilons, n_pairs), and the share of the data read, by epsilon.
+    """Return the error Delta, shape (n_epsilons, n_pairs), and the share of the data read, shape (n_epsilons,).
 
-    `pairs` begins with log ratios and scales; `test` holds settings of `acceptance_probability_error`. Where the log
-    ratio is -inf, no test errs or reads data; the mean share is that over the other pairs.
+    Delta is the error of the acceptance probability for each epsilon and pair. `pairs` begins with log ratios and
+    scales; `test` holds settings of `acceptance_probability_error`. Where the log ratio is -inf, no test errs or reads
+    data; the share is the mean over the other pairs.
     """
     log_ratio, tau = pairs[:2]
     inside = np.isfinite(log_ratio)
@@ -196,9 +207,9 @@ def estimate_ingredients(
     Parameters
     ----------
     epsilons
-        The arms, 0 among them.
+        Values of epsilon; 0 must be among them.
     errors
-        Delta of every epsilon and step, shape (n_epsilons, n_steps).
+        Error Delta of the acceptance probability for every epsilon and step, shape (n_epsilons, n_steps).
     cost
         Cost of a step with each epsilon; shape (n_epsilons,).
     acceptance

@@ -1,7 +1,8 @@
 """The table that `choose_sampler` chooses from: one entry for each method, with a lower bound of its cost.
 
-A candidate says whether a target has what it needs, makes its target and its sampler, and has a *floor*: a lower bound
-of its run time, from counted work. A candidate with a floor above the cost of another one is neither made nor compiled.
+A candidate says whether a target has what the method needs, makes its target and its sampler, and has a *floor*: a
+lower bound of its run time, from counted work (for NUTS: an estimate). A candidate with a floor above the cost of
+another one is neither made nor compiled.
 """
 
 import dataclasses
@@ -45,7 +46,7 @@ SHARE_OF_WALKS = 0.1  # mixed with independent draws, which on their own may sti
 class Pairing(NamedTuple):
     """A target and a sampler that are ready to run; the target may be another form of the user's target.
 
-    Chains start at draws of `law`; None: target or sampler offer the start.
+    Chains start at draws of `law`; if it is None, the target or the sampler chooses their start.
     """
 
     target: Target
@@ -77,7 +78,7 @@ class Candidate:
     seconds
         Function that converts counted work to seconds.
     is_counted
-        Whether the floor is taken as the cost, without a trial.
+        Whether the output of `floor` is taken as the cost, without a trial.
     """
 
     name: str

@@ -3,7 +3,8 @@
 0. If terms that each represent many rows give exactly the same likelihood, they replace the rows
    (`targets.compressed`).
 1. Every candidate has a floor, which is a lower bound of its seconds of counted work. It includes the parts that the
-   candidate needs first: the mode, a pilot chain, an expansion, compiled code. The lowest floor is tried first.
+   candidate needs first: the mode, a pilot chain, an expansion, compiled code. The lowest floor is tried first. Only
+   NUTS has no trial: its floor is an estimate of its cost, and counts as the cost.
 2. A trial counts what a step reads, and measures effective draws per step and the error of a test. That gives a cost
    estimate, the *price*,
 
@@ -117,8 +118,8 @@ def choose_sampler(
         ``"none"`` allows only exact samplers; a number allows a bias of that many posterior standard deviations. None
         allows 0.02, but takes an exact sampler if one needs at most twice the time of the fastest.
     draws
-        Least number of steps of each chain, as `sample` makes them for the draws that it keeps; None: no more
-        than effective draws take.
+        Number of steps that each chain makes at least: kept draws times the thinning interval. None: only as many as
+        the effective draws need.
     chains
         Number of chains of the run that follows.
     random_seed
@@ -141,7 +142,7 @@ def choose_sampler(
     Warns
     -----
     SamplingWarning
-        If a pilot found the posterior improper, and another sampler is chosen nevertheless.
+        If a pilot found that the posterior may be improper, and a sampler is chosen nevertheless.
 
     Notes
     -----
@@ -203,7 +204,7 @@ def choose_sampler(
 
 
 def made_again(target: Target, name: str, *, random_seed: Any = None) -> Pairing:
-    """Return target and sampler of the candidate with this name, made with the seed of the choice, without trials."""
+    """Return target and sampler of the candidate `name`, without trials; `random_seed` must be that of the choice."""
     if target.why_no_terms:
         return Pairing(target, nuts.sampler(target))
     target = compressed(target)
@@ -222,7 +223,7 @@ def _seed(random_seed: Any) -> int:
 
 
 def _judge(entries: list[Entry], chosen: Entry, goal: Wanted) -> None:
-    """Write the verdicts of the candidates that were tried; the price of the others becomes their floor."""
+    """Write the verdicts of the candidates that were tried; set the price of the others to their floor."""
     for entry in entries:
         if entry is chosen:
             entry.verdict = "chosen"

@@ -40,7 +40,7 @@ def enter(candidate: Candidate, known: Situation, goal: Wanted) -> Entry:
 
 
 def look_again(entry: Entry, known: Situation, goal: Wanted) -> None:
-    """Update the floor and the verdict of a candidate from what is known now, which may be more than at its trial."""
+    """Update the floor and the verdict of a candidate from all that is known now."""
     if entry.verdict:
         return
     entry.verdict = entry.candidate.why_not(known)
@@ -189,7 +189,7 @@ def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: En
 
 
 def tuning_steps(found: Measured) -> int:
-    """Return the tuning steps of a run that starts at the trial's states: ten autocorrelation times."""
+    """Return the tuning steps of a run from the trial's states: ten autocorrelation times, from 50 to 1000."""
     low, high = PILOT_TUNE
     return min(max(int(10.0 * found.memory), low), high)
 
@@ -211,7 +211,7 @@ def contenders(entries: list[Entry], goal: Wanted) -> list[tuple[Entry, Trial]]:
 
 
 def best_of(entries: list[Entry], goal: Wanted) -> Entry | None:
-    """Return the cheapest allowed candidate that was tried; an exact one if it is nearly as cheap.
+    """Return the cheapest allowed candidate with a cost; an exact one if it is nearly as cheap and the goal prefers it.
 
     Candidates with reliable trials come first: chains that hardly move all seem to have the same few effective draws.
     """

@@ -26,10 +26,10 @@ FARTHEST = 8.0  # largest distance of mode and mean used, in standard deviations
 
 
 class Floor(NamedTuple):
-    """Lower bounds of the seconds that a candidate needs for set-up, for an effective draw, and for a step.
+    """Lower bounds of the seconds that a candidate needs: `set_up`, `per_draw` (one effective draw) and `per_step`.
 
-    Shared parts, such as the mode, and compilation are not included. If `foretold`, the set-up will hardly take longer
-    than its bound.
+    Parts that candidates share, such as the mode, and compilation are not included. For NUTS the numbers are estimates,
+    with compilation. `foretold` says whether the set-up will hardly take longer than `set_up`.
     """
 
     set_up: float

@@ -30,7 +30,10 @@ RUNAWAY = 5.0
 
 
 class PilotSettings(NamedTuple):
-    """Steps of each round (half of them adapt), the proposal for a covariance, and steps per independent draw / d."""
+    """Steps of each round (half of them adapt) and the proposal for a covariance.
+
+    `memory` is the number of steps for an independent draw, divided by the dimension.
+    """
 
     rounds: tuple[int, ...]
     proposal: Callable[[np.ndarray], Proposal]
@@ -69,10 +72,11 @@ def why_no_gradient(target: Target) -> str:
 
 
 def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
-    """Return the normal distribution with mean and covariance of an exact chain, for a posterior whose mode is useless.
+    """Return a normal distribution with mean and covariance of an exact chain, for a posterior without a useful mode.
 
     Each round proposes with the covariance that the round before measured, shrunk towards its diagonal; the step adapts
-    to the acceptance rate that is best for its kind. The last half of the last round counts.
+    to the acceptance rate that is best for its kind. The result is from the second half of the last round; its
+    covariance is shrunk, too.
 
     Warns
     -----

@@ -69,7 +69,10 @@ def seconds_per_draw(known: Situation) -> float:
 
 
 def floor(known: Situation) -> Floor:
-    """Return the floor of NUTS, which is taken as its cost."""
+    """Return the estimated seconds of NUTS, not a bound: set-up with compilation and tuning, and an effective draw.
+
+    NUTS has no trial, so `choose_sampler` takes this estimate as its cost.
+    """
     draw, integrated = seconds_per_draw(known), known.written_work[1] != known.dim
     kept = draw * (RUNS_OF_EFFECTS if integrated else 1.0)
     return Floor(set_up_seconds(known), kept, per_step=kept)

@@ -80,10 +80,11 @@ class Wanted(NamedTuple):
 
 @dataclasses.dataclass
 class Entry:
-    """A candidate, its lower bound of cost, whether its set-up may take much longer than that, and its trial.
+    """A candidate, its lower bound of cost (`floor`), and what its trial found.
 
-    `unfinished` is a trial that was cut short because a rival could be better. `set_up` and `trial` are seconds of
-    counted work, `set_up_seconds` and `trial_seconds` seconds measured by the clock, for the table.
+    `has_set_up` says whether the set-up may take much longer than its lower bound. `unfinished` is a trial that was cut
+    short because a rival could be better. `set_up` and `trial` are seconds of counted work, `set_up_seconds` and
+    `trial_seconds` seconds measured by the clock, for the table.
     """
 
     candidate: Candidate

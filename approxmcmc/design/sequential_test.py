@@ -7,7 +7,7 @@ until
 
     mean_b |Delta_b| = error  ("mean"),   or   max_b |Delta_b| = error  ("worst"),
 
-both increasing in epsilon, and the test with the least mean_b E n / N wins.
+both increasing in epsilon. The test that reads the least share of the data, on average over the pairs, wins.
 
 Reference: Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 5.3 and its supplement; Wang and
 Tsiatis (1987) for the boundaries.
@@ -52,7 +52,7 @@ class DesignedTest:
     table
         A row for each test compared: batch_size, boundary_shape, epsilon, error, worst_error, data_fraction.
     log_ratio, tau
-        The pilot pairs, shape (n_pairs,).
+        Log ratio and scale of each pilot pair (see `Pairs`), shape (n_pairs,).
     setup_likelihood_evaluations, setup_seconds
         Cost of the pilot and the search: set-up, not part of any chain.
     """
@@ -86,7 +86,7 @@ def design_test(
     Parameters
     ----------
     target, proposal
-        What the chain will sample, and with which proposal; `ControlVariate` targets too.
+        Target and proposal of the chain that will use the test; the target may be a `ControlVariate`.
     error
         Allowed error of the acceptance probability, :math:`\Delta^*`, in (0, 1).
     criterion
@@ -98,7 +98,7 @@ def design_test(
     batch_sizes
         Batch sizes to compare; default N/200 to N/5, 50 at least. They hardly matter once epsilon is matched.
     n_pairs, tune
-        Pilot: the steps of an exact chain after `tune` steps.
+        The pilot is an exact chain; its `n_pairs` steps after `tune` steps are used.
     initvals, random_seed
         As in :func:`sample`, of the pilot chain.
 

@@ -2,8 +2,9 @@
 
     theta <- theta + a_k P [grad log p(theta) + s(y) - s(y'_k)],    y'_k drawn at theta,    a_k = a_0 k_0 / (k_0 + k),
 
-climbs the log posterior along an unbiased estimate of its gradient (Robbins and Monro 1951); averaging the later
-iterates removes most of the noise (Polyak and Juditsky 1992). At the mode, minus the Hessian of the log posterior is
+with s the statistics, y the data, y'_k simulated data, and P a covariance that sets the shape of the steps, climbs the
+log posterior along an unbiased estimate of its gradient (Robbins and Monro 1951). Averaging the later iterates removes
+most of the noise (Polyak and Juditsky 1992). At the mode, minus the Hessian of the log posterior is
 Cov s(y') plus the prior's precision: the covariance of simulated statistics gives the shape of the steps.
 """
 
@@ -191,7 +192,8 @@ def robbins_monro(
     auxiliary
         As for :class:`Exchange`.
     n_steps
-        Most steps, in two rounds: the second is preconditioned by the curvature where the first one ended.
+        Largest number of steps, half of them in each of two rounds. The second round is preconditioned by the
+        curvature where the first one ended.
     n_auxiliary
         Draws behind the gradient of one step.
     n_curvature

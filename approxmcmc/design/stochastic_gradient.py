@@ -13,8 +13,8 @@ with quadratic terms, E W grows with C, and (1 + e) I solves the equation with <
           \lambda \text{ the largest eigenvalue of } \mathrm{E}\, W(z), \; z \sim N(0, (1 + e) I) :
 
 the iterates that begin at C = 0 then increase, and stay below (1 + e) I. So the largest relative error of a variance is
-at most e. W is that of one datum divided by the batch size, lambda(n) = Lambda (1/n - 1/N), an effective draw takes
-4/alpha - 1 steps, and the batch size is the one with the least
+at most e. Minibatches of n rows have lambda(n) = Lambda (1/n - 1/N), with Lambda this eigenvalue for N times the
+gradient of one row. An effective draw takes 4/alpha - 1 steps, and the batch size is the one with the least
 
 .. math:: (4/\alpha(n) - 1) \, (\text{gradients of a step} + \text{overhead}).
 """
@@ -87,7 +87,7 @@ def design_sgld(
     n_points: int | None = None,
     random_seed: Any = 0,
 ) -> DesignedLangevin:
-    r"""Find the cheapest SGLD whose posterior variances are wrong by at most a wanted share.
+    r"""Find the cheapest SGLD with posterior variances that are wrong by at most the share `covariance_error`.
 
     Parameters
     ----------

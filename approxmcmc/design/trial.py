@@ -3,7 +3,9 @@
 Chains burn in for a fixed number of steps, then run for levels that double, until the ESS is enough or a budget is
 spent. With n steps of all chains, s seconds of counted work (`work`) a step, and the smallest bulk ESS over parameters,
 
-    seconds per effective draw = s n / ESS,    accumulated error = E|alpha^ - alpha| n / ESS.
+    seconds per effective draw = s n / ESS,    accumulated error = E|alpha^ - alpha| n / ESS,
+
+where alpha^ is the test's acceptance probability and alpha the exact one.
 
 Measured seconds are for the table only, not for the choice. In a short run a sampler that mixes badly looks slightly
 better than it is: n steps of a chain that has not moved count as one effective draw.
@@ -60,7 +62,7 @@ class Trial:
     """Chains of one candidate, compiled and burnt in; `measure` continues them.
 
     ``price(counted)`` returns the seconds of counted work, ``hopeless(seconds_per_step)`` whether to give up. `gave_up`
-    says whether that happened, `spent` is the counted seconds of all steps and audits.
+    says whether the trial gave up, `spent` is the counted seconds of all steps and audits.
 
     Raises
     ------

@@ -138,7 +138,7 @@ def risk(
     if len(clocks) == 1 and not is_approximation(traces[0]):
         warnings.warn(
             "Risk over one chain: squared bias and variance cannot be separated and are NaN, intervals too. "
-            "Run several chains from different seeds; 8 mirror the literature, 32 give usable intervals.",
+            "Run several chains from different seeds; papers use about 8; 32 give usable intervals.",
             ApproxMCMCWarning,
             stacklevel=3,  # 3 skips the decorator, so the warning names the caller
         )

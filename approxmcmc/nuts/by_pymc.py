@@ -74,7 +74,8 @@ def _sample(job: NUTSJob, clock: StepClock, draws: int) -> xr.DataTree | None:
     at_once = 1 if multiprocessing.current_process().daemon else job.cores
     try:
         with silent("pymc"), warnings.catch_warnings():
-            # PyMC starts its chains by fork on platforms that fork by default, as `pm.sample` does.
+            # Where PyMC starts its chains by fork, Python warns that this is deprecated in a process with threads; the
+            # user cannot change it.
             warnings.filterwarnings("ignore", r"(?s).*fork\(\)", DeprecationWarning)
             return pm.sample(
                 model=job.model,

@@ -124,8 +124,8 @@ def as_points(initvals: Any, variables: Variables, chains: int) -> np.ndarray:
         points = np.tile(points, (chains, 1))
     if points.shape != (chains, variables.size):
         raise InvalidInputError(
-            f"initvals must have shape ({variables.size},) or ({chains}, {variables.size}), or be dicts with the keys "
-            f"{list(variables.shapes)}; found shape {points.shape}"
+            f"initvals must have shape ({variables.size},) or ({chains}, {variables.size}), or be a dict, or a list of "
+            f"{chains} dicts, with the keys {list(variables.shapes)}; found shape {points.shape}"
         )
     return np.ascontiguousarray(points)
 

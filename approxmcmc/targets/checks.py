@@ -39,7 +39,7 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
     if np.ma.is_masked(values):
         raise InvalidInputError(
             f"{who}: {name} has {np.ma.count_masked(values)} masked value(s), and the mask would be ignored; "
-            "drop or impute these rows"
+            "remove or fill them"
         )
     source = as_source(values)
     if source is not None and source.dtype == np.float32 and not keep_float32:
@@ -69,7 +69,7 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
     if bad:
         raise InvalidInputError(
             f"{who}: {name} has {bad} NaN or infinite value(s), the first at index {position} "
-            f"({array[position]}); drop or impute these rows"
+            f"({array[position]}); remove or fill them"
         )
     return array
 

@@ -1,4 +1,4 @@
-"""The models of the race to an answer: regressions on dense and on real data, and PyMC models as users write them."""
+"""Models of the race to an answer: logistic regressions on simulated and real data, and PyMC models as users write."""
 
 import functools
 from collections.abc import Callable

@@ -40,7 +40,7 @@ def worst(found: Any) -> dict[str, Any]:
 
 
 def cost(results: Any) -> list[Table]:
-    """Tabulate the passes that an error of a bias costs, and those of an exact chain with the same error."""
+    """Tabulate the error of each estimated bias, its passes over the data, and those of an exact chain as accurate."""
     import pandas as pd
     from arviz import ess
 

@@ -59,7 +59,9 @@ def chain_figures(
         What to call each setting, by its label in the results; others are left out.
     truth
         Points and density of the distribution with which the marginals are compared, by the names of the coordinates in
-        their order; the points set the frame. truth_name What it is.
+        their order; the points set the frame.
+    truth_name
+        Name of this distribution in the caption.
     leads
         Open the three captions: the published figures that these repeat.
     max_lag

@@ -31,7 +31,7 @@ BETA, SDS = np.array([1.1, -0.5]), np.array([0.78, 0.32])  # of visits
 
 @functools.cache
 def visits() -> Any:
-    """Return 100 persons with 2 to 14 visits in a unit of time, 0 or 1, intercept and slope of each person's own.
+    """Return the posterior of 100 persons: 2 to 14 visits each, responses 0 or 1, own intercept and slope in time.
 
     Numbers of visits, times and parameters are like those of the simulated data in `glmmr`, the package of the first
     author of the paper; there the effects of a person are correlated, here they are not.
@@ -47,7 +47,7 @@ def visits() -> Any:
 
 @functools.cache
 def triples() -> Any:
-    """Return 500 groups of three rows, 0 or 1, that differ widely: most are all equal."""
+    """Return the posterior of 500 groups of three 0/1 rows; groups differ so widely that most have three equal rows."""
     rng = np.random.default_rng(3)
     group, X = _groups(rng, np.full(500, 3))
     eta = X @ [0.5, 0.5] + 2.0 * rng.normal(size=500)[group]
@@ -56,7 +56,7 @@ def triples() -> Any:
 
 @functools.cache
 def counts() -> Any:
-    """Return 200 groups of 1 to 20 Poisson counts."""
+    """Return the posterior of 200 groups of 1 to 20 Poisson counts each."""
     rng = np.random.default_rng(20)
     group, X = _groups(rng, rng.integers(1, 21, size=200))
     eta = X @ [0.5, 0.3] + 0.7 * rng.normal(size=200)[group]
@@ -128,7 +128,7 @@ def by_draws(n_draws: int) -> Callable[[Any], Any]:
 
 
 def log_prior(theta: np.ndarray) -> float:
-    """Return the log prior, up to a constant; of a scale too, since it has either sign."""
+    """Return the log prior, up to a constant; scales have the same normal prior, because they have either sign."""
     return -0.5 * (theta**2).sum() / PRIOR_SD**2  # type: ignore[no-any-return]  # an array of doubles
 
 

@@ -1,8 +1,8 @@
 """Coverage of the intervals of `approxmcmc.bias` where the bias is known.
 
-- *Enumerable chains*: a sequential t-test that moves eight binary states one site at a time, or sweeps over them. Its
-  stationary distribution is computed from its transition matrix, averaged over all orders of the terms; draws of that
-  distribution are independent. Both forms of `bias` estimate the same number.
+- *Enumerable chains*: three binary sites, which a sequential t-test moves one at a time or in sweeps. The stationary
+  distribution on their eight states is computed from the transition matrix, averaged over all orders of the terms;
+  draws of that distribution are independent. Both forms of `bias` estimate the same number.
 - *The canonical normal model*: draws of N(mean + shift, spread^2) in place of the posterior N(mean, 1), for the drift
   form, with a random walk as exact kernel.
 """

@@ -56,7 +56,7 @@ class Verdict:
 
     @property
     def short(self) -> str:
-        """The verdict in a word; for an undecided run also whether the run reported a problem."""
+        """The verdict; for an undecided run with failed checks also that it was warned."""
         return f"{self.word}, warned" if self.word == UNDECIDED and self.problems else self.word
 
 

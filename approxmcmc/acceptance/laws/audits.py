@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 SMALLEST_RUN = 50  # audited decisions
-# The error is smooth and decreasing in |mu_std|: interpolation on 65 points is off by at most .002 (1.6 % of itself).
+# A test's error probability falls smoothly with |mu_std|: interpolated on these 65 points it is off by at most .002, or
+# 1.6 % of its value.
 MU_STD_GRID = np.linspace(0.0, 6.0, 65) + 1e-9
 HEAVIEST_TERM = 0.5  # if one term makes up half of the spread, the central limit theorem does not hold
 SHARE_OF_HEAVY_DRAWS = 0.1

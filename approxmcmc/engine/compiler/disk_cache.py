@@ -168,7 +168,7 @@ class ContentCache(_Cache):
         self._enabled = False
 
     def flush(self) -> None:
-        """Remove every file of this kernel."""
+        """Remove the files of all compiled functions of this name, whatever their content (numba calls this)."""
         for path in cache_folder().glob(f"{self._name}-*.nbc"):
             path.unlink(missing_ok=True)
 
