@@ -117,9 +117,10 @@ def standardised_dataset(
     y_test: np.ndarray | None = None,
     is_synthetic: bool = False,
 ) -> Dataset:
-    """Return a data set with predictors of mean 0 and standard deviation 1 on the training rows, constant ones dropped.
+    """Return a data set with predictors of mean 0 and standard deviation 1 on the training rows.
 
-    Test rows are shifted and scaled by the means and standard deviations of the training rows.
+    Columns that are constant on the training rows are dropped. Test rows are shifted and scaled by the means and
+    standard deviations of the training rows.
     """
     varies = np.ptp(train.values, axis=0) > 0.0
     X_train = np.ascontiguousarray(train.values[:, varies])

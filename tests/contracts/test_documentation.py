@@ -62,6 +62,14 @@ def test_every_picture_of_the_gallery_is_of_a_script_that_begins_with_a_title():
         assert set(line) == {"="} and len(line) >= len(title), path.name
 
 
+def test_text_of_the_examples_begins_below_its_mark():
+    """The builder of the pages drops what stands on the line of the mark itself."""
+    scripts = [*(DOCS / "examples").rglob("*.py")]
+    assert scripts
+    for script in scripts:
+        assert not re.findall(r"^# ?%% *\S.*$", script.read_text(encoding="utf-8"), flags=re.MULTILINE), script.name
+
+
 def test_the_picture_of_the_house_names_every_room():
     """The directive draws it when the pages are built, and refuses another set of rooms."""
     house = runpy.run_path(str(DOCS / "_extensions" / "house.py"))

@@ -47,9 +47,13 @@ print(az.summary(trace, var_names=["Intercept", "distance", "kind", "1|depot_sig
 new = pd.DataFrame({"distance": [1.0, 4.0], "kind": ["letter", "pallet"], "depot": ["depot 0", "depot 1"]})
 print(formula.predict(trace, data=new, inplace=False).posterior["mu"].mean(("chain", "draw")).values)
 
-# %% A table -------  ``LogisticRegression`` and ``GLMTarget`` take a table with columns of text or categories. Each of
-# these columns is a variable with the effects of its levels, relative to a named reference level; a column adds one
-# addition per row to the cost, for any number of levels.
+# %%
+# A table
+# -------
+#
+# ``LogisticRegression`` and ``GLMTarget`` take a table with columns of text or categories. Each of these columns is a
+# variable with the effects of its levels, relative to a named reference level; a column adds one addition per row to
+# the cost, for any number of levels.
 
 late = (table["days"] > 4.0).astype(int)
 target = amc.targets.LogisticRegression(table[["distance", "kind"]], late, intercept=True)

@@ -83,7 +83,8 @@ for n in (0, 4, 8):
 attrs = trace.posterior.attrs
 print(f"{attrs['setup_quadrature_nodes']} nodes, distance {attrs['distance_to_model']:.1g} nats")
 
-# %% Fewer nodes are not enough for these men, because most of them answered the same in all years. The same model from
+# %%
+# Fewer nodes are not enough for these men, because most of them answered the same in all years. The same model from
 # arrays, with a fixed number of nodes, placed for a theta near the posterior mean (``at``):
 
 at = np.concatenate(

@@ -39,10 +39,11 @@ axes.axis("off")
 graph = amc.targets.ERGM(ties.adjacency, statistics=("edges", "two_stars"), prior_scale=3.0)
 print("edges and two-stars:", graph.observed_statistics)
 
-# %% Exchange proposes a theta, simulates a network there, and compares it with the observed one. The network is the
-# last state of a chain of toggles; a toggle adds or removes a tie. The first run makes 2400 toggles, from the empty
-# graph and from the full one in turn; the second makes 100 from the empty graph. The two parameters are correlated, so
-# the walk uses the covariance of the posterior.
+# %%
+# Exchange proposes a theta, simulates a network there, and compares it with the observed one. The network is the last
+# state of a chain of toggles; a toggle adds or removes a tie. The first run makes 2400 toggles, from the empty graph
+# and from the full one in turn; the second makes 100 from the empty graph. The two parameters are correlated, so the
+# walk uses the covariance of the posterior.
 
 walk = amc.RandomWalk(1.7, preconditioner=[[0.23, -0.042], [-0.042, 0.0108]])
 runs = {

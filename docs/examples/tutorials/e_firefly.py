@@ -7,10 +7,14 @@ lower bound of every row's likelihood. This page shows the bound, the chain, the
 use another sampler.
 """
 
-# %% A bound below the likelihood ----------------------------  Take a logistic regression. Each row's likelihood is a
-# curve in its predictor, and a Gaussian can lie below that curve and touch it at one place. Where they touch, the row
-# adds no information to the bound: it stays *dark*. The further apart they are, the likelier the row is *bright* and
-# must be read. Each bound is a Gaussian in theta, and the product over all rows costs no more than one of them.
+# %%
+# A bound below the likelihood
+# ----------------------------
+#
+# Take a logistic regression. Each row's likelihood is a curve in its predictor, and a Gaussian can lie below that curve
+# and touch it at one place. Where they touch, the row adds no information to the bound: it stays *dark*. The further
+# apart they are, the likelier the row is *bright* and must be read. Each bound is a Gaussian in theta, and the product
+# over all rows costs no more than one of them.
 
 import arviz as az
 import matplotlib.pyplot as plt
@@ -53,8 +57,8 @@ traces = {
     for name, sampler in samplers.items()
 }
 
-# %% Bright rows in each step. The chain draws its first brightness given the first theta, so brightness needs no
-# burn-in.
+# %%
+# Bright rows in each step. The chain draws its first brightness given the first theta, so brightness needs no burn-in.
 
 figure, axes = plt.subplots(figsize=(8.4, 3.0), layout="constrained")
 for name in ("Firefly, untuned", "Firefly, tuned"):
