@@ -103,7 +103,10 @@ def of_few_rows(known: Situation) -> Floor:
 
 
 def of_few_rows_exactly(known: Situation) -> Floor:
-    """Return the floor of core rows with an exact test, which reads all rows if single terms have no bound."""
+    """Return the `Floor` of surrogate transitions on core rows with an exact test.
+
+    The test reads all rows if single terms have no bound, as for all but linear targets.
+    """
     floor = of_few_rows(known)
     if isinstance(known.target, LinearTarget):
         return floor

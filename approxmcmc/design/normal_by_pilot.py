@@ -74,9 +74,9 @@ def why_no_gradient(target: Target) -> str:
 def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
     """Return a normal distribution with mean and covariance of an exact chain, for a posterior without a useful mode.
 
-    Each round proposes with the covariance that the round before measured, shrunk towards its diagonal; the step adapts
-    to the acceptance rate that is best for its kind. The result is from the second half of the last round; its
-    covariance is shrunk, too.
+    Each round proposes with the covariance that the round before measured, shrunk towards its diagonal; the step size
+    adapts to an acceptance rate of 0.8 for trajectories and 0.25 for a random walk. The result is from the second
+    half of the last round; its covariance is shrunk, too.
 
     Warns
     -----
@@ -107,9 +107,9 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
     growth = np.sqrt(np.diag(cov) / before)
     if growth.max() > RUNAWAY:
         warnings.warn(
-            f"no mode was found, and the standard deviation of {target.variables.labels()[growth.argmax()]} still grew "
-            f"by a factor of {growth.max():.3g} in the last of {len(rounds)} pilot runs: the posterior may be "
-            "improper, as under a flat prior with separable classes or collinear predictors; give it a proper prior",
+            f"normal_by_pilot: the standard deviation of {target.variables.labels()[growth.argmax()]} still grew by a "
+            f"factor of {growth.max():.3g} in the last of {len(rounds)} rounds: the posterior may be improper, "
+            "as under a flat prior with separable classes or collinear predictors; give it a proper prior",
             SamplingWarning,
             stacklevel=3,
         )

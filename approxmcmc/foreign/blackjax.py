@@ -93,7 +93,7 @@ class BlackjaxMCLMC(JaxSampler):
     thin: int = 1
 
     def kernel(self, target: Target, density: Density) -> JaxKernel:
-        """Return a step of the McLachlan integrator, which evaluates two gradients."""
+        """Return warm-up and step of MCLMC; a step (of the McLachlan integrator) evaluates two gradients."""
         import blackjax
         import jax
 

@@ -1,7 +1,8 @@
 """The biases of a study's settings, from audited draws: estimated once per setting, stored with the cells.
 
-All chains of a setting are passed to `approxmcmc.bias` as one run, once each of its cells has a record. A stored result
-belongs to a request, a hash of draws, sampler and settings, and is reused while that hash is unchanged.
+Once every cell of a setting has finished or failed, its finished chains, cut to the length of the shortest, are passed
+to `approxmcmc.bias` as one run. A stored result belongs to a request, a hash of draws, sampler and settings, and is
+reused while that hash is unchanged.
 """
 
 import time

@@ -119,9 +119,8 @@ def number_of(name: str, piece: str, where: Sequence[tuple[str, str]], column: s
         rows = rows[[_same(cell, wanted) for cell in rows[key]]]
     told = ", ".join(f"{key} = {value}" for key, value in where)
     if len(rows) != 1:
-        raise StudyError(
-            f"{name}, {piece}: {len(rows)} rows fit {told or 'no condition'}; give conditions that fit exactly one."
-        )
+        found = f"{len(rows)} rows fit {told}" if told else f"{len(rows)} rows, and no condition was given"
+        raise StudyError(f"{name}, {piece}: {found}; give conditions that fit exactly one.")
     row = rows.iloc[0]
     if not isinstance(row[column], numbers.Real) or row[column] != row[column]:
         raise StudyError(f"{name}, {piece}, {told}: {column} holds {row[column]!r}, which is not a number.")

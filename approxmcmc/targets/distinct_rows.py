@@ -78,7 +78,7 @@ class DistinctRows(MergedRows, LinearTarget):
 
     @property
     def knows_derivatives(self) -> bool:
-        """Whether derivatives are exact, as for the target of single rows."""
+        """Whether derivatives are exact: they are if those of the target of single rows are."""
         return self._rows.knows_derivatives
 
     def longest_gradients(self) -> np.ndarray:

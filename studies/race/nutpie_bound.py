@@ -1,6 +1,6 @@
-"""NUTS on tall data for a chosen time, compared with exact transitions of the surrogate in the same process.
+"""NUTS on tall data for a chosen time, compared with surrogate transitions and an exact test, in one process.
 
-nutpie needs hours where the exact transitions need seconds. Here it has a time limit. Its effective draws per CPU
+nutpie needs hours where surrogate transitions need seconds. Here nutpie has a time limit. Its effective draws per CPU
 second are those of the worst coefficient over all draws, warm-up included. Below 400 effective draws the rate is that
 of an unfinished chain, and the ratio to it is a bound, no measurement.
 """
@@ -56,7 +56,10 @@ def nutpie_within(problem: TallProblem, seconds: float, *, whitened: bool) -> di
 
 
 def surrogate_for(problem: TallProblem, seconds: float) -> dict[str, Any]:
-    """Return the same figures for exact transitions of the surrogate."""
+    """Return the draws, CPU seconds and min-ESS of a run of `seconds`, with the keys of `nutpie_within`.
+
+    The sampler is `SurrogateTransition` on core rows with an exact test, so it is exact for the posterior.
+    """
     run = problem.chain(amc.MetropolisHastings(amc.SurrogateTransition()), problem.core)
     lap = run(steps_in(run, seconds))
     ess = float(effective_samples(lap.draws).min())

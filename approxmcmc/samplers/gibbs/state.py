@@ -93,7 +93,11 @@ def new_state(
 
 @compiled
 def evidence_on(state: GibbsState, site: int) -> Evidence:
-    """Return the evidence on one site, without copies: its terms at the states of `state`, and their order."""
+    """Return the evidence on one site, as views of the arrays of `state`.
+
+    It is what a test needs to compare the terms of the site at `state.theta` and at `state.proposed`: the number of
+    terms, the two states, and the order in which the test reads the terms.
+    """
     sites, on_all = state.sites, state.evidence
     order, start = on_all.order, sites.first_place[site]
     sites.base[0] = sites.first[site]

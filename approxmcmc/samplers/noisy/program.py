@@ -23,7 +23,7 @@ STEP_SECONDS = 1e-4  # time of a typical step; "auto" audits add a tenth to this
 
 
 class NoisySetup(NamedTuple):
-    """The parts of the program that differ between the samplers of the family.
+    """The parts of the program that differ between the samplers of this folder.
 
     `step` is made by `make_step`. ``make_states(theta, rng)`` returns the states of MOVE and of ESTIMATE for a new
     chain at theta, ``describe(state of MOVE)`` the tuned values. `records` are the optional counts that the step fills,
@@ -59,7 +59,7 @@ class KnownLikelihood(NamedTuple):
 
 
 class NoisyProgram(Program):
-    """A sampler of the family bound to a target."""
+    """A sampler that estimates its acceptance ratio or its drift, bound to a target."""
 
     def __init__(
         self,

@@ -4,7 +4,7 @@
 2. u ~ U(0, 1);  ESTIMATE returns an estimate of log p(y|theta') - log p(y|theta) from auxiliary draws;
 3. move if log u < log p(theta')/p(theta) + log q ratio + estimate; then KEEP stores the values that belong to theta'.
 
-The samplers of the family differ only in these three functions.
+The samplers of this folder differ only in these three functions.
 """
 
 import math
@@ -39,7 +39,7 @@ class AuditList(NamedTuple):
 
 
 class NoisyState(NamedTuple):
-    """A chain of the family: theta, its proposal, and the states of MOVE and ESTIMATE.
+    """A chain of one of these samplers: theta, its proposal, and the states of MOVE and ESTIMATE.
 
     `log_prior_of` is the target's compiled log prior. `audits` is a new list for each chunk of draws.
     """

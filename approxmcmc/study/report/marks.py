@@ -183,7 +183,7 @@ def _colour(colour: Any) -> str:
 
 
 def _in_units(axes: "Axes", path: Any) -> np.ndarray:
-    """Return the corners of a path, given in screen units, in data units of the axes; of curves only the ends."""
+    """Return the corners of a path, given in screen units, in data units of the axes; a curve becomes a polyline."""
     vertices = path.to_polygons(closed_only=False)
     corners = np.concatenate(vertices) if vertices else np.empty((0, 2))
     return np.asarray(axes.transData.inverted().transform(corners))

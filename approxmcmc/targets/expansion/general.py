@@ -295,7 +295,10 @@ class GeneralExpansion(Expansion):
         return _write_each(self.compiled, draws, out)
 
     def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
-        """Return the sum of the expansions of `rows`, whose numbers are in `numbers`, at `center`."""
+        """Return the sum of the expansions of the terms of `rows`, as a quadratic function of theta - center.
+
+        `numbers` holds the coefficients of every row; they belong to the expansion about `center`.
+        """
         return self._quadratic(numbers[rows].sum(axis=0))
 
     def compile_residual_gradients(

@@ -21,7 +21,9 @@ NODES = 7  # of a Gauss-Hermite rule
 # Averaged coefficients are best over the whole law; they are rejected only if their residuals have more than so many
 # times the variance of Taylor's over the draws: variances from 16 draws are uncertain by this factor.
 WORTH = 2.0
-FARTHEST = 0.125  # largest error of the quadratic of a light row within reach
+# Largest error, in nats, of a row's quadratic at `Law.reach` standard deviations of its predictor on either side. A row
+# whose predictor has a variance above `Law.widest` is a wall if its error is larger; other rows are not checked.
+FARTHEST = 0.125
 
 
 def rows_of_tile(dim: int) -> int:

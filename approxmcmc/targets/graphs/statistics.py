@@ -142,9 +142,9 @@ def find_statistics(statistics: Sequence[str | GraphStatistic]) -> tuple[GraphSt
 
 @cached_by_content(maxsize=64)
 def check_statistic(statistic: GraphStatistic) -> None:
-    """Compile the change, and compare it with differences of the value at random toggles of random graphs.
+    """Compile `statistic.change`, and compare it with differences of `statistic.value` at toggles in random graphs.
 
-    Raises `CompilationError` or `InvalidInputError` if that fails.
+    Raises `CompilationError` if it does not compile, and `InvalidInputError` if they differ.
     """
     who, wanted = f"statistic {statistic.name!r}", "change(adjacency, degrees, i, j) -> float"
     try:
