@@ -51,6 +51,7 @@ from approxmcmc.contracts.target import (
     Target,
     TermWork,
     TwinnedTarget,
+    WrittenWork,
 )
 from approxmcmc.contracts.variables import Variables
 from approxmcmc.contracts.whole import ForeignSampler, NamedDraws, SamplingResult, WholeRun, WholeSampler
@@ -108,6 +109,7 @@ __all__ = [
     "Verdict",
     "WholeRun",
     "WholeSampler",
+    "WrittenWork",
     "arrays_hashed_once",
     "content_hash",
 ]

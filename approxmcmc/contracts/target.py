@@ -38,15 +38,27 @@ class TermWork(NamedTuple):
 
     `operations` counts scalar operations of a term, `gradient` those of its gradient, None if the target has none;
     `bytes` counts the data read for it. `code` is the origin of the code: ``"library"``, compiled once per machine;
-    ``"groups"``, a quadrature, compiled for each form of groups; ``"python"``, a user's function; ``"graph"``,
-    PyTensor; or ``"matrices"``, PyTensor with factors of matrices, which compile slowly. The last three are compiled
-    for each new model.
+    ``"groups"``, a quadrature, compiled for each form of groups; ``"python"``, a user's function; ``"predictor"``,
+    PyTensor's terms of one or two linear predictors; ``"graph"``, its other terms; or ``"matrices"``, PyTensor with
+    factors of matrices, which compile slowly. The last four are compiled for each new model.
     """
 
     operations: float
     gradient: float | None
     bytes: float
-    code: Literal["library", "groups", "python", "graph", "matrices"] = "library"
+    code: Literal["library", "groups", "python", "predictor", "graph", "matrices"] = "library"
+
+
+class WrittenWork(NamedTuple):
+    """The work of NUTS on a model as its user wrote it, counted and never timed.
+
+    `operations` counts those of all terms in PyTensor's code, `dim` the parameters; `multiplies` says whether the code
+    multiplies matrices, which takes long to compile.
+    """
+
+    operations: float
+    dim: int
+    multiplies: bool = False
 
 
 class Target(abc.ABC):
@@ -127,15 +139,12 @@ class Target(abc.ABC):
         return TermWork(2.0 * numbers, gradient, sum(array.nbytes for array in data) / self.n_obs)
 
     @property
-    def written_work(self) -> tuple[float, int]:
-        """Operations of all terms in PyTensor's code for the model as its user wrote it, and its number of parameters.
-
-        This is the work of NUTS. By default it is some six times that of the terms.
-        """
+    def written_work(self) -> WrittenWork:
+        """The work of NUTS on the model as its user wrote it; by default some six times the operations of the terms."""
         plain = self.plain
         if plain is not self:
             return plain.written_work
-        return 6.0 * self.n_obs * self.term_work.operations, self.variables.size
+        return WrittenWork(6.0 * self.n_obs * self.term_work.operations, self.variables.size, multiplies=True)
 
     @property
     def plain(self) -> "Target":

@@ -6,7 +6,7 @@ A draw of a tuned trajectory (`interop.written_work`) counts as one effective dr
 from approxmcmc.contracts import Target, TwinnedTarget
 from approxmcmc.design.floors import Floor
 from approxmcmc.design.survey import Situation
-from approxmcmc.interop.written_work import COMPILE, COMPILE_FACTORS, seconds_of_trajectory
+from approxmcmc.interop.written_work import COMPILE_FACTORS, seconds_of_trajectory, seconds_to_compile
 from approxmcmc.nuts.run import model_of
 from approxmcmc.nuts.settings import NUTS, TUNE, preferred
 
@@ -63,9 +63,9 @@ def seconds_per_draw(known: Situation) -> float:
     On a horseshoe of 63 parameters, tuning took 36 million gradients of 2000 rows in a chain, although the rule
     predicts 11 for each draw.
     """
-    operations, dim = known.written_work
-    tried = known.trajectories if dim == known.dim else []  # not if groups are integrated out
-    return max([seconds_of_trajectory(operations, dim), *tried])
+    work = known.written_work
+    tried = known.trajectories if work.dim == known.dim else []  # not if groups are integrated out
+    return max([seconds_of_trajectory(work), *tried])
 
 
 def floor(known: Situation) -> Floor:
@@ -73,12 +73,13 @@ def floor(known: Situation) -> Floor:
 
     NUTS has no trial, so `choose_sampler` takes this estimate as its cost.
     """
-    draw, integrated = seconds_per_draw(known), known.written_work[1] != known.dim
+    draw, integrated = seconds_per_draw(known), known.written_work.dim != known.dim
     kept = draw * (RUNS_OF_EFFECTS if integrated else 1.0)
     return Floor(set_up_seconds(known), kept, per_step=kept)
 
 
 def set_up_seconds(known: Situation) -> float:
     """Return the seconds before the first kept draw: compilation, and tuning of all chains."""
-    compilation = COMPILE_FACTORS if known.target.term_work.code == "matrices" else COMPILE
+    has_factors = known.target.term_work.code == "matrices"
+    compilation = COMPILE_FACTORS if has_factors else seconds_to_compile(known.written_work)
     return compilation + known.chains * TUNE["nutpie"] * seconds_per_draw(known)

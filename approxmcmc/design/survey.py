@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Target
+from approxmcmc.contracts import Target, WrittenWork
 from approxmcmc.design.memory import of_matrices, why_too_large
 from approxmcmc.design.normal_by_pilot import normal_by_pilot
 from approxmcmc.design.work import AUDITED, PRODUCT, STEP, TRANSITION, AuditSeconds, Rates, compilation, rates_of
@@ -83,8 +83,8 @@ class Situation:
         return rates_of(self.target)
 
     @functools.cached_property
-    def written_work(self) -> tuple[float, int]:
-        """Operations of all terms of the model as it is written, and its number of parameters."""
+    def written_work(self) -> WrittenWork:
+        """The work of NUTS on the model as it is written."""
         return self.target.written_work
 
     @functools.cached_property

@@ -26,7 +26,9 @@ from approxmcmc.contracts.records import (
 
 # Seconds of a scalar operation (`operations`): terms of logistic regressions, 10 and 50 columns, took .17 and .13 ns
 # for each; users' loops .3; PyTensor's graphs and their gradients .22 to .29.
-OPERATION = {"library": 0.15e-9, "groups": 0.15e-9, "python": 0.3e-9, "graph": 0.25e-9, "matrices": 0.25e-9}
+OPERATION = {
+    "library": 0.15e-9, "groups": 0.15e-9, "python": 0.3e-9, "predictor": 0.25e-9, "graph": 0.25e-9, "matrices": 0.25e-9
+}  # fmt: skip
 # Seconds to read a byte: the extra time for a row of 50 columns if there are 1e5 rows, more than the cache holds, not
 # 1e4.
 BYTE = 0.012e-9
@@ -43,11 +45,13 @@ AUDITED = 35e-9
 TRANSITION = 2.2  # posterior standard deviations that a trajectory travels
 # Seconds to compile for a new model, by origin of the code and part: terms, their gradient, and their expansion with
 # the code that reads it. First runs of PyMC's graphs took 7 s for terms, 5 for a gradient, and 20 for terms and
-# expansion; with a Cholesky factor and a linear system 38 for terms and 55 for a gradient.
+# expansion; with a Cholesky factor and a linear system 38 for terms and 55 for a gradient. Poisson rows (one linear
+# predictor) took 7.6 s and Student rows (two) 8 s in all, some of it for code that is compiled once per machine.
 COMPILATION = {
     "library": {"terms": 0.0, "gradient": 0.0, "expansion": 0.0},
     "groups": {"terms": 0.0, "gradient": 6.0, "expansion": 6.0},  # terms are compiled when the model is read
     "python": {"terms": 0.5, "gradient": 0.7, "expansion": 2.5},
+    "predictor": {"terms": 3.0, "gradient": 2.0, "expansion": 4.0},
     "graph": {"terms": 5.0, "gradient": 5.0, "expansion": 12.0},
     "matrices": {"terms": 38.0, "gradient": 55.0, "expansion": 100.0},
 }

@@ -64,7 +64,8 @@ class GraphLikelihood(RowLikelihood):
 
     def work(self) -> TermWork:
         """Return the work of a row, counted from its graph."""
-        return work_of_a_row(self._graph, len(self.columns[0]))
+        found = work_of_a_row(self._graph, len(self.columns[0]))
+        return found._replace(code="predictor") if found.code == "graph" and self.n_predictors <= 2 else found
 
     def compile(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
         """Compile the batch function "terms", "slopes" or "expansion", once; it is also kept on disk, by `content`."""

@@ -12,14 +12,14 @@ from pymc.data import MinibatchOp
 from pymc.model.transform.basic import remove_minibatched_nodes
 from pytensor.graph.traversal import ancestors
 
-from approxmcmc.contracts import content_hash
+from approxmcmc.contracts import WrittenWork, content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, over_flat, rebuild, value_of
 from approxmcmc.interop.hierarchies import Effects, group_effects
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
 from approxmcmc.interop.rows import Rows
 from approxmcmc.interop.variables import ModelVariables, describe_variables, flat, multiplier, refuse_unsuitable
-from approxmcmc.interop.written_work import operations_as_written
+from approxmcmc.interop.written_work import work_as_written
 
 
 class ModelOfPyMC:
@@ -151,11 +151,12 @@ class TargetOfPyMC:
         return self.source.constant_data
 
     @property
-    def written_work(self) -> tuple[float, int]:
-        """Operations of all rows in the graph of the model, and its number of parameters."""
-        source, dim = self.source, int(self.source.theta.type.shape[0])
-        n_rows, observed = source.rows.n_rows, source.model.observed_RVs
-        return self.n_obs / n_rows * operations_as_written(source.model, [n_rows] * len(observed)), dim
+    def written_work(self) -> WrittenWork:
+        """The work of NUTS on the graph of the model."""
+        source, n_rows = self.source, self.source.rows.n_rows
+        sizes = [n_rows] * len(source.model.observed_RVs)
+        work = work_as_written(source.model, sizes, int(source.theta.type.shape[0]))
+        return work._replace(operations=self.n_obs / n_rows * work.operations)
 
     def initial_point(self) -> np.ndarray:
         """Return the model's initial point, unconstrained; shape (dim,)."""

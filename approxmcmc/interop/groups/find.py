@@ -6,13 +6,14 @@ from typing import Any
 from pytensor import config
 from pytensor.graph.traversal import ancestors
 
+from approxmcmc.contracts import WrittenWork
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
 from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
-from approxmcmc.interop.written_work import COMPILE, seconds_of_trajectory
+from approxmcmc.interop.written_work import seconds_of_trajectory, seconds_to_compile
 
 # Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
 NO_TRACES = config.change_flags(traceback__limit=0)
@@ -48,7 +49,7 @@ def integrated(model: Any, *, always: bool = False, if_cheaper: bool = False) ->
                     f"leave too few terms to sample (fewer than {FEW_GROUPS}); integrate=True integrates them out "
                     "anyway"
                 )
-            seconds = COMPILE + DRAWS * seconds_of_trajectory(*source.written_work) if if_cheaper else math.inf
+            seconds = _seconds_of_nuts(source.written_work) if if_cheaper else math.inf
             if seconds < CODE and _nuts_moves(source, effects):
                 raise NotGroupsError(
                     f"NUTS needs about {seconds:.0f} s, less than quadrature to compile ({CODE:g} s); give "
@@ -58,6 +59,10 @@ def integrated(model: Any, *, always: bool = False, if_cheaper: bool = False) ->
         except NotGroupsError as error:
             reasons.append(f"{effects.name}: {error}")
     raise NotGroupsError("; ".join(reasons))
+
+
+def _seconds_of_nuts(work: WrittenWork) -> float:
+    return seconds_to_compile(work) + DRAWS * seconds_of_trajectory(work)
 
 
 def _nuts_moves(source: ModelOfGroups, effects: GroupEffects) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from approxmcmc.contracts import content_hash
+from approxmcmc.contracts import WrittenWork, content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, value_of
 from approxmcmc.interop.groups.candidates import GroupEffects, candidates
@@ -15,7 +15,7 @@ from approxmcmc.interop.groups.observed import ObservedRows
 from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError, ValuesOfGraph
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
 from approxmcmc.interop.variables import refuse_unsuitable
-from approxmcmc.interop.written_work import operations_as_written
+from approxmcmc.interop.written_work import work_as_written
 
 
 class ModelOfGroups:
@@ -45,10 +45,10 @@ class ModelOfGroups:
         self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
 
     @property
-    def written_work(self) -> tuple[float, int]:
-        """Operations of all rows in the graph of the model, and its number of parameters."""
-        rows = [values.size for values in self.observed.values.values()]
-        return operations_as_written(self.model, rows), sum(map(np.size, self.model.initial_point().values()))
+    def written_work(self) -> WrittenWork:
+        """The work of NUTS on the graph of the model."""
+        sizes = [values.size for values in self.observed.values.values()]
+        return work_as_written(self.model, sizes, sum(map(np.size, self.model.initial_point().values())))
 
     @property
     def hash(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pytensor.graph.traversal import ancestors
 
-from approxmcmc.contracts import CompiledTarget, LatentTarget, content_hash
+from approxmcmc.contracts import CompiledTarget, LatentTarget, WrittenWork, content_hash
 from approxmcmc.engine.extras import extra
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.interop.groups.candidates import GroupEffects
@@ -63,8 +63,8 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         return self.coordinates.initial_point()
 
     @property
-    def written_work(self) -> tuple[float, int]:
-        """Counted work of the model with its effects: operations of all rows, and the number of parameters."""
+    def written_work(self) -> WrittenWork:
+        """The work of NUTS on the model with its effects."""
         return self.source.written_work
 
     @property

@@ -437,8 +437,8 @@ def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried(lo
 
 def test_draws_of_nuts_count_less_where_it_moves_effects_that_others_integrate(logistic):
     known, hierarchy = Situation(logistic), Situation(logistic)
-    operations, dim = known.written_work
-    hierarchy.__dict__["written_work"] = operations, dim + 100
+    work = known.written_work
+    hierarchy.__dict__["written_work"] = work._replace(dim=work.dim + 100)
     assert nuts.floor(known).per_step == nuts.seconds_per_draw(known)
     assert nuts.floor(hierarchy).per_step == nuts.RUNS_OF_EFFECTS * nuts.seconds_per_draw(hierarchy)
 

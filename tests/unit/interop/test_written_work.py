@@ -6,7 +6,7 @@ import pytest
 
 from approxmcmc.interop.groups import find
 from approxmcmc.interop.groups.values import NotGroupsError
-from approxmcmc.interop.written_work import OPERATION, operations_as_written
+from approxmcmc.interop.written_work import OPERATION, seconds_to_compile, work_as_written
 
 N = 1000
 rng = np.random.default_rng(3)
@@ -53,7 +53,7 @@ def _groups(law):
     ],
 )
 def test_the_counted_nanoseconds_of_a_row_are_near_the_measured_ones(law, measured):
-    counted = 1e9 * OPERATION * operations_as_written(_groups(law), [N]) / N
+    counted = 1e9 * OPERATION * work_as_written(_groups(law), [N], 43).operations / N
     assert 0.5 * min(measured) < counted < 2.0 * max(measured)
 
 
@@ -74,3 +74,13 @@ def test_sample_leaves_effects_that_nuts_moves_while_an_integral_is_compiled(row
             find.integrated(small, if_cheaper=True)
         monkeypatch.setattr(find, "DRAWS", 100 * find.DRAWS)
     assert find.integrated(small, if_cheaper=True) == "integrated"
+
+
+def test_a_model_that_multiplies_matrices_takes_longer_to_compile():
+    work = work_as_written(_groups(_poisson), [N], 43)
+    with pm.Model() as regression:
+        beta = pm.Normal("beta", shape=3)
+        pm.Poisson("y", pm.math.exp(rng.normal(size=(N, 3)) @ beta), observed=np.arange(N) % 4)
+    product = work_as_written(regression, [N], 3)
+    assert (work.multiplies, product.multiplies) == (False, True)
+    assert seconds_to_compile(product) > seconds_to_compile(work)
