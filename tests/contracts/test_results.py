@@ -13,6 +13,7 @@ from approxmcmc.study.load import load_study
 from approxmcmc.study.report.drawn_page import columns_of, scores_of
 from approxmcmc.study.report.markdown import picture
 from approxmcmc.study.report.shipped import unpacked
+from approxmcmc.study.report.tables import risk_table
 from approxmcmc.study.report.verdicts import AGREES, DIFFERS, OPEN, verdict, verdicts_block
 
 ROOT = Path(__file__).parents[2]
@@ -113,6 +114,13 @@ def test_a_result_names_suite_machine_and_clock():
         for one in scores_of(words, table):
             few = one.at_budgets[one.at_budgets.replicates < 5]
             assert few[[column for column in few if column.endswith(("_lower", "_upper"))]].isna().all(axis=None)
+
+
+def test_the_risks_of_every_shipped_study_can_be_tabulated():
+    for name in published.shipped_studies():
+        for one in scores_of(*published.shipped(name)):
+            if one.settings and not one.at_budgets.empty:
+                assert "risk" in risk_table(one).data, name
 
 
 def test_fewer_than_five_chains_have_no_interval():

@@ -53,7 +53,7 @@ def risk_table(scores: Scores) -> Table:
     if len(scores.estimands) == 1:
         data, what = data.drop(columns="estimand"), f" Estimand: {scores.estimands[0]}."
     if scores.exact is None:
-        data = data.drop(columns=["ratio", "ratio_lower", "ratio_upper"])
+        data = data.drop(columns=["ratio", "ratio_lower", "ratio_upper"], errors="ignore")
     else:
         what += f" Ratio: risk over that of {scores.exact}, formed within blocks, paired bootstrap."
     return Table(
