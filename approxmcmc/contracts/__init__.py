@@ -49,12 +49,11 @@ from approxmcmc.contracts.target import (
     DifferentiableTarget,
     SurrogateTarget,
     Target,
-    TermWork,
     TwinnedTarget,
-    WrittenWork,
 )
 from approxmcmc.contracts.variables import Variables
 from approxmcmc.contracts.whole import ForeignSampler, NamedDraws, SamplingResult, WholeRun, WholeSampler
+from approxmcmc.contracts.work import TermWork, WrittenWork
 
 __all__ = [
     "CORE_COUNTS",

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts.target import Target, TermWork
+from approxmcmc.contracts.target import Target
+from approxmcmc.contracts.work import TermWork
 
 
 class CompiledConditionals(NamedTuple):

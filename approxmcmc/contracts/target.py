@@ -2,12 +2,13 @@
 
 import abc
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from approxmcmc.contracts.component import Plain, html_table
 from approxmcmc.contracts.variables import Variables
+from approxmcmc.contracts.work import TermWork, WrittenWork
 
 
 class CompiledTarget(NamedTuple):
@@ -31,34 +32,6 @@ class CompiledTarget(NamedTuple):
     n_obs: int
     compile_at_both: Callable[[], Any] | None = None
     prior_rows: int = 0
-
-
-class TermWork(NamedTuple):
-    """The work of one term, counted and never timed, so that choices based on it are repeatable.
-
-    `operations` counts scalar operations of a term, `gradient` those of its gradient, None if the target has none;
-    `bytes` counts the data read for it. `code` is the origin of the code: ``"library"``, compiled once per machine;
-    ``"groups"``, a quadrature, compiled for each form of groups; ``"python"``, a user's function; ``"predictor"``,
-    PyTensor's terms of one or two linear predictors; ``"graph"``, its other terms; or ``"matrices"``, PyTensor with
-    factors of matrices, which compile slowly. The last four are compiled for each new model.
-    """
-
-    operations: float
-    gradient: float | None
-    bytes: float
-    code: Literal["library", "groups", "python", "predictor", "graph", "matrices"] = "library"
-
-
-class WrittenWork(NamedTuple):
-    """The work of NUTS on a model as its user wrote it, counted and never timed.
-
-    `operations` counts those of all terms in PyTensor's code, `dim` the parameters; `multiplies` says whether the code
-    multiplies matrices, which takes long to compile.
-    """
-
-    operations: float
-    dim: int
-    multiplies: bool = False
 
 
 class Target(abc.ABC):
