@@ -62,8 +62,8 @@ def resume(
     IncompatibleError
         When `target` is neither a target nor a PyMC model.
     InvalidInputError
-        When the file is not a checkpoint, belongs to another target or version, or its sampler is unknown here; or when
-        `draws` is given while the run still lacks draws.
+        When `path` is not a path; when the file is not a checkpoint, belongs to another target or version, or its
+        sampler is unknown here; or when `draws` is given while the run still lacks draws.
 
     Examples
     --------
@@ -79,6 +79,10 @@ def resume(
     150
     """
     compiled_before = compiled_so_far().seconds
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInputError(
+            f"resume needs the path of a checkpoint, as in sample(..., checkpoint=path), found a {type(path).__name__}"
+        )
     target = as_target(target)
     if not isinstance(target, Target):
         raise IncompatibleError(f"resume needs the target of the run, found {target!r}")

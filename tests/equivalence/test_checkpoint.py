@@ -392,7 +392,9 @@ class TestRefusals:
         with pytest.raises(InvalidInputError, match="cannot be made here"):
             amc.resume(path, TARGET, draws=10)
 
-    def test_files_that_are_none(self, tmp_path, path):
+    def test_files_that_are_not_checkpoints(self, tmp_path, path):
+        with pytest.raises(InvalidInputError, match=r"the path of a checkpoint, .* found a DataTree"):
+            amc.resume(amc.load(path), TARGET)
         with pytest.raises(FileNotFoundError, match="There is no checkpoint at"):
             amc.resume(tmp_path / "no.nc", TARGET)
         amc.save(amc.load(path), tmp_path / "trace.nc")
