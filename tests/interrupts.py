@@ -8,10 +8,15 @@ import pytest
 from approxmcmc.sampling.recorder import Recorder
 
 
-def interrupt_once_drawing(monkeypatch, *, chains):
-    """Interrupt the next run when each of its chains has draws; skip the test where interrupts are ignored."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shell has put into the background
+def skip_where_interrupts_are_ignored():
+    """Skip the test in a job that a shell has put into the background: such a job ignores SIGINT."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         pytest.skip("interrupts are ignored here")
+
+
+def interrupt_once_drawing(monkeypatch, *, chains):
+    """Interrupt the next run when each of its chains has draws."""
+    skip_where_interrupts_are_ignored()
     advance = Recorder.advance
     drawing = set()
 

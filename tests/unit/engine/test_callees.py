@@ -13,6 +13,7 @@ from numba.core.registry import cpu_target
 from approxmcmc.engine.compiler import compile as engine
 from approxmcmc.engine.compiler.compile import allocating, compiled, entry_point, kernel, type_of
 from approxmcmc.engine.compiler.python_call import PythonCall
+from tests.interrupts import skip_where_interrupts_are_ignored
 
 pytestmark = pytest.mark.needs_jit
 
@@ -103,8 +104,7 @@ def test_one_kernel_asks_whatever_function_its_state_holds(capsys):
 @pytest.mark.parametrize("cache", [True, False])
 def test_an_interrupt_while_machine_code_is_made_is_not_lost(cache, tmp_path, monkeypatch):
     """LLVM calls Python back with the code, through ctypes, which ignores what is raised there."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shell has put into the background
-        pytest.skip("interrupts are ignored here")
+    skip_where_interrupts_are_ignored()
     monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
     notify, machine = CPUCodeLibrary._object_compiled_hook, cpu_target.target_context.codegen()._engine._ee
 

@@ -79,7 +79,10 @@ def test_terms_are_integrals_over_the_rows_of_both_variables(second):
     exact = logsumexp(rows + stats.norm.logpdf(grid), axis=1) + np.log(grid[1] - grid[0])
     found = target.own_terms(theta) + target.omitted_constants
     np.testing.assert_allclose(found, exact, atol=2e-4)
-    log_density = lambda at: target.compile().log_prior(at) + target.own_terms(at).sum()  # noqa: E731
+
+    def log_density(at):
+        return target.compile().log_prior(at) + target.own_terms(at).sum()
+
     slopes = [(log_density(theta + e) - log_density(theta - e)) / 2e-4 for e in 1e-4 * np.eye(theta.size)]
     gradient = target.compile_gradient()
     mine = full_gradient(gradient, theta)
