@@ -257,7 +257,7 @@ def _without_rows(result: SamplingResult) -> SamplingResult:
 
 
 def judge(trace: xr.DataTree) -> str:
-    """Store the problems of a run in its trace; return the text of the warning, empty if there are none."""
+    """Store the problems of a run in its trace; return the text of the warning, "" without problems."""
     found = findings(trace)
     trace["posterior"].attrs.update(attributes(found))
     return report(found)

@@ -8,8 +8,7 @@ The normaliser of this model can be computed, so the posterior is known on a gri
 (-2.675, 0.188) of the paper's reference. The model has a dense phase near its likelihood's maximum; auxiliary chains of
 1000 updates that start from sparse graphs never enter this phase, and the sampled posterior moves to where it would lie
 without a dense phase. The study shows this shift: exchange is run with exact auxiliary draws, and with chains of
-several lengths from empty, full and both starts. The explanation of the paper's table by this shift is ours, not the
-paper's.
+several lengths from empty, full and both starts. This explanation of the paper's table is ours.
 
 Noisy Langevin is run with two step sizes. The paper uses the tuned size of MALA-exchange, here about 1.5 posterior
 covariances: the chain diverges, since at some 8 % of the posterior, near the dense phase, the log density is curved too

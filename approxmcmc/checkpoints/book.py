@@ -136,7 +136,7 @@ def plain(value: Any) -> Any:
 
 
 def _start_described(initvals: Any, variables: Variables, chains: int) -> str | None:
-    """Return a hash of the starting values, None if there are none.
+    """Return a hash of the starting values, None without `initvals`.
 
     Of a distribution its settings are hashed, because each chain draws from it with the chain's random stream.
     """

@@ -195,7 +195,7 @@ def report(args: Arguments) -> int:
 
 
 def publish(args: Arguments) -> int:
-    """Write the files of the study that ship with the package, and its page if there is none; print their paths."""
+    """Write the files of the study that ship with the package, and its page unless one exists; print their paths."""
     from approxmcmc.study.report.publish import publish as write
 
     for path in write(open_results(args), args.data, args.pages):

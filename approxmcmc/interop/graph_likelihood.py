@@ -84,7 +84,7 @@ class GraphLikelihood(RowLikelihood):
         return pytensor.function([*etas, *self._inputs], terms, mode="FAST_COMPILE", on_unused_input="ignore")
 
     def content(self, name: str) -> str | None:
-        """Return a hash of the batch function `name`, from the graph that it is derived from; None if there is none."""
+        """Return a hash of the batch function `name`, from its graph; None if that cannot be read."""
         given = [one for _, one in self.quantities]
         graphs = [self._graph, self._graph_of_rows]
         return content_of(self._identity, name, [*given, *self._scalars.values(), *self._inputs], graphs)

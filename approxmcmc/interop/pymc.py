@@ -214,7 +214,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
 
 
 def _integrated(model: Any, **how: bool) -> IntegratedOfPyMC | NotGroupsError:
-    """Return the target without the effects of the model's groups, or an error that says why there is none."""
+    """Return the target without the effects of the model's groups, or an error with the reason."""
     try:
         return integrated(model, **how)
     except NotGroupsError as error:

@@ -46,7 +46,7 @@ def bias_path(store: Store, target: str, label: str) -> Path:
 
 
 def bias_report(store: Store, target: str, label: str) -> BiasReport | None:
-    """Return the report on the biases of a setting; None if there is none, or its file of values is missing."""
+    """Return the report on the biases of a setting; None if it was not made, or its file of values is missing."""
     path = bias_path(store, target, label)
     report = cast("BiasReport | None", read_json(path, "request", "status", "seconds"))
     whole = report is not None and (report["status"] != "done" or path.with_suffix(".nc").is_file())

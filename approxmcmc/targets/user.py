@@ -217,7 +217,7 @@ class FunctionTarget(TallDataTarget):
         check_gradient(value, add_gradient, at, f"grad_loglik of datum {row[0]}", labels, who="FunctionTarget")
 
     def compile_term_range(self) -> CompiledTermRange:
-        """Compile the user's `term_range`; raise `IncompatibleError` if there is none."""
+        """Compile the user's `term_range`; raise `IncompatibleError` if the user gave no range."""
         if self._term_range is None:
             return super().compile_term_range()
         arguments = (self._initial_point, self._initial_point + 0.1)

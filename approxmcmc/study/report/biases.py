@@ -103,7 +103,7 @@ def _errors(values: np.ndarray) -> np.ndarray:
 
 
 def bias_section(told: Sequence[SettingBiases]) -> list[Section]:
-    """Return the section on biases; an empty list if there are none."""
+    """Return the section on biases; an empty list if no setting has a report."""
     if not told:
         return []
     pieces = [

@@ -190,7 +190,7 @@ def _grid(end: float) -> np.ndarray:
 
 
 def exact_setting(traces: Mapping[str, Sequence["xr.DataTree"]]) -> str | None:
-    """Return the setting that is exact; of several, one that reads all data in a single look; None if there is none."""
+    """Return the setting that is exact; of several, one that reads all data in a single look; None without one."""
     looks = {}
     for label, runs in traces.items():
         attrs = runs[0]["posterior"].attrs
