@@ -262,7 +262,7 @@ def go_across_wall(state: SurrogateState, wall: int, theta: np.ndarray, line: Li
 def move_across_wall(
     rng: np.random.Generator, state: SurrogateState, wall: int, theta: np.ndarray, count: np.ndarray
 ) -> None:
-    """Update theta in direction ``state.walls[wall]`` by a slice, in an interval that shrinks from length 16 (Neal 2003).
+    """Update theta in direction ``state.walls[wall]`` by slice sampling, in an interval that shrinks (Neal 2003).
 
     `value`, `exact` and `eta` of the state are updated, too.
     """

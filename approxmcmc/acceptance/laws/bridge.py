@@ -43,7 +43,7 @@ legendre = lru_cache(maxsize=128)(roots_legendre)
 def schedule(
     epsilon: float, batch_size: int, n_obs: int, growth: float, thresholds: str, shape: float = 0.5
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the fractions pi_1 ... pi_J of the data read at the J looks, and the limits G_1 ... G_{J-1}, at most 40."""
+    """Return the fractions pi_1 ... pi_J of the data read at the looks, and the limits G_1 ... G_{J-1}, at most 40."""
     looks = look_sizes(n_obs, batch_size, growth)
     return looks / n_obs, np.minimum(critical_values(looks, epsilon, thresholds, shape), CERTAIN)
 
