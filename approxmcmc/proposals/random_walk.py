@@ -176,8 +176,7 @@ class RandomWalk(Component, Proposal):
         if self.preconditioner is not None:
             if scale.ndim:
                 raise InvalidInputError(
-                    f"RandomWalk: with a preconditioner scale is a number, found shape {scale.shape}; give one of the
-                    two"
+                    f"RandomWalk: with a preconditioner scale is a number, found shape {scale.shape}; leave one out"
                 )
             object.__setattr__(self, "preconditioner", covariance_of(self.preconditioner, who="RandomWalk"))
 
