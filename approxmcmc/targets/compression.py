@@ -21,10 +21,10 @@ def compressed(target: Target) -> Target:
     Returns
     -------
     Target
-        `NormalStatistics` for normal rows with a linear predictor as mean, and a scale that is known up to weights or a
-        parameter; `DistinctRows` for a generalised linear model, and `DistinctPredictors` for a likelihood of several
-        linear predictors, in which at most half of the rows are distinct. The attribute ``plain`` of each is the target
-        of single rows.
+        `NormalStatistics` for normal rows with a linear predictor as mean, and one scale, known or a parameter, up to
+        known weights; `DistinctRows` for a generalised linear model, and `DistinctPredictors` for a likelihood of
+        several linear predictors, in which at most half of the rows are distinct. The attribute ``plain`` of each is
+        the target of single rows.
 
     Notes
     -----
