@@ -163,7 +163,7 @@ class MinibatchBarker(AcceptanceTest):
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Return a warning if ``abs(skewness) / sqrt(n)`` exceeds .05 in at least half of the draws, else no finding.
 
-        With normal terms it does so in 4 % of the draws.
+        If a decision reads 100 normal terms, it does so in 4 % of the draws.
         """
         if "skewness_ratio" not in stats or not stats.sizes["draw"]:
             return []

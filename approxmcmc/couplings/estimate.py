@@ -239,7 +239,7 @@ def _forms(
 
 
 class Run(NamedTuple):
-    """Completed audits: their records, their indices in `chosen`, the sums over their couplings, and the seconds."""
+    """Completed audits: records, their places in the argument `chosen` of `_audit`, sums over couplings, and seconds."""
 
     records: list[AuditRecord]
     made: np.ndarray
