@@ -175,8 +175,8 @@ class BernsteinTest(AcceptanceTest):
     ``range="observed"``. If two of the terms read differ by more than C, the decision is made on all data and counted
     in ``range_violations``, and a run warns.
 
-    Cost: 2 evaluations for each datum read. The test is conservative: without control variates it reads nearly all data
-    near a mode, because C is many times the terms' standard deviation.
+    Cost: at most 2 evaluations for each datum read. The test is conservative: without control variates it reads nearly
+    all data near a mode, because C is many times the terms' standard deviation.
 
     References
     ----------
