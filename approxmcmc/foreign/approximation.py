@@ -73,7 +73,9 @@ class LaplaceApproximation(LibrarySampler):
     Raises
     ------
     IncompatibleError
-        When the target has no gradients.
+        When the target is discrete, or has no terms.
+    InvalidInputError
+        When the posterior has no mode.
 
     References
     ----------

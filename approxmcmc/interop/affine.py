@@ -106,7 +106,7 @@ def _kind_of_product(node: Any, inputs: list[Any]) -> Any:
 
 
 def _name(operation: Any) -> str:
-    """Return the name of an operation; of one repeated along axes, the name of the repeated operation."""
+    """Return the name of an operation (of a `Blockwise`, of its core operation)."""
     return type(getattr(operation, "core_op", operation)).__name__
 
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from approxmcmc.engine.terms.passes import over_blocks
 
-LARGEST_SHARE = 0.5  # largest share of distinct rows: an exact step is then at least twice as cheap
+LARGEST_SHARE = 0.5  # largest share of distinct rows: an exact step then costs at most half as much
 LOOKED_AT = 1 << 15  # rows in a first sample: its number of equal pairs decides whether all rows are compared
-FEWEST_PAIRS = 0.1  # share of the pairs expected in the sample if each of N / 2 distinct rows occurred twice
+FEWEST_PAIRS = 0.1  # least number of such pairs, in units of m^2 / N for m rows; 0.5 if N / 2 rows occur twice each
 
 
 class EqualRows(NamedTuple):
-    """The distinct rows, in the order of their first copies: index of the first copy, and number of copies."""
+    """The distinct rows, in the order of their first copies: indices of these copies, and numbers of copies."""
 
     first: np.ndarray
     counts: np.ndarray

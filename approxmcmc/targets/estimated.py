@@ -22,7 +22,7 @@ from approxmcmc.targets.tall_data import Prior
 
 @cached_by_content(maxsize=64)
 def compile_estimate(estimate: Callable[..., float]) -> Callable[..., float]:
-    """Return the compiled estimate of the user. Equal functions share one, so that compiled chains are reused."""
+    """Return the user's function, compiled once for all equal functions, so that compiled chains are reused."""
     return allocating(estimate)
 
 

@@ -6,7 +6,8 @@ import numpy as np
 
 from approxmcmc.errors import NotFiniteError
 
-# Share of the scale on which a typical term bends. Second differences are then right to about 1e-7.
+# Step of differences, as a share of the scale on which a typical term bends. Second differences are then right to about
+# 1e-7.
 RELATIVE_STEP = 1e-3
 
 

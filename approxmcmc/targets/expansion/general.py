@@ -29,14 +29,14 @@ from approxmcmc.targets.expansion.general_kernels import (
 from approxmcmc.targets.expansion.passes import Expansion, over_all_rows
 from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, check_finite, survey_of
 
-SHORTEST = 1e-4  # least step, as a share of this step: rounding gives second derivatives a relative error of 1e-8
+SHORTEST = 1e-4  # shortest step that is kept, as a share of `wanted`: rounding errors of second derivatives are 1e-8
 # Factor by which a normal distribution is made wider than the posterior, and the largest standard deviation that a
 # light row's residual may have over draws from it.
 WIDER, LARGEST_FAR_SPREAD = 1.5, 1.0
 
 
 class GeneralExpansion(Expansion):
-    """Any terms: the row of datum i is (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2).
+    """The expansion of any terms: the row of datum i is (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2).
 
     If the target has a gradient, H comes from central differences of gradients: 2 + 2 d passes over the data. Otherwise
     g and H come from differences of terms: d^2 + 3 d + 1 passes.
@@ -274,7 +274,7 @@ class GeneralExpansion(Expansion):
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the gradients of the residuals r_i of the expansion `numbers` at `center`; the prior's stays."""
+        """Return `gradient` with residuals r_i of the expansion `numbers` at `center` as terms; the prior stays."""
         data = (*gradient.data, numbers, np.array(center[None, :]))
         signature = gradient_signature(type_of(data))
         parts = bind(make_add_residual_gradient, gradient.add_gradient, signature=signature)

@@ -157,7 +157,7 @@ def vertex_weights(terms: np.ndarray, theta: np.ndarray, weights: np.ndarray) ->
 
 
 def log_sums(table: EliminationTable, terms: np.ndarray, thetas: np.ndarray, out: np.ndarray) -> None:
-    """Write log Z of each row of `thetas` to `out`; a pass over the table serves `LANES` rows, three times as fast.
+    """Write log Z at each row of `thetas` to `out`; one pass over the table for `LANES` rows is three times as fast.
 
     `terms` holds f(D) of every statistic, shape (n, dim).
     """
@@ -257,14 +257,14 @@ class Elimination(NamedTuple):
     terms: np.ndarray
 
     def log_normalizers(self, thetas: np.ndarray) -> np.ndarray:
-        """Return log Z of each row of `thetas`, shape (n, dim)."""
+        """Return log Z at each row of `thetas` (n, dim); shape (n,)."""
         out = np.empty(len(thetas))
         arguments = (self.table, self.terms, np.ascontiguousarray(thetas), out)
         kernel(log_sums, nb.void(*(type_of(argument) for argument in arguments)))(*arguments)
         return out
 
     def make_state(self) -> EliminationState:
-        """Return a state whose tables belong to no theta yet."""
+        """Return a new state, with a theta of NaN: the first draw computes v, scales and weights."""
         n, dim = self.terms.shape
         at_theta = np.empty(1 << n), np.ones(n + 1), np.empty(n), np.full(dim, math.nan)
         return EliminationState(self.table, self.terms, *at_theta)

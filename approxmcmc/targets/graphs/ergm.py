@@ -123,7 +123,7 @@ class ERGM(ExponentialFamily):
         return elimination(self.n_nodes, self.statistics)
 
     def _log_normalizers(self, thetas: np.ndarray) -> np.ndarray | None:
-        """Return log Z of each row of `thetas`, by enumeration or elimination; None if neither is possible."""
+        """Return log Z at each row of `thetas`, by enumeration or elimination; None if neither is possible."""
         return None if self._exact is None else self._exact.log_normalizers(thetas)
 
     def build_simulator(self, auxiliary: Any) -> Simulator:

@@ -189,7 +189,7 @@ def write_changes(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]
 
 
 def make_write_changes(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]:
-    """Return the function that writes the changes of all statistics: `write_others` for all but the last."""
+    """Return the function that writes the changes of all statistics; it calls `change_kernel` of all but the last."""
     place = len(statistics) - 1
     change = allocating(plain_function(statistics[-1].change, "change", who=statistics[-1].name))
     if place == 0:

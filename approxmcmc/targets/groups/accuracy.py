@@ -29,8 +29,8 @@ class Accuracy(NamedTuple):
 def judge(target: Any, law: Laplace | None, limit: float | None, nodes: Sequence[int]) -> Accuracy:
     """Return the accuracy of a target's quadrature, after more nodes are set until the error is at most `limit` nats.
 
-    The target gets the first number among `nodes` that suffices. If none does, Newton steps are doubled, up to 8 or
-    more. With ``limit=None`` the target stays as it is. `law` is an approximate posterior, or None to make one.
+    The target gets the first number among `nodes` that suffices. If none does, Newton steps are doubled while there are
+    fewer than 8. With ``limit=None`` the target is unchanged. `law` is an approximate posterior, or None to make one.
     """
     thetas = points(law or _normal_law(target), target.scale_coordinates)
     rng, n_obs = np.random.default_rng(0), target.n_obs  # for set-up only

@@ -54,7 +54,7 @@ class NormalGroups(NormalTerms):
     prior
         A function ``log_prior(theta) -> float`` that replaces these priors; theta = (beta, L row by row, log noise).
     coef_names
-        Labels of the columns of X, if it has none.
+        Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
 
     Raises
     ------

@@ -142,7 +142,7 @@ class DistinctColumns:
         self.weights: list[int] = []
 
     def add(self, arrays: tuple[np.ndarray, ...]) -> tuple[int, int]:
-        """Return the range of columns that these arrays (n, p) occupy, next to each other."""
+        """Add these arrays (n, p) next to each other, unless they are stored already; return their range of columns."""
         width = sum(array.shape[1] for array in arrays)
         for known, start in self.blocks:
             if len(known) == len(arrays) and all(map(_are_one, known, arrays)):

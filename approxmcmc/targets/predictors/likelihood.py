@@ -42,7 +42,7 @@ class RowLikelihood(abc.ABC):
         return kernel(getattr(self, name)(), self.signature(name, responses), fastmath=BATCH_FASTMATH)
 
     def evaluate(self, eta: np.ndarray, responses: tuple[np.ndarray, ...], rows: np.ndarray) -> np.ndarray:
-        """Return the terms of the rows with numbers `rows`, given their predictors `eta` (K, rows); shape (rows,)."""
+        """Return the terms of the rows with indices `rows`, given their predictors `eta` (K, rows); shape (rows,)."""
         out = np.empty(len(rows))
         some = tuple(np.ascontiguousarray(array[rows]) for array in responses)
         self.compile("terms", responses)(eta, some, np.arange(len(rows)), 0, len(rows), out)

@@ -78,7 +78,7 @@ def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: 
 
 
 def make_expand(log_terms: Callable[..., None], add_gradient: Callable[..., None]) -> Callable[..., None]:
-    """Return the kernel that writes rows of `GeneralExpansion`: value, gradient, upper triangle of half the Hessian."""
+    """Return the kernel that writes rows of `GeneralExpansion`: value, gradient, H_11 / 2, H_12, ..., H_dd / 2."""
 
     def expand(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         dim, p = theta.shape[0], data[1].shape[1]

@@ -82,7 +82,7 @@ def least_squares(rows: Rows, n_rows: int, p: int) -> LeastSquares:
     Notes
     -----
     Directions on which the rows have no information, for instance if a column is a sum of others, have no row in the
-    root. The rounding error of the right side is about 1e-15 (n + the left side), at condition numbers up to 1e10.
+    root. The rounding error of s + |R (beta - beta^)|^2 is about 1e-15 (n + this sum), at condition numbers up to 1e10.
 
     References
     ----------

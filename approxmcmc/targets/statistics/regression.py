@@ -87,7 +87,7 @@ class LinearRegression(NormalStatistics):
     intercept
         Add a column of ones in front, called "intercept".
     coef_names
-        Labels of the columns, if X has none.
+        Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
 
     Attributes
     ----------
