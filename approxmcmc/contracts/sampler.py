@@ -72,8 +72,9 @@ class Chain(Protocol):
         """The last proposal, shape (dim,); None if steps make no proposal."""
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
-        """Make ``n_draws * thin`` steps; write each `thin`-th state to `draws`, summed records to `counts`, `values`.
+        """Make ``n_draws * thin`` steps.
 
+        Each `thin`-th state is written to `draws`, and records of the `thin` steps up to it to `counts` and `values`.
         Return the number of draws made. It is below `n_draws` only if a log density was NaN or a check of the chain
         failed: see :meth:`explain_failure`.
         """
@@ -107,7 +108,7 @@ class Program(abc.ABC):
 
     @abc.abstractmethod
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return the unnormalised log posterior density at each of some thetas, shape (k, dim), on all data."""
+        """Return the unnormalised log posterior density on all data at each row of `thetas` (k, dim); shape (k,)."""
 
     def auditor_of(
         self,
@@ -230,7 +231,7 @@ class Sampler(abc.ABC):
     def transition_matrix(
         self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
     ) -> TransitionMatrix:
-        """Return the transition matrix on some states, shape (n, dim); of one site, if steps sweep over sites.
+        """Return the transition matrix on `states` (n, dim); that of one site if steps sweep over sites.
 
         For a discrete target these must be all its states, the last site changing fastest. Otherwise they are a grid:
         the matrix is that of a chain which proposes only grid points, in proportion to the proposal's density. `method`
@@ -272,7 +273,7 @@ class Sampler(abc.ABC):
         return self.exact_twin(target)
 
     def draws_law(self, target: Any, states: np.ndarray) -> Any:
-        """Return the distribution of the auxiliary draws of a step from each of some states, shape (n, dim).
+        """Return the distribution of the auxiliary draws of a step from each row of `states` (n, dim).
 
         Raises
         ------

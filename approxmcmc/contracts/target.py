@@ -76,8 +76,8 @@ class Target(abc.ABC):
     """Largest difference of the target's log density from that of its model, apart from a constant; nats.
 
     At a distance d the two posterior densities lie within a factor exp(2 d) of each other. 0: the target is the model.
-    None: it approximates a model, by quadrature for example, and no bound is known. The error of a sampler, such as
-    `Sampler.why_not_invariant`, does not include this distance.
+    None: it approximates a model, by quadrature for example, and no bound is known. Errors of samplers, see
+    `Sampler.why_not_invariant`, do not include this distance.
     """
 
     @abc.abstractmethod
@@ -121,7 +121,7 @@ class Target(abc.ABC):
 
     @property
     def plain(self) -> "Target":
-        """The target of the same posterior that has one term per row: this one, unless it wraps such a target."""
+        """The target that this one wraps, with the same posterior and single rows as terms; else this target itself."""
         return self
 
     @property

@@ -56,7 +56,8 @@ def chain_trace(
     warmup_gradients, warmup_steps
         Totals of the warm-up.
     clock
-        How draws were timed, in words, for reports; set automatically if `seconds` is one number.
+        How draws were timed, in words, for reports; set automatically if `seconds` is one number, and for
+        approximations.
     stopped
         ``"time_limit"`` if the chain ended at its time limit.
     stats

@@ -46,7 +46,7 @@ class Ratio(NamedTuple):
 
 
 def kinds(graphs: Sequence[Any], theta: Any) -> dict[Any, Any]:
-    """Return for every variable below some graphs whether it is constant, affine in theta, a `Ratio`, or other."""
+    """Return for every variable in some graphs whether it is constant, affine in theta, a `Ratio`, or none of these."""
     found: dict[Any, Any] = {theta: AFFINE}
 
     def kind(variable: Any) -> Any:

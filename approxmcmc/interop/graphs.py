@@ -64,7 +64,7 @@ def apply_node(node: Any, known: Mapping[Any, Any]) -> list[Any]:
 
 
 def replace_nodes(graphs: Sequence[Any], make: Callable[[Any, list[Any]], list[Any] | None]) -> list[Any]:
-    """Rebuild graphs with the outputs ``make(node, inputs)`` for every node, or with the node's operation if None."""
+    """Rebuild graphs with ``make(node, inputs)`` as outputs of each node; if that is None, with its own operation."""
     known: dict[Any, Any] = {}
     for node in toposort(graphs):
         outputs = make(node, [known.get(variable, variable) for variable in node.inputs])

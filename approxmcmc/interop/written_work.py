@@ -41,7 +41,7 @@ def _multiplies(graphs: Sequence[Any]) -> bool:
 
 
 def seconds_of_trajectory(work: WrittenWork) -> float:
-    """Return the seconds of a draw."""
+    """Return the seconds of a trajectory of NUTS, which makes one draw."""
     return float(4.0 * work.dim**0.25 * (LEAST + work.operations * OPERATION))
 
 

@@ -53,7 +53,7 @@ class AllRows:
         return self if plain is self.target or parts_of(plain) is None else AllRows(plain)
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return log prior + log-likelihood at each of some thetas, shape (k, dim); one pass for every 32 thetas."""
+        """Return log prior + log-likelihood at each row of `thetas` (k, dim); one pass for every 32 thetas."""
         plain = self._of_density
         found = plain._log_priors(thetas)
         inside = np.flatnonzero(found > -np.inf)

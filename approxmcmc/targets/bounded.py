@@ -45,7 +45,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
         arrays, followed by the arrays of `bound_data`.
     log_bound
         ``log_bound(theta, sums) -> float``: sum_i log B_i(theta) over all data, in closed form, from the arrays in
-        `sums`. It must count constants as the target's terms do: gaps and bounds add up to the log-likelihood.
+        `sums`. It must include the same constants as the target's terms: gaps and bounds add up to the log-likelihood.
     sums
         An array or a tuple of arrays; `log_bound` gets a tuple.
     bound_data

@@ -33,8 +33,8 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
     Raises
     ------
     InvalidInputError
-        When a value is not a number, NaN, infinite, masked, or an integer beyond int64; the message names the array
-        and the first position.
+        When a value is not a number, NaN, infinite, masked, or an integer beyond int64; the message names the array,
+        and the index of the first NaN or infinite value.
     """
     if np.ma.is_masked(values):
         raise InvalidInputError(

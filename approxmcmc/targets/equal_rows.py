@@ -55,7 +55,7 @@ def equal_rows(arrays: Sequence[np.ndarray]) -> EqualRows | None:
 
 
 def _kinds(arrays: Sequence[np.ndarray], lo: int, hi: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the different hashes of the rows lo ... hi - 1, the first row with each hash, and the number of rows."""
+    """Return the different hashes of the rows lo ... hi - 1, and for each the first row and the number of its rows."""
     hashes, first, counts = np.unique(_hashes(arrays, slice(lo, hi)), return_index=True, return_counts=True)
     return hashes, lo + first, counts
 

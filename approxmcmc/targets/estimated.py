@@ -1,7 +1,7 @@
 """Posteriors whose likelihood is known through random estimates: log p(theta | y) = logprior(theta) + log p(y|theta).
 
 `EstimatedLikelihood` has an unbiased estimate of p(y|theta), such as a particle filter or importance sampling gives;
-`EstimatedRatio` has an estimate of p(y|theta') / p(y|theta), biased or not.
+`EstimatedRatio` has an estimate of log p(y|theta') - log p(y|theta), biased or not.
 """
 
 import math

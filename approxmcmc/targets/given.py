@@ -96,7 +96,8 @@ def check_names(variables: Variables, *, who: str) -> None:
     Raises
     ------
     InvalidInputError
-        If a name is not a string, is "chain" or "draw", or is the name of an axis.
+        If a variable's name is not a string, or is "chain", "draw" or the name of an axis; or if an axis is called
+        "chain" or "draw".
     """
     axes = {axis for name in variables.shapes for axis in variables.dims.get(name, ())}
     taken = {"chain", "draw"}

@@ -61,7 +61,7 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     Raises
     ------
     InvalidInputError
-        When shapes do not fit, a value is NaN or infinite, or y holds anything but two classes coded as above.
+        When shapes do not fit, a value is NaN or infinite, or y is not coded as above.
 
     Notes
     -----

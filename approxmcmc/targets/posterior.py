@@ -84,7 +84,7 @@ class Posterior:
         Raises
         ------
         NotFiniteError
-            If the prior or a derivative is not finite there.
+            If the log prior or a derivative is not finite there, or the prior is too narrow for differences.
         """
         value, slope, normal = float(self.log_prior(theta)), self.prior_gradient(theta), self.target.normal_prior
         if normal is not None:

@@ -42,7 +42,7 @@ class TableRegression(PredictorTarget):
     Attributes
     ----------
     reference_levels
-        The level with effect 0, by name of each column that has one; also an attribute of the trace.
+        The level with effect 0 of each column that has one, by column; also an attribute of the trace.
     """
 
     def __init__(

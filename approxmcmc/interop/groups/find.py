@@ -21,7 +21,7 @@ NO_TRACES = config.change_flags(traceback__limit=0)
 # steps of NUTS: 4 chains of 400 tuning steps and 1000 draws.
 CODE, DRAWS = 12.0, 4 * (400 + 1000)
 DETERMINED = 10  # rows of a group that determine its effect, so that NUTS moves it well though it is centred
-FEW_GROUPS, MANY_ROWS = 20, 100  # with fewer groups their effects stay parameters, and no quadrature is used
+FEW_GROUPS, MANY_ROWS = 20, 100  # effects of fewer groups, with more rows each, stay parameters: no quadrature
 
 
 @NO_TRACES

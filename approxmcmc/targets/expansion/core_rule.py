@@ -20,12 +20,12 @@ import numpy as np
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.expansion.quadratic import Survey
 
-LARGEST_SPREAD = 0.3  # sd of the sum of the light residuals over pilot draws: an exact test then accepts 83 % or more
+LARGEST_SPREAD = 0.3  # sd over pilot draws of the sum of light residuals; an exact test then accepts >= 83 % of moves
 LARGEST_SHARE = 1.0 / 3.0  # largest share of core rows; a larger core gains nothing
 # Costs in one step, in reads in memory order: of a core row, which a transition reads about 12 times; and of a light
 # row that a test reads, at two states and at a random place in memory.
 CORE_COST, READ_COST = 12.0, 4.0
-FEWEST_READS, TOLERATED = 64.0, 0.15  # least reads of light rows; standard error of their sum at which reading ends
+FEWEST_READS, TOLERATED = 64.0, 0.15  # least reads of light rows; sd of the estimate of their sum at which reading ends
 HEAVIEST = 8.0  # standard deviations from the mean; such a term is half of the standard deviation of a sum of 256 terms
 
 
@@ -37,8 +37,8 @@ def by_weight(spreads: np.ndarray) -> np.ndarray:
 def rows_that_vary(seen: Survey, largest: float) -> np.ndarray:
     """Return the smallest core for which the sum of all other residuals has at most the standard deviation `largest`.
 
-    Booleans (rows,). The standard deviation of a sum is at most their sum, so the residuals of the lightest rows are
-    not evaluated one by one; with 10^7 light rows, none is evaluated.
+    Booleans (rows,). The standard deviation of a sum is at most the sum of the standard deviations, so the residuals
+    of the lightest rows are not evaluated one by one; with 10^7 light rows, none is evaluated.
     """
     left, nothing = seen.left, np.zeros(len(seen.walls), dtype=bool)
     if left is None or seen.spreads is None or seen.residuals_of is None:  # light by their bounds

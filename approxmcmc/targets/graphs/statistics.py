@@ -3,7 +3,7 @@
 A statistic is defined by two small functions: its value on a whole graph, and its *change statistic*, the difference
 that adding the edge (i, j) makes. Simulation needs only the change, once for every proposed toggle. A statistic that
 sums a function of the degrees, s(y) = sum_v f(d_v), is defined by f alone, and has exact answers, see
-`approxmcmc.targets.graphs.exact`:
+`approxmcmc.targets.graphs.elimination`:
 
     >>> pendants = degree_statistic("pendants", lambda degree: 1.0 if degree == 1 else 0.0)
     >>> register_statistic(pendants)

@@ -49,7 +49,7 @@ def judge(target: Any, law: Laplace | None, limit: float | None, nodes: Sequence
 def points(law: Laplace, scales: Sequence[int]) -> np.ndarray:
     """Return the mean of `law`, 8 draws from a wider one, and points 3 standard deviations away along each of `scales`.
 
-    `scales` are the coordinates of theta that are scales of effects; shape (points, dim).
+    `scales` are the indices in theta of scales of effects; the points have shape (points, dim).
     """
     noise = np.random.default_rng(1).standard_normal((DRAWS, law.mode.size))
     ends = np.zeros((2 * len(scales), law.mode.size))

@@ -25,9 +25,9 @@ LARGEST_MAP = 1 << 22  # most entries of the matrix in `in_theta`, 32 MB: about 
 
 @batched
 def add_covariance(s: np.ndarray, weight: np.ndarray, mean: np.ndarray, out: np.ndarray) -> None:
-    """Add the weighted covariance of the columns of s (d, M) to the upper triangle of `out`, and write their mean.
+    """Add the weighted covariance of the columns of s (d, M) to the upper triangle of `out`.
 
-    The mean is also subtracted from s.
+    Their weighted mean is written to `mean` and subtracted from s.
     """
     d, n = s.shape
     for j in range(d):

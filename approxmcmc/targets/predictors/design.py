@@ -86,7 +86,7 @@ class Design:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """Arrays for kernels: X, codes, and how they combine; arrays without rows have the length 1."""
+        """Arrays for kernels: X and codes, with n rows, then arrays of length 1 that say how to combine them."""
         spans: list[int] = []
         places: list[int] = []
         shared: list[int] = []
@@ -189,7 +189,7 @@ class _Part:
             total += weights @ self.sparse
 
     def add_bend(self, other: "_Part", weights: np.ndarray, factor: float, total: np.ndarray) -> None:
-        """Add factor (D_1 + S_1)' W (D_2 + S_2) to `total`: 1 is this part, 2 is `other`, W has diagonal `weights`."""
+        """Add `factor` times (D_1 + S_1)' W (D_2 + S_2) to `total`; 1 is this part, 2 `other`, W = diag(`weights`)."""
         weighted = self.dense * (factor * weights)[:, None]
         total[np.ix_(self.places, other.places)] += weighted.T @ other.dense
         if other.sparse is not None:

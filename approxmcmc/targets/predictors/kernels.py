@@ -35,7 +35,7 @@ def gather(theta: np.ndarray, design: Data, k: int, coefs: np.ndarray) -> float:
 def add_coded(
     theta: np.ndarray, design: Data, k: int, order: np.ndarray, lo: int, hi: int, common: float, eta: np.ndarray
 ) -> None:
-    """Add to predictor k, `eta`, the entries of theta that its codes name, and `common`, which all rows share."""
+    """Add to `eta`, predictor k, the entries of theta that codes name, times their weights, and the number `common`."""
     X, codes, spans, weights = design[0], design[1], design[2], design[4]
     dim = theta.shape[0]
     for i in range(hi - lo):

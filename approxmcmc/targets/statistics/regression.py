@@ -60,7 +60,7 @@ class RowsOfRegression(PredictorsTarget):
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The predictors, with a last column log(s_i) if there are weights."""
+        """The predictors, with a last column -log(w_i) / 2 if there are weights."""
         return {"X": self.design.X}
 
 
