@@ -170,7 +170,7 @@ def _computed(sigma: float, method: str, regularisation: float, points: int) -> 
 
 
 def _minimax(sigma: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return atoms and weights with the least sup-error, from the programme for the weights on a half line."""
+    """Return atoms and weights with the least sup-error, by a linear programme for the weights on a half line."""
     from scipy.optimize import linprog
 
     for stretch, half_width, tolerance in ATTEMPTS:

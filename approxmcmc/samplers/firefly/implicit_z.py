@@ -60,7 +60,7 @@ def update_implicit(
 
 @compiled
 def darken(rng: np.random.Generator, bright: Bright, state: ImplicitState) -> None:
-    """Update the indicator of every bright datum from its cached odds."""
+    """Update the indicator of each bright datum, with probability q_bright, from its cached odds."""
     q, q_bright = state.q[0], state.q_bright
     for place in range(bright.size[0] - 1, -1, -1):  # downwards: the datum that fills a place has already been updated
         if q_bright < 1.0 and rng.random() >= q_bright:
