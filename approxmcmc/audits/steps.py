@@ -154,7 +154,7 @@ class TestedSteps(Auditor):
         return compare(self.rows, theta, proposed, self.judge.temperature)
 
     def propose(self, theta: np.ndarray) -> tuple[np.ndarray, float] | None:
-        """Return theta' and log q(theta|theta') - log q(theta'|theta); None if the latter is NaN."""
+        """Return theta' and log q(theta|theta') - log q(theta'|theta); None if the proposal has no valid density."""
         state, rng = self.state, self.rng
         state.theta[:] = theta
         self.refresh(state.proposal)  # the velocity at a draw is not stored: draw a new one

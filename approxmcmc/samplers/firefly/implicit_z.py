@@ -45,7 +45,7 @@ def update_implicit(
     state: ImplicitState,
     count: np.ndarray,
 ) -> bool:
-    """Update the indicators of all bright data, and of dark data chosen by geometric jumps.
+    """Update the indicators of bright data, and of dark data chosen by geometric jumps.
 
     Return False if a gap is NaN or below LEAST_GAP.
     """

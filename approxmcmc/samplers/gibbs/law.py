@@ -80,7 +80,7 @@ def _conditional(
     site: int,
     method: str,
 ) -> tuple[np.ndarray, str]:
-    """Return the realised conditional distribution of a site in every state, shape (states, n_states[site])."""
+    """Return a site's realised conditional in every state, shape (states, n_states[site]), and the method used."""
     if conditionals is None:
         return np.asarray(target.conditional(points, site)), "closed form"
     n = int(conditionals.n_terms[site])
