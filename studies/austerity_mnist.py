@@ -52,7 +52,7 @@ def samplers(batch_size: int) -> dict:
 
 
 def data_used(results) -> list:
-    """Return the table of the data, and a note where the data are generated."""
+    """Return the table of the data, and a note if the data are generated."""
     import pandas as pd
 
     data = mnist.data_of(results)

@@ -218,7 +218,7 @@ def at_equal_pairs(results, cliques: np.ndarray, reference: np.ndarray) -> list[
 
 
 def prices(results) -> list:
-    """Tabulate pairs per decision, nanoseconds per pair and sweeps per second; name the fastest sampler."""
+    """Tabulate pairs per decision, nanoseconds per pair and sweeps per second; say whether exact Gibbs is fastest."""
     import pandas as pd
 
     rows = []

@@ -54,7 +54,7 @@ def business() -> "amc.targets.ERGM":
 
 
 def chains(start: str = "observed", n_updates: int = UPDATES, thin: int | None = None):
-    """Return auxiliary chains; the paper does not say where its chains start, and how they move."""
+    """Return auxiliary chains; the paper does not say where its chains start or how they move."""
     return amc.Auxiliary(n_updates, start, thin=thin)
 
 

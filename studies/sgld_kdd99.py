@@ -254,7 +254,7 @@ def steps_made(results) -> list:
 
 
 def data_used(results) -> list:
-    """Return a note where the data are not the real connections."""
+    """Return a note on the data: their origin, or that they are generated."""
     data = {"smoke": stand_in, "quick": tenth, "published": tenth}.get(results.preset, connections)()
     note = f"No real connections were used: {data.name}. Compare shapes and orderings with the paper, not values."
     return [Note(note if data.is_synthetic else f"{data.name}: {len(data.y_train)} rows. {data.provenance}.")]

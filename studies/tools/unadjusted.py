@@ -34,8 +34,8 @@ def unadjusted_steps(
     mean, sd
         Of the posterior, or of what stands in for it.
     kind, tuned
-        Names of the sampler in the study: the unadjusted one, with the knob ``step_size``, and the one with a test
-        whose tuned step it is to take.
+        Names of two samplers of the study: the unadjusted one, with the knob ``step_size``, and the one with a test,
+        whose tuned steps the caption lists.
     remark
         Ends the caption.
     """
