@@ -134,7 +134,7 @@ class MinibatchBarker(AcceptanceTest):
         return look_sizes(n_obs, self.batch_size)
 
     def law_unknown(self, method: str) -> str:
-        """Return the setting that `method` does not support; "" if it supports all settings."""
+        """Return a message that names the setting which `method` does not support; "" if it supports all of them."""
         if method == "enumerate":
             return "" if self.max_error is None else f"enumeration excludes max_error, found {self!r}; leave it out"
         if self.temperature == 1.0 and self.max_error is None:

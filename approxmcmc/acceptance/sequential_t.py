@@ -70,7 +70,10 @@ def decide(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Read look by look until the mean is clearly above or below mu_0; return decision and estimated log ratio."""
+    """Read look by look until the mean is clearly above or below mu_0.
+
+    Return 1 (accepted), 0 (rejected) or -1 (a term is NaN or +inf), and the estimated log ratio.
+    """
     looks, critical, tol = test.looks, test.critical, test.tol
     moments, n_obs = evidence.moments, evidence.n_obs
     mu_0 = (threshold - log_rest) / n_obs

@@ -32,7 +32,7 @@ def checked_positive(value: Any, name: str, *, who: str) -> None:
 
 
 class ProcessSampler(Component, Sampler):
-    """A process that flies over a normal approximation of the posterior, `fit`; chains start at its draws."""
+    """Base class of piecewise deterministic processes; chains start at draws of `fit`, a normal approximation."""
 
     fit: Any
 
