@@ -151,7 +151,7 @@ def figure_7(results) -> list:
 
 
 def reference_of(field, cliques: np.ndarray, sweeps: int) -> tuple[np.ndarray, float, str]:
-    """Return the joint probabilities of the subsets, the error of these in the same metric, and their origin."""
+    """Return the joint probabilities of the subsets, their estimated error (`clique_error`), and their origin."""
     if not sweeps:
         weights = np.exp(field.log_joint - field.log_normalizer())
         return clique_probabilities(all_states(field.n_states.size), cliques, weights=weights), 0.0, "enumeration"
