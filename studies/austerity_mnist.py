@@ -30,7 +30,7 @@ def austerity(epsilon: float, batch_size: int, order: str):
 
 
 def bernstein(delta: float, batch_size: int):
-    """Return the random walk with the empirical Bernstein test: its error is at most delta, for any terms."""
+    """Return the random walk with the empirical Bernstein test: a decision errs with probability at most delta."""
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.acceptance.BernsteinTest(delta, batch_size))
 
 

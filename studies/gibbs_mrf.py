@@ -165,7 +165,7 @@ def reference_of(field, cliques: np.ndarray, sweeps: int) -> tuple[np.ndarray, f
 
 
 def figure_8(results) -> list:
-    """Draw the L1 error over subsets of five sites against pairs evaluated and against time."""
+    """Draw the L1 error of joint probabilities of five sites against pairs evaluated and against time."""
     import pandas as pd
 
     field, (_, _, n_cliques, sweeps) = results.target("triples"), effort(results)

@@ -180,7 +180,7 @@ def _densities(runs: Any) -> tuple[Any, Any]:
 
 
 def nodes(results: Any) -> list[Table]:
-    """Tabulate the error of a number of nodes: of the summed terms, and of posterior means by weighted exact draws."""
+    """Tabulate errors by the number of nodes: of the summed terms, and of posterior means by weighted exact draws."""
     import pandas as pd
 
     rows = []

@@ -214,7 +214,7 @@ def lengths(results) -> list:
 
 
 def langevin_steps(results) -> list:
-    """Tabulate errors and mixing of noisy Langevin at its two step sizes."""
+    """Tabulate memory, inflated variances and far-off draws of noisy Langevin at its two step sizes."""
     gold = moments(reference(results))
     mean, sd = (np.array([gold[name][k] for name in NAMES]) for k in (0, 1))
     return [unadjusted_steps(results, mean, sd, kind="noisy_langevin", tuned="mala_exchange")]

@@ -27,7 +27,7 @@ SMALL = 0.1  # a step whose discretisation error, 2.5 % of a variance, is too sm
 def unadjusted_steps(
     results: "StudyResults", mean: np.ndarray, sd: np.ndarray, *, kind: str, tuned: str, remark: str = ""
 ) -> Table:
-    """Tabulate the errors of an unadjusted sampler by step size.
+    """Tabulate memory, inflated variances and far-off draws of an unadjusted sampler by step size.
 
     Parameters
     ----------
