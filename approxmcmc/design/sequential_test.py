@@ -158,7 +158,7 @@ def design_for_pairs(
     weights: Any = None,
     thresholds: str = "student",
 ) -> DesignedTest:
-    """As `design_test`, for given pairs: find the test that reads least data at an allowed error Delta.
+    """Find, as `design_test` does, the test that reads least data at an allowed error Delta, for given pairs.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ class _Outcome:
 
 
 def _largest_epsilon(outcome: _Outcome, error: float, criterion: str) -> float:
-    """Return the epsilon whose mean or worst Delta is `error`; 0 if all positive ones have more, 0.5 if all have less."""
+    """Return the epsilon whose mean or worst Delta is `error`; 0 if all above 0 have more, 0.5 if all have less."""
     from scipy.optimize import brentq
 
     name = "error" if criterion == "mean" else "worst_error"
