@@ -153,7 +153,7 @@ class BernsteinTest(AcceptanceTest):
         `ControlVariate` of a logistic regression). A number: an upper bound that holds for every pair of states.
         ``"observed"``: the range of the terms read so far. This is a guess, so the guarantee does not hold.
     p
-        Exponent of delta_j = (p - 1) / (p j^p) delta, over 1; 2 as in the paper.
+        Exponent of j in delta_j = (p - 1) / (p j^p) delta; greater than 1, by default 2 as in the paper.
     bound
         ``"bernstein"`` or ``"serfling"``, see the module. The first is tighter if the term with the range C dominates,
         the second if the term with the standard deviation s dominates and many data are read.
@@ -175,8 +175,8 @@ class BernsteinTest(AcceptanceTest):
     ``range="observed"``. If two of the terms read differ by more than C, the decision is made on all data and counted
     in ``range_violations``, and a run warns.
 
-    Cost: 2 evaluations for each datum read. The test is conservative: without control variates it reads nearly all data
-    near a mode, because C is many times the terms' standard deviation.
+    Cost: at most 2 evaluations for each datum read. The test is conservative: without control variates it reads nearly
+    all data near a mode, because C is many times the terms' standard deviation.
 
     References
     ----------

@@ -148,8 +148,8 @@ class SequentialTTest(AcceptanceTest):
     Notes
     -----
     Guarantee: biased unless epsilon = 0; in the Gaussian regime the bias vanishes with epsilon. Heavy-tailed terms
-    void this; a run then warns, and :class:`BernsteinTest` is the alternative. Cost: 2 evaluations for
-    each datum read. With ``tol > 0`` the trace counts the stops by tolerance in ``tolerance_stops``.
+    void this; a run then warns, and :class:`BernsteinTest` is the alternative. Cost: at most 2 evaluations
+    for each datum read. With ``tol > 0`` the trace counts the stops by tolerance in ``tolerance_stops``.
 
     References
     ----------

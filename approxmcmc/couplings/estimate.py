@@ -239,7 +239,7 @@ def _forms(
 
 
 class Run(NamedTuple):
-    """Completed audits: their records, their indices in `chosen`, the sums over their couplings, and the seconds."""
+    """Completed audits: records, their places in the argument `chosen` of `_audit`, sums over couplings, seconds."""
 
     records: list[AuditRecord]
     made: np.ndarray
@@ -270,7 +270,7 @@ def _audit(
 
 
 class AuditPilot(NamedTuple):
-    """Seconds of one audit, passes of all audits, and `work` = mean variance x passes, which ranks the forms."""
+    """Seconds of one audit, passes of all but the first ten, and `work` = variance x passes, which ranks the forms."""
 
     seconds: float
     passes: float

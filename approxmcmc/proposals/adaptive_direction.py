@@ -95,8 +95,8 @@ class AdaptiveDirection(Component, Proposal):
         Size H of the population, at least 3; None: 2 dim, and at least 3.
     spread
         Members start at the chain's starting point plus U(-spread, spread) in each coordinate, the first at the point
-        itself. A start with prior density 0 is drawn again, up to 100 times; after that, the member starts at the point
-        itself.
+        itself. A start with prior density 0 is drawn again; after 100 such draws the member starts at the
+        point itself.
 
     Raises
     ------

@@ -196,7 +196,7 @@ class Mixture(Component, Proposal):
 def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledProposal:
     """Return the first member, or the mixture of it and all others: a chain of choices between two.
 
-    The result has no `forget`, so it is rejected by samplers that change the density between proposals.
+    The result has no `forget`, so samplers that change the density between proposals reject it if it uses gradients.
     """
     if len(members) == 1:
         return members[0]

@@ -181,7 +181,8 @@ class SurrogateKernel(NamedTuple):
     ``move(rng, state, theta, count) -> acceptance`` moves theta in place and updates the values of S in the state; it
     returns the acceptance probability by which the step is tuned. ``move_both(rng, state, other, x, y, count)`` moves
     two chains together. `length` is that of a trajectory in posterior standard deviations, 0 for one step; `acceptance`
-    is the target acceptance rate. `across_walls`: wall directions have slice updates, and the move leaves them out.
+    is the target acceptance rate. `across_walls`: whether the move leaves out wall directions, which slice updates move
+    instead.
     """
 
     move: Callable[..., float]

@@ -81,10 +81,10 @@ class Surveyed(NamedTuple):
 
 
 def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = None) -> Surveyed:
-    """Return a pilot of a posterior: the Laplace approximation if no row needs the core, else a chain on a surrogate.
+    """Return a pilot of a posterior: the Laplace approximation if the core is empty, else a chain on a surrogate.
 
     `memory_limit` is the number of bytes that the coefficients of the rows may take; `fit` is the Laplace
-    approximation, computed if None. If more rows than a share `LARGEST_SHARE` need the core, all are in it.
+    approximation, computed if None. If more than the share `LARGEST_SHARE` of the rows need the core, all are in it.
     """
     fit = laplace(target) if fit is None else fit
     start, began = normal_pilot(fit), time.perf_counter()

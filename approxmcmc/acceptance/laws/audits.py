@@ -87,7 +87,7 @@ def expected_errors(stats: "xr.Dataset", *, epsilon: float, tol: float, **looks:
 def _errors_of_stops(
     stats: "xr.Dataset", mu_std: np.ndarray, epsilons: np.ndarray, looks: Mapping[str, Any]
 ) -> np.ndarray:
-    """Return the probability of a wrong decision that stops by tolerance add, for each draw.
+    """Return how much stops by tolerance add to the probability of a wrong decision, for each draw.
 
     For a draw with several decisions it is half of the share of its decisions that stopped by tolerance.
     """

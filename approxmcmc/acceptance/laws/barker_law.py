@@ -107,7 +107,7 @@ def enumerated_probability(
 ) -> np.ndarray:
     """Return the acceptance probability of each pair, shape (pairs,): the mean over all ways to draw the `looks`.
 
-    `differences` (pairs, N) are the terms l_i, `log_rest` (pairs,) is c.
+    `differences` (pairs, N) are the terms l_i, `log_rest` (pairs,) the log ratios of prior and proposal.
     """
     n_obs = differences.shape[1]
 

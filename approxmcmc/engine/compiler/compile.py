@@ -94,8 +94,8 @@ def kernel(
     fastmath
         Relaxed floating-point rules, only for batch kernels. Functions without explicit rules are inlined under them.
     cache
-        Whether to keep the compiled code, in this process and on disk, unless the function calls a user's helper with
-        code that may be older than its source. False for code that names arrays of one object, and lives as long as
+        Whether to keep the compiled code in this process and, unless the function calls a user's helper with code that
+        may be older than its source, on disk. False for code that names arrays of one object, and lives as long as
         that object.
     allocates
         False for a loop that allocates no arrays, see `compiled`; such a kernel cannot be a function pointer.

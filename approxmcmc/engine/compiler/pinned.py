@@ -43,7 +43,7 @@ def with_context(
     signature
         Signature of the result: the types of the arguments, without the context.
     context
-        A named tuple of arrays, integers and kernels; kernels must not come first in a tuple, or numba warns. The
+        A named tuple of arrays, numbers and kernels; kernels must not come first in a tuple, or numba warns. The
         returned kernel keeps it alive.
     fastmath
         Whether sums may be reordered, as in batch kernels.

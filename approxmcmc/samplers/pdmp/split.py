@@ -120,8 +120,9 @@ def check_rates(
         if excess.max() > ROUNDING:
             worst = int(np.argmax(excess))
             raise InvalidInputError(
-                f"{who}: {BOUNDS[order[worst]]} of {target!r} is not a true bound: datum {start + worst} has the rate "
-                f"{slopes[worst]:.4g} where that allows {bounds[worst]:.4g}; give a larger one"
+                f"{who}: {BOUNDS[order[worst]]} of {target!r} is not a true bound: the residual of "
+                f"datum {start + worst} has the slope {slopes[worst]:.4g} where that allows {bounds[worst]:.4g}; give "
+                "a larger one"
             )
 
 
