@@ -151,7 +151,7 @@ def some(cases, usual):
     return [case if case in usual else pytest.param(case, marks=pytest.mark.recompiles) for case in cases]
 
 
-@pytest.mark.parametrize("law", some(LAWS, ["logit", "exposure", "shape"]))
+@pytest.mark.parametrize("law", some(LAWS, ["logit", "shape"]))
 def test_laws(law):
     target = check(hierarchy(law))
     assert target.keeps_kernels and target.setup_attrs["setup_quadrature_nats"] < 0.01
@@ -296,6 +296,7 @@ def test_a_few_large_groups_stay_parameters_unless_asked():
     assert integrated(model, always=True).n_obs == 3
 
 
+@pytest.mark.recompiles
 def test_a_few_effects_of_known_scale_stay_coefficients_unless_asked():
     with pm.Model() as model:
         bernoulli(pm.Normal("ability", 0.0, 1.0, shape=G)[GROUP] - pm.Normal("difficulty", shape=3)[OTHER])
