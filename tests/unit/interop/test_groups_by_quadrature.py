@@ -201,7 +201,7 @@ def test_effects_come_back_under_the_models_names():
     posterior = trace.posterior
     assert posterior["z"].dims == posterior["b"].dims == ("chain", "draw", "group")
     np.testing.assert_allclose(posterior["b"], posterior["mu"] + posterior["s"] * posterior["z"])
-    assert posterior.attrs["integrated"].startswith("z of 12 groups integrated out by quadrature (8 nodes, error ")
+    assert posterior.attrs["integrated"].startswith("z of 12 groups integrated out by quadrature (24 nodes, error ")
 
 
 def test_draws_of_effects_have_their_law():
