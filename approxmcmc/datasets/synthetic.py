@@ -16,7 +16,7 @@ MNIST_7V9_VARIANCES = (
     *(0.213, 0.203, 0.189, 0.181, 0.180, 0.173, 0.170, 0.162, 0.151, 0.139),
     *(0.135, 0.134, 0.126, 0.121, 0.118, 0.114, 0.111, 0.108, 0.104, 0.103),
 )
-CLASS_DISTANCE = 3.29  # in standard deviations: the best rule is right with probability Phi(3.29 / 2) = .95
+CLASS_DISTANCE = 3.29  # in standard deviations: the best classifier is right with probability Phi(3.29 / 2) = .95
 
 
 def synthetic_stand_in(n_train: int = 12_214, n_test: int = 2037, n_components: int = 50, seed: int = 2014) -> Dataset:
@@ -24,7 +24,7 @@ def synthetic_stand_in(n_train: int = 12_214, n_test: int = 2037, n_components: 
 
     Two equally frequent Gaussian classes with one covariance matrix, so P(y = 1 | x) = 1 / (1 + exp(-x' beta)) exactly,
     without intercept. The covariance of all rows is diagonal with the variances of the real components, and the best
-    rule is right for 95 % of the rows, like logistic regression on real data.
+    classifier is right for 95 % of the rows, like logistic regression on the real data.
 
     Parameters
     ----------

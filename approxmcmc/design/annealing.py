@@ -92,7 +92,7 @@ def plan_annealing(
     target, proposal
         Target and proposal of the chain that will use the plan.
     test
-        Gives batch size, growth and order of the tests; default ``SequentialTTest()``. Its epsilon is not used.
+        Gives all settings of the tests but epsilon; default ``SequentialTTest()``.
     epsilons
         Candidate values of epsilon, from 0 to 0.5; 0 must be among them. Each epoch uses the one with the least
         predicted risk.

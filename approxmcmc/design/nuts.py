@@ -1,6 +1,7 @@
 """NUTS among the candidates: its cost is counted, since its compilation takes longer than a trial could save.
 
-A draw of a tuned trajectory (`interop.written_work`) counts as one effective draw.
+A draw of a tuned trajectory (`interop.written_work`) counts as one effective draw, or as 0.4 of one if the other
+candidates integrate group effects out.
 """
 
 from approxmcmc.contracts import Target, TwinnedTarget
@@ -10,9 +11,9 @@ from approxmcmc.interop.written_work import COMPILE_FACTORS, seconds_of_trajecto
 from approxmcmc.nuts.run import model_of
 from approxmcmc.nuts.settings import NUTS, TUNE, preferred
 
-# Number of runs of 1000 draws that give 400 effective draws, bulk and tail, in a hierarchy where NUTS moves effects
-# together with their scales. In eleven models of docs/street.md a draw counted as .5, .5, .46, .45, .44, .4, .15, .034,
-# .03, .014 and .013 effective draws.
+# Draws for each effective draw, bulk and tail, in a hierarchy where NUTS moves effects together with their scales, so
+# that 1000 draws give 400 effective ones. In eleven models of docs/street.md a draw counted as .5, .5, .46, .45, .44,
+# .4, .15, .034, .03, .014 and .013 effective draws.
 RUNS_OF_EFFECTS = 2.5
 # Above the default of .8: of six runs of `baseball` of docs/street.md one had a divergence with .8, none with .9, and
 # sampling took a tenth longer.

@@ -1,7 +1,7 @@
 """Results on disk: a folder per cell, with a record that is written last.
 
     <store>/<study>-<preset>/
-        plan.json                       the plan; a run resumes only with the same plan
+        plan.json                       the plan; a run resumes only with this plan or an extension of it
         cells/<k[:2]>/<key>/draws.nc    the trace of one chain
                             record.json its result; written last, by atomic rename
         gold/<target>.json, .nc         gate report and gold standard of a target

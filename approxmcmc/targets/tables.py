@@ -14,7 +14,7 @@ from approxmcmc.targets.predictors.target import PredictorTarget
 
 
 def categorical_columns(X: Any) -> tuple[str, ...]:
-    """Return the names of the columns of X, a DataFrame or source, that hold text or categories; else ()."""
+    """Return the names of the columns of X that hold text or categories; () if X is no DataFrame and no source."""
     source = as_source(X)
     if source is not None:
         return () if source.is_vector else tuple(name for name in source.columns if name in source.categories)
@@ -35,13 +35,14 @@ class TableRegression(PredictorTarget):
     intercept and the slopes of the columns of numbers. Each other column is a separate variable, with the effects of
     all its levels except the first, the reference level (treatment coding). Without an intercept the first of these
     columns has an effect for every level, as in formulas of R. A column costs one addition per row, for any number of
-    levels, because there is no matrix of indicators. The parameters are those of `GLMTarget`, and two more: a function
-    ``pymc_law(eta, y)`` adds the response to a PyMC model, and messages call the model `who`.
+    levels, because there is no matrix of indicators. The parameters are those of `GLMTarget` without bounds and names
+    of coefficients, and two more: a function ``pymc_law(eta, y)`` adds the response to a PyMC model, and messages call
+    the model `who`.
 
     Attributes
     ----------
     reference_levels
-        The level with effect 0 of each column, by column; also an attribute of the trace.
+        The level with effect 0 of each column that has one, by column; also an attribute of the trace.
     """
 
     def __init__(

@@ -71,7 +71,10 @@ class Scores:
 
 
 def floor_share(table: "pd.DataFrame") -> float:
-    """Return the gold standard's squared error over the least risk of a table; infinite for a risk of 0 or less."""
+    """Return the gold standard's squared error over the least risk of a table.
+
+    Infinite if the least risk is 0 or less; 0 if no risk is known or the gold standard has no error.
+    """
     least, floor = float(table.risk.min()), float(table.floor.max())
     if math.isnan(least) or floor == 0.0:
         return 0.0

@@ -54,7 +54,7 @@ class LinkedTerms(TallDataTarget, LatentTarget):
 
     @_LIKE_KERNELS
     def derivatives_of_phi(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return phi (n,), its first derivatives (n, d), and differences of them (n, d, d).
+        """Return phi (n,), its first derivatives (n, d), and its second derivatives by differences (n, d, d).
 
         Terms that depend on an absolute value are even in it, so either side of 0 gives the derivatives at 0.
         """

@@ -121,10 +121,10 @@ def make_add_gradient(
     in_shape: Callable[..., float],
     of_row: Callable[..., Any],
 ) -> Callable[..., None]:
-    """Return the kernel that adds the gradients of terms, by Fisher's identity.
+    """Return the kernel that adds the gradients of terms to `out`, by Fisher's identity.
 
-    The gradient is the mean of the gradient of the complete data over the effects given the data. The derivatives of
-    the nodes are ignored, which makes an error of the order of the quadrature error.
+    The gradient is that of the log density of rows and effects, averaged over the effects given the rows. The
+    derivatives of the nodes are ignored, which makes an error of the order of the quadrature error.
     """
 
     def add_gradient(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:

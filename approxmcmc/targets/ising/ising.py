@@ -80,7 +80,7 @@ class Ising(ExponentialFamily):
         return (self.lattice > 0).astype(np.int64).ravel(), 2.0 * field.reshape(-1, 1)
 
     def _log_normalizers(self, thetas: np.ndarray) -> np.ndarray | None:
-        """Return log Z of each row of `thetas`, by the transfer recursion; None if the lattice is over 16 wide."""
+        """Return log Z at each row of `thetas`, by the transfer recursion; None if the lattice is over 16 wide."""
         if not self._has_recursion:
             return None
         return np.array([exact_lattice.log_normalizer(theta, *self.lattice.shape) for theta in thetas[:, 0]])

@@ -283,7 +283,7 @@ def test_three_effects_of_a_group_are_refused_with_the_price():
     with pm.Model() as model:
         b = pm.Normal("b", 0.0, pm.HalfNormal("s", shape=3), shape=(G, 3))
         bernoulli((b[GROUP] * np.column_stack([np.ones(N), X, X**2])).sum(axis=1))
-    with pytest.raises(NotGroupsError, match="3 effects of a group would take 512 nodes"):
+    with pytest.raises(NotGroupsError, match="3 effects of a group need at least 512 nodes"):
         integrated(model)
 
 
