@@ -17,7 +17,7 @@ class ApproxMCMCError(Exception):
 
 
 class InvalidInputError(ApproxMCMCError, ValueError):
-    """An argument or a data array is invalid, or does not fit the others; raised before any chain runs."""
+    """An argument or a data array is invalid, or does not fit the others; `sample` raises it before any chain runs."""
 
 
 class IncompatibleError(ApproxMCMCError, TypeError):

@@ -102,13 +102,13 @@ class AcceptanceTest(Component, abc.ABC):
     """Decide whether the sum of the log-ratio terms exceeds the threshold, from as few terms as possible.
 
     A member is a frozen dataclass of settings, made with ``eq=False``, that derives from this class. It must have
-    `build_test`. Everything else has a default, which a member may override: a test without a law runs, and only
-    callers that need the law raise.
+    `build_test`. Everything else has a default, which a member may override: a test with an unknown law (see the
+    module) runs, and only callers that need the law raise.
     """
 
     @abc.abstractmethod
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Check that the target has what this test needs, and compile the test; once per `sample`."""
+        """Compile the test, after a check that the target has what it needs; called once per `sample`."""
 
     # --- what it is ---
 
@@ -165,7 +165,7 @@ class AcceptanceTest(Component, abc.ABC):
         """
         if self.temperature != 1.0:
             return f"{self!r} follows the posterior with its log-likelihood divided by {self.temperature:g}"
-        return "" if self.reads_all(n_obs) else f"{self!r} reads part of the data, with errors of unknown size"
+        return "" if self.reads_all(n_obs) else f"{self!r} decides from part of the data, with unknown error"
 
     def leaves_invariant(self, n_obs: int) -> bool:
         """Return whether decisions about `n_obs` terms leave the target's distribution invariant."""
@@ -201,8 +201,8 @@ class AcceptanceTest(Component, abc.ABC):
     def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:
         """Return the acceptance probability, averaged over all equally likely orders of the terms; shape (pairs,).
 
-        `differences` holds the terms l_i of every pair, shape (pairs, N), divided by the temperature; `log_rest` holds
-        c, shape (pairs,).
+        A pair is (theta, theta'). `differences` holds its terms l_i = log p(x_i|theta') - log p(x_i|theta), divided by
+        the temperature, shape (pairs, N); `log_rest` the rest of the log ratio, shape (pairs,).
         """
         raise NotImplementedError(self.law_unknown("enumerate"))
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-LARGE = 1 << 26  # bytes
-PIECE = 1 << 24
+LARGE = 1 << 26  # bytes from which an array is hashed in pieces
+PIECE = 1 << 24  # bytes
 _Known = dict[tuple[Any, ...], tuple[tuple[Any, ...], str]]
 _known: ContextVar[_Known | None] = ContextVar("hashes of parts", default=None)
 

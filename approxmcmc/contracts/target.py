@@ -126,7 +126,7 @@ class Target(abc.ABC):
 
     @property
     def normal_prior(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Means and precisions (0 if flat), shape (dim,) each, of an independent normal prior; None for others."""
+        """Means and precisions (0 if flat), shape (dim,) each, if the prior is normal and independent; else None."""
         return None
 
     @property
@@ -168,7 +168,7 @@ class DifferentiableTarget(abc.ABC):
         """Compile the gradients, or raise `IncompatibleError` with advice; called once per `sample`."""
 
     def compile_prior_gradient(self) -> Any:
-        """Compile only ``add_prior_gradient(theta, out)``, if that needs no gradient of the terms; for modes."""
+        """Compile ``add_prior_gradient(theta, out)``, for modes; without gradients of terms if that is possible."""
         return self.compile_gradient().add_prior_gradient
 
 

@@ -191,7 +191,7 @@ def connections_stand_in(n: int = 50_000, seed: int = 1999) -> Dataset:
 
 
 def fetch_connections() -> dict[str, np.ndarray]:
-    """Fetch the original file through scikit-learn, which verifies it; return an array by feature, and `malicious`."""
+    """Fetch the original file through scikit-learn, which verifies it; return features and `malicious`, by name."""
     with extra("downloads", "The download of a data set"):
         from sklearn.datasets import fetch_kddcup99
 

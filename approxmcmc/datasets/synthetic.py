@@ -114,19 +114,19 @@ def synthetic_logistic(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.nd
 
 
 CORRELATION = 0.5  # of neighbouring numeric columns
-RAREST = 4.0  # expected rows of the rarest level
+RAREST = 4.0  # n times the probability of the rarest level over that of the most frequent one
 EFFECT = 1.5  # standard deviation of the linear predictor
 
 
 def synthetic_categories(
     n: int, n_numeric: int, levels: Sequence[int], *, ones: float = 0.5, title: str = "tall data", seed: int = 0
 ) -> Dataset:
-    """Return standardised numbers and one-hot categories, the rarest with a handful of rows, and logistic responses.
+    """Return standardised numbers and one-hot categories, the rarest with a few rows, and logistic responses.
 
     Numeric columns are normal, neighbours correlated by 0.5. A category with k levels has level j with probability
-    proportional to r^j, with r such that about four rows have the rarest. The linear predictor has standard deviation
-    1.5. All rows of the rarest level of each category have response 0: only the prior bounds its coefficient from
-    below, and a few rows of very large leverage bound it from above, like a wall.
+    proportional to r^j, with r^(k - 1) = 4 / n, so at most about four rows have the rarest. The linear predictor has
+    standard deviation 1.5. All rows of the rarest level of each category have response 0: only the prior bounds its
+    coefficient from below, and a few rows of very large leverage bound it from above, like a wall.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def synthetic_categories(
 
 
 def _frequencies(k: int, n: int) -> np.ndarray:
-    """Return probabilities that fall geometrically from level 0 to level k - 1, which has about `RAREST` rows."""
+    """Return probabilities of k levels that fall geometrically; the last is `RAREST` / n times the first."""
     steepest = (RAREST / n) ** (1.0 / (k - 1))
     weights = steepest ** np.arange(k)
     return weights / weights.sum()

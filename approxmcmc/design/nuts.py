@@ -30,7 +30,7 @@ def name(target: Target | None = None) -> str:
 
 
 def why_not(known: Situation) -> str:
-    """Return why a target has no PyMC model, or ""; the model is only made if NUTS may be the best."""
+    """Return "" if a target can make a PyMC model, else that it has none; it is only made if NUTS may be the best."""
     return "" if isinstance(known.target, TwinnedTarget) else "the target has no PyMC model"
 
 
@@ -65,7 +65,7 @@ def seconds_per_draw(known: Situation) -> float:
     predicts 11 for each draw.
     """
     work = known.written_work
-    tried = known.trajectories if work.dim == known.dim else []  # not if groups are integrated out
+    tried = known.trajectories if work.dim == known.dim else []  # with integrated groups the trial ran on another model
     return max([seconds_of_trajectory(work), *tried])
 
 

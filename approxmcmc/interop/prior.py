@@ -61,7 +61,10 @@ def log_prior_of(source: ModelOfPyMC) -> Any:
 
 
 def prior_of(source: ModelOfPyMC) -> Prior:
-    """Return a `NormalPrior` if all variables of the model are independent, normal or flat; else a `PriorOfPyMC`."""
+    """Return a `NormalPrior` if all variables are independent, normal or flat; else a `PriorOfPyMC`.
+
+    Also a `PriorOfPyMC` if the model has potentials, or group effects that are sampled in scaled coordinates.
+    """
     model = source.model
     means, scales = [], []
     if model.potentials or source.scales:

@@ -78,10 +78,10 @@ class AllRows:
     def differences(
         self, theta: np.ndarray, proposed: np.ndarray, some: np.ndarray | None = None
     ) -> tuple[np.ndarray, float]:
-        """Return the terms l_i of theta and theta' = `proposed`, (n_obs,), and the log-likelihood at theta: one pass.
+        """Return log p(x_i|proposed) - log p(x_i|theta), (n_obs,), and the log-likelihood at theta: one pass.
 
-        If `some` holds indices of rows, only these rows are read: their terms are repeated up to the length n_obs, and
-        the sum of their log-likelihoods is multiplied by n_obs / len(some).
+        If `some` holds indices of rows, only these rows are read: their differences are repeated up to the length
+        n_obs, and the sum of their log-likelihoods is multiplied by n_obs / len(some).
         """
         n_obs = self.compiled.n_obs
         if some is None:
@@ -110,7 +110,10 @@ def _on_part(part: Part, function: Callable[..., Any], *arguments: Any, **by_row
 def compare_terms(
     target: CompiledTarget, theta: np.ndarray, proposed: np.ndarray, *, terms: np.ndarray, rows: np.ndarray = ALL_ROWS
 ) -> float:
-    """Write the terms l_i of `rows`, by default all, to `terms`; return the sum of log p(x_i|theta) over these rows."""
+    """Write log p(x_i|proposed) - log p(x_i|theta) of `rows`, by default all, to `terms`.
+
+    Return the sum of log p(x_i|theta) over these rows.
+    """
     here = np.empty_like(terms)
     for at, out in ((theta, here), (proposed, terms)):
         target.log_terms(at, target.data, rows, 0, len(terms), out)

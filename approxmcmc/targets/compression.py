@@ -22,9 +22,9 @@ def compressed(target: Target) -> Target:
     -------
     Target
         `NormalStatistics` for normal rows with a linear predictor as mean, and one scale, known or a parameter, up to
-        known weights; `DistinctRows` for a generalised linear model, and `DistinctPredictors` for a likelihood of
-        several linear predictors, in which at most half of the rows are distinct. The attribute ``plain`` of each is
-        the target of single rows.
+        known weights, unless its pass over the rows would take more than about ten seconds; `DistinctRows` for a
+        generalised linear model, and `DistinctPredictors` for a likelihood of several linear predictors, in which at
+        most half of the rows are distinct. The attribute ``plain`` of each is the target of single rows.
 
     Notes
     -----

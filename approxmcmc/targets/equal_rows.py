@@ -14,7 +14,7 @@ from approxmcmc.engine.terms.passes import over_blocks
 
 LARGEST_SHARE = 0.5  # largest share of distinct rows: an exact step then costs at most half as much
 LOOKED_AT = 1 << 15  # rows in a first sample: its number of equal pairs decides whether all rows are compared
-FEWEST_PAIRS = 0.1  # least number of such pairs, in units of m^2 / N for m rows; 0.5 if N / 2 rows occur twice each
+FEWEST_PAIRS = 0.1  # least number of such pairs, in units of m^2 / N for m rows; about 0.5 if each row occurs twice
 
 
 class EqualRows(NamedTuple):

@@ -125,7 +125,7 @@ class LinearTarget(TallDataTarget):
         return linear_gradient_kernel(self.derivatives_eta, self.data)
 
     def compile_term_range(self) -> CompiledTermRange:
-        """Compile ``2 slope_bound max_i ||x_i|| ||theta' - theta||``, which bounds the range of the terms."""
+        """Compile the bound ``2 slope_bound max_i ||x_i|| ||theta' - theta||`` of `CompiledTermRange`."""
         if self.slope_bound is None:
             return super().compile_term_range()
         return CompiledTermRange(distance_range(), np.array([self.longest_gradients().max()]))

@@ -57,7 +57,7 @@ def _log_prior(theta: np.ndarray) -> float:
 
 
 class GaussianMixture(TallDataTarget):
-    """Posterior of the two means of a normal mixture, theta1 and theta1 + theta2.
+    """Posterior of the two means, theta1 and theta1 + theta2, of a mixture of two normals with equal weights.
 
     Parameters
     ----------

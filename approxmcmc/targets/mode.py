@@ -96,7 +96,8 @@ def find_mode(
     IncompatibleError
         For a discrete target, or one without terms.
     InvalidInputError
-        If there is no mode, because the density is flat along a direction, or rises without bound.
+        If there is no mode, because the density is flat along a direction, or rises without bound; or if the search
+        takes more than `max_passes`.
     NotFiniteError
         If a term or the prior is not finite, or has a derivative that is not finite, at a point of the search.
 
@@ -132,9 +133,10 @@ def laplace(
     max_passes: int | None = None,
     progress: Progress | None = None,
 ) -> Laplace:
-    """Return the Laplace approximation N(mode, H^-1) of a posterior; arguments and errors are as for `find_mode`.
+    """Return the Laplace approximation N(mode, H^-1) of a posterior, H minus the Hessian of its log density there.
 
-    Without `start`, an approximation that was found when the target was made (`Target.known_law`) is returned at once.
+    Arguments and errors are as for `find_mode`. Without `start`, an approximation that was found when the target was
+    made (`Target.known_law`) is returned at once.
 
     Examples
     --------
@@ -186,6 +188,8 @@ def _climb_from_guess(
     progress: Progress | None,
 ) -> tuple[np.ndarray, Quadratic, float] | None:
     """Return the mode by Newton's method from the mode of a sample of rows; None if it fails or starts too far away.
+
+    Raises if the passes exceed `max_passes`.
 
     If few rows of the sample have a rare category, its mode may be so far from the mode of all rows that Newton's
     method does not converge: on the one-hot columns of KDD99 it failed after 100 passes, but from the origin it took

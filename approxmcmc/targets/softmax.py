@@ -211,7 +211,9 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
             raise InvalidInputError(f"{who}: y must hold two or more classes, as integers; found {labels[:5].tolist()}")
         self.prior = Prior(prior_scale, prior, who=who)
         if prior is None and math.isinf(self.prior.scale):
-            raise InvalidInputError(f"{who}: prior_scale must be finite, found {prior_scale}: a flat prior is improper")
+            raise InvalidInputError(
+                f"{who}: prior_scale must be finite, found {prior_scale}; a flat prior gives an improper posterior"
+            )
         self.n_classes = len(labels)
         self.likelihood = SoftmaxLikelihood(self.n_classes)
         self._set_rows(X, y)

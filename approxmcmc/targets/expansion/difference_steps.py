@@ -21,7 +21,7 @@ def difference_steps(
     Raises
     ------
     NotFiniteError
-        If the log-likelihood is not finite at any step that is tried; the message names `who`.
+        If no step that is tried gives finite log-likelihoods; the message names `who`.
     """
     middle = log_likelihood(theta)
     steps = np.empty(len(theta))

@@ -246,7 +246,10 @@ class GeneralExpansion(Expansion):
         left: np.ndarray,
         far: np.ndarray,
     ) -> np.ndarray:
-        """Expand every row at `center`; write the residuals at `near` to `left`, at `wide` to `far`; return the sum."""
+        """Write expansions at `center` to `numbers`, residuals at `near` to `left`, at `wide` to `far`; return the sum.
+
+        The sum is that of the rows of the expansion.
+        """
         total = self._fill_rows(center, steps, numbers)
         residuals = self.compile_residuals(self.compiled, center, numbers)
         write_terms(residuals, near, left)

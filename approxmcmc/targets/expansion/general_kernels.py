@@ -21,7 +21,7 @@ def make_gradients(add_gradient: Callable[..., None]) -> Callable[..., None]:
 
 
 def make_residuals(log_terms: Callable[..., None], second_order: bool) -> Callable[..., None]:
-    """Return the kernel that writes r_i = l_i - w_i for the rows ``order[lo:hi]``.
+    """Return the kernel that writes the residuals of the rows ``order[lo:hi]``: their terms minus their expansions.
 
     The last two arrays of its data are the rows of the expansion, and theta_hat.
     """

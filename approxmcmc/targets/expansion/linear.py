@@ -95,7 +95,7 @@ class LinearExpansion(Expansion):
         return _unpacked(self._pass(theta, out=np.empty((0, 2))).sums[2:], len(theta))
 
     def expand(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
-        """Expand every row at theta, in one pass; write the pairs (a_i, b_i) to `out`, and return the sum."""
+        """Expand every row at theta, in one pass; write (a_i, b_i) to `out`, return the sum of eta (a_i + b_i eta)."""
         return _without_constant(_unpacked(self._pass(theta, out=out).sums[2:], len(theta)), theta)
 
     @over_all_rows
@@ -223,7 +223,7 @@ class LinearExpansion(Expansion):
         return sum_over_blocks(block, len(self.y))
 
     def _left_of(self, rows: np.ndarray, draws: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Return the residuals of the quadratics of `rows` at `draws`; shape (rows, draws)."""
+        """Return the residuals of `rows` at `draws`, up to a constant for each row; shape (rows, draws)."""
         eta, (slope, bend) = self._predictors(rows, draws), numbers[rows].T[:, None]
         return (self._functions.terms(eta, self.y[rows]) - eta * (slope + eta * bend)).T
 
@@ -289,7 +289,7 @@ class LinearExpansion(Expansion):
         return gradient._replace(add_gradient=parts, data=data)
 
     def packed(self, data: Data) -> Data:
-        """Return (X, y) as (base, values, columns, y) if most entries have the common value of their column."""
+        """Return (X, y), or (base, values, columns, y) if most entries have the common value of their column."""
         X, y = data
         rows = sparse_rows(X)
         return data if rows is None else (*rows, y)

@@ -81,7 +81,7 @@ def terms_of(target: Any, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def _normal_law(target: Any) -> Laplace:
-    """Return a normal distribution around the target's centre, with the curvature of the log posterior there."""
+    """Return a normal distribution around the target's centre, with the size of the log posterior's curvature there."""
     values, vectors = np.linalg.eigh(-Posterior(target).at(target.center).hessian)
     cov = (vectors / np.maximum(np.abs(values), 1e-8)) @ vectors.T
     return Laplace(target.center, cov, 0.0, 0, 0.0)

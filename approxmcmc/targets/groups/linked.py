@@ -49,7 +49,7 @@ class LinkedTerms(TallDataTarget, LatentTarget):
 
     @_LIKE_KERNELS
     def phis(self, thetas: np.ndarray) -> np.ndarray:
-        """Return the parameters of the groups at one theta or many; shape (..., n)."""
+        """Return phi, the parameters of the groups (see `link`), at one theta or many; shape (..., n)."""
         return phi_of(self._factor_values(thetas), *self.data[-3:])
 
     @_LIKE_KERNELS

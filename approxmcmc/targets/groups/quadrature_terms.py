@@ -189,7 +189,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         return self._linked_gradient(closure(make_add_gradient, *self._parts(), fastmath=BATCH_FASTMATH))
 
     def compile_expansion(self) -> Any:
-        """Compile the kernel that writes the second-order expansions of groups, by Louis' identity."""
+        """Compile the kernel of second-order expansions of groups, by Louis' identity; in a shape, by differences."""
         core_type = type_of(self.data[:CORE])
         cube = nb.Array(nb.float64, 3, "C")
         signature = nb.void(VECTOR, core_type, INDICES, nb.int64, nb.int64, VECTOR, MATRIX, cube)
