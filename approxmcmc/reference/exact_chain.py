@@ -90,7 +90,7 @@ def run_kernel(
     Raises
     ------
     KeyboardInterrupt
-        If sampling was interrupted.
+        If the chains stopped early: by an interrupt, or at a NaN after the first kept draw.
     SamplingError
         If a log density was NaN before a draw was kept.
     """
