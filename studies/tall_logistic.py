@@ -1,7 +1,7 @@
 """The samplers of `tall_data` on a simulated logistic regression of a hundred thousand rows and twenty coefficients.
 
-A study of its own, so that it runs, resumes and ships apart: its chains take a core for minutes, where the whole suite
-takes hours.
+It is a separate study, so that it can be run without the suite: its chains take a core for minutes, the suite takes
+hours.
 """
 
 import dataclasses
