@@ -1,5 +1,7 @@
 """Groups whose rows come from sources: the target of the same arrays, and parts that keep groups whole."""
 
+import itertools
+
 import cloudpickle
 import distributed
 import numpy as np
@@ -29,8 +31,8 @@ def small_pieces(tmp_path, monkeypatch):
 def table_of(folder, order):
     """Write row groups of 15 rows, 25 groups in the given order of rows; return the columns too."""
     rng = np.random.default_rng(3)
-    store = {"sorted": np.sort, "whole": lambda s: np.sort(s)}
-    shop = store.get(order, np.asarray)(rng.integers(G, size=N))
+    shop = rng.integers(G, size=N)
+    shop = np.sort(shop) if order == "sorted" else shop
     columns = {
         "x": rng.normal(size=N).astype(np.float32),
         "y": rng.integers(2, size=N),
@@ -62,6 +64,16 @@ def test_groups_of_a_source_are_those_of_the_same_arrays(order, family, tmp_path
     assert read.accuracy == held.accuracy
 
 
+@pytest.mark.parametrize("order", ["random", "sorted"])
+def test_normal_groups_of_a_source_are_those_of_the_same_arrays(order, tmp_path):
+    columns, source = table_of(tmp_path / "rows", order)
+    make, slopes = amc.targets.NormalGroups, columns["trials"]
+    held = make(columns["x"][:, None], columns["y"], columns["shop"], slopes=slopes, intercept=True)
+    read = make(source[["x"]], source["y"], source["shop"], slopes=source["trials"], intercept=True)
+    for array, expected in zip(read.data, held.data, strict=True):
+        np.testing.assert_array_equal(array, expected)
+
+
 def test_labels_of_text_are_those_of_the_source(tmp_path):
     columns, source = table_of(tmp_path / "rows", "random")
     at = np.zeros(3)
@@ -80,7 +92,7 @@ def test_parts_hold_whole_groups_and_their_terms(tmp_path):
     assert len(starts) == 4 and starts[0] == 0 and starts[-1] == target.n_obs
     made = [
         parts.make_part(cloudpickle.loads(cloudpickle.dumps(recipe)), lo, hi).target
-        for lo, hi in zip(starts[:-1], starts[1:], strict=True)
+        for lo, hi in itertools.pairwise(starts)
     ]
     np.testing.assert_array_equal(np.concatenate([part.own_terms(theta) for part in made]), target.own_terms(theta))
     assert sum(part.n_rows for part in made) == N
