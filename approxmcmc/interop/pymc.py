@@ -143,7 +143,8 @@ def from_pymc(
     if integrate is True and (data is not None or deterministics):
         raise InvalidInputError(
             "from_pymc: integrate=True takes the rows and the variables of the model itself, so `data` and "
-            "`deterministics` must not be given; leave them out, or give integrate='auto' or False"
+            "`deterministics` must not be given; leave them out, or give integrate='auto' or False. Groups whose rows "
+            "come from sources: targets.GroupedTarget or NormalGroups"
         )
     if integrate is True or (integrate and data is None and structure and not deterministics and row_dim is None):
         whole = _integrated(model, always=integrate is True, if_cheaper=integrate == "if cheaper")

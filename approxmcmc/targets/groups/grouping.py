@@ -66,8 +66,10 @@ def grouping(groups: Any, n_rows: int, *, who: str) -> Grouping:
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise InvalidInputError(f"{who}: groups hold NaN or infinity; give every row a label")
     found = _in_pieces(labels) if is_mapped(labels) else _at_once(labels)
-    names = {} if source is None else source.categories
-    return found._replace(labels=np.array(names[source.columns[0]])[found.labels]) if names else found
+    if source is not None and source.categories:
+        [names] = source.categories.values()
+        return found._replace(labels=np.array(names)[found.labels])
+    return found
 
 
 def _at_once(labels: np.ndarray) -> Grouping:

@@ -66,7 +66,8 @@ class NormalGroups(NormalTerms):
     The trace holds ``beta``, ``sigma`` (with slopes ``effect_cov``) and ``noise``. The chain samples entries of L with
     either sign, because the posterior is smooth and symmetric in them, so a scale of 0 is no boundary. The integral is
     exact; terms are right to rounding, even if effects or responses are large compared with the noise. Memory:
-    8 (q + p + 1)^2 bytes for each group, q = 1 + slopes. `approxmcmc.latents` draws the effects b_g.
+    8 (q + p + 1)^2 bytes for each group, q = 1 + slopes. X, y, groups and slopes may be sources
+    (`approxmcmc.sources`), which are read a million rows at a time. `approxmcmc.latents` draws the effects b_g.
 
     References
     ----------

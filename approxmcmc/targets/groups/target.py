@@ -91,6 +91,9 @@ class GroupedTarget(QuadratureTerms):
     of K. The trace stores it as ``setup_quadrature_nats``. If there are more than 4000 groups, 4000 random ones
     represent them, and two standard errors are added.
 
+    X, y, groups and trials may be sources (`approxmcmc.sources`): their rows are sorted by group, a million at a time,
+    in a mapped scratch file of 8 (p + 3) bytes a row, and memory holds numbers of groups only.
+
     References
     ----------
     Liu and Pierce (1994); Louis (1982).
@@ -162,9 +165,12 @@ class GroupedTarget(QuadratureTerms):
         """Numbers of groups, and of rows in the sources, at which parts may begin: parts keep groups whole."""
         return self.grouping.cuts, self.grouping.start[self.grouping.cuts]
 
+    rule: tuple[np.ndarray, ...]
+    """Nodes, steps and the table of the link, of a target without rows."""
+
     def without_rows(self) -> Self:
-        """Return the target without its rows, but with its nodes and the table of its link."""
-        bare = super().without_rows()
+        """Return the target without its rows, but with its `rule`."""
+        bare: Self = super().without_rows()
         bare.rule = self.data[4:]
         return bare
 
