@@ -207,7 +207,8 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     except IncompatibleError as error:
         if not left:
             raise
-        return f"{', '.join(one.name for one in model.observed_RVs)}: no row is a term{left}; why no row is one: {error}"
+        names = ", ".join(variable.name for variable in model.observed_RVs)
+        return f"{names}: no row is a term{left}; why no row is one: {error}"
     found = _find_structure(source)
     rows = f"{source.rows.name}, {source.rows.n_rows} rows"
     effects = "".join(f"; {one.reason}" for one in source.effects) + left

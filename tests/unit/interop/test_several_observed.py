@@ -144,10 +144,3 @@ def test_both_variables_are_named_and_their_data_are_in_the_trace():
     target = amc.from_pymc(model_of(normal), integrate=True)
     assert "class and size: 51 rows in 6 groups" in repr(target)
     np.testing.assert_array_equal(target.observed_data["size"], SIZE)
-
-
-def test_explain_answers_where_the_effects_are_left_to_nuts():
-    """The variables have 20 and 31 rows, so no row is a term of the model."""
-    said = amc.explain(model_of(poisson))
-    assert said.startswith("class, count: no row is a term; effects of groups are not integrated out: z: NUTS needs")
-    assert "'class' has 20, 'count' has 31" in said
