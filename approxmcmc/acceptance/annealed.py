@@ -1,7 +1,7 @@
 """Annealed epsilon: begin with a fast, biased test, or without a test, and end with an exact one.
 
 The run is divided into epochs, each with its own epsilon. Some steps before the first epoch may be accepted without a
-test. The number of steps in each epoch is fixed before the chain starts, and does not depend on what the chain does.
+test. The number of decisions in each epoch is fixed before the chain starts.
 Within an epoch the chain is homogeneous; over the run it is not. `annealing_rule.py` computes schedules.
 
 Reference: Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 7 (a falling epsilon) and the

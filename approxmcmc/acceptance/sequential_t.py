@@ -70,7 +70,10 @@ def decide(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Read look by look until the mean is clearly above or below mu_0; return decision and estimated log ratio."""
+    """Read look by look until the mean is clearly above or below mu_0.
+
+    Return 1 (accepted), 0 (rejected) or -1 (a term is NaN or +inf), and the estimated log ratio.
+    """
     looks, critical, tol = test.looks, test.critical, test.tol
     moments, n_obs = evidence.moments, evidence.n_obs
     mu_0 = (threshold - log_rest) / n_obs
@@ -145,8 +148,8 @@ class SequentialTTest(AcceptanceTest):
     Notes
     -----
     Guarantee: biased unless epsilon = 0; in the Gaussian regime the bias vanishes with epsilon. Heavy-tailed terms
-    void this; a run then warns, and :class:`BernsteinTest` is the alternative. Cost: 2 evaluations for
-    each datum read. With ``tol > 0`` the trace counts the stops by tolerance in ``tolerance_stops``.
+    void this; a run then warns, and :class:`BernsteinTest` is the alternative. Cost: at most 2 evaluations
+    for each datum read. With ``tol > 0`` the trace counts the stops by tolerance in ``tolerance_stops``.
 
     References
     ----------

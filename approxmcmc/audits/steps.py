@@ -122,7 +122,7 @@ class TestedSteps(Auditor):
         """Propose from theta as the chain does; evaluate the proposal with all data, and repeat the test.
 
         The test has its settings of step `number` and decides on `orders` orders of the data. None if a log density is
-        NaN, or infinite at the proposal.
+        NaN, or +inf at the proposal.
         """
         found = self.propose(theta)
         if found is None:

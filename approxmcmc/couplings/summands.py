@@ -59,10 +59,7 @@ class Summands:
         self.waiting, self.points = [], 0
 
     def finish(self) -> tuple[np.ndarray, "DriftCurve"]:
-        """Return the summands (n_audits, n_estimands), and the drift after some numbers of exact steps up to the most.
-
-        The most is `max_steps`.
-        """
+        """Return the summands (n_audits, n_estimands), and the drift after 0 to `max_steps` exact steps."""
         self._evaluate()
         rows = np.array(self.rows)
         n = len(rows)

@@ -92,9 +92,9 @@ def _one_coupling_rules(found: AuditSummary) -> tuple[str, list[str]] | None:
     if not found.largest_share > LARGEST_SHARE:
         return None
     told = (
-        f"more audits: one of {found.n_couplings} couplings contributes {found.largest_share:.0%} of the sum over all "
-        f"(limit {LARGEST_SHARE:.0%}), so that intervals of {found.n_audits} audits cannot be trusted; give "
-        f"n_audits={2 * found.n_audits}, from as many draws"
+        f"one of {found.n_couplings} couplings contributes {found.largest_share:.0%} of the sum over all "
+        f"(limit {LARGEST_SHARE:.0%}), so that intervals of {found.n_audits} audits cannot be trusted; make "
+        f"more: n_audits={2 * found.n_audits}, from as many draws"
     )
     return INCONCLUSIVE, [told]
 

@@ -239,7 +239,7 @@ def _moving(variables: Variables, draws: np.ndarray, most_draws: int) -> Sample:
 
 
 def effective(posterior: xr.Dataset) -> list[Finding]:
-    """Return a finding on whether the run reached its target ESS, and what ended it earlier; none without a target."""
+    """Return a finding on whether the run reached its target ESS, and what ended it earlier; [] without a target."""
     attrs = posterior.attrs
     if "target_ess" not in attrs:
         return []

@@ -82,7 +82,7 @@ def wrong_decision_rate(
     Rates are per audited decision, so wrong accepts plus wrong rejects are wrong decisions. The difference of the two
     is the error of the acceptance probability; errors of both kinds cancel in it and add up here. Neighbouring
     decisions of a chain are dependent, so the interval is slightly too short for a chain that moves slowly. For
-    MinibatchBarker the rate counts coupled flips, which are noise, not bias.
+    MinibatchBarker the rate counts differences from the exact decision with the same u, which are noise, not bias.
 
     Examples
     --------

@@ -35,7 +35,7 @@ def expansion_gates(
     settings
         The sampler's settings as a dict.
     stats
-        Records of the kept draws; None: of the tuning alone.
+        Records of the kept draws; None: only the tuning steps are checked.
     """
     if not attrs.get("tuning_steps", 0):
         return []

@@ -1,7 +1,7 @@
 """NUTS of nutpie: each chain is a separate sampler, in a thread that runs and pauses on demand.
 
 A chain is a function of its seed and of its starting point. Its draws do not depend on when it pauses, nor on how many
-more are to come, so a run that ends at a look at its draws is the beginning of a longer one, bit by bit.
+more are to come, so a short run equals the beginning of a longer one, bit by bit.
 """
 
 import dataclasses

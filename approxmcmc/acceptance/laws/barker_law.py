@@ -8,8 +8,9 @@ function. The theorem of Berry and Esseen bounds the error of the test,
 The constants are those of the theorem for Student's statistic. The bound holds for terms drawn independently and for a
 number b that does not depend on them; it is loose: 0.1 takes 13 900 normal terms.
 
-Given the data read, the probability to accept is a smoothed sum over the atoms of the correction distribution; at n = N
-it is Barker's probability. In the Gaussian regime Delta* + X_nc is N(Lambda, sigma^2) at whatever n the test stops.
+Given the data read, the acceptance probability is a sum of normal distribution functions, one for each atom of the
+correction distribution; at n = N it is Barker's probability. In the Gaussian regime Delta* + X_nc is N(Lambda, sigma^2)
+at whatever n the test stops.
 
 Reference: Seita, Pan, Chen and Canny (2017), An Efficient Minibatch Acceptance Test for Metropolis-Hastings, UAI,
 section 5.
@@ -92,7 +93,7 @@ def bound_from_moments(moments: np.ndarray, correction_error: float) -> float:
     return spread / math.sqrt(moments[0]) + correction_error
 
 
-LEAST_SPREAD = 1e-6  # of the normal part; below it, its distribution function is practically a step
+LEAST_SPREAD = 1e-6  # smallest standard deviation used for the normal part: its distribution function is almost a step
 
 
 def enumerated_probability(
@@ -106,7 +107,7 @@ def enumerated_probability(
 ) -> np.ndarray:
     """Return the acceptance probability of each pair, shape (pairs,): the mean over all ways to draw the `looks`.
 
-    `differences` (pairs, N) are the terms l_i, `log_rest` (pairs,) is c.
+    `differences` (pairs, N) are the terms l_i, `log_rest` (pairs,) the log ratios of prior and proposal.
     """
     n_obs = differences.shape[1]
 

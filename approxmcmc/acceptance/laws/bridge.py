@@ -29,7 +29,7 @@ from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
 # A statistic 40 standard errors from zero has the right sign in float64 arithmetic, so larger limits are set to 40.
 CERTAIN = 40.0
 LEAST_NODES = 96
-NODES_PER_SPREAD = 8  # quadrature nodes on [-G, G], times (smallest standard deviation of a step) / G
+NODES_PER_SPREAD = 8  # number of quadrature nodes on [-G, G], divided by G / (smallest standard deviation of a step)
 NEGLIGIBLE = 1e-18
 KNOTS_PER_FEATURE = 10  # on the axis asinh(mu_std m_{J-1}), where features are 1 / G wide: interpolation adds < 1e-6
 NOISE_NODES = 64
@@ -43,7 +43,7 @@ legendre = lru_cache(maxsize=128)(roots_legendre)
 def schedule(
     epsilon: float, batch_size: int, n_obs: int, growth: float, thresholds: str, shape: float = 0.5
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the fractions pi_1 ... pi_J of the data read at the J looks, and the limits G_1 ... G_{J-1}."""
+    """Return the fractions pi_1 ... pi_J of the data read at the looks, and the limits G_1 ... G_{J-1}, at most 40."""
     looks = look_sizes(n_obs, batch_size, growth)
     return looks / n_obs, np.minimum(critical_values(looks, epsilon, thresholds, shape), CERTAIN)
 

@@ -191,7 +191,7 @@ def _minimax(sigma: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _nnls(sigma: float) -> tuple[np.ndarray, np.ndarray]:
-    """Fit the logistic distribution function by least squares with weights >= 0; a stiff row makes them add up to 1."""
+    """Fit the logistic distribution function by least squares with weights >= 0; a scaled-up row makes their sum 1."""
     from scipy.optimize import nnls
 
     atoms, matrix, wanted, count = _half_line(sigma, 1.0, HALF_WIDTH)

@@ -1,9 +1,9 @@
 """What is known of a Gibbs sweep: transition matrix on all states, coupling, the conditional that a test realises.
 
 The matrix is the product of the sites' kernels. The realised conditional is estimated at fixed contexts, by repeating
-one decision. A chain visits every context about once, so frequencies must be binned over contexts, and the error of the
-binning adds to the test's error. Here the other sites are fixed, and only u and the order of the terms change. So the
-frequency of x_i = 1 estimates P_epsilon(x_i = 1 | rest) directly.
+one decision: the other sites are fixed, and only u and the order of the terms change. So the frequency of x_i = 1
+estimates P_epsilon(x_i = 1 | rest) directly. A chain visits every context about once; its frequencies would have to be
+binned over contexts, and the error of the binning would add to the test's error.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Gibbs sampling of discrete targets, exact or with the acceptance tests of Metropolis-Hastings.
 
-A sweep visits every site once and draws it from its conditional. For a binary site
+A sweep visits every site once, or D random sites, and draws each from its conditional. For a binary site
 
     x_i = 1  iff  logit(u) < L_i,    L_i = sum_n l_n,    l_n = log psi_n(x_i = 1, rest) - log psi_n(x_i = 0, rest),
 

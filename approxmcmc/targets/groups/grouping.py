@@ -21,7 +21,7 @@ ROWS = 1 << 20  # rows of a mapped array that are read at a time
 
 
 class Grouping(NamedTuple):
-    """Labels of the G groups in increasing order, row numbers sorted by group, and where each group starts (G + 1)."""
+    """Labels of the G groups in increasing order, row indices sorted by group, and where each group starts (G + 1)."""
 
     labels: np.ndarray
     order: np.ndarray
