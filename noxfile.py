@@ -196,7 +196,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=MAIN)
 def publish(session: nox.Session) -> None:
-    """Write page, pictures and shipped numbers of a study from its store, the tall-data benchmark by default.
+    """Write the table and texts of a study that ship with the package, from its store: of the tall-data study by default.
 
     ``-- studies/NAME --preset published --store DIR`` names another; what is missing in the store is not run.
     """
