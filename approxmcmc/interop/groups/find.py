@@ -17,10 +17,11 @@ from approxmcmc.interop.written_work import seconds_of_trajectory, seconds_to_co
 
 # Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
 NO_TRACES = config.change_flags(traceback__limit=0)
-# Seconds in which quadrature is compiled for a new model: 11, 19 and 20 in three models of docs/street.md.
+# Seconds in which quadrature is compiled for a new model (11, 19 and 20 in three models of docs/street.md), and the
+# steps of NUTS: 4 chains of 400 tuning steps and 1000 draws.
 CODE, DRAWS = 12.0, 4 * (400 + 1000)
 DETERMINED = 10  # rows of a group that determine its effect, so that NUTS moves it well though it is centred
-FEW_GROUPS, MANY_ROWS = 20, 100  # with fewer groups their effects stay parameters, and no quadrature is used
+FEW_GROUPS, MANY_ROWS = 20, 100  # effects of fewer groups, with more rows each, stay parameters: no quadrature
 
 
 @NO_TRACES
@@ -29,8 +30,8 @@ def integrated(model: Any, *, always: bool = False, if_cheaper: bool = False) ->
 
     `always`: also if that is expected to save nothing.
 
-    `if_cheaper`: not by quadrature if NUTS makes 4000 draws of the model in the time of its compilation, without a
-    funnel.
+    `if_cheaper`: not by quadrature if NUTS makes 4000 draws of the model in the time that compiling the quadrature
+    takes, and meets no funnel.
 
     Raises
     ------
@@ -53,7 +54,7 @@ def integrated(model: Any, *, always: bool = False, if_cheaper: bool = False) ->
             if seconds < CODE and _nuts_moves(source, effects):
                 raise NotGroupsError(
                     f"NUTS needs about {seconds:.0f} s, less than quadrature to compile ({CODE:g} s); give "
-                    "from_pymc(model) to integrate them out"
+                    "from_pymc(model) to integrate the effects out"
                 )
             return QuadratureGroupsOfPyMC(source, effects, source.law, always=always)
         except NotGroupsError as error:
@@ -66,9 +67,10 @@ def _seconds_of_nuts(work: WrittenWork) -> float:
 
 
 def _nuts_moves(source: ModelOfGroups, effects: GroupEffects) -> bool:
-    """Whether NUTS meets no funnel: effects are not centred, or rows determine them (Betancourt and Girolami 2015).
+    """Return whether NUTS meets no funnel: effects are not centred, or rows determine them.
 
-    With twelve hospitals of one row each, centred, trajectories diverged in four of six runs.
+    See Betancourt and Girolami (2015). With twelve hospitals of one row each, centred, trajectories diverged in four of
+    six runs.
     """
     above = set(ancestors([parent for variable in effects.axes for parent in variable.owner.inputs]))
     return not above & set(source.model.free_RVs) or source.y.size >= DETERMINED * effects.n_groups
