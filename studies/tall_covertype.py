@@ -1,6 +1,6 @@
 """The samplers of `tall_data` on Covertype: real data, of which a few rows in rare categories decide nearly all."""
 
-from studies.tall_data import QUICK_GATES, of_one_set
+from studies.tall_data import of_one_set
 
 study = of_one_set(
     "tall_covertype",
@@ -8,5 +8,4 @@ study = of_one_set(
     target="covertype",
     samplers="mala core_exact default control_variates nutpie_short pymc_advi laplace",
     seconds=30.0,
-    gates=QUICK_GATES,
 )
