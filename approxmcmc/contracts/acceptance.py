@@ -165,7 +165,7 @@ class AcceptanceTest(Component, abc.ABC):
         """
         if self.temperature != 1.0:
             return f"{self!r} follows the posterior with its log-likelihood divided by {self.temperature:g}"
-        return "" if self.reads_all(n_obs) else f"{self!r} reads part of the data, with errors of unknown size"
+        return "" if self.reads_all(n_obs) else f"{self!r} decides from part of the data, with unknown error"
 
     def leaves_invariant(self, n_obs: int) -> bool:
         """Return whether decisions about `n_obs` terms leave the target's distribution invariant."""

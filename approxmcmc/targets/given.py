@@ -104,7 +104,7 @@ def check_names(variables: Variables, *, who: str) -> None:
     wrong = [name for name in variables.shapes if not isinstance(name, str) or name in taken | axes]
     if wrong := [*wrong, *sorted(axes & taken)]:
         raise InvalidInputError(
-            f"{who}: variables and their axes need names of their own, strings other than 'chain' and 'draw', which "
+            f"{who}: variables and their axes need different names, strings other than 'chain' and 'draw', which "
             f"are axes of every trace; rename {wrong}"
         )
 

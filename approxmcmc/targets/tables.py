@@ -61,13 +61,15 @@ class TableRegression(PredictorTarget):
         who: str,
     ) -> None:
         if coef_names is not None:
-            raise InvalidInputError(f"{who}: coef_names is for arrays; a table is named by its columns")
+            raise InvalidInputError(
+                f"{who}: coef_names is for arrays; leave it out, as the columns of a table have names"
+            )
         X = X if as_source(X) is None else as_source(X)
         self.who, self.pymc_law = who, pymc_law
         columns = {str(name): _levels(X, name, who=who) for name in categorical_columns(X)}
         slopes = [name for name in X.columns if str(name) not in columns]
         if "beta" in columns:
-            raise InvalidInputError(f"{who}: 'beta' is the name of the slopes; rename this column")
+            raise InvalidInputError(f"{who}: 'beta' is the name of the slopes; rename the column 'beta'")
         treated = list(columns) if intercept else list(columns)[1:]
         self.reference_levels: Mapping[str, str] = {name: labels_of(columns[name])[0] for name in treated}
         labels = {f"{name}_dim": labels_of(one)[name in treated :] for name, one in columns.items()}
@@ -152,7 +154,7 @@ def _levels(X: Any, name: str, *, who: str) -> Any:
         row = int(np.flatnonzero(column.isna())[0])
         raise InvalidInputError(
             f"{who}: column {name!r} has {int(column.isna().sum())} missing value(s), the first in row {row}; drop "
-            "these rows, or fill them with a level of their own"
+            "these rows, or fill them with a separate level"
         )
     if len(column.cat.categories) < 2:
         raise InvalidInputError(f"{who}: column {name!r} has one level, {column.iloc[0]!r}; leave it out")

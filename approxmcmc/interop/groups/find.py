@@ -54,7 +54,7 @@ def integrated(model: Any, *, always: bool = False, if_cheaper: bool = False) ->
             if seconds < CODE and _nuts_moves(source, effects):
                 raise NotGroupsError(
                     f"NUTS needs about {seconds:.0f} s, less than quadrature to compile ({CODE:g} s); give "
-                    "from_pymc(model) to integrate them out"
+                    "from_pymc(model) to integrate the effects out"
                 )
             return QuadratureGroupsOfPyMC(source, effects, source.law, always=always)
         except NotGroupsError as error:

@@ -35,7 +35,7 @@ class ObservedRows:
         arrays = [np.asarray(value, dtype=np.float64) for value in self.values.values()]
         for one, values in zip(observed, arrays, strict=True):
             if not hasattr(one.owner.op, "dist_params") or not np.isfinite(values).all():
-                raise NoEffectsError(f"{one.name} has no finite rows with a distribution that can be read")
+                raise NoEffectsError(f"{one.name} has rows that are not finite, or a distribution that cannot be read")
         shapes = [values.shape for values in arrays]
         self.lengths = {values.size for values in arrays}
         self.y = arrays[0] if len(arrays) == 1 else np.concatenate([values.ravel() for values in arrays])

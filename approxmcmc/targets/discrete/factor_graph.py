@@ -194,7 +194,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         ranges = np.concatenate([np.ptp(tables, axis=1) if np.isfinite(tables).all() else [np.inf] for tables in flat])
         if not np.isfinite(ranges).all():
             raise IncompatibleError(
-                f"{type(self).__name__} has a factor with the probability 0, and no bound of its log: exact "
+                f"{type(self).__name__} has a factor with a probability of 0, whose logarithm has no bound: exact "
                 "subsampling needs one; use Gibbs(), or ExactTest"
             )
         return CompiledDifferenceBound(constant_range(), np.ones(1), ranges + LEAST_RANGE, np.ones(1))
