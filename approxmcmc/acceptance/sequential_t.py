@@ -249,7 +249,7 @@ class SequentialTTest(AcceptanceTest):
         return recursion.enumerated_probability(differences, log_rest, looks, rule=rule, **settings)
 
     def decision_law(self, mu_std: np.ndarray, n_obs: int) -> DecisionLaw | None:
-        """Return error and data fraction by `sequential_test_error`; None with ``tol > 0`` and early stops."""
+        """Return error probability and data fraction of a decision; None with ``tol > 0`` and early stops."""
         if self.reads_all(n_obs) or self.tol > 0.0:
             return super().decision_law(mu_std, n_obs)
         law = sequential_test_error(mu_std, n_obs=n_obs, **self._boundary)
@@ -260,7 +260,7 @@ class SequentialTTest(AcceptanceTest):
         return {name: getattr(self, name) for name in ("epsilon", "batch_size", "growth", "boundary_shape")}
 
     def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:
-        """Return the error that the recursion predicts for each audited decision."""
+        """Return the error that the recursion predicts for each audited decision; None if it is unknown."""
         return expected_errors(stats, tol=self.tol, **self._boundary)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:

@@ -266,7 +266,7 @@ def _decision_error(T: Any, T_hat: Any) -> tuple[float | None, int]:
 
 
 def _label_of_matrices(*matrices: Any) -> str:
-    """Return the weaker label of matrices from `transition_matrix`; "as given" if one comes from elsewhere."""
+    """Return the weakest label of matrices from `transition_matrix`; "as given" if one comes from elsewhere."""
     labels = [getattr(matrix, "attrs", {}).get("label", "as given") for matrix in matrices]
     return max(labels, key=(RIGOROUS, ONE_SIDED, HEURISTIC, "as given").index)
 

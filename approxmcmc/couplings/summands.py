@@ -98,7 +98,7 @@ class Average(NamedTuple):
     n: int
 
     def interval(self, confidence: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the limits of a normal interval."""
+        """Return the limits of normal intervals for the means."""
         margin = norm.ppf(0.5 + 0.5 * confidence) * self.error
         return self.mean - margin, self.mean + margin
 

@@ -49,7 +49,7 @@ TAIL = Statistic("tail ESS", tail_ess, -1, ".0f")
 
 
 class Sample(NamedTuple):
-    """The draws to check (chain, draw, parameter), a label for each parameter, and a sentence on what was left out."""
+    """The draws to check (chain, draw, parameter), a label for each parameter, and a note on what was left out."""
 
     draws: np.ndarray
     labels: list[str]

@@ -75,7 +75,7 @@ def wrong_decision_rate(
     xarray.Dataset
         ``decisions_audited``, ``wrong_decisions``, and for each of ``wrong_decision``, ``wrong_accept``,
         ``wrong_reject`` the variables ``<name>_rate``, ``<name>_lower``, ``<name>_upper``. NaN where no decision was
-        audited.
+        audited; the last two also if the trace has no ``wrong_accepts``.
 
     Notes
     -----

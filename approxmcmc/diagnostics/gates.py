@@ -133,7 +133,7 @@ def mean_of_audits(values: np.ndarray) -> Mean:
 
 
 def _of_the_test(stats: xr.Dataset) -> tuple[Gate | None, ...]:
-    """Return the gates of the test: how far its acceptance probabilities are off, and in which direction."""
+    """Return the gates of the test: how far its acceptance probabilities are off, and which way; () without audits."""
     if "audit_acceptance_error" not in stats:
         return ()
     error, noise = (_audited(stats, f"audit_acceptance_{name}") for name in ("error", "noise"))
@@ -171,7 +171,7 @@ def _of_the_test(stats: xr.Dataset) -> tuple[Gate | None, ...]:
 
 
 def _of_the_draws(stats: xr.Dataset) -> tuple[Gate | None, ...]:
-    """Return the gates of the draws: whether an exact step would move the draws on average."""
+    """Return the gates of the draws: whether an exact step would move the draws on average; () without audits."""
     if "audited_acceptance" not in stats:
         return ()
     alpha, log_ratio, change = (

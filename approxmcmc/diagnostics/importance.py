@@ -106,8 +106,7 @@ def importance_estimates(trace: xr.DataTree, estimands: Any = None) -> xr.Datase
     if "weight" not in stats:
         raise InvalidInputError(
             "importance_estimates needs draws with weights, as `importance_sampling` makes them; this trace has no "
-            "weights: "
-            "use `az.summary(trace)`"
+            "weights: use `az.summary(trace)`"
         )
     weights = stats["weight"]
     weights = weights / weights.sum(("chain", "draw"))

@@ -225,7 +225,8 @@ def _joined(trees: Sequence[xr.DataTree], group: str, draws: int) -> xr.Dataset:
 def near(start: np.ndarray) -> Callable[[int], np.ndarray]:
     """Return the function that gives nutpie a start: the given one or, if nutpie rejects it, points near it.
 
-    nutpie scales its first step by the gradient and rejects a start where an entry of it is 0, as at a residual of 0.
+    nutpie scales its first step by the gradient and rejects a start where an entry of the gradient is 0, as at a
+    residual of 0.
     """
     tries = itertools.count()
 

@@ -90,7 +90,7 @@ def run_kernel(
     Raises
     ------
     KeyboardInterrupt
-        If sampling was interrupted.
+        If the chains stopped early: by an interrupt, or at a NaN after the first kept draw.
     SamplingError
         If a log density was NaN before a draw was kept.
     """
@@ -233,6 +233,7 @@ def exact_chain_reference(
         "seed": settings["random_seed"],
         "kernel": repr(kernel.sampler),
         "second_kernel": repr(second.sampler),
+        "seconds_to_make": sum(each["posterior"].attrs.get("seconds_to_make", 0.0) for each in (tree, other)),
     }
     describe(tree, report, summaries)
     if not report.passed:

@@ -87,7 +87,7 @@ def reference_posterior(
         a leading dim `moment` of (mean, sd, mcse); mcse is the Monte Carlo standard error of the mean.
         Attributes of `posterior` and `reference_moments`: `method` ("NUTS"), `content_hash` (of model and data),
         `command` (repeats the draws), `gates` (JSON, see :class:`GateReport`), `gates_passed`, `versions`, `seed`,
-        `sampling_time` and `wall_seconds` (s, compilation included).
+        `sampling_time` (s, of the chains alone) and `wall_seconds` (s, compilation included).
 
     Raises
     ------

@@ -36,7 +36,7 @@ def rows_of(data: tuple[np.ndarray, ...], n_obs: int, rows: np.ndarray) -> tuple
 
 
 def taken(array: np.ndarray, rows: Any) -> np.ndarray:
-    """Return a copy of some rows of an array; many rows of a mapped array are copied to a temporary file."""
+    """Return some rows of an array: a copy unless they are a slice, in a temporary file for many of a mapped array."""
     if isinstance(rows, slice) or not is_mapped(array) or len(rows) < MANY:
         return np.ascontiguousarray(array[rows])
     chosen = nameless_array((len(rows), *array.shape[1:]), array.dtype, user_cache("light_rows"), who="CoreRows")

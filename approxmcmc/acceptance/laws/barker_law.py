@@ -85,9 +85,10 @@ def minibatch_barker_error_bound(terms: Any, batch_size: Any, *, correction_erro
 
 @compiled
 def bound_from_moments(moments: np.ndarray, correction_error: float) -> float:
-    """Return the bound for the terms read so far, with E|X|^3 <= sqrt(E X^4) and E|X| <= 1 (Cauchy and Schwarz).
+    """Return `minibatch_barker_error_bound` for the terms read, with bounds of its absolute moments E|X|^3 and E|X|.
 
-    Running moments do not include absolute moments; for normal terms this form is 11 percent larger.
+    They are sqrt(E X^4) and 1 (Cauchy and Schwarz), because running moments are not absolute. For normal terms this
+    makes the result 11 percent larger.
     """
     spread = THIRD_MOMENT * math.sqrt(max(kurtosis(moments), 1.0)) + FIRST_MOMENT
     return spread / math.sqrt(moments[0]) + correction_error

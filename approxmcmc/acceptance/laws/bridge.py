@@ -49,7 +49,7 @@ def schedule(
 
 
 def narrowest_feature(n_obs: int, batch_size: int, growth: float) -> float:
-    """Return 1 / m_{J-1}, the shortest distance in mu_std over which error and data fraction change much."""
+    """Return sqrt(n_J / n_{J-1} - 1), the least distance in mu_std over which the test changes much; 1 if J = 1."""
     looks = look_sizes(n_obs, batch_size, growth)
     return math.sqrt(looks[-1] / looks[-2] - 1.0) if looks.size > 1 else 1.0
 
@@ -58,7 +58,7 @@ def narrowest_feature(n_obs: int, batch_size: int, growth: float) -> float:
 def operating_characteristic(
     epsilon: float, batch_size: int, n_obs: int, growth: float, thresholds: str, shape: float
 ) -> Characteristic:
-    """Return the test's operating characteristic: a function from mu_std to error and data fraction.
+    """Return the function from mu_std to the probability of a wrong decision and the expected data fraction.
 
     It interpolates a table, which is computed once for each test and process.
     """

@@ -45,7 +45,7 @@ def update_implicit(
     state: ImplicitState,
     count: np.ndarray,
 ) -> bool:
-    """Update the indicators of all bright data, and of dark data chosen by geometric jumps.
+    """Update the indicators of bright data, and of dark data chosen by geometric jumps.
 
     Return False if a gap is NaN or below LEAST_GAP.
     """
@@ -60,7 +60,7 @@ def update_implicit(
 
 @compiled
 def darken(rng: np.random.Generator, bright: Bright, state: ImplicitState) -> None:
-    """Update the indicator of every bright datum from its cached odds."""
+    """Update the indicator of each bright datum, with probability q_bright, from its cached odds."""
     q, q_bright = state.q[0], state.q_bright
     for place in range(bright.size[0] - 1, -1, -1):  # downwards: the datum that fills a place has already been updated
         if q_bright < 1.0 and rng.random() >= q_bright:

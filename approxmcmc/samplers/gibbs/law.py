@@ -80,7 +80,7 @@ def _conditional(
     site: int,
     method: str,
 ) -> tuple[np.ndarray, str]:
-    """Return the realised conditional distribution of a site in every state, shape (states, n_states[site])."""
+    """Return a site's realised conditional in every state, shape (states, n_states[site]), and the method used."""
     if conditionals is None:
         return np.asarray(target.conditional(points, site)), "closed form"
     n = int(conditionals.n_terms[site])
@@ -224,7 +224,7 @@ def realised_conditional(
 def replicate_sites(
     target: DiscreteTarget, test: AcceptanceTest, states: np.ndarray, replications: int, own: Streams
 ) -> Iterator[Decision]:
-    """Yield for each of `states` one `Decision`: repeated decisions of `test` on a random site, 1 being accepted."""
+    """Yield for each of `states` one `Decision`: repeated decisions of `test` on a random site; 1 means accepted."""
     sites = (own.proposal.random(len(states)) * states.shape[1]).astype(np.int64)
     n_terms = target.compile_conditionals(fields=False).n_terms
     seeds = np.random.SeedSequence(int(own.audit.random() * 2**52)).generate_state(len(states))

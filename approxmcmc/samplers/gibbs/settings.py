@@ -222,7 +222,7 @@ class GibbsProgram(Program):
         return CompiledChain(self.loop, streams, state, explain=lambda: self.explain_failure(state))
 
     def explain_failure(self, state: GibbsState) -> str:
-        """Return a sentence that names a NaN term, the site to which it belongs, and the states of all sites."""
+        """Return a sentence that names a term of NaN or +inf, its site, and the states of all sites."""
         for site, n_states in enumerate(self.conditionals.n_states):
             for k in range(n_states):
                 x = state.theta.copy()

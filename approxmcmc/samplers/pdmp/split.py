@@ -170,7 +170,10 @@ def _expand(
 
 
 def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float | None]:
-    """Return bounds of abs(f'), abs(f'') and abs(f'''), each None if unknown; raise if all are unknown."""
+    """Return bounds of abs(f'), abs(f'') and abs(f'''), each None if unknown.
+
+    Raises IncompatibleError if none is known, or the target is not of the right kind.
+    """
     if not isinstance(target, LinearTarget):
         raise IncompatibleError(
             f"{who} needs a generalised linear model such as LogisticRegression, RobustRegression or GLMTarget, found "
