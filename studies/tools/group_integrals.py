@@ -176,10 +176,10 @@ def log_mean_likelihood(
 
 
 def logit_estimate(rng: Any, theta: np.ndarray, data: tuple[np.ndarray, ...]) -> float:
-    """Return the log of the estimate for rows that are 0 or 1."""
+    """Return the log of the estimated likelihood, for rows that are 0 or 1."""
     return log_mean_likelihood(logit_of_row, rng, theta, data)
 
 
 def poisson_estimate(rng: Any, theta: np.ndarray, data: tuple[np.ndarray, ...]) -> float:
-    """Return the log of the estimate for counts."""
+    """Return the log of the estimated likelihood, for counts."""
     return log_mean_likelihood(poisson_of_row, rng, theta, data)
