@@ -269,18 +269,3 @@ class SurrogateTarget(abc.ABC):
     @abc.abstractmethod
     def compile_surrogate(self, kernel: str) -> CompiledSurrogate:
         """Compile the surrogate, and tune one of `approxmcmc.surrogate.kernels.KERNELS` on it."""
-
-
-class TwinnedTarget(abc.ABC):
-    """A target that can be written as a PyMC model, the source of gold standards."""
-
-    pymc_model: Callable[[], Any] | None = None
-    """The user's function that returns the model, if there is one."""
-
-    @abc.abstractmethod
-    def content_hash(self) -> str:
-        """Return a hash of model and data."""
-
-    @abc.abstractmethod
-    def to_pymc(self) -> Any:
-        """Return the same posterior as a `pymc.Model`, or raise `IncompatibleError` that says why it has none."""
