@@ -56,7 +56,10 @@ def start(target, rng):
 
 
 def side_by_side(results) -> list:
-    """Tabulate estimates and errors of all samplers on every query, at equal numbers of term evaluations."""
+    """Tabulate estimates and errors of all samplers on every query.
+
+    Importance sampling makes as many evaluations of terms as the median chain.
+    """
     import pandas as pd
 
     rows, weights = [], []

@@ -67,7 +67,7 @@ def exact(rule: str) -> "amc.MetropolisHastings":
 
 
 def right_mode(posterior: Any) -> Any:
-    """Return 1 in the mode where the data come from, theta2 > 0; both have probability near one half."""
+    """Return 1 in the mode with theta2 > 0, from which the data come, else 0; each mode has probability near 1/2."""
     return (posterior["theta2"] > 0.0).astype(float)
 
 

@@ -135,7 +135,7 @@ def barker_sweeps(results) -> list:
 
 
 def coupled_sweeps(results) -> list:
-    """Tabulate couplings of exact sweeps with a lag, which bound the distance from convergence."""
+    """Tabulate bounds of the distance of exact sweeps from their stationary distribution, by couplings with a lag."""
     import pandas as pd
 
     rows = []

@@ -220,7 +220,7 @@ def published() -> dict[str, PaperValue]:
 
 
 def data_used(results: Any) -> list[Note]:
-    """Return a note where the data are not the real images."""
+    """Return a note if the data are not the real images."""
     synthetic = results.preset == "smoke" or images().is_synthetic
     note = Note("No images of digits were used: the data are generated with the spectrum of the images.")
     return [note] if synthetic else []

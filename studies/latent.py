@@ -36,8 +36,8 @@ from studies.tools.tall_samplers import exact_walk
 
 STEP, BATCH = 0.1, 10  # of stochastic gradients
 NODES = (1, 3, 5, 9)
-THINNED = 200  # draws of a chain that are weighted
-ESTIMATES = 50  # of which a spread is taken
+THINNED = 200  # draws of a chain that get weights
+ESTIMATES = 50  # estimates of the likelihood at the mode, whose spread is computed
 CORRECTED = "stochastic_gradients, corrected"
 
 
@@ -145,7 +145,7 @@ def biases(results: Any) -> list[Any]:
 
 
 def noise_of(results: Any, name: str, label: str) -> float:
-    """Return the standard deviation of the log of a sampler's estimate at the mode; NaN if it makes none."""
+    """Return the standard deviation of the log of a sampler's likelihood estimate at the mode; NaN if it makes none."""
     samplers = {setting.label: setting.sampler for setting in results.study.settings()}
     form = getattr(samplers.get(label), "form", None)
     if not getattr(form, "__name__", "").startswith("by_draws"):
@@ -180,7 +180,7 @@ def _densities(runs: Any) -> tuple[Any, Any]:
 
 
 def nodes(results: Any) -> list[Table]:
-    """Tabulate the error of a number of nodes: of the summed terms, and of posterior means by weighted exact draws."""
+    """Tabulate errors by the number of nodes: of the summed terms, and of posterior means by weighted exact draws."""
     import pandas as pd
 
     rows = []

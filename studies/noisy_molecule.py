@@ -5,7 +5,7 @@ triangles of 20 nodes, flat prior, 100 seconds of CPU for each sampler, and BERG
 as the reference.
 
 This normaliser cannot be computed, so the reference here too is a long run of BERGM, with its Monte Carlo standard
-error. Its auxiliary chains are longer than those of the samplers that are judged: the effect of short auxiliary chains
+error. Its auxiliary chains are longer than the paper's (except in preset smoke): the effect of short auxiliary chains
 is part of the question. Settings of the paper: 1000 updates, then 200 more of which every fourth graph is kept (N =
 50).
 
@@ -214,7 +214,7 @@ def lengths(results) -> list:
 
 
 def langevin_steps(results) -> list:
-    """Tabulate errors and mixing of noisy Langevin at its two step sizes."""
+    """Tabulate memory, inflated variances and far-off draws of noisy Langevin at its two step sizes."""
     gold = moments(reference(results))
     mean, sd = (np.array([gold[name][k] for name in NAMES]) for k in (0, 1))
     return [unadjusted_steps(results, mean, sd, kind="noisy_langevin", tuned="mala_exchange")]

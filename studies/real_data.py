@@ -29,7 +29,7 @@ WIDE, HIGH = 4.0, 2.5  # the picture of marginals: posterior sds on either side,
 
 
 def truth(results, name: str):
-    """Return the reference of a data set if it passed its checks, else None; preset smoke has no checks."""
+    """Return the reference of a data set if it passed its checks, else None; preset smoke ignores failed checks."""
     reference = reference_of(results.target(name), name, results.preset)
     return reference if reference["posterior"].attrs["gates_passed"] or results.preset == "smoke" else None
 
@@ -147,7 +147,7 @@ def _rarest(target):
 
 
 def data_used(results) -> list:
-    """Return a note where data are generated."""
+    """Return a note if some of the data are generated."""
     source = "synthetic" if results.preset == "smoke" else "auto"
     names = [name for name in results.study.targets if name in TALL_DATA]
     synthetic = [name for name in names if tall_data(name, source, allow_synthetic=True).is_synthetic]

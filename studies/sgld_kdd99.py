@@ -37,7 +37,7 @@ from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from studies.tools import austerity_paper
 from studies.tools.in_laplace_metric import laplace_of, start
 
-PRIOR_SCALE = 10**-0.5  # precision 10
+PRIOR_SCALE = 10**-0.5  # precision 10 of the normal prior
 STEP_SIZES, EPSILONS = (5e-4, 1e-4), (0.1, 0.05, 0.01, 0.0)
 N_TIMES = 25
 # Steps of the schedule: without a test, then at each epsilon but the last, 0, which has no end.
@@ -254,7 +254,7 @@ def steps_made(results) -> list:
 
 
 def data_used(results) -> list:
-    """Return a note where the data are not the real connections."""
+    """Return a note on the data: their origin, or that they are generated."""
     data = {"smoke": stand_in, "quick": tenth, "published": tenth}.get(results.preset, connections)()
     note = f"No real connections were used: {data.name}. Compare shapes and orderings with the paper, not values."
     return [Note(note if data.is_synthetic else f"{data.name}: {len(data.y_train)} rows. {data.provenance}.")]

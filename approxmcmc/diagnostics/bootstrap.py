@@ -37,9 +37,9 @@ QUANTITIES = ("bias_sq", "variance", "risk")
 class Resampling(NamedTuple):
     """The random numbers of the bootstrap. All estimands and grid points share them, so their intervals are joint.
 
-    All are standard normal. `replicates` (draw, replicate): g above, without its mean. `scales` (draw, 2): turned into
-    chi-square variables, the second for a setting that is compared with the first. `reference` (draw, batch): how far
-    the reference moves along each of its directions.
+    All are standard normal. `replicates` (draw, replicate): g of the module's text, minus its mean. `scales` (draw, 2):
+    turned into chi-square variables, the second for a setting that is compared with the first. `reference` (draw,
+    batch): how far the reference moves along each of its directions.
     """
 
     replicates: np.ndarray

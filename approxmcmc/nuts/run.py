@@ -22,7 +22,7 @@ _compiled: dict[Any, by_nutpie.NutpieModel] = {}
 
 
 def draw_chains(target: Any, asked: WholeRun, library: str, *, target_accept: float, insist: bool) -> NamedDraws:
-    """Draw all chains by `library`; by PyMC if nutpie cannot compile the model, unless `insist`, which then raises.
+    """Draw all chains by `library`; if nutpie cannot compile the model, by PyMC, or with `insist` raise its error.
 
     Raises
     ------

@@ -31,8 +31,8 @@ from approxmcmc.proposals.langevin_step import checked_preconditioner, gradient_
 
 JITTER = 0.1  # relative random change of the step, up or down
 SHORTEST, LONGEST = 0.6, 1.4  # range of the random factor on the length
-# A trajectory is rejected if its kicks add or remove more energy than this, which no posterior requires. Below this
-# limit 60 bisections still find the place where a density becomes undefined.
+# A trajectory is rejected if its kicks add more energy than this, which no posterior requires. Below this limit 60
+# bisections still find the place where a density becomes undefined.
 FARTHEST = 1e30
 
 

@@ -29,7 +29,7 @@ def cached(key: str, folder: str | os.PathLike[str] | None, compute: Callable[[]
     Raises
     ------
     KeyboardInterrupt
-        If the computation was interrupted: a part of a chain is no gold standard, and it is not stored.
+        If the computation was interrupted; a part of the draws is not a gold standard, so nothing is stored.
 
     Notes
     -----

@@ -84,13 +84,13 @@ def run_kernel(
 ) -> xr.DataTree:
     """Return the trace of chains of a sampler; `settings` holds draws, tune, thin, chains and random_seed.
 
-    `audit_every` is that of `sample`, and `cores` the number of threads, None for one for each chain, at most as many
-    as there are processors.
+    `audit_every` is that of `sample`. `cores` is the number of threads; None for one for each chain, but no more than
+    there are processors.
 
     Raises
     ------
     KeyboardInterrupt
-        If sampling was interrupted.
+        If the chains stopped early: by an interrupt, or at a NaN after the first kept draw.
     SamplingError
         If a log density was NaN before a draw was kept.
     """

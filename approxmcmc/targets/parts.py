@@ -26,7 +26,7 @@ class MadeOfRows:
     """A mixin for targets with rows that may come from sources."""
 
     given: Any = None
-    """The data with sources in place of the arrays that were read from them, in tuples and mappings."""
+    """The data as given, in tuples and mappings, with sources for the arrays read from them; None without sources."""
     by_row: tuple[str, ...] = ("data",)
     """Names of attributes with an entry for each row, or with objects that have such attributes."""
 
@@ -38,7 +38,7 @@ class MadeOfRows:
         return bare
 
     def with_rows(self, given: Any, n_obs: int) -> Target:
-        """Return this model with other data: `given` as in :attr:`given`, with arrays of `n_obs` rows for sources."""
+        """Return this model with other data: as :attr:`given`, with arrays of `n_obs` rows in place of the sources."""
         raise IncompatibleError(f"{type(self).__name__} cannot be made of other rows")
 
 
@@ -50,7 +50,7 @@ class Recipe(NamedTuple):
 
 
 class Part:
-    """The target of some rows, the number of the first row, and values that passes store here."""
+    """The target of some rows, the index of the first of them, and values that passes store here."""
 
     def __init__(self, target: Target, first_row: int) -> None:
         self.target, self.first_row = target, first_row
@@ -133,10 +133,7 @@ def _why_here(target: Target) -> str:
     here = "this process makes the passes over all data itself, though a Dask client is active: "
     if not target.terms_are_likelihood:
         who = type(target).__name__
-        return (
-            here
-            + f"the terms of a {who} need its expansion of each row, which is stored here; its density needs no pass"
-        )
+        return here + f"the terms of a {who} need its expansion of each row, which is stored here"
     if not isinstance(target, MadeOfRows):
         who = type(target).__name__
         return here + f"a {who} cannot be sent to workers; write the model as a PredictorTarget or a FunctionTarget"

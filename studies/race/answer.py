@@ -1,9 +1,10 @@
 """Time to answer: from the start of a process to 400 effective draws of the worst parameter, everything included.
 
 Each answer has a process with one thread; its time is CPU time of that process, so that other work on the machine
-counts little. It includes Python, imports, set-up, compilation, tuning and draws. Ours is `amc.sample(model)` without
-further settings. A rival draws a thousand times, or as often as its limit allows; the part of its time that its draws
-took is scaled to 400 effective draws. The time to turn a PyMC model into a target is not part of a rival's time.
+counts little. It includes Python, imports, set-up, compilation, tuning and draws. Ours is `amc.sample` with
+``target_ess=400``, a time limit, one core, and no further settings. A rival draws a thousand times, or as often as its
+limit allows; the part of its time that its draws took is scaled to 400 effective draws. The time to turn a PyMC model
+into a target is not part of a rival's time.
 
 - *cold*: no kernel of this library is compiled yet; *warm*: the third process on one cache. Rivals keep no compiled
   code from one process to the next, so that both times are the same.

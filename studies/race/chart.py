@@ -60,7 +60,7 @@ def main(source: Path, folder: Path) -> None:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the narrow table of one problem: cost, mixing, error."""
+    """Return the narrow table of one problem as Markdown: data per step, min-ESS per second, bias."""
     lines = ["| sampler | data per step | min-ESS/s | times NUTS | bias (sd) |", "|---|--:|--:|--:|--:|"]
     for row in rows:
         times = row["ess_vs_nuts"].strip("()").split(",")[0]

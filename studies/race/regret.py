@@ -163,7 +163,7 @@ def run(models: Iterable[str], folder: Path, *, limit: float, rounds: int, seed:
         if not stored.exists():
             found = in_a_process(model, limit, rounds, seed)
             sys.stderr.write(json.dumps(found) + "\n")
-            if "error" not in found:  # that is tried again
+            if "error" not in found:  # a model with an error is tried again in the next call
                 with whole_file(stored) as path:
                     path.write_text(json.dumps(found, indent=1))
         answers = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]

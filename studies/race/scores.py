@@ -58,7 +58,7 @@ class Results:
     rounds: int
 
     def borrows(self, name: str) -> bool:
-        """Say whether rounds were too short to measure a rival's mixing, so that another rival's is used."""
+        """Return whether rounds were too short to measure a rival's mixing, so that another rival's is used."""
         few = np.median([score.effective.min() for score in self.scores[name]]) < FEWEST
         return bool(few and self.rivals[name].mixes_as in self.scores)
 
@@ -73,7 +73,7 @@ class Results:
         return self.speed(name) * (np.median(mixing) if self.borrows(name) else mixing[: self.rounds])
 
     def versus(self, name: str, other: str) -> tuple[float, float, float] | None:
-        """Return the ratio of min-ESS per second to another rival's."""
+        """Return median, smallest and largest ratio over rounds of min-ESS/s to that of another rival, if it raced."""
         return spread(self.rate(name) / self.rate(other)) if other in self.scores else None
 
     def against_reference(self, name: str) -> dict[str, float]:

@@ -193,7 +193,7 @@ def clique_errors_over_draws(
 
 
 def clique_error_at_cost(trace: xr.DataTree, cliques: np.ndarray, reference: np.ndarray, pairs: float) -> float:
-    """Return the error of a chain (:func:`clique_errors_over_draws`) when it has read so many pairs, or at its end."""
+    """Return the clique error of a chain when it has read so many pairs, or at its end."""
     spent = trace["sample_stats"]["datapoints_touched"].to_numpy()[0].cumsum()
     n_draws = min(int(np.searchsorted(spent, pairs)) + 1, len(spent))
     return float(clique_errors_over_draws(trace, cliques, reference, [n_draws])["error"][0, 0])

@@ -23,7 +23,7 @@ from approxmcmc.engine.numerics import exp, softplus
 from approxmcmc.targets.groups.link import factors_of, sums_of
 
 PRIOR_SD = 2.5
-BETA, SDS = np.array([1.1, -0.5]), np.array([0.78, 0.32])  # of visits
+BETA, SDS = np.array([1.1, -0.5]), np.array([0.78, 0.32])  # coefficients, and sds of effects, in `visits`
 
 
 # --- data ---

@@ -122,7 +122,7 @@ def _wide_prior(theta: Any) -> Any:
 
 
 def canonical(law: tuple[float, float]) -> Case:
-    """Return cases of normal draws whose mean or standard deviation differs from the posterior's."""
+    """Return the case of normal draws with this shift of the mean and ratio of standard deviations to the posterior."""
     shift, spread = law
     precision = N + 0.01
     mean, sd = float(normal_mean().observed_data["data_0"].sum()) / precision, precision**-0.5

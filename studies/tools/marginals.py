@@ -79,7 +79,7 @@ def pair_marginals(
         axes[0, 0].set_ylim(*window[:, 1])
         caption = (
             f"{lead} Regions of highest density that hold 50 % and 90 % of the draws (kernel "
-            f"estimate) of {names[0]} and {names[1]}. Thick: gold standard (NUTS); thin: {runs} chains, the "
+            f"estimate) of {names[0]} and {names[1]}. Thick: the gold standard; thin: {runs} chains, the "
             "second half of their draws up to the stated time. A panel states how many chains are still outside it."
         )
         title = f"Marginals of two coefficients, {contest.target}"

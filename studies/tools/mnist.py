@@ -78,7 +78,7 @@ def smoke_predictive_mean(posterior: "xr.Dataset") -> "xr.DataArray":
 
 
 def note_on_data(results: "StudyResults") -> list[Note]:
-    """Return a note where the data are not the real images."""
+    """Return a note if the data are not the real images."""
     data = data_of(results)
     note = f"No images of digits were used: {data.name}. Compare shapes and orderings with the paper, not values."
     return [Note(note)] if data.is_synthetic else []

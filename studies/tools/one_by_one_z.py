@@ -20,7 +20,7 @@ from approxmcmc.samplers.firefly.step import CompiledZUpdate, ZUpdate
 
 @compiled
 def ask_each(rng: np.random.Generator, bright: Bright, first_dark: int, state: ImplicitState) -> int:
-    """Choose each datum from a given place on with probability q; return the number of chosen data."""
+    """Write each datum of ``bright.order[first_dark:]`` to `state.candidates` with probability q; return how many."""
     n = 0
     for place in range(first_dark, bright.order.shape[0]):
         if rng.random() < state.q[0]:
@@ -38,7 +38,7 @@ def update_one_by_one(
     state: ImplicitState,
     count: np.ndarray,
 ) -> bool:
-    """Update every bright datum, and then the chosen dark data, each of which becomes bright or stays dark."""
+    """Update every bright datum, then the chosen dark data; return False if a gap is NaN or negative."""
     first_dark = bright.size[0]
     darken(rng, bright, state)
     n = ask_each(rng, bright, first_dark, state)

@@ -342,7 +342,7 @@ WALL, ELSEWHERE = np.array([[0.0, 1.5]]), np.array([[0.6, 0.3]])
 
 def two_directions(surrogate, moves, log_step):
     """Return the state of a kernel on two coefficients, one of which has a wall."""
-    directions = (WALL, ELSEWHERE) if moves.along_walls else (WALL[:0], np.vstack([WALL, ELSEWHERE]))
+    directions = (WALL, ELSEWHERE) if moves.across_walls else (WALL[:0], np.vstack([WALL, ELSEWHERE]))
     return surrogate.new_state(Directions(*directions), moves.length, log_step)
 
 

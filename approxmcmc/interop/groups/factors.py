@@ -1,4 +1,7 @@
-"""Compute the factors of a linear predictor from theta: by a table if each is one coordinate, else by a graph."""
+"""Compute the factors of a linear predictor from theta.
+
+By the table of a `link` if each is a simple function of one coordinate, else by a graph that PyTensor compiles.
+"""
 
 import functools
 from collections.abc import Callable, Collection

@@ -70,7 +70,7 @@ class ModelOfGroups:
             )
 
     def labels(self, effects: GroupEffects) -> np.ndarray:
-        """Return the model's labels of the groups of `effects`; their numbers if the model has none."""
+        """Return the model's labels of the groups of `effects`; 0, 1, ... if the model has none."""
         for variable, axis in effects.axes.items():
             dims = self.model.named_vars_to_dims.get(variable.name)
             known = self.model.coords.get(dims[axis]) if dims else None

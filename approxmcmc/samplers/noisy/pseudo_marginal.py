@@ -212,8 +212,8 @@ class NoisyMetropolisHastings(Component, ProposalSampler):
 
     Notes
     -----
-    Guarantee: biased in general, like the estimate; exact if the estimate is the ratio. If the target knows its
-    likelihood, audits compare with the exact decision at the same theta' and u.
+    Guarantee: biased in general, even if the estimate is unbiased; exact if the estimate is the ratio itself. If the
+    target knows its likelihood, audits compare with the exact decision at the same theta' and u.
 
     References
     ----------

@@ -8,7 +8,7 @@ from approxmcmc.errors import InvalidInputError
 
 
 class Grouping(NamedTuple):
-    """Labels of the G groups in increasing order, row numbers sorted by group, and where each group starts (G + 1)."""
+    """Labels of the G groups in increasing order, row indices sorted by group, and where each group starts (G + 1)."""
 
     labels: np.ndarray
     order: np.ndarray

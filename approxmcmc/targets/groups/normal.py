@@ -54,7 +54,7 @@ class NormalGroups(NormalTerms):
     prior
         A function ``log_prior(theta) -> float`` that replaces these priors; theta = (beta, L row by row, log noise).
     coef_names
-        Labels of the columns of X, if it has none.
+        Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
 
     Raises
     ------
@@ -64,9 +64,9 @@ class NormalGroups(NormalTerms):
     Notes
     -----
     The trace holds ``beta``, ``sigma`` (with slopes ``effect_cov``) and ``noise``. The chain samples entries of L with
-    either sign, because the posterior is smooth and symmetric in them, so a scale of 0 is no boundary. The integral is
-    exact; terms are right to rounding, even if effects or responses are large compared with the noise. Memory:
-    8 (q + p + 1)^2 bytes for each group, q = 1 + slopes. `approxmcmc.latents` draws the effects b_g.
+    either sign: the posterior is smooth, and the same if a column of L changes its sign, so a scale of 0 is no
+    boundary. The integral is exact; terms are right to rounding, even if effects or responses are large compared with
+    the noise. Memory: 8 (q + p + 1)^2 bytes for each group, q = 1 + slopes. `approxmcmc.latents` draws the effects b_g.
 
     References
     ----------

@@ -32,7 +32,7 @@ class NormalTerms(LinkedTerms):
         return self._linked_gradient(closure(make_add_gradient, *parts, fastmath=BATCH_FASTMATH))
 
     def effects_given(self, phi: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean m and triangle C of u ~ N(m, (CC')^-1) given rows and phi; shapes (..., groups, K, ...).
+        """Return mean m (..., groups, K) and triangle C (..., groups, K, K) of u ~ N(m, (CC')^-1) given rows and phi.
 
         The precision is I + A'A and the mean (I + A'A)^-1 A' r_1 / tau.
         """

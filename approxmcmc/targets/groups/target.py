@@ -57,11 +57,11 @@ class GroupedTarget(QuadratureTerms):
         A function ``log_prior(theta) -> float`` that replaces these priors; theta = (beta, sigma), and sigma may have
         either sign, so the function must be even in sigma.
     at
-        Point theta around which starts of the nodes are predicted, shape (p + 1,); None finds the mode.
+        Point theta around which the nodes' positions are predicted, shape (p + 1,); None finds the mode.
     n_nodes
         Nodes K of a group; None chooses, see Notes.
     coef_names
-        Labels of the columns of X, if it has none.
+        Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
 
     Attributes
     ----------

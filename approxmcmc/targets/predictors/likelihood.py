@@ -44,7 +44,7 @@ class RowLikelihood(abc.ABC):
         return kernel(getattr(self, name)(), self.signature(name, responses), fastmath=BATCH_FASTMATH)
 
     def evaluate(self, eta: np.ndarray, responses: tuple[np.ndarray, ...], rows: np.ndarray) -> np.ndarray:
-        """Return the terms of the rows with numbers `rows`, given their predictors `eta` (K, rows); shape (rows,)."""
+        """Return the terms of the rows with indices `rows`, given their predictors `eta` (K, rows); shape (rows,)."""
         out = np.empty(len(rows))
         some = tuple(np.ascontiguousarray(array[rows]) for array in responses)
         self.compile("terms", responses)(eta, some, np.arange(len(rows)), 0, len(rows), out)
@@ -71,7 +71,10 @@ class RowLikelihood(abc.ABC):
 
     @abc.abstractmethod
     def expansion(self) -> Callable[..., None]:
-        """Return the batch function of expansions; ``out[i]`` is value, slopes, and upper triangle of the Hessian."""
+        """Return the batch function of expansions.
+
+        ``out[i]`` is value, slopes, and upper triangle of the Hessian of the row ``order[lo + i]``.
+        """
 
     @abc.abstractmethod
     def identity(self) -> str:
@@ -164,9 +167,9 @@ STEP = 5e-3  # of differences, for a predictor of size 1; as in `targets.linear.
 
 
 def loop_over_rows(K: int, m: int, lines: Sequence[str], **functions: Any) -> Callable[..., None]:
-    """Return ``loop(eta, responses, order, lo, hi, out)``, which runs these lines for each row i.
+    """Return ``loop(eta, responses, order, lo, hi, out)``, which runs `lines` for each row i.
 
-    A line may name the functions, predictors ``eta0[i]`` and responses ``y0[i]``, see `arguments`.
+    A line may name `functions`, predictors ``eta0[i]`` and responses ``y0[i]``, see `arguments`.
     """
     make = _loop_maker(K, m, tuple(lines), tuple(functions))
     return closure(make, *functions.values(), fastmath=BATCH_FASTMATH)
@@ -207,7 +210,7 @@ def _difference_maker(K: int, m: int) -> Callable[..., Any]:
     names = [*(f"e{k}" for k in range(K)), *(f"y{k}" for k in range(m))]
 
     def at(**steps: float) -> str:
-        """Return as text the call of the function with some arguments moved by so many steps."""
+        """Return as text the call of the function with each argument named in `steps` moved by so many steps."""
         moved = [f"{name} + {steps[name]} * h{name[1:]}" if name in steps else name for name in names]
         return f"at({', '.join(moved)})"
 

@@ -62,8 +62,8 @@ class PredictorTarget(PredictorsTarget):
         ``derivatives(eta_1, ..., y)`` returns a tuple: K slopes of `loglik` in the predictors, then its K (K + 1) / 2
         second derivatives, row by row of the upper triangle. None: five-point differences.
     dims, coords
-        Axis names by variable, and labels by axis, as in `pymc.Model`. By default the entries of a variable are called
-        by the categories or columns of its design, where that has them.
+        Axis names by variable, and labels by axis, as in `pymc.Model`. By default the entries of a variable have the
+        names of the categories or columns of its design as labels, if there are any.
     initial_point
         The point around which chains start, values by variable; default 0.
     pymc_model
@@ -78,7 +78,7 @@ class PredictorTarget(PredictorsTarget):
 
     Notes
     -----
-    Guarantee: the posterior as written, exactly. What the structure buys: an expansion
+    Guarantee: the posterior as written, exactly. Because of its structure, an expansion
     (:class:`ControlVariate`, :class:`CoreRows`) takes 1 + 2 K + K (K + 1) / 2 numbers a row and one pass over the data,
     where a :class:`FunctionTarget` takes 1 + d + d (d + 1) / 2 and 2 + 2 d; a row costs one dot product for each dense
     predictor. References: Rigby and Stasinopoulos (2005), for models of several predictors.

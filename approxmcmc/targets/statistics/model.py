@@ -41,7 +41,7 @@ class NormalOutcome:
 
     @property
     def entries(self) -> np.ndarray:
-        """The entries of theta that the mean reads, in order."""
+        """Indices of the entries of theta that the mean reads, in increasing order."""
         first, last = self.mean.codes
         read = np.unique([*self.mean.places, *self.mean.shared, *np.unique(self.design.codes[:, first:last])])
         return read[read < self.design.dim].astype(np.int64)
@@ -66,7 +66,7 @@ class NormalOutcome:
         return self.design.matrix_of(self.log_scale, slice(lo, hi))[:, -1]
 
     def fit(self) -> tuple[LeastSquares, float]:
-        """Return the least-squares fit, and the sum over rows of -log s_i - log(2 pi) / 2, as far as terms hold it."""
+        """Return the least-squares fit, and the sum over rows of -log s_i - log(2 pi) / 2; 0 if terms leave it out."""
         entries, n_rows = self.entries, self.design.n_rows
 
         def rows(lo: int, hi: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ from approxmcmc.design.normal_by_pilot import normal_by_pilot, trajectories
 from approxmcmc.design.survey import Situation
 from approxmcmc.design.trial import Measured
 
-pytestmark = pytest.mark.needs_jit  # pilots of hundreds of passes over the data
+long_pilots = pytest.mark.needs_jit  # hundreds of passes over the data
 OURS = [one for one in TALL if not one.is_counted]
 GROUPS, N = 3, 60
 GROUP = np.arange(N) % GROUPS
@@ -83,6 +83,7 @@ def test_the_table_tells_what_was_measured(logistic):
     assert (tried["data_per_step"] > 0).all()
 
 
+@long_pilots
 @pytest.mark.parametrize(("bias", "exact"), [("none", True), (10.0, False)])
 def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, bias, exact):
     """The rows that are tried are made equally fast but for the biased one, which is much faster."""
@@ -97,6 +98,7 @@ def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, bias, exact):
     )
 
 
+@long_pilots
 def test_by_default_a_biased_sampler_must_be_within_the_allowed_error(logistic, monkeypatch):
     monkeypatch.setattr(prices, "SOON", 0.0)
     monkeypatch.setattr(contest, "SHARE_OF_TRIALS", math.inf)
@@ -149,6 +151,7 @@ def test_a_doubly_intractable_posterior_gets_the_exchange_algorithm():
     assert isinstance(choice.sampler, amc.Exchange) and choice.table["exact"].all()
 
 
+@long_pilots
 @pytest.mark.recompiles
 def test_a_hierarchy_without_a_mode_is_measured_by_a_pilot(hierarchy):
     with pytest.raises(amc.errors.InvalidInputError, match="no mode"):
@@ -282,6 +285,7 @@ def test_memory_is_counted_as_time_is(monkeypatch):
     assert "GB of memory" in _named("random walk, exact test").why_not(_known(dim=100))
 
 
+@long_pilots
 @pytest.mark.parametrize(
     "error", [MemoryError("of 8 GB"), np.linalg.LinAlgError("singular"), FloatingPointError("NaN")]
 )
@@ -313,6 +317,7 @@ def test_the_floor_of_an_expansion_counts_what_its_differences_take(logistic):
     assert known.expansion_seconds > 4 * known.gradient_seconds
 
 
+@long_pilots
 def test_choice_and_draws_follow_from_the_seed_and_not_from_a_clock(logistic, monkeypatch):
     """A clock that runs a thousand times too fast or too slow, at random, moves no price and no draw."""
     settings = {"random_seed": 3, "chains": 2, "progressbar": False}
@@ -350,6 +355,7 @@ def test_an_improper_posterior_is_told_of_whoever_samples_it():
     assert "NUTS" in choice.table["candidate"].iloc[0]  # ours are out: no mode, no pilot
 
 
+@long_pilots
 @pytest.mark.recompiles
 def test_a_density_that_is_nan_somewhere_is_left_to_samplers_that_read_all_data():
     """Core rows do not notice, since a NaN of the surrogate is a rejection there: they would be taken."""

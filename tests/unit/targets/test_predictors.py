@@ -251,7 +251,7 @@ def test_leverages_are_those_of_a_full_design():
         ({"predictors": {"mu": {"b": (GROUP, U[:3])}, "log_sigma": {"s": 1.0}}}, "weights of"),
         ({"predictors": {"mu": {"b": X}, "log_sigma": {"b": 1.0}}}, "'b' is a scalar in one predictor and a vector"),
         ({"predictors": {"mu": {"b": X}, "log_sigma": {"b": X[:, :2]}}}, r"'b' has 3 entries.*\[3, 2\]"),
-        ({"predictors": {"mu": {"b": X}, "log_sigma": {"chain": 1.0}}}, "names of their own"),
+        ({"predictors": {"mu": {"b": X}, "log_sigma": {"chain": 1.0}}}, "need different names"),
         ({"y": (Y, Y[:4])}, "y must be n numbers"),
         ({"offsets": {"eta": OFFSET}}, r"offsets name \['eta'\]"),
         ({"offsets": {"mu": OFFSET[:2]}}, r"must have shape \(60,\)"),

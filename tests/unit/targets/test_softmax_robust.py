@@ -109,7 +109,7 @@ class TestHousekeeping:
             (lambda: SoftmaxRegression(X, CLASSES[:3]), r"found X \(40, 2\) and y \(3,\)"),
             (lambda: SoftmaxRegression(X, np.zeros(40)), r"two or more classes.*found \[0"),
             (lambda: SoftmaxRegression(X, RESPONSES), "as integers"),
-            (lambda: SoftmaxRegression(X, CLASSES, prior_scale=math.inf), "a flat prior is improper"),
+            (lambda: SoftmaxRegression(X, CLASSES, prior_scale=math.inf), "a flat prior gives an improper posterior"),
             (lambda: SoftmaxRegression(X, CLASSES, coef_names=["a"]), "2 columns, 1 names"),
         ],
     )
