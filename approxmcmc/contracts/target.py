@@ -1,7 +1,7 @@
 """The interface that the engine needs of a posterior with a likelihood that is a product of terms."""
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +50,9 @@ class Target(abc.ABC):
 
     known_law: Any = None
     """The `Laplace` approximation, if it was found when the target was made; else None."""
+
+    mirrored: Sequence[int] = ()
+    """Coordinates of theta in each of which the posterior is even: scales that are sampled with either sign."""
 
     reads_rows: bool = True
     """Whether reading a term reads rows of the data; False if numbers made at set-up replace the rows."""
