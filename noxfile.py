@@ -196,7 +196,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=MAIN)
 def publish(session: nox.Session) -> None:
-    """Write page, pictures and shipped numbers of a study from its store, the tall-data benchmark by default.
+    """Write the shipped table and texts of a study from its store, by default those of the tall-data study.
 
     ``-- studies/NAME --preset published --store DIR`` names another; what is missing in the store is not run.
     """

@@ -132,7 +132,7 @@ class AnnealedEpsilon(AcceptanceTest):
         When the epsilons rise or do not end at 0, or when the number of `steps` does not match the number of
         `epsilons`.
     IncompatibleError
-        When the proposal is tuned to its acceptance rate and `untested` is positive.
+        When the proposal is tuned to its acceptance rate and `untested` is positive, or the sampler is :class:`Gibbs`.
 
     Notes
     -----

@@ -198,7 +198,7 @@ TALL = (
         parts=frozenset({"gradient"}),
         seconds=seconds_of_trajectories,
     ),
-    # Best efficiencies of walks are near .33 / d.
+    # The best walks give about .33 / d effective draws per step.
     Candidate(
         "random walk, exact test",
         True,

@@ -145,7 +145,7 @@ def cut(graph: Any, theta: Any, count: Callable[[list[Any]], list[int]]) -> list
 
     They are the first affine ones on the way from the graph to theta, or a part of such a quantity if the part needs no
     more predictors: y - mu is cut at mu, and effect[group] is not cut further. ``count(quantities)`` returns how many
-    predictors each of some quantities needs.
+    predictors each of `quantities` needs.
     """
     kind, found, seen = kinds([graph], theta), [], set()
     waiting = [graph]

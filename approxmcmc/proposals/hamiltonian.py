@@ -127,7 +127,7 @@ class Hamiltonian(Component, Proposal):
     guarantee of the test. Cost: a gradient on all data for each leapfrog step; the gradient at theta is cached.
     A trajectory keeps its direction, while Langevin steps change direction at random. Along a direction in which M
     makes steps k times too short, a trajectory needs about k times as many steps, Langevin k^2 times as many. A
-    trajectory ends where the gradient becomes undefined (see the page on the architecture), and is rejected if its
+    trajectory ends where the gradient becomes undefined (see the page on the engine), and is rejected if its
     velocity diverges.
 
     References

@@ -233,6 +233,7 @@ def exact_chain_reference(
         "seed": settings["random_seed"],
         "kernel": repr(kernel.sampler),
         "second_kernel": repr(second.sampler),
+        "seconds_to_make": sum(each["posterior"].attrs.get("seconds_to_make", 0.0) for each in (tree, other)),
     }
     describe(tree, report, summaries)
     if not report.passed:

@@ -1,7 +1,8 @@
 """Softmax regression: two or more classes, each with a vector of coefficients.
 
 The bound of Boehning (1992) replaces the Hessian of the log partition function by an upper bound that does not depend
-on theta. With eta = (x' beta_1, ..., x' beta_K), t the class of the datum and eta_0 any point,
+on theta. With eta = (x' beta_1, ..., x' beta_K), lse(eta) = log sum_k exp(eta_k), t the class of the datum and eta_0
+any point,
 
     log B = eta_t - [lse(eta_0) + g'(eta - eta_0) + (eta - eta_0)' A (eta - eta_0) / 2],   g = softmax(eta_0),
     A = (I - 11'/K) / 2,

@@ -1,6 +1,6 @@
 """Compute the factors of a linear predictor from theta.
 
-By the table of a `link` if each is a simple function of one coordinate, else by a graph that PyTensor compiles.
+If each is a simple function of one coordinate, the table of a `link` gives them, else a graph compiled by PyTensor.
 """
 
 import functools

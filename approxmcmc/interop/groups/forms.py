@@ -25,7 +25,7 @@ MOST_NUMBERS = 60_000_000  # numbers in a form
 
 
 class FactorsOfModel:
-    """The factors by number: entries of variables, and the effects u_1 ... u_K of a group, which come first."""
+    """The factors in the order of their indices: the effects u_1 ... u_K of a group, then entries of variables."""
 
     def __init__(self, n_effects: int) -> None:
         self.n_effects = n_effects

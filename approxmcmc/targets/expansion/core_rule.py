@@ -5,8 +5,8 @@ of other rows:
 
 - *Variance.* As many of the heaviest rows, those with the largest standard deviation of the residual, as are needed to
   limit the standard deviation of the sum of all light residuals over draws of a pilot to `LARGEST_SPREAD`. The
-  residuals of one rare category are correlated, so their sum is computed at each draw; a sum of independent variances
-  would be 5 to 40 times too small.
+  residuals of one rare category are correlated, so their sum is computed at each draw; the sum of their variances would
+  be 5 to 40 times too small.
 - *Walls.* A row that forbids a half-space has residual zero at every draw, because no draw is in that half-space. The
   rule above calls it light, but without it the chain would enter the half-space. So a row also belongs to the core if
   its linear predictor varies so much under the posterior that the quadratic is wrong somewhere within reach.

@@ -2,8 +2,9 @@
 
     w_i(theta) = l_i + g_i' delta + delta' H_i delta / 2,    delta = theta - theta_hat,
 
-with l_i, g_i and H_i at theta_hat; the residual r_i(theta) is the term at theta minus w_i(theta). The expansion has a
-row of 1 + d + d (d + 1) / 2 numbers per datum, 1 + d to first order, computed once at set-up.
+with the term l_i, its gradient g_i and its Hessian H_i at theta_hat; the residual r_i(theta) is the term at theta minus
+w_i(theta). The expansion has a row of 1 + d + d (d + 1) / 2 numbers per datum, 1 + d to first order, computed once at
+set-up.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""Kernels of the residuals of quadratics of any terms: r_i = l_i - w_i and its gradient, and the gradient of each term.
+"""Kernels of residuals of any terms, r_i = term i minus its expansion w_i, of their gradients, and of those of terms.
 
 Compiled in a chain; a row of the expansion is (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2).
 """

@@ -2,9 +2,10 @@
 
     r_i = f(eta) - eta (a_i + b_i eta),    a_i = f' - f'' eta_hat,    b_i = f'' / 2,
 
-with f' and f'' at eta_hat = x_i' theta_hat. This is Taylor's polynomial without its constant, which cancels in
-differences between two thetas. The subtraction loses no accuracy that matters: r_i has the absolute error of f, about
-1e-15, and 10^6 such errors add up to less than 1e-9 in a log ratio that is compared with numbers of size 1.
+with f(eta) the term as a function of its predictor, and f' and f'' at eta_hat = x_i' theta_hat. What is subtracted is
+Taylor's polynomial without its constant, which cancels in differences between two thetas. The subtraction loses no
+accuracy that matters: r_i has the absolute error of f, about 1e-15, and 10^6 such errors add up to less than 1e-9 in a
+log ratio that is compared with numbers of size 1.
 """
 
 import copy

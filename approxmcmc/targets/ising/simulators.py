@@ -193,7 +193,7 @@ def couple_from_the_past(
 
 @compiled
 def coupled_sweeps(theta: float, uniforms: np.ndarray, state: CouplingState) -> int:
-    """Run both chains to the present with the given numbers; return how many pairs disagree if they met, else -1.
+    """Run both chains to the present; if they have met, return how many pairs of neighbours disagree, else -1.
 
     `uniforms` has a row for each sweep, the last sweep first. The heat bath with one uniform for both chains is
     monotone at theta >= 0: lower <= upper stays true.

@@ -1,7 +1,7 @@
 r"""Terms of normal outcomes from their sufficient statistics, with gradients and second derivatives.
 
-The term of outcome k with n rows, with s and R of its least-squares fit (`least_squares`), u = R (beta - beta^) and the
-log scale lambda = v'theta, is
+The term of outcome k with n rows, with s and R of its least-squares fit (`least_squares`), u = R (beta - beta^), a
+constant b and the log scale lambda = v'theta, is
 
 .. math:: \ell = b - n \lambda - \tfrac12 q, \quad q = (s + |u|^2) e^{-2 \lambda},
 

@@ -1,7 +1,7 @@
 """Find models of normal rows, and compute their sufficient statistics from the rows, outcome by outcome.
 
 The mean is any linear predictor; the log scale is a linear predictor that differs between rows only by a known offset,
-such as a weight. So a step may read the numbers of `least_squares` instead of n rows.
+such as a weight. So a step may read the results of `least_squares` instead of n rows.
 """
 
 import dataclasses

@@ -26,7 +26,7 @@ class NormalStatistics(StandsForRows, ExpandsItself):
 
     .. math:: \ell(\theta) = b - n \lambda - \tfrac12 (s + |R (\beta - \hat\beta)|^2) e^{-2 \lambda}
 
-    for each outcome with n rows and log scale lambda; s, R and the fit come from weighted least squares.
+    for each outcome with n rows, log scale lambda and a constant b; s, R and the fit come from weighted least squares.
 
     Parameters
     ----------
