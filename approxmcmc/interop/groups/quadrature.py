@@ -74,7 +74,7 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
         size = np.ones(source.y.size)
         if law.trials is not None:
             size = np.ascontiguousarray(np.broadcast_to(values.of[law.trials], shape), dtype=np.float64).ravel()
-        self.arrange(np.column_stack([found.Z, X]), source.y.ravel(), size, self.grouping, table)
+        self.arrange(found.Z, X, source.y.ravel(), size, self.grouping, table)
         self.describe_model(source, effects)
         self.center = coordinates.initial_point()
         compare_with_model(self)
