@@ -100,8 +100,7 @@ PLAIN = [
 ]
 
 UNMARKED = "not statistical and not bench and not faults"
-# The compiler with its disk cache, and chains held against NumPy; the main Python compiles every family of samplers.
-COMPILED = ["tests/unit/engine/test_engine.py", "tests/oracle/test_textbook.py"]
+COMPILED = "tests/oracle/test_textbook.py"  # held against NumPy; the main Python compiles every family of samplers
 
 
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
@@ -147,7 +146,7 @@ def tests(session: nox.Session) -> None:
         _pytest(session, *session.posargs)
     elif session.python != MAIN:
         _pytest_uncompiled(session)
-        _pytest(session, *COMPILED)
+        _pytest(session, COMPILED)
     else:
         _pytest(session)
 

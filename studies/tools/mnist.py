@@ -34,7 +34,7 @@ def stand_in() -> Dataset:
 
 
 def data_of(results: "StudyResults") -> Dataset:
-    """Return the data behind the results."""
+    """Return the data of a study's preset: the stand-in for preset smoke, else the images if available."""
     return stand_in() if results.preset == "smoke" else images()
 
 
