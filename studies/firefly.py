@@ -52,7 +52,7 @@ def any_mnist() -> "amc.targets.LogisticRegression":
 
 
 def small_mnist() -> "amc.targets.LogisticRegression":
-    """Return the generated data of preset smoke."""
+    """Return the logistic regression on the generated data of preset smoke."""
     return digits(synthetic_stand_in(n_train=1000, n_test=0, n_components=5))
 
 
@@ -134,7 +134,7 @@ def coefficients(posterior: Any) -> Any:
 
 
 def queries(results: Any) -> list[Table]:
-    """Return likelihood evaluations per iteration, effective samples, and the speed-up."""
+    """Tabulate likelihood evaluations per iteration, effective samples, and the speed-up."""
     import pandas as pd
 
     rows = []

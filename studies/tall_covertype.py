@@ -1,4 +1,4 @@
-"""The samplers of `tall_data` on Covertype: real data, of which a few rows in rare categories decide nearly all."""
+"""The samplers of `tall_data` on Covertype: real data, where a few rows of rare categories have most variance."""
 
 from studies.tall_data import of_one_set
 
