@@ -45,6 +45,6 @@ def _seconds(value: float) -> str:
 
 
 def main(file: Path, folder: Path) -> None:
-    """Draw the table of a CSV into a folder."""
+    """Write the table of a CSV into a folder, as ``street.md``."""
     with whole_file(folder / "street.md") as whole:
         whole.write_text(markdown(pd.read_csv(file)), encoding="utf-8")
