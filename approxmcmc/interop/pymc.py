@@ -143,7 +143,8 @@ def from_pymc(
     if integrate is True and (data is not None or deterministics):
         raise InvalidInputError(
             "from_pymc: integrate=True takes the rows and the variables of the model itself, so `data` and "
-            "`deterministics` must not be given; leave them out, or give integrate='auto' or False"
+            "`deterministics` must not be given; leave them out, or give integrate='auto' or False. Groups whose rows "
+            "come from sources: targets.GroupedTarget or NormalGroups"
         )
     if integrate is True or (integrate and data is None and structure and not deterministics and row_dim is None):
         whole = _integrated(model, always=integrate is True, if_cheaper=integrate == "if cheaper")
@@ -178,7 +179,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     Raises
     ------
     IncompatibleError
-        When the model cannot be read row by row.
+        When the model cannot be read row by row, and has no effects of groups.
 
     Examples
     --------
@@ -199,13 +200,18 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     if isinstance(whole, IntegratedOfPyMC):
         sizes = f"{whole.n_obs} terms, one per group, and {whole.variables.size} parameters"
         return f"{whole.source.observed.name}, {whole.source.y.size} rows: {whole.sentence}; {sizes} remain"
-    source = ModelOfPyMC(model, row_dim)
-    source.rows.terms()  # raises if rows have no terms of their own
+    left = "" if isinstance(whole, NoEffectsError) else f"; effects of groups are not integrated out: {whole}"
+    try:
+        source = ModelOfPyMC(model, row_dim)
+        source.rows.terms()  # raises if rows have no terms of their own
+    except IncompatibleError as error:
+        if not left:
+            raise
+        names = ", ".join(variable.name for variable in model.observed_RVs)
+        return f"{names}: no row is a term{left}; why no row is one: {error}"
     found = _find_structure(source)
     rows = f"{source.rows.name}, {source.rows.n_rows} rows"
-    effects = "".join(f"; {one.reason}" for one in source.effects)
-    if not isinstance(whole, NoEffectsError):
-        effects += f"; effects of groups are not integrated out: {whole}"
+    effects = "".join(f"; {one.reason}" for one in source.effects) + left
     if isinstance(found, StructuredTarget):
         fast = "the library's fast code for linear predictors evaluates it"
         return f"{rows}: {_describe(found)}; {fast}; {explain_rows(found)}{effects}"

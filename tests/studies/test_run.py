@@ -475,6 +475,7 @@ run_study(study, "paper", sys.argv[1], sample=toy_sample, probe=quiet_probe, lis
 """
 
 
+@pytest.mark.faults
 @pytest.mark.slow
 def test_kill_twice_and_run_again_gives_the_undisturbed_table(tmp_path, calls, monkeypatch):
     study = toy_study(replicates=8)

@@ -56,6 +56,6 @@ class NormalGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, NormalTerms):
         table = link(self.read_factors(factors), [*found.beta, *L, *noise_products], logs)
         rows = np.column_stack([found.Z, found.X, source.y.ravel() - found.offset]) / errors[:, None]
         log_weights = np.add.reduceat(-np.log(errors)[self.grouping.order], self.grouping.start[:-1])
-        self.data = triangles(rows, self.grouping), np.column_stack([self.grouping.sizes, log_weights]), *table
+        self.data = triangles([rows], self.grouping), np.column_stack([self.grouping.sizes, log_weights]), *table
         self.describe_model(source, effects)
         compare_with_model(self)

@@ -13,7 +13,7 @@ from approxmcmc.errors import InvalidInputError, NotFiniteError
 from approxmcmc.targets.expansion.own import ExpandsItself
 from approxmcmc.targets.groups.accuracy import Accuracy, judge
 from approxmcmc.targets.groups.families import RowFamily
-from approxmcmc.targets.groups.grouping import Grouping
+from approxmcmc.targets.groups.grouping import Grouping, by_group
 from approxmcmc.targets.groups.linked import LinkedTerms
 from approxmcmc.targets.groups.louis import make_expand, pull_back
 from approxmcmc.targets.groups.newton import make_newton, make_refit
@@ -72,25 +72,30 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
     """Whether all rows have one effect with the same factor."""
 
     def arrange(
-        self, rows: np.ndarray, y: np.ndarray, size: np.ndarray, groups: Grouping, table: tuple[np.ndarray, ...]
+        self, Z: Any, X: Any, y: np.ndarray, size: np.ndarray, groups: Grouping, table: tuple[np.ndarray, ...]
     ) -> None:
-        """Sort `rows` = [Z, X], `y` and `size` (see `families`) by group; set `data`, with the table of a `link`."""
+        """Sort the rows of Z, X, `y` and `size` (see `families`) by group; set `data`, with the table of a `link`."""
         start, q = groups.start, self.n_columns
         self.n_obs, self.n_rows = len(start) - 1, len(y)
+        responses = by_group([y, size], groups)
         self.data = (
-            np.ascontiguousarray(rows[groups.order][None]),
-            np.column_stack([y, size])[groups.order][None].copy(),
+            by_group([Z, X], groups)[None],
+            responses[None],
             np.column_stack([start[:-1], start[1:]]),
             np.zeros((self.n_obs, q + q * (q + 1) // 2)),
             gauss_hermite(NODES[self.n_effects][0], self.n_effects),
             np.array([[SEARCHING_STEPS, q]]),
             *table,
         )
-        effect = self.data[0][0, :, 0]
-        self.share_effect = q == self.n_effects == 1 and bool((effect == effect[0]).all())
-        constants = self.family.constants(y, size)
-        if np.any(constants):
-            self.omitted_constants = np.add.reduceat(constants[groups.order], start[:-1])
+        self.share_effect = q == self.n_effects == 1 and bool((Z[:, 0] == Z[0, 0]).all())
+        constants = [self._constants_of(responses, start[g : h + 1]) for g, h in groups.spans()]
+        self.omitted_constants = np.concatenate(constants)
+
+    def _constants_of(self, responses: np.ndarray, start: np.ndarray) -> np.ndarray:
+        """Return the sums, over the rows of some groups, of what the family's terms omit."""
+        rows = responses[start[0] : start[-1]]
+        each = np.broadcast_to(self.family.constants(rows[:, 0], rows[:, 1]), len(rows))
+        return np.add.reduceat(each, start[:-1] - start[0])
 
     @property
     def scale_coordinates(self) -> list[int]:
@@ -127,7 +132,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         If there is no mode, for instance because the prior has an edge there, the highest point found replaces it. With
         `n_nodes` the number of nodes stays as it was set before.
         """
-        self._refit()
+        self.refit()
         law: Laplace | None = None
         if at is None:
             try:
@@ -137,13 +142,13 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
                 self.center = highest_point(self)
         else:
             self.center = at
-        self._refit()
+        self.refit()
         self.set_rule(n_steps=STEPS)
         self.known_law = law
         self.accuracy = judge(self, law, None if n_nodes else LARGEST_ERROR, NODES[self.n_effects])
         self.distance_to_model = self.accuracy.nats
 
-    def _refit(self) -> None:
+    def refit(self) -> None:
         """Compute (c, I) of all groups at the centre, from which starts are predicted, and store them in `data`."""
         starts, core = np.empty_like(self.data[3]), self.data[:CORE]
         phi = self.phis(self.center)
