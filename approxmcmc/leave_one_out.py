@@ -141,7 +141,7 @@ def loo_subsample(trace: xr.DataTree, target: Any, observations: int | np.ndarra
     >>> amc.loo_subsample(trace, target, observations=100).n_data_points
     500
     """
-    import arviz_stats as az  # imported late, as in `convergence`: only needed once there are draws
+    import arviz_stats as az  # imported late, because only needed once there are draws
 
     parts = _parts(trace, target)
     name = options.setdefault("var_name", next(iter(parts)) if len(parts) == 1 else None)

@@ -294,6 +294,6 @@ study = Study(
             "replicates": 2,
             "gold": None,
         },
-        "published": {"like": "quick", "replicates": 5},
+        "published": {"like": "quick", "budget": Budget(seconds=10.0), "replicates": 5},
     },
 )

@@ -180,7 +180,7 @@ study = Study(
 
 
 def of_one_set(name: str, reference: str, target: str, samplers: str, seconds: float) -> Study:
-    """Return a study of one posterior of the suite, which runs, resumes and ships apart: its chains take minutes."""
+    """Return a separate study of one posterior of the suite, because its chains take a core for minutes."""
     return dataclasses.replace(
         study,
         name=name,

@@ -1,4 +1,4 @@
-"""Firefly in NumPy: the oracle of the compiled chain, and what its speed is measured against.
+"""Firefly in NumPy, with which the compiled chain and its speed are compared.
 
 Written from the formulas of Maclaurin and Adams (2014), with array operations wherever the algorithm allows them. It
 shares nothing with the library but the random streams, so equal chains mean that the kernels do what the formulas say.
