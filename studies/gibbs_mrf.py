@@ -82,7 +82,7 @@ def samplers(batch_size: int) -> dict:
 
 
 def start(target, rng):
-    """Return independent fair states."""
+    """Return a random state, each site independently 0 or 1 with probability 1/2."""
     return target.draw_start(rng)
 
 

@@ -55,7 +55,7 @@ def connections(real: bool = False) -> Dataset:
 
 @functools.cache
 def tenth() -> Dataset:
-    """Return the rows of preset quick."""
+    """Return every tenth connection, the data of preset quick; generated data are returned whole."""
     data = connections()
     return data if data.is_synthetic else every(data, 10)
 

@@ -53,7 +53,7 @@ def alarms(found: pd.DataFrame) -> str:
 
 
 def main(file: Path, false_alarms: Path, folder: Path) -> None:
-    """Draw the table and the sentence of two CSV files into a folder."""
+    """Write the table and the sentence of two CSV files into a folder, as ``street.md`` and ``street_alarms.md``."""
     texts = {"street": markdown(pd.read_csv(file)), "street_alarms": alarms(pd.read_csv(false_alarms))}
     for name, text in texts.items():
         with whole_file(folder / f"{name}.md") as whole:
