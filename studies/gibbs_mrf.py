@@ -82,7 +82,7 @@ def samplers(batch_size: int) -> dict:
 
 
 def start(target, rng):
-    """Return independent fair states."""
+    """Return a random state, each site independently 0 or 1 with probability 1/2."""
     return target.draw_start(rng)
 
 
@@ -203,7 +203,7 @@ def figure_8(results) -> list:
 
 
 def at_equal_pairs(results, cliques: np.ndarray, reference: np.ndarray) -> list[Table]:
-    """Tabulate how much more a test errs than the sum of all pairs, when both have read what the test reads in all."""
+    """Tabulate the clique errors of each test less those of `all_pairs` after as many pairs as the test has read."""
     import pandas as pd
 
     rivals, rows = results.traces().get(("triples", "all_pairs"), []), []

@@ -1,10 +1,11 @@
 """Effects of groups integrated out: by quadrature, by estimates, by Laplace, or not at all.
 
-A posterior of groups whose effects are integrals can be sampled on these integrals: by quadrature to a stated error
-(Pinheiro and Bates 1995); by unbiased estimates, kept (GIMH) or drawn again (MCWM: Beaumont 2003; Andrieu and Roberts
-2009); or by the Laplace approximation, which is quadrature with one node. Stochastic gradients of the same integrals,
-by Fisher's identity, need no decision (Berchuck, Baek, Medeiros and Agazzi 2024, arXiv 2403.03007): their noise widens
-the law of the draws, which a linear map corrects afterwards. NUTS samples all effects with the rest.
+A posterior of groups can be sampled with the effects of each group integrated out: by quadrature to a stated error
+(Pinheiro and Bates 1995); by unbiased estimates of the integrals, kept for the current state (GIMH) or drawn again in
+each step (MCWM: Beaumont 2003; Andrieu and Roberts 2009); or by the Laplace approximation, which is quadrature with one
+node. Langevin steps with stochastic gradients of the log integrals, by Fisher's identity, have no acceptance test
+(Berchuck, Baek, Medeiros and Agazzi 2024, arXiv 2403.03007): noise widens the distribution of the draws, which a linear
+map corrects afterwards. NUTS samples all effects with the other parameters.
 
 Three data sets: repeated visits of 100 persons with an intercept and a slope of their own, like the simulated data of
 that paper's authors; 500 groups of three 0/1 rows, equal within most groups; counts in 200 groups of 1 to 20 rows.
@@ -84,7 +85,7 @@ def truth(results: Any, name: str) -> np.ndarray:
 
 
 def corrected(target: Any, theta: np.ndarray) -> np.ndarray:
-    """Return draws of stochastic gradients, shrunk about their mean by what the noise of minibatches adds."""
+    """Return draws of stochastic gradients, shrunk about their mean by what minibatch noise and step size add."""
     fit, compiled = laplace_of(target), target.compile_gradient()
     slopes = np.zeros((target.n_obs, len(fit.mode)))
     for g, slope in enumerate(slopes):
@@ -219,7 +220,7 @@ def nodes(results: Any) -> list[Table]:
 
 
 def weighted_shift(theta: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the mean with weights exp(error) minus the plain mean, by coordinate, and ESS of the weights / draws."""
+    """Return the mean with weights exp(error) less the plain mean, by coordinate, and the weights' ESS per draw."""
     weight = np.exp(error - error.max())
     weight /= weight.sum()
     return weight @ theta - theta.mean(axis=0), float(1.0 / (len(weight) * (weight**2).sum()))

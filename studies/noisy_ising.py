@@ -46,7 +46,7 @@ def lattice(k: int, size: int) -> "amc.targets.Ising":
 
 
 def lattices(n: int, size: int) -> dict:
-    """Return the targets of a preset."""
+    """Return functions that make the posteriors of `n` lattices, by name."""
     return {f"lattice_{k:02d}": functools.partial(lattice, k, size) for k in range(n)}
 
 

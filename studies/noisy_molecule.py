@@ -119,11 +119,11 @@ def start(target, rng):
 
 
 def reference(results):
-    """Return the long run of BERGM; kept in the cache."""
+    """Return the draws of the long run of BERGM, shape (chain, draw, 4); the run is kept in the cache."""
     n_chains, n_steps, n_updates = REFERENCE.get(results.preset, REFERENCE["paper"])
     target, sampler = bonds(), bergm(n_updates)
     thin = max(1, n_steps // 20_000)
-    thin += 1 - thin % 2  # has no factor in common with the eight members
+    thin += 1 - thin % 2  # odd, so it has no factor in common with the eight members
     settings = {
         "draws": n_steps // thin, "tune": n_steps // 10, "thin": thin, "chains": n_chains, "cores": 1,
         "random_seed": SEED, "initvals": np.array(MODE), "progressbar": False,

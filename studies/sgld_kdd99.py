@@ -55,7 +55,7 @@ def connections(real: bool = False) -> Dataset:
 
 @functools.cache
 def tenth() -> Dataset:
-    """Return the rows of preset quick."""
+    """Return every tenth connection, the data of preset quick; generated data are returned whole."""
     data = connections()
     return data if data.is_synthetic else every(data, 10)
 
@@ -67,7 +67,7 @@ def stand_in() -> Dataset:
 
 
 def posterior_of(data: Dataset):
-    """Return the posterior of a logistic regression with a normal prior of precision 10, one label per column."""
+    """Return the posterior of a logistic regression with a normal prior of precision 10."""
     return amc.targets.LogisticRegression(data.X_train, data.y_train, prior_scale=PRIOR_SCALE)
 
 
@@ -144,7 +144,7 @@ def samplers(batch_size: int, test_batch_size: int, steps_of: tuple[int, ...] = 
 
 
 def squared_deviation(posterior):
-    """Return (beta - its mean)^2 for each coefficient, with the means of the chain itself; its mean is the variance."""
+    """Return (beta - its mean in the chain)^2; the average over draws is the variance."""
     return (posterior["beta"] - posterior["beta"].mean("draw")) ** 2
 
 
@@ -294,6 +294,6 @@ study = Study(
             "replicates": 2,
             "gold": None,
         },
-        "published": {"like": "quick", "replicates": 5},
+        "published": {"like": "quick", "budget": Budget(seconds=10.0), "replicates": 5},
     },
 )

@@ -35,6 +35,8 @@ from approxmcmc.contracts.special_target import (
     EstimatedTarget,
     LatentTarget,
     Simulator,
+    TwinnedTarget,
+    pymc_model_of,
 )
 from approxmcmc.contracts.target import (
     BoundedDifferencesTarget,
@@ -49,7 +51,6 @@ from approxmcmc.contracts.target import (
     DifferentiableTarget,
     SurrogateTarget,
     Target,
-    TwinnedTarget,
 )
 from approxmcmc.contracts.variables import Variables
 from approxmcmc.contracts.whole import ForeignSampler, NamedDraws, SamplingResult, WholeRun, WholeSampler
@@ -111,4 +112,5 @@ __all__ = [
     "WrittenWork",
     "arrays_hashed_once",
     "content_hash",
+    "pymc_model_of",
 ]

@@ -8,6 +8,7 @@ import numpy as np
 
 from approxmcmc.contracts.target import Target
 from approxmcmc.contracts.work import TermWork
+from approxmcmc.errors import IncompatibleError
 
 
 class CompiledConditionals(NamedTuple):
@@ -197,3 +198,34 @@ class LatentTarget(abc.ABC):
     def latent_roots(self) -> Sequence[str]:
         """Names of the effects themselves, from which a model computes all other group variables."""
         return [EFFECT]
+
+
+class TwinnedTarget(abc.ABC):
+    """A target that can be written as a PyMC model, the source of gold standards."""
+
+    pymc_model: Callable[[], Any] | None = None
+    """The user's function that returns the model, if there is one."""
+
+    @abc.abstractmethod
+    def content_hash(self) -> str:
+        """Return a hash of model and data."""
+
+    @abc.abstractmethod
+    def to_pymc(self) -> Any:
+        """Return the same posterior as a `pymc.Model`, or raise `IncompatibleError` that says why it has none."""
+
+
+def pymc_model_of(target: Any) -> Any:
+    """Return the PyMC model of a target.
+
+    Raises
+    ------
+    IncompatibleError
+        When the target has none.
+    """
+    if not isinstance(target, TwinnedTarget):
+        raise IncompatibleError(
+            f"{type(target).__name__} has no PyMC model, which NUTS, gold standards and samplers of other libraries "
+            "need; use a target with the method `to_pymc()` (`contracts.TwinnedTarget`)"
+        )
+    return target.to_pymc()

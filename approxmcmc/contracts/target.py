@@ -1,7 +1,7 @@
 """The interface that the engine needs of a posterior with a likelihood that is a product of terms."""
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +50,9 @@ class Target(abc.ABC):
 
     known_law: Any = None
     """The `Laplace` approximation, if it was found when the target was made; else None."""
+
+    mirrored: Sequence[int] = ()
+    """Coordinates of theta in each of which the posterior is even: scales that are sampled with either sign."""
 
     reads_rows: bool = True
     """Whether reading a term reads rows of the data; False if numbers made at set-up replace the rows."""
@@ -268,18 +271,3 @@ class SurrogateTarget(abc.ABC):
     @abc.abstractmethod
     def compile_surrogate(self, kernel: str) -> CompiledSurrogate:
         """Compile the surrogate, and tune one of `approxmcmc.surrogate.kernels.KERNELS` on it."""
-
-
-class TwinnedTarget(abc.ABC):
-    """A target that can be written as a PyMC model, the source of gold standards."""
-
-    pymc_model: Callable[[], Any] | None = None
-    """The user's function that returns the model, if there is one."""
-
-    @abc.abstractmethod
-    def content_hash(self) -> str:
-        """Return a hash of model and data."""
-
-    @abc.abstractmethod
-    def to_pymc(self) -> Any:
-        """Return the same posterior as a `pymc.Model`, or raise `IncompatibleError` that says why it has none."""

@@ -4,11 +4,10 @@ A draw of a tuned trajectory (`interop.written_work`) counts as one effective dr
 candidates integrate group effects out.
 """
 
-from approxmcmc.contracts import Target, TwinnedTarget
+from approxmcmc.contracts import Target, TwinnedTarget, pymc_model_of
 from approxmcmc.design.floors import Floor
 from approxmcmc.design.survey import Situation
 from approxmcmc.interop.written_work import COMPILE_FACTORS, seconds_of_trajectory, seconds_to_compile
-from approxmcmc.nuts.run import model_of
 from approxmcmc.nuts.settings import NUTS, TUNE, preferred
 
 # Draws for each effective draw, bulk and tail, in a hierarchy where NUTS moves effects together with their scales, so
@@ -25,7 +24,7 @@ def name(target: Target | None = None) -> str:
     """Return the candidate's name, with the library that would run this target; None: any continuous model."""
     if target is None:
         return LABELS[preferred()]
-    discrete = model_of(target).discrete_value_vars
+    discrete = pymc_model_of(target).discrete_value_vars
     return "NUTS and discrete steps by PyMC" if discrete else LABELS[NUTS().library(target)]
 
 

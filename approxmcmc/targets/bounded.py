@@ -5,7 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import BoundedTarget, CompiledBound, CompiledTarget, Target, TwinnedTarget, content_hash
+from approxmcmc.contracts import (
+    BoundedTarget,
+    CompiledBound,
+    CompiledTarget,
+    Target,
+    TwinnedTarget,
+    content_hash,
+    pymc_model_of,
+)
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, closure
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.terms.batches import Data, datum_at
@@ -126,7 +134,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
 
     def to_pymc(self) -> Any:
         """Return the target's PyMC twin."""
-        return self.target.to_pymc()  # type: ignore[attr-defined]  # a target without one says so
+        return pymc_model_of(self.target)
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:

@@ -20,6 +20,9 @@ def categorical_columns(X: Any) -> tuple[str, ...]:
         return () if source.is_vector else tuple(name for name in source.columns if name in source.categories)
     if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
         return ()
+    if not X.columns.is_unique:
+        twice = sorted(set(map(str, X.columns[X.columns.duplicated()])))
+        raise InvalidInputError(f"the table has several columns called {', '.join(twice)}; rename or drop them")
     return tuple(name for name in X.columns if X[name].dtype.kind == "O" and not _is_of_numbers(X[name]))
 
 
@@ -31,13 +34,13 @@ def _is_of_numbers(column: Any) -> bool:
 class TableRegression(PredictorTarget):
     r"""A generalised linear model of a table: eta_i = x_i' beta + sum_c effect_c[level of row i in column c].
 
-    `LogisticRegression` and `GLMTarget` return it for a table with columns of text or categories. ``beta`` holds the
-    intercept and the slopes of the columns of numbers. Each other column is a separate variable, with the effects of
-    all its levels except the first, the reference level (treatment coding). Without an intercept the first of these
-    columns has an effect for every level, as in formulas of R. A column costs one addition per row, for any number of
-    levels, because there is no matrix of indicators. The parameters are those of `GLMTarget` without bounds and names
-    of coefficients, and two more: a function ``pymc_law(eta, y)`` adds the response to a PyMC model, and messages call
-    the model `who`.
+    `LogisticRegression`, `RobustRegression` and `GLMTarget` return it for a table with columns of text or categories.
+    ``beta`` holds the intercept and the slopes of the columns of numbers. Each other column is a separate variable,
+    with the effects of all its levels except the first, the reference level (treatment coding). Without an intercept
+    the first of these columns has an effect for every level, as in formulas of R. A column costs one addition per row,
+    for any number of levels, because there is no matrix of indicators. The parameters are those of `GLMTarget` without
+    bounds and names of coefficients, and two more: a function ``pymc_law(eta, y)`` adds the response to a PyMC model,
+    and messages call the model `who`.
 
     Attributes
     ----------

@@ -7,7 +7,7 @@ from approxmcmc.datasets.libsvm import LEVELS, PEOPLE
 
 
 def _crossed(rows: int, sizes: tuple[int, ...], seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
-    """Return levels, shape (factors, rows), the predictor that they make, and a generator."""
+    """Return levels of the factors (factors, rows), the sum of their effects for each row, and a generator."""
     rng = np.random.default_rng(seed)
     levels = np.array([rng.integers(size, size=rows) for size in sizes])
     effects = [rng.normal(scale=0.5, size=size) for size in sizes]
@@ -15,7 +15,7 @@ def _crossed(rows: int, sizes: tuple[int, ...], seed: int = 0) -> tuple[np.ndarr
 
 
 def won(eta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return responses of 0 and 1 with logits `eta`."""
+    """Draw responses 0 or 1 with logits `eta`."""
     return np.asarray(rng.random(eta.size) < 1.0 / (1.0 + np.exp(-eta)), dtype=np.int64)
 
 
@@ -31,7 +31,7 @@ def five_factors() -> None:
 
 
 def incomes() -> None:
-    """Fit incomes of 5000 people of the census data a9a, by five factors, not centred."""
+    """Fit whether incomes are high, of 5000 people of the census data a9a, by five factors, not centred."""
     (bits, won, *_), _ = PEOPLE.find()
     starts = np.concatenate([[0], np.cumsum(LEVELS)])
     predictor = pm.Normal("mu", 0.0, 2.0)

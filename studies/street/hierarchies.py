@@ -7,7 +7,7 @@ import pymc as pm
 
 
 class Groups:
-    """The data of the models below: rows in groups, with a predictor."""
+    """The data of the models below: rows in groups with a predictor `x`, and the true linear predictor `eta`."""
 
     def __init__(self, rows: int, groups: int, seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)

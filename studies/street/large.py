@@ -1,4 +1,4 @@
-"""Models with many rows and effects; their cells of nutpie may end at the limit of seconds."""
+"""Models with many rows and effects, on which nutpie may reach the limit of CPU seconds."""
 
 import numpy as np
 import pymc as pm

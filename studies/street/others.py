@@ -1,4 +1,4 @@
-"""Models other than regressions: a curve, a mixture, processes, missing values, several outcomes."""
+"""Models of other kinds: a curve, a mixture, processes, missing values, several outcomes."""
 
 import numpy as np
 import pymc as pm

@@ -35,7 +35,7 @@ def pair_marginals(
     Parameters
     ----------
     variable, coordinates
-        Name of the variable, and the places of two of its coordinates.
+        Name of the variable, and the indices of two of its coordinates.
     epsilons
         Values of the knob epsilon, one row of panels for each; if several samplers have the knob, the first is drawn.
     fractions
@@ -133,7 +133,7 @@ def _settled(trace: "xr.DataTree", variable: str, coordinates: tuple[int, int], 
 
 
 def _inside(draws: np.ndarray, window: np.ndarray) -> bool:
-    """Say whether any draw lies in the window, rows (low, high)."""
+    """Return whether any draw lies in the window, whose two rows are its lower and upper limits."""
     return bool(((draws > window[0]) & (draws < window[1])).all(axis=1).any())
 
 

@@ -77,7 +77,7 @@ def losses(
 
 
 def uniform_constants(target: Any, count: int, scale: float) -> Any:
-    """Return theorem 3.2's constants on a uniform prior, for a random walk."""
+    """Return the natural logarithms of theorem 3.2's constants on a uniform prior, for a random walk."""
     low, high = target.prior.bounds
     largest = float(np.abs(target.statistic_counts()[0]).max())
     far = math.exp(-0.5 * ((high - low) / scale) ** 2) / (scale * math.sqrt(2.0 * math.pi))
@@ -93,7 +93,7 @@ def uniform_constants(target: Any, count: int, scale: float) -> Any:
 
 
 def first_differences(target: Any, sampler: Callable[[int], Any], grid: np.ndarray, runs: int) -> list[Figure]:
-    """Draw P(tau > n) for a few N: by enumeration, by simulation with the samplers themselves, and the lower bound."""
+    """Draw P(tau > n), tau the step of the first different decision, for a few N: exact, simulated, lower bound."""
     import pandas as pd
 
     steps, start = 40, float(grid[int(0.7 * len(grid))])
@@ -138,7 +138,7 @@ def simulated_times(target: Any, sampler: Any, start: float, runs: int, steps: i
 
 
 def budgets(T: Any, settings: dict[int, Any], grid: np.ndarray) -> list[Figure | Table]:
-    """Draw asymptotic variance and risk of E theta against N, and tabulate the N that is best at each budget."""
+    """Draw asymptotic variance and risk of the mean of theta against N, and tabulate the best N at each budget."""
     spent = 10.0 ** np.arange(2, 9)
     costs = {count: START_UP + count for count in settings}
     found = bounds.long_run_risk(T, settings, grid, costs=costs, budgets=spent, knob="n_auxiliary")

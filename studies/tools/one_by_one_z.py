@@ -2,7 +2,7 @@
 
 Draves, Exact MCMC with Firefly Monte Carlo: A Review, algorithm 4. It has the same distribution and number of
 likelihood evaluations as :class:`approxmcmc.ImplicitZ`, which jumps from one chosen datum to the next (algorithm 5),
-but draws a uniform for each of N data in every step. Only studies that measure this cost need it.
+but draws a uniform for each dark datum in every step. Only studies that measure this cost need it.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ def update_one_by_one(
     state: ImplicitState,
     count: np.ndarray,
 ) -> bool:
-    """Update every bright datum, then the chosen dark data; return False if a gap is NaN or negative."""
+    """Update every bright datum, then the chosen dark data; return False if a gap is NaN or below LEAST_GAP."""
     first_dark = bright.size[0]
     darken(rng, bright, state)
     n = ask_each(rng, bright, first_dark, state)
@@ -50,7 +50,7 @@ def update_one_by_one(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OneByOneZ(Component, ZUpdate):
-    """Update every dark datum with probability q, in (0, 1], and all bright data."""
+    """Update each dark datum with probability `q`, in (0, 1], and all bright data."""
 
     q: float = 0.01
 

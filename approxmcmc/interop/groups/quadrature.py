@@ -70,7 +70,6 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
             [*products, *offsets, *shapes],
             [*[False] * n_products, *[True] * len(shapes)],
         )
-        self.scales = sorted({coordinates.places[v] for v in coordinates.signed})
         self.grouping = grouping(labels_of_rows(effects), source.y.size, who="from_pymc")
         size = np.ones(source.y.size)
         if law.trials is not None:
@@ -89,7 +88,7 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
     @property
     def scale_coordinates(self) -> list[int]:
         """Indices in theta of scales of effects that may have either sign; the accuracy is checked along them."""
-        return self.scales
+        return list(self.mirrored)
 
     def initial_point(self) -> np.ndarray:
         """Return the theta around which the nodes were placed, near the mode; shape (dim,)."""

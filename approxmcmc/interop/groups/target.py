@@ -43,6 +43,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     def describe_model(self, source: ModelOfGroups, effects: GroupEffects) -> None:
         """Set names, prior and effects as the model has them; the subclass must have set `coordinates`."""
         self.source, self.groups, self.n_rows, coordinates = source, effects, source.y.size, self.coordinates
+        self.mirrored = sorted(coordinates.places[one] for one in coordinates.signed)
         self.prior = PriorOfCoordinates(coordinates, source.hash)
         mine = set(effects.axes)
         own = [one for one in source.model.deterministics if not mine & set(ancestors([one]))]

@@ -25,6 +25,8 @@ from approxmcmc.engine.compiler.compile import (
 from approxmcmc.engine.compiler.identity import cached_by_content, content_id
 from approxmcmc.engine.compiler.operations import TRANSCENDENTAL, operations
 from approxmcmc.engine.terms.batches import row_reader
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.targets.checks import check_gradient
 
 
 class RowLikelihood(abc.ABC):
@@ -130,6 +132,35 @@ class ScalarLikelihood(RowLikelihood):
     def identity(self) -> str:
         """Return a hash of the function."""
         return content_id(self.loglik)
+
+    def check_derivatives(self, responses: Sequence[float], name: str, *, who: str) -> None:
+        """Compare the slopes with differences of ``loglik``, and the second derivatives with differences of the slopes.
+
+        Raises
+        ------
+        InvalidInputError
+            If there are not K + K (K + 1) / 2 derivatives, or one is wrong; the message calls them `name`.
+        """
+        K, at = self.n_predictors, np.full(self.n_predictors, 0.25)
+        found = np.shape(self.derivatives(*at, *responses))
+        if found != (self.n_numbers - 1,):
+            raise InvalidInputError(
+                f"{who}: derivatives must return a tuple of {K} slopes and {K * (K + 1) // 2} second derivatives, "
+                f"found shape {found}"
+            )
+        place = np.zeros((K, K), dtype=int)
+        place[np.triu_indices(K)] = np.arange(K, self.n_numbers - 1)
+        labels = [f"eta_{k + 1}" for k in range(K)]
+        for k, entries in enumerate([np.arange(K), *np.maximum(place, place.T)]):
+
+            def value(eta: np.ndarray, k: int = k) -> float:
+                return self.derivatives(*eta, *responses)[k - 1] if k else self.loglik(*eta, *responses)
+
+            def add_gradient(eta: np.ndarray, out: np.ndarray, entries: np.ndarray = entries) -> None:
+                out += np.array(self.derivatives(*eta, *responses))[entries]
+
+            called = f"{name}: row {k} of the second derivatives" if k else name
+            check_gradient(value, add_gradient, at, called, labels, who=who)
 
 
 STEP = 5e-3  # of differences, for a predictor of size 1; as in `targets.linear.numerical_derivatives`

@@ -222,6 +222,7 @@ def _known(dim=16, n_obs=1000, target=None, **made):
         compile=lambda: SimpleNamespace(data=()),
         reads_rows=True,
         known_law=None,
+        mirrored=(),
         term_work=TermWork(1e-6 / 0.15e-9, 3e-6 / 0.15e-9, 0.0),
     )
     return Situation(target, _found=dict(made))
@@ -261,6 +262,18 @@ def test_a_failed_search_for_a_mode_is_not_repeated_and_leaves_the_pilot():
     assert _named("independent draws and a walk, exact test").why_not(known) == "no mode here"
     with pytest.raises(amc.errors.InvalidInputError, match="no mode here"):
         _ = known.mode
+
+
+@pytest.mark.parametrize(("mode", "fits"), [(0.0, True), (0.5, True), (3.0, False), (-3.0, False), (9.0, True)])
+def test_draws_around_a_mode_are_not_chosen_where_chains_reach_its_mirror_image(mode, fits):
+    independent = _named("independent draws and a walk, exact test")
+    law = amc.targets.Laplace(np.array([1.0, mode]), np.eye(2))
+    known = _known(mode=law)
+    assert independent.why_not(known) == ""  # neither coordinate is a scale of either sign
+    known.target.mirrored = [1]
+    assert (independent.why_not(known) == "") is fits
+    vars(known)["_found"].clear()
+    assert independent.why_not(known) == ""  # before the mode is known
 
 
 def test_where_rows_are_few_for_a_hierarchy_no_mode_is_sought():

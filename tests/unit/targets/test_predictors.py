@@ -266,13 +266,21 @@ def test_what_does_not_fit_is_refused_by_name(arguments, match):
         amc.targets.PredictorTarget(**given)
 
 
-def test_wrong_derivatives_are_found():
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda m, s, mm, ms, ss: (0.0, s, mm, ms, ss), "datum 0 disagrees with finite differences in 1 of 2"),
+        (lambda m, s, mm, ms, ss: (m, s, mm, 0.0, ss), "row 1 of the second derivatives disagrees .* most in eta_2"),
+        (lambda m, s, mm, ms, ss: (m, s, mm, ms, -ss), "row 2 of the second derivatives disagrees .* most in eta_2"),
+        (lambda m, s, mm, ms, ss: (m, s), "must return a tuple of 2 slopes and 3 second derivatives, found shape"),
+    ],
+)
+def test_wrong_derivatives_are_found_when_the_target_is_made(change, match):
     def wrong(mu, log_sigma, y):
-        return 0.0, 0.0, -1.0, 0.0, -1.0
+        return change(*derivatives(mu, log_sigma, y))
 
-    target = amc.targets.PredictorTarget(normal, EVERY_KIND, Y, derivatives=wrong)
-    with pytest.raises(InvalidInputError, match="derivatives at datum 0 disagrees with finite differences"):
-        target.compile_gradient()
+    with pytest.raises(InvalidInputError, match=match):
+        amc.targets.PredictorTarget(normal, EVERY_KIND, Y, derivatives=wrong)
 
 
 def test_what_is_not_known_is_said():
