@@ -257,7 +257,7 @@ def prices(results) -> list:
 
 
 def theorem_2(results) -> list:
-    """Tabulate the influences of sites, which are too large for the paper's Theorem 2."""
+    """Tabulate row sums of the influences of sites, and say whether they satisfy Dobrushin's condition."""
     import pandas as pd
 
     field = results.target("triples")

@@ -110,7 +110,7 @@ def runs_of(results: Any) -> list[tuple[str, str, list[np.ndarray]]]:
 
 
 def biases(results: Any) -> list[Any]:
-    """Tabulate bias, spread and effective draws of each sampler, beside the gold standard, and draw its densities."""
+    """Tabulate bias, spread and effective draws of each sampler against the gold standard; draw the scale's density."""
     import arviz as az
     import pandas as pd
 

@@ -230,7 +230,7 @@ def figures_5_and_6(results) -> list:
 
 
 def steps_made(results) -> list:
-    """Tabulate steps, data, acceptance, and the ratio of the chains' variance to the gold standard's."""
+    """Tabulate steps, data, acceptance, and the ratio of the chains' variance to that of `true_variance`."""
     import pandas as pd
 
     variance, _ = true_variance(results)
