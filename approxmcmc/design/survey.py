@@ -14,7 +14,7 @@ import numpy as np
 
 from approxmcmc.contracts import Target, WrittenWork
 from approxmcmc.design.memory import of_matrices, why_too_large
-from approxmcmc.design.normal_by_pilot import normal_by_pilot
+from approxmcmc.design.normal_by_pilot import BY_TRAJECTORIES, is_by_curvature, normal_by_pilot
 from approxmcmc.design.work import AUDITED, PRODUCT, STEP, TRANSITION, AuditSeconds, Rates, compilation, rates_of
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError, SamplingWarning
@@ -31,7 +31,7 @@ FAILURES = (ApproxMCMCError, ArithmeticError, MemoryError, np.linalg.LinAlgError
 EXPANSION_PASSES = 10  # passes over the data, if terms have linear predictors; the survey is the most expensive one
 NEWTON_STEPS = 4  # of the search for the mode, on all data
 CLIMB = 40  # gradients of BFGS before the Newton steps
-PILOT_STEPS, LEAPFROGS = 750, 8  # of a pilot chain: number of trajectories, and gradients of each
+LEAPFROGS = 8  # gradients of a trajectory of a pilot chain
 WALK_STEPS = 4500  # of a pilot chain without gradients
 ONE_BY_ONE = 20.0  # cost of a gradient of a single row by PyTensor's code, in evaluations of a term
 BLAS = 0.1e-9  # seconds of a multiply-add of large matrices
@@ -224,7 +224,9 @@ class Situation:
     def _pilot_seconds(self) -> float:
         if not self.has_gradient:
             return WALK_STEPS * (self.pass_seconds + STEP + PRODUCT * self.dim**2)
-        return PILOT_STEPS * LEAPFROGS * (self.gradient_seconds + 2.0 * PRODUCT * self.dim**2)
+        rounds = BY_TRAJECTORIES.rounds
+        gradients = LEAPFROGS * sum(rounds[:2] if is_by_curvature(self.target) else rounds)
+        return gradients * (self.gradient_seconds + 2.0 * PRODUCT * self.dim**2)
 
     @property
     def _mode_seconds(self) -> float:

@@ -1,7 +1,9 @@
 """Seconds of NUTS on a model as it is written, by counted work.
 
 A leapfrog step is a gradient on all data, and trajectories in d dimensions take some 4 d^(1/4) of them (Beskos and
-others 2013).
+others 2013). Between standardised effects z and an intercept the posterior is a ridge: the intercept varies F times as
+much as given z, F the `hierarchies.variance_ratio`, so trajectories must be F^(1/2) times as long. (Those of nutpie are
+not: in a model of 400 and 100 crossed effects 61 draws were one effective draw of the intercept.)
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +44,7 @@ def _multiplies(graphs: Sequence[Any]) -> bool:
 
 def seconds_of_trajectory(work: WrittenWork) -> float:
     """Return the seconds of a draw."""
-    return float(4.0 * work.dim**0.25 * (LEAST + work.operations * OPERATION))
+    return float(4.0 * work.dim**0.25 * work.longer * (LEAST + work.operations * OPERATION))
 
 
 def seconds_to_compile(work: WrittenWork) -> float:
