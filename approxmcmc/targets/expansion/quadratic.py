@@ -74,10 +74,9 @@ def is_positive_definite(precision: np.ndarray) -> bool:
     scaled = precision * np.outer(scale, scale)
     scaled[np.diag_indices_from(scaled)] -= FLAT  # has a Cholesky factor if, and only if, no eigenvalue is that small
     try:
-        np.linalg.cholesky(scaled)
+        return bool(np.isfinite(np.diag(np.linalg.cholesky(scaled))).all())
     except np.linalg.LinAlgError:
         return False
-    return True
 
 
 def check_finite(numbers: np.ndarray, first: int, theta: np.ndarray) -> None:
