@@ -100,25 +100,18 @@ PLAIN = [
 ]
 
 UNMARKED = "not statistical and not bench and not faults"
-# Compiled chains of every family of samplers, each held against NumPy or against pinned draws; the compiler and its
-# disk cache. Models of PyMC are compiled on the main Python, and at both ends of the versions by `pymc_versions`.
-COMPILED = (
-    "equal_the_textbook or equal_numpy or test_engine"
-    " or (without_compilation and (test_data_order or test_ising or test_ergm))"
-)
-COMPILED_IN = [  # no other is collected
-    "tests/oracle",
-    "tests/equivalence/test_data_order.py",
-    "tests/unit/engine/test_engine.py",
-    "tests/unit/targets/test_ergm.py",
-    "tests/unit/targets/test_ising.py",
-]
+COMPILED = "tests/oracle/test_textbook.py"  # held against NumPy; the main Python compiles every family of samplers
 
 
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
     """Run pytest in two processes; a test file stays in one of them, so that its kernels are compiled once."""
     options = ["-n", "2", "--dist", "loadfile"]
     session.run("python", "-m", "pytest", *options, *arguments, env={**ONE_THREAD, **BYTECODE, **environment})
+
+
+def _pytest_uncompiled(session: nox.Session) -> None:
+    """Run what runs without compilation, where a wrong index raises."""
+    _pytest(session, "-m", UNMARKED, *PLAIN, NUMBA_DISABLE_JIT="1")
 
 
 @nox.session(python=MAIN)
@@ -142,27 +135,29 @@ def reproduce(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Run the tests: all but the marked layers on the main Python, compiled chains of each kind on the other.
+    """Run the tests: all but the marked layers on the main Python; on the other what runs without compilation.
 
-    On the other Python the same code also runs without compilation, where an index out of range raises: the unit layer,
-    equivalences and planted bugs, and there alone the tests marked `recompiles`. Options after ``--`` go to pytest,
-    instead of these choices.
+    That is the unit layer, equivalences and planted bugs: where they are marked `recompiles`, as most of the unit layer
+    counts, they run there alone. A few chains are compiled there too. Options after ``--`` go to pytest, instead of
+    these choices.
     """
     _install(session, "--extra", "studies", "--group", "test")
     if session.posargs:
         _pytest(session, *session.posargs)
     elif session.python != MAIN:
-        _pytest(session, "-m", UNMARKED, *PLAIN, NUMBA_DISABLE_JIT="1")
-        _pytest(session, "-k", COMPILED, *COMPILED_IN)
+        _pytest_uncompiled(session)
+        _pytest(session, COMPILED)
     else:
         _pytest(session)
 
 
 @nox.session(python=LATEST)
 def tests_314(session: nox.Session) -> None:
-    """Run the tests, all but the marked layers, on the newest Python."""
+    """Run the tests, all but the marked layers, on the newest Python, with and without compilation."""
     _install(session, "--extra", "studies", "--group", "test")
     _pytest(session, *session.posargs)
+    if not session.posargs:
+        _pytest_uncompiled(session)
 
 
 @nox.session(python=MAIN)
@@ -200,7 +195,7 @@ def docs(session: nox.Session) -> None:
 
 @nox.session(python=MAIN)
 def publish(session: nox.Session) -> None:
-    """Write page, pictures and shipped numbers of a study from its store, the tall-data benchmark by default.
+    """Write the shipped table and texts of a study from its store, by default those of the tall-data study.
 
     ``-- studies/NAME --preset published --store DIR`` names another; what is missing in the store is not run.
     """

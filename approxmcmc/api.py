@@ -85,7 +85,7 @@ def sample(
     target_ess
         Run until the smallest bulk and tail ESS over all variables, with all chains together, reaches this number, or
         until `time_limit` or `draws` is reached first (a warning says so). The ESS, defined as in ArviZ, is checked at
-        draw counts that grow by factors of 1.25 to 4 (see the page on the architecture), so without `time_limit` the
+        draw counts that grow by factors of 1.25 to 4 (see the page on the engine), so without `time_limit` the
         draws depend only on the seed and are the beginning of a longer run. A chain keeps at most 32 MB of draws and
         records, or more if that is less than 1000 draws or than 4 for each effective draw wanted of it; beyond that
         every second draw is dropped, evenly over the whole run, and its cost is added to the next. Attributes of the
@@ -97,7 +97,7 @@ def sample(
     audit_every
         "auto": after the chains finish, steps from kept draws are checked with all data, for a tenth of the sampling
         time. At least 100 are planned, or, if these take longer than sampling did, as many as fit into the sampling
-        time, but at least 20 (see the page on the architecture). Few draws, `time_limit` or Ctrl-C can make them fewer.
+        time, but at least 20 (see the page on the engine). Few draws, `time_limit` or Ctrl-C can make them fewer.
         These audits estimate the error of the test's acceptance probability, and check whether the draws can come from
         the posterior; a failed check warns. An integer: each decision of an approximate test is audited with
         probability 1 / audit_every, against the decision on all data with the same uniform; 1 audits all. None: no

@@ -17,15 +17,15 @@ class ApproxMCMCError(Exception):
 
 
 class InvalidInputError(ApproxMCMCError, ValueError):
-    """An argument or a data array is invalid; raised before anything runs."""
+    """An argument or a data array is invalid, or does not fit the others; `sample` raises it before any chain runs."""
 
 
 class IncompatibleError(ApproxMCMCError, TypeError):
-    """A target, proposal, test or sampler lacks something that another part needs; raised before anything runs."""
+    """A target, proposal, test or sampler lacks something that another part needs; raised before any chain runs."""
 
 
 class CompilationError(ApproxMCMCError, TypeError):
-    """A function supplied by the user does not compile, or returns the wrong type."""
+    """A function supplied by the user fails, does not compile, or returns the wrong type."""
 
 
 class SamplingError(ApproxMCMCError, ArithmeticError):

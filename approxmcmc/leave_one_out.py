@@ -120,7 +120,7 @@ def loo_subsample(trace: xr.DataTree, target: Any, observations: int | np.ndarra
     Raises
     ------
     IncompatibleError, InvalidInputError
-        As :func:`approxmcmc.log_likelihood`.
+        As :func:`approxmcmc.log_likelihood`; also if the log-likelihood of a sampled row is the same at all draws.
 
     Notes
     -----
@@ -153,7 +153,15 @@ def loo_subsample(trace: xr.DataTree, target: Any, observations: int | np.ndarra
 
     rows = min(observations, parts[name].observed.size) if isinstance(observations, int) else observations
     given = {"method": "plpd", "log_lik_fn": at_the_mean}
-    return az.loo_subsample(log_likelihood(trace, target), rows, **{**given, **options})
+    try:
+        return az.loo_subsample(log_likelihood(trace, target), rows, **{**given, **options})
+    except ValueError as error:
+        if "All tail values are the same" not in str(error):
+            raise
+        raise IncompatibleError(
+            "loo_subsample: a sampled row has the same log-likelihood at all draws, such as a row whose predictors are "
+            "all 0, and ArviZ fits no tail to equal values; give observations= the indices of other rows"
+        ) from error
 
 
 class _LogLikelihood(BackendArray):

@@ -30,7 +30,7 @@ def austerity(epsilon: float, batch_size: int, order: str):
 
 
 def bernstein(delta: float, batch_size: int):
-    """Return the random walk with the empirical Bernstein test: its error is at most delta, for any terms."""
+    """Return the random walk with the empirical Bernstein test: a decision errs with probability at most delta."""
     return amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.acceptance.BernsteinTest(delta, batch_size))
 
 
@@ -52,7 +52,7 @@ def samplers(batch_size: int) -> dict:
 
 
 def data_used(results) -> list:
-    """Return the table of the data, and a note where the data are generated."""
+    """Return the table of the data, and a note if the data are generated."""
     import pandas as pd
 
     data = mnist.data_of(results)

@@ -52,9 +52,9 @@ def austerity(epsilon: float, batch_size: int) -> "amc.MetropolisHastings":
 
 
 def bernstein(delta: float, batch_size: int) -> "amc.MetropolisHastings":
-    """Return the random walk with the empirical Bernstein test, by the range of the terms read: terms have no bound.
+    """Return the random walk with the empirical Bernstein test and the range of the terms read: no bound is known.
 
-    This range is a guess, and the test's guarantee does not hold: the audits of the report measure its error.
+    This range may be too small, so the test's guarantee does not hold: the audits of the report measure its error.
     """
     return amc.MetropolisHastings(
         amc.RandomWalk(SCALE), amc.acceptance.BernsteinTest(delta, batch_size, range="observed")
@@ -67,7 +67,7 @@ def exact(rule: str) -> "amc.MetropolisHastings":
 
 
 def right_mode(posterior: Any) -> Any:
-    """Return 1 in the mode where the data come from, theta2 > 0; both have probability near one half."""
+    """Return 1 for draws with theta2 > 0, the mode that the data come from, else 0; each has probability near 1/2."""
     return (posterior["theta2"] > 0.0).astype(float)
 
 

@@ -164,7 +164,7 @@ def mnist_against_a_long_chain(results) -> list:
 
 
 def covertype_by_core_rows(results) -> list:
-    """Tabulate verdicts on control variates on Covertype, by the default exact kernel and by core rows."""
+    """Tabulate the verdicts of `bias` on control variates on Covertype: by its default exact kernel, by core rows."""
     import pandas as pd
 
     runs = {key: traces for key, traces in results.traces().items() if key == ("covertype", "control_variates")}
@@ -190,7 +190,7 @@ def covertype_by_core_rows(results) -> list:
 
 
 def coverage_where_it_is_known(results) -> list:
-    """Tabulate how often intervals hold biases that are known."""
+    """Tabulate how often intervals contain biases that are known."""
     return [coverage(*COVERAGE[results.preset], SEED)]
 
 

@@ -115,7 +115,7 @@ def table_of_bounds(results) -> list:
 
 
 def performance(results) -> list:
-    """Tabulate bias and variance of E z^2 at every epsilon, and the risk at given budgets of full passes."""
+    """Tabulate bias and variance of the mean of z^2 at every epsilon, and its risk at budgets of full passes."""
     import pandas as pd
 
     target, grid = results.target("normal"), grid_of(results.target("normal"))

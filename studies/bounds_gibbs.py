@@ -106,7 +106,7 @@ def contraction(results) -> list:
 
 
 def barker_sweeps(results) -> list:
-    """Tabulate the check along Barker's target variance, and the lecture's epsilon / (1 - eta)."""
+    """Tabulate truth and bounds for Barker's test at several target variances, the lecture's bound among them."""
     field = results.target("six")
     samplers = {
         variance: amc.Gibbs(amc.acceptance.MinibatchBarker(target_variance=variance, batch_size=BATCH_SIZE))
@@ -135,7 +135,7 @@ def barker_sweeps(results) -> list:
 
 
 def coupled_sweeps(results) -> list:
-    """Tabulate couplings of exact sweeps with a lag, which bound the distance from convergence."""
+    """Tabulate bounds of the distance of exact sweeps from their stationary distribution, by couplings with a lag."""
     import pandas as pd
 
     rows = []

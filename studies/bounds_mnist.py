@@ -73,7 +73,7 @@ def effort(results) -> tuple[int, int, int, int]:
 
 @functools.lru_cache(maxsize=2)
 def coupled(results):
-    """Return couplings of the exact chain, started at the mode's neighbourhood: N(mode, 4 cov)."""
+    """Return couplings of the exact chain, started at draws of N(mode, 4 cov) of the Laplace approximation."""
     target = results.target("digits")
     approximation = amc.laplace(target)
     lower = 2.0 * np.linalg.cholesky(approximation.cov)

@@ -58,7 +58,7 @@ def matrices(results) -> dict:
 
 
 def error_against_draws(results) -> list:
-    """Tabulate and draw one-step error, true distance and bounds against N."""
+    """Tabulate and draw one-step error, true distance and bounds against N, the number of auxiliary draws."""
     import pandas as pd
 
     known = matrices(results)

@@ -67,7 +67,7 @@ def risk_of(traces, reference, over: str):
     sd = reference["posterior"]["beta"].std(("chain", "draw"))
     in_sds = {"means": lambda posterior: posterior["beta"] / sd}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of a single chain, whose risk is left out below
+        warnings.simplefilter("ignore", UserWarning)  # of a single chain; `risks` leaves intervals of few chains out
         return amc.risk(traces, reference, estimands=in_sds, average_over=["means"], over=over, n_bootstrap=200)
 
 

@@ -52,7 +52,7 @@ def any_mnist() -> "amc.targets.LogisticRegression":
 
 
 def small_mnist() -> "amc.targets.LogisticRegression":
-    """Return the generated data of preset smoke."""
+    """Return the logistic regression on the generated data of preset smoke."""
     return digits(synthetic_stand_in(n_train=1000, n_test=0, n_components=5))
 
 
@@ -134,7 +134,7 @@ def coefficients(posterior: Any) -> Any:
 
 
 def queries(results: Any) -> list[Table]:
-    """Return likelihood evaluations per iteration, effective samples, and the speed-up."""
+    """Tabulate likelihood evaluations per iteration, effective samples, and the speed-up."""
     import pandas as pd
 
     rows = []
@@ -220,7 +220,7 @@ def published() -> dict[str, PaperValue]:
 
 
 def data_used(results: Any) -> list[Note]:
-    """Return a note where the data are not the real images."""
+    """Return a note if the data are not the real images."""
     synthetic = results.preset == "smoke" or images().is_synthetic
     note = Note("No images of digits were used: the data are generated with the spectrum of the images.")
     return [note] if synthetic else []

@@ -41,7 +41,7 @@ def exact() -> "amc.MetropolisHastings":
 
 
 def expected_bright(target: Any, bound: str, thetas: np.ndarray) -> np.ndarray:
-    """Return sum_n (1 - B_n / L_n) at every theta, shape (n, dim): the bright data that equation 3 averages."""
+    """Return sum_n (1 - B_n / L_n), the expected number of bright data, at each row of `thetas` (n, dim)."""
     compiled = target.compile()
     known, _ = checked_bound(target, compiled, bound, touching_point(target, bound, None)[0])
     gaps = (full_terms(known.gaps, theta, known.data, compiled.n_obs) for theta in thetas)

@@ -151,7 +151,7 @@ def figure_7(results) -> list:
 
 
 def reference_of(field, cliques: np.ndarray, sweeps: int) -> tuple[np.ndarray, float, str]:
-    """Return the joint probabilities of the subsets, the error of these in the same metric, and their origin."""
+    """Return the joint probabilities of the subsets, their estimated error (`clique_error`), and their origin."""
     if not sweeps:
         weights = np.exp(field.log_joint - field.log_normalizer())
         return clique_probabilities(all_states(field.n_states.size), cliques, weights=weights), 0.0, "enumeration"
@@ -165,7 +165,7 @@ def reference_of(field, cliques: np.ndarray, sweeps: int) -> tuple[np.ndarray, f
 
 
 def figure_8(results) -> list:
-    """Draw the L1 error over subsets of five sites against pairs evaluated and against time."""
+    """Draw the L1 error of joint probabilities of five sites against pairs evaluated and against time."""
     import pandas as pd
 
     field, (_, _, n_cliques, sweeps) = results.target("triples"), effort(results)
@@ -203,7 +203,7 @@ def figure_8(results) -> list:
 
 
 def at_equal_pairs(results, cliques: np.ndarray, reference: np.ndarray) -> list[Table]:
-    """Tabulate how much more a test errs than the sum of all pairs, when both have read what the test reads in all."""
+    """Tabulate the clique errors of each test less those of `all_pairs` after as many pairs as the test has read."""
     import pandas as pd
 
     rivals, rows = results.traces().get(("triples", "all_pairs"), []), []
@@ -218,7 +218,7 @@ def at_equal_pairs(results, cliques: np.ndarray, reference: np.ndarray) -> list[
 
 
 def prices(results) -> list:
-    """Tabulate pairs per decision, nanoseconds per pair and sweeps per second; name the fastest sampler."""
+    """Tabulate pairs per decision, nanoseconds per pair and sweeps per second; say whether exact Gibbs is fastest."""
     import pandas as pd
 
     rows = []

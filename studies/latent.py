@@ -1,10 +1,11 @@
 """Effects of groups integrated out: by quadrature, by estimates, by Laplace, or not at all.
 
-A posterior of groups whose effects are integrals can be sampled on these integrals: by quadrature to a stated error
-(Pinheiro and Bates 1995); by unbiased estimates, kept (GIMH) or drawn again (MCWM: Beaumont 2003; Andrieu and Roberts
-2009); or by the Laplace approximation, which is quadrature with one node. Stochastic gradients of the same integrals,
-by Fisher's identity, need no decision (Berchuck, Baek, Medeiros and Agazzi 2024, arXiv 2403.03007): their noise widens
-the law of the draws, which a linear map corrects afterwards. NUTS samples all effects with the rest.
+A posterior of groups can be sampled with the effects of each group integrated out: by quadrature to a stated error
+(Pinheiro and Bates 1995); by unbiased estimates of the integrals, kept for the current state (GIMH) or drawn again in
+each step (MCWM: Beaumont 2003; Andrieu and Roberts 2009); or by the Laplace approximation, which is quadrature with one
+node. Langevin steps with stochastic gradients of the log integrals, by Fisher's identity, have no acceptance test
+(Berchuck, Baek, Medeiros and Agazzi 2024, arXiv 2403.03007): noise widens the distribution of the draws, which a linear
+map corrects afterwards. NUTS samples all effects with the other parameters.
 
 Three data sets: repeated visits of 100 persons with an intercept and a slope of their own, like the simulated data of
 that paper's authors; 500 groups of three 0/1 rows, equal within most groups; counts in 200 groups of 1 to 20 rows.
@@ -36,8 +37,8 @@ from studies.tools.tall_samplers import exact_walk
 
 STEP, BATCH = 0.1, 10  # of stochastic gradients
 NODES = (1, 3, 5, 9)
-THINNED = 200  # draws of a chain that are weighted
-ESTIMATES = 50  # of which a spread is taken
+THINNED = 200  # draws of a chain that get weights
+ESTIMATES = 50  # estimates of the likelihood at the mode, whose spread is computed
 CORRECTED = "stochastic_gradients, corrected"
 
 
@@ -84,7 +85,7 @@ def truth(results: Any, name: str) -> np.ndarray:
 
 
 def corrected(target: Any, theta: np.ndarray) -> np.ndarray:
-    """Return draws of stochastic gradients, shrunk about their mean by what the noise of minibatches adds."""
+    """Return draws of stochastic gradients, shrunk about their mean by what minibatch noise and step size add."""
     fit, compiled = laplace_of(target), target.compile_gradient()
     slopes = np.zeros((target.n_obs, len(fit.mode)))
     for g, slope in enumerate(slopes):
@@ -145,7 +146,7 @@ def biases(results: Any) -> list[Any]:
 
 
 def noise_of(results: Any, name: str, label: str) -> float:
-    """Return the standard deviation of the log of a sampler's estimate at the mode; NaN if it makes none."""
+    """Return the standard deviation of the log of a sampler's likelihood estimate at the mode; NaN if it makes none."""
     samplers = {setting.label: setting.sampler for setting in results.study.settings()}
     form = getattr(samplers.get(label), "form", None)
     if not getattr(form, "__name__", "").startswith("by_draws"):
@@ -180,7 +181,7 @@ def _densities(runs: Any) -> tuple[Any, Any]:
 
 
 def nodes(results: Any) -> list[Table]:
-    """Tabulate the error of a number of nodes: of the summed terms, and of posterior means by weighted exact draws."""
+    """Tabulate errors by the number of nodes: of the summed terms, and of posterior means by weighted exact draws."""
     import pandas as pd
 
     rows = []

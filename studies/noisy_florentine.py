@@ -54,7 +54,7 @@ def business() -> "amc.targets.ERGM":
 
 
 def chains(start: str = "observed", n_updates: int = UPDATES, thin: int | None = None):
-    """Return auxiliary chains; the paper does not say where its chains start, and how they move."""
+    """Return auxiliary chains; the paper does not say where its chains start or how they move."""
     return amc.Auxiliary(n_updates, start, thin=thin)
 
 
@@ -148,7 +148,7 @@ def exact_moments(results) -> tuple[np.ndarray, np.ndarray]:
 
 
 def paper_label(label: str) -> str | None:
-    """Return the row of table 1 that belongs to a setting, or None."""
+    """Return the name of the row of table 1 that belongs to a setting; None if the table has no such row."""
     return label.partition("[")[0] if label in TABLE_1 else None
 
 
@@ -242,7 +242,7 @@ def auxiliary_length(results) -> list:
 
 
 def langevin_steps(results) -> list:
-    """Tabulate errors and mixing of noisy Langevin at its two step sizes."""
+    """Tabulate memory, inflated variances and far-off draws of noisy Langevin at its two step sizes."""
     mean, sd = exact_moments(results)
     points = points_of(exact_posterior(results)["weight"], 20 if results.preset == "smoke" else 60)
     remark = beyond_stability(business().log_density, points, np.array(COVARIANCE), STEPS)

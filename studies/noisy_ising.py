@@ -6,9 +6,8 @@ chains of 1000 site updates, 100 further draws for the noisy samplers, 30 second
 
 Two things are ours. The exact posterior comes from the transfer recursion on a grid of theta (36.5 minutes a lattice
 in the paper). And exchange with *exact* auxiliary draws is among the samplers: in the same time it makes few steps, but
-it is the only sampler here without bias. The auxiliary chains of the others have 1000 updates, which are only four
-sweeps of the lattice.
-from the observed one.
+it is the only sampler here without bias. The auxiliary chains of the others start from the observed lattice and have
+1000 updates, which are only four sweeps of the lattice.
 """
 
 import functools
@@ -47,7 +46,7 @@ def lattice(k: int, size: int) -> "amc.targets.Ising":
 
 
 def lattices(n: int, size: int) -> dict:
-    """Return the targets of a preset."""
+    """Return functions that make the posteriors of `n` lattices, by name."""
     return {f"lattice_{k:02d}": functools.partial(lattice, k, size) for k in range(n)}
 
 
@@ -96,7 +95,7 @@ def samplers(scale: float, step_size: float, n_auxiliary: int) -> dict:
 
 
 def start(target, rng):
-    """Return a draw from the middle of the prior."""
+    """Return a draw of U(0.1, 0.4), the middle of the prior."""
     return rng.uniform(0.1, 0.4, size=1)
 
 
@@ -123,7 +122,7 @@ def points(results) -> int:
 
 
 def errors(results):
-    """Return one row per lattice and sampler: bias of mean and sd in posterior standard deviations, and its MCSE."""
+    """Return one row per chain: bias of the mean and its MCSE in posterior standard deviations, sd ratio, and cost."""
     import arviz as az
     import pandas as pd
 

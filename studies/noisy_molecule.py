@@ -5,7 +5,7 @@ triangles of 20 nodes, flat prior, 100 seconds of CPU for each sampler, and BERG
 as the reference.
 
 This normaliser cannot be computed, so the reference here too is a long run of BERGM, with its Monte Carlo standard
-error. Its auxiliary chains are longer than those of the samplers that are judged: the effect of short auxiliary chains
+error. Its auxiliary chains are longer than the paper's (except in preset smoke): the effect of short auxiliary chains
 is part of the question. Settings of the paper: 1000 updates, then 200 more of which every fourth graph is kept (N =
 50).
 
@@ -119,11 +119,11 @@ def start(target, rng):
 
 
 def reference(results):
-    """Return the long run of BERGM; kept in the cache."""
+    """Return the draws of the long run of BERGM, shape (chain, draw, 4); the run is kept in the cache."""
     n_chains, n_steps, n_updates = REFERENCE.get(results.preset, REFERENCE["paper"])
     target, sampler = bonds(), bergm(n_updates)
     thin = max(1, n_steps // 20_000)
-    thin += 1 - thin % 2  # has no factor in common with the eight members
+    thin += 1 - thin % 2  # odd, so it has no factor in common with the eight members
     settings = {
         "draws": n_steps // thin, "tune": n_steps // 10, "thin": thin, "chains": n_chains, "cores": 1,
         "random_seed": SEED, "initvals": np.array(MODE), "progressbar": False,
@@ -214,7 +214,7 @@ def lengths(results) -> list:
 
 
 def langevin_steps(results) -> list:
-    """Tabulate errors and mixing of noisy Langevin at its two step sizes."""
+    """Tabulate memory, inflated variances and far-off draws of noisy Langevin at its two step sizes."""
     gold = moments(reference(results))
     mean, sd = (np.array([gold[name][k] for name in NAMES]) for k in (0, 1))
     return [unadjusted_steps(results, mean, sd, kind="noisy_langevin", tuned="mala_exchange")]

@@ -2,9 +2,9 @@
 
 The data sets are those of `approxmcmc.datasets.tall_target`, from easy to hard. On ordinary data with one-hot columns a
 few rows carry nearly all of the variance of the terms; a subsample rarely contains these rows, and neither R-hat nor
-the effective sample size shows that they are missing. References: NUTS where it passes its checks in an hour, a long
-exact chain elsewhere. Every sampler uses the metric of the Laplace approximation, and all chains start at a draw of
-this approximation. The chains of one setting are judged together, as one run.
+the effective sample size shows that they are missing. References are long exact chains; in preset paper NUTS where it
+passes its checks in an hour. Every sampler uses the metric of the Laplace approximation, and all chains start at a draw
+of this approximation. The chains of one setting are judged together, as one run.
 """
 
 import functools
@@ -29,7 +29,7 @@ WIDE, HIGH = 4.0, 2.5  # the picture of marginals: posterior sds on either side,
 
 
 def truth(results, name: str):
-    """Return the reference of a data set if it passed its checks, else None; preset smoke has no checks."""
+    """Return the reference of a data set if it passed its checks, else None; preset smoke ignores failed checks."""
     reference = reference_of(results.target(name), name, results.preset)
     return reference if reference["posterior"].attrs["gates_passed"] or results.preset == "smoke" else None
 
@@ -147,7 +147,7 @@ def _rarest(target):
 
 
 def data_used(results) -> list:
-    """Return a note where data are generated."""
+    """Return a note if some of the data are generated."""
     source = "synthetic" if results.preset == "smoke" else "auto"
     names = [name for name in results.study.targets if name in TALL_DATA]
     synthetic = [name for name in names if tall_data(name, source, allow_synthetic=True).is_synthetic]

@@ -37,7 +37,7 @@ from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from studies.tools import austerity_paper
 from studies.tools.in_laplace_metric import laplace_of, start
 
-PRIOR_SCALE = 10**-0.5  # precision 10
+PRIOR_SCALE = 10**-0.5  # precision 10 of the normal prior
 STEP_SIZES, EPSILONS = (5e-4, 1e-4), (0.1, 0.05, 0.01, 0.0)
 N_TIMES = 25
 # Steps of the schedule: without a test, then at each epsilon but the last, 0, which has no end.
@@ -67,7 +67,7 @@ def stand_in() -> Dataset:
 
 
 def posterior_of(data: Dataset):
-    """Return the posterior of a logistic regression with a normal prior of precision 10, one label per column."""
+    """Return the posterior of a logistic regression with a normal prior of precision 10."""
     return amc.targets.LogisticRegression(data.X_train, data.y_train, prior_scale=PRIOR_SCALE)
 
 
@@ -144,7 +144,7 @@ def samplers(batch_size: int, test_batch_size: int, steps_of: tuple[int, ...] = 
 
 
 def squared_deviation(posterior):
-    """Return (beta - its mean)^2 for each coefficient, with the means of the chain itself; its mean is the variance."""
+    """Return (beta - its mean in the chain)^2; the average over draws is the variance."""
     return (posterior["beta"] - posterior["beta"].mean("draw")) ** 2
 
 
@@ -254,7 +254,7 @@ def steps_made(results) -> list:
 
 
 def data_used(results) -> list:
-    """Return a note where the data are not the real connections."""
+    """Return a note on the data: their origin, or that they are generated."""
     data = {"smoke": stand_in, "quick": tenth, "published": tenth}.get(results.preset, connections)()
     note = f"No real connections were used: {data.name}. Compare shapes and orderings with the paper, not values."
     return [Note(note if data.is_synthetic else f"{data.name}: {len(data.y_train)} rows. {data.provenance}.")]

@@ -153,7 +153,7 @@ study = Study(
             "gold": dataclasses.replace(GOLD, draws=3000, tune=500, gates=QUICK_GATES),
         },
         # A real data set on which each of these samplers has draws within a few seconds, and whose gold standard is
-        # exact enough to rank the best of them. A simulated one is `tall_logistic`.
+        # exact enough to rank the best of them. `tall_logistic` and `tall_covertype` are further sets.
         "published": {
             "targets": {"mnist_7v9": PROBLEMS["mnist_7v9"]},
             "samplers": chosen("mala core_exact default t_test sgld nutpie_short laplace"),
@@ -177,3 +177,23 @@ study = Study(
         },
     },
 )
+
+
+def of_one_set(name: str, reference: str, target: str, samplers: str, seconds: float) -> Study:
+    """Return a separate study of one posterior of the suite, because its chains take a core for minutes."""
+    return dataclasses.replace(
+        study,
+        name=name,
+        reference=reference,
+        targets={target: PROBLEMS[target]},
+        samplers=chosen(MAIN),
+        presets={
+            "smoke": study.presets["smoke"] | {"targets": {"logistic": functools.partial(dense, 1000)}},
+            "published": {
+                "samplers": chosen(samplers),
+                "budget": Budget(seconds=seconds),
+                "replicates": 5,
+                "gold": dataclasses.replace(GOLD, draws=30_000),
+            },
+        },
+    )

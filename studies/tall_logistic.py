@@ -1,28 +1,11 @@
-"""The samplers of `tall_data` on a simulated logistic regression of a hundred thousand rows and twenty coefficients.
+"""The samplers of `tall_data` on a simulated logistic regression of a hundred thousand rows and twenty coefficients."""
 
-A study of its own, so that it runs, resumes and ships apart: its chains take a core for minutes, where the whole suite
-takes hours.
-"""
+from studies.tall_data import of_one_set
 
-import dataclasses
-import functools
-
-from approxmcmc.study import Budget
-from studies import tall_data
-
-study = dataclasses.replace(
-    tall_data.study,
-    name="tall_logistic",
-    reference="One posterior of the frozen suite of this library, ten times as tall as its smallest",
-    targets={"logistic_1e5": tall_data.PROBLEMS["logistic_1e5"]},
-    samplers=tall_data.chosen(tall_data.MAIN),
-    presets={
-        "smoke": tall_data.study.presets["smoke"] | {"targets": {"logistic": functools.partial(tall_data.dense, 1000)}},
-        "published": {
-            "samplers": tall_data.chosen("mala core_exact nutpie_short laplace"),
-            "budget": Budget(seconds=10.0),
-            "replicates": 5,
-            "gold": dataclasses.replace(tall_data.GOLD, draws=30_000),
-        },
-    },
+study = of_one_set(
+    "tall_logistic",
+    "One posterior of the frozen suite of this library, ten times as tall as its smallest",
+    target="logistic_1e5",
+    samplers="mala core_exact nutpie_short laplace",
+    seconds=10.0,
 )

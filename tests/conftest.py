@@ -24,10 +24,10 @@ import pytest
 # What a compiler makes lives on: to look for garbage among it at Python's usual pace took 15 % of the time to compile.
 gc.set_threshold(50_000, 50, 1000)
 
-# Each member of these rooms is compiled in tests/oracle and tests/equivalence, where its chains are held against NumPy.
-PLAIN_ROOMS = {
-    pathlib.Path(__file__).parent / "unit" / room for room in ("acceptance", "bounds", "samplers", "surrogate")
-}
+# The unit layer runs without compilation, but for two rooms: tests/oracle and tests/equivalence compile each sampler,
+# proposal and test, and hold its chains against NumPy.
+UNIT = pathlib.Path(__file__).parent / "unit"
+COMPILED_ROOMS = (UNIT / "engine", UNIT / "targets")
 
 FIXED_SEED = 20140621  # the first day of ICML 2014; every run without --seed uses it
 
@@ -54,15 +54,15 @@ def pytest_report_header(config):
 
 @pytest.hookimpl(tryfirst=True)  # before marks are selected
 def pytest_collection_modifyitems(config, items):
-    """Without compilation, leave out the tests that need it; with it, mark those of rooms that do not."""
-    if not JIT_DISABLED:
-        for item in items:
-            if item.path.parent in PLAIN_ROOMS and not item.get_closest_marker("needs_jit"):
-                item.add_marker("recompiles")
-        return
+    """Without compilation, leave out the tests that need it; with it, mark those of the unit layer that do not."""
     needing = [item for item in items if item.get_closest_marker("needs_jit")]
-    config.hook.pytest_deselected(items=needing)
-    items[:] = [item for item in items if item not in needing]
+    if JIT_DISABLED:
+        config.hook.pytest_deselected(items=needing)
+        items[:] = [item for item in items if item not in needing]
+        return
+    for item in items:
+        if item.path.is_relative_to(UNIT) and item.path.parent not in COMPILED_ROOMS and item not in needing:
+            item.add_marker("recompiles")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,7 +1,7 @@
 """Annealed epsilon: begin with a fast, biased test, or without a test, and end with an exact one.
 
 The run is divided into epochs, each with its own epsilon. Some steps before the first epoch may be accepted without a
-test. The number of steps in each epoch is fixed before the chain starts, and does not depend on what the chain does.
+test. The number of decisions in each epoch is fixed before the chain starts.
 Within an epoch the chain is homogeneous; over the run it is not. `annealing_rule.py` computes schedules.
 
 Reference: Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 7 (a falling epsilon) and the
@@ -132,7 +132,7 @@ class AnnealedEpsilon(AcceptanceTest):
         When the epsilons rise or do not end at 0, or when the number of `steps` does not match the number of
         `epsilons`.
     IncompatibleError
-        When the proposal is tuned to its acceptance rate and `untested` is positive.
+        When the proposal is tuned to its acceptance rate and `untested` is positive, or the sampler is :class:`Gibbs`.
 
     Notes
     -----
@@ -227,7 +227,7 @@ class AnnealedEpsilon(AcceptanceTest):
         return dataclasses.replace(self, test=self.test.with_independent_subsets())
 
     def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:
-        """Return the error that the recursion predicts for each audited decision, at the epsilon of its draw."""
+        """Return the error predicted for each audited decision at the epsilon of its draw; None if it is unknown."""
         return self.test.expected_errors(stats)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:

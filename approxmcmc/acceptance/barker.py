@@ -72,8 +72,8 @@ class MinibatchBarker(AcceptanceTest):
     `target_variance`; if all data are read, there is no bias. Skewed terms bias the test, because a minibatch that
     misses the heavy tail gives an estimate that looks both low and precise. A run warns if ``skewness_ratio`` in the
     trace is large. The exact counterpart is ``ExactTest("barker")``.
-    Cost: 2 evaluations for each datum read. A decision reads about N^2 Var(l) / (K sigma)^2 data, so the test saves
-    reads only if steps are small or K > 1.
+    Cost: at most 2 evaluations for each datum read. A decision reads about N^2 Var(l) / (K sigma)^2 data, so the test
+    saves reads only if steps are small or K > 1.
 
     In an audited trace, ``wrong_decisions`` counts differences from the exact decision with the same uniform. They
     measure the minibatch's noise, not bias: do not compare the count with the count of a sequential test. The bias is
@@ -134,7 +134,7 @@ class MinibatchBarker(AcceptanceTest):
         return look_sizes(n_obs, self.batch_size)
 
     def law_unknown(self, method: str) -> str:
-        """Return the setting that `method` does not support; "" if it supports all settings."""
+        """Return a message that names the setting which `method` does not support; "" if it supports all of them."""
         if method == "enumerate":
             return "" if self.max_error is None else f"enumeration excludes max_error, found {self!r}; leave it out"
         if self.temperature == 1.0 and self.max_error is None:
@@ -163,7 +163,7 @@ class MinibatchBarker(AcceptanceTest):
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Return a warning if ``abs(skewness) / sqrt(n)`` exceeds .05 in at least half of the draws, else no finding.
 
-        With normal terms it does so in 4 % of the draws.
+        If a decision reads 100 normal terms, it does so in 4 % of the draws.
         """
         if "skewness_ratio" not in stats or not stats.sizes["draw"]:
             return []

@@ -67,7 +67,7 @@ def log_ratio_variance(moments: np.ndarray, n: int, n_obs: int, temperature: flo
 
 @compiled
 def has_read_enough(moments: np.ndarray, n: int, n_obs: int, test: BarkerState) -> bool:
-    """Return whether s^2 < sigma^2 and, if `max_error` is finite, the error bound is at most `max_error`."""
+    """Return whether all data are read, or s^2 < sigma^2 and the bound on the error is at most `max_error`."""
     if n == n_obs:
         return True
     if log_ratio_variance(moments, n, n_obs, test.temperature) >= test.target_variance:

@@ -60,7 +60,10 @@ ROUNDING = 1e-9  # relative tolerance, so that terms which differ by exactly the
 
 
 class BernsteinState(NamedTuple):
-    """Sizes of the looks, factors a_j of s and b_j of C; C is term_range(theta, theta', numbers) unless `observed`."""
+    """Sizes of the looks, and the factors a_j of s and b_j of C.
+
+    C is ``term_range(theta, theta', numbers)``, or the range of the terms read if `observed`.
+    """
 
     looks: np.ndarray
     spread_factor: np.ndarray
@@ -80,7 +83,10 @@ def decide(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Read look by look until the bound settles the decision; return it and the estimated log ratio."""
+    """Read look by look until the bound settles the decision.
+
+    Return 1 (accepted), 0 (rejected) or -1 (a term is NaN or +inf), and the estimated log ratio.
+    """
     looks, spread_factor, range_factor = test.looks, test.spread_factor, test.range_factor
     moments, n_obs = evidence.moments, evidence.n_obs
     mu_0 = (threshold - log_rest) / n_obs
@@ -116,7 +122,7 @@ def decide(
 
 @compiled
 def half_width(evidence: Evidence, test: BernsteinState, look: int, n: int) -> float:
-    """Return c_n, the distance from mu_0 at which a look decides; infinite once a term lies outside its range."""
+    """Return c_n, the distance from mu_0 at which a look decides; infinite if the terms read differ by more than C."""
     moments = evidence.moments
     seen = moments[LARGEST] - moments[SMALLEST]
     limit = seen if test.observed else test.term_range(evidence.theta, evidence.proposed, test.numbers)
@@ -147,7 +153,7 @@ class BernsteinTest(AcceptanceTest):
         `ControlVariate` of a logistic regression). A number: an upper bound that holds for every pair of states.
         ``"observed"``: the range of the terms read so far. This is a guess, so the guarantee does not hold.
     p
-        Exponent of delta_j = (p - 1) / (p j^p) delta, over 1; 2 as in the paper.
+        Exponent of j in delta_j = (p - 1) / (p j^p) delta; greater than 1, by default 2 as in the paper.
     bound
         ``"bernstein"`` or ``"serfling"``, see the module. The first is tighter if the term with the range C dominates,
         the second if the term with the standard deviation s dominates and many data are read.
@@ -169,8 +175,8 @@ class BernsteinTest(AcceptanceTest):
     ``range="observed"``. If two of the terms read differ by more than C, the decision is made on all data and counted
     in ``range_violations``, and a run warns.
 
-    Cost: 2 evaluations for each datum read. The test is conservative: without control variates it reads nearly all data
-    near a mode, because C is many times the terms' standard deviation.
+    Cost: at most 2 evaluations for each datum read. The test is conservative: without control variates it reads nearly
+    all data near a mode, because C is many times the terms' standard deviation.
 
     References
     ----------

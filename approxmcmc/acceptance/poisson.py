@@ -38,7 +38,7 @@ class PoissonTest(ThinnedTest):
     \theta')` it draws :math:`B \sim \mathrm{Poisson}(M \sum c_i)` rows with probabilities proportional to
     :math:`c_i`, keeps each with probability :math:`1 - D_i^+ / (c_i M)`, and accepts when
 
-    .. math:: \log u < c + \sum_\text{kept} \log\frac{c_i M - D_i^-}{c_i M - D_i^+},
+    .. math:: \log u < c + \sum_\text{kept} \log\frac{c_i M - D_i^-}{c_i M - D_i^+}.
 
     Here c is the log ratio of prior and proposal. Guarantee: exact if the bounds hold. A decision that reads a term
     beyond its bound is made on all data and counted in ``range_violations``, and a run warns.
@@ -170,7 +170,7 @@ class CheapestExactTest(AcceptanceTest):
         """Return the test used for this target: a `PoissonTest` or an `ExactTest`."""
         poisson = PoissonTest()
         try:
-            reads = poisson.expected_reads(target)  # False for NaN
+            reads = poisson.expected_reads(target)  # if NaN, the comparison below is False
         except IncompatibleError:
             return ExactTest()
         return poisson if reads < LARGEST_SHARE * target.n_obs else ExactTest()

@@ -70,7 +70,10 @@ def decide(
     count: np.ndarray,
     value: np.ndarray,
 ) -> tuple[int, float]:
-    """Read look by look until the mean is clearly above or below mu_0; return decision and estimated log ratio."""
+    """Read look by look until the mean is clearly above or below mu_0.
+
+    Return 1 (accepted), 0 (rejected) or -1 (a term is NaN or +inf), and the estimated log ratio.
+    """
     looks, critical, tol = test.looks, test.critical, test.tol
     moments, n_obs = evidence.moments, evidence.n_obs
     mu_0 = (threshold - log_rest) / n_obs
@@ -145,8 +148,8 @@ class SequentialTTest(AcceptanceTest):
     Notes
     -----
     Guarantee: biased unless epsilon = 0; in the Gaussian regime the bias vanishes with epsilon. Heavy-tailed terms
-    void this; a run then warns, and :class:`BernsteinTest` is the alternative. Cost: 2 evaluations for
-    each datum read. With ``tol > 0`` the trace counts the stops by tolerance in ``tolerance_stops``.
+    void this; a run then warns, and :class:`BernsteinTest` is the alternative. Cost: at most 2 evaluations
+    for each datum read. With ``tol > 0`` the trace counts the stops by tolerance in ``tolerance_stops``.
 
     References
     ----------
@@ -246,7 +249,7 @@ class SequentialTTest(AcceptanceTest):
         return recursion.enumerated_probability(differences, log_rest, looks, rule=rule, **settings)
 
     def decision_law(self, mu_std: np.ndarray, n_obs: int) -> DecisionLaw | None:
-        """Return error and data fraction by `sequential_test_error`; None with ``tol > 0`` and early stops."""
+        """Return error probability and data fraction of a decision; None with ``tol > 0`` and early stops."""
         if self.reads_all(n_obs) or self.tol > 0.0:
             return super().decision_law(mu_std, n_obs)
         law = sequential_test_error(mu_std, n_obs=n_obs, **self._boundary)
@@ -257,7 +260,7 @@ class SequentialTTest(AcceptanceTest):
         return {name: getattr(self, name) for name in ("epsilon", "batch_size", "growth", "boundary_shape")}
 
     def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:
-        """Return the error that the recursion predicts for each audited decision."""
+        """Return the error that the recursion predicts for each audited decision; None if it is unknown."""
         return expected_errors(stats, tol=self.tol, **self._boundary)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:

@@ -144,7 +144,7 @@ def make_decide(rate: Callable[[float, float, float], float]) -> Callable[..., t
         reach = test.reach(evidence.theta, evidence.proposed, test.numbers)
         w = 1.0 + 2.0 * test.chi * test.total * reach
         expected = 0.5 * (1.0 + w) * test.total * reach
-        if not expected <= test.most_reads:  # true for NaN, too: the reach is infinite and chi is 0
+        if not expected <= test.most_reads:  # also if NaN: an infinite reach, and chi = 0
             value[EXPECTED_READS] += evidence.n_obs
             return add_up(evidence, threshold, log_rest, test, count)
         value[EXPECTED_READS] += expected

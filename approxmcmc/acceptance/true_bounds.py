@@ -65,9 +65,9 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
 
 
 def watch_differences(target: Any, bound: CompiledDifferenceBound) -> Callable[..., bool]:
-    """Return ``check(start, theta, count)``, which adds a violation to `count` if the bound is false between the two.
+    """Return ``check(start, theta, count)``, which adds a violation to `count` if the bound is false for this pair.
 
-    `check` always returns True; it also counts the terms that it evaluates.
+    `start` and `theta` are two states. `check` always returns True; it also counts the terms that it evaluates.
     """
 
     def check(start: np.ndarray, theta: np.ndarray, count: np.ndarray) -> bool:

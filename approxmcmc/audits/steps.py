@@ -34,7 +34,7 @@ from approxmcmc.engine.terms.term_table import Partition, some_rows, write_pair
 from approxmcmc.targets.all_rows import AllRows
 
 FEW_ROWS = 16  # audits may read one row in 16
-LARGEST_NOISE = 0.02  # largest error of Lambda, in nats
+LARGEST_NOISE = 0.02  # nats: largest standard error of Lambda from few rows, and largest change of it by one row
 CLASSICAL_SCALE = 2.38  # over sqrt(dim): Roberts, Gelman and Gilks (1997)
 DRAWS_OF_COVARIANCE = 512
 
@@ -122,7 +122,7 @@ class TestedSteps(Auditor):
         """Propose from theta as the chain does; evaluate the proposal with all data, and repeat the test.
 
         The test has its settings of step `number` and decides on `orders` orders of the data. None if a log density is
-        NaN, or infinite at the proposal.
+        NaN, or +inf at the proposal.
         """
         found = self.propose(theta)
         if found is None:
@@ -154,7 +154,7 @@ class TestedSteps(Auditor):
         return compare(self.rows, theta, proposed, self.judge.temperature)
 
     def propose(self, theta: np.ndarray) -> tuple[np.ndarray, float] | None:
-        """Return theta' and log q(theta|theta') - log q(theta'|theta); None if the latter is NaN."""
+        """Return theta' and log q(theta|theta') - log q(theta'|theta); None if the proposal has no valid density."""
         state, rng = self.state, self.rng
         state.theta[:] = theta
         self.refresh(state.proposal)  # the velocity at a draw is not stored: draw a new one
@@ -222,7 +222,7 @@ class WalkedSteps(Auditor):
         self.spread = scale * (some - some.mean(axis=0))
 
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
-        """Audit a step from theta; `number` is not used."""
+        """Audit a step from theta; None if Lambda is NaN or +inf. `number` is not used."""
         [found] = self.of_many(theta[None], np.array([number]))
         return found
 
@@ -232,7 +232,10 @@ class WalkedSteps(Auditor):
         return self.rows.at_once
 
     def of_many(self, thetas: np.ndarray, numbers: np.ndarray) -> Sequence[Mapping[str, float] | None]:
-        """Audit a step from each of `thetas` (k, dim), in one pass over the data; `numbers` is not used."""
+        """Audit a step from each of `thetas` (k, dim), in one pass over the data; `numbers` is not used.
+
+        The result of a step is None if its Lambda is NaN or +inf.
+        """
         proposed = np.array([theta + self.rng.standard_normal(len(self.spread)) @ self.spread for theta in thetas])
         return [of_a_walk(log_ratio) for log_ratio in self.rows.log_ratios(thetas, proposed).tolist()]
 

@@ -107,8 +107,8 @@ def measured_distance(
 ) -> dict[str, Any]:
     """Return a dict with the `distance` and its limits, its `source` in words, `wasserstein` and its floor.
 
-    The distance is that of the draws in `trace` from the `enumerated` distribution or from `reference`; otherwise that
-    of the stationary distributions in `found`, the results of the matrices.
+    The distance is that of the draws in `trace` from the exact distribution on the states, if they are `enumerated`,
+    or from `reference`; otherwise that of the stationary distributions in `found`, the results of the matrices.
     """
     nothing = {"wasserstein": math.nan, "wasserstein_floor": math.nan}
     if trace is not None and enumerated:

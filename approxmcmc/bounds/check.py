@@ -111,7 +111,7 @@ def check_bound(
     Returns
     -------
     xarray.DataTree
-        At the root, with dims `knob` and ``bound`` (b1 ... b5, and the same with Delta_max in place of delta): `value`,
+        At the root, with dims `knob` and ``bound`` (b1 ... b5, and all but b4 also with Delta_max for delta): `value`,
         `label`, `verdict`, `looseness`. With dim `knob`: `distance`, `distance_lower`, `distance_upper`, `noise_floor`,
         `wasserstein` and its noise floor, `tv` (from the matrices) with `label_tv`, `delta`, `delta_max` with
         `label_delta_max`. With dim ``k``: ``eta``, the contraction of k exact steps; only if there is a matrix.

@@ -141,7 +141,7 @@ def coupling_bound(
 ) -> "xr.Dataset":
     """Compute the Dataset that :func:`couplings` returns, without `seconds`, `steps` and `seed`, from meeting times.
 
-    ``tv_upper`` at time t is at least the upper limit of the share of couplings that count at t (Clopper and Pearson
+    ``tv_upper`` at time t is at least the upper limit of the share of couplings with tau > L + t (Clopper and Pearson
     1934).
 
     Parameters
@@ -193,8 +193,8 @@ def coupling_bound(
 def geometric_majorant(times: np.ndarray, bound: np.ndarray) -> tuple[float, float]:
     """Return (C, rho) with 2 bound <= C rho^t at the given times: a line is fitted to log bound, then raised above it.
 
-    C is for the norm of signed measures, twice d_v. Only points above 1 % of the largest enter the fit. Both are NaN
-    with fewer than three such points, or if the fitted line does not fall.
+    C is for the norm of signed measures, twice d_v. Only points of at least 0.01 min(1, largest bound) enter the fit.
+    Both are NaN with fewer than three such points, or if the fitted line does not fall.
     """
     kept = (bound > 0.0) & (bound >= 0.01 * min(1.0, bound.max()))
     if kept.sum() < 3:

@@ -91,9 +91,9 @@ def estimate_delta(
     -------
     xarray.Dataset
         Dim ``pair``: `log_ratio`; `tau`, the scale of the terms; `accepted`, how many of the M decisions accepted;
-        `exact` and `realised`, the acceptance probability and its share; `error` = realised - exact with
-        `error_lower`, `error_upper`, its bound `error_bound` = U_b, and `error_model` of the Gaussian regime. Scalars,
-        each with a ``label_``: `delta_sampled`, `delta_quantile` (with `quantile_confidence`), `delta_max`,
+        `exact`, the exact acceptance probability; `realised` = accepted / M; `error` = realised - exact with its
+        limits `error_lower` and `error_upper`; `error_bound` = U_b; `error_model`, the error in the Gaussian regime.
+        Scalars, each with a ``label_``: `delta_sampled`, `delta_quantile` (with `quantile_confidence`), `delta_max`,
         `delta_max_model`, `mean_error`, `mean_error_upper`; and `mean_error_interval` (limit), a 95 % interval of
         `mean_error` over pairs. Attributes: `datapoints_touched` and `seconds`, the cost of the replications, and
         `likelihood_evaluations_exact`, the cost of P_a.

@@ -57,7 +57,8 @@ def long_run_risk(
     -------
     xarray.Dataset
         Dim `knob`: `bias`, `asymptotic_variance` (of the average, per step), `cost`. Dims `knob`, ``budget``: `risk`.
-        Dim ``budget``: `best`, the value of the knob with the smallest risk. Exact for the matrices as n grows.
+        Dim ``budget``: `best`, the value of the knob with the smallest risk. Exact for the matrices as the number of
+        steps grows.
 
     Raises
     ------

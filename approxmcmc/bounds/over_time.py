@@ -74,7 +74,7 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
     xarray.Dataset
         Dim ``step``, 0 to `n_steps`: `tv`, d_v of the two distributions (the truth), `b3`, `b4`, `b5`; `to_posterior`,
         d_v of the approximate chain's distribution from the exact chain's stationary distribution, and
-        `to_posterior_bound`. With ``start=None`` `b4` uses the largest E delta over all starts. The bounds are
+        `to_posterior_bound`. With ``start=None``, each is the largest over all starts. The bounds are
         statements on the two matrices, rigorous up to rounding.
 
     Raises

@@ -139,9 +139,9 @@ def exact(
     xarray.Dataset
         Scalars `tv` (the truth, d_v(S_0, S_e)), `delta`, `e_delta` = E_{S_e} delta(x), `sum_eta`, `b1` ... `b5`, and
         for each bound `label_b1` ... ("rigorous", "heuristic", "not applicable", "vacuous") and `looseness_b1` = bound
-        / truth. With `delta_max`: `delta_max`, and the bounds with D Delta_max in place of delta, `b1_delta_max`,
-        `b2_delta_max`, `b3_delta_max`, `b5_delta_max`. `eta` has the dim ``k``; `stationary` and `stationary_hat` have
-        the dim ``state``.
+        / truth. If Delta_max is given or known: `delta_max`, and the bounds with D Delta_max in place of delta,
+        `b1_delta_max`, `b2_delta_max`, `b3_delta_max`, `b5_delta_max`. `eta` has the dim ``k``; `stationary` and
+        `stationary_hat` have the dim ``state``.
 
     Raises
     ------
@@ -266,7 +266,7 @@ def _decision_error(T: Any, T_hat: Any) -> tuple[float | None, int]:
 
 
 def _label_of_matrices(*matrices: Any) -> str:
-    """Return the weaker label of matrices from `transition_matrix`; "as given" if one comes from elsewhere."""
+    """Return the weakest label of matrices from `transition_matrix`; "as given" if one comes from elsewhere."""
     labels = [getattr(matrix, "attrs", {}).get("label", "as given") for matrix in matrices]
     return max(labels, key=(RIGOROUS, ONE_SIDED, HEURISTIC, "as given").index)
 

@@ -155,7 +155,7 @@ def _dataset(arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
 def without_the_trace(
     arrays: Mapping[str, np.ndarray], trace: xr.DataTree, chain: int, order: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Return the arrays of the snapshot of chain number `chain`, with each table split into four parts.
+    """Return the arrays of the snapshot of the chain with the index `chain`, with each table split into four parts.
 
     The parts are those of the module's text; they leave out what the trace holds. `order` lists the trace's variables
     in the order of their coordinates.

@@ -114,8 +114,7 @@ class Checkpoints:
             self._last = time.perf_counter()
             warnings.warn(
                 f"a checkpoint could not be written, and the run continues without it: {error}. If killed now, it "
-                "would "
-                "resume from the previous one",
+                "would resume from the previous one",
                 CheckpointWarning,
                 stacklevel=2,
             )

@@ -1,7 +1,7 @@
 """The command line: ``approxmcmc VERB``. Every verb is a thin layer over functions that a notebook can call.
 
-Exit codes: 0 success, 1 some cells failed, 2 usage error, 3 a gate failed, 130 interrupted (finished work is kept).
-Progress bars are shown on terminals; elsewhere every event is one plain line.
+Exit codes: 0 success; 1 some cells failed or are stale, or `verify` found other draws; 2 usage error; 3 a gate failed;
+130 interrupted (finished work is kept). Progress is a bar on terminals, plain lines elsewhere.
 """
 
 # ruff: noqa: T201 (the command line is the one place that prints)
@@ -76,7 +76,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     verb("report", verbs.report, "write the report from the finished cells").add_argument(
         "--allow-stale", action="store_true", help="report cells of one code version if there are several"
     )
-    publishing = verb("publish", verbs.publish, "write the published page and numbers from the finished cells")
+    publishing = verb("publish", verbs.publish, "write the published numbers of the finished cells, and a stub page")
     publishing.add_argument("--pages", default="docs/results", metavar="DIR", help="default: docs/results")
     publishing.add_argument(
         "--data", default="approxmcmc/study/published_results", metavar="DIR", help="the package's folder by default"

@@ -46,7 +46,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def listener() -> "Listener":
-    """Return the progress listener: a bar on a terminal, else one plain line for each event."""
+    """Return the progress listener: a bar on a terminal, else plain lines."""
     from approxmcmc.study.listen import Bar, Lines
 
     return Bar() if sys.stdout.isatty() else Lines(sys.stdout)

@@ -60,7 +60,7 @@ def logistic(n_obs: int, kinds: int = 0) -> Any:
 
 
 def hierarchies() -> dict[str, Callable[[], Any]]:
-    """Return functions that make a PyMC hierarchy for each of three outcomes, and one with several columns."""
+    """Return functions that make a PyMC hierarchy for each of three distributions, and one of persons and items."""
     ordinary = {
         f"PyMC hierarchy, {law}": functools.partial(hierarchy, law) for law in ("normal", "Bernoulli", "Poisson")
     }

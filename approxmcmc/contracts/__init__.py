@@ -4,8 +4,8 @@ A sampler is *target x proposal x acceptance test*. The three subpackages never 
 roles in this one, which imports only the errors, so that every other subpackage can import it.
 
 A component (proposal, test, sampler) is a frozen dataclass of plain settings. For a target it builds compiled
-functions, and a named tuple of numbers and arrays that they read and write (`proposal`). Settings are sent to other
-processes and stored in files; compiled functions never are.
+functions, and a named tuple of the numbers and arrays that they read and write (see `contracts.proposal`). Settings are
+sent to other processes and stored in files; compiled functions never are.
 """
 
 from approxmcmc.contracts.acceptance import AcceptanceTest, CompiledTest, DecisionLaw, Population
@@ -35,6 +35,8 @@ from approxmcmc.contracts.special_target import (
     EstimatedTarget,
     LatentTarget,
     Simulator,
+    TwinnedTarget,
+    pymc_model_of,
 )
 from approxmcmc.contracts.target import (
     BoundedDifferencesTarget,
@@ -49,7 +51,6 @@ from approxmcmc.contracts.target import (
     DifferentiableTarget,
     SurrogateTarget,
     Target,
-    TwinnedTarget,
 )
 from approxmcmc.contracts.variables import Variables
 from approxmcmc.contracts.whole import ForeignSampler, NamedDraws, SamplingResult, WholeRun, WholeSampler
@@ -111,4 +112,5 @@ __all__ = [
     "WrittenWork",
     "arrays_hashed_once",
     "content_hash",
+    "pymc_model_of",
 ]

@@ -32,7 +32,7 @@ class CompiledTest(NamedTuple):
     estimate. It reads terms only through `evidence`, and counts what it read in `count`. ``threshold(rng) -> float``
     draws the threshold of the test's rule, and ``probability(log_ratio) -> float`` is the rule's probability to accept.
     ``audit(rng, evidence, threshold, log_rest, state, value)`` repeats a decision on all data; None: the sampler
-    compares the log ratio of all data with the threshold, which suits every test without deliberate randomness.
+    compares the log ratio of all data with the threshold, which suits a test that is random only in u and its subsets.
     ``log_likelihood(state) -> float`` returns the exact log-likelihood at the current theta, for a test that caches it;
     ``keep_log_likelihood(state, total)`` stores the one at a chain's start. `is_audited` is False for a test that never
     errs. `uses_ratio` is False for a test that accepts everything: the sampler then computes no ratio. `records` names
@@ -42,13 +42,13 @@ class CompiledTest(NamedTuple):
     ``threshold_form(rng, table, log_rest, state) -> float`` reads a table of the terms (`engine.term_table`) and
     returns the log ratio Lambda^ that decides for *every* u: with this order of the data the test accepts iff threshold
     < Lambda^; NaN if a log density was NaN. None if there is no such number: an audit then repeats decisions.
-    ``state_at(step)`` makes the state before a step of that number, for a test that changes along the chain; None if
-    `make_state` does. ``is_tested(state) -> bool``, called once at the beginning of each step, says whether the step is
-    tested; an untested step accepts. None if all steps are tested.
+    ``state_at(step)`` makes the state before step number `step`, for a test that changes along the chain; None if
+    `make_state` serves for every step. ``is_tested(state) -> bool``, called once at the beginning of each step, says
+    whether the step is tested; an untested step accepts. None if all steps are tested.
 
-    ``watch(start, theta, count) -> bool`` is called now and then while a chain runs, with its start and its state: it
-    checks with many data what decisions do not see, and counts what it finds; False stops the chain. None if there is
-    nothing to check.
+    ``watch(start, theta, count) -> bool`` is called at a few draws of a running chain, with the chain's start and its
+    theta: it checks on many rows an assumption of the test, such as a bound, and adds to `count` the terms that it
+    evaluated and the violations that it found; False stops the chain. None if there is nothing to check.
     """
 
     decide: Callable[..., tuple[int, float]]
@@ -91,7 +91,7 @@ class Population:
 class DecisionLaw(NamedTuple):
     """The probability that a decision is wrong (`error`), and the expected share of the data that it reads.
 
-    Both arrays have the same shape, one entry for each kind of decision.
+    Both arrays have one entry for each value of mu_std.
     """
 
     error: np.ndarray
@@ -102,13 +102,13 @@ class AcceptanceTest(Component, abc.ABC):
     """Decide whether the sum of the log-ratio terms exceeds the threshold, from as few terms as possible.
 
     A member is a frozen dataclass of settings, made with ``eq=False``, that derives from this class. It must have
-    `build_test`. Everything else has a default, which a member may override: a test without a law runs, and only
-    callers that need the law raise.
+    `build_test`. Everything else has a default, which a member may override: a test with an unknown law (see the
+    module) runs, and only callers that need the law raise.
     """
 
     @abc.abstractmethod
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Check that the target has what this test needs, and compile the test; once per `sample`."""
+        """Compile the test, after a check that the target has what it needs; called once per `sample`."""
 
     # --- what it is ---
 
@@ -126,8 +126,8 @@ class AcceptanceTest(Component, abc.ABC):
     def compares(self) -> bool:
         """Whether the test only compares an estimate of the log ratio with the threshold.
 
-        Slice sampling requires this. A test with an acceptance probability that is right only on average over its own
-        randomness, such as a Poisson count, does more.
+        Slice sampling requires this. False, for example, for a test that accepts with the right probability only on
+        average over random numbers of its own, such as Poisson counts.
         """
         return False
 
@@ -165,7 +165,7 @@ class AcceptanceTest(Component, abc.ABC):
         """
         if self.temperature != 1.0:
             return f"{self!r} follows the posterior with its log-likelihood divided by {self.temperature:g}"
-        return "" if self.reads_all(n_obs) else f"{self!r} reads part of the data, with errors of unknown size"
+        return "" if self.reads_all(n_obs) else f"{self!r} decides from part of the data, with unknown error"
 
     def leaves_invariant(self, n_obs: int) -> bool:
         """Return whether decisions about `n_obs` terms leave the target's distribution invariant."""
@@ -199,10 +199,10 @@ class AcceptanceTest(Component, abc.ABC):
         raise NotImplementedError(self.law_unknown("gaussian"))
 
     def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:
-        """Return the probability to accept over all ways to draw the looks, each equally likely; shape (pairs,).
+        """Return the acceptance probability, averaged over all equally likely orders of the terms; shape (pairs,).
 
-        `differences` holds the terms l_i of every pair, shape (pairs, N), divided by the temperature; `log_rest` holds
-        c, shape (pairs,).
+        A pair is (theta, theta'). `differences` holds its terms l_i = log p(x_i|theta') - log p(x_i|theta), divided by
+        the temperature, shape (pairs, N); `log_rest` the rest of the log ratio, shape (pairs,).
         """
         raise NotImplementedError(self.law_unknown("enumerate"))
 

@@ -41,7 +41,7 @@ class Component:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON-ready values, with the class name under ``"kind"``.
 
-        A field with ``compare=False`` is left out: the cost of finding the settings may differ between equal settings.
+        Fields with ``compare=False`` are left out, such as the cost of finding the settings.
         """
         fields = [f for f in dataclasses.fields(self) if f.compare]  # type: ignore[arg-type]  # each is a dataclass
         return {"kind": type(self).__name__, **{f.name: _plain(getattr(self, f.name)) for f in fields}}
@@ -60,8 +60,8 @@ class Component:
     def found_in(cls, settings: Any) -> Self | None:
         """Rebuild the first component of this class inside nested settings, in the form of :meth:`to_dict`.
 
-        None if there is none, or if this version cannot build it from these settings. A class is known once its module
-        was imported.
+        None if there is none, or if this version cannot build it from these settings. The module of its class must have
+        been imported.
         """
         if isinstance(settings, Mapping):
             if issubclass(Component._registry.get(settings.get("kind", ""), object), cls):

@@ -1,7 +1,7 @@
 """Content hashes of targets and data.
 
-Large arrays are hashed in pieces, on all cores (or `NUMBA_NUM_THREADS`): BLAKE2 of the pieces' SHA-256, independent of
-the number of threads. BLAKE2 on one thread hashes .4 GB/s, slower than any other part of set-up.
+Large arrays are hashed in pieces, on all cores or on NUMBA_NUM_THREADS threads: BLAKE2 of the pieces' SHA-256, whatever
+the number of threads. On one thread BLAKE2 hashes .4 GB/s, which would be the slowest part of set-up.
 """
 
 import concurrent.futures
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-LARGE = 1 << 26  # bytes
-PIECE = 1 << 24
+LARGE = 1 << 26  # bytes from which an array is hashed in pieces
+PIECE = 1 << 24  # bytes
 _Known = dict[tuple[Any, ...], tuple[tuple[Any, ...], str]]
 _known: ContextVar[_Known | None] = ContextVar("hashes of parts", default=None)
 
@@ -62,7 +62,7 @@ def _text(part: Any) -> bytes:
 
 
 def _place(array: np.ndarray) -> tuple[Any, ...]:
-    """Return address, shape, strides and type of an array in memory: equal for two names of the same array."""
+    """Return address, shape, strides and type of an array, which are equal for two views of the same numbers."""
     return array.__array_interface__["data"], array.shape, array.strides, array.dtype.str
 
 

@@ -16,8 +16,8 @@ class PointwiseLikelihood:
     observed
         The observed values, an ``xarray.DataArray`` with named axes; the log-likelihood has the same shape.
     at_draw
-        ``at_draw(chain, draw, rows)`` returns the log-likelihood at one draw, for the entries of `observed` at the
-        indices `rows`, one array of indices for each axis; one axis in the result for each.
+        ``at_draw(chain, draw, rows)`` returns the log-likelihood of ``observed[np.ix_(*rows)]`` at one draw; `rows`
+        holds one array of indices for each axis.
     at_mean
         ``at_mean()`` returns the log-likelihood at the posterior mean, for all entries of `observed`.
     """

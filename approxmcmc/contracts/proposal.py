@@ -25,13 +25,13 @@ class CompiledProposal(NamedTuple):
     one, and `explain` says why a proposal is NaN if its gradient is not the reason. A proposal with `adapt` must have
     both `describe` and `restore`: stored draws are audited with the steps that made them. ``weight(state) -> float`` is
     the weight of the last draw; None if all draws weigh the same. ``forget(state)`` clears cached values, for samplers
-    with a density that changes between proposals; None if the proposal has a memory that it cannot clear; not needed
-    without a memory. ``settle(state, accepted)`` is called after each decision, for a proposal that needs more than
+    with a density that changes between proposals; None if nothing is cached, or if the cache cannot be cleared.
+    ``settle(state, accepted)`` is called after each decision, for a proposal that needs more than
     theta, such as a velocity that an accepted trajectory continues; None otherwise. theta alone does not tell whether
     the proposal was accepted, because another member of a mixture may have moved it since. A sampler with decisions
     calls it, or raises an error on a proposal that needs it. After `refresh`, the next proposal first redraws what a
     chain holds besides theta, such as a velocity. It is used for steps that do not follow one another. `records` names
-    the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills, `attrs` is the cost of set-up, as ``setup_*``.
+    the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that it fills, `attrs` holds costs of set-up, as ``setup_*``.
 
     ``couple(rng, state, other, x, y, x_new, y_new, noise, count) -> (log q ratio of X, of Y)`` proposes for two chains
     together so that they meet: X as `propose` does, with the same numbers of `rng`; Y from the same proposal given y;
@@ -65,7 +65,7 @@ class Proposal(abc.ABC):
     """Whether the proposal moves between the states of a discrete target instead of real numbers."""
 
     target_acceptance: float | None = None
-    """The acceptance rate to which the size of steps is tuned; None: no tuning."""
+    """The acceptance rate that tuning of the step size aims at; None: no tuning."""
 
     leaves_little: bool = False
     """Whether the log q-ratio cancels nearly all of the log posterior ratio, so that an exact test needs few rows."""
@@ -83,7 +83,7 @@ class Proposal(abc.ABC):
 
     @abc.abstractmethod
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Check that the target has what this proposal needs, and compile the proposal; once per `sample`."""
+        """Compile the proposal, after a check that the target has what it needs; called once per `sample`."""
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
         """Compile the proposal for tests that do not use the ratio; override it if the ratio costs gradients."""
@@ -97,10 +97,10 @@ class Proposal(abc.ABC):
         return self
 
     def probabilities(self, target: Target, states: np.ndarray) -> np.ndarray | None:
-        """Return the probability of proposing each of some states from each, shape (n, n); None if unknown.
+        """Return the probability of proposing ``states[j]`` from ``states[i]``, shape (n, n); None if unknown.
 
         Zero on the diagonal; rows sum to at most 1. On a grid of real numbers the entries are densities of the
-        proposal, scaled to a largest row sum of 1.
+        proposal times one factor, with which the largest row sum is 1.
         """
         return None
 

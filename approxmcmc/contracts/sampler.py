@@ -11,7 +11,7 @@ from approxmcmc.errors import IncompatibleError
 
 
 class Streams(NamedTuple):
-    """The random streams of one chain, one per purpose: an audit changes no draw, and a test changes no proposal."""
+    """The random streams of one chain, one per purpose, so audits and tests use no random numbers of the proposal."""
 
     proposal: np.random.Generator
     uniform: np.random.Generator
@@ -29,7 +29,7 @@ class Auditor(abc.ABC):
 
     @property
     def at_once(self) -> int:
-        """Best number of audits per call, if one pass over the data can serve several."""
+        """Best number of audits in one call of :meth:`of_many`; above 1 if one pass over the data serves several."""
         return 1
 
     @property
@@ -38,7 +38,10 @@ class Auditor(abc.ABC):
         return 1.0
 
     def on_few_rows(self) -> "Auditor":
-        """Return an auditor that reads random rows if the audits so far show that this is enough; else this auditor."""
+        """Return an auditor that reads a random part of the rows if the audits so far show that this is enough.
+
+        Otherwise return this auditor.
+        """
         return self
 
     def of_many(self, thetas: np.ndarray, numbers: np.ndarray) -> Sequence[Mapping[str, float] | None]:
@@ -55,9 +58,9 @@ class Chain(Protocol):
 
     @property
     def memory(self) -> Mapping[str, Any]:
-        """The changing state of the chain by name: arrays that may be overwritten, and the numbers that set-up fixed.
+        """The state of the chain by name: the arrays that steps change, and the plain numbers, which set-up fixed.
 
-        Together with its random streams this is all a chain needs to resume, if it is started in the same way.
+        With it and the random streams, a chain that was started in the same way resumes the run.
         """
 
     @property
@@ -69,9 +72,11 @@ class Chain(Protocol):
         """The last proposal, shape (dim,); None if steps make no proposal."""
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
-        """Make ``n_draws * thin`` steps; write each `thin`-th state to `draws`, summed records to `counts`, `values`.
+        """Make ``n_draws * thin`` steps.
 
-        Return the number of draws made, below `n_draws` only if a log density was NaN: see :meth:`explain_failure`.
+        Each `thin`-th state is written to `draws`, and records of the `thin` steps up to it to `counts` and `values`.
+        Return the number of draws made. It is below `n_draws` only if a log density was NaN or a check of the chain
+        failed: see :meth:`explain_failure`.
         """
 
     @property
@@ -82,7 +87,7 @@ class Chain(Protocol):
         """Return the tuned values, such as step sizes, by name; they are stored with the trace."""
 
     def explain_failure(self) -> str:
-        """Return which row, prior or proposal made the log density NaN, and at which theta."""
+        """Return why the chain stopped: which row, prior or proposal was NaN, or which check failed; at which theta."""
 
 
 class Program(abc.ABC):
@@ -103,7 +108,7 @@ class Program(abc.ABC):
 
     @abc.abstractmethod
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return the unnormalised log posterior density at each of some thetas, shape (k, dim), on all data."""
+        """Return the unnormalised log posterior density on all data at each row of `thetas` (k, dim); shape (k,)."""
 
     def auditor_of(
         self,
@@ -115,8 +120,8 @@ class Program(abc.ABC):
         """Return an auditor of a chain's stored draws, shape (draws, dim).
 
         `adapted` is what the chain's `Chain.adapted` returned. The audits draw from `rng`. `shuffled_by` is a fresh
-        copy of the stream with which the first chain of the run shuffled its data, None if unknown. The default is
-        None: steps cannot be audited afterwards, because they are exact, or because they are audited during the run.
+        copy of the stream with which the first chain of the run shuffled its data, None if unknown. The default returns
+        None, for steps that are exact or that are audited during the run.
         """
         return None
 
@@ -126,11 +131,11 @@ class CompiledCoupling(NamedTuple):
 
     ``move(rng, chains, shared, n_chains) -> status`` makes one step of both chains, or with ``n_chains=1`` only of the
     first, with the same random numbers. ``start(theta, log_likelihood)`` makes a chain at theta, a named tuple with
-    `theta` and `proposed`; the log-likelihood is NaN if unknown. ``shared()`` makes the state that both chains use:
-    `counts`, and `look`: the log ratio of the first chain's last proposal, and the change of its log density.
-    ``density(chain)`` is the log density at the chain's state; None if the kernel does not compute it. `point` is a
-    theta, for its type; `cost_per_pass` the number of evaluations in one pass over the data; `rule` the acceptance
-    rule, "metropolis" or "barker".
+    `theta` and `proposed`; the log-likelihood is NaN if unknown. ``shared()`` makes the state that both chains use: the
+    array `counts`, and the array `look` of the first chain's last log ratio and of the change of log density that this
+    step proposed. ``density(chain)`` is the log density at the chain's state; None if the kernel does not compute it.
+    `point` is an example of theta, with its shape and type; `cost_per_pass` is the number of likelihood and gradient
+    evaluations in one pass over the data; `rule` is the acceptance rule, "metropolis" or "barker".
     """
 
     name: str
@@ -147,9 +152,9 @@ class TransitionMatrix(NamedTuple):
     """Transition probabilities of one step on n states.
 
     `probability` (n, n) has one row per state, which sums to 1. `decision` (n, n) is the probability of the decision
-    that leads from one state to another, NaN if no decision does. `method` says how decisions were computed: "closed
-    form" or "enumerate", which are exact; "gaussian", the regime of many terms; or "lattice", which makes the
-    acceptance too low by at most `error`. `n_decisions` is how many decisions such a step makes.
+    that leads from one state to another, NaN if no decision does. `method` says how the probabilities of decisions were
+    computed: "closed form" or "enumerate", which are exact; "gaussian", the approximation for many terms; or "lattice",
+    which makes acceptance probabilities too low by at most `error`. `n_decisions` counts the decisions of such a step.
     """
 
     probability: np.ndarray
@@ -160,10 +165,11 @@ class TransitionMatrix(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """One decision at the chain's current state, replicated many times, compared with the decision on all terms.
+    """One decision at a given state, replicated many times, next to the log ratio on all terms.
 
-    `log_ratio` Lambda and `tau` = sqrt(N) S_l are those of all N terms; `accepted` counts the replicated decisions that
-    accepted, which read `touched` terms in all; `rule` is the rule of the threshold.
+    `log_ratio` Lambda and `tau` = sqrt(N) S_l are those of all N terms, with S_l their standard deviation. `accepted`
+    counts the replicated decisions that accepted. All replicated decisions together read `touched` terms. `rule` is the
+    rule of the threshold.
     """
 
     log_ratio: float
@@ -204,7 +210,7 @@ class Sampler(abc.ABC):
         return not self.why_not_invariant(target)
 
     def exact_twin(self, target: Any) -> "Sampler":
-        """Return the sampler of the same steps decided on all data: it leaves `target` invariant; raise if unknown."""
+        """Return the sampler that decides the same steps on all data, which leaves `target` invariant, or raise."""
         raise IncompatibleError(f"no exact twin of {self!r} is known; name a sampler that leaves {target!r} invariant")
 
     def coupling(self, target: Any, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
@@ -215,21 +221,21 @@ class Sampler(abc.ABC):
         )
 
     def why_no_audits(self, target: Any, adapted: Sequence[Mapping[str, float]]) -> str:
-        """Return why chains' decisions cannot be compared with coupled chains of :meth:`exact_twin`; "" if they can.
+        """Return why chains' decisions cannot be audited, with couplings that start at them; "" if they can.
 
-        `adapted` holds the tuned values of each chain. If they can, the sampler's programs have auditors, which audit
-        the steps of :meth:`coupling`.
+        `adapted` holds the tuned values of each chain. An audit compares decisions with those on all data; a coupling
+        of :meth:`exact_twin` then measures what a wrong decision changes.
         """
         return "only Metropolis-Hastings has audited steps"
 
     def transition_matrix(
         self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
     ) -> TransitionMatrix:
-        """Return the transition matrix on some states, shape (n, dim); of one site, if steps sweep over sites.
+        """Return the transition matrix on `states` (n, dim); that of one site if steps sweep over sites.
 
-        For a discrete target these are all its states, the last site changing fastest. Otherwise they are a grid, which
-        makes it another chain: proposals to points off the grid are rejected. `method` says how decisions are computed,
-        "enumerate", "gaussian", or "auto": the first if it is cheap.
+        For a discrete target these must be all its states, the last site changing fastest. Otherwise they are a grid:
+        the matrix is that of a chain which proposes only grid points, in proportion to the proposal's density. `method`
+        says how decisions are computed, "enumerate", "gaussian", or "auto": the first if it is cheap.
 
         Raises
         ------
@@ -267,7 +273,7 @@ class Sampler(abc.ABC):
         return self.exact_twin(target)
 
     def draws_law(self, target: Any, states: np.ndarray) -> Any:
-        """Return the distribution of the auxiliary draws of a step from each of some states, shape (n, dim).
+        """Return the distribution of the auxiliary draws of a step from each row of `states` (n, dim).
 
         Raises
         ------

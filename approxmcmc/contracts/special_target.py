@@ -8,6 +8,7 @@ import numpy as np
 
 from approxmcmc.contracts.target import Target
 from approxmcmc.contracts.work import TermWork
+from approxmcmc.errors import IncompatibleError
 
 
 class CompiledConditionals(NamedTuple):
@@ -15,11 +16,12 @@ class CompiledConditionals(NamedTuple):
 
     ``log_terms(x, (base, *tables), order, lo, hi, out)`` writes log psi_n(x) for the terms n in ``order[lo:hi]`` of
     site i, if ``base[0] = first[i]``, the row of the site's first term. Site i has ``n_terms[i]`` terms and the states
-    0 ... ``n_states[i] - 1``. `fields` holds (linear, pair, triple) where the log density of a binary target is
+    0 ... ``n_states[i] - 1``. `fields` holds (linear, pair, triple) if the target is binary with the log density
 
         sum_i linear_i x_i + sum_{i<j} pair_ij x_i x_j + sum_{i<j<k} triple_ijk x_i x_j x_k + const,
 
-    `pair` and `triple` symmetric with zero diagonals; None if it has another form or the tables would be too large.
+    `pair` and `triple` symmetric with zero diagonals. It is None for other log densities, and if the arrays would be
+    too large.
     """
 
     log_terms: Any
@@ -60,7 +62,7 @@ class DiscreteTarget(Target):
 
     @abc.abstractmethod
     def compile_conditionals(self, *, fields: bool) -> CompiledConditionals:
-        """Compile the conditionals; `fields` asks for the form `CompiledConditionals.fields`, if the target has it."""
+        """Compile the conditionals; with ``fields=True`` also compute `CompiledConditionals.fields`, if possible."""
 
 
 class Simulator(NamedTuple):
@@ -68,8 +70,8 @@ class Simulator(NamedTuple):
 
     ``simulate(rng, theta, state, statistics, count)`` draws y' at theta and writes s(y') to `statistics`, shape (dim,).
     It adds to the counts "auxiliary_updates" (sites or dyads visited) and "statistic_evaluations" of `count`. A state
-    is a named tuple and belongs to one chain; read-only tables may be shared. `exact` says whether draws are exact, or
-    the end of a finite Markov chain.
+    is a named tuple and belongs to one chain; read-only tables may be shared. `exact` is True if y' follows the model
+    exactly, False if it is the last state of a finite Markov chain.
     """
 
     simulate: Callable[..., None]
@@ -102,7 +104,7 @@ class DoublyIntractableTarget(Target):
         """Return the simulator for an auxiliary setting ("auto", "exact", `Auxiliary`), or raise."""
 
     def statistic_counts(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return all values of s(y), shape (k, dim), and the log number of data sets with each; None if unknown."""
+        """Return all values of s(y), shape (k, dim), and the log number of data sets y with each; None if unknown."""
         return None
 
     @abc.abstractmethod
@@ -153,12 +155,12 @@ EFFECT, GROUP = "effect", "group"
 
 
 class LatentTarget(abc.ABC):
-    """A target that integrates out an effect of each group, and can draw it."""
+    """A target with the effects of its groups integrated out; it can draw them for given parameters."""
 
     @property
     @abc.abstractmethod
     def group_labels(self) -> np.ndarray:
-        """Labels of all groups, also of those without rows, if the target names such groups; shape (G,)."""
+        """Labels of all groups, shape (G,), with groups that have no rows if the target knows such groups."""
 
     @property
     @abc.abstractmethod
@@ -166,14 +168,14 @@ class LatentTarget(abc.ABC):
         """Labels of the axes of one group's effect, by name; empty for a scalar effect."""
 
     latents_wanted: Any = None
-    """Which effects `sample` stores in the trace: None, "auto" (all, if few), or a list of groups."""
+    """Groups whose effects `sample` draws and stores: None (no group), "auto" (all, if few), or a list of labels."""
 
     @abc.abstractmethod
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Return a draw of the effects of `groups`, positions in `group_labels`, at each row of `thetas`.
 
         Shape (thetas, groups, ...), with the axes of one effect last. Draws are exact, unless a group has several
-        effects and rows that are not normal: then each draw is the end of a few sweeps of a Gibbs sampler.
+        effects and rows that are not normal: then each draw is the last state of a few sweeps of a Gibbs sampler.
         """
 
     def name_latents(
@@ -184,15 +186,46 @@ class LatentTarget(abc.ABC):
 
     @property
     def coords_of_latents(self) -> Mapping[str, Sequence[Any]]:
-        """Labels of the axes that `name_latents` uses, for all groups."""
+        """Labels of the axes of the variables of `name_latents`; the axis of groups has the labels of all groups."""
         return {GROUP: list(self.group_labels), **self.latent_coords}
 
     @property
     def group_dim(self) -> str:
-        """Name of the axis that counts groups."""
+        """Name of the axis of groups."""
         return GROUP
 
     @property
     def latent_roots(self) -> Sequence[str]:
         """Names of the effects themselves, from which a model computes all other group variables."""
         return [EFFECT]
+
+
+class TwinnedTarget(abc.ABC):
+    """A target that can be written as a PyMC model, the source of gold standards."""
+
+    pymc_model: Callable[[], Any] | None = None
+    """The user's function that returns the model, if there is one."""
+
+    @abc.abstractmethod
+    def content_hash(self) -> str:
+        """Return a hash of model and data."""
+
+    @abc.abstractmethod
+    def to_pymc(self) -> Any:
+        """Return the same posterior as a `pymc.Model`, or raise `IncompatibleError` that says why it has none."""
+
+
+def pymc_model_of(target: Any) -> Any:
+    """Return the PyMC model of a target.
+
+    Raises
+    ------
+    IncompatibleError
+        When the target has none.
+    """
+    if not isinstance(target, TwinnedTarget):
+        raise IncompatibleError(
+            f"{type(target).__name__} has no PyMC model, which NUTS, gold standards and samplers of other libraries "
+            "need; use a target with the method `to_pymc()` (`contracts.TwinnedTarget`)"
+        )
+    return target.to_pymc()

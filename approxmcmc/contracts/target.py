@@ -1,7 +1,7 @@
 """The interface that the engine needs of a posterior with a likelihood that is a product of terms."""
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +51,9 @@ class Target(abc.ABC):
     known_law: Any = None
     """The `Laplace` approximation, if it was found when the target was made; else None."""
 
+    mirrored: Sequence[int] = ()
+    """Coordinates of theta in each of which the posterior is even: scales that are sampled with either sign."""
+
     reads_rows: bool = True
     """Whether reading a term reads rows of the data; False if numbers made at set-up replace the rows."""
 
@@ -61,10 +64,10 @@ class Target(abc.ABC):
     """Whether the terms add up to the whole log-likelihood; see `Population`."""
 
     why_no_terms: str = ""
-    """Why its log density cannot be read term by term, so that only a `WholeSampler` can run it; "" if it can."""
+    """Why the log density cannot be read term by term, so that only a `WholeSampler` can run it; "" if it can."""
 
     why_no_structure: str = ""
-    """Why its terms are not functions of few linear predictors, so that a model's graph is compiled unchanged."""
+    """Why a PyMC model's graph is compiled unchanged, not as functions of few linear predictors; "" if it is not."""
 
     same_terms: bool = True
     """Whether every decision is about the same terms; see `Population`."""
@@ -73,11 +76,11 @@ class Target(abc.ABC):
     """The constants left out of log p(x_i | theta), shape (n_obs,) or one number; cross-validation adds them."""
 
     distance_to_model: float | None = 0.0
-    """Largest difference of its log density from that of the model it represents, beyond a constant; nats.
+    """Largest difference of the target's log density from that of its model, apart from a constant; nats.
 
-    At a distance d the two posterior densities lie within a factor exp(2 d) of each other. 0: it is the model. None: it
-    approximates a model, by quadrature for example, and no bound is known. A sampler that leaves this target invariant
-    ignores this distance.
+    At a distance d the two posterior densities lie within a factor exp(2 d) of each other. 0: the target is the model.
+    None: it approximates a model, by quadrature for example, and no bound is known. Errors of samplers, see
+    `Sampler.why_not_invariant`, do not include this distance.
     """
 
     @abc.abstractmethod
@@ -86,7 +89,7 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def content_hash(self) -> str:
-        """Return a hash of model and data: equal targets, equal hash, in every process."""
+        """Return a hash of model and data, which is the same for equal targets in every process."""
 
     @abc.abstractmethod
     def compile(self) -> CompiledTarget:
@@ -105,7 +108,7 @@ class Target(abc.ABC):
 
     @property
     def term_work(self) -> TermWork:
-        """The work of a term: by default two operations per number in `data`, and three times that for a gradient."""
+        """The work of a term: by default two operations for each number of its data, and six for its gradient."""
         data = self.compile().data
         numbers = sum(array.size for array in data) / self.n_obs
         gradient = 6.0 * numbers if isinstance(self, DifferentiableTarget) else None
@@ -113,7 +116,7 @@ class Target(abc.ABC):
 
     @property
     def written_work(self) -> WrittenWork:
-        """The work of NUTS on the model as its user wrote it; by default some six times the operations of the terms."""
+        """The work of NUTS on the model as its user wrote it; by default six times the operations of all terms."""
         plain = self.plain
         if plain is not self:
             return plain.written_work
@@ -121,12 +124,12 @@ class Target(abc.ABC):
 
     @property
     def plain(self) -> "Target":
-        """The target of the same posterior that has one term per row: this one, unless it wraps such a target."""
+        """The target that this one wraps, with the same posterior and single rows as terms; else this target itself."""
         return self
 
     @property
     def normal_prior(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Means and precisions (0 if flat), shape (dim,) each, of an independent normal prior; None for others."""
+        """Means and precisions (0 if flat), shape (dim,) each, if the prior is normal and independent; else None."""
         return None
 
     @property
@@ -149,9 +152,8 @@ class CompiledGradient(NamedTuple):
     """The compiled gradients of a target, and the arrays that they read.
 
     ``add_gradient(theta, data, order, lo, hi, out)`` adds sum of grad log p(x_i | theta) over i in ``order[lo:hi]`` to
-    `out`, shape (dim,). ``add_prior_gradient(theta, out)`` adds grad log p(theta). A proposal keeps both in its state,
-    and counts a gradient of one term as one of ``gradient_evaluations``. `prior_rows` counts the rows of the data that
-    `add_prior_gradient` reads.
+    `out`, shape (dim,). ``add_prior_gradient(theta, out)`` adds grad log p(theta). Proposals count the gradient of one
+    term as one of ``gradient_evaluations``. `prior_rows` counts the rows of the data that `add_prior_gradient` reads.
     """
 
     add_gradient: Any
@@ -169,7 +171,7 @@ class DifferentiableTarget(abc.ABC):
         """Compile the gradients, or raise `IncompatibleError` with advice; called once per `sample`."""
 
     def compile_prior_gradient(self) -> Any:
-        """Compile only ``add_prior_gradient(theta, out)``, if that needs no gradient of the terms; for modes."""
+        """Compile ``add_prior_gradient(theta, out)``, for modes; without gradients of terms if that is possible."""
         return self.compile_gradient().add_prior_gradient
 
 
@@ -198,7 +200,7 @@ class BoundedTarget(abc.ABC):
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Compile the bound of one kind; `at` is the theta at which "tuned" and "taylor" touch the likelihood.
 
-        Raises `InvalidInputError` that lists the kinds. Called once per `sample`.
+        Raises an `InvalidInputError` that lists the kinds if `kind` is none of them. Called once per `sample`.
         """
 
 
@@ -269,18 +271,3 @@ class SurrogateTarget(abc.ABC):
     @abc.abstractmethod
     def compile_surrogate(self, kernel: str) -> CompiledSurrogate:
         """Compile the surrogate, and tune one of `approxmcmc.surrogate.kernels.KERNELS` on it."""
-
-
-class TwinnedTarget(abc.ABC):
-    """A target that can be written as a PyMC model, the source of gold standards."""
-
-    pymc_model: Callable[[], Any] | None = None
-    """The user's function that returns the model, if there is one."""
-
-    @abc.abstractmethod
-    def content_hash(self) -> str:
-        """Return a hash of model and data."""
-
-    @abc.abstractmethod
-    def to_pymc(self) -> Any:
-        """Return the same posterior as a `pymc.Model`, or raise `IncompatibleError` that says why it has none."""

@@ -69,8 +69,8 @@ class Variables:
         return np.concatenate(pieces, axis=2).astype(np.float64)
 
     def with_signs(self, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return thetas (..., size) with a random sign wherever `unpack` drops one, of which the density is even.
+        """Return thetas (..., size) with random signs for the numbers whose sign neither `unpack` nor the density uses.
 
-        So packed draws of one half of the space become draws of all of it.
+        Packed draws, which have only one of the signs, thus become draws from the whole space. Here: no such numbers.
         """
         return theta

@@ -80,7 +80,7 @@ def bias(
         An exact sampler for `target`, or a pair (target, exact sampler) of the same posterior, such as
         ``(CoreRows(...), MetropolisHastings(SurrogateTransition()))``, for the form "drift". None: independent draws of
         the Laplace approximation, and one step in ten of a random walk; `Gibbs` on binary sites, `SingleSite` by
-        Barker's rule on others; `Exchange` with one exact draw without a normaliser.
+        Barker's rule on others; `Exchange` with one exact draw for a doubly intractable target.
     max_steps
         Number of steps after which a coupling is cut off, and counts as unmet.
     replications
@@ -96,15 +96,14 @@ def bias(
         By ``estimand``, in its units: ``bias`` with ``bias_lower`` and ``bias_upper``; ``bias_sd``, in posterior
         standard deviations; ``debiased`` with its limits, the mean of the draws minus the bias; ``mean``;
         ``posterior_sd``; ``variance_per_audit``; ``largest_share``, the largest share of one audit in the sum of
-        absolute values over all audits. ``drift``
-        (estimand, step) with its limits: how far that many exact steps move the mean. By ``audit``: ``delta``,
-        ``alpha``, ``alpha_hat``, ``weight``, ``meeting_time`` (-1: no coupling), ``met``. Scalars: ``n_audits``,
-        ``n_couplings``, ``unmet``, ``wrong_decision_rate``, ``mean_abs_delta`` and ``tv_bound``, an estimate of a bound
-        on the total variation distance of the draws' distribution from the posterior, with limits; ``sign_score`` and
-        ``energy_drift``, 0 for exact draws, with limits; ``forgetting_time``, mean steps until exact chains from
-        distant draws meet, estimated with as many steps as there are audits; ``passes``; ``seconds``;
-        ``optimal_audit_share``, see `debias`; ``verdict`` and ``reasons``. With the form "drift" all values about the
-        test are NaN.
+        absolute values over all audits. ``drift`` (estimand, step) with its limits: how far that many exact steps move
+        the mean. By ``audit``: ``delta``, ``alpha``, ``alpha_hat``, ``weight``, ``meeting_time`` (-1: no coupling),
+        ``met``. Scalars: ``n_audits``, ``n_couplings``, ``unmet``, ``wrong_decision_rate``, ``mean_abs_delta`` and
+        ``tv_bound``, an estimate of a bound on the total variation distance of the draws' distribution from the
+        posterior, with limits; ``sign_score`` and ``energy_drift``, 0 for exact draws, with limits;
+        ``forgetting_time``, mean steps until exact chains from distant draws meet, estimated with as many steps as
+        there are audits; ``passes``; ``seconds``; ``optimal_audit_share``, see `debias`; ``verdict`` and ``reasons``.
+        With the form "drift" all values about the test are NaN.
 
     Raises
     ------
@@ -240,7 +239,7 @@ def _forms(
 
 
 class Run(NamedTuple):
-    """Completed audits: their records, their indices in `chosen`, the sums over their couplings, and the seconds."""
+    """Completed audits: records, their places in the argument `chosen` of `_audit`, sums over couplings, seconds."""
 
     records: list[AuditRecord]
     made: np.ndarray
@@ -251,7 +250,10 @@ class Run(NamedTuple):
 def _audit(
     form: AuditForm | DriftForm, streams: AuditStreams, draws: Draws, measure: Quantities, chosen: np.ndarray
 ) -> Run:
-    """Audit the draws with the indices `chosen`, and couple chains that start there; draws with a NaN are left out."""
+    """Audit the draws with the indices `chosen`, and couple chains that start there.
+
+    Draws at which a log density is NaN, or NaN at their proposal, are left out.
+    """
     started = time.perf_counter()
     summands, records, made = Summands(measure, form.max_steps), [], []
     for k, place in enumerate(chosen):
@@ -268,7 +270,7 @@ def _audit(
 
 
 class AuditPilot(NamedTuple):
-    """Seconds of one audit, passes of all audits, and `work` = mean variance x passes, which ranks the forms."""
+    """Seconds of one audit, passes of all but the first ten, and `work` = variance x passes, which ranks the forms."""
 
     seconds: float
     passes: float
@@ -283,7 +285,10 @@ def _pilot(
     rng: np.random.Generator,
     allowed: float,
 ) -> AuditPilot:
-    """Return cost and variance of 20 to 50 audits, made in about `allowed` seconds; set the roulette's constant."""
+    """Make 20 to 50 audits in about `allowed` seconds, and set the roulette's constant.
+
+    Return cost and variance of all of them but the first ten.
+    """
     places = rng.integers(len(draws.flat), size=PILOT)
     first = _audit(form, streams, draws, measure, places[:FEWEST_OF_PILOT])
     form.learn(first.records)

@@ -29,7 +29,7 @@ MEANINGS = {
     "meeting_time": "steps until the coupled chains met, or were cut off; -1 without coupled chains",
     "met": "whether the coupled chains met; true without coupled chains",
     "wrong_decision_rate": "share of decisions that differ from the decision on all data",
-    "mean_abs_delta": "mean error of the acceptance probability",
+    "mean_abs_delta": "mean absolute error of the acceptance probability",
     "tv_bound": "bound on the total variation distance of the draws' distribution from the posterior",
     "sign_score": "E[alpha sign(Lambda)], 0 for exact draws",
     "energy_drift": "E[alpha (log pi(theta') - log pi(theta))], 0 for exact draws",

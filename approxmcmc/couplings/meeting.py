@@ -4,13 +4,12 @@ Each chain alone makes the kernel's steps. The two share random input: coupled p
 for both decisions. Once equal they stay equal. A sampler's `CompiledCoupling` becomes a loop here; a transition matrix
 is coupled by the maximal coupling of two rows.
 
-How fast chains forget their start determines how many audits contribute to the estimated bias of the draws. With
-:math:`\tau(a, b)` the meeting time of coupled exact chains from a and b, :math:`g(a) - g(b)` is at most
-:math:`\mathrm{E}\,\tau(a, b)` times the range of h. So if the bias is b times this range, at least a share :math:`b /
-\tau` of the audits contributes to it: those with chains that stay apart for long. The other audits carry no
-information. An audit starts its chains close to each other: if regions are separated, all couplings may meet at once,
-and the interval is too narrow. Chains from distant draws detect this: on two modes they meet only after one chain has
-crossed to the other mode.
+How fast chains forget their start determines how many audits contribute to the estimated bias of the draws. An audit
+estimates a difference :math:`g(x) - g(y)`, see `forms`: at most :math:`\tau` times the range of the estimand, if
+:math:`\tau` is the mean time until chains from x and y meet. So if the bias is c times this range, at least a share
+:math:`c / \tau` of the audits contributes to it: those with chains that stay apart for long. An audit starts its chains
+close to each other: if regions are separated, all couplings may meet at once, and the interval is too narrow. Chains
+from distant draws detect this: on two modes they meet only after one chain has crossed to the other mode.
 """
 
 import math
@@ -219,7 +218,7 @@ def _draw(rng: np.random.Generator, cumulative: np.ndarray) -> int:
 
 
 PAIRS = 20  # largest number of pairs of distant draws
-SIGHTINGS = 20  # audits wanted for each step of the forgetting time, see `forgetting_time`
+SIGHTINGS = 20  # audits wanted for each step of the time that `forgetting_time` returns
 
 
 class Forgetting(NamedTuple):

@@ -59,10 +59,7 @@ class Summands:
         self.waiting, self.points = [], 0
 
     def finish(self) -> tuple[np.ndarray, "DriftCurve"]:
-        """Return the summands (n_audits, n_estimands), and the drift after some numbers of exact steps up to the most.
-
-        The most is `max_steps`.
-        """
+        """Return the summands (n_audits, n_estimands), and the drift after 0 to `max_steps` exact steps."""
         self._evaluate()
         rows = np.array(self.rows)
         n = len(rows)
@@ -101,7 +98,7 @@ class Average(NamedTuple):
     n: int
 
     def interval(self, confidence: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the limits of a normal interval."""
+        """Return the limits of normal intervals for the means."""
         margin = norm.ppf(0.5 + 0.5 * confidence) * self.error
         return self.mean - margin, self.mean + margin
 

@@ -92,9 +92,9 @@ def _one_coupling_rules(found: AuditSummary) -> tuple[str, list[str]] | None:
     if not found.largest_share > LARGEST_SHARE:
         return None
     told = (
-        f"more audits: one of {found.n_couplings} couplings contributes {found.largest_share:.0%} of the sum over all "
-        f"(limit {LARGEST_SHARE:.0%}), so that intervals of {found.n_audits} audits cannot be trusted; give "
-        f"n_audits={2 * found.n_audits}, from as many draws"
+        f"one of {found.n_couplings} couplings contributes {found.largest_share:.0%} of the sum over all "
+        f"(limit {LARGEST_SHARE:.0%}), so that intervals of {found.n_audits} audits cannot be trusted; make "
+        f"more: n_audits={2 * found.n_audits}, from as many draws"
     )
     return INCONCLUSIVE, [told]
 
@@ -116,7 +116,7 @@ def _too_few_to_see(found: AuditSummary) -> tuple[str, list[str]] | None:
     wanted = SIGHTINGS * found.forgetting_time
     if not found.n_audits < wanted:
         return None
-    some = "at least" if found.forgetting_time > found.n_audits else "about"  # one of the pairs met, or none
+    some = "at least" if found.forgetting_time > found.n_audits else "about"  # the former if no pair met
     told = (
         f"no bias was seen, but exact chains from draws far apart need {some} {found.forgetting_time:.3g} steps to "
         f"meet, so {found.n_audits} audits may have missed a bias; {some} {math.ceil(wanted):,} audits are "

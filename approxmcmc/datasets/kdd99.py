@@ -24,7 +24,7 @@ from approxmcmc.engine.extras import extra
 from approxmcmc.errors import InvalidInputError
 
 CATEGORIES = ("protocol_type", "service", "flag")
-RATES = (  # fractions with two decimals, kept as hundredths
+RATES = (  # fractions with two decimals; the file has them in hundredths
     "serror_rate", "srv_serror_rate", "rerror_rate", "srv_rerror_rate", "same_srv_rate", "diff_srv_rate",
     "srv_diff_host_rate", "dst_host_same_srv_rate", "dst_host_diff_srv_rate", "dst_host_same_src_port_rate",
     "dst_host_srv_diff_host_rate", "dst_host_serror_rate", "dst_host_srv_serror_rate", "dst_host_rerror_rate",
@@ -163,7 +163,7 @@ def every(data: Dataset, step: int) -> Dataset:
 
 
 def connections_stand_in(n: int = 50_000, seed: int = 1999) -> Dataset:
-    """Return `n` generated rows with as many columns as KDD99 and 80 % ones; the best rule is right for 96 % of them.
+    """Return `n` generated rows with as many columns as KDD99 and 80 % ones; the best classifier is right for 96 %.
 
     Neighbouring columns are correlated by 0.5; the responses follow a logistic model with an effect in every column.
     The last two columns are 0 in every row. Equal seeds give equal data.
@@ -191,7 +191,7 @@ def connections_stand_in(n: int = 50_000, seed: int = 1999) -> Dataset:
 
 
 def fetch_connections() -> dict[str, np.ndarray]:
-    """Fetch the original file through scikit-learn, which verifies it; return an array by feature, and `malicious`."""
+    """Fetch the original file through scikit-learn, which verifies it; return features and `malicious`, by name."""
     with extra("downloads", "The download of a data set"):
         from sklearn.datasets import fetch_kddcup99
 

@@ -16,7 +16,7 @@ MNIST_7V9_VARIANCES = (
     *(0.213, 0.203, 0.189, 0.181, 0.180, 0.173, 0.170, 0.162, 0.151, 0.139),
     *(0.135, 0.134, 0.126, 0.121, 0.118, 0.114, 0.111, 0.108, 0.104, 0.103),
 )
-CLASS_DISTANCE = 3.29  # in standard deviations: the best rule is right with probability Phi(3.29 / 2) = .95
+CLASS_DISTANCE = 3.29  # in standard deviations: the best classifier is right with probability Phi(3.29 / 2) = .95
 
 
 def synthetic_stand_in(n_train: int = 12_214, n_test: int = 2037, n_components: int = 50, seed: int = 2014) -> Dataset:
@@ -24,7 +24,7 @@ def synthetic_stand_in(n_train: int = 12_214, n_test: int = 2037, n_components: 
 
     Two equally frequent Gaussian classes with one covariance matrix, so P(y = 1 | x) = 1 / (1 + exp(-x' beta)) exactly,
     without intercept. The covariance of all rows is diagonal with the variances of the real components, and the best
-    rule is right for 95 % of the rows, like logistic regression on real data.
+    classifier is right for 95 % of the rows, like logistic regression on the real data.
 
     Parameters
     ----------
@@ -114,19 +114,19 @@ def synthetic_logistic(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.nd
 
 
 CORRELATION = 0.5  # of neighbouring numeric columns
-RAREST = 4.0  # expected rows of the rarest level
+RAREST = 4.0  # n times the probability of the rarest level over that of the most frequent one
 EFFECT = 1.5  # standard deviation of the linear predictor
 
 
 def synthetic_categories(
     n: int, n_numeric: int, levels: Sequence[int], *, ones: float = 0.5, title: str = "tall data", seed: int = 0
 ) -> Dataset:
-    """Return standardised numbers and one-hot categories, the rarest with a handful of rows, and logistic responses.
+    """Return standardised numbers and one-hot categories, the rarest with a few rows, and logistic responses.
 
     Numeric columns are normal, neighbours correlated by 0.5. A category with k levels has level j with probability
-    proportional to r^j, with r such that about four rows have the rarest. The linear predictor has standard deviation
-    1.5. All rows of the rarest level of each category have response 0: only the prior bounds its coefficient from
-    below, and a few rows of very large leverage bound it from above, like a wall.
+    proportional to r^j, with r^(k - 1) = 4 / n, so at most about four rows have the rarest. The linear predictor has
+    standard deviation 1.5. All rows of the rarest level of each category have response 0: only the prior bounds its
+    coefficient from below, and a few rows of very large leverage bound it from above, like a wall.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def synthetic_categories(
 
 
 def _frequencies(k: int, n: int) -> np.ndarray:
-    """Return probabilities that fall geometrically from level 0 to level k - 1, which has about `RAREST` rows."""
+    """Return probabilities of k levels that fall geometrically; the last is `RAREST` / n times the first."""
     steepest = (RAREST / n) ** (1.0 / (k - 1))
     weights = steepest ** np.arange(k)
     return weights / weights.sum()

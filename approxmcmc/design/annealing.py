@@ -92,7 +92,7 @@ def plan_annealing(
     target, proposal
         Target and proposal of the chain that will use the plan.
     test
-        Gives batch size, growth and order of the tests; default ``SequentialTTest()``. Its epsilon is not used.
+        Gives all settings of the tests but epsilon; default ``SequentialTTest()``.
     epsilons
         Candidate values of epsilon, from 0 to 0.5; 0 must be among them. Each epoch uses the one with the least
         predicted risk.
@@ -222,7 +222,7 @@ def estimate_ingredients(
     dirichlet = np.maximum(0.5 * (acceptance[:, None] * change**2).mean(axis=0), 1e-300)
     solution = np.maximum(variance / dirichlet, 0.5 * (batch_variance(at) / variance + 1.0))  # c in g = c (f - E f)
     shift = errors @ change / n
-    # The risk contains b^2; its mean, given the pilot, is the squared estimate plus its squared error.
+    # The risk contains b^2, whose mean, given the pilot, is the squared estimate of b plus its variance.
     noise = np.maximum((errors**2) @ (change**2) / n - shift**2, 0.0) * (2.0 * solution - 1.0) / n
     bias = solution * np.sqrt(shift**2 + noise)
     # The same for f^2 shows how the variance widens, and with it V = var (2 var / D - 1).

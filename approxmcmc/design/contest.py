@@ -81,8 +81,8 @@ def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) 
         return "not tried: it is biased, and only exact samplers are allowed"
     if best is None or best.measured is None:
         return ""
-    # With fewer effective draws a trial is unreliable: in a funnel, 7 effective draws of 6000 predicted 400 in .3 s,
-    # far from the truth.
+    # With fewer effective draws a trial is unreliable: in a funnel a trial of 6000 steps had 7 of them, and predicted
+    # 400 in .3 s, far from the truth.
     if best.price < goal.near and best.measured.effective >= ENOUGH:
         return f"not tried: {best.candidate.name} reaches the goal in {best.price:.1g} s"
     prefers = goal.prefers_exact and entry.exact != best.exact
@@ -200,7 +200,7 @@ def may_be_spared(entry: Entry, best: Entry) -> bool:
 
 
 def contenders(entries: list[Entry], goal: Wanted) -> list[tuple[Entry, Trial]]:
-    """Return the unfinished trials of candidates that may still be the best; none if the best has no rival."""
+    """Return the unfinished trials of candidates that may still be the best; none if a reliable best has no rival."""
     best = best_of(entries, goal)
     near = OFF_BY * best.price if best else 0.0
     rivals = [entry for entry in entries if entry is not best and entry.measured and entry.price <= near]

@@ -1,18 +1,18 @@
 """NUTS among the candidates: its cost is counted, since its compilation takes longer than a trial could save.
 
-A draw of a tuned trajectory (`interop.written_work`) counts as one effective draw.
+A draw of a tuned trajectory (`interop.written_work`) counts as one effective draw, or as 0.4 of one if the other
+candidates integrate group effects out.
 """
 
-from approxmcmc.contracts import Target, TwinnedTarget
+from approxmcmc.contracts import Target, TwinnedTarget, pymc_model_of
 from approxmcmc.design.floors import Floor
 from approxmcmc.design.survey import Situation
 from approxmcmc.interop.written_work import COMPILE_FACTORS, seconds_of_trajectory, seconds_to_compile
-from approxmcmc.nuts.run import model_of
 from approxmcmc.nuts.settings import NUTS, TUNE, preferred
 
-# Number of runs of 1000 draws that give 400 effective draws, bulk and tail, in a hierarchy where NUTS moves effects
-# together with their scales. In eleven models of docs/street.md a draw counted as .5, .5, .46, .45, .44, .4, .15, .034,
-# .03, .014 and .013 effective draws.
+# Draws for each effective draw, bulk and tail, in a hierarchy where NUTS moves effects together with their scales, so
+# that 1000 draws give 400 effective ones. In eleven models of docs/street.md a draw counted as .5, .5, .46, .45, .44,
+# .4, .15, .034, .03, .014 and .013 effective draws.
 RUNS_OF_EFFECTS = 2.5
 # Above the default of .8: of six runs of `baseball` of docs/street.md one had a divergence with .8, none with .9, and
 # sampling took a tenth longer.
@@ -24,12 +24,12 @@ def name(target: Target | None = None) -> str:
     """Return the candidate's name, with the library that would run this target; None: any continuous model."""
     if target is None:
         return LABELS[preferred()]
-    discrete = model_of(target).discrete_value_vars
+    discrete = pymc_model_of(target).discrete_value_vars
     return "NUTS and discrete steps by PyMC" if discrete else LABELS[NUTS().library(target)]
 
 
 def why_not(known: Situation) -> str:
-    """Return why a target has no PyMC model, or ""; the model is only made if NUTS may be the best."""
+    """Return "" if a target can make a PyMC model, else that it has none; it is only made if NUTS may be the best."""
     return "" if isinstance(known.target, TwinnedTarget) else "the target has no PyMC model"
 
 
@@ -64,7 +64,7 @@ def seconds_per_draw(known: Situation) -> float:
     predicts 11 for each draw.
     """
     work = known.written_work
-    tried = known.trajectories if work.dim == known.dim else []  # not if groups are integrated out
+    tried = known.trajectories if work.dim == known.dim else []  # with integrated groups the trial ran on another model
     return max([seconds_of_trajectory(work), *tried])
 
 

@@ -39,7 +39,7 @@ RESOLUTION = 1e-3  # tolerance of log epsilon: the error is then right to about 
 
 @dataclasses.dataclass(frozen=True)
 class DesignedTest:
-    """The test that was found, its predicted error and reads, and what the search cost.
+    """The test that was found, its predicted error Delta and reads, and what the search cost.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def design_for_pairs(
     weights: Any = None,
     thresholds: str = "student",
 ) -> DesignedTest:
-    """Find the sequential test that reads least data at an allowed error, for known pairs.
+    """Find, as `design_test` does, the test that reads least data at an allowed error Delta, for given pairs.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ class _Outcome:
 
 
 def _largest_epsilon(outcome: _Outcome, error: float, criterion: str) -> float:
-    """Return the epsilon with the allowed error; 0 if every positive epsilon has more, 0.5 if all have less."""
+    """Return the epsilon whose mean or worst Delta is `error`; 0 if all above 0 have more, 0.5 if all have less."""
     from scipy.optimize import brentq
 
     name = "error" if criterion == "mean" else "worst_error"

@@ -12,7 +12,7 @@ from approxmcmc.contracts.records import EVALUATIONS, SECONDS
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.assembly import assemble, make_steps
 
-TIMED_EPSILONS = (0.2, 0.01)  # timed as well as 0; in between, the seconds of a step are linear in the data read
+TIMED_EPSILONS = (0.2, 0.01)  # timed, as well as 0; for other epsilons, seconds are linear in the data read
 TIMED_STEPS = 50
 
 
@@ -45,7 +45,7 @@ def seconds_per_step(
 
 
 def _timed(epsilons: Sequence[float]) -> list[float]:
-    """Return the two positive epsilons nearest, on a log scale, to `TIMED_EPSILONS`."""
+    """Return the one or two positive epsilons nearest, on a log scale, to `TIMED_EPSILONS`."""
     positive = [epsilon for epsilon in epsilons if epsilon > 0.0]
     nearest = [min(positive, key=lambda e: abs(math.log(e / wanted))) for wanted in TIMED_EPSILONS]
     return list(dict.fromkeys(nearest))

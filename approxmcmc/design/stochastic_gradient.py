@@ -44,7 +44,7 @@ CANDIDATES = 60  # batch sizes, evenly spaced on the logarithmic scale
 
 @dataclasses.dataclass(frozen=True)
 class DesignedLangevin:
-    """The SGLD that was found, its predicted error and cost, and what the search cost.
+    """The SGLD that was found, the predicted error of its variances, its predicted cost, and what the search cost.
 
     Parameters
     ----------

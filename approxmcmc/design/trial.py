@@ -1,4 +1,4 @@
-"""A short run of a candidate: cost of a step, effective draws of a step, and error of its test.
+"""A short run of a candidate: cost of a step, effective draws per step, and error of its acceptance probability.
 
 Chains burn in for a fixed number of steps, then run for levels that double, until the ESS is enough or a budget is
 spent. With n steps of all chains, s seconds of counted work (`work`) a step, and the smallest bulk ESS over parameters,

@@ -37,9 +37,9 @@ QUANTITIES = ("bias_sq", "variance", "risk")
 class Resampling(NamedTuple):
     """The random numbers of the bootstrap. All estimands and grid points share them, so their intervals are joint.
 
-    All are standard normal. `replicates` (draw, replicate): g above, without its mean. `scales` (draw, 2): turned into
-    chi-square variables, the second for a setting that is compared with the first. `reference` (draw, batch): how far
-    the reference moves along each of its directions.
+    All are standard normal. `replicates` (draw, replicate): g of the module's text, minus its mean. `scales` (draw, 2):
+    turned into chi-square variables, the second for a setting that is compared with the first. `reference` (draw,
+    batch): how far the reference moves along each of its directions.
     """
 
     replicates: np.ndarray
@@ -177,9 +177,14 @@ def _directions_of(scatter: np.ndarray, degrees: int, n_coordinates: int) -> flo
 
 
 def _shared_variation(scatter: np.ndarray, other: np.ndarray, degrees: int) -> float:
-    """Return the dependence of two sample variances, 0 to 1: the RV coefficient minus its expectation by chance."""
+    """Return the dependence of two sample variances, 0 to 1: the RV coefficient minus its expectation by chance.
+
+    The result is lowered by about one standard error: with the estimate itself nominal 95 % cover 91 to 92 % at five
+    blocks, since a dependence that is found too strong narrows the interval.
+    """
     size = math.sqrt((scatter**2).sum() * (other**2).sum())
     if degrees == 1 or size == 0.0:
         return 0.0
     found = (scatter * other).sum() / size
-    return float(min(max((found - 1 / degrees) / (1 - 1 / degrees), 0.0), 1.0))
+    dependence = min((found - 1 / degrees) / (1 - 1 / degrees), 1.0)
+    return float(max(dependence - (1 - dependence) / math.sqrt(degrees), 0.0))

@@ -90,7 +90,7 @@ def by_name(given: Any, names: Sequence[str], what: str) -> dict[str, Any]:
     Raises
     ------
     InvalidInputError
-        If it is not a mapping, or names an unknown run.
+        If `given` is not a mapping, or names an unknown run.
     """
     if given is None:
         given = {}

@@ -49,7 +49,7 @@ TAIL = Statistic("tail ESS", tail_ess, -1, ".0f")
 
 
 class Sample(NamedTuple):
-    """The draws to check (chain, draw, parameter), a label for each parameter, and a sentence on what was left out."""
+    """The draws to check (chain, draw, parameter), a label for each parameter, and a note on what was left out."""
 
     draws: np.ndarray
     labels: list[str]
@@ -239,7 +239,7 @@ def _moving(variables: Variables, draws: np.ndarray, most_draws: int) -> Sample:
 
 
 def effective(posterior: xr.Dataset) -> list[Finding]:
-    """Return a finding on whether the run reached its target ESS, and what ended it earlier; none without a target."""
+    """Return a finding on whether the run reached its target ESS, and what ended it earlier; [] without a target."""
     attrs = posterior.attrs
     if "target_ess" not in attrs:
         return []

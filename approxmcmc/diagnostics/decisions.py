@@ -75,14 +75,14 @@ def wrong_decision_rate(
     xarray.Dataset
         ``decisions_audited``, ``wrong_decisions``, and for each of ``wrong_decision``, ``wrong_accept``,
         ``wrong_reject`` the variables ``<name>_rate``, ``<name>_lower``, ``<name>_upper``. NaN where no decision was
-        audited.
+        audited; the last two also if the trace has no ``wrong_accepts``.
 
     Notes
     -----
     Rates are per audited decision, so wrong accepts plus wrong rejects are wrong decisions. The difference of the two
     is the error of the acceptance probability; errors of both kinds cancel in it and add up here. Neighbouring
     decisions of a chain are dependent, so the interval is slightly too short for a chain that moves slowly. For
-    MinibatchBarker the rate counts coupled flips, which are noise, not bias.
+    MinibatchBarker the rate counts differences from the exact decision with the same u, which are noise, not bias.
 
     Examples
     --------

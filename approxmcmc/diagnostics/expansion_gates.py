@@ -35,7 +35,7 @@ def expansion_gates(
     settings
         The sampler's settings as a dict.
     stats
-        Records of the kept draws; None: of the tuning alone.
+        Records of the kept draws; None: only the tuning steps are checked.
     """
     if not attrs.get("tuning_steps", 0):
         return []
@@ -75,7 +75,10 @@ def _useless(attrs: Mapping[str, Any]) -> Finding | None:
 
 
 def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding | None:
-    """Return the finding on the data read by a decision during tuning, compared with what an exact step reads."""
+    """Return the finding on the data read by a decision in tuning, compared with what an exact step reads.
+
+    None if this is unknown, few decisions were made, or the sampler has no test or an exact one.
+    """
     decisions = np.sum(attrs.get("tuning_decisions_made", 0))
     if "setup_variance_ratio" not in attrs or AcceptanceTest.found_in(settings) is None or decisions < SMALLEST_PILOT:
         return None
@@ -93,8 +96,8 @@ def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Findin
 def _refused(attrs: Mapping[str, Any], settings: Mapping[str, Any], stats: xr.Dataset | None) -> Finding | None:
     """Return the finding on the smallest acceptance rate of a chain, compared with what its proposals should reach.
 
-    Tuning alone may be too short: a chain of independent draws accepted .18 of its 108 tuning steps, but .45 of the
-    4000 kept ones.
+    None if it is unknown, or a chain made few decisions in tuning. Tuning alone may be too short: a chain of
+    independent draws accepted .18 of its 108 tuning steps, but .45 of the 4000 kept ones.
     """
     decisions = np.atleast_1d(attrs.get("tuning_decisions_made", 0))
     if "tuning_accepted" not in attrs or decisions.min() < SMALLEST_PILOT:

@@ -40,7 +40,7 @@ QUANTILE = 1.96  # of 95 % intervals
 BATCHES = 20
 SMOOTHING = 0.5  # width over which `distance` smooths the sign, in standard errors of the noise
 SPREAD_THAT_MATTERS = 0.3  # standard deviation of an estimated log ratio at which decisions begin to flip
-LEAST_TRUST = 0.5  # relative standard error of a variance
+LEAST_TRUST = 0.5  # relative standard error above which an estimated variance is not trusted
 SHARE_OF_AUDITS = 0.1
 LARGEST = (
     0.1  # of errors added up. On a logistic regression with SequentialTTest(0.05) spreads are 12 % too wide at 0.26
@@ -118,7 +118,7 @@ def distance(error: np.ndarray, noise: np.ndarray) -> np.ndarray:
 
 
 def mean_of_audits(values: np.ndarray) -> Mean:
-    """Return the mean of the `values` (chains, draws) that are not NaN, those of audits; error inf below 20 audits."""
+    """Return the mean of the finite `values` (chains, draws), those of audits; error inf below 20 audits."""
     chains = [row[np.isfinite(row)] for row in values]
     joined = np.concatenate(chains)
     n = joined.size
@@ -133,7 +133,7 @@ def mean_of_audits(values: np.ndarray) -> Mean:
 
 
 def _of_the_test(stats: xr.Dataset) -> tuple[Gate | None, ...]:
-    """Return the gates of the test: how far its acceptance probabilities are off, and in which direction."""
+    """Return the gates of the test: how far its acceptance probabilities are off, and which way; () without audits."""
     if "audit_acceptance_error" not in stats:
         return ()
     error, noise = (_audited(stats, f"audit_acceptance_{name}") for name in ("error", "noise"))
@@ -171,7 +171,7 @@ def _of_the_test(stats: xr.Dataset) -> tuple[Gate | None, ...]:
 
 
 def _of_the_draws(stats: xr.Dataset) -> tuple[Gate | None, ...]:
-    """Return the gates of the draws: whether an exact step would move the draws on average."""
+    """Return the gates of the draws: whether an exact step would move the draws on average; () without audits."""
     if "audited_acceptance" not in stats:
         return ()
     alpha, log_ratio, change = (

@@ -1,4 +1,4 @@
-"""Check how a run ended, whether its chains moved, and how many trajectories failed; otherwise R-hat means little."""
+"""Check how a run ended, whether its chains moved, and how many trajectories failed: R-hat does not show these."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ import xarray as xr
 from approxmcmc.contracts import Finding
 
 SMALLEST_RUN = 50  # draws per chain
-# A chain with reasonable steps moves in at least a tenth of them; below this its draws are a handful of points.
+# A chain with reasonable steps moves in at least a tenth of them; with a share below this, it has hardly any draws.
 HARDLY_ANY = 0.01
 # A proposal out of reach is a wasted step, and many may hide a fault of the model; a tree cut short costs time only.
 OFTEN = 0.05
@@ -61,7 +61,7 @@ def movement(posterior: xr.Dataset) -> list[Finding]:
 
 
 def undefined(stats: xr.Dataset) -> list[Finding]:
-    """Return the finding on the share of proposals with an undefined log density; none if the run does not count them.
+    """Return the finding on the share of proposals with an undefined log density; [] if the run does not count them.
 
     Such a proposal lies where the density has fallen by over 745 nats, see `samplers/metropolis_hastings/program.py`;
     an undefined density anywhere else ends the chain.

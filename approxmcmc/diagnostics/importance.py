@@ -54,8 +54,9 @@ def importance_diagnostics(log_weights: Any) -> dict[str, float]:
     -------
     dict
         ``ess`` = (sum w)^2 / sum w^2; ``pareto_k``, the tail index fitted by Pareto-smoothed importance sampling
-        (ArviZ; over 0.7 the estimates are not to be trusted, NaN where fewer than 25 different weights leave no tail
-        to fit); ``log_normalizer``, the log of the mean weight; ``kl``, the plug-in estimate of KL(target || proposal).
+        (ArviZ; over 0.7 the estimates are not to be trusted, NaN if there is no tail to fit: fewer than 25 different
+        weights, or equal ones in the tail); ``log_normalizer``, the log of the mean weight; ``kl``, the plug-in
+        estimate of KL(target || proposal).
 
     Examples
     --------
@@ -105,8 +106,7 @@ def importance_estimates(trace: xr.DataTree, estimands: Any = None) -> xr.Datase
     if "weight" not in stats:
         raise InvalidInputError(
             "importance_estimates needs draws with weights, as `importance_sampling` makes them; this trace has no "
-            "weights: "
-            "use `az.summary(trace)`"
+            "weights: use `az.summary(trace)`"
         )
     weights = stats["weight"]
     weights = weights / weights.sum(("chain", "draw"))
@@ -124,7 +124,7 @@ def pareto_finding(stats: xr.Dataset) -> Finding:
     found = importance_diagnostics(np.asarray(stats["log_weight"]).ravel())
     k, effective = found["pareto_k"], found["ess"]
     if math.isnan(k):
-        sentence = f"Pareto k was not checked: fewer than {FEWEST_WEIGHTS} different weights: no tail to fit"
+        sentence = f"Pareto k was not checked: fewer than {FEWEST_WEIGHTS} different weights, or equal ones in the tail"
         return Finding("Pareto k", "not checked", sentence, limit=LARGEST_PARETO_K)
     sentence = f"Pareto k is {k:.2f}, with {effective:.0f} effective draws"
     if k <= LARGEST_PARETO_K:

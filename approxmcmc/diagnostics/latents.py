@@ -92,9 +92,9 @@ def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
 
     The trace is returned, changed in place. "auto": the effects of all groups are stored in ``posterior`` if groups
     times draws are at most 10^7, otherwise none are drawn. Labels of groups: the effects of these groups are stored in
-    a group ``latents``. A folder: the effects of all groups are written there. If ``posterior``
-    does not hold the effects, it holds one NaN per draw under the name of every effect, so that PyMC fails on that name
-    when it is given the trace; without the name, PyMC would silently draw the missing variable from its prior.
+    a group ``latents``. A folder: the effects of all groups are written there. If ``posterior`` does not hold the
+    effects, it holds one NaN per draw under the name of every effect, so that PyMC fails on that name when it is given
+    the trace; without the name, PyMC would silently draw the missing variable from its prior.
     """
     plain = target.plain
     if not isinstance(plain, LatentTarget) or plain.latents_wanted is None:

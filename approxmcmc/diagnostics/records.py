@@ -101,7 +101,7 @@ def split_population(trace: xr.DataTree) -> xr.Dataset:
     Parameters
     ----------
     trace
-        A run with ``AdaptiveDirection``: draw t of a chain belongs to member t mod H.
+        A run with ``AdaptiveDirection``: draws t and t + H of a chain belong to the same of the H members.
 
     Returns
     -------

@@ -24,8 +24,8 @@ def checked_integer(
     Raises
     ------
     InvalidInputError
-        If it is not. The message begins with `who`, the function or component, and says that `name` must be `needed`,
-        by default "an integer >= `least`".
+        When `value` is not such an integer. The message begins with `who`, the function or component, and says that
+        `name` must be `needed`, by default "an integer >= `least`".
     """
     if not (is_integer(value, whole_floats=whole_floats) and value >= least):
         owner = f"{who}: " if who else ""

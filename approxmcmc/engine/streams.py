@@ -30,8 +30,8 @@ def seed_sequences(random_seed: Any, chains: int) -> tuple[list[np.random.SeedSe
     Raises
     ------
     InvalidInputError
-        When it has another type, is negative, or a sequence of the wrong length or with a repeated entry, which makes
-        two chains equal.
+        When `random_seed` has another type, is negative, or is a sequence of the wrong length or with a repeated entry,
+        which would make two chains equal.
     """
     if random_seed is None:
         random_seed = np.random.SeedSequence().entropy

@@ -1,9 +1,9 @@
 """Samplers of other libraries, one file for each library, as cells of a study.
 
-Each takes a target, a time limit, a number of draws, a seed and a start, and returns one chain with a clock, the
-seconds of each draw, warm-up and compilation apart (`approxmcmc.contracts.ForeignSampler`). They use the target's PyMC
-model, either directly (`twin`) or translated to JAX (`density`). The libraries are imported when a chain is drawn; if
-one is missing, the error names the extra ``foreign``.
+Each takes a target, a time limit, a number of draws, a seed and a start, and returns one chain with the seconds of each
+draw, of warm-up and of compilation (`approxmcmc.contracts.ForeignSampler`). All but `LaplaceApproximation` use the
+target's PyMC model, either directly (`twin`) or translated to JAX (`jax_chain.density_of`). The libraries are imported
+when a chain is drawn; if one is missing, the error says how to install it.
 """
 
 from approxmcmc.contracts import ForeignSampler

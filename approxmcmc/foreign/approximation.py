@@ -48,9 +48,9 @@ def fitted_trace(
 
 
 def matched_normals(n_draws: int, dim: int, seed: int) -> np.ndarray:
-    """Return normal draws in pairs z, -z; their covariance is exactly the identity if n_draws > 2 dim.
+    """Return normal draws in pairs z, -z; their covariance is exactly the identity if n_draws is even and > 2 dim.
 
-    So averages of odd and of quadratic functions over these draws have no Monte Carlo error.
+    Then averages of odd and of quadratic functions over these draws have no Monte Carlo error.
     """
     half = np.random.default_rng(seed).standard_normal((-(-n_draws // 2), dim))
     if len(half) > dim:
@@ -73,7 +73,9 @@ class LaplaceApproximation(LibrarySampler):
     Raises
     ------
     IncompatibleError
-        When the target has no gradients.
+        When the target is discrete, or has no terms.
+    InvalidInputError
+        When the posterior has no mode.
 
     References
     ----------

@@ -11,7 +11,7 @@ from approxmcmc.foreign.jax_chain import Density, JaxKernel, JaxSampler
 class BlackjaxNUTS(JaxSampler):
     """The no-U-turn sampler of blackjax on all data, after its window adaptation.
 
-    Guarantee: asymptotically exact. The warm-up counts only the gradients of its draws.
+    Guarantee: asymptotically exact. Of the warm-up, only the gradients of its draws are counted.
 
     Parameters
     ----------

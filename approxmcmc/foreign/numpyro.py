@@ -94,7 +94,7 @@ class NumPyroHMCECS(JaxSampler):
     MissingExtraError
         When numpyro is not installed.
     IncompatibleError
-        When the target has no gradients, no PyMC model, or one without rows.
+        When the target has no PyMC model, or one without rows.
 
     References
     ----------

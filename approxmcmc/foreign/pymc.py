@@ -101,7 +101,7 @@ class PyMCADVI(LibrarySampler):
         began = time.perf_counter()
         with twin.model, silent("pymc"):
             start = twin.point(twin.unconstrain(initial))
-            inference = pm.ADVI(start=start, random_seed=seed % 2**32)  # largest seed of NumPy's older generator
+            inference = pm.ADVI(start=start, random_seed=seed % 2**32)  # NumPy's older generator takes no larger seed
             approximation = inference.fit(self.iterations, callbacks=[note], progressbar=False)
         spent = (ends[-1] - ends[0]) * len(ends) / max(len(ends) - 1, 1)  # the first step compiles
         mean, sd = (

@@ -48,7 +48,7 @@ def chain_trace(
         Seconds of each kept draw, shape (n,); or of all together, which are spread over the draws in proportion to
         `gradients`, or evenly if these are unknown.
     warmup_seconds, compile_seconds
-        Seconds before the first kept draw: in steps, and for compilation.
+        Seconds of the warm-up, and of compilation before it.
     gradients
         Gradients of the log density in each kept draw, shape (n,).
     rows_per_gradient
@@ -56,14 +56,15 @@ def chain_trace(
     warmup_gradients, warmup_steps
         Totals of the warm-up.
     clock
-        How draws were timed, in words, for reports; set automatically if `seconds` is one number.
+        How draws were timed, in words, for reports; set automatically if `seconds` is one number, and for
+        approximations.
     stopped
         ``"time_limit"`` if the chain ended at its time limit.
     stats
         More records of each draw, such as ``diverging``.
     approximation
         Whether the draws are independent draws of a distribution fitted to the posterior, all available after the fit.
-        The risk of their averages is then one point.
+        A curve of risk against time then has a single point.
 
     Raises
     ------
@@ -147,7 +148,7 @@ class LibrarySampler(ForeignSampler):
     """A sampler whose settings, the fields of its dataclass, are counts, positive numbers or words."""
 
     def __post_init__(self) -> None:
-        """Raise unless counts are positive integers and numbers are positive.
+        """Raise unless counts are positive integers (`tune` may be 0), numbers are positive, and words are strings.
 
         Raises
         ------

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Target, TwinnedTarget
+from approxmcmc.contracts import Target, pymc_model_of
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.nuts.raw import NUTSJob
 
@@ -28,13 +28,7 @@ class Twin:
 
         from approxmcmc.interop.variables import describe_variables
 
-        if not isinstance(target, TwinnedTarget):
-            raise IncompatibleError(
-                f"Samplers of other libraries need the target's PyMC model; {type(target).__name__} has none. Use a "
-                "target with the method `to_pymc()` (`contracts.TwinnedTarget`), or write a ForeignSampler that reads "
-                "the target itself."
-            )
-        self.target, self.model = target, target.to_pymc()
+        self.target, self.model = target, pymc_model_of(target)
         model, wanted = self.model, list(target.variables.shapes)
         free = [variable.name for variable in model.free_RVs]
         known = {variable.name: variable for variable in model.deterministics}

@@ -46,7 +46,7 @@ class Ratio(NamedTuple):
 
 
 def kinds(graphs: Sequence[Any], theta: Any) -> dict[Any, Any]:
-    """Return for every variable below some graphs whether it is constant, affine in theta, a `Ratio`, or other."""
+    """Return for every variable in some graphs whether it is constant, affine in theta, a `Ratio`, or none of these."""
     found: dict[Any, Any] = {theta: AFFINE}
 
     def kind(variable: Any) -> Any:
@@ -106,7 +106,7 @@ def _kind_of_product(node: Any, inputs: list[Any]) -> Any:
 
 
 def _name(operation: Any) -> str:
-    """Return the name of an operation; of one repeated along axes, the name of the repeated operation."""
+    """Return the name of an operation (of a `Blockwise`, of its core operation)."""
     return type(getattr(operation, "core_op", operation)).__name__
 
 
@@ -145,7 +145,7 @@ def cut(graph: Any, theta: Any, count: Callable[[list[Any]], list[int]]) -> list
 
     They are the first affine ones on the way from the graph to theta, or a part of such a quantity if the part needs no
     more predictors: y - mu is cut at mu, and effect[group] is not cut further. ``count(quantities)`` returns how many
-    predictors each of some quantities needs.
+    predictors each of `quantities` needs.
     """
     kind, found, seen = kinds([graph], theta), [], set()
     waiting = [graph]

@@ -60,7 +60,7 @@ def in_terms_of_formula(trace: xr.DataTree, model: Any) -> xr.DataTree:
     ]
     if missing:
         drawn = posterior[[variable.name for variable in inner.free_RVs]]
-        uncompiled = {"progressbar": False, "compile_kwargs": {"mode": "FAST_COMPILE"}}  # a second less
+        uncompiled = {"progressbar": False, "compile_kwargs": {"mode": "FAST_COMPILE"}}  # saves a second
         posterior = posterior.merge(pm.compute_deterministics(drawn, model=inner, var_names=missing, **uncompiled))
     trace["posterior"] = xr.DataTree(posterior)
     attrs = {group: trace[group].attrs for group in trace.children}

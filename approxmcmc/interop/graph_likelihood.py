@@ -75,7 +75,7 @@ class GraphLikelihood(RowLikelihood):
         return self._kernels[name]
 
     def evaluate(self, eta: np.ndarray, responses: tuple[np.ndarray, ...], rows: np.ndarray) -> np.ndarray:
-        """Return the terms of the rows with numbers `rows`, given their predictors `eta` (K, rows); not compiled."""
+        """Return the terms of the rows with indices `rows`, given their predictors `eta` (K, rows); not compiled."""
         return np.broadcast_to(self._by_python(*eta, *(column[rows] for column in responses)), len(rows))
 
     @functools.cached_property

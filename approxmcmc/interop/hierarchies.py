@@ -28,7 +28,7 @@ from approxmcmc.interop.graphs import evaluate
 # With fewer rows the prior may determine an effect more than they do, and z is the better coordinate.
 ROWS_PER_GROUP = 100
 AXES = ("DimShuffle", "ExpandDims")
-# Below this ratio groups hardly differ: sigma may be 0, and the density of sigma * z has no mode there.
+# Below this ratio groups hardly differ: sigma may be 0, and the density of (sigma, sigma * z) may have no mode.
 VARIANCE_RATIO = 10.0
 DIFFERENCE = 1e-4
 # Not every version of PyTensor has all of them.

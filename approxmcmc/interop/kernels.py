@@ -124,7 +124,7 @@ def make_log_terms(terms: Callable[..., Any], rows: Callable[..., Any]) -> Calla
 
 
 def make_add_gradient(gradient: Callable[..., Any], rows: Callable[..., Any]) -> Callable[..., None]:
-    """Return the batch kernel of ``gradient(theta, *rows)``, the gradient of the sum of some rows."""
+    """Return the batch kernel of ``gradient(theta, *rows)``, the gradient of the sum of the terms of `rows`."""
 
     def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         slope = gradient(theta, *rows(data, order, lo, hi))[0]

@@ -159,8 +159,8 @@ def structured_target(source: ModelOfPyMC) -> StructuredTarget:
     found = find_predictors(source)
     family = family_of(source) if found.design.n_predictors == 1 else None
     normal = normal_design(source, found) if family is None else None
-    # Only the whole predictor of the distribution is accepted, because an offset may be added outside of the part
-    # found.
+    # `_checked` raises if the terms differ from the model's, for instance because an offset is added outside of the
+    # predictor found; then the general form is tried.
     with contextlib.suppress(NoLinearPredictorError):
         if family is not None:
             return _checked(source, _of_family(source, found, family))
@@ -210,7 +210,7 @@ def family_of(source: ModelOfPyMC) -> Family | None:
 
 
 def _known_scale(source: ModelOfPyMC, scale: Any) -> float | None:
-    """Return the scale of a normal distribution if it is one number."""
+    """Return the scale of a normal distribution if it is one known positive number, else None."""
     if set(source.values) & set(ancestors([scale])):
         return None
     found = np.unique(evaluate(scale))
@@ -262,7 +262,7 @@ def _compared(source: ModelOfPyMC, target: StructuredTarget) -> np.ndarray | flo
 
 
 def _some_terms(target: StructuredTarget, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the terms of the rows with numbers `rows` at theta, by the method with the least compilation."""
+    """Return the terms of the rows with indices `rows` at theta, by the method with the least compilation."""
     if isinstance(target, PredictorsTarget):
         return target.likelihood.evaluate(target.design.eta(theta, rows), target.responses, rows)
     compiled, some = target.compile(), np.empty(len(rows))

@@ -11,7 +11,7 @@ from approxmcmc.contracts import TwinnedTarget, content_hash
 from approxmcmc.engine.compiler.code_version import source_version, version
 from approxmcmc.engine.compiler.identity import PINNED_PACKAGES, UnknownContentError, content_id
 
-UNREADABLE = "unreadable"  # prefix of the name of a model without a hash
+UNREADABLE = "unreadable"  # prefix of the unique text that replaces the hash of a model which has none
 TRUSTED_PACKAGES = ("pytensor", "pymc", "pymc_extras")
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
 

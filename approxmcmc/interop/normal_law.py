@@ -72,7 +72,10 @@ def _has_affine_logarithm(graph: Any, kind: dict[Any, Any]) -> bool:
 
 
 def _with_scales(source: ModelOfPyMC, design: Design, scale: Any, J: int) -> Design | None:
-    """Return the design of J means, with J log scales in place of the other predictors; None if a scale is 0 at 0."""
+    """Return the design of J means, with J log scales in place of the other predictors.
+
+    None if a scale is not positive and finite at theta = 0.
+    """
     n_rows, dim = source.rows.n_rows, design.dim
     of_theta = pytensor.function([source.theta], scale, mode="FAST_COMPILE", on_unused_input="ignore")
 

@@ -43,7 +43,7 @@ class Quantity(NamedTuple):
 class Predictors(NamedTuple):
     """Terms of rows as a graph of theta, the affine quantities in it, and the design of their predictors.
 
-    The predictors are in the order of the quantities; a quantity with several numbers per row is as many predictors.
+    The predictors are in the order of the quantities; a quantity with k numbers per row is k predictors.
     """
 
     theta: Any
@@ -126,7 +126,7 @@ class _Asked:
         self.origin = self.at(np.zeros(self.dim), raw=True)
 
     def at(self, theta: np.ndarray, *, raw: bool = False) -> np.ndarray:
-        """Return all predictors at theta minus their values at the origin, or with `raw` as they are; (K, n_rows)."""
+        """Return all predictors at theta, (K, n_rows), minus their values at the origin unless `raw`."""
         values = self._function(theta, *self.source.rows.data)
         found = []
         for one, value in zip(self.quantities, values, strict=True):

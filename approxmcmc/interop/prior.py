@@ -29,13 +29,13 @@ class PriorOfPyMC(Prior):
         """Return None: no normal form is known."""
 
     def compile(self, dim: int) -> Any:
-        """Compile the graph, once for this object."""
+        """Return the compiled log prior; it is compiled once for this object."""
         if "value" not in self._kernels:
             self._kernels["value"] = kept_log_prior_kernel(lambda: self._function(self.graph), self._content("value"))
         return self._kernels["value"]
 
     def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
-        """Compile the gradient of the prior, once for this object."""
+        """Return the compiled gradient of the log prior; it is compiled once for this object."""
         if "gradient" not in self._kernels:
             self._kernels["gradient"] = kept_prior_gradient_kernel(self._gradient, self._content("gradient"))
         return self._kernels["gradient"]
@@ -61,7 +61,10 @@ def log_prior_of(source: ModelOfPyMC) -> Any:
 
 
 def prior_of(source: ModelOfPyMC) -> Prior:
-    """Return a `NormalPrior` if all variables of the model are independent, normal or flat; else a `PriorOfPyMC`."""
+    """Return a `NormalPrior` if all variables are independent, normal or flat; else a `PriorOfPyMC`.
+
+    Also a `PriorOfPyMC` if the model has potentials, or group effects that are sampled in scaled coordinates.
+    """
     model = source.model
     means, scales = [], []
     if model.potentials or source.scales:

@@ -1,7 +1,7 @@
 """A PyMC model as a target: its likelihood row by row, compiled by PyTensor, called from the chain's kernel.
 
 The graph of the observed variables is rebuilt over the requested rows: every constant and every shared array with an
-axis as long as the data becomes an input that is indexed by the row numbers, and only then the log density is formed.
+axis as long as the data becomes an input that is indexed by row, and only then the log density is formed.
 So a call costs only its rows, and nothing of size N is evaluated in a step. (Indexing the full log-likelihood instead
 costs O(N) a call: PyTensor does not push the index down.)
 
@@ -69,16 +69,16 @@ def from_pymc(
         sigma multiplies. This needs at least 100 rows for each entry of z, and entries that vary by more than 10 times
         their variance given the rows. Draws are returned as z either way.
     integrate
-        Whether to integrate out effects of groups, see the page on hierarchies: "auto" if that is possible and saves
-        work, and `row_dim`, `deterministics`, `structure` and `data` are not given; True also if it saves nothing, and
-        raises if it is impossible, or if `data` or `deterministics` is given; False never. "if cheaper" is what
-        `sample` does for a ``pm.Model``: as "auto", but not by quadrature if NUTS draws from the model in the time of
-        its compilation, and meets no funnel. The posterior of the other parameters is the same.
+        Whether to integrate out effects of groups, see the page on hierarchies. "auto": if that is possible and saves
+        work, and `row_dim`, `deterministics`, `structure` and `data` are not given. True: also if it saves nothing;
+        raises if it is impossible, or if `data` or `deterministics` is given. False: never. "if cheaper", which
+        `sample` uses for a ``pm.Model``: as "auto", but not by quadrature if NUTS draws from the model in the time that
+        compiling the quadrature takes, and meets no funnel. The posterior of the other parameters is the same.
     latents
-        Which of the integrated effects `sample` stores in the trace: "auto" all of them, if groups times draws are at
-        most 1e7, else none; a list of labels of groups, the effects of these; None none of them, and
-        `approxmcmc.latents` draws them later. A path that ends with ``.zarr`` names a folder to which all of them are
-        written instead, as float32, for `xarray.open_zarr`.
+        Which of the integrated effects `sample` stores in the trace. "auto": all, if groups times draws are at most
+        1e7, else none. A list of labels of groups: the effects of these groups. None: none, and `approxmcmc.latents`
+        draws them later. A path that ends with ``.zarr``: all are written to this folder instead, as float32, for
+        `xarray.open_zarr`.
     data
         Rows in place of those in the model, by the names of its data containers: sources (`approxmcmc.sources`), such
         as columns of Parquet files, or arrays, which may be mapped. For data that do not fit into memory: write the
@@ -143,7 +143,8 @@ def from_pymc(
     if integrate is True and (data is not None or deterministics):
         raise InvalidInputError(
             "from_pymc: integrate=True takes the rows and the variables of the model itself, so `data` and "
-            "`deterministics` must not be given; leave them out, or give integrate='auto' or False"
+            "`deterministics` must not be given; leave them out, or give integrate='auto' or False. Groups whose rows "
+            "come from sources: targets.GroupedTarget or NormalGroups"
         )
     if integrate is True or (integrate and data is None and structure and not deterministics and row_dim is None):
         whole = _integrated(model, always=integrate is True, if_cheaper=integrate == "if cheaper")
@@ -178,7 +179,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     Raises
     ------
     IncompatibleError
-        When the model cannot be read row by row.
+        When the model cannot be read row by row, and has no effects of groups.
 
     Examples
     --------
@@ -199,13 +200,18 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     if isinstance(whole, IntegratedOfPyMC):
         sizes = f"{whole.n_obs} terms, one per group, and {whole.variables.size} parameters"
         return f"{whole.source.observed.name}, {whole.source.y.size} rows: {whole.sentence}; {sizes} remain"
-    source = ModelOfPyMC(model, row_dim)
-    source.rows.terms()  # raises if rows have no terms of their own
+    left = "" if isinstance(whole, NoEffectsError) else f"; effects of groups are not integrated out: {whole}"
+    try:
+        source = ModelOfPyMC(model, row_dim)
+        source.rows.terms()  # raises if rows have no terms of their own
+    except IncompatibleError as error:
+        if not left:
+            raise
+        names = ", ".join(variable.name for variable in model.observed_RVs)
+        return f"{names}: no row is a term{left}; why no row is one: {error}"
     found = _find_structure(source)
     rows = f"{source.rows.name}, {source.rows.n_rows} rows"
-    effects = "".join(f"; {one.reason}" for one in source.effects)
-    if not isinstance(whole, NoEffectsError):
-        effects += f"; effects of groups are not integrated out: {whole}"
+    effects = "".join(f"; {one.reason}" for one in source.effects) + left
     if isinstance(found, StructuredTarget):
         fast = "the library's fast code for linear predictors evaluates it"
         return f"{rows}: {_describe(found)}; {fast}; {explain_rows(found)}{effects}"

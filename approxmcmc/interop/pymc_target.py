@@ -140,13 +140,13 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         return TermsOfGraph(self._graph, self.n_obs, repr(self))
 
     def _terms_of(self, theta: np.ndarray, rows: Any) -> np.ndarray:
-        """Return the terms of the model's own rows with these numbers, or in this slice."""
+        """Return the terms of the model's own rows at the indices, or in the slice, `rows`."""
         with self._on_rows_alone():
             return np.asarray(self._by_python(theta, *(array[rows] for array in self.source.rows.own)))
 
     @functools.cached_property
     def _by_python(self) -> Any:
-        """The terms as Python evaluates them: it checks the bounds of arrays, and NUTS may need nothing compiled."""
+        """The function of the terms in Python, which checks the bounds of arrays and takes no compilation."""
         inputs = [self._theta, *self.source.rows.inputs]
         return pytensor.function(inputs, self._graph.terms, mode="FAST_COMPILE", on_unused_input="ignore")
 

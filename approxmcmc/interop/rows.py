@@ -224,7 +224,7 @@ class Rows:
 
 
 def _one_count(counts: dict[str, int]) -> int:
-    """Return the number of rows, given it by observed variable; raise if numbers differ."""
+    """Return the number of rows that all observed variables have, given `counts` by variable; raise if they differ."""
     if len(set(counts.values())) > 1:
         numbers = ", ".join(f"{name!r} has {count}" for name, count in counts.items())
         raise IncompatibleError(
@@ -281,7 +281,10 @@ def sum_of(terms: list[Any]) -> Any:
 
 
 def random_groups(n_rows: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Return the rows, at random, in groups of one, of some and of many: one size may not show dependence of rows."""
+    """Return all row indices in random order, in groups of one, of some and of many rows.
+
+    Groups of one size only may not show that rows depend on each other.
+    """
     order, some = rng.permutation(n_rows), min(CHECKED_ROWS, max(1, n_rows // 3))
     stops = np.cumsum([1, some, *[max(CHECKED_ROWS, n_rows // 8)] * 9])
     return list(np.split(order, stops[stops < n_rows]))

@@ -18,16 +18,16 @@ from approxmcmc.interop.graphs import operations_of_a_row, simplify
 # factor.
 COMPILE, COMPILE_PRODUCTS, COMPILE_FACTORS = 7.0, 12.5, 42.0
 PRODUCTS = ("Dot", "BatchedDot", "Gemv", "Gemm", "MatMul")
-# Seconds for one operation of a row in PyTensor's graph, with its derivative. Measured, and by this count: 2 to 4 ns
-# and 5 for a normal row, 8 to 11 and 6 to 9 for a Poisson row, 50 to 56 and 52 for a logistic one, 75 and 83 for an
-# ordered one, 40 and 77 for a softmax of three classes.
+# Seconds for one operation of a row in PyTensor's graph, with its derivative. Nanoseconds of a row, measured and by
+# this count: 2 to 4 and 5 for a normal row, 8 to 11 and 6 to 9 for a Poisson row, 50 to 56 and 52 for a logistic one,
+# 75 and 83 for an ordered one, 40 and 77 for a softmax of three classes.
 OPERATION = 0.25e-9
 WITH_BRANCHES = 100.0  # operations: code with branches is not vectorised, and takes nutpie some 25 ns
 LEAST = 7e-6  # seconds of a gradient of a few rows
 
 
 def work_as_written(model: Any, sizes: Sequence[int], dim: int) -> WrittenWork:
-    """Return the work of the graph that NUTS evaluates: `sizes` are the rows of each observed variable."""
+    """Return the work of the graph that NUTS evaluates; `sizes` are the numbers of rows of the observed variables."""
     logps = model.logp(vars=model.observed_RVs, sum=False)
     operations = sum(
         n * operations_of_a_row(simplify(one), n, WITH_BRANCHES) for one, n in zip(logps, sizes, strict=True)
@@ -43,7 +43,7 @@ def _multiplies(graphs: Sequence[Any]) -> bool:
 
 
 def seconds_of_trajectory(work: WrittenWork) -> float:
-    """Return the seconds of a draw."""
+    """Return the seconds of a trajectory of NUTS, which makes one draw."""
     return float(4.0 * work.dim**0.25 * work.longer * (LEAST + work.operations * OPERATION))
 
 

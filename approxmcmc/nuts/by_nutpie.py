@@ -1,7 +1,7 @@
 """NUTS of nutpie: each chain is a separate sampler, in a thread that runs and pauses on demand.
 
 A chain is a function of its seed and of its starting point. Its draws do not depend on when it pauses, nor on how many
-more are to come, so a run that ends at a look at its draws is the beginning of a longer one, bit by bit.
+more are to come, so a short run equals the beginning of a longer one, bit by bit.
 """
 
 import dataclasses
@@ -225,7 +225,8 @@ def _joined(trees: Sequence[xr.DataTree], group: str, draws: int) -> xr.Dataset:
 def near(start: np.ndarray) -> Callable[[int], np.ndarray]:
     """Return the function that gives nutpie a start: the given one or, if nutpie rejects it, points near it.
 
-    nutpie scales its first step by the gradient and rejects a start where an entry of it is 0, as at a residual of 0.
+    nutpie scales its first step by the gradient and rejects a start where an entry of the gradient is 0, as at a
+    residual of 0.
     """
     tries = itertools.count()
 

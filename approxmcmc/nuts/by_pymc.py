@@ -29,7 +29,7 @@ class StepClock:
         self.began, self.late = math.nan, False
 
     def __call__(self, trace: Any, draw: Any) -> None:
-        """Record the time; PyMC calls this after each step, and returns the draws so far on an interrupt."""
+        """Record the time of a step; after `job.seconds`, interrupt PyMC, which then returns the draws so far."""
         now = time.perf_counter()
         self.ends[draw.chain].append(now)
         self.job.tick(sum(map(len, self.ends)))

@@ -44,7 +44,7 @@ class NUTSJob(NamedTuple):
     tune, target_accept, cores
         Tuning steps, acceptance rate to tune to, and the number of chains that run at once.
     seconds
-        Wall-clock limit from the first step, or None.
+        Time limit in seconds of `limit_clock`, from the start of the chains; or None.
     tick
         Called with the steps made so far, tuning included.
     """

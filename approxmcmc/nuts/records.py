@@ -22,9 +22,9 @@ MEANT = ("acceptance_rate",)
 def named_draws(
     raw: RawDraws, target: Target, asked: WholeRun, every: int, flat: np.ndarray, attrs: Mapping[str, Any]
 ) -> NamedDraws:
-    """Return every `every`-th draw with its records, the totals of tuning, and attributes; `flat` are the same draws.
+    """Return every `every`-th draw with its records, the totals of tuning, and attributes.
 
-    Counts and seconds of dropped draws are added to the next kept draw.
+    `flat` holds the same draws as vectors. Counts and seconds of dropped draws are added to the next kept draw.
     """
     stats = _counted({**raw.stats, "perf_counter_diff": raw.seconds}, target.n_obs, only_nuts=raw.only_nuts)
     warmup = {**raw.warmup_stats, "perf_counter_diff": raw.warmup_seconds}

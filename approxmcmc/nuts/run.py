@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import NamedDraws, Target, TwinnedTarget, Variables, WholeRun
+from approxmcmc.contracts import NamedDraws, Target, Variables, WholeRun, pymc_model_of
 from approxmcmc.engine.messages import tell
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingError
 from approxmcmc.nuts import by_nutpie, by_pymc
@@ -21,24 +21,8 @@ MOST = 2**31  # draws of a chain that runs until `more` returns 0
 _compiled: dict[Any, by_nutpie.NutpieModel] = {}
 
 
-def model_of(target: Any) -> Any:
-    """Return the PyMC model of a target.
-
-    Raises
-    ------
-    IncompatibleError
-        When the target has no PyMC model.
-    """
-    if not isinstance(target, TwinnedTarget):
-        raise IncompatibleError(
-            f"NUTS needs the target's PyMC model, and {type(target).__name__} has none. Use a target with the method "
-            "`to_pymc()` (`contracts.TwinnedTarget`), or another sampler"
-        )
-    return target.to_pymc()
-
-
 def draw_chains(target: Any, asked: WholeRun, library: str, *, target_accept: float, insist: bool) -> NamedDraws:
-    """Draw all chains by `library`; by PyMC if nutpie cannot compile the model, unless `insist`, which then raises.
+    """Draw all chains by `library`; if nutpie cannot compile the model, by PyMC, or with `insist` raise its error.
 
     Raises
     ------
@@ -49,7 +33,7 @@ def draw_chains(target: Any, asked: WholeRun, library: str, *, target_accept: fl
     SamplingError
         When no chain can start.
     """
-    model = model_of(target)
+    model = pymc_model_of(target)
     names = _names(target, model)
     goal: Goal = asked.goals.first()
     shapes = Variables(dict(target.variables.shapes))

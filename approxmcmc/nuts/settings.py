@@ -5,10 +5,10 @@ import importlib.util
 import numbers
 from typing import Any
 
-from approxmcmc.contracts import Component, NamedDraws, WholeRun, WholeSampler
+from approxmcmc.contracts import Component, NamedDraws, WholeRun, WholeSampler, pymc_model_of
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.nuts.run import draw_chains, model_of
+from approxmcmc.nuts.run import draw_chains
 
 BACKENDS = ("nutpie", "pymc")
 TUNE = {"nutpie": 400, "pymc": 1000}  # default tuning steps of each library
@@ -74,7 +74,7 @@ class NUTS(WholeSampler, Component):
         IncompatibleError
             When nutpie is requested, and the model has discrete parameters.
         """
-        discrete = [variable.name for variable in model_of(target).discrete_value_vars]
+        discrete = [variable.name for variable in pymc_model_of(target).discrete_value_vars]
         if self.backend == "nutpie" and discrete:
             raise IncompatibleError(
                 f"NUTS: nutpie needs continuous parameters, and the model has the discrete {discrete}; leave backend "

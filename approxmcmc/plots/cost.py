@@ -57,6 +57,11 @@ def plot_cost(
     arviz_plots.PlotCollection
         Artists under ``viz``; ``savefig(path)`` writes the figure.
 
+    Raises
+    ------
+    InvalidInputError
+        When `data` is neither traces nor a table with the columns of `cost_table`, is empty, or a name is unknown.
+
     Notes
     -----
     Numeric keys are points of the axis, text keys are names under equally spaced ticks. Settings without audits have no

@@ -50,6 +50,11 @@ def plot_risk(
     arviz_plots.PlotCollection
         Artists under ``viz``; ``savefig(path)`` writes the figure.
 
+    Raises
+    ------
+    InvalidInputError
+        When `risks` is no result of `risk`, or its results lack a named variable or have different axes.
+
     Notes
     -----
     Unbiased estimates may be zero or negative, which a logarithmic axis cannot show: the line has a gap there. Bands

@@ -95,8 +95,8 @@ class AdaptiveDirection(Component, Proposal):
         Size H of the population, at least 3; None: 2 dim, and at least 3.
     spread
         Members start at the chain's starting point plus U(-spread, spread) in each coordinate, the first at the point
-        itself. A start with prior density 0 is drawn again, up to 100 times; after that, the member starts at the point
-        itself.
+        itself. A start with prior density 0 is drawn again; after 100 such draws the member starts at the
+        point itself.
 
     Raises
     ------
@@ -109,8 +109,8 @@ class AdaptiveDirection(Component, Proposal):
     Notes
     -----
     One chain of the trace is one population. Each step moves one member, and the members take turns; the draw is the
-    member that moved. Draw t of a trace without thinning is member t mod H, so the draws of a chain cycle through the
-    population. All H members have the posterior as their distribution, and a chain's average uses all of them.
+    member that moved. Without thinning draws t and t + H belong to the same member: the draws of a chain cycle through
+    the population. All H members have the posterior as their distribution, and a chain's average uses all of them.
     Neighbouring draws belong to different members, so R-hat, ESS and MCSE of the draws in order are far too optimistic:
     use ``diagnostics.split_population(trace)``, where every member is a chain. A ``thin`` that shares a factor with H
     keeps only some members; ``thin=H`` keeps a single one.

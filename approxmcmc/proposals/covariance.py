@@ -50,7 +50,7 @@ def tuned_factor(
 ) -> tuple[Callable[[Any], Mapping[str, float]], Callable[[Any, Mapping[str, float]], None]]:
     """Return the functions `describe` and `restore` (see `CompiledProposal`) of a state with a tuned factor.
 
-    The trace stores the factor, unit exp(log_factor), under `name`.
+    The trace stores ``unit * exp(log_factor)`` under `name`.
     """
 
     def describe(state: Any) -> Mapping[str, float]:

@@ -1,7 +1,8 @@
 r"""Stochastic-gradient Fisher scoring (SGFS): Langevin steps preconditioned by a curvature estimated on minibatches.
 
 With the running covariance :math:`V_t` of the gradients of single data, :math:`V_t = (1 - 1/t) V_{t-1} + \hat V/t`, the
-Fisher information of all data is estimated by :math:`\hat I = N V_t`, and
+Fisher information of all data is estimated by :math:`\hat I = N V_t`. With the estimate :math:`\hat g` of the gradient
+from n of N data, and :math:`\gamma = N/n`,
 
 .. math:: \theta' = \theta + 2 \left[\gamma \hat I + \tfrac{4}{\alpha} B\right]^{-1} (\hat g(\theta) + \eta),
           \qquad \eta \sim N(0, \tfrac{4}{\alpha} B).
@@ -64,7 +65,7 @@ class FisherScoringState(NamedTuple):
 def move(
     rng: np.random.Generator, state: FisherScoringState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Write theta' of the module's equation, with a new minibatch, to `out`; return 0, or NaN if theta' is NaN."""
+    """Write theta' of the module's equation, with a new minibatch, to `out`; return 0, or NaN if it is not finite."""
     minibatch, alpha = state.minibatch, state.step_size
     n_obs, batch_size = minibatch.n_obs, minibatch.batch_size
     dim = theta.shape[0]

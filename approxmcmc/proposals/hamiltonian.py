@@ -31,8 +31,8 @@ from approxmcmc.proposals.langevin_step import checked_preconditioner, gradient_
 
 JITTER = 0.1  # relative random change of the step, up or down
 SHORTEST, LONGEST = 0.6, 1.4  # range of the random factor on the length
-# A trajectory is rejected if its kicks add or remove more energy than this, which no posterior requires. Below this
-# limit 60 bisections still find the place where a density becomes undefined.
+# A trajectory is rejected if its kicks add more energy than this, which no posterior requires. Below this limit 60
+# bisections still find the place where a density becomes undefined.
 FARTHEST = 1e30
 
 
@@ -127,7 +127,7 @@ class Hamiltonian(Component, Proposal):
     guarantee of the test. Cost: a gradient on all data for each leapfrog step; the gradient at theta is cached.
     A trajectory keeps its direction, while Langevin steps change direction at random. Along a direction in which M
     makes steps k times too short, a trajectory needs about k times as many steps, Langevin k^2 times as many. A
-    trajectory ends where the gradient becomes undefined (see the page on the architecture), and is rejected if its
+    trajectory ends where the gradient becomes undefined (see the page on the engine), and is rejected if its
     velocity diverges.
 
     References

@@ -158,7 +158,7 @@ def forget(state: LangevinState) -> None:
 def move(
     rng: np.random.Generator, state: LangevinState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Write theta' to `out` without a density ratio: one gradient, at theta. Return 0, or NaN if theta' is NaN."""
+    """Write theta' to `out`, by one gradient, at theta, without a density ratio; return 0, or NaN if not finite."""
     write_gradient(state.gradient, theta, state.slope, count)
     count[TOUCHED] += state.gradient.n_obs
     drift(state.step_size, state.scale, state.upper, theta, state.slope, out)

@@ -1,6 +1,6 @@
 r"""The gradient of the log posterior, estimated on a minibatch; shared by all stochastic-gradient proposals.
 
-A minibatch X_n, drawn without replacement, gives
+Let g_i be the gradient of log p(x_i | theta). A minibatch X_n, drawn without replacement, gives
 
 .. math:: \hat g(\theta) = \nabla \log p(\theta) + \frac{N}{n} \sum_{x \in X_n} \nabla \log p(x | \theta),
 
@@ -65,7 +65,7 @@ def book_reads(minibatch: MinibatchGradient, minibatches: int, count: np.ndarray
 
 @compiled
 def estimate_gradient(minibatch: MinibatchGradient, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> None:
-    """Write g_hat(theta) to `out`: (N/n) (the minibatch's sum - its sum at the anchor) + the anchor's total."""
+    """Write the estimate g_hat(theta), with the prior's gradient, to `out`; see the module."""
     n_obs, batch_size = minibatch.n_obs, minibatch.batch_size
     out[:] = 0.0
     minibatch.add_gradient(theta, minibatch.data, minibatch.order, 0, batch_size, out)
@@ -125,7 +125,7 @@ def minibatch_gradient(
 ) -> Callable[[], MinibatchGradient]:
     """Return the function that makes the `MinibatchGradient` of a chain.
 
-    Raises IncompatibleError if `batch_size` exceeds the data, or `anchor` does not have the length `dim`.
+    Raises IncompatibleError if `batch_size` exceeds the number of data, or `anchor` does not have the length `dim`.
     """
     n_obs = gradient.n_obs
     if batch_size > n_obs:

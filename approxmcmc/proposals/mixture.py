@@ -114,7 +114,7 @@ class Mixture(Component, Proposal):
     InvalidInputError
         When there are fewer than two proposals, or there is not one positive weight for each.
     IncompatibleError
-        When a member is not a proposal, or cannot be part of a mixture.
+        When a member is not a proposal, or its draws carry weights (:class:`DecreasingStep`).
 
     Notes
     -----
@@ -159,7 +159,7 @@ class Mixture(Component, Proposal):
         return tuple(member for proposal in self.proposals for member in proposal.members)
 
     @property
-    def error_untested(self) -> str:  # type: ignore[override]  # what others fix, it has from its members
+    def error_untested(self) -> str:  # type: ignore[override]  # a constant of other proposals
         """Return the sentences on the bias that steps of the members have without a test."""
         return "; ".join(dict.fromkeys(member.error_untested for member in self.members if member.error_untested))
 
@@ -196,7 +196,7 @@ class Mixture(Component, Proposal):
 def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledProposal:
     """Return the first member, or the mixture of it and all others: a chain of choices between two.
 
-    The result has no `forget`, so it is rejected by samplers that change the density between proposals.
+    The result has no `forget`, so samplers that change the density between proposals reject it if it uses gradients.
     """
     if len(members) == 1:
         return members[0]

@@ -136,8 +136,8 @@ class RandomWalk(Component, Proposal):
     Raises
     ------
     InvalidInputError
-        When a scale is not positive, a matrix not symmetric positive definite, or both scale and preconditioner are
-        more than a number.
+        When a scale is not positive, a matrix not symmetric positive definite, or `scale` is not one number although
+        there is a preconditioner.
     IncompatibleError
         When the scale's length is not the target's dimension.
 
@@ -176,7 +176,7 @@ class RandomWalk(Component, Proposal):
         if self.preconditioner is not None:
             if scale.ndim:
                 raise InvalidInputError(
-                    f"RandomWalk: with a preconditioner scale is a number, found shape {scale.shape}; put it into one"
+                    f"RandomWalk: with a preconditioner scale is a number, found shape {scale.shape}; leave one out"
                 )
             object.__setattr__(self, "preconditioner", covariance_of(self.preconditioner, who="RandomWalk"))
 

@@ -86,7 +86,7 @@ def move(
 ) -> float:
     """Write theta after T steps to `out`; neighbouring kicks are merged into one, so this takes T gradients.
 
-    Return 0, or NaN if theta' is NaN.
+    Return 0, or NaN if this theta is not finite.
     """
     h, scale, upper, velocity, noise = state.step_size, state.scale, state.upper, state.velocity, state.noise
     if math.isnan(velocity[0]):

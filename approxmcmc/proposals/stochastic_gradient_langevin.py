@@ -136,7 +136,7 @@ def propose(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: 
 
 @compiled
 def move(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
-    """Write theta' to `out` without a density ratio: no gradient at theta'. Return 0, or NaN if theta' is NaN."""
+    """Write theta' to `out`, without the gradient at theta' and the density ratio; return 0, or NaN if not finite."""
     alpha = _next_step_size(state)
     draw_minibatch(rng, state.minibatch, count)
     book_reads(state.minibatch, 1, count)

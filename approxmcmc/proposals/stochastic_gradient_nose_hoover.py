@@ -73,7 +73,10 @@ def spread_at(friction: float, noise: float, time: float) -> float:
 def move(
     rng: np.random.Generator, state: NoseHooverState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
-    """Write theta after a step to `out`; neighbouring kicks are merged into one, so this takes one gradient."""
+    """Write theta after a step to `out`; neighbouring kicks are merged into one, so this takes one gradient.
+
+    Return 0, or NaN if this theta is not finite.
+    """
     h, scale, upper, velocity, friction = state.step_size, state.scale, state.upper, state.velocity, state.friction
     if math.isnan(velocity[0]):
         draw_velocity(rng, velocity)

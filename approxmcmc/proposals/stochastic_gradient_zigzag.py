@@ -89,7 +89,7 @@ def zig_and_zag(
 
 @compiled
 def move(rng: np.random.Generator, state: ZigZagState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
-    """Write theta after T steps, each with its own minibatch, to `out`; return 0, or NaN if theta' is NaN."""
+    """Write theta after T steps, each with its own minibatch, to `out`; return 0, or NaN if it is not finite."""
     velocity, force = state.velocity, state.force
     if math.isnan(velocity[0]):
         for k in range(velocity.shape[0]):

@@ -1,6 +1,7 @@
 """Gold standards on disk, named by content: a file is used only if it matches the request exactly."""
 
 import os
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -29,14 +30,14 @@ def cached(key: str, folder: str | os.PathLike[str] | None, compute: Callable[[]
     Raises
     ------
     KeyboardInterrupt
-        If the computation was interrupted: a part of a chain is no gold standard, and it is not stored.
+        If the computation was interrupted; a part of the draws is not a gold standard, so nothing is stored.
 
     Notes
     -----
-    A stored tree carries its key and a hash of its draws. If a file cannot be read, has another key or another hash of
-    its draws, the tree is computed again, with a warning, and the file replaced. Files are written atomically: two
-    processes that compute the same tree write the same content, and a reader never sees a partial file. If the folder
-    is not writable, the tree is returned but not stored.
+    A stored tree carries its key, a hash of its draws and ``seconds_to_make``, what they took when they were made. If
+    a file cannot be read, has another key or another hash of its draws, the tree is computed again, with a warning, and
+    the file replaced. Files are written atomically: two processes that compute the same tree write the same draws, and
+    a reader never sees a partial file. If the folder is not writable, the tree is returned but not stored.
     """
     path = Path(folder if folder is not None else user_cache("reference")) / f"{key}.nc"
     if path.exists():
@@ -45,10 +46,12 @@ def cached(key: str, folder: str | os.PathLike[str] | None, compute: Callable[[]
         except (ApproxMCMCError, OSError, ValueError, KeyError, RuntimeError) as error:
             message = f"The cached gold standard {path} cannot be used ({error}); it is computed again."
             warnings.warn(message, SamplingWarning, stacklevel=3)
+    start = time.perf_counter()
     tree = compute()
     if tree["posterior"].attrs.get("stopped") == "interrupt":
         raise KeyboardInterrupt
-    tree["posterior"].attrs |= {"cache_key": key, "draws_hash": draws_hash(tree)}
+    seconds = time.perf_counter() - start
+    tree["posterior"].attrs |= {"cache_key": key, "draws_hash": draws_hash(tree), "seconds_to_make": seconds}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         save(tree, path)

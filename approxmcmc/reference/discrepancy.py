@@ -125,7 +125,7 @@ def stein_discrepancy(
     if statistic not in ("U", "V"):
         raise InvalidInputError(f"stein_discrepancy: statistic must be 'U' or 'V', found {statistic!r}")
     n_draws, seed = checked_integer(draws, "draws", 3), checked_integer(random_seed, "random_seed", 0)
-    if not isinstance(traces, Mapping):  # so is a DataTree
+    if not isinstance(traces, Mapping):  # a DataTree is a Mapping too
         raise InvalidInputError(
             f"stein_discrepancy: needs a trace, or a dict of name -> trace, found a {type(traces).__name__}"
         )

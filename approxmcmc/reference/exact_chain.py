@@ -84,13 +84,13 @@ def run_kernel(
 ) -> xr.DataTree:
     """Return the trace of chains of a sampler; `settings` holds draws, tune, thin, chains and random_seed.
 
-    `audit_every` is that of `sample`, and `cores` the number of threads, None for one for each chain, at most as many
-    as there are processors.
+    `audit_every` is that of `sample`. `cores` is the number of threads; None for one for each chain, but no more than
+    there are processors.
 
     Raises
     ------
     KeyboardInterrupt
-        If sampling was interrupted.
+        If the chains stopped early: by an interrupt, or at a NaN after the first kept draw.
     SamplingError
         If a log density was NaN before a draw was kept.
     """
@@ -233,6 +233,7 @@ def exact_chain_reference(
         "seed": settings["random_seed"],
         "kernel": repr(kernel.sampler),
         "second_kernel": repr(second.sampler),
+        "seconds_to_make": sum(each["posterior"].attrs.get("seconds_to_make", 0.0) for each in (tree, other)),
     }
     describe(tree, report, summaries)
     if not report.passed:

@@ -83,11 +83,11 @@ def reference_posterior(
     Returns
     -------
     xarray.DataTree
-        Groups `posterior`, `sample_stats`, the data groups, and `reference_moments`: every variable
-        and estimand with a leading dim `moment` of (mean, sd, mcse); mcse is the Monte Carlo error of the mean.
+        Groups `posterior`, `sample_stats`, the data groups, and `reference_moments`: every variable and estimand with
+        a leading dim `moment` of (mean, sd, mcse); mcse is the Monte Carlo standard error of the mean.
         Attributes of `posterior` and `reference_moments`: `method` ("NUTS"), `content_hash` (of model and data),
         `command` (repeats the draws), `gates` (JSON, see :class:`GateReport`), `gates_passed`, `versions`, `seed`,
-        `sampling_time` and `wall_seconds` (s, compilation included).
+        `sampling_time` (s, of the chains alone) and `wall_seconds` (s, compilation included).
 
     Raises
     ------
@@ -154,7 +154,7 @@ def reference_posterior(
 def _identify(target: Any) -> tuple[str | None, str | None, Callable[[], Any]]:
     """Return the content hash, the model's part of the cache key, and a function that makes the PyMC model.
 
-    The key is None if the model cannot be cached; for a ``pm.Model`` so is the hash.
+    The key is None if the model cannot be cached; for a ``pm.Model`` the hash is then None too.
     """
     if isinstance(target, TwinnedTarget):
         target_hash, twin = target.content_hash(), twin_id(target)

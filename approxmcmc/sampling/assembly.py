@@ -92,7 +92,10 @@ def starting_points(
 def _search(
     program: Program, draw_start: Callable[[np.random.Generator], np.ndarray], rngs: Sequence[np.random.Generator]
 ) -> tuple[np.ndarray, int]:
-    """Draw a start for each chain, repeated if the log density is not finite; one pass over the data checks all."""
+    """Return a start for each chain with a finite log density, and the number of log densities evaluated.
+
+    Starts are drawn again where it is not finite, at most `TRIES` times; one pass over the data checks all.
+    """
     points, evaluated = np.array([draw_start(rng) for rng in rngs]), 0
     pending = np.arange(len(rngs))
     for _ in range(TRIES):

@@ -147,7 +147,7 @@ class Loop:
 
     def __init__(self, advance: Callable[..., int], state: Any) -> None:
         self.advance = advance
-        # Only the ids are stored, so that the template's arrays, some as long as the data, can be released.
+        # Only weak references are stored, so that the template's arrays, some as long as the data, can be released.
         self.shared = [weakref.ref(leaf) for _, leaf in leaves(state) if isinstance(leaf, np.ndarray)]
 
     def __call__(self, streams: Streams, *arguments: Any) -> int:

@@ -39,8 +39,9 @@ def run(
     """Run chains to their end, the time limit, an interrupt, or a failure, and return the draws.
 
     `draws` is the number of draws per chain, or goals that decide from the draws whether they suffice. Draws dropped by
-    thinning are not kept, and the attribute ``thin`` is the number of steps between kept draws. `begun` chains resume,
-    and their earlier seconds count. Checkpoints are written during the run and at the end, unless a chain failed.
+    thinning are not kept, and the attribute ``thin`` is the number of steps between kept draws. From the snapshot
+    `begun` the chains resume, and their earlier seconds count. Checkpoints are written during the run and at the end,
+    unless a chain failed.
 
     Raises
     ------

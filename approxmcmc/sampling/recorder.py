@@ -216,8 +216,9 @@ class Recorder:
 def every_second(chunk: Chunk) -> Chunk:
     """Return the records of an even number of draws with every second draw dropped.
 
-    Counts and seconds of two draws are added. Of `accepted`, the bright count and the other values the later one is
-    kept, or the earlier one if the later step wrote none.
+    Counts, seconds and expected reads of two draws are added, acceptance rates averaged, and the larger skewness ratio
+    is kept. Of `accepted`, the bright count and all other values the later one is kept, or the earlier one if the later
+    step wrote none.
     """
     draws, counts, values = chunk
     thinned_counts = counts[::2] + counts[1::2]

@@ -15,8 +15,8 @@ class Arrays(DataSource):
     """An array of shape (n,) or (n, p), such as a `numpy.memmap`, as a source.
 
     Targets also take plain arrays. If they get a source, the workers of a Dask cluster can make the passes over all
-    data: they map the same file, or receive the rows. No local copy is written if the whole array is used in its own
-    type.
+    data: they map the same file, or receive the rows. No local copy is written if all columns of a C-contiguous array
+    of float32, float64 or int64 are used.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Arrays(DataSource):
         return [self._array.dtype]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """Return the array itself, read-only, if the whole of it is used; else the rows from the local file."""
+        """Return the array itself, read-only, if it can be used unchanged; else the rows from the local file."""
         flags = self._array.flags
         as_it_lies = self.dtype == self._array.dtype and flags.c_contiguous and flags.aligned
         if self.columns != self._names or not as_it_lies or (dtype is not None and np.dtype(dtype) != self.dtype):
@@ -65,7 +65,7 @@ class Arrays(DataSource):
         return array.copy() if copy else array
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle: a mapped file by its name, any other array with its values."""
+        """Return the state to pickle: a C-contiguous mapped file by its name, any other array with its values."""
         state, array = dict(self.__dict__), self._array
         if isinstance(array, np.memmap) and array.filename is not None and array.flags.c_contiguous:
             start = array.offset + array.__array_interface__["data"][0] - _first_byte(array)
@@ -81,7 +81,7 @@ class Arrays(DataSource):
 
 
 def _first_byte(array: np.memmap) -> int:
-    """Return the memory address at which the first view of the mapped file begins, of which `array` is a part."""
+    """Return the memory address of the first byte of the outermost array of which `array` is a view."""
     base: Any = array
     while isinstance(base.base, np.ndarray):
         base = base.base

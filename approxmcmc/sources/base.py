@@ -27,7 +27,7 @@ class DataSource(abc.ABC):
     columns
         Names of the columns, as text.
     offsets
-        Where blocks begin; int64, shape (n_blocks + 1,), from 0 to the number of rows.
+        First row of each block, then the number of rows; int64, shape (n_blocks + 1,).
 
     Notes
     -----
@@ -123,7 +123,8 @@ class DataSource(abc.ABC):
         Raises
         ------
         InvalidInputError
-            When a value is missing in a column of integers, an integer is beyond int64, or the data have changed.
+            When a value is missing in a column of integers, an integer is beyond int64, or the block has another shape
+            than when the source was opened.
         """
         if self.ones is not None:
             bare = copy.copy(self)
@@ -192,7 +193,7 @@ def check_numbers(types: Mapping[str, np.dtype], *, who: str) -> None:
 
 
 def check_alone(categories: Mapping[str, Any], columns: Sequence[str], *, who: str) -> None:
-    """Raise if a table of several `columns` has one with categories; `categories` holds the labels by name."""
+    """Raise if a table of several `columns` has one with categories; the keys of `categories` are their names."""
     coded = [name for name in columns if name in categories]
     if coded and len(columns) > 1:
         raise InvalidInputError(

@@ -60,7 +60,10 @@ class ZarrArray(DataSource):
         self.offsets = np.append(np.arange(0, shape[0], rows), shape[0])
 
     def fingerprint(self) -> str:
-        """Return a hash of the names, sizes and modification times of the files, or of all values."""
+        """Return a hash of the files' names, sizes and modification times if they are in a local folder.
+
+        For any other store, return a hash of all values.
+        """
         root = getattr(self._array.store, "root", None)
         if root is None or not Path(root).is_dir():
             return super().fingerprint()
@@ -188,7 +191,7 @@ class DaskFrame(DataSource):
         return not isinstance(found, np.dtype) and found.name in ("category", "string", "str")
 
     def _is_ordered(self, name: str) -> bool:
-        """Return whether Dask knows the labels, so that they have an order; else they are sorted."""
+        """Return whether Dask knows the labels, and so their order; unknown labels are sorted."""
         column = self._frame[self._keys[name]]
         return column.dtype.name == "category" and bool(column.cat.known)
 

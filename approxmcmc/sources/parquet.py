@@ -13,7 +13,7 @@ from approxmcmc.sources.base import DataSource, as_labels, check_alone, check_nu
 
 
 class ParquetFolder(DataSource):
-    """The rows of a folder of Parquet files, in the order of their names; a block is a row group.
+    """The rows of a folder of Parquet files, read in the order of the file names; a block is a row group.
 
     Parameters
     ----------
@@ -30,9 +30,9 @@ class ParquetFolder(DataSource):
 
     Notes
     -----
-    Data count as unchanged while names, sizes and modification times of the files are unchanged: then the local file is
-    used without reading them. A column of categories is stored as a dictionary, as pandas writes it, or as text. Labels
-    keep the order of their dictionary if all row groups have the same one, and are sorted otherwise.
+    Data count as unchanged while names, sizes and modification times of the Parquet files are unchanged: then a local
+    file written earlier is used instead of them. A column of categories is stored as a dictionary, as pandas writes it,
+    or as text. Labels keep the order of their dictionary if all row groups have the same one, and are sorted otherwise.
 
     Examples
     --------

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 
 def make_biases(plan: Plan, store: Store) -> Iterator[BiasReport]:
-    """Yield the bias report of every finished setting; estimate the biases first if the stored report does not fit."""
+    """Yield the bias report of each setting whose cells have all ended, some of them done.
+
+    The biases are estimated first if there is no stored report on these draws and settings.
+    """
     if plan.study.bias is None:
         return
     recorded = latest(plan, store.records())

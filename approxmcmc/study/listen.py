@@ -1,4 +1,4 @@
-"""Progress output: one plain line per event, and one every ten seconds; no colours, no carriage returns."""
+"""Progress output: plain lines, with a count of the cells every ten seconds; on a terminal a bar."""
 
 import sys
 import time

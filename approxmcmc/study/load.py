@@ -1,7 +1,7 @@
 """Find a study by name or path, and read it.
 
 A study's file may import its neighbours by the name of their folder, such as ``from studies.tools import mnist``,
-wherever the command is run: loading appends the parent folder to the module search path.
+wherever the command is run: loading appends the folder above that folder to the module search path.
 """
 
 import functools

@@ -22,7 +22,10 @@ Measure = Callable[["xr.DataTree"], float]
 
 
 def ratio_of_sums(trace: "xr.DataTree", above: str, below: str) -> float:
-    """Return the sum of the record `above` over that of `below`, or over the number of draws; NaN if one is missing."""
+    """Return the sum of the record `above` over that of `below`, or over the number of draws if `below` is "draw".
+
+    NaN if a record is missing or the divisor is 0.
+    """
     stats = trace["sample_stats"]
     if above not in stats or (below != "draw" and below not in stats):
         return math.nan
@@ -83,7 +86,7 @@ FAR = 2.0  # posterior standard deviations
 
 
 def standard_estimands(reference: "xr.Dataset") -> "Mapping[str, Callable[[xr.Dataset], xr.DataArray]]":
-    r"""Means, variances and tail probabilities of all coordinates, in standard deviations of the gold standard.
+    r"""Return estimands: means, variances and tail probabilities of all coordinates, scaled by the gold standard.
 
     With mean :math:`m_j` and standard deviation :math:`s_j` of coordinate j in the gold standard, the posterior
     averages of

@@ -47,7 +47,7 @@ class Cell:
     target, sampler_name, label, knobs, sampler
         The target's name and the setting (:class:`approxmcmc.study.Setting`).
     replicate
-        From 0; also the number of the block in which the cell runs.
+        From 0; also the index of the block in which the cell runs.
     order_in_block
         Position in that block, after shuffling by the study's seed.
     seed, start_seed

@@ -115,7 +115,7 @@ class StudyResults:
         return traces
 
     def reference(self, target_name: str) -> "xr.DataTree | None":
-        """Return the gold standard of a target; None if it is missing or was refused by a gate."""
+        """Return the gold standard of a target; None if it is missing, outdated, or was refused by a gate."""
         return self._gold.get(target_name)
 
     def gold_report(self, target_name: str) -> GoldReport | None:

@@ -41,7 +41,7 @@ class Outcome:
     statuses
         Number of planned cells by status; those without a record are ``missing``.
     gold
-        Report of each gold standard of the study.
+        Reports of the gold standards of all targets that the run sampled.
     interrupted
         Whether the user stopped the run.
     """
@@ -53,7 +53,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """130 after an interrupt, else 3 if a gold standard was not accepted, else 1 if a cell failed, else 0."""
+        """130 after an interrupt, 3 if a gold standard was not accepted, 1 if a cell failed or is stale, else 0."""
         if self.interrupted:
             return EXIT_CODES["interrupted"]
         if any(report["status"] != "accepted" for report in self.gold):

@@ -1,7 +1,7 @@
 """Results on disk: a folder per cell, with a record that is written last.
 
     <store>/<study>-<preset>/
-        plan.json                       the plan; a run resumes only with the same plan
+        plan.json                       the plan; a run resumes only with this plan or an extension of it
         cells/<k[:2]>/<key>/draws.nc    the trace of one chain
                             record.json its result; written last, by atomic rename
         gold/<target>.json, .nc         gate report and gold standard of a target
@@ -56,7 +56,7 @@ class Store:
     # --- the plan ---
 
     def plan(self) -> dict[str, Any] | None:
-        """Return the stored plan, or None."""
+        """Return the stored plan; None if the store has none yet."""
         return read_json(self.folder / "plan.json", "format", "design", "cells")
 
     def accept_plan(self, plan: Plan) -> str:
@@ -96,7 +96,7 @@ class Store:
         return {path.parent.name: record for path in paths if (record := self.record(path.parent.name)) is not None}
 
     def record(self, key: str) -> Record | None:
-        """Return the record of one cell, or None."""
+        """Return the record of one cell; None before the cell has ended."""
         path = self.cell_folder(key) / "record.json"
         needed = ("key", "identity", "code_version", "status", "target", "label", "replicate")
         record = cast("Record | None", read_json(path, *needed))
@@ -201,7 +201,7 @@ class Store:
     # --- gold standards and provenance ---
 
     def gold_report(self, target: str) -> GoldReport | None:
-        """Return the gate report of a target's gold standard, or None."""
+        """Return the gate report of a target's gold standard; None if none was made."""
         path = self.folder / "gold" / f"{target}.json"
         return cast("GoldReport | None", read_json(path, "request", "status", "gates", "seconds"))
 

@@ -1,4 +1,4 @@
-"""Surrogates: a cheap density that replaces the prior, the residual terms, and proposals that sample the surrogate."""
+"""Targets with a cheap density in place of the prior and residuals in place of the terms; proposals by that density."""
 
 from approxmcmc.surrogate.control_variate import ControlVariate
 from approxmcmc.surrogate.core_rows import CoreRows

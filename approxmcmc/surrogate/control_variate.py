@@ -39,7 +39,7 @@ from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.mode import Mode
 from approxmcmc.targets.posterior import Posterior
 
-PAIRS, PAIR_ROWS = 16, 512  # pairs of states, and largest number of rows, at which set-up compares variances
+PAIRS, PAIR_ROWS = 16, 512  # pairs of states, and largest number of rows, at which set-up compares variances of terms
 
 
 class PriorAndExpansion(NamedTuple):
@@ -76,8 +76,9 @@ class ControlVariate(ExpandedTarget):
         so are likelihoods of K linear predictors (`PredictorTarget`, softmax regression), 1 + 2 K + K (K + 1) / 2;
         others by their gradient or by differences, 1 + d + d (d + 1) / 2.
     at
-        Where to expand: ``"mode"``, which is computed; ``"pilot"``, the mean of a short chain on few rows, which is
-        more central if the posterior is skewed; or an array of shape (dim,), a `Mode`, or a `Laplace` approximation.
+        Where to expand: ``"mode"``, which is computed; ``"pilot"``, the mean of a short chain on few rows (the mode if
+        the chain is not needed), which is more central if the posterior is skewed; or an array of shape (dim,), a
+        `Mode`, or a `Laplace` approximation.
     order
         2, or 1 for the gradient only: less memory, and terms of the order of ``|theta - theta_hat|^2``.
     averaged
@@ -93,8 +94,8 @@ class ControlVariate(ExpandedTarget):
     center
         theta_hat; shape (dim,).
     laplace
-        N(theta_hat + H^-1 g, H^-1), the normal distribution given by the expansion of the posterior, g its gradient at
-        theta_hat; None if the expanded posterior has no maximum.
+        N(theta_hat + H^-1 g, H^-1), the normal distribution given by the expansion of the log posterior, which has the
+        gradient g and the Hessian -H at theta_hat; None if the expansion has no maximum.
     distance_to_mode
         Length of the gradient of the expansion at theta_hat in posterior standard deviations, which is about the
         distance to the mode; meaningless at a pilot's mean; infinity if `laplace` is None.
@@ -173,7 +174,7 @@ class ControlVariate(ExpandedTarget):
         self._expansion_cost = (time.perf_counter() - began, passes)
 
     def _expand(self, found: Any) -> Quadratic:
-        """Write the rows of the expansion, and return their sum."""
+        """Write each row's coefficients of the expansion, and return the sum of the rows' quadratics."""
         if not self.averaged:
             return self._expansion.expand(self.center, self._numbers)
         pilot = self._pilot(found)

@@ -3,9 +3,8 @@
     log p(theta | x) = S(theta) + sum_{i light} r_i(theta),
     S(theta) = log p(theta) + sum_{i light} w_i(theta) + sum_{i core} log p(x_i | theta),
 
-w_i is the best quadratic of light row i under a pilot's distribution, r_i the error of w_i. S replaces the prior; the
-r_i are the terms. Without the expansion, w_i = 0, this is stratified sampling: all core rows and a sample of light
-rows.
+w_i is a quadratic fitted to the term of light row i, and r_i = log p(x_i | theta) - w_i(theta). S replaces the prior;
+the r_i are the terms. With w_i = 0 this is stratified sampling: all core rows and a sample of light rows.
 """
 
 import time
@@ -104,15 +103,15 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     With ``core="auto"`` the core is the union of three sets. *Variance*: the fewest rows without which the light
     residuals together have a standard deviation of at most 0.3 over draws of the pilot. *Walls*, in a generalised
     linear model (for other targets see the page on core rows): rows of which the linear predictor has a posterior
-    variance above 1/2, in squared units of its scale, and the quadratic misses by more than 1/8 within 50 standard
-    deviations (within 6 if these are more than a twelfth of all rows). Ranking by residuals alone would miss rows that
-    forbid a half-space, because their residual is zero at every draw. *Cost*: rows that cost less if every step reads
-    them than if a test samples them. With ``expand=False`` the core is the walls and the rows with outlying terms. On
-    data without heavy rows the core is empty.
+    variance above 1/2, in squared units of its scale, and the quadratic is off by more than 1/8 nat at 50 standard
+    deviations on either side (at 6 if these are more than a twelfth of all rows). Ranking by residuals alone would miss
+    rows that forbid a half-space, because their residual is zero at every draw. *Cost*: rows that cost less if every
+    step reads them than if a test samples them. With ``expand=False`` the core is the walls and the rows with outlying
+    terms. On data without heavy rows the core is empty.
 
-    Coefficients of light rows are averages over the normal distribution of the pilot's draws (Price 1958) where these
-    are better than Taylor's. Each evaluation of S reads the core: `datapoints_touched` and `likelihood_evaluations`
-    count these reads.
+    Coefficients of light rows are averages over the normal distribution of the pilot's draws (Price 1958), or Taylor's
+    if these at least halve the variance of the residuals over the draws. Each evaluation of S reads the core:
+    `datapoints_touched` and `likelihood_evaluations` count these reads.
 
     References
     ----------
@@ -239,7 +238,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         if self.laplace is not self.pilot:
             law = self.laplace.mode, self.laplace.cov
             return CompiledSurrogate(moves.move, moves.move_both, lambda: None, law, self.laplace.cov)
-        directions = self.surrogate.directions(self.pilot.cholesky, along_walls=moves.along_walls)
+        directions = self.surrogate.directions(self.pilot.cholesky, across_walls=moves.across_walls)
         if kernel not in self._tuned:
             state = self.surrogate.new_state(directions, moves.length, FIRST_STEP)
             run(np.random.default_rng(2), moves, state, self.pilot.draws[-1], TUNING_STEPS)

@@ -2,9 +2,10 @@ r"""Bound how much one term can change between two states, for exact subsampling
 
     |l_i(theta, theta')| <= c_i M(theta, theta'),    M symmetric.
 
-*Residuals of an expansion.* With h_i = |L' x_i|^2 and delta = x_i' (theta - c), the residual of a Taylor polynomial of
-order 2 whose slope and half bend were changed by a_i and b_i has a slope of at most K_i delta^2 / 2 + |a_i| + 2 |b_i
-delta|. Along the way from theta to theta' that adds up to at most
+*Residuals of an expansion.* Let f be the term as a function of its predictor, h_i = |L' x_i|^2, delta = x_i' (theta -
+c). Take the Taylor polynomial of order 2 at c, with its slope changed by a_i and half its second derivative by b_i. Its
+residual has a slope of at most K_i delta^2 / 2 + |a_i| + 2 |b_i delta|, which integrates from theta to theta' to at
+most
 
     K_i |delta'^3 - delta^3| / 6 + |a_i (delta' - delta)| + |b_i (delta'^2 - delta^2)| <= c_i (P_3 + P_2 / 2 + 3 P_1),
     c_i = max(K_i h_i^(3/2) / 6, 2 |b_i| h_i, |a_i| h_i^(1/2) / 3),
@@ -17,11 +18,11 @@ last term alike, and 1/2 costs 5 % fewer reads than 1. Taylor's own polynomial h
 order 1 the slope is at most K_i |delta|, K_i >= |f''|, and |l_i| <= K_i h_i P_2 / 2.
 
 *Units.* This holds for any L, and that of the pilot is not the best one: if the rows with large c_i point in one
-direction, distances in this direction should have more weight, and others less. Let a_i = L' x_i in the pilot's units.
-In units in which the pilot has the covariance S the bounds add up to about
-sum_i K_i (a_i' S^-1 a_i)^(k/2) (trace S)^(k/2). At its minimum
+direction, distances in this direction should have more weight, and others less. Let v_i = L' x_i in the pilot's units,
+and k = order + 1. In units in which the pilot has the covariance S the bounds add up to about
+sum_i K_i (v_i' S^-1 v_i)^(k/2) (trace S)^(k/2). At its minimum
 
-    S^2 ~ sum_i K_i (a_i' S^-1 a_i)^(k/2 - 1) a_i a_i',
+    S^2 ~ sum_i K_i (v_i' S^-1 v_i)^(k/2 - 1) v_i v_i',
 
 and one step towards it from S = I is as good as eight. It reduced the reads by the second-order bounds of core rows
 from 313 to 125 on Covertype, from 6190 to 2640 on a9a, and from 2310 to 2100 on MNIST; if all directions are alike, it
@@ -43,10 +44,10 @@ from approxmcmc.targets.linear import LinearTarget
 
 SLOPE_WEIGHT, BEND_WEIGHT = 3.0, 0.5
 DRAWN_ROWS = 4096
-UNSEEN = 0.1  # share of a draw added in each direction, because no drawn row may point there
-# How far bounds hold, in the pilot's largest radius: at 1.15 the sampler used the exact sum in 1.5 % of the
-# decisions, which made two thirds of all reads; at 1.6 in .1 %, still half of those of a first-order walk on 100 000
-# dense rows, where a wider radius hardly changes K_i.
+UNSEEN = 0.1  # share of a draw added in each direction, in case no drawn row points there
+# How far bounds hold, in units of the pilot's largest radius. At 1.15 the sampler used the exact sum in 1.5 % of the
+# decisions, which made two thirds of all reads; at 1.6 in .1 %, which still made half of the reads of a walk with
+# first-order bounds on 100 000 dense rows, where a wider radius hardly changes K_i.
 MARGINS, WORTH = (1.6, 2.5, 4.0), 1.05  # WORTH: factor by which a wider margin may increase the expected reads
 # Residuals are differences of numbers of size 1 and more, with errors of some 1e-15, so no bound may be smaller.
 ROUNDING = 1e-13
@@ -71,8 +72,8 @@ def residual_rates(third: np.ndarray, leverages: np.ndarray, shifts: np.ndarray)
 def sharper_units(ways: np.ndarray, cholesky: np.ndarray) -> np.ndarray:
     """Return an L for which the sum of the bounds is smaller than with the pilot's L; see the module.
 
-    `ways` are the a_i of rows that were drawn in proportion to their c_i. As c_i ~ K_i h_i^(k/2), S^2 is in proportion
-    to the mean of a_i a_i' / h_i over them, and a few thousand draws are enough.
+    `ways` are the v_i of rows that were drawn in proportion to their c_i. As c_i ~ K_i h_i^(k/2), S^2 is in proportion
+    to the mean of v_i v_i' / h_i over these rows, and a few thousand draws are enough.
     """
     leverages = np.square(ways).sum(axis=1)
     ways = ways / np.sqrt(np.maximum(leverages, ROUNDING))[:, None]
@@ -89,9 +90,8 @@ def residual_range(
 
     `rows` are the indices of the rows, None for all; `numbers` their coefficients; `law` the pilot's centre and
     Cholesky factor; `bound` is K, a bound of the third derivative of all terms. With h_i the variance of predictor i
-    under the pilot, a term changes by at most :math:`a_1 P_1 + a_2 P_2 + a_3 P_3`: a_3 = K h_i^(3/2) / 6, a_1 and a_2
-    are the amounts by which averaging changed slope and bend, and P_k is the largest change of the k-th power of a
-    predictor of variance 1.
+    under the pilot, a term changes by at most |a_i| h_i^(1/2) P_1 + |b_i| h_i P_2 + K h_i^(3/2) P_3 / 6; a_i, b_i and
+    P_k as in the module. The range is at most twice this sum with the largest of each factor over the rows.
     """
     (center, cholesky), expansion = law, LinearExpansion(target)
 
@@ -117,10 +117,10 @@ def expansion_bound(
 ) -> CompiledDifferenceBound:
     """Compile the bounds of the residuals of some rows, one by one, from two passes over these rows.
 
-    `rows` are the indices of the rows, None for all; `numbers` are the coefficients of their expansion, which has
-    the given order. With `averaged`, slope and curvature are averages
-    over the pilot's distribution instead of derivatives at the centre. `law` is the pilot's centre, Cholesky factor and
-    draws. The bound holds in a ball around the centre, the largest that increases the expected reads only slightly.
+    `rows` are the indices of the rows, None for all; `numbers` are the coefficients of their expansion, which has the
+    given order. With `averaged`, slope and curvature are averages over the pilot's distribution instead of derivatives
+    at the centre. `law` is the pilot's centre, Cholesky factor and draws. The bound holds in a ball around the centre,
+    the largest of three whose bounds increase the expected reads by at most 5 %.
     """
     center, cholesky, draws = law
     expansion = LinearExpansion(target)

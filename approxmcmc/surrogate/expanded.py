@@ -13,6 +13,7 @@ from approxmcmc.contracts import (
     DifferentiableTarget,
     Target,
     TwinnedTarget,
+    pymc_model_of,
 )
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.surrogate.pilot import Pilot, normal_pilot, run_pilot
@@ -96,7 +97,7 @@ class ExpandedTarget(Target, DifferentiableTarget, BoundedTermsTarget, BoundedDi
 
     def to_pymc(self) -> Any:
         """Return the plain target's PyMC twin."""
-        return self.target.to_pymc()  # type: ignore[attr-defined]  # raises without one
+        return pymc_model_of(self.target)
 
     def _linear_target(self) -> LinearTarget:
         """Return the plain target; raise if it has no linear predictor with known derivatives."""

@@ -30,10 +30,10 @@ from approxmcmc.surrogate.moves import (
     SurrogateState,
     follow_trajectory,
     follow_walk,
-    go_along_wall,
+    go_across_wall,
     line_along,
     log_density_along,
-    move_along_wall,
+    move_across_wall,
     move_by_trajectory,
     move_by_walk,
     move_or_stay,
@@ -93,7 +93,7 @@ def distance_along(direction: np.ndarray, x: np.ndarray, y: np.ndarray) -> float
 
 
 @compiled
-def move_both_along_wall(
+def move_both_across_wall(
     rng: np.random.Generator,
     state: SurrogateState,
     other: SurrogateState,
@@ -102,7 +102,7 @@ def move_both_along_wall(
     y: np.ndarray,
     count: np.ndarray,
 ) -> None:
-    """Make a slice update of x and of y in wall direction number `wall`, in place, with the same random numbers.
+    """Make a slice update of x and of y in direction ``state.walls[wall]``, in place, with the same random numbers.
 
     Both intervals begin at points of one lattice, which is placed at random around x.
     """
@@ -136,8 +136,8 @@ def move_both_along_wall(
                     (t_y, right_y, 0.0, line_y.here) if t_y < 0.0 else (left_y, t_y, 0.0, line_y.here)
                 )
                 searching_y = right_y - left_y > 1e-12
-    go_along_wall(state, wall, x, line_x, t, there)
-    go_along_wall(other, wall, y, line_y, t_y, there_y)
+    go_across_wall(state, wall, x, line_x, t, there)
+    go_across_wall(other, wall, y, line_y, t_y, there_y)
 
 
 @cached_by_content(maxsize=8)
@@ -163,7 +163,7 @@ def make_move_both(move_both_elsewhere: Callable[..., None]) -> Callable[..., No
                     prepare_lines(state, x, count)
                     prepare_lines(other, y, count)
                     predicted = True
-                move_both_along_wall(rng, state, other, chosen, x, y, count)
+                move_both_across_wall(rng, state, other, chosen, x, y, count)
             else:
                 move_both_elsewhere(rng, state, other, x, y, count)
                 predicted = False
@@ -181,14 +181,15 @@ class SurrogateKernel(NamedTuple):
     ``move(rng, state, theta, count) -> acceptance`` moves theta in place and updates the values of S in the state; it
     returns the acceptance probability by which the step is tuned. ``move_both(rng, state, other, x, y, count)`` moves
     two chains together. `length` is that of a trajectory in posterior standard deviations, 0 for one step; `acceptance`
-    is the target acceptance rate. `along_walls`: wall directions have slice updates, and the move leaves them out.
+    is the target acceptance rate. `across_walls`: whether the move leaves out wall directions, which slice updates move
+    instead.
     """
 
     move: Callable[..., float]
     move_both: Callable[..., None]
     length: float
     acceptance: float
-    along_walls: bool = False
+    across_walls: bool = False
 
 
 # Target rates: above the .651 of Beskos et al. (2013); Roberts and Rosenthal (1998); Roberts et al. (1997).
@@ -217,7 +218,7 @@ def make_move(move_elsewhere: Callable[..., float]) -> Callable[..., float]:
                 if not predicted:
                     prepare_lines(state, theta, count)
                     predicted = True
-                move_along_wall(rng, state, chosen, theta, count)
+                move_across_wall(rng, state, chosen, theta, count)
             else:
                 acceptance = move_elsewhere(rng, state, theta, count)
                 predicted = False
@@ -230,7 +231,7 @@ def kernel_named(name: str) -> SurrogateKernel:
     """Return the kernel with this name, one of `KERNELS`."""
     chosen = MOVES[name.removesuffix(WITH_WALLS)]
     move, move_both = make_move(chosen.move), make_move_both(chosen.move_both)
-    return chosen._replace(move=move, move_both=move_both, along_walls=name.endswith(WITH_WALLS))
+    return chosen._replace(move=move, move_both=move_both, across_walls=name.endswith(WITH_WALLS))
 
 
 @compiled
@@ -252,7 +253,7 @@ class TunedState(NamedTuple):
 
 @cached_by_content(maxsize=8)
 def make_tuned_step(move: Callable[..., float]) -> Callable[..., int]:
-    """Return the compiled step of a chain, which makes one transition `move` and then tunes the step of the moves."""
+    """Return the compiled step of a chain, which makes one transition `move` and then tunes the step size."""
 
     def step(streams: Streams, state: TunedState, count: np.ndarray, value: np.ndarray) -> int:
         acceptance = move(streams.proposal, state.surrogate, state.theta, count)

@@ -25,8 +25,8 @@ JITTER = 0.1  # relative random change of the step; lengths of trajectories vary
 SHORTEST, LONGEST = 0.6, 1.4  # a trajectory's length is `length` times a random factor between these two
 MOST_STEPS = 80  # largest number of steps of a trajectory
 # Length of the interval in which a slice is searched, in standard deviations along the direction. On KDD99, one-hot, a
-# transition evaluates the core 266 times. With 8 it does so 203 times, but wide slices mix at two thirds of the rate.
-# With an interval of 2 that is widened by stepping out (Neal 2003) it does so 372 times.
+# transition evaluates the core 266 times; with length 8, 203 times, but slices wider than 8 mix at two thirds of the
+# rate; with length 2 and stepping out (Neal 2003), 372 times.
 WIDTH = 16.0
 
 
@@ -214,7 +214,7 @@ class Line(NamedTuple):
 def log_density_on_line(
     state: SurrogateState, wall: int, theta: np.ndarray, tilt: float, curvature: float, t: float
 ) -> float:
-    """Return S(theta + t w), up to a constant of the line; w is wall direction number `wall`.
+    """Return S(theta + t w), up to a constant of the line; w is ``state.walls[wall]``.
 
     `tilt` and `curvature` are the derivatives of the quadratic in direction w at theta.
     """
@@ -227,7 +227,7 @@ def log_density_on_line(
 
 @compiled
 def line_along(state: SurrogateState, wall: int, theta: np.ndarray, log_u: float) -> Line:
-    """Return the line through theta in wall direction number `wall`, with the slice at S(theta) + log_u; log_u <= 0."""
+    """Return the line through theta in direction ``state.walls[wall]``, with the slice at S(theta) + log_u."""
     direction, bend = state.walls[wall], state.wall_bends[wall]
     tilt = curvature = 0.0
     for j in range(theta.shape[0]):
@@ -244,10 +244,10 @@ def log_density_along(state: SurrogateState, wall: int, theta: np.ndarray, line:
 
 
 @compiled
-def go_along_wall(state: SurrogateState, wall: int, theta: np.ndarray, line: Line, t: float, there: float) -> None:
-    """Move theta by t w, w the wall direction, and update `value`, `exact` and `eta` of the state.
+def go_across_wall(state: SurrogateState, wall: int, theta: np.ndarray, line: Line, t: float, there: float) -> None:
+    """Move theta by t w, w = ``state.walls[wall]``, and update `value`, `exact` and `eta` of the state.
 
-    `there` is S at the new place, up to the constant of the line.
+    `there` is S at the new theta, up to the constant of the line.
     """
     state.value[0] += there - line.here
     state.exact[0] = there - t * (line.tilt + 0.5 * line.curvature * t)
@@ -259,10 +259,10 @@ def go_along_wall(state: SurrogateState, wall: int, theta: np.ndarray, line: Lin
 
 
 @compiled
-def move_along_wall(
+def move_across_wall(
     rng: np.random.Generator, state: SurrogateState, wall: int, theta: np.ndarray, count: np.ndarray
 ) -> None:
-    """Update theta in one wall direction by slice sampling, with an interval of fixed length that shrinks (Neal 2003).
+    """Update theta in direction ``state.walls[wall]`` by slice sampling, in an interval that shrinks (Neal 2003).
 
     `value`, `exact` and `eta` of the state are updated, too.
     """
@@ -277,12 +277,12 @@ def move_along_wall(
         if there > line.level:
             break
         left, right, t, there = (t, right, 0.0, line.here) if t < 0.0 else (left, t, 0.0, line.here)
-    go_along_wall(state, wall, theta, line, t, there)
+    go_across_wall(state, wall, theta, line, t, there)
 
 
 @compiled
 def next_of(rng: np.random.Generator, order: np.ndarray, place: int) -> int:
-    """Draw one of the moves ``order[place:]``, swap it to ``order[place]``, and return its number."""
+    """Draw one of the moves ``order[place:]``, swap it to ``order[place]``, and return it."""
     other = place + int(rng.random() * (order.shape[0] - place))
     chosen = order[other]
     order[other] = order[place]

@@ -1,10 +1,10 @@
-"""Run a short chain on the surrogate to estimate mean and covariance of the posterior, and to get a few draws.
+"""Run a short chain on a surrogate to estimate mean and covariance of the posterior, and to get a few draws.
 
 The mode and the curvature there understate a skewed posterior: with rare categories the mean lies one or two standard
 deviations of the Laplace approximation away, and some directions are ten times as wide. The pilot expands at the mode,
-keeps as a core the rows that matter at draws of the Laplace approximation, and runs a chain on this surrogate. The
-chain reads no light row; its bias costs speed later, never correctness. Without such rows there is no chain: the pilot
-is the Laplace approximation.
+keeps as a core the walls and the rows whose residuals vary over draws of the Laplace approximation, and runs a chain on
+this surrogate. The chain reads no light row; its bias costs speed later, never correctness. With an empty core there is
+no chain: the pilot is the Laplace approximation.
 """
 
 import dataclasses
@@ -27,10 +27,10 @@ from approxmcmc.targets.mode import laplace
 from approxmcmc.targets.posterior import Posterior
 
 DRAWS = 16  # draws at which residuals are compared; a standard deviation from 16 draws is right to 20 %
-LARGEST_SPREAD = 1.0  # standard deviation of the error of the pilot's surrogate that is small enough
+LARGEST_SPREAD = 1.0  # largest accepted standard deviation, in nats, of the error of the pilot's surrogate
 STEPS = (300, 600)  # steps with the metric at the mode, then steps with the metric from the first steps
-BURN_IN = (100, 50)  # draws dropped of each of these two
-SHRINKAGE = (2.0, 0.5)  # weight of the previous covariance, in draws per parameter
+BURN_IN = (100, 50)  # draws dropped from the first STEPS, and from the second
+SHRINKAGE = (2.0, 0.5)  # weight of the previous covariance, in draws per parameter, after the first and second STEPS
 KERNEL = "hmc+walls"
 FIRST_STEP = float(np.log(0.4))
 TUNING_STEPS = 100  # steps that tune only the step length, on the final surrogate
@@ -38,12 +38,12 @@ TUNING_STEPS = 100  # steps that tune only the step length, on the final surroga
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pilot(Laplace):
-    """Mean and covariance of a pilot instead of mode and curvature, with some of its draws; made by `run_pilot`.
+    """Mean and covariance of a pilot's chain instead of mode and curvature, with some draws; made by `run_pilot`.
 
     Parameters
     ----------
     mode, cov
-        Mean (dim,) and covariance (dim, dim) of the pilot's draws.
+        Mean (dim,) and shrunk covariance (dim, dim) of the chain's draws; without a chain, the Laplace approximation.
     decrement, passes, seconds
         Figures of the search for the mode, as in `Laplace`; passes and seconds include the pilot.
     draws
@@ -81,10 +81,10 @@ class Surveyed(NamedTuple):
 
 
 def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = None) -> Surveyed:
-    """Return a pilot of a posterior: the Laplace approximation if no row needs the core, else a chain on a surrogate.
+    """Return a pilot of a posterior: the Laplace approximation if the core is empty, else a chain on a surrogate.
 
     `memory_limit` is the number of bytes that the coefficients of the rows may take; `fit` is the Laplace
-    approximation, computed if None. If more rows than a share `LARGEST_SHARE` need the core, all are in it.
+    approximation, computed if None. If more than the share `LARGEST_SHARE` of the rows need the core, all are in it.
     """
     fit = laplace(target) if fit is None else fit
     start, began = normal_pilot(fit), time.perf_counter()
@@ -131,7 +131,7 @@ def _explore(surrogate: Surrogate, fit: Laplace) -> tuple[np.ndarray, np.ndarray
 
 
 def gradient_or_none(target: Target) -> CompiledGradient | None:
-    """Return the compiled gradient of a target; None if it has none, so that differences of S are used."""
+    """Return the compiled gradient of a target; None if the target has no gradient (then differences of S are used)."""
     try:
         return target.compile_gradient() if isinstance(target, DifferentiableTarget) else None
     except IncompatibleError:

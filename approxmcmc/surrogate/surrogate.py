@@ -27,19 +27,16 @@ from approxmcmc.targets.expansion.quadratic import Quadratic
 from approxmcmc.targets.linear import LinearTarget
 
 THINNEST_WALL = 1.0  # a wall direction is one in which a predictor's variance is larger, in squared units of its scale
-MANY = 1 << 18  # rows: fewer are copied into memory
+MANY = 1 << 18  # from this number of rows on, a copy of a mapped array is a temporary file, in memory before
 
 
 def rows_of(data: tuple[np.ndarray, ...], n_obs: int, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the arrays of a target restricted to the rows with indices `rows`; arrays of another length are unchanged.
-
-    Rows belong to an array if its first axis has the length `n_obs`.
-    """
+    """Restrict a target's arrays to the rows with indices `rows`; arrays whose length is not `n_obs` are unchanged."""
     return tuple(taken(array, rows) if array.shape[:1] == (n_obs,) else array for array in data)
 
 
 def taken(array: np.ndarray, rows: Any) -> np.ndarray:
-    """Return a copy of some rows of an array; many rows of a mapped array are copied to a temporary file."""
+    """Return some rows of an array: a copy unless they are a slice, in a temporary file for many of a mapped array."""
     if isinstance(rows, slice) or not is_mapped(array) or len(rows) < MANY:
         return np.ascontiguousarray(array[rows])
     chosen = nameless_array((len(rows), *array.shape[1:]), array.dtype, user_cache("light_rows"), who="CoreRows")
@@ -189,7 +186,7 @@ class Surrogate:
 
     @functools.cached_property
     def add_gradient(self) -> Any:
-        """The gradient of S: the target's own, or differences of S if it has none."""
+        """The gradient of S: from the target's gradient, or by differences of S if the target has no gradient."""
         if self._gradient is None:
             return kernel(make_add_differences(self.log_density), ADD_PRIOR_GRADIENT, cache=False)
         kernels = self._gradient.add_prior_gradient, self._gradient.add_gradient
@@ -207,16 +204,17 @@ class Surrogate:
         along = nb.float64(VECTOR, VECTOR, nb.float64, rows)
         return kernel(predict_rows, nb.void(VECTOR, VECTOR, rows)), kernel(sum_up, along, fastmath=BATCH_FASTMATH)
 
-    def directions(self, cholesky: np.ndarray, *, along_walls: bool = True) -> Directions:
+    def directions(self, cholesky: np.ndarray, *, across_walls: bool = True) -> Directions:
         """Return wall directions and their complement under the covariance L L', L = `cholesky`.
 
         A wall direction is one in which the linear predictor of a core row has a standard deviation above one unit of
-        its scale. The choice is greedy: the row whose predictor varies most gives a direction, which is projected out,
-        and so on. With ``along_walls=False`` `walls` is empty, and `others` are all directions.
+        its scale. The choice is greedy: the row whose predictor varies most gives a direction, which is projected out
+        of all rows before the next choice. With ``across_walls=False`` `walls` is empty, and `others` are all
+        directions.
         """
         dim, rows = len(self.center), self._predictors.X @ cholesky
         walls: list[np.ndarray] = []
-        while along_walls and len(rows) and len(walls) < dim:
+        while across_walls and len(rows) and len(walls) < dim:
             variances = np.einsum("ij,ij->i", rows, rows)
             widest = int(np.argmax(variances))
             if variances[widest] <= THINNEST_WALL * self._scale**2:

@@ -29,8 +29,8 @@ from approxmcmc.proposals.mixture import Mixture
 from approxmcmc.proposals.random_walk import RandomWalk
 from approxmcmc.surrogate.kernels import KERNELS
 
-# For coupled chains: a step of 1/20 sd in all directions is accepted nine times in ten, and two chains at a distance of
-# 1/50 sd propose the same point nine times in ten.
+# For coupled chains: a random walk with steps of 1/20 sd in each of 25 directions is accepted nine times in ten, and
+# two chains at a distance of 1/80 sd propose the same point nine times in ten.
 MEETING_SCALE, MEETING_SHARE = 0.05, 0.25
 
 

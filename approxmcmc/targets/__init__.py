@@ -1,4 +1,4 @@
-"""Posterior distributions, one model per file; custom models are `FunctionTarget` or `GLMTarget`."""
+"""Posterior distributions; a model of your own is a `FunctionTarget`, `GLMTarget` or `PredictorTarget`."""
 
 from approxmcmc.targets.bounded import BoundedLikelihood
 from approxmcmc.targets.compression import compressed

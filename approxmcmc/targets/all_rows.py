@@ -3,11 +3,11 @@
     log pi(theta) = log p(theta) + sum_i log p(x_i|theta),
     l_i = log p(x_i|theta') - log p(x_i|theta),    i = 1 ... N.
 
-A term of the library's kernels is the same number, bit by bit, wherever it is computed, so a test on the terms decides
-alike everywhere. A term of a user's function or of a PyMC model may differ in its last bits, because the compiler may
-treat the last rows of a loop differently. Sums over parts agree to rounding. This process computes the terms of an
-expansion (`CoreRows` or `ControlVariate`), because it holds the numbers of each row; the density of an expansion equals
-the density of its plain target, which may have parts.
+A term of the library's kernels is the same number, bit by bit, wherever it is computed, so a test on the terms makes
+the same decisions everywhere. A term of a user's function or of a PyMC model may differ in its last bits, because the
+compiler may treat the last rows of a loop differently. Sums over parts agree to rounding. This process computes the
+terms of an expansion (`CoreRows` or `ControlVariate`), because it holds each row's coefficients; the density of an
+expansion is that of its plain target, so workers can compute it.
 """
 
 import functools
@@ -40,9 +40,9 @@ class AllRows:
 
     @property
     def at_once(self) -> int:
-        """How many pairs of states one pass should evaluate.
+        """How many pairs of states one pass should evaluate: 32 on workers, else 1.
 
-        32 if workers make it, because starting a task costs as much as a million cheap rows; else 1.
+        Starting a task on a worker costs as much as a million cheap rows.
         """
         return 1 if self._of_density.parts is None else STATES
 
@@ -53,7 +53,7 @@ class AllRows:
         return self if plain is self.target or parts_of(plain) is None else AllRows(plain)
 
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return log prior + log-likelihood at each of some thetas, shape (k, dim); one pass for every 32 thetas."""
+        """Return log prior + log-likelihood at each row of `thetas` (k, dim); one pass for every 32 thetas."""
         plain = self._of_density
         found = plain._log_priors(thetas)
         inside = np.flatnonzero(found > -np.inf)
@@ -78,10 +78,10 @@ class AllRows:
     def differences(
         self, theta: np.ndarray, proposed: np.ndarray, some: np.ndarray | None = None
     ) -> tuple[np.ndarray, float]:
-        """Return the terms l_i of theta and theta' = `proposed`, (n_obs,), and the log-likelihood at theta: one pass.
+        """Return log p(x_i|proposed) - log p(x_i|theta), (n_obs,), and the log-likelihood at theta: one pass.
 
-        If `some` holds numbers of rows, only these rows are read: their terms are repeated up to the length n_obs, and
-        the sum of their log-likelihoods is multiplied by n_obs / len(some).
+        If `some` holds indices of rows, only these rows are read: their differences are repeated up to the length
+        n_obs, and the sum of their log-likelihoods is multiplied by n_obs / len(some).
         """
         n_obs = self.compiled.n_obs
         if some is None:
@@ -93,7 +93,7 @@ class AllRows:
         return np.resize(terms, n_obs), at_theta * n_obs / len(some)
 
     def _pass(self, function: Callable[..., Any], *arguments: Any, **by_row: np.ndarray) -> Any:
-        """Return the sum of ``function(compiled target of some rows, *arguments, **by_row)``."""
+        """Return ``function(compiled target, *arguments, **by_row)``, or its sum over the parts on the workers."""
         if self.parts is not None:
             try:
                 return self.parts.total(_on_part, function, *arguments, **by_row)
@@ -110,7 +110,10 @@ def _on_part(part: Part, function: Callable[..., Any], *arguments: Any, **by_row
 def compare_terms(
     target: CompiledTarget, theta: np.ndarray, proposed: np.ndarray, *, terms: np.ndarray, rows: np.ndarray = ALL_ROWS
 ) -> float:
-    """Write the terms l_i of `rows`, by default all, to `terms`; return the sum of log p(x_i|theta) over these rows."""
+    """Write log p(x_i|proposed) - log p(x_i|theta) of `rows`, by default all, to `terms`.
+
+    Return the sum of log p(x_i|theta) over these rows.
+    """
     here = np.empty_like(terms)
     for at, out in ((theta, here), (proposed, terms)):
         target.log_terms(at, target.data, rows, 0, len(terms), out)

@@ -5,7 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import BoundedTarget, CompiledBound, CompiledTarget, Target, TwinnedTarget, content_hash
+from approxmcmc.contracts import (
+    BoundedTarget,
+    CompiledBound,
+    CompiledTarget,
+    Target,
+    TwinnedTarget,
+    content_hash,
+    pymc_model_of,
+)
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, closure
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.terms.batches import Data, datum_at
@@ -45,7 +53,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
         arrays, followed by the arrays of `bound_data`.
     log_bound
         ``log_bound(theta, sums) -> float``: sum_i log B_i(theta) over all data, in closed form, from the arrays in
-        `sums`. It must count constants as the target's terms do: gaps and bounds add up to the log-likelihood.
+        `sums`. It must include the same constants as the target's terms: gaps and bounds add up to the log-likelihood.
     sums
         An array or a tuple of arrays; `log_bound` gets a tuple.
     bound_data
@@ -105,7 +113,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
         check_compiles(self._log_bound, "log_bound", (theta, self._sums), "log_bound(theta, sums) -> float", who=who)
 
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
-        """Return the user's bound, "own"; see `Firefly`."""
+        """Compile the user's bound; `kind` must be "own", and `at` is not used."""
         check_kind(kind, ("own",), at, who="BoundedLikelihood")
         gaps = closure(make_gaps, self._gap, fastmath=BATCH_FASTMATH)
         log_bound = closure(make_log_bound, self._log_bound, fastmath=BATCH_FASTMATH)
@@ -126,7 +134,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
 
     def to_pymc(self) -> Any:
         """Return the target's PyMC twin."""
-        return self.target.to_pymc()  # type: ignore[attr-defined]  # a target without one says so
+        return pymc_model_of(self.target)
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:

@@ -33,8 +33,8 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
     Raises
     ------
     InvalidInputError
-        When a value is not a number, NaN, infinite, masked, or an integer beyond int64; the message names the array
-        and the first position.
+        When a value is not a number, NaN, infinite, masked, or an integer beyond int64; the message names the array,
+        and the index of the first NaN or infinite value.
     """
     if np.ma.is_masked(values):
         raise InvalidInputError(
@@ -115,7 +115,7 @@ def plain_function(function: Any, name: str, *, who: str) -> Callable[..., Any]:
             f"{who}: {name} must be a plain Python function (def or lambda), found {type(function).__name__}; "
             "wrap builtins and methods in a function"
         )
-    has_stale_helpers(function)  # records stale helpers before the checks compile them
+    has_stale_helpers(function)  # records the content of helpers before the checks compile them
     return function
 
 
@@ -127,7 +127,7 @@ def check_compiles(
     Raises
     ------
     CompilationError
-        When it does not compile, does not return one number, or disagrees with its plain Python self.
+        When it fails or does not compile, does not return one number, or returns another number than in plain Python.
     """
     plain = _call(function, name, arguments, expected, who=who)
     if np.ndim(plain) != 0 or not isinstance(plain, (int, float, np.number, np.bool_)):
@@ -187,7 +187,7 @@ def _visit(function: Any, theta: np.ndarray, data: Any, n_obs: int, place: np.nd
 def check_fills(
     function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str, *, who: str
 ) -> None:
-    """Check a function that adds to its last argument: run it once in plain Python, then compile it without a kernel.
+    """Check a function that adds to its last argument: run it once in plain Python, then compile it on its own.
 
     Raises
     ------

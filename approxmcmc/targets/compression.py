@@ -11,7 +11,7 @@ from approxmcmc.targets.statistics.target import NormalStatistics
 
 
 def compressed(target: Target) -> Target:
-    """Return the same posterior with terms that represent many rows each, or the target itself if none is known.
+    """Return the same posterior with terms that represent many rows each, or `target` if no such form is known.
 
     Parameters
     ----------
@@ -21,10 +21,10 @@ def compressed(target: Target) -> Target:
     Returns
     -------
     Target
-        `NormalStatistics` for normal rows with a linear predictor as mean, and a scale that is known up to weights or a
-        parameter; `DistinctRows` for a generalised linear model, and `DistinctPredictors` for a likelihood of several
-        linear predictors, in which at least half of the rows repeat others. The attribute ``plain`` of each is the
-        target of single rows.
+        `NormalStatistics` for normal rows with a linear predictor as mean, and one scale, known or a parameter, up to
+        known weights, unless its pass over the rows would take more than about ten seconds; `DistinctRows` for a
+        generalised linear model, and `DistinctPredictors` for a likelihood of several linear predictors, in which at
+        most half of the rows are distinct. The attribute ``plain`` of each is the target of single rows.
 
     Notes
     -----

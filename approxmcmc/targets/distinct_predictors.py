@@ -3,8 +3,8 @@ r"""Replace identical rows of a likelihood of K linear predictors by one weighte
 .. math:: \sum_{i=1}^N \log p(y_i \mid \eta_{i1} \dots \eta_{iK})
           = \sum_{d=1}^D w_d \log p(y_d \mid \eta_{d1} \dots \eta_{dK}),
 
-where d numbers the distinct rows of predictors, codes and responses, and w_d is how many rows equal row d. The weight
-is one more response of the likelihood.
+where d is the index of a distinct row of predictors, codes and responses, and w_d is how many rows equal it. The
+weights are stored as the last response.
 """
 
 import time
@@ -27,7 +27,7 @@ from approxmcmc.targets.predictors.likelihood import RowLikelihood
 def weighted_terms(
     eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
 ) -> None:
-    """Write the terms times the weights, which are the last response."""
+    """Write the terms of the rows ``order[lo:hi]`` times their weights, which are the last response."""
     known.function(eta, responses[:-1], order, lo, hi, out)
     weights = responses[-1]
     for i in range(hi - lo):
@@ -37,7 +37,7 @@ def weighted_terms(
 def weighted_slopes(
     eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
 ) -> None:
-    """Write the slopes times the weights; shape (K, rows)."""
+    """Write the slopes of the rows ``order[lo:hi]`` times their weights; `out` has shape (K, rows)."""
     known.function(eta, responses[:-1], order, lo, hi, out)
     weights = responses[-1]
     for k in range(known.n_predictors):
@@ -48,7 +48,7 @@ def weighted_slopes(
 def weighted_expansion(
     eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
 ) -> None:
-    """Write the expansions times the weights, a row for each datum."""
+    """Write the expansions of the rows ``order[lo:hi]`` times their weights; `out` has one row for each."""
     known.function(eta, responses[:-1], order, lo, hi, out)
     weights = responses[-1]
     for i in range(hi - lo):
@@ -63,7 +63,7 @@ class WeightedLikelihood(RowLikelihood):
         self.single, self.n_predictors = single, single.n_predictors
 
     def work(self) -> TermWork:
-        """Return the operations of a row without weight."""
+        """Return the work of a row, without that of the weight."""
         return self.single.work()
 
     def compile(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
@@ -73,15 +73,15 @@ class WeightedLikelihood(RowLikelihood):
         return with_context(getattr(self, name)(), self.signature(name, responses), known, fastmath=True)
 
     def terms(self) -> Callable[..., None]:
-        """Return the batch function of the terms, given that without weights."""
+        """Return the batch function of the weighted terms, which calls that without weights."""
         return weighted_terms
 
     def slopes(self) -> Callable[..., None]:
-        """Return the batch function of the slopes, given that without weights."""
+        """Return the batch function of the weighted slopes, which calls that without weights."""
         return weighted_slopes
 
     def expansion(self) -> Callable[..., None]:
-        """Return the batch function of the expansions, given that without weights."""
+        """Return the batch function of the weighted expansions, which calls that without weights."""
         return weighted_expansion
 
     def identity(self) -> str:
@@ -124,14 +124,17 @@ class DistinctPredictors(MergedRows, PredictorsTarget):
 
 
 def _taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return some rows as an array of the same type for kernels."""
+    """Return a copy of some rows that has the same type in numba: contiguous, and read-only if `array` is."""
     some = np.ascontiguousarray(array[rows])
     some.flags.writeable = array.flags.writeable
     return some
 
 
 def distinct_predictors(target: PredictorsTarget) -> DistinctPredictors | None:
-    """Return the `DistinctPredictors` of a target if at most half of its rows are distinct, else None."""
+    """Return the `DistinctPredictors` of a target if `equal_rows` finds few distinct rows, else None.
+
+    None also if the target stores its rows in another form.
+    """
     arrays = [target.design.X, target.design.codes, *target.responses]
     if len(target.data) != len(target.design.arrays) + len(target.responses):  # it stores its rows in another form
         return None

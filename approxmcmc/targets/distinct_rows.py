@@ -2,7 +2,7 @@ r"""Replace identical rows of a generalised linear model by one weighted term.
 
 .. math:: \sum_{i=1}^N \log p(y_i \mid x_i' \theta) = \sum_{d=1}^D w_d \log p(y_d \mid x_d' \theta),
 
-where d numbers the distinct pairs (x, y) and w_d is how many rows equal pair d.
+where d is the index of a distinct pair (x, y) and w_d is how many rows equal this pair.
 """
 
 import time
@@ -19,7 +19,7 @@ from approxmcmc.targets.stands_for_rows import StandsForRows
 
 
 class MergedRows(StandsForRows):
-    """A target whose terms are distinct rows, times their numbers of copies; subclasses set `seconds`."""
+    """A target with one term for each distinct row, times its number of copies; subclasses set `seconds`."""
 
     @property
     def term_work(self) -> TermWork:
@@ -49,9 +49,9 @@ class DistinctRows(MergedRows, LinearTarget):
     -----
     Guarantee: the posterior of `rows`, to rounding. Responses are complex numbers y + w i, so code for generalised
     linear models also works on this one. Tests draw terms uniformly, whatever their weights, so a row with a large
-    weight is an outlier among the terms; `CoreRows` reads such rows in every step. A bound of a term, its slope or its
-    derivatives is the bound of a single row times the weight. `ZigZag`, `BouncyParticle` and `Firefly` need the target
-    of single rows.
+    weight is an outlier among the terms; `CoreRows` reads such rows in every step. Bounds of derivatives are those of a
+    single row times the weight, or times the largest weight if they hold for all rows. `ZigZag`, `BouncyParticle` and
+    `Firefly` need the target of single rows.
     """
 
     _rows: LinearTarget

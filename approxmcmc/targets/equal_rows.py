@@ -12,13 +12,13 @@ import numpy as np
 
 from approxmcmc.engine.terms.passes import over_blocks
 
-LARGEST_SHARE = 0.5  # largest share of distinct rows: an exact step is then at least twice as cheap
+LARGEST_SHARE = 0.5  # largest share of distinct rows: an exact step then costs at most half as much
 LOOKED_AT = 1 << 15  # rows in a first sample: its number of equal pairs decides whether all rows are compared
-FEWEST_PAIRS = 0.1  # share of the pairs expected in the sample if each of N / 2 distinct rows occurred twice
+FEWEST_PAIRS = 0.1  # least number of such pairs, in units of m^2 / N for m rows; about 0.5 if each row occurs twice
 
 
 class EqualRows(NamedTuple):
-    """The distinct rows, in the order of their first copies: index of the first copy, and number of copies."""
+    """The distinct rows, in the order of their first copies: indices of these copies, and numbers of copies."""
 
     first: np.ndarray
     counts: np.ndarray
@@ -55,7 +55,7 @@ def equal_rows(arrays: Sequence[np.ndarray]) -> EqualRows | None:
 
 
 def _kinds(arrays: Sequence[np.ndarray], lo: int, hi: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the different hashes of the rows lo ... hi - 1, the first row with each hash, and the number of rows."""
+    """Return the different hashes of the rows lo ... hi - 1, and for each the first row and the number of its rows."""
     hashes, first, counts = np.unique(_hashes(arrays, slice(lo, hi)), return_index=True, return_counts=True)
     return hashes, lo + first, counts
 

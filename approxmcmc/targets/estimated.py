@@ -1,7 +1,7 @@
 """Posteriors whose likelihood is known through random estimates: log p(theta | y) = logprior(theta) + log p(y|theta).
 
 `EstimatedLikelihood` has an unbiased estimate of p(y|theta), such as a particle filter or importance sampling gives;
-`EstimatedRatio` has an estimate of p(y|theta') / p(y|theta), biased or not.
+`EstimatedRatio` has an estimate of log p(y|theta') - log p(y|theta), biased or not.
 """
 
 import math
@@ -22,7 +22,7 @@ from approxmcmc.targets.tall_data import Prior
 
 @cached_by_content(maxsize=64)
 def compile_estimate(estimate: Callable[..., float]) -> Callable[..., float]:
-    """Return the compiled estimate of the user. Equal functions share one, so that compiled chains are reused."""
+    """Return the user's function, compiled once for all equal functions, so that compiled chains are reused."""
     return allocating(estimate)
 
 

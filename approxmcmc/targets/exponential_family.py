@@ -75,7 +75,7 @@ class FamilyPrior:
 class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
     """A posterior over the natural parameter of an exponential family on a finite space, given one observation.
 
-    Subclasses set `variables`, `observed_statistics` and `prior`, and say how to simulate.
+    Subclasses set `variables`, `_observed_statistics` and `prior`, and say how to simulate.
     """
 
     prior: FamilyPrior
@@ -93,7 +93,7 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
 
     @abc.abstractmethod
     def _log_normalizers(self, thetas: np.ndarray) -> np.ndarray | None:
-        """Return log Z of each row of `thetas`, shape (n, dim), or None if it cannot be computed."""
+        """Return log Z at each row of `thetas` (n, dim), shape (n,); None if it cannot be computed."""
 
     def log_normalizer(self, theta: Any) -> float | None:
         """Return log Z(theta), or None if it cannot be computed."""
@@ -186,7 +186,7 @@ MOVES = ("auto", "dyad", "tnt")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Auxiliary(Component):
-    """Auxiliary data y' ~ f(.|theta) as the end of a Markov chain that leaves f(.|theta) invariant.
+    """Auxiliary data y' ~ f(.|theta) as the last state of a Markov chain that leaves f(.|theta) invariant.
 
     Parameters
     ----------
@@ -194,11 +194,11 @@ class Auxiliary(Component):
         Length of the chain: updates of single sites of a lattice, proposed toggles of a graph.
     start
         Where the chain starts: "empty" (no edge; all spins down), "full" (all edges; all spins up), "observed" (the
-        data), or "both": empty and full in turn, from draw to draw. If f(.|theta) has a sparse and a dense phase,
-        a chain from one of them does not see the other in any affordable time; "both" shows it.
+        data), or "both": empty and full in turn, from draw to draw. If f(.|theta) has a sparse and a dense phase, a
+        chain that starts in one does not reach the other in affordable time; with "both" the draws show both phases.
     move
         How a graph's chain moves: "dyad" (toggle a random dyad) or "tnt" (with probability 1/2 a random edge, else a
-        random dyad). "auto" is the heat bath of a lattice, and "tnt" of a graph.
+        random dyad). "auto" is the heat bath for a lattice, and "tnt" for a graph.
     thin
         None: every draw is a new chain. A number: further draws at one theta continue the last chain by `thin`
         updates. These draws are dependent but cheaper: Alquier et al. (2016) take 1000 updates, then a draw every 4.

@@ -28,7 +28,7 @@ def each(function: Callable[[Any], Any], given: Any) -> Any:
 
 
 def leaves(given: Any) -> Iterator[Any]:
-    """Yield the values in nested tuples and mappings that are neither themselves."""
+    """Yield the values in nested tuples and mappings that are themselves neither tuple nor mapping."""
     if isinstance(given, (Mapping, tuple)):
         for value in given.values() if isinstance(given, Mapping) else given:
             yield from leaves(value)
@@ -47,7 +47,7 @@ def with_sources(given: Any) -> Any:
 
 
 def kept(given: Any) -> Any:
-    """Return the arguments if one in them is a source, because workers then read the rows again; else None."""
+    """Return `given` if a leaf of it is a source, from which workers can read the rows again; else None."""
     return given if any(isinstance(leaf, DataSource) for leaf in leaves(given)) else None
 
 
@@ -96,14 +96,15 @@ def check_names(variables: Variables, *, who: str) -> None:
     Raises
     ------
     InvalidInputError
-        If a name is not a string, is "chain" or "draw", or is the name of an axis.
+        If a variable's name is not a string, or is "chain", "draw" or the name of an axis; or if an axis is called
+        "chain" or "draw".
     """
     axes = {axis for name in variables.shapes for axis in variables.dims.get(name, ())}
     taken = {"chain", "draw"}
     wrong = [name for name in variables.shapes if not isinstance(name, str) or name in taken | axes]
     if wrong := [*wrong, *sorted(axes & taken)]:
         raise InvalidInputError(
-            f"{who}: variables and their axes need names of their own, strings other than 'chain' and 'draw', which "
+            f"{who}: variables and their axes need different names, strings other than 'chain' and 'draw', which "
             f"are axes of every trace; rename {wrong}"
         )
 
@@ -159,7 +160,7 @@ def design_matrix(
 
 
 def design_source(X: Any, *, intercept: bool) -> Any:
-    """Return a source of floats, with a first column of ones if asked for; X unchanged if it is not a source."""
+    """Return X as a source of floats, with a first column of ones if asked for; X itself if `as_source` finds none."""
     source = as_source(X)
     if source is None:
         return X
@@ -169,6 +170,6 @@ def design_source(X: Any, *, intercept: bool) -> Any:
 
 
 def response_source(y: Any) -> Any:
-    """Return a source of float64, or y unchanged if it is not a source."""
+    """Return y as a source of float64, or y itself if `as_source` finds none."""
     source = as_source(y)
     return y if source is None else source.astype(np.float64)

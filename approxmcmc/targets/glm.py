@@ -141,7 +141,7 @@ class GLMTarget(LinearTarget):
                 )
 
     def _bounds_around(self, order: int, centers: np.ndarray, y: float) -> tuple[str, np.ndarray]:
-        """Return the name of the bound of a derivative, and its values within order * STEP / 2 of the centers."""
+        """Return the name of the bound of the derivative `order`, and bounds within order * STEP / 2 of each center."""
         if order == 3:
             reach = np.full(centers.size, 0.5 * order * STEP)
             return "third_derivative_bound", self.third_derivative_within(centers, np.full(centers.size, y), reach)

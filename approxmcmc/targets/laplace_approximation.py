@@ -29,8 +29,8 @@ class Laplace(Component):
     cov
         Inverse of minus the Hessian of the log posterior there; shape (dim, dim).
     decrement
-        Whitened length of the gradient at the point of the curvature: the distance from that point to the true mode, in
-        posterior standard deviations.
+        Whitened length of the gradient at `mode`: the distance that was left to the exact mode, in posterior standard
+        deviations.
     passes
         Passes over the data that the search took.
     seconds
@@ -41,7 +41,7 @@ class Laplace(Component):
     Every `preconditioner=` accepts it, and so do ``PreconditionedCrankNicolson(rho, laplace)``,
     ``Independence(laplace)``, ``ControlVariate(target, at=laplace)`` and ``sample(..., initvals=laplace)``, which draws
     a start for each chain. By the theorem of Bernstein and von Mises it tends to the posterior as data grow (in the
-    measurements of the documentation, to 0.03 posterior standard deviations at 10^5 data and 50 parameters).
+    measurements of the documentation, to within 0.03 posterior standard deviations at 10^5 data and 50 parameters).
 
     References
     ----------

@@ -178,7 +178,7 @@ def _jaakkola_slope(eta: float, a: float, c: float, unused: float) -> float:
 
 
 def _taylor_gap(eta: float, eta_0: float, level: float, slope: float) -> float:
-    """Return the gap of a bound that touches at eta_0, where softplus is `level` and its slope sigma(eta_0)."""
+    """Return the gap of a bound that touches at eta_0, where softplus has the value `level` and the slope `slope`."""
     step = eta - eta_0
     return level + slope * step + 0.125 * step * step - softplus(eta)
 

@@ -72,7 +72,7 @@ class LinearTarget(TallDataTarget):
     """Upper bound of abs(d^3 log p(y_i | eta) / d eta^3), None if unknown; for residuals of second-order expansions."""
     by_row = ("data", "X", "y")
     predictor_scale: float | None = None
-    """How far eta moves until the second derivative changes much, such as 1 for a logit; None if not one number."""
+    """Change of eta over which the second derivative changes much, such as 1 for a logit; None if it has no scale."""
 
     @property
     def derivatives_eta(self) -> Callable[[float, float], tuple[float, float]]:
@@ -125,7 +125,7 @@ class LinearTarget(TallDataTarget):
         return linear_gradient_kernel(self.derivatives_eta, self.data)
 
     def compile_term_range(self) -> CompiledTermRange:
-        """Compile ``2 slope_bound max_i ||x_i|| ||theta' - theta||``, which bounds the range of the terms."""
+        """Compile the bound ``2 slope_bound max_i ||x_i|| ||theta' - theta||`` of `CompiledTermRange`."""
         if self.slope_bound is None:
             return super().compile_term_range()
         return CompiledTermRange(distance_range(), np.array([self.longest_gradients().max()]))
@@ -179,7 +179,7 @@ class LinearTarget(TallDataTarget):
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The predictors X, with the column of ones where there is an intercept."""
+        """The predictors X, with the column of ones if there is an intercept."""
         return {"X": self.X}
 
     def __repr__(self) -> str:

@@ -61,7 +61,7 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     Raises
     ------
     InvalidInputError
-        When shapes do not fit, a value is NaN or infinite, or y holds anything but two classes coded as above.
+        When shapes do not fit, a value is NaN or infinite, or y is not coded as above.
 
     Notes
     -----
@@ -132,8 +132,8 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     def third_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
         """Return the largest m (1 - m) abs(1 - 2 m), m = 1 / (1 + exp(-t)), over abs(t - eta_i) <= reach_i.
 
-        The function is even in t, rises from 0 at t = 0 to its maximum at `STEEPEST`, and falls: its largest value over
-        the interval lies there, or at the end of the interval that is nearer to `STEEPEST`.
+        The function of abs(t) rises from 0 at 0 to its maximum at `STEEPEST`, then falls: it is largest at the abs(t)
+        nearest to `STEEPEST`.
         """
         nearest, farthest = np.maximum(np.abs(eta) - reach, 0.0), np.abs(eta) + reach
         at = np.clip(STEEPEST, nearest, farthest)

@@ -57,7 +57,7 @@ def _log_prior(theta: np.ndarray) -> float:
 
 
 class GaussianMixture(TallDataTarget):
-    """Posterior of the two means of a normal mixture, theta1 and theta1 + theta2.
+    """Posterior of the two means, theta1 and theta1 + theta2, of a mixture of two normals with equal weights.
 
     Parameters
     ----------
@@ -135,7 +135,8 @@ class GaussianMixture(TallDataTarget):
     def bounds(self) -> np.ndarray:
         """A rectangle for a grid, with both modes and all but 1e-8 of the mass of each; shape (2, 2).
 
-        Its size follows from the sum of the means, known to within a standard error, and from the prior of theta2.
+        The data determine the midpoint of the two means to within a standard error; their spread and the prior of
+        theta2 limit the distance of the means.
         """
         spread = self.x.std() + math.sqrt(self.variance)
         margin = 8.0 * math.sqrt(self.temperature / self.n_obs) * spread

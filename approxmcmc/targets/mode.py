@@ -59,7 +59,7 @@ class Mode:
 
 
 class Guess(NamedTuple):
-    """The mode of some rows, the precision there, and the expected posterior sds from it to the mode of all rows."""
+    """The mode of some rows, the precision there, and the distance expected to the mode of all rows (posterior sds)."""
 
     theta: np.ndarray
     precision: np.ndarray
@@ -96,7 +96,8 @@ def find_mode(
     IncompatibleError
         For a discrete target, or one without terms.
     InvalidInputError
-        If there is no mode, because the density is flat along a direction, or rises without bound.
+        If there is no mode, because the density is flat along a direction, or rises without bound; or if the search
+        takes more than `max_passes`.
     NotFiniteError
         If a term or the prior is not finite, or has a derivative that is not finite, at a point of the search.
 
@@ -132,9 +133,10 @@ def laplace(
     max_passes: int | None = None,
     progress: Progress | None = None,
 ) -> Laplace:
-    """Return the Laplace approximation N(mode, H^-1) of a posterior; arguments and errors are as for `find_mode`.
+    """Return the Laplace approximation N(mode, H^-1) of a posterior, H minus the Hessian of its log density there.
 
-    Without `start`, an approximation that was found when the target was made (`Target.known_law`) is returned at once.
+    Arguments and errors are as for `find_mode`. Without `start`, an approximation that was found when the target was
+    made (`Target.known_law`) is returned at once.
 
     Examples
     --------
@@ -185,7 +187,9 @@ def _climb_from_guess(
     max_passes: int,
     progress: Progress | None,
 ) -> tuple[np.ndarray, Quadratic, float] | None:
-    """Return the mode by Newton's method from the mode of a sample of rows; None if it fails or moves far.
+    """Return the mode by Newton's method from the mode of a sample of rows; None if it fails or starts too far away.
+
+    Raises if the passes exceed `max_passes`.
 
     If few rows of the sample have a rare category, its mode may be so far from the mode of all rows that Newton's
     method does not converge: on the one-hot columns of KDD99 it failed after 100 passes, but from the origin it took
@@ -225,8 +229,8 @@ def _climb(posterior: Posterior, theta: np.ndarray, tolerance: float, cov: np.nd
 
     if objective(theta) >= 1e300:
         raise NotFiniteError(f"find_mode: the log posterior is not finite at the start {theta}; give another start=")
-    # Gradients of the mean term: 1e-6 is enough for Newton's steps to finish. Differences cannot reach less. A gradient
-    # of the target can, and a few more steps here then save a Hessian later.
+    # Largest gradient of the log density / n_obs at the end: 1e-6 is enough for Newton's steps to finish, and the least
+    # for gradients by differences. With the target's gradient, a few more steps here save a Hessian later.
     smallest = 1e-6 if expansion.gradients is None else np.clip(0.1 * tolerance / np.sqrt(n_obs), 1e-8, 1e-6)
     known = {} if cov is None else {"hess_inv0": cov * n_obs}
     options = {"gtol": float(smallest), "maxiter": 50 + 20 * theta.size, **known}

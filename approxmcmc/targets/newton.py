@@ -13,8 +13,8 @@ from approxmcmc.errors import InvalidInputError, NotFiniteError
 from approxmcmc.targets.expansion.quadratic import Quadratic, is_positive_definite
 from approxmcmc.targets.posterior import Posterior
 
-# A step this long relative to theta shows that there is no mode: with separable classes under a flat prior, the
-# decrement falls for ever while each step changes theta by a constant.
+# The search has not ended while a step is longer than this, relative to 1 + abs(theta): with separable classes under a
+# flat prior there is no mode, and the decrement tends to 0 while each step changes theta by a constant.
 RUNAWAY = 1e-3
 Progress = Callable[[int, float], None]
 
@@ -61,9 +61,9 @@ def newton(
 
 
 def _step(precision: np.ndarray, gradient: np.ndarray, bends_down: bool) -> np.ndarray:
-    """Return the Newton step H^-1 g; unless `bends_down`, which is that H is positive definite, a step that ascends.
+    """Return the Newton step H^-1 g if `bends_down`, that is if H is positive definite; else another step that ascends.
 
-    H is `precision`, g `gradient`; the step is computed in units in which the diagonal of H is 1.
+    H is `precision`, g is `gradient`; the step is computed in units in which the diagonal of H is 1.
     """
     diagonal = np.abs(np.diag(precision))
     scale = 1.0 / np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
@@ -79,7 +79,8 @@ def _line_search(
 ) -> tuple[np.ndarray, Quadratic] | None:
     """Return theta + t step, and the expansion there, for the first t of 1, 1/2, 1/4, ... that raises the density.
 
-    The log density must rise by 1e-4 of what the slope predicts, at least. None if no t does.
+    The log density must rise by at least 1e-4 of what the slope predicts. None if it does not within 40 halvings or
+    `max_passes`.
     """
     rounding = 1e-13 * abs(here.value)
     for halving in range(40):

@@ -6,9 +6,10 @@ each part.
 """
 
 import copy
+import itertools
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,9 +27,15 @@ class MadeOfRows:
     """A mixin for targets with rows that may come from sources."""
 
     given: Any = None
-    """The data with sources in place of the arrays that were read from them, in tuples and mappings."""
+    """The data as given, in tuples and mappings, with sources for the arrays read from them; None without sources."""
     by_row: tuple[str, ...] = ("data",)
     """Names of attributes with an entry for each row, or with objects that have such attributes."""
+
+    @property
+    def cuts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of terms, and of rows in the sources, at which parts may begin; ascending, from 0 to all."""
+        offsets = next(_by_row(self)).offsets
+        return offsets, offsets
 
     def without_rows(self) -> Any:
         """Return the target without its rows, for `with_rows`; small, because it is sent to every worker."""
@@ -38,19 +45,23 @@ class MadeOfRows:
         return bare
 
     def with_rows(self, given: Any, n_obs: int) -> Target:
-        """Return this model with other data: `given` as in :attr:`given`, with arrays of `n_obs` rows for sources."""
+        """Return this model with other data: as :attr:`given`, with arrays of `n_obs` rows in place of the sources."""
         raise IncompatibleError(f"{type(self).__name__} cannot be made of other rows")
 
 
 class Recipe(NamedTuple):
-    """A target without its rows, and the sources of these rows."""
+    """A target without its rows, the sources of these rows, and the first row of each part by its first term.
+
+    Where a term is a row, `first_rows` may be empty.
+    """
 
     target: Any
     given: Any
+    first_rows: Mapping[int, int]
 
 
 class Part:
-    """The target of some rows, the number of the first row, and values that passes store here."""
+    """The target of some rows, the index of its first term, and values that passes store here."""
 
     def __init__(self, target: Target, first_row: int) -> None:
         self.target, self.first_row = target, first_row
@@ -63,7 +74,7 @@ class Part:
         return self._kept[make, arguments]
 
     def __len__(self) -> int:
-        """Return the number of rows."""
+        """Return the number of terms."""
         return self.target.n_obs
 
     def __getstate__(self) -> dict[str, Any]:
@@ -73,26 +84,33 @@ class Part:
 
 def recipe_of(target: MadeOfRows) -> Recipe:
     """Return what `make_part` needs to make parts of a target; small, because it is sent to every worker."""
-    return Recipe(target.without_rows(), target.given)
+    return Recipe(target.without_rows(), target.given, dict(_starts(target)))
+
+
+def _starts(target: MadeOfRows) -> Iterator[tuple[int, int]]:
+    """Yield the first term and the first row of each part, and the numbers of all terms and rows."""
+    terms, rows = target.cuts
+    for row in (0, *(hi for _, hi in spans(rows))):
+        yield int(terms[np.searchsorted(rows, row)]), row
 
 
 def make_part(recipe: Recipe, lo: int, hi: int) -> Part:
-    """Return the part with the rows lo ... hi - 1, read from the sources of `recipe`.
+    """Return the part with the terms lo ... hi - 1, whose rows are read from the sources of `recipe`.
 
     The arrays are read-only, like arrays mapped from a file, so that the same cached kernels fit them.
     """
 
     def rows_of(given: Any) -> Any:
-        if not isinstance(given, DataSource) or len(given) != recipe.target.n_obs:
+        if not isinstance(given, DataSource) or len(given) != _n_rows(recipe.target):
             return given
-        rows = given.rows(lo, hi)
+        rows = given.rows(recipe.first_rows.get(lo, lo), recipe.first_rows.get(hi, hi))
         rows.flags.writeable = False
         return rows
 
     return Part(recipe.target.with_rows(each(rows_of, recipe.given), hi - lo), lo)
 
 
-_known: "weakref.WeakKeyDictionary[Target, Partitions]" = weakref.WeakKeyDictionary()
+_known: "weakref.WeakKeyDictionary[Target, tuple[Any, Partitions]]" = weakref.WeakKeyDictionary()
 
 
 def parts_of(target: Target) -> Partitions | None:
@@ -113,18 +131,19 @@ def parts_of(target: Target) -> Partitions | None:
     client = active_client()
     if client is None:
         return None
-    known = _known.get(target)
-    if known is not None and known.client is client:
+    data = getattr(target, "data", None)
+    of, known = _known.get(target, (None, None))
+    if known is not None and known.client is client and of is data:
         return known
     if reason := _why_here(target):
         if any(is_mapped(array) for array in target.compile().data):
             warnings.warn(f"{target!r}: {reason}", ClusterWarning, stacklevel=2)
         return None
     assert isinstance(target, MadeOfRows)
-    first = next(_by_row(target))
-    parts = Partitions(client, make_part, recipe_of(target), spans(first.offsets))
+    recipe = recipe_of(target)
+    parts = Partitions(client, make_part, recipe, list(itertools.pairwise(recipe.first_rows)))
     _compare_ends(target, parts)
-    _known[target] = parts
+    _known[target] = data, parts
     return parts
 
 
@@ -133,10 +152,7 @@ def _why_here(target: Target) -> str:
     here = "this process makes the passes over all data itself, though a Dask client is active: "
     if not target.terms_are_likelihood:
         who = type(target).__name__
-        return (
-            here
-            + f"the terms of a {who} need its expansion of each row, which is stored here; its density needs no pass"
-        )
+        return here + f"the terms of a {who} need its expansion of each row, which is stored here"
     if not isinstance(target, MadeOfRows):
         who = type(target).__name__
         return here + f"a {who} cannot be sent to workers; write the model as a PredictorTarget or a FunctionTarget"
@@ -144,12 +160,18 @@ def _why_here(target: Target) -> str:
         return here + "its data did not come from sources; give arrays as approxmcmc.sources.Arrays(array)"
     if not all(isinstance(one, DataSource) for one in _by_row(target)):
         return here + "some of its data are arrays; give these as approxmcmc.sources.Arrays(array), too"
+    if len(spans(target.cuts[1])) == 1 < len(spans(next(_by_row(target)).offsets)):
+        return here + "rows of one group lie far apart; sort the rows by group, as frame.set_index in Dask does"
     return ""
 
 
 def _by_row(target: Any) -> Iterator[Any]:
     """Yield the arguments of a target that have an entry for each row."""
-    return (leaf for leaf in leaves(target.given) if np.ndim(leaf) and len(leaf) == target.n_obs)
+    return (leaf for leaf in leaves(target.given) if np.ndim(leaf) and len(leaf) == _n_rows(target))
+
+
+def _n_rows(target: Any) -> int:
+    return target.n_rows or target.n_obs
 
 
 def _compare_ends(target: Target, parts: Partitions) -> None:

@@ -29,7 +29,7 @@ AnyExpansion = LinearExpansion | PredictorExpansion | GeneralExpansion
 
 
 def expansion_of(target: Target, order: int) -> AnyExpansion:
-    """Return the expansion method of a target: in closed form if terms have linear predictors.
+    """Return the object that expands the terms of a target: in closed form if they have linear predictors.
 
     If a Dask client is active, its cluster makes the passes over rows that came from sources.
     """
@@ -58,7 +58,7 @@ class Posterior:
         self.expansion: AnyExpansion = expansion_of(target, order)
 
     def of_rows(self, rows: np.ndarray) -> "Posterior":
-        """Return the log posterior with the log-likelihood estimated from the rows with these numbers."""
+        """Return the log posterior with the log-likelihood estimated from the rows with these indices."""
         some = copy.copy(self)
         some.expansion = self.expansion.of_rows(rows)
         return some
@@ -84,7 +84,7 @@ class Posterior:
         Raises
         ------
         NotFiniteError
-            If the prior or a derivative is not finite there.
+            If the log prior or a derivative is not finite there, or the prior is too narrow for differences.
         """
         value, slope, normal = float(self.log_prior(theta)), self.prior_gradient(theta), self.target.normal_prior
         if normal is not None:

@@ -1,5 +1,6 @@
 """Robust linear regression: Student-t errors of known scale."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,6 +11,7 @@ from approxmcmc.contracts import BoundedTarget, CompiledBound
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.likelihood_bounds import student_bound
 from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.tables import TableRegression, categorical_columns
 from approxmcmc.targets.tall_data import Prior
 
 LARGEST_THIRD = (3.0 + 2.0 * math.sqrt(2.0)) / 4.0  # largest third derivative of log(1 + t^2) / 2
@@ -21,7 +23,8 @@ class RobustRegression(LinearTarget, BoundedTarget):
     Parameters
     ----------
     X
-        Predictors, shape (n, p); a DataFrame's columns become the labels of `beta`.
+        Predictors, shape (n, p); a DataFrame's columns become the labels of `beta`. With columns of text or categories
+        the result is a :class:`TableRegression`.
     y
         Responses, shape (n,).
     df
@@ -55,6 +58,32 @@ class RobustRegression(LinearTarget, BoundedTarget):
     RobustRegression(n_obs=100, dim=2)
     """
 
+    def __new__(
+        cls,
+        X: Any = None,
+        y: Any = None,
+        df: float = 4.0,
+        scale: float = 1.0,
+        prior_scale: float = 1.0,
+        intercept: bool = False,
+        **settings: Any,
+    ) -> Any:
+        """Return a robust regression: a `TableRegression` if X is a table with categories."""
+        if cls is not RobustRegression or not categorical_columns(X):
+            return super().__new__(cls)
+        loglik_eta, derivatives = _student_term(*_checked(df, scale))
+        return TableRegression(
+            loglik_eta,
+            X,
+            y,
+            derivatives_eta=derivatives,
+            prior_scale=prior_scale,
+            intercept=intercept,
+            pymc_law=functools.partial(_student_of_pymc, df=df, scale=scale),
+            who="RobustRegression",
+            **settings,
+        )
+
     def __init__(
         self,
         X: Any,
@@ -68,13 +97,8 @@ class RobustRegression(LinearTarget, BoundedTarget):
         coef_names: Sequence[str] | None = None,
     ) -> None:
         self._set_data(X, y, intercept=intercept, coef_names=coef_names)
-        for name, value in (("df", df), ("scale", scale)):
-            if not 0.0 < value < math.inf:
-                raise InvalidInputError(f"RobustRegression: {name} must be positive and finite, found {value!r}")
-        self.df, self.scale = float(df), float(scale)
+        self.df, self.scale, self._constant = _checked(df, scale)
         half = 0.5 * (self.df + 1.0)
-        self._constant = math.lgamma(half) - math.lgamma(0.5 * self.df)
-        self._constant -= 0.5 * math.log(math.pi * self.df) + math.log(self.scale)
         self._loglik_eta, self._derivatives_eta = _student_term(self.df, self.scale, self._constant)
         # The derivatives of log(1 + t^2) / 2, t = r / sqrt(df), are largest at t = 1, 0 and sqrt(2) - 1.
         unit = self.scale * math.sqrt(self.df)
@@ -95,8 +119,23 @@ class RobustRegression(LinearTarget, BoundedTarget):
         with pm.Model(coords={"coef": self.variables.coords["coef"]}) as model:
             flat = np.isinf(self.prior.scale)
             beta = pm.Flat("beta", dims="coef") if flat else pm.Normal("beta", 0.0, self.prior.scale, dims="coef")
-            pm.StudentT("y", nu=self.df, mu=np.asarray(self.X, np.float64) @ beta, sigma=self.scale, observed=self.y)
+            _student_of_pymc(np.asarray(self.X, np.float64) @ beta, self.y, self.df, self.scale)
         return model
+
+
+def _student_of_pymc(eta: Any, y: np.ndarray, df: float, scale: float) -> Any:
+    import pymc as pm
+
+    return pm.StudentT("y", nu=df, mu=eta, sigma=scale, observed=y)
+
+
+def _checked(df: float, scale: float) -> tuple[float, float, float]:
+    """Return degrees of freedom, scale, and the constant of the log density."""
+    for name, value in (("df", df), ("scale", scale)):
+        if not 0.0 < value < math.inf:
+            raise InvalidInputError(f"RobustRegression: {name} must be positive and finite, found {value!r}")
+    constant = math.lgamma(0.5 * (df + 1.0)) - math.lgamma(0.5 * df)
+    return float(df), float(scale), constant - (0.5 * math.log(math.pi * df) + math.log(scale))
 
 
 def _student_term(df: float, scale: float, constant: float) -> tuple[Callable[..., float], Callable[..., Any]]:

@@ -1,7 +1,8 @@
 """Softmax regression: two or more classes, each with a vector of coefficients.
 
 The bound of Boehning (1992) replaces the Hessian of the log partition function by an upper bound that does not depend
-on theta. With eta = (x' beta_1, ..., x' beta_K), t the class of the datum and eta_0 any point,
+on theta. With eta = (x' beta_1, ..., x' beta_K), lse(eta) = log sum_k exp(eta_k), t the class of the datum and eta_0
+any point,
 
     log B = eta_t - [lse(eta_0) + g'(eta - eta_0) + (eta - eta_0)' A (eta - eta_0) / 2],   g = softmax(eta_0),
     A = (I - 11'/K) / 2,
@@ -58,7 +59,7 @@ def _add_softmax_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: 
     X, y = data
     p = X.shape[1]
     eta, work = np.empty((theta.shape[0] // p, ROWS)), np.empty((2, ROWS))
-    for start in range(lo, hi, ROWS):  # rows are read twice; so few of them stay in the first-level cache in between
+    for start in range(lo, hi, ROWS):  # rows are read twice; so few stay in the first-level cache until the second time
         stop = min(start + ROWS, hi)
         _predictors(theta, X, order, start, stop, eta)
         log_sum_exp(eta, stop - start, work[0], work[1])
@@ -72,7 +73,7 @@ def _add_softmax_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: 
 
 
 def _boehning_gaps(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    """Write lse(eta_0) + g'delta + delta' A delta / 2 - lse(eta): the same for every response."""
+    """Write lse(eta_0) + g'delta + delta' A delta / 2 - lse(eta), delta = eta - eta_0: the gap for every response."""
     X, touch = data  # touch: lse(eta_0), then eta_0 and g of every class
     n_classes = (touch.shape[1] - 1) // 2
     eta, work = np.empty((n_classes, hi - lo)), np.empty((3, hi - lo))
@@ -163,9 +164,10 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
     intercept
         Add a column of ones in front, called "intercept", with the same prior.
     prior
-        A function ``log_prior(beta) -> float`` that replaces the normal prior; beta is flat, class after class.
+        A function ``log_prior(beta) -> float`` that replaces the normal prior; it gets beta as one vector, class after
+        class.
     coef_names
-        Labels of the columns, if X has none.
+        Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
 
     Raises
     ------
@@ -210,7 +212,9 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
             raise InvalidInputError(f"{who}: y must hold two or more classes, as integers; found {labels[:5].tolist()}")
         self.prior = Prior(prior_scale, prior, who=who)
         if prior is None and math.isinf(self.prior.scale):
-            raise InvalidInputError(f"{who}: prior_scale must be finite, found {prior_scale}: a flat prior is improper")
+            raise InvalidInputError(
+                f"{who}: prior_scale must be finite, found {prior_scale}; a flat prior gives an improper posterior"
+            )
         self.n_classes = len(labels)
         self.likelihood = SoftmaxLikelihood(self.n_classes)
         self._set_rows(X, y)
@@ -273,7 +277,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The classes y, as numbered by the dimension ``category``."""
+        """The classes y, as indices into the labels of the dimension ``category``."""
         return {"y": self.y}
 
     @property

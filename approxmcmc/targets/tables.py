@@ -14,12 +14,15 @@ from approxmcmc.targets.predictors.target import PredictorTarget
 
 
 def categorical_columns(X: Any) -> tuple[str, ...]:
-    """Return the names of the columns of X, a DataFrame or source, that hold text or categories; else ()."""
+    """Return the names of the columns of X that hold text or categories; () if X is no DataFrame and no source."""
     source = as_source(X)
     if source is not None:
         return () if source.is_vector else tuple(name for name in source.columns if name in source.categories)
     if not (hasattr(X, "columns") and hasattr(X, "dtypes")):
         return ()
+    if not X.columns.is_unique:
+        twice = sorted(set(map(str, X.columns[X.columns.duplicated()])))
+        raise InvalidInputError(f"the table has several columns called {', '.join(twice)}; rename or drop them")
     return tuple(name for name in X.columns if X[name].dtype.kind == "O" and not _is_of_numbers(X[name]))
 
 
@@ -31,17 +34,18 @@ def _is_of_numbers(column: Any) -> bool:
 class TableRegression(PredictorTarget):
     r"""A generalised linear model of a table: eta_i = x_i' beta + sum_c effect_c[level of row i in column c].
 
-    `LogisticRegression` and `GLMTarget` return it for a table with columns of text or categories. ``beta`` holds the
-    intercept and the slopes of the columns of numbers. Each other column is a separate variable, with the effects of
-    all its levels except the first, the reference level (treatment coding). Without an intercept the first of these
-    columns has an effect for every level, as in formulas of R. A column costs one addition per row, for any number of
-    levels, because there is no matrix of indicators. The parameters are those of `GLMTarget`, and two more: a function
-    ``pymc_law(eta, y)`` adds the response to a PyMC model, and messages call the model `who`.
+    `LogisticRegression`, `RobustRegression` and `GLMTarget` return it for a table with columns of text or categories.
+    ``beta`` holds the intercept and the slopes of the columns of numbers. Each other column is a separate variable,
+    with the effects of all its levels except the first, the reference level (treatment coding). Without an intercept
+    the first of these columns has an effect for every level, as in formulas of R. A column costs one addition per row,
+    for any number of levels, because there is no matrix of indicators. The parameters are those of `GLMTarget` without
+    bounds and names of coefficients, and two more: a function ``pymc_law(eta, y)`` adds the response to a PyMC model,
+    and messages call the model `who`.
 
     Attributes
     ----------
     reference_levels
-        The level with effect 0 of each column, by column; also an attribute of the trace.
+        The level with effect 0 of each column that has one, by column; also an attribute of the trace.
     """
 
     def __init__(
@@ -60,13 +64,15 @@ class TableRegression(PredictorTarget):
         who: str,
     ) -> None:
         if coef_names is not None:
-            raise InvalidInputError(f"{who}: coef_names is for arrays; a table is named by its columns")
+            raise InvalidInputError(
+                f"{who}: coef_names is for arrays; leave it out, as the columns of a table have names"
+            )
         X = X if as_source(X) is None else as_source(X)
         self.who, self.pymc_law = who, pymc_law
         columns = {str(name): _levels(X, name, who=who) for name in categorical_columns(X)}
         slopes = [name for name in X.columns if str(name) not in columns]
         if "beta" in columns:
-            raise InvalidInputError(f"{who}: 'beta' is the name of the slopes; rename this column")
+            raise InvalidInputError(f"{who}: 'beta' is the name of the slopes; rename the column 'beta'")
         treated = list(columns) if intercept else list(columns)[1:]
         self.reference_levels: Mapping[str, str] = {name: labels_of(columns[name])[0] for name in treated}
         labels = {f"{name}_dim": labels_of(one)[name in treated :] for name, one in columns.items()}
@@ -151,7 +157,7 @@ def _levels(X: Any, name: str, *, who: str) -> Any:
         row = int(np.flatnonzero(column.isna())[0])
         raise InvalidInputError(
             f"{who}: column {name!r} has {int(column.isna().sum())} missing value(s), the first in row {row}; drop "
-            "these rows, or fill them with a level of their own"
+            "these rows, or fill them with a separate level"
         )
     if len(column.cat.categories) < 2:
         raise InvalidInputError(f"{who}: column {name!r} has one level, {column.iloc[0]!r}; leave it out")

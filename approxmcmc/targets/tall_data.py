@@ -215,7 +215,7 @@ class TallDataTarget(
         return self.prior.normal(self.variables.size)
 
     def to_pymc(self) -> Any:
-        """Return the same posterior as a PyMC model, for gold standards."""
+        """Raise; models with a PyMC twin override this, and return the same posterior as a `pymc.Model`."""
         raise IncompatibleError(
             f"{type(self).__name__} has no PyMC twin; give one by pymc_model=, a function that returns the pm.Model"
         )

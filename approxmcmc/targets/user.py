@@ -35,8 +35,8 @@ class FunctionTarget(TallDataTarget):
     ----------
     loglik
         ``loglik(theta, data, i) -> float``: log p(x_i | theta). `theta` is a float64 vector of shape (dim,), `data`
-        the tuple of arrays given here, `i` a row number. Compiled here: write plain loops; row slices that allocate
-        are three times slower than a loop.
+        the tuple of arrays given here, `i` the index of a row. Compiled here: write plain loops; row slices that
+        allocate are three times slower than a loop.
     logprior
         ``logprior(theta) -> float``, up to a constant; -inf outside the support.
     data

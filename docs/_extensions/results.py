@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 def draw_pages(app: Any, document: str, source: list[str]) -> None:
-    """Replace the line of each study by the results that ship with the package."""
+    """Replace the blocks of the four kinds by what they name in the results that ship with the package."""
     for line, drawn in ((STUDY, _page), (PICTURE, _picture), (COLUMNS, _columns), (VERDICTS, _verdicts)):
         source[0] = line.sub(functools.partial(_drawn, app.env, document, drawn), source[0])
 

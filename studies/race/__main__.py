@@ -14,7 +14,7 @@ def main() -> None:
         description=studies.race.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--preset", choices=PRESETS, default="quick")
-    parser.add_argument("--problem", action="append", default=[], help="race on this problem alone, such as mnist")
+    parser.add_argument("--problem", action="append", default=[], help="only this problem, such as mnist; repeatable")
     parser.add_argument("--peers", action="store_true", help="add the samplers of other libraries")
     parser.add_argument("--out", type=Path, default=Path("results/race"))
     given = parser.parse_args()

@@ -1,15 +1,15 @@
 """Time to answer: from the start of a process to 400 effective draws of the worst parameter, everything included.
 
-Each answer has a process with one thread; its time is CPU time of that process, so that other work on the machine
-counts little. It includes Python, imports, set-up, compilation, tuning and draws. Ours is `amc.sample(model)` without
-further settings. A rival draws a thousand times, or as often as its limit allows; the part of its time that its draws
-took is scaled to 400 effective draws. The time to turn a PyMC model into a target is not part of a rival's time.
+Each answer runs in a separate process with one thread; its time is CPU time of that process, so that other work on the
+machine counts little. It includes Python, imports, set-up, compilation, tuning and draws. Ours is `amc.sample` with
+``target_ess=400``, a time limit, one core, and no further settings. A rival draws a thousand times, or as often as its
+limit allows; the part of its time that its draws took is scaled to 400 effective draws. The time to turn a PyMC model
+into a target is not part of a rival's time.
 
-- *cold*: no kernel of this library is compiled yet; *warm*: the third process on one cache. Rivals keep no compiled
-  code from one process to the next, so that both times are the same.
+- *cold*: no kernel of this library is compiled yet; *warm*: the third process on one cache. A rival has one time.
 - *shift*: the largest difference of a posterior mean from that of the reference, in posterior standard deviations;
   the next column has the value that two unbiased samplers with these effective sizes exceed one time in 20. The
-  reference is the exact sampler with the most effective draws.
+  reference is the answer with the most effective draws, those of ADVI excluded.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from approxmcmc.engine.files.whole_files import whole_file
 from studies.race.models import MODELS
 
 ENOUGH = 400.0  # effective draws
-DRAWS, TUNE = 1000, 1000  # of a rival
+DRAWS, TUNE = 1000, 1000  # draws and warm-up steps of a rival
 WORST = 0.95  # quantile of the largest shift of unbiased samplers
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 OURS = "approxmcmc"
@@ -66,8 +66,8 @@ def answer(model: str, who: str, limit: float, seed: int) -> dict[str, Any]:
     began = time.process_time()
     target = amc.from_pymc(made) if model.startswith("pymc_") else made
     converted = time.process_time() - began
-    # As PyMC starts its chains; nutpie fails at a point where a derivative is exactly 0, such as sigma = 1 under
-    # HalfNormal(1).
+    # Start as PyMC does, at the initial point plus uniform noise: nutpie fails at a point where a derivative is exactly
+    # 0, such as sigma = 1 under HalfNormal(1).
     start = target.initial_point() + np.random.default_rng(seed).uniform(-1.0, 1.0, target.variables.size)
     began = time.process_time()
     trace = RIVALS[who]().run(target, seconds=limit, draws=DRAWS, seed=seed, initial=start)
@@ -112,7 +112,11 @@ def one_thread() -> dict[str, str]:
 
 
 def seconds_to_enough(found: Mapping[str, Any]) -> float:
-    """Return the CPU seconds to 400 effective draws: the time of the draws is scaled, other time is not."""
+    """Return the CPU seconds to 400 effective draws of the worst parameter, infinity if it has none.
+
+    Of a rival's time, the part of the draws is scaled. Our time counts as it is from 400 effective draws on, where our
+    sampler stops; with fewer, all of it is scaled.
+    """
     reached = min(found["ess"], default=0.0)
     if not reached > 0.0:
         return float("inf")
@@ -123,7 +127,7 @@ def seconds_to_enough(found: Mapping[str, Any]) -> float:
 
 
 def shift(found: Mapping[str, Any], reference: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the largest shift of a mean from the reference's, and its 95 % quantile for unbiased samplers."""
+    """Return the largest shift of a mean from the reference's in sds, and its 95 % quantile for unbiased samplers."""
     both = [name for name in found["names"] if name in set(reference["names"])]
     (m, _, e), (m0, s0, e0) = (
         np.array([[one[key][one["names"].index(name)] for name in both] for key in ("mean", "sd", "ess")])
@@ -198,7 +202,7 @@ def main() -> None:
     )
     parser.add_argument("--preset", choices=PRESETS, default="quick")
     parser.add_argument("--model", action="append", default=[], choices=MODELS, help="only this model; repeatable")
-    parser.add_argument("--rival", action="append", default=[], choices=[OURS, *RIVALS], help="this one alone")
+    parser.add_argument("--rival", action="append", default=[], choices=[OURS, *RIVALS], help="only this; repeatable")
     parser.add_argument("--rounds", type=int, default=1, help="answers of each, with seeds 1, 2, ...")
     parser.add_argument("--out", type=Path, default=Path("results/answers"))
     parser.add_argument(

@@ -2,11 +2,11 @@
 
     python -m studies.race.chart docs/_static/race.csv docs/_static
 
-For each problem it writes ``race_N.svg``, bars of min-ESS per second by sampler, and ``race_N.md``, a table that fits
-on a screen. For the problems with rare categories it writes one picture, ``race_rare.svg``, with the seconds to 400
-effective draws. From the first problem it draws ``race_risk.svg``, the picture of the front page. It turns a
-``race_regret.csv`` in the same folder (written by `studies.race.regret`) into ``race_regret.md``, and a
-``race_fits.csv`` (written by `studies.race.fits`) into ``race_fits.md``.
+For each problem without rare categories it writes ``race_N.svg``, bars of min-ESS per second by sampler, and
+``race_N.md``, a table that fits on a screen. The problems with rare categories share one picture, ``race_rare.svg``,
+with the seconds to 400 effective draws. From the first problem it draws ``race_risk.svg``, the picture of the front
+page. It turns a ``race_regret.csv`` in the same folder (written by `studies.race.regret`) into ``race_regret.md``, and
+a ``race_fits.csv`` (written by `studies.race.fits`) into ``race_fits.md``.
 """
 
 import csv
@@ -26,14 +26,14 @@ from studies.race.regret import markdown as regret_table
 from studies.race.table import FEWEST_FOR_MOMENTS, two_digits
 
 RARE = "Rare categories: "
-# The lines of the front page; True for biased samplers, whose squared bias is added.
+# The samplers on the front page. True: biased, so that the squared bias is added to the risk.
 FRONT = {
     "nutpie NUTS": False,
     "exact, pCN(0)": False,
     "t-test .05, pCN(0)": True,
     "control variates, pCN(0), .05": True,
 }
-# The lever of a bar is the last one that its row names; see "Which lever did it?" on the page.
+# The colour of a bar: the index of the first of these levers that its row names.
 LEVERS = {"control variates": 2, "subsampling": 1, "proposal": 0, "none": 3, "no compilation": 3}
 OTHERS = "#8c959f"  # other libraries
 
@@ -60,7 +60,7 @@ def main(source: Path, folder: Path) -> None:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return the narrow table of one problem: cost, mixing, error."""
+    """Return the narrow table of one problem as Markdown: data per step, min-ESS per second, ratio to NUTS, bias."""
     lines = ["| sampler | data per step | min-ESS/s | times NUTS | bias (sd) |", "|---|--:|--:|--:|--:|"]
     for row in rows:
         times = row["ess_vs_nuts"].strip("()").split(",")[0]
@@ -95,7 +95,7 @@ def _risk(rows: Sequence[Row]) -> Any:
 
 
 def _rare(rows: Sequence[Row]) -> Any:
-    """Return min-ESS per second and seconds to an answer, side by side, the data sets one below another."""
+    """Draw min-ESS per second and seconds to 400 effective draws side by side, a bar for each data set and sampler."""
     named = [{**row, "rival": f"{row['problem'].removeprefix(RARE).split(',')[0]}: {row['rival']}"} for row in rows]
     figure, (mixing, waiting) = subplots(1, 2, figsize=(8.4, 0.26 * len(rows) + 1.0), sharey=True)
     _panel(mixing, named, "ess_per_second", "min-ESS per second")
@@ -104,7 +104,7 @@ def _rare(rows: Sequence[Row]) -> Any:
 
 
 def _panel(axes: Any, rows: Sequence[Row], column: str, label: str) -> None:
-    """Draw one bar for each row that has the figure, with the number at its end."""
+    """Draw one bar for each row that has a value in `column`, with the value at its end."""
     for place, row in enumerate(rows):
         if row[column] not in ("", "nan"):
             value = float(row[column])

@@ -24,16 +24,16 @@ from approxmcmc.engine.files.whole_files import whole_file
 from studies.race.table import two_digits
 
 WANTED = 400  # effective draws
-LEVELS, FACTORS = 20, 7  # rows of the one-hot table
+LEVELS, FACTORS = 20, 7  # of the one-hot table
 
 
 def dense() -> tuple[np.ndarray, np.ndarray]:
-    """Return 100 000 rows of 50 normal predictors."""
+    """Return 100 000 rows of 50 normal predictors, and 0/1 responses."""
     return _responses(np.random.default_rng(1).normal(size=(100_000, 50)), 0.3)
 
 
 def one_hot() -> tuple[np.ndarray, np.ndarray]:
-    """Return 300 000 rows of seven factors with 20 levels each, one column for each level."""
+    """Return 300 000 rows of seven factors with 20 levels each, one column for each level, and 0/1 responses."""
     codes = np.random.default_rng(1).integers(0, LEVELS, (FACTORS, 300_000))
     return _responses(np.concatenate([np.eye(LEVELS)[mine] for mine in codes], axis=1), 0.5)
 
@@ -83,7 +83,7 @@ def compare(name: str, repeats: int) -> dict[str, Any]:
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the table of the page."""
+    """Return the comparisons as a Markdown table."""
     lines = ["| data | rows x columns | fit, CPU s | posterior, CPU s | posterior / fit | least ESS | sampler |"]
     lines.append("|---|---|--:|--:|--:|--:|---|")
     for row in rows:

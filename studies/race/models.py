@@ -56,7 +56,7 @@ def negative_binomial(eta: Any, truth: np.ndarray, rng: np.random.Generator) -> 
 
 
 def student_t(eta: Any, truth: np.ndarray, rng: np.random.Generator) -> None:
-    """Observe with outliers."""
+    """Observe with Student-t noise."""
     import pymc as pm
 
     sigma = pm.HalfNormal("sigma", 1.0)

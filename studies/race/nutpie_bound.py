@@ -1,8 +1,8 @@
 """NUTS on tall data for a chosen time, compared with surrogate transitions and an exact test, in one process.
 
 nutpie needs hours where surrogate transitions need seconds. Here nutpie has a time limit. Its effective draws per CPU
-second are those of the worst coefficient over all draws, warm-up included. Below 400 effective draws the rate is that
-of an unfinished chain, and the ratio to it is a bound, no measurement.
+second are those of the worst coefficient over all draws, warm-up included. Below 400 effective draws this is the rate
+of an unfinished chain, and the ratio of our rate to it is only a bound.
 """
 
 import argparse
@@ -25,7 +25,7 @@ TUNE, ENOUGH = 300, 400.0
 
 
 def nutpie_within(problem: TallProblem, seconds: float, *, whitened: bool) -> dict[str, Any]:
-    """Return the figures of one nutpie chain that ran for `seconds` of wall time, without compilation."""
+    """Return the figures of one nutpie chain that ran for at most `seconds` of wall time, without compilation."""
     import nutpie
 
     compiled = nutpie.compile_pymc_model(in_laplace_metric(problem) if whitened else problem.target.to_pymc())

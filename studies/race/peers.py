@@ -1,4 +1,4 @@
-"""Samplers of other libraries on the same posterior: nutpie, and blackjax and numpyro by the adapters for studies."""
+"""Samplers of other libraries on the same posterior: nutpie, and blackjax and numpyro through `approxmcmc.foreign`."""
 
 import functools
 import time
@@ -63,12 +63,12 @@ def jax_chain(problem: Problem, sampler: JaxSampler) -> Callable[[int], Lap]:
 
 
 def careful_step(problem: Problem) -> float:
-    """Return a tenth of the largest stable step of SGLD on a normal posterior of this curvature."""
+    """Return a tenth of the largest stable step of SGLD, which is twice the smallest variance of the posterior."""
     return 0.2 * float(np.linalg.eigvalsh(problem.fit.cov)[0])
 
 
 def peers(problem: Problem, *, tune: int, draws: int, every: bool = True) -> list[Rival]:
-    """Return the rivals of other libraries, or nutpie and SGLD alone if `every` is False."""
+    """Return the rivals of other libraries, or only nutpie and blackjax's SGLD if `every` is False."""
 
     def nuts(name: str, *, whitened: bool = False) -> Rival:
         make = functools.partial(nutpie_nuts, problem, tune=tune, draws=draws, whitened=whitened)

@@ -43,7 +43,7 @@ class Problem:
     y: np.ndarray
 
     def __post_init__(self) -> None:
-        """Find the mode and expand there; the seconds are the set-up of rivals that use mode or expansion."""
+        """Find the mode and expand there; `setup_seconds` is the CPU time of both."""
         self.target = amc.targets.LogisticRegression(self.X, self.y, prior_scale=PRIOR_SCALE)
         began = time.process_time()
         self.residuals = amc.ControlVariate(self.target)
@@ -55,14 +55,14 @@ class Problem:
         self.proposals = {WALK: walk, PCN: pcn, MIXED: amc.proposals.Mixture([pcn, walk], weights=[0.9, 0.1])}
 
     def chain(self, proposal: str, test: Any, *, residuals: bool = False, seed: int = 1) -> Callable[[int], Lap]:
-        """Return a running chain of this library, started at a draw of the Laplace approximation."""
+        """Start a chain at a draw of the Laplace approximation, as in `chain_of`; `residuals`: on control variates."""
         target = self.residuals if residuals else self.target
         sampler = amc.MetropolisHastings(self.proposals[proposal], test)
         return chain_of(sampler, target, self.fit.draw(np.random.default_rng(seed)), seed=seed)
 
 
 def chain_of(sampler: Any, target: Any, start: np.ndarray, *, seed: int) -> Callable[[int], Lap]:
-    """Return a running chain of this library."""
+    """Start a chain of this library; return ``run(steps) -> Lap``, which continues the chain in each call."""
     program = sampler.build(target, audit_every=None)
     chain = program.start(start.copy(), streams(seed_sequences(seed, 1)[0][0]), 0)
 

@@ -35,7 +35,7 @@ from studies.race.answer import ENOUGH, one_thread, target_of
 from studies.race.models import MODELS
 from studies.race.table import two_digits
 
-MOST_DRAWS, TUNE, CHAINS = 200_000, 300, 4  # limit of a chain's draws, which hardly any candidate reaches
+MOST_DRAWS, TUNE, CHAINS = 200_000, 300, 4  # MOST_DRAWS is the limit of each chain, which hardly any candidate reaches
 
 
 # --- one model, in a separate process ---
@@ -51,7 +51,7 @@ def in_hindsight(model: str, *, limit: float, rounds: int, seed: int) -> dict[st
     known = survey(target, seed)
     fresh = functools.partial(survey, target, seed)
     verdicts = dict(zip(choice.table["candidate"], choice.table["verdict"], strict=True))
-    # Forms of the target are made in the rounds.
+    # A fresh survey has no form of the target yet, so each candidate's set-up includes its form.
     floors = {one.name: _seconds_at_best(one, known) for one in candidates(target)}
     seconds: dict[str, list[float]] = {}
     failed: dict[str, str] = {}
@@ -85,7 +85,7 @@ def _timed(make: Callable[[Situation], Pairing], known: Situation) -> tuple[Pair
 
 
 def seconds_of_draws(setting: Pairing, limit: float, seed: int) -> float:
-    """Return 400 times the seconds of an effective draw; infinity where tuning took the whole time limit."""
+    """Return 400 times the CPU seconds of an effective draw; infinity if tuning took the whole time limit."""
     wall, cpu = time.perf_counter(), time.process_time()
     trace = amc.sample(
         setting.target,
@@ -128,7 +128,7 @@ def table(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def markdown(rows: pd.DataFrame) -> str:
-    """Return the table of the page, with its median and largest regret below."""
+    """Return the regrets as a Markdown table, with their median and largest below."""
     told = rows.dropna(subset=["regret"])
     lines = [
         "| model | data | parameters | chosen | s | best in hindsight | s | regret |",
@@ -163,7 +163,7 @@ def run(models: Iterable[str], folder: Path, *, limit: float, rounds: int, seed:
         if not stored.exists():
             found = in_a_process(model, limit, rounds, seed)
             sys.stderr.write(json.dumps(found) + "\n")
-            if "error" not in found:  # that is tried again
+            if "error" not in found:  # a model with an error is tried again in the next call
                 with whole_file(stored) as path:
                     path.write_text(json.dumps(found, indent=1))
         answers = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
@@ -173,7 +173,7 @@ def run(models: Iterable[str], folder: Path, *, limit: float, rounds: int, seed:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Read the command line, and compute the regrets or the result of one model."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, prog="python -m studies.race.regret"
     )
@@ -190,7 +190,7 @@ def main() -> None:
     )
     given = parser.parse_args()
     if given.one:
-        warnings.simplefilter("ignore", amc.errors.SamplingWarning)  # of a core too large, and of runs cut off
+        warnings.simplefilter("ignore", amc.errors.SamplingWarning)  # core too large, run cut off
         model, limit, rounds, seed = given.one
         found = in_hindsight(model, limit=float(limit), rounds=int(rounds), seed=int(seed))
         sys.stdout.write(json.dumps(found) + "\n")

@@ -14,18 +14,19 @@ BASE = "exact, walk"
 
 @dataclasses.dataclass(frozen=True)
 class Rival:
-    """A runner, ``run(steps) -> Lap``, with its proposal, its lever, and the rival whose mixing may be used for it.
+    """A sampler in the race; `make` returns its runner, ``run(steps) -> Lap``.
 
-    `setup_seconds` is the time of its set-up without compilation; NaN if unknown.
+    `lever` names what makes it faster than the baseline. `mixes_as` is the rival whose mixing is used if rounds are too
+    short to measure this one's. `setup_seconds` is the time of set-up without compilation; NaN if unknown.
     """
 
     name: str
     proposal: str
     lever: str
     make: Callable[[], Callable[[int], Lap]]
-    same: str = ""  # the exact sampler with the same proposal and the same rule
+    same: str = ""  # the exact sampler that it is compared with, if possible one with the same proposal
     mixes_as: str = ""
-    steps: int = 0  # steps in a round; 0 = as many as fit
+    steps: int = 0  # steps in a round; 0: as many as take the seconds of a round
     setup_seconds: float = math.nan
 
 
@@ -58,7 +59,7 @@ def numpy_walk(problem: Problem) -> Callable[[int], Lap]:
 
 
 def our_rivals(problem: Problem, first_look: int = 500) -> list[Rival]:
-    """Return exact steps and tests of this library; `first_look` is for tests without control variates."""
+    """Return the rivals of this library; `first_look` is for t-tests without control variates."""
     n_obs = problem.target.n_obs
 
     def t_test(proposal: str, epsilon: float, order: str) -> Callable[[], Callable[[int], Lap]]:

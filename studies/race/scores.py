@@ -58,7 +58,7 @@ class Results:
     rounds: int
 
     def borrows(self, name: str) -> bool:
-        """Say whether rounds were too short to measure a rival's mixing, so that another rival's is used."""
+        """Return whether rounds were too short to measure a rival's mixing, so that another rival's is used."""
         few = np.median([score.effective.min() for score in self.scores[name]]) < FEWEST
         return bool(few and self.rivals[name].mixes_as in self.scores)
 
@@ -73,14 +73,15 @@ class Results:
         return self.speed(name) * (np.median(mixing) if self.borrows(name) else mixing[: self.rounds])
 
     def versus(self, name: str, other: str) -> tuple[float, float, float] | None:
-        """Return the ratio of min-ESS per second to another rival's."""
+        """Return median, least and largest ratio over rounds of min-ESS/s to another rival's; None without that."""
         return spread(self.rate(name) / self.rate(other)) if other in self.scores else None
 
     def against_reference(self, name: str) -> dict[str, float]:
-        """Return the shift of means in posterior standard deviations, its noise, and risks.
+        """Return shift and bias of the means in posterior standard deviations, and their risks after 1 and 10 s.
 
-        bias^2 is the mean over coefficients of shift^2 - noise^2; its upper limit adds two standard errors, with the
-        noise assumed normal. Risk after t seconds is bias^2 + mean of 1 / (ESS per second * t), burn-in left out.
+        bias^2 is the mean over coefficients of shift^2 - noise^2, or 0 if that is negative, where noise is the standard
+        error of the shift; its upper limit adds two standard errors, with the noise assumed normal. Risk after t
+        seconds is bias^2 + mean of 1 / (ESS per second * t), burn-in left out.
         """
         scores = self.scores[name]
         steps = np.array([score.steps for score in scores])

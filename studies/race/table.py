@@ -18,7 +18,7 @@ FEWEST_FOR_MOMENTS = 100  # with fewer effective draws, neither shift, bias nor 
 
 
 def markdown(title: str, rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return the table of one problem, as in the documentation."""
+    """Return the table of one problem as Markdown."""
     lines = [f"## {title}", "", f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
     for row in rows:
         moments = (
@@ -52,7 +52,7 @@ def _ratio(values: tuple[float, float, float] | None) -> str:
 
 
 def write(found: Mapping[str, Any], folder: Path) -> None:
-    """Rewrite the three files, so that an interrupted race leaves complete files of the rounds so far."""
+    """Rewrite the three files, so that an interrupted race leaves complete files of the problems so far."""
     with whole_file(folder / "race.json") as path:
         path.write_text(json.dumps(found, indent=1))
     with whole_file(folder / "race.md") as path:

@@ -30,7 +30,7 @@ class TallProblem:
         self.setup_seconds = self.core_seconds
 
     def chain(self, sampler: Any, form: Any = None, *, seed: int = 1) -> Callable[[int], Lap]:
-        """Return a running chain of this library, started at a draw of the pilot."""
+        """Start a chain at a draw of the pilot, as in `chain_of`, on a form of the target; None: on the target."""
         return chain_of(sampler, form or self.target, self.core.pilot.draws[-seed % 16], seed=seed)
 
 

@@ -30,11 +30,11 @@ class Setting:
     rounds: int
     seconds: float  # CPU seconds of a rival in a round
     reference: float  # CPU seconds of the exact chain
-    accuracy: float  # CPU seconds of the rows whose bias is measured
+    accuracy: float  # least CPU seconds in all of rivals with control variates and pCN, for a bias measured well
     tune: int  # of NUTS
-    draws: int
-    every_peer: bool = True  # False: nutpie and SGLD alone, where NUTS takes long
-    tall: bool = False  # rare categories, which have other rivals
+    draws: int  # of NUTS in a round
+    every_peer: bool = True  # False: only nutpie and blackjax's SGLD, because the others would take long
+    tall: bool = False  # True: the rivals and problems of `studies.race.tall`
 
 
 LONG = Setting(rounds=11, seconds=5.0, reference=300.0, accuracy=60.0, tune=1000, draws=1000)
@@ -55,7 +55,7 @@ PRESETS = {
 
 
 def exact_reference(run: Callable[[int], Lap], seconds: float) -> Reference:
-    """Run a long exact chain, whose seed no rival uses."""
+    """Return the moments of a long exact chain of about `seconds`, at least 400 steps, after 20 of burn-in."""
     per_step = run(20).seconds / 20
     draws = run(max(400, int(seconds / per_step))).draws
     return Reference(draws.mean(axis=0), draws.std(axis=0, ddof=1), effective_samples(draws))
@@ -77,7 +77,7 @@ def log(text: str) -> None:
 
 
 def race(rivals: Iterable[Rival], setting: Setting, exact: Callable[[], Callable[[int], Lap]]) -> Results:
-    """Let the rivals take turns; `exact` makes the chain for comparison."""
+    """Let the rivals take turns; `exact` makes the exact chain that biases are measured from."""
     named = {rival.name: rival for rival in rivals}
     runners, steps, setup = {}, {}, {}
     for name, rival in named.items():

@@ -8,6 +8,6 @@
 - *long*: a long run of nutpie; moments are compared with it, and it decides whether a model is clean (`alarms`).
 
 Seconds are CPU seconds of the whole process, with Python, imports and compilation; wall-clock seconds are given too.
-Both sides draw 1000 times in each of four chains; ours continues until R-hat and 400 effective draws pass. Not a
-declared study, because cells of a study exclude compilation from their time, and here it is included.
+Ours and nutpie draw 1000 times in each of four chains; ours continues until R-hat and 400 effective draws pass. The
+street is not a declared study, because cells of a study exclude compilation from their time, and here it is included.
 """

@@ -46,7 +46,10 @@ def carry_out(name: str, who: str, seed: int, cache: Path) -> dict[str, Any]:
 
 
 def fresh_cache(folder: Path, name: str, state: str) -> Path:
-    """Return the caches of a cell: of a machine where the library has run, or for `again` those after `new`."""
+    """Return the folder of a cell's caches: a copy of those of a machine where the library and nutpie have run.
+
+    For `again`, return the caches that `new` has left; if they are gone, run the model once for them.
+    """
     base, mine = folder / "base", folder / f"cache_{name}_{WHO[state]}"
     if not base.exists():
         making = folder / "base_in_the_making"
@@ -67,8 +70,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=studies.street.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", action="append", default=[], choices=WRITTEN, help="this one alone; may be repeated")
-    parser.add_argument("--state", action="append", default=[], choices=STATES, help="this one alone; may be repeated")
+    parser.add_argument("--model", action="append", default=[], choices=WRITTEN, help="only this model; repeatable")
+    parser.add_argument("--state", action="append", default=[], choices=STATES, help="only this state; repeatable")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/street"))
     given = parser.parse_args()

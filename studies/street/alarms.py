@@ -26,7 +26,7 @@ MOST_RHAT = 1.01
 
 
 def is_clean(folder: Path, name: str) -> bool:
-    """Whether the NUTS run of a model passes its checks."""
+    """Return whether the NUTS run of a model passes its checks."""
     files = [folder / f"{name}-{state}.json" for state in ("long", "nutpie")]
     found = next((json.loads(file.read_text()) for file in files if file.exists()), {})
     enough = min(found.get("ess_bulk", 0.0), found.get("ess_tail", 0.0)) >= ENOUGH
@@ -34,16 +34,17 @@ def is_clean(folder: Path, name: str) -> bool:
 
 
 def told(name: str) -> list[dict[str, Any]]:
-    """Return the warnings of the runs of a model."""
+    """Return the warnings of a model's runs, one run for each seed."""
     made = model(name)
-    return [{"model": name, "seed": seed, "problems": ours(made, seed).problems} for seed in SEEDS]
+    runs = {seed: ours(made, seed) for seed in SEEDS}
+    return [{"model": name, "seed": k, "chosen": run.sampler, "problems": run.problems} for k, run in runs.items()]
 
 
 def main() -> None:
     """Read the command line, run missing models, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/street"))
-    parser.add_argument("--model", action="append", default=[], choices=WRITTEN, help="this one alone; may be repeated")
+    parser.add_argument("--model", action="append", default=[], choices=WRITTEN, help="only this model; repeatable")
     parser.add_argument("--one", choices=WRITTEN, help="run a model here, and print the warnings")
     given = parser.parse_args()
     if given.one:

@@ -13,7 +13,7 @@ CHAINS = 4
 
 
 class Drawn(NamedTuple):
-    """A posterior, its sampler, wall-clock seconds of the kept draws, problems, and NUTS's costs."""
+    """A posterior, its sampler, wall-clock seconds of the kept draws, and problems; `measured`: costs of nutpie."""
 
     posterior: Any
     sampler: str
@@ -76,7 +76,7 @@ def run(name: str, who: str, seed: int) -> dict[str, Any]:
     """Return the results of a cell: seconds, effective draws, and moments of every entry."""
     from studies.street.models import model
 
-    began = time.perf_counter() - time.process_time()  # the start of Python takes hardly any wall-clock time
+    began = time.perf_counter() - time.process_time()  # the start of Python: its CPU time counts as wall-clock time
     made = model(name)
     drawn = WHO[who](made, seed)
     wall, cpu = time.perf_counter() - began, time.process_time()

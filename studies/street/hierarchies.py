@@ -7,7 +7,7 @@ import pymc as pm
 
 
 class Groups:
-    """The data of the models below: rows in groups, with a predictor."""
+    """The data of the models below: rows in groups with a predictor `x`, and the true linear predictor `eta`."""
 
     def __init__(self, rows: int, groups: int, seed: int = 0) -> None:
         self.rng = np.random.default_rng(seed)
@@ -22,7 +22,7 @@ def _scales(*names: str) -> list[Any]:
 
 
 def normal_not_centred() -> None:
-    """12 000 rows, 400 groups, intercepts."""
+    """Fit 12 000 normal rows in 400 groups with intercepts, not centred."""
     data = Groups(12_000, 400)
     mu, beta, [tau, noise] = pm.Normal("mu", 0.0, 2.0), pm.Normal("beta", 0.0, 1.0), _scales("tau", "noise")
     z = pm.Normal("z", shape=400)
@@ -39,7 +39,7 @@ def normal_centred() -> None:
 
 
 def normal_slopes() -> None:
-    """12 000 rows, 400 groups with intercepts and slopes, centred."""
+    """Fit 12 000 normal rows in 400 groups with intercepts and slopes, centred."""
     data = Groups(12_000, 400)
     mu, slope, [tau, tilt, noise] = pm.Normal("mu"), pm.Normal("slope"), _scales("tau", "tilt", "noise")
     a, b = pm.Normal("a", mu, tau, shape=400), pm.Normal("b", slope, tilt, shape=400)
@@ -48,7 +48,7 @@ def normal_slopes() -> None:
 
 
 def correlated_slopes() -> None:
-    """3000 rows, 150 groups whose intercepts and slopes are correlated."""
+    """Fit 3000 normal rows in 150 groups with correlated intercepts and slopes, not centred."""
     data = Groups(3000, 150)
     mean, [noise] = pm.Normal("mean", shape=2), _scales("noise")
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0))
@@ -58,7 +58,7 @@ def correlated_slopes() -> None:
 
 
 def logistic_groups() -> None:
-    """6000 rows, 600 groups, not centred."""
+    """Fit a logistic regression, 6000 rows in 600 groups, not centred."""
     data = Groups(6000, 600)
     mu, beta, [tau], z = pm.Normal("mu"), pm.Normal("beta"), _scales("tau"), pm.Normal("z", shape=600)
     won = data.rng.random(data.rows) < 1.0 / (1.0 + np.exp(-data.eta))
@@ -66,7 +66,7 @@ def logistic_groups() -> None:
 
 
 def poisson_groups() -> None:
-    """5000 rows, 300 groups, centred."""
+    """Fit Poisson counts, 5000 rows in 300 groups, centred."""
     data = Groups(5000, 300)
     mu, beta, [tau] = pm.Normal("mu"), pm.Normal("beta"), _scales("tau")
     a = pm.Normal("a", mu, tau, shape=300)
@@ -75,7 +75,7 @@ def poisson_groups() -> None:
 
 
 def schools_and_classes() -> None:
-    """4000 pupils in 200 classes of 40 schools."""
+    """Fit 4000 pupils in 200 classes of 40 schools, with normal noise, not centred."""
     data = Groups(4000, 200)
     school = np.arange(200) // 5
     observed = data.eta + data.rng.normal(scale=0.5, size=40)[school][data.group] + data.rng.normal(size=data.rows)
@@ -86,7 +86,7 @@ def schools_and_classes() -> None:
 
 
 def outliers_in_groups() -> None:
-    """4000 rows with Student-t noise, 120 groups."""
+    """Fit 4000 rows with Student-t noise in 120 groups, not centred."""
     data = Groups(4000, 120)
     mu, beta, [tau, noise] = pm.Normal("mu"), pm.Normal("beta"), _scales("tau", "noise")
     nu, z = pm.Gamma("nu", 2.0, 0.1), pm.Normal("z", shape=120)

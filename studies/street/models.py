@@ -20,7 +20,10 @@ KIND = {function.__name__: name for name, kind in KINDS.items() for function in 
 
 
 def counts_before() -> None:
-    """Fit geometric counts of two crossed factors with slopes; a model outside the street, similar to several in it."""
+    """Fit geometric counts of two crossed factors with slopes.
+
+    This and the next two models are not of the street: they are run first, to fill the caches of a used machine.
+    """
     rng = np.random.default_rng(9)
     row, column = rng.integers(12, size=1500), rng.integers(8, size=1500)
     a, b = pm.Normal("a", shape=12), pm.Normal("b", 0.0, pm.HalfNormal("scale", 1.0), shape=8)
@@ -49,7 +52,7 @@ BEFORE = {function.__name__: function for function in (counts_before, groups_bef
 
 
 def model(name: str) -> Any:
-    """Return a new instance of a model."""
+    """Build the PyMC model of this name."""
     with pm.Model() as made:
         (WRITTEN | BEFORE)[name]()
     return made

@@ -1,11 +1,11 @@
-"""Models that are no regression: curves, mixtures, time series, processes, missing values, two outcomes."""
+"""Models of other kinds: a curve, a mixture, processes, missing values, several outcomes."""
 
 import numpy as np
 import pymc as pm
 
 
 def a_curve() -> None:
-    """Logistic growth, 1000 measurements."""
+    """Fit logistic growth, 1000 measurements."""
     rng = np.random.default_rng(0)
     t = np.sort(rng.uniform(0.0, 10.0, 1000))
     height, rate, middle = pm.HalfNormal("height", 10.0), pm.HalfNormal("rate", 2.0), pm.Normal("middle", 5.0, 3.0)
@@ -24,7 +24,7 @@ def two_normals() -> None:
 
 
 def three_outcomes() -> None:
-    """Three correlated outcomes of 3000 persons."""
+    """Fit three correlated outcomes of 3000 persons."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=3000)
     noise = rng.multivariate_normal(np.zeros(3), [[1.0, 0.5, 0.2], [0.5, 1.0, 0.3], [0.2, 0.3, 1.0]], 3000)
@@ -44,7 +44,7 @@ def smooth() -> None:
 
 
 def volatility() -> None:
-    """300 returns whose logarithm of the variance walks."""
+    """Fit stochastic volatility: 300 returns with a random walk of their log scale."""
     rng = np.random.default_rng(0)
     walk = np.cumsum(rng.normal(scale=0.15, size=300))
     step = pm.Exponential("step", 10.0)

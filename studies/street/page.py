@@ -26,9 +26,9 @@ def markdown(found: pd.DataFrame) -> str:
     missing = sorted({*found["model"]} - {*both["model"]})
     within, scaled = (int(both[name].sum()) for name in ("within", "within_to_400"))
     counted = (
-        f"{within} of {len(both)} models take at most {TIMES:g} times nutpie's seconds plus {SECONDS:g}, where its "
-        f"run is as long as 400 effective draws need, and {scaled} with both scaled to 400. The median ratio is "
-        f"{ratio:.2f}, and scaled {to_400:.2f}. Runs that report a problem: {told}."
+        f"{within} of {len(both)} models take at most {TIMES:g} times nutpie's seconds plus {SECONDS:g}, its seconds "
+        f"extended to 400 effective draws where it has fewer; {scaled} if both runs are scaled to 400. The median "
+        f"ratio of CPU seconds is {ratio:.2f}, and scaled {to_400:.2f}. Our runs that report a problem: {told}."
     )
     return "\n".join([*lines, "", counted, *([f"Not run: {', '.join(missing)}."] if missing else []), ""])
 

@@ -22,39 +22,39 @@ def _predictor(X: np.ndarray) -> Any:
 
 
 def straight_line() -> None:
-    """1000 rows, normal, unknown noise."""
+    """Fit 1000 normal rows with unknown noise."""
     X, eta, rng = _data(1000)
     pm.Normal("y", _predictor(X), pm.HalfNormal("noise", 1.0), observed=eta + rng.normal(size=1000))
 
 
 def logistic() -> None:
-    """3000 rows, ten slopes."""
+    """Fit a logistic regression, 3000 rows and ten slopes."""
     X, eta, rng = _data(3000, 10)
     pm.Bernoulli("y", logit_p=_predictor(X), observed=rng.random(3000) < 1.0 / (1.0 + np.exp(-eta)))
 
 
 def eyes() -> None:
-    """Open or closed eyes by 14 electrodes, 11 984 rows of real data."""
+    """Fit a logistic regression of open or closed eyes on 14 electrodes, 11 984 rows of real data."""
     data = eeg_eye_state()
     pm.Bernoulli("y", logit_p=_predictor(data.X_train[:, 1:]), observed=data.y_train)
 
 
 def counts() -> None:
-    """Poisson counts with known exposures."""
+    """Fit Poisson counts with known exposures."""
     X, eta, rng = _data()
     exposure = np.exp(rng.normal(scale=0.5, size=ROWS))
     pm.Poisson("y", exposure * pm.math.exp(_predictor(X)), observed=rng.poisson(exposure * np.exp(0.5 * eta)))
 
 
 def overdispersed_counts() -> None:
-    """Negative binomial."""
+    """Fit negative binomial counts."""
     X, eta, rng = _data()
     observed = rng.poisson(np.exp(0.5 * eta) * rng.gamma(2.0, 0.5, size=ROWS))
     pm.NegativeBinomial("y", mu=pm.math.exp(_predictor(X)), alpha=pm.Exponential("alpha", 1.0), observed=observed)
 
 
 def many_zeros() -> None:
-    """Zero-inflated Poisson, 20 000 rows."""
+    """Fit zero-inflated Poisson counts, 20 000 rows."""
     X, eta, rng = _data(20_000)
     share = pm.Beta("share", 2.0, 2.0)
     observed = rng.poisson(np.exp(0.5 * eta)) * (rng.random(20_000) < 0.7)
@@ -62,7 +62,7 @@ def many_zeros() -> None:
 
 
 def durations() -> None:
-    """Gamma."""
+    """Fit gamma durations."""
     X, eta, rng = _data()
     shape = pm.Exponential("shape", 0.5)
     mean = pm.math.exp(_predictor(X))
@@ -70,7 +70,7 @@ def durations() -> None:
 
 
 def shares() -> None:
-    """Beta."""
+    """Fit beta shares."""
     X, eta, rng = _data()
     p, nu = 1.0 / (1.0 + np.exp(-eta)), pm.HalfNormal("nu", 20.0)
     mean = pm.math.sigmoid(_predictor(X))
@@ -79,7 +79,7 @@ def shares() -> None:
 
 
 def survival() -> None:
-    """Weibull, censored at 3."""
+    """Fit Weibull times, censored at 3."""
     X, eta, rng = _data()
     shape = pm.HalfNormal("shape", 2.0)
     law = pm.Weibull.dist(alpha=shape, beta=pm.math.exp(_predictor(X)))
@@ -87,7 +87,7 @@ def survival() -> None:
 
 
 def three_classes() -> None:
-    """Softmax."""
+    """Fit a softmax regression of three classes."""
     X, _, rng = _data(ROWS, 4)
     logits = X @ rng.normal(size=(4, 3)) + rng.gumbel(size=(ROWS, 3))
     a = pm.Normal("a", 0.0, 2.0, shape=3)
@@ -96,7 +96,7 @@ def three_classes() -> None:
 
 
 def grades() -> None:
-    """Ordered logistic."""
+    """Fit an ordered logistic regression of four grades."""
     X, eta, rng = _data()
     cuts = pm.Normal("cuts", [-1.0, 0.5, 2.0], 2.0, transform=pm.distributions.transforms.ordered, shape=3)
     rows = X @ pm.Normal("beta", 0.0, 1.0, shape=SLOPES)
@@ -105,14 +105,14 @@ def grades() -> None:
 
 
 def outliers() -> None:
-    """Student's t, unknown degrees of freedom."""
+    """Fit rows with Student-t noise of unknown scale and degrees of freedom."""
     X, eta, rng = _data()
     scale, nu = pm.HalfNormal("scale", 1.0), pm.Gamma("nu", 2.0, 0.1)
     pm.StudentT("y", nu=nu, mu=_predictor(X), sigma=scale, observed=eta + rng.standard_t(4.0, size=ROWS))
 
 
 def varying_scale() -> None:
-    """Let the logarithm of the noise be linear in the predictors; 20 000 rows."""
+    """Fit 20 000 normal rows; the logarithm of their noise is linear in the predictors."""
     X, eta, rng = _data(20_000)
     gamma = pm.Normal("gamma", 0.0, 1.0, shape=SLOPES)
     noise = np.exp(0.3 * X[:, 0]) * rng.normal(size=20_000)
@@ -127,7 +127,7 @@ def quantile() -> None:
 
 
 def horseshoe() -> None:
-    """Logistic, 1000 rows, 20 slopes most of which are 0."""
+    """Fit a logistic regression, 1000 rows and 20 slopes, with a horseshoe prior; 18 true slopes are 0."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(1000, 20))
     tau, local = pm.HalfCauchy("tau", 0.1), pm.HalfCauchy("local", 1.0, shape=20)

@@ -1,7 +1,7 @@
 """The same seed under other loads: runs of a model in separate processes, and whether their draws are equal.
 
-``python -m studies.street.repeats MODEL --runs 20`` keeps 0, 2, ..., 8 other processes busy while it runs, and says
-how many different draws and choices there were.
+``python -m studies.street.repeats MODEL --runs 20`` keeps 0, 2, ..., 8 other processes busy while it runs, and prints
+how many runs had each hash of the draws and chosen sampler: one line if all are equal.
 """
 
 import argparse

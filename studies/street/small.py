@@ -1,4 +1,4 @@
-"""Small real tables: the models of textbooks, most with a latent variable for each row or group."""
+"""Textbook models of small real tables, most with a latent variable for each row or group."""
 
 import numpy as np
 import pymc as pm
@@ -7,7 +7,7 @@ from studies.street import tables
 
 
 def eight_schools() -> None:
-    """Effects of eight schools, centred."""
+    """Fit effects of eight schools, centred."""
     effect, error = tables.SCHOOLS
     mu, tau = pm.Normal("mu", 0.0, 10.0), pm.HalfCauchy("tau", 5.0)
     theta = pm.Normal("theta", mu, tau, shape=8)
@@ -22,27 +22,27 @@ def eight_schools_not_centred() -> None:
 
 
 def baseball() -> None:
-    """Shares of hits, a latent logit for each batter."""
+    """Fit shares of hits, with a latent logit for each batter, not centred."""
     mu, tau, z = pm.Normal("mu", -1.0, 1.0), pm.HalfNormal("tau", 1.0), pm.Normal("z", shape=18)
     pm.Binomial("y", n=tables.AT_BAT, logit_p=mu + tau * z, observed=tables.HITS)
 
 
 def pumps() -> None:
-    """Rates of failures with a gamma prior."""
+    """Fit rates of failures of ten pumps, with a gamma prior."""
     alpha, beta = pm.Exponential("alpha", 1.0), pm.Gamma("beta", 0.1, 1.0)
     rate = pm.Gamma("rate", alpha, beta, shape=10)
     pm.Poisson("y", rate * tables.HOURS, observed=tables.FAILURES)
 
 
 def surgery() -> None:
-    """Deaths in hospitals, centred logits."""
+    """Fit deaths in twelve hospitals, with centred logits."""
     mu, tau = pm.Normal("mu", 0.0, 3.0), pm.HalfNormal("tau", 1.0)
     logit = pm.Normal("logit", mu, tau, shape=12)
     pm.Binomial("y", n=tables.OPERATIONS, logit_p=logit, observed=tables.DEATHS)
 
 
 def seeds() -> None:
-    """Binomial regression with an effect for each plate."""
+    """Fit a binomial regression of germinated seeds with an effect for each plate, not centred."""
     beta, tau, z = pm.Normal("beta", 0.0, 2.0, shape=4), pm.HalfNormal("tau", 1.0), pm.Normal("z", shape=21)
     kind, extract = tables.KIND_OF_SEED, tables.EXTRACT
     fixed = beta[0] + beta[1] * kind + beta[2] * extract + beta[3] * kind * extract
@@ -50,7 +50,7 @@ def seeds() -> None:
 
 
 def growth_curves() -> None:
-    """Lines of twelve rats, flat scales."""
+    """Fit a line to the weights of each of twelve rats, with flat priors of the scales."""
     rat = np.repeat(np.arange(12), 5)
     age = np.tile(tables.AGES - 22.0, 12)
     level, slope = pm.Normal("level", 250.0, 100.0), pm.Normal("slope", 6.0, 5.0)

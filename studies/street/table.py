@@ -16,7 +16,10 @@ ENOUGH = 400.0  # effective draws, bulk and tail, of the worst parameter
 
 
 def table(folder: Path) -> pd.DataFrame:
-    """Return a row for each model, empty where no cell has run: seconds, moments, problems, chosen sampler."""
+    """Return a row for each model: seconds, effective draws, shift of the means, problems, chosen sampler.
+
+    Figures of cells that have not run are NaN or empty.
+    """
     return pd.DataFrame([_row(name, _cells(folder, name)) for name in WRITTEN])
 
 

@@ -29,7 +29,7 @@ def figure_3() -> dict[str, PaperValue]:
 
 
 def figures_5_and_6(step_sizes: tuple[float, float]) -> dict[str, PaperValue]:
-    """Return the legends of figures 5 and 6, the first at the first step size."""
+    """Return the legends of figure 5, at the first step size, and figure 6, at the second."""
     values: dict[str, PaperValue] = {}
     for figure, step in zip(("figure 5", "figure 6"), step_sizes, strict=True):
         ends: dict[str | float, str] = {"SGLD": f"sgld[step_size={step!r}]", "MH": f"exact[step_size={step!r}]"}

@@ -1,4 +1,4 @@
-"""How long auxiliary chains must be: statistics after n updates, and after many more, at draws of theta."""
+"""How long auxiliary chains must be: mean statistics after n updates and after 64 000, at draws of theta."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -40,7 +40,7 @@ def auxiliary_lengths(
 def statistics_after(
     target: Any, thetas: np.ndarray, n_updates: int, repeats: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the statistics of auxiliary graphs, shape (len(thetas), repeats, dim)."""
+    """Return the statistics of auxiliary graphs after `n_updates` updates, shape (len(thetas), repeats, dim)."""
     simulator = target.build_simulator(amc.Auxiliary(n_updates, "observed"))
     state, count = simulator.make_state(), np.zeros(len(COUNT_NAMES), dtype=np.int64)
     found = np.zeros((len(thetas), repeats, thetas.shape[1]))

@@ -10,7 +10,7 @@ from approxmcmc.study.report import Table
 
 
 def agreement(table: Any) -> dict[str, float]:
-    """Return statistics of the agreement of `bias` with the known `gap`, columns with limits in posterior sds."""
+    """Return how well the column `bias` agrees with the known `gap`, both with limits and in posterior sds."""
     errors = [(table[f"{name}_upper"] - table[f"{name}_lower"]) / (2.0 * 1.96) for name in ("bias", "gap")]
     z = (table["bias"] - table["gap"]) / np.hypot(*errors)
     return {
@@ -40,7 +40,7 @@ def worst(found: Any) -> dict[str, Any]:
 
 
 def cost(results: Any) -> list[Table]:
-    """Tabulate the error of each estimated bias, its passes over the data, and those of an exact chain as accurate."""
+    """Tabulate the error of each estimated bias, its passes over the data, and those of an equally exact mean."""
     import pandas as pd
     from arviz import ess
 

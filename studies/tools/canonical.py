@@ -28,7 +28,7 @@ def law() -> np.ndarray:
 
 @functools.cache
 def proposals() -> np.ndarray:
-    """Return the probabilities of proposing each other point; the rest to 1 is proposed outside the grid."""
+    """Return the probabilities of proposing each other point; with the rest the chain stays where it is."""
     weight = np.exp(-((GRID[None, :] - GRID[:, None]) ** 2) / (2.0 * 2.4**2))
     weight /= weight.sum(axis=1).max()
     np.fill_diagonal(weight, 0.0)
@@ -43,7 +43,7 @@ def log_ratios() -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """One epsilon: its kernel, with bias and variance of the mean of z^2, and cost."""
+    """One epsilon: its kernel, bias and asymptotic variance of the mean of z^2, and the share of the data it reads."""
 
     kernel: np.ndarray
     bias: float
@@ -53,7 +53,7 @@ class Arm:
 
 @functools.cache
 def arm(epsilon: float) -> Arm:
-    """Return the kernel of an epsilon with its bias of E z^2, asymptotic variance, and share of the data used."""
+    """Return kernel, bias, asymptotic variance and cost of an epsilon; 0: the exact test."""
     accept, used = np.exp(np.minimum(log_ratios(), 0.0)), np.ones((201, 201))
     if epsilon > 0.0:  # one half of the grid is the mirror image of the other
         half = slice(0, MIDDLE + 1)

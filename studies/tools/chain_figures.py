@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from approxmcmc.study.results import StudyResults
 
-FEWEST = 60  # draws of a chain that is shown; one row with fewer would cut all others
-SHOWN = 500  # draws of a chain, or of a density: a picture needs no more, and a page with more is slow
+FEWEST = 60  # draws: samplers with fewer are left out, because all are cut to the shortest
+SHOWN = 500  # draws of a chain in a picture, and a quarter of those of a density; a page with more is slow
 Curve = tuple[np.ndarray, np.ndarray]
 
 
@@ -121,7 +121,7 @@ def _first_chain(traces: Sequence["xr.DataTree"]) -> np.ndarray:
 
 
 def _spread(theta: np.ndarray) -> np.ndarray:
-    """Return as many draws of every sampler, equally far apart; if a run is short, some draws are repeated."""
+    """Return 4 SHOWN draws, equally far apart; if a run is short, some draws are repeated."""
     return theta[np.linspace(0, len(theta) - 1, 4 * SHOWN).astype(np.int64)]
 
 
@@ -207,7 +207,7 @@ def _figure(title: str, caption: str, figure: Any) -> Figure:
 
 
 def _lines(figure: Any) -> "pd.DataFrame":
-    """Return the plotted numbers: every line of every panel, row by row."""
+    """Return the plotted numbers as a table with columns ``panel``, ``line``, ``x``, ``y``."""
     import pandas as pd
 
     frames = [

@@ -77,7 +77,7 @@ def _apart(ticks: Sequence[float]) -> list[str]:
 def epsilon_rows(
     results: "StudyResults", target: str, settings: Mapping[str, Sequence["xr.DataTree"]]
 ) -> "pd.DataFrame":
-    """Return measured and predicted cost of every setting that has a knob epsilon, by sampler and epsilon."""
+    """Return data read and wrong decisions, measured and predicted, a row for each setting with a knob epsilon."""
     import pandas as pd
 
     records = results.records[results.records.target == target]

@@ -59,7 +59,7 @@ def empirical_conditional(
     Raises
     ------
     InvalidInputError
-        When the trace is thinned, has a single draw, or is not of a systematic scan.
+        When the trace is thinned, has a single draw, or is not of Gibbs with a systematic scan and no proposal.
     """
     states = states_of(trace)
     if stat_attribute(trace, "thin", 1) != 1 or states.shape[1] < 2:
@@ -117,7 +117,7 @@ def clique_probabilities(states: Any, cliques: np.ndarray, *, weights: Any = Non
     Returns
     -------
     np.ndarray
-        Shape (M, 2^k); state number sum_c x_c 2^(k - 1 - c).
+        Shape (M, 2^k); state x of a clique has the column sum_c x_c 2^(k - 1 - c).
     """
     states = np.asarray(states)
     flat = states.reshape(-1, states.shape[-1])
@@ -165,12 +165,12 @@ def clique_errors_over_draws(
     cliques, reference
         The subsets, and their joint probabilities.
     sizes
-        Numbers of draws n, ascending.
+        Numbers of draws n, ascending; those beyond the end of the chains are left out.
 
     Returns
     -------
     xarray.Dataset
-        Dims ``chain``, ``n_draws``: `error`, `datapoints_touched` and `seconds`, all from the first kept draw on.
+        Dims ``chain``, ``n_draws``: `error`, and the sums of `datapoints_touched` and `seconds` over the n draws.
     """
     states, stats = states_of(trace), group(trace, "sample_stats")
     sizes = [int(n) for n in sizes if 0 < n <= states.shape[1]]
@@ -193,7 +193,7 @@ def clique_errors_over_draws(
 
 
 def clique_error_at_cost(trace: xr.DataTree, cliques: np.ndarray, reference: np.ndarray, pairs: float) -> float:
-    """Return the error of a chain (:func:`clique_errors_over_draws`) when it has read so many pairs, or at its end."""
+    """Return the clique error of the first chain once it has read this many `pairs`, or at its end."""
     spent = trace["sample_stats"]["datapoints_touched"].to_numpy()[0].cumsum()
     n_draws = min(int(np.searchsorted(spent, pairs)) + 1, len(spent))
     return float(clique_errors_over_draws(trace, cliques, reference, [n_draws])["error"][0, 0])

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def effective_samples(results: "StudyResults") -> list[Table]:
-    """Return one row per target and sampler: effective samples, cost, data read by a decision, acceptance rate.
+    """Tabulate effective samples, their cost, data read by a decision and acceptance rate of each target and sampler.
 
-    The effective sample size is ArviZ's bulk size of the worst coordinate, chain by chain, added over replicates.
+    The effective sample size is ArviZ's bulk size of each replicate's worst coordinate, added over replicates.
     """
     import pandas as pd
 

@@ -7,7 +7,7 @@ from approxmcmc.reference.exact_chain import core_rows_kernel, langevin_kernel
 from approxmcmc.study import Gold
 from studies.tools.in_laplace_metric import laplace_of
 
-CONFIRMING_DRAWS = 10_000  # thinning of a chain of Langevin steps, each of which reads all rows
+CONFIRMING_DRAWS = 10_000  # at most, of each confirming chain: its Langevin steps read all rows
 
 
 def long_exact_chain(target: Any, **how: Any) -> Any:

@@ -1,12 +1,12 @@
-"""Posteriors of groups with normal effects, and the forms in which samplers meet them: quadrature, or estimates.
+"""Posteriors of groups with normal effects whose integrals are computed by quadrature, or estimated.
 
-Rows y_gi of a group depend on its effects u_g ~ N(0, I) and on theta = (beta, scales), which are all N(0, 2.5^2); a
-scale has either sign, of which the trace reports the absolute value. The likelihood is
+Rows y_gi of a group depend on its effects u_g ~ N(0, I) and on theta = (beta, scales), whose entries have independent
+priors N(0, 2.5^2); a scale has either sign, and the trace reports its absolute value. The likelihood is
 
     p(y | theta) = prod_g int phi(u) prod_i p(y_gi | x_gi' beta + z_gi' L u) du,    L diagonal.
 
 `by_nodes` sums over K nodes for each effect, around the mode of the integrand: K = 1 is the Laplace approximation.
-`by_draws` replaces each integral by a mean over N draws of phi, so that the product is unbiased (Beaumont 2003).
+`by_draws` replaces each integral by a mean over N draws from phi, so that the product is unbiased (Beaumont 2003).
 """
 
 import copy
@@ -23,7 +23,7 @@ from approxmcmc.engine.numerics import exp, softplus
 from approxmcmc.targets.groups.link import factors_of, sums_of
 
 PRIOR_SD = 2.5
-BETA, SDS = np.array([1.1, -0.5]), np.array([0.78, 0.32])  # of visits
+BETA, SDS = np.array([1.1, -0.5]), np.array([0.78, 0.32])  # coefficients, and sds of effects, in `visits`
 
 
 # --- data ---
@@ -33,8 +33,8 @@ BETA, SDS = np.array([1.1, -0.5]), np.array([0.78, 0.32])  # of visits
 def visits() -> Any:
     """Return the posterior of 100 persons: 2 to 14 visits each, responses 0 or 1, own intercept and slope in time.
 
-    Numbers of visits, times and parameters are like those of the simulated data in `glmmr`, the package of the first
-    author of the paper; there the effects of a person are correlated, here they are not.
+    Numbers of visits, times and parameters are like those of the simulated data in the R package `glmmr` by the first
+    author of Berchuck and others (2024); there the effects of a person are correlated, here they are not.
     """
     rng = np.random.default_rng(2403)
     group = np.repeat(np.arange(100), np.clip(np.round(rng.normal(7.1, 2.8, size=100)), 2, 14).astype(int))
@@ -73,9 +73,9 @@ def _zero_or_one(rng: np.random.Generator, eta: np.ndarray) -> np.ndarray:
 
 
 def posterior(group: np.ndarray, X: np.ndarray, y: np.ndarray, varying: Sequence[str], *, counts: bool) -> Any:
-    """Return the integrated posterior of rows that are counts (Poisson), or 0 or 1 (logit).
+    """Return the posterior, effects integrated out, of responses that are counts (Poisson), or 0 or 1 (logit).
 
-    `varying` names the effects of a group: its own deviations of the coefficients of the first columns of X.
+    `varying` names the effects of a group: its deviations from the coefficients of the first columns of X.
     """
     import pymc as pm
 
@@ -95,7 +95,7 @@ def posterior(group: np.ndarray, X: np.ndarray, y: np.ndarray, varying: Sequence
 
 
 def by_nodes(n_nodes: int) -> Callable[[Any], Any]:
-    """Return the form of a posterior with this number of nodes for each effect."""
+    """Return a function that returns a copy of a posterior with `n_nodes` nodes for each effect."""
 
     @functools.cache
     def form(target: Any) -> Any:
@@ -108,7 +108,7 @@ def by_nodes(n_nodes: int) -> Callable[[Any], Any]:
 
 
 def by_draws(n_draws: int) -> Callable[[Any], Any]:
-    """Return the form of a posterior whose integrals are estimated by this number of draws of the effects."""
+    """Return a function that returns a posterior with its integrals estimated by `n_draws` draws of the effects."""
 
     @functools.cache
     def form(target: Any) -> Any:
@@ -176,10 +176,10 @@ def log_mean_likelihood(
 
 
 def logit_estimate(rng: Any, theta: np.ndarray, data: tuple[np.ndarray, ...]) -> float:
-    """Return the log of the estimate for rows that are 0 or 1."""
+    """Return the log of the estimated likelihood of rows that are 0 or 1."""
     return log_mean_likelihood(logit_of_row, rng, theta, data)
 
 
 def poisson_estimate(rng: Any, theta: np.ndarray, data: tuple[np.ndarray, ...]) -> float:
-    """Return the log of the estimate for counts."""
+    """Return the log of the estimated likelihood of counts, up to a constant."""
     return log_mean_likelihood(poisson_of_row, rng, theta, data)

@@ -26,13 +26,13 @@ def plain(target: Any) -> Any:
 
 @functools.cache
 def control_variate(target: Any) -> "amc.ControlVariate":
-    """Return the control variate of a target, expanded at its mode once per process."""
+    """Return the `ControlVariate` of a target, expanded at its mode; made once per process."""
     return amc.ControlVariate(target, at=laplace_of(target))
 
 
 @functools.cache
 def core_rows(target: Any) -> "amc.CoreRows":
-    """Return the core rows of a target, chosen once per process."""
+    """Return the `CoreRows` of a target, made once per process."""
     return amc.CoreRows(target)
 
 

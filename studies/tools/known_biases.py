@@ -1,8 +1,8 @@
 """Coverage of the intervals of `approxmcmc.bias` where the bias is known.
 
-- *Enumerable chains*: three binary sites, which a sequential t-test moves one at a time or in sweeps. The stationary
-  distribution on their eight states is computed from the transition matrix, averaged over all orders of the terms;
-  draws of that distribution are independent. Both forms of `bias` estimate the same number.
+- *Enumerable chains*: three binary sites, updated one at a time or in sweeps by samplers with a sequential t-test. The
+  stationary distribution on their eight states is computed from the transition matrix, averaged over all orders of the
+  terms, and draws of it are independent. Both forms of `bias` estimate the same number.
 - *The canonical normal model*: draws of N(mean + shift, spread^2) in place of the posterior N(mean, 1), for the drift
   form, with a random walk as exact kernel.
 """
@@ -36,7 +36,7 @@ class Case(NamedTuple):
 
 
 def coverage(repetitions: int, n_audits: int, seed: int) -> Table:
-    """Tabulate how often 95 % intervals hold the truth."""
+    """Tabulate how often 95 % intervals contain the truth."""
     import pandas as pd
 
     caption = (
@@ -108,7 +108,7 @@ def _enumerated(name: str, sampler: Any, form: str) -> Case:
 
 @functools.cache
 def normal_mean() -> "amc.FunctionTarget":
-    """Return a normal mean with a wide prior: N(mean x, 1 / N) nearly."""
+    """Return the posterior of a normal mean with a wide prior: nearly N(mean of x, 1 / N)."""
     x = np.random.default_rng(0).normal(size=N)
     return amc.FunctionTarget(_normal_term, _wide_prior, data=x, n_obs=N, dim=1, var_names=("mu",))
 
@@ -122,7 +122,7 @@ def _wide_prior(theta: Any) -> Any:
 
 
 def canonical(law: tuple[float, float]) -> Case:
-    """Return cases of normal draws whose mean or standard deviation differs from the posterior's."""
+    """Return the case of normal draws with this shift from the posterior's mean, in its sds, and this ratio of sds."""
     shift, spread = law
     precision = N + 0.01
     mean, sd = float(normal_mean().observed_data["data_0"].sum()) / precision, precision**-0.5

@@ -35,7 +35,7 @@ def pair_marginals(
     Parameters
     ----------
     variable, coordinates
-        Name of the variable, and the places of two of its coordinates.
+        Name of the variable, and the indices of two of its coordinates.
     epsilons
         Values of the knob epsilon, one row of panels for each; if several samplers have the knob, the first is drawn.
     fractions
@@ -79,7 +79,7 @@ def pair_marginals(
         axes[0, 0].set_ylim(*window[:, 1])
         caption = (
             f"{lead} Regions of highest density that hold 50 % and 90 % of the draws (kernel "
-            f"estimate) of {names[0]} and {names[1]}. Thick: gold standard (NUTS); thin: {runs} chains, the "
+            f"estimate) of {names[0]} and {names[1]}. Thick: the gold standard; thin: {runs} chains, the "
             "second half of their draws up to the stated time. A panel states how many chains are still outside it."
         )
         title = f"Marginals of two coefficients, {contest.target}"
@@ -133,7 +133,7 @@ def _settled(trace: "xr.DataTree", variable: str, coordinates: tuple[int, int], 
 
 
 def _inside(draws: np.ndarray, window: np.ndarray) -> bool:
-    """Say whether any draw lies in the window, rows (low, high)."""
+    """Return whether any draw lies in the window, whose two rows are its lower and upper limits."""
     return bool(((draws > window[0]) & (draws < window[1])).all(axis=1).any())
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from approxmcmc.study.results import StudyResults
 
-PRIOR_SCALE = 10**-0.5  # precision 10
+PRIOR_SCALE = 10**-0.5  # precision 10 of the normal prior
 
 
 @functools.cache
@@ -34,7 +34,7 @@ def stand_in() -> Dataset:
 
 
 def data_of(results: "StudyResults") -> Dataset:
-    """Return the data behind the results."""
+    """Return the data of a study's preset: the stand-in for preset smoke, else the images if available."""
     return stand_in() if results.preset == "smoke" else images()
 
 
@@ -68,17 +68,17 @@ def predictions(posterior: "xr.Dataset", X_test: np.ndarray) -> "xr.DataArray":
 
 
 def predictive_mean(posterior: "xr.Dataset") -> "xr.DataArray":
-    """Return the predictions of the test images."""
+    """Return the predicted probabilities of the test images."""
     return predictions(posterior, images().X_test)
 
 
 def smoke_predictive_mean(posterior: "xr.Dataset") -> "xr.DataArray":
-    """Return the predictions of the generated test rows."""
+    """Return the predicted probabilities of the generated test rows."""
     return predictions(posterior, stand_in().X_test)
 
 
 def note_on_data(results: "StudyResults") -> list[Note]:
-    """Return a note where the data are not the real images."""
+    """Return a note if the data are not the real images."""
     data = data_of(results)
     note = f"No images of digits were used: {data.name}. Compare shapes and orderings with the paper, not values."
     return [Note(note)] if data.is_synthetic else []

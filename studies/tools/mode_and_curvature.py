@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def mode_and_curvature(
     results: "StudyResults", auxiliary: Any, names: Sequence[str], *, random_seed: int, **used: Sequence[float]
 ) -> Table:
-    """Tabulate the mode and standard deviations of the inverse curvature there; `used` has further columns."""
+    """Tabulate mode and inverse curvature (as standard deviations); `used` holds further columns, by name."""
     import pandas as pd
 
     n_steps = 2000 if results.preset == "smoke" else 20_000

@@ -67,7 +67,7 @@ def network_figure(network: "Network", lead: str = "") -> Figure:
         axis.plot(*places[[i, j]].T, color=INK, linewidth=1.0, alpha=0.6, zorder=1)
     axis.scatter(*places.T, s=40, color=COLOURS[0], zorder=2)
     for place, label, partners in zip(places, network.labels, network.adjacency, strict=True):
-        # A name is on the side of its node that has no ties.
+        # A name is on the side of its node away from the nodes that it is tied to.
         above = not partners.any() or place[1] >= places[partners > 0, 1].mean()
         axis.annotate(
             label, place, (0, 6 if above else -6), textcoords="offset points", ha="center",

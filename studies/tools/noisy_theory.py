@@ -77,7 +77,7 @@ def losses(
 
 
 def uniform_constants(target: Any, count: int, scale: float) -> Any:
-    """Return theorem 3.2's constants on a uniform prior, for a random walk."""
+    """Return the natural logarithms of theorem 3.2's constants on a uniform prior, for a random walk."""
     low, high = target.prior.bounds
     largest = float(np.abs(target.statistic_counts()[0]).max())
     far = math.exp(-0.5 * ((high - low) / scale) ** 2) / (scale * math.sqrt(2.0 * math.pi))
@@ -93,7 +93,7 @@ def uniform_constants(target: Any, count: int, scale: float) -> Any:
 
 
 def first_differences(target: Any, sampler: Callable[[int], Any], grid: np.ndarray, runs: int) -> list[Figure]:
-    """Draw P(tau > n) for a few N: by enumeration, by simulation with the samplers themselves, and the lower bound."""
+    """Draw P(tau > n), tau the step of the first different decision, for a few N: exact, simulated, lower bound."""
     import pandas as pd
 
     steps, start = 40, float(grid[int(0.7 * len(grid))])

@@ -84,7 +84,7 @@ class OnTheClock(ForeignSampler):
                 time_limit=seconds,
             )
             attrs = trace["sample_stats"].attrs
-            if not {"setup_mode_seconds", "setup_pilot_seconds"} & attrs.keys():  # settings depend on the metric alone
+            if not {"setup_mode_seconds", "setup_pilot_seconds"} & attrs.keys():  # the metric is the only set-up
                 attrs["setup_mode_seconds"] = laplace_of(target).seconds
             return trace
 

@@ -2,7 +2,7 @@
 
 Draves, Exact MCMC with Firefly Monte Carlo: A Review, algorithm 4. It has the same distribution and number of
 likelihood evaluations as :class:`approxmcmc.ImplicitZ`, which jumps from one chosen datum to the next (algorithm 5),
-but draws a uniform for each of N data in every step. Only studies that measure this cost need it.
+but draws a uniform for each dark datum in every step. Only studies that measure this cost need it.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from approxmcmc.samplers.firefly.step import CompiledZUpdate, ZUpdate
 
 @compiled
 def ask_each(rng: np.random.Generator, bright: Bright, first_dark: int, state: ImplicitState) -> int:
-    """Choose each datum from a given place on with probability q; return the number of chosen data."""
+    """Write each datum of ``bright.order[first_dark:]`` to `state.candidates` with probability q; return how many."""
     n = 0
     for place in range(first_dark, bright.order.shape[0]):
         if rng.random() < state.q[0]:
@@ -38,7 +38,7 @@ def update_one_by_one(
     state: ImplicitState,
     count: np.ndarray,
 ) -> bool:
-    """Update every bright datum, and then the chosen dark data, each of which becomes bright or stays dark."""
+    """Update every bright datum, then the chosen dark data; return False if a bound is above its likelihood, or NaN."""
     first_dark = bright.size[0]
     darken(rng, bright, state)
     n = ask_each(rng, bright, first_dark, state)
@@ -50,7 +50,7 @@ def update_one_by_one(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class OneByOneZ(Component, ZUpdate):
-    """Update every dark datum with probability q, in (0, 1], and all bright data."""
+    """Update each dark datum with probability `q`, in (0, 1], and all bright data."""
 
     q: float = 0.01
 

@@ -30,8 +30,8 @@ def t_statistic(
     """Compare the t-statistic of n data drawn without replacement with Student's t-distribution, for several n.
 
     The population is the terms l_i of one decision, at the last draw theta of a chain and a random-walk proposal
-    theta'. With mu_0 = mu, t = (mean - mu) / (s_l / sqrt(n) sqrt(1 - n/N)) should have a t-distribution with n - 1
-    degrees of freedom.
+    theta', with mean mu. t = (mean - mu) / (s_l / sqrt(n) sqrt(1 - n/N)) should have a t-distribution with n - 1
+    degrees of freedom, where the mean and s_l are those of the n terms drawn.
 
     Parameters
     ----------

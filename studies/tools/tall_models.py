@@ -17,7 +17,7 @@ DISPERSION = 2.0  # of the negative binomial: variance mu + mu^2 / 2
 
 
 def _columns(n: int) -> tuple[np.random.Generator, np.ndarray, np.ndarray]:
-    """Return a generator, standard normal columns, the first of them 1, and coefficients of a moderate size."""
+    """Return a random generator, a column of ones with standard normal columns, and coefficients of moderate size."""
     rng = np.random.default_rng(SEED)
     X = np.column_stack([np.ones(n), rng.normal(size=(n, COLUMNS - 1))])
     return rng, X, 0.3 * rng.normal(size=COLUMNS)
@@ -48,7 +48,7 @@ def softmax(n: int) -> Target:
 
 
 def negative_binomial(n: int) -> Target:
-    """Return a negative binomial regression with an unknown dispersion: beta_j ~ N(0, 1), its log ~ N(0, 1)."""
+    """Return a negative binomial regression with unknown dispersion alpha: beta_j ~ N(0, 1), log alpha ~ N(0, 1)."""
     import pymc as pm
 
     rng, X, beta = _columns(n)

@@ -27,15 +27,15 @@ SMALL = 0.1  # a step whose discretisation error, 2.5 % of a variance, is too sm
 def unadjusted_steps(
     results: "StudyResults", mean: np.ndarray, sd: np.ndarray, *, kind: str, tuned: str, remark: str = ""
 ) -> Table:
-    """Tabulate the errors of an unadjusted sampler by step size.
+    """Tabulate memory, inflated variances and far-off draws of an unadjusted sampler by step size.
 
     Parameters
     ----------
     mean, sd
         Of the posterior, or of what stands in for it.
     kind, tuned
-        Names of the sampler in the study: the unadjusted one, with the knob ``step_size``, and the one with a test
-        whose tuned step it is to take.
+        Names of two samplers of the study: the unadjusted one, with the knob ``step_size``, and the one with a test,
+        whose tuned steps the caption lists.
     remark
         Ends the caption.
     """

@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[2]
 MARK = "recompiles"
 # Races need the compiler; pull requests run a race of few.
 RACES = {f"tests/studies/test_race{name}.py" for name in ("", "_answer", "_regret")}
-STATISTICAL_ALONE = {"tests/studies/test_noisy_family.py", *RACES}
+STATISTICAL_ALONE = {"tests/studies/test_noisy_family.py", "tests/oracle/test_known_laws.py", *RACES}
 
 
 def plain_paths() -> list[str]:

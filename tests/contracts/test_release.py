@@ -121,7 +121,7 @@ def asked_for(workflow):
         named = [*matrix.get("session", []), *(row["session"] for row in matrix.get("include", []))]
         for called in re.findall(r"nox -s (.+)", "\n".join(step.get("run", "") for step in job["steps"])):
             found |= set(named if "matrix.session" in called else called.split())
-    return {re.sub(r"-3\.\d+$", "", name) for name in found}
+    return {re.sub(r"(-3\.\d+)?( -- .*)?$", "", name) for name in found}
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

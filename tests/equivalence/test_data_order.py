@@ -58,7 +58,9 @@ def test_an_early_stop_in_blocks_does_change_the_chain():
 TESTS = [t_test(), t_test(0.2, 37, growth=1.3), amc.acceptance.MinibatchBarker(batch_size=40, order="blocks")]
 
 
-@pytest.mark.parametrize("test", [*TESTS[:2], pytest.param(TESTS[2], marks=pytest.mark.needs_jit)], ids=repr)
+@pytest.mark.parametrize(
+    "test", [*TESTS[:2], pytest.param(TESTS[2], marks=[pytest.mark.needs_jit, pytest.mark.recompiles])], ids=repr
+)
 def test_kept_terms_change_nothing_but_the_cost(test, monkeypatch):
     """A chain that forgets all kept terms before every decision evaluates everything, and draws the same."""
     kept = draw(test, chains=1, tune=0, draws=450, audit_every=7)

@@ -152,6 +152,7 @@ def test_planted_bugs_in_proposals_are_seen(bug, monkeypatch):
     assert differs(case)
 
 
+@pytest.mark.recompiles
 def test_a_forgotten_ratio_of_the_second_member_is_seen(monkeypatch):
     monkeypatch.setattr(mixture, "make_propose_either", drop_the_seconds_ratio)
     plant(monkeypatch, {})
@@ -234,6 +235,7 @@ def any_point(model: str) -> np.ndarray:
     return np.array([0.7, -0.4, 1.1])[: MODELS[model]().variables.size]
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("order", [2, 1])
 @pytest.mark.parametrize("model", MODELS)
 def test_the_posterior_is_the_same_at_any_point_of_expansion(model, order):

@@ -67,6 +67,7 @@ def log_posterior(compiled, theta):
     return compiled.log_prior(theta) + full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs).sum()
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("expand", [True, False])
 @pytest.mark.parametrize("name", EACH)
 def test_prior_and_terms_add_up_to_the_same_posterior_whatever_the_core(name, expand):
@@ -342,7 +343,7 @@ WALL, ELSEWHERE = np.array([[0.0, 1.5]]), np.array([[0.6, 0.3]])
 
 def two_directions(surrogate, moves, log_step):
     """Return the state of a kernel on two coefficients, one of which has a wall."""
-    directions = (WALL, ELSEWHERE) if moves.along_walls else (WALL[:0], np.vstack([WALL, ELSEWHERE]))
+    directions = (WALL, ELSEWHERE) if moves.across_walls else (WALL[:0], np.vstack([WALL, ELSEWHERE]))
     return surrogate.new_state(Directions(*directions), moves.length, log_step)
 
 

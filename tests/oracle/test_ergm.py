@@ -9,8 +9,9 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.datasets import florentine_business
-from approxmcmc.targets.graphs import exact as ergm_exact
 from approxmcmc.targets.graphs import simulators as ergm_simulators
+from approxmcmc.targets.graphs.elimination import elimination
+from approxmcmc.targets.graphs.ergm import enumeration
 from approxmcmc.targets.graphs.simulators import toggle_simulator, toggle_states
 from approxmcmc.targets.graphs.statistics import find_statistics
 from tests.coins import law
@@ -116,7 +117,7 @@ def brute_force(n, theta, names=ALL[:2]):
 
 
 def test_normaliser_of_five_nodes():
-    target = ergm_exact.elimination(5, find_statistics(ALL[:2]))
+    target = elimination(5, find_statistics(ALL[:2]))
     found = target.log_normalizers(np.array([[-1.0, 0.2]]))[0]
     assert f"{found:.12f}" == "3.747685126711"
     assert found == pytest.approx(brute_force(5, [-1.0, 0.2]), abs=1e-12)
@@ -125,7 +126,7 @@ def test_normaliser_of_five_nodes():
 def test_normaliser_with_three_stars_and_isolates():
     names, theta = ("edges", "three_stars", "isolates"), np.array([-0.6, 0.3, 0.8])
     for n in (2, 4, 5):
-        found = ergm_exact.elimination(n, find_statistics(names)).log_normalizers(theta[np.newaxis])[0]
+        found = elimination(n, find_statistics(names)).log_normalizers(theta[np.newaxis])[0]
         assert found == pytest.approx(brute_force(n, theta, names), abs=1e-12)
 
 
@@ -145,7 +146,7 @@ def test_normalisers_and_means_of_sixteen_nodes(theta, printed, means):
     """Means by central differences of log Z, whose error is about 1e-6 here."""
     h = 1e-4
     points = np.array(theta) + h * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]])
-    log_z = ergm_exact.elimination(16, find_statistics(ALL[:2])).log_normalizers(points)
+    log_z = elimination(16, find_statistics(ALL[:2])).log_normalizers(points)
     assert f"{log_z[0]:.10f}" == printed
     assert (log_z[1::2] - log_z[2::2]) / (2 * h) == pytest.approx(means, abs=6e-4)
 
@@ -181,8 +182,8 @@ def distance_of_exact_draws(simulator, theta, n=4):
 
 
 EXACT = {
-    "elimination": lambda: ergm_exact.elimination(4, find_statistics(ALL[:2])),
-    "enumeration": lambda: ergm_exact.enumeration(4, find_statistics(ALL[:2])),
+    "elimination": lambda: elimination(4, find_statistics(ALL[:2])),
+    "enumeration": lambda: enumeration(4, find_statistics(ALL[:2])),
 }
 
 
@@ -205,5 +206,5 @@ def test_the_posterior_of_a_small_graph_by_two_ways():
     graph = florentine_business().adjacency[2:8, 2:8]
     target = amc.targets.ERGM(graph, ALL[:2], prior_scale=np.inf)
     thetas = np.random.default_rng(0).normal(size=(20, 2))
-    other = thetas @ target.observed_statistics - ergm_exact.elimination(6, target.statistics).log_normalizers(thetas)
+    other = thetas @ target.observed_statistics - elimination(6, target.statistics).log_normalizers(thetas)
     assert target.log_densities(thetas) == pytest.approx(other, abs=1e-11)

@@ -41,7 +41,7 @@ def test_acceptance_of_a_random_walk_on_a_normal(scale, expected, seed):
 
 
 @pytest.mark.needs_jit
-@pytest.mark.parametrize("rule", ["metropolis", "barker"])
+@pytest.mark.parametrize("rule", ["metropolis", pytest.param("barker", marks=pytest.mark.recompiles)])
 def test_posterior_of_a_normal_mean_is_invariant(rule, seed):
     """Start 2000 chains from the exact posterior, make 20 steps, and compare mean and variance with the posterior's.
 

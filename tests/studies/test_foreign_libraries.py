@@ -146,7 +146,7 @@ class NoTwin(Target):
 
 
 def test_a_target_without_a_model_and_one_with_other_names_are_refused():
-    with pytest.raises(IncompatibleError, match="NoTwin has none"):
+    with pytest.raises(IncompatibleError, match="NoTwin has no PyMC model"):
         twin_of(NoTwin())
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("beta", 0.0, 1.0), 1.0, observed=np.zeros(10))

@@ -563,22 +563,22 @@ def test_paired_ratio_is_sharper_than_the_spread_of_its_blocks():
 
 
 @pytest.mark.parametrize("n_blocks", [5, 8, 32])
-@pytest.mark.parametrize("shared", [0.0, 0.9])
+@pytest.mark.parametrize("shared", [0.0, 0.5, 0.9, 0.98])
 def test_paired_ratio_covers_a_known_ratio(n_blocks, shared):
     """Normal errors of variances 1 and 4 in 1 coordinate, correlated within blocks: true ratio 1/4, nominal 95 %.
 
-    Asked: at least 358 of 400 intervals cover. At a true 93 % the test fails falsely with probability 4e-3 a case (the
-    seed is fixed); percentile intervals of a bootstrap of 5 blocks cover about 80 % and pass with probability 1e-8.
+    At least 93 % of 1000 intervals cover (the seed is fixed). With the dependence of the blocks taken at its estimate
+    91 to 92 % of five blocks do; percentile intervals of a bootstrap of 5 blocks cover about 80 %.
     """
     rng = np.random.default_rng(11)
     gold = Reference(np.zeros(1), np.zeros(1), np.ones(1), np.zeros((4, 1)))
     resampling = resample(400, n_blocks, 4, 1)
     covered = 0
-    for _ in range(400):
+    for _ in range(1000):
         a, own = rng.standard_normal((2, n_blocks, 1))
         found = paired_ratio(a, 2.0 * (shared * a + np.sqrt(1 - shared**2) * own), gold, resampling)
         covered += found.lower <= 0.25 <= found.upper
-    assert covered >= 358
+    assert covered >= 930
 
 
 def test_below_five_replicates_there_is_no_verdict(monkeypatch):

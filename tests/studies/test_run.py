@@ -382,6 +382,7 @@ def nuts(monkeypatch):
         gate = '[{"gate": "r_hat", "value": 2.0, "where": "beta[0]", "limit": "<= 1.01", "passed": %s}]'
         passed = made["passes"]
         tree["posterior"].attrs |= {"gates": gate % str(passed).lower(), "gates_passed": int(passed), "command": "pymc"}
+        tree["posterior"].attrs["seconds_to_make"] = 1000.0  # of an earlier run, whose draws come from the cache
         return tree
 
     monkeypatch.setattr("approxmcmc.reference.reference_posterior", reference)
@@ -392,7 +393,7 @@ def test_a_gold_standard_is_made_once_and_comes_back(tmp_path, nuts):
     study = gold_study(estimands={"mean": lambda posterior: posterior["beta"]})
     outcome, said = execute(study, tmp_path)
     assert outcome.exit_code == 0
-    assert "gold plain: accepted" in said
+    assert "gold plain: accepted in 1000.0 s" in said
     execute(study, tmp_path)
     assert len(nuts["calls"]) == 1
     assert nuts["calls"][0]["draws"] == 50
@@ -474,6 +475,7 @@ run_study(study, "paper", sys.argv[1], sample=toy_sample, probe=quiet_probe, lis
 """
 
 
+@pytest.mark.faults
 @pytest.mark.slow
 def test_kill_twice_and_run_again_gives_the_undisturbed_table(tmp_path, calls, monkeypatch):
     study = toy_study(replicates=8)

@@ -131,7 +131,6 @@ class TestSeeds:
         one, other = (seed_sequences(np.random.SeedSequence(5), 2) for _ in range(2))
         assert one[1] == other[1] != seed_sequences(np.random.SeedSequence(6), 2)[1]
 
-    @pytest.mark.needs_jit
     def test_one_seed_per_chain_without_a_sampler(self):
         draws = [
             amc.sample(logistic(), **(QUICK | {"random_seed": seed})).posterior["beta"].values
@@ -140,7 +139,6 @@ class TestSeeds:
         np.testing.assert_array_equal(draws[0][0], draws[1][0])
         assert not np.array_equal(draws[0][1], draws[1][1])
 
-    @pytest.mark.needs_jit
     @pytest.mark.parametrize("seed", [None, np.random.default_rng(3)], ids=["none", "generator"])
     def test_the_stored_seed_repeats_a_run_without_a_sampler(self, seed):
         trace = amc.sample(TARGET, **(QUICK | {"random_seed": seed}))

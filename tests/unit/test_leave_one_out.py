@@ -200,3 +200,10 @@ def test_a_formula_has_another_intercept():
         amc.log_likelihood(xr.DataTree.from_dict({"posterior": posterior}), model)
     with pytest.raises(IncompatibleError, match=r"needs a target or a pm\.Model"):
         amc.log_likelihood(xr.DataTree.from_dict({"posterior": posterior}), "a model")
+
+
+def test_a_row_that_no_parameter_moves_is_named_as_the_reason():
+    target = amc.targets.GLMTarget(lambda eta, y: -0.5 * (y - eta) ** 2, np.eye(N)[:, :1], np.ones(N))
+    trace = posterior_of(target, np.random.default_rng(5).normal(size=(2, 100, 1)))
+    with pytest.raises(IncompatibleError, match="same log-likelihood at all draws"):
+        amc.loo_subsample(trace, target, observations=N)

@@ -28,8 +28,8 @@ MU_STD_GRID = np.linspace(0.0, 6.0, 65) + 1e-9
 HEAVIEST_TERM = 0.5  # if one term makes up half of the spread, the central limit theorem does not hold
 SHARE_OF_HEAVY_DRAWS = 0.1
 # Ratio var r / var l over data, of residuals to terms. At the mode it is far smaller in any problem where control
-# variates are useful. Such residuals are cubic: heavy-tailed, but so small that the tails affect few decisions. Audits
-# check these.
+# variates are useful. Such residuals are cubic: heavy-tailed, but so small that the tails affect few decisions, which
+# audits check.
 VARIANCE_RATIO = 0.05
 
 
@@ -64,8 +64,8 @@ def expected_errors(stats: "xr.Dataset", *, epsilon: float, tol: float, **looks:
     Each audit records the standardised mean mu_std = (Lambda - log u) / tau of its decision; in the Gaussian regime the
     error depends on the data only through mu_std. A stop by tolerance adds the error of a near tie, which is no sign of
     heavy tails. If the trace has an ``epsilon`` for a draw, it replaces `epsilon`. `looks` holds `batch_size`, `growth`
-    and `boundary_shape`. Return None also if there are stops by tolerance and only kept draws are audited: then the
-    stop and the audit of a draw belong to different decisions.
+    and `boundary_shape`. Return None also if ``tol > 0`` and only kept draws are audited: then the stop and the audit
+    of a draw belong to different decisions.
     """
     if "audited_mu_std" not in stats or (tol > 0.0 and stats.attrs.get("audit_policy") == "auto"):
         return None
@@ -87,7 +87,7 @@ def expected_errors(stats: "xr.Dataset", *, epsilon: float, tol: float, **looks:
 def _errors_of_stops(
     stats: "xr.Dataset", mu_std: np.ndarray, epsilons: np.ndarray, looks: Mapping[str, Any]
 ) -> np.ndarray:
-    """Return the probability of a wrong decision that stops by tolerance add, for each draw.
+    """Return how much stops by tolerance add to the probability of a wrong decision, for each draw.
 
     For a draw with several decisions it is half of the share of its decisions that stopped by tolerance.
     """

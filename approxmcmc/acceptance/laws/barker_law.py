@@ -8,8 +8,9 @@ function. The theorem of Berry and Esseen bounds the error of the test,
 The constants are those of the theorem for Student's statistic. The bound holds for terms drawn independently and for a
 number b that does not depend on them; it is loose: 0.1 takes 13 900 normal terms.
 
-Given the data read, the probability to accept is a smoothed sum over the atoms of the correction distribution; at n = N
-it is Barker's probability. In the Gaussian regime Delta* + X_nc is N(Lambda, sigma^2) at whatever n the test stops.
+Given the data read, the acceptance probability is a sum of normal distribution functions, one for each atom of the
+correction distribution; at n = N it is Barker's probability. In the Gaussian regime Delta* + X_nc is N(Lambda, sigma^2)
+at whatever n the test stops.
 
 Reference: Seita, Pan, Chen and Canny (2017), An Efficient Minibatch Acceptance Test for Metropolis-Hastings, UAI,
 section 5.
@@ -84,15 +85,16 @@ def minibatch_barker_error_bound(terms: Any, batch_size: Any, *, correction_erro
 
 @compiled
 def bound_from_moments(moments: np.ndarray, correction_error: float) -> float:
-    """Return the bound for the terms read so far, with E|X|^3 <= sqrt(E X^4) and E|X| <= 1 (Cauchy and Schwarz).
+    """Return `minibatch_barker_error_bound` for the terms read, with bounds of its absolute moments E|X|^3 and E|X|.
 
-    Running moments do not include absolute moments; for normal terms this form is 11 percent larger.
+    They are sqrt(E X^4) and 1 (Cauchy and Schwarz), because running moments are not absolute. For normal terms this
+    makes the result 11 percent larger.
     """
     spread = THIRD_MOMENT * math.sqrt(max(kurtosis(moments), 1.0)) + FIRST_MOMENT
     return spread / math.sqrt(moments[0]) + correction_error
 
 
-LEAST_SPREAD = 1e-6  # of the normal part; below it, its distribution function is practically a step
+LEAST_SPREAD = 1e-6  # smallest standard deviation used for the normal part: its distribution function is almost a step
 
 
 def enumerated_probability(
@@ -106,7 +108,7 @@ def enumerated_probability(
 ) -> np.ndarray:
     """Return the acceptance probability of each pair, shape (pairs,): the mean over all ways to draw the `looks`.
 
-    `differences` (pairs, N) are the terms l_i, `log_rest` (pairs,) is c.
+    `differences` (pairs, N) are the terms l_i, `log_rest` (pairs,) the log ratios of prior and proposal.
     """
     n_obs = differences.shape[1]
 

@@ -29,7 +29,7 @@ from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
 # A statistic 40 standard errors from zero has the right sign in float64 arithmetic, so larger limits are set to 40.
 CERTAIN = 40.0
 LEAST_NODES = 96
-NODES_PER_SPREAD = 8  # quadrature nodes on [-G, G], times (smallest standard deviation of a step) / G
+NODES_PER_SPREAD = 8  # number of quadrature nodes on [-G, G], divided by G / (smallest standard deviation of a step)
 NEGLIGIBLE = 1e-18
 KNOTS_PER_FEATURE = 10  # on the axis asinh(mu_std m_{J-1}), where features are 1 / G wide: interpolation adds < 1e-6
 NOISE_NODES = 64
@@ -43,13 +43,13 @@ legendre = lru_cache(maxsize=128)(roots_legendre)
 def schedule(
     epsilon: float, batch_size: int, n_obs: int, growth: float, thresholds: str, shape: float = 0.5
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the fractions pi_1 ... pi_J of the data read at the J looks, and the limits G_1 ... G_{J-1}."""
+    """Return the fractions pi_1 ... pi_J of the data read at the looks, and the limits G_1 ... G_{J-1}, at most 40."""
     looks = look_sizes(n_obs, batch_size, growth)
     return looks / n_obs, np.minimum(critical_values(looks, epsilon, thresholds, shape), CERTAIN)
 
 
 def narrowest_feature(n_obs: int, batch_size: int, growth: float) -> float:
-    """Return 1 / m_{J-1}, the shortest distance in mu_std over which error and data fraction change much."""
+    """Return sqrt(n_J / n_{J-1} - 1), the least distance in mu_std over which the test changes much; 1 if J = 1."""
     looks = look_sizes(n_obs, batch_size, growth)
     return math.sqrt(looks[-1] / looks[-2] - 1.0) if looks.size > 1 else 1.0
 
@@ -58,7 +58,7 @@ def narrowest_feature(n_obs: int, batch_size: int, growth: float) -> float:
 def operating_characteristic(
     epsilon: float, batch_size: int, n_obs: int, growth: float, thresholds: str, shape: float
 ) -> Characteristic:
-    """Return the test's operating characteristic: a function from mu_std to error and data fraction.
+    """Return the function from mu_std to the probability of a wrong decision and the expected data fraction.
 
     It interpolates a table, which is computed once for each test and process.
     """

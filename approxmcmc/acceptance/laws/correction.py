@@ -170,7 +170,7 @@ def _computed(sigma: float, method: str, regularisation: float, points: int) -> 
 
 
 def _minimax(sigma: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return atoms and weights with the least sup-error, from the programme for the weights on a half line."""
+    """Return atoms and weights with the least sup-error, by a linear programme for the weights on a half line."""
     from scipy.optimize import linprog
 
     for stretch, half_width, tolerance in ATTEMPTS:
@@ -191,7 +191,7 @@ def _minimax(sigma: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _nnls(sigma: float) -> tuple[np.ndarray, np.ndarray]:
-    """Fit the logistic distribution function by least squares with weights >= 0; a stiff row makes them add up to 1."""
+    """Return atoms, and weights >= 0 fitted by least squares; a scaled-up row makes the sum of the weights 1."""
     from scipy.optimize import nnls
 
     atoms, matrix, wanted, count = _half_line(sigma, 1.0, HALF_WIDTH)
@@ -201,7 +201,10 @@ def _nnls(sigma: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _ridge(sigma: float, regularisation: float, points: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (M'M + lambda I)^-1 M'v with M_ij = Phi((X_i - X_j) / sigma), v_i = S(X_i), negative weights set to 0."""
+    """Return atoms X, and weights (M'M + lambda I)^-1 M'v with negative ones set to 0.
+
+    M_ij = Phi((X_i - X_j) / sigma), and v_i = S(X_i).
+    """
     grid = np.linspace(-20.0, 20.0, points)
     matrix = ndtr((grid[:, None] - grid) / sigma)
     normal = matrix.T @ matrix

@@ -28,8 +28,8 @@ def type_one_error(
 ) -> float:
     """Return the probability that any look before the last stops the test when mu = mu_0.
 
-    The Type-I error is P(some |z_j| > G_j, j < J | mu_std = 0). It exceeds ``2 epsilon``, the Type-I error of one look,
-    because every look is another chance to stop.
+    The Type-I error is P(some |z_j| > G_j, j < J | mu_std = 0). It is ``2 epsilon`` with one early look and larger with
+    more, because every look is another chance to stop.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Compute the probability that a test accepts, given the terms of a pair of states, by the best available method.
 
 A pair (x, x') gives differences l_i = log p(x_i|x') - log p(x_i|x), the exact log ratio Lambda = c + sum l_i and the
-scale tau = sqrt(N) S_l. If the test reads all data, or none, it accepts with probability P(T(u) < Lambda), T(u) the
-random threshold. Otherwise there are two methods:
+scale tau = sqrt(N) S_l. A test that reads all data accepts with probability P(T(u) < Lambda), T(u) the random
+threshold; one that uses no ratio, with probability 1. For other tests there are two methods:
 
 ``enumerate``  exact: enumerate all ways to draw the looks; for each the probability over u has a closed form. Tiny N.
 ``gaussian``   the regime of many terms, where the probability depends on Lambda and tau only.

@@ -174,7 +174,7 @@ def _labelled(**named: Any) -> list["xr.DataArray"]:
 
 
 def _with_coordinate(name: str, value: Any) -> "xr.DataArray":
-    """Return a DataArray; an array with a dim of the same name becomes the coordinate of this dim."""
+    """Return `value` as a DataArray; if its only dim is called `name`, its values become the coordinate of this dim."""
     import xarray as xr
 
     if not isinstance(value, xr.DataArray):

@@ -94,8 +94,8 @@ def kernel(
     fastmath
         Relaxed floating-point rules, only for batch kernels. Functions without explicit rules are inlined under them.
     cache
-        Whether to keep the compiled code, in this process and on disk, unless the function calls a user's helper with
-        code that may be older than its source. False for code that names arrays of one object, and lives as long as
+        Whether to keep the compiled code in this process and, unless the function calls a user's helper with code that
+        may be older than its source, on disk. False for code that names arrays of one object, and lives as long as
         that object.
     allocates
         False for a loop that allocates no arrays, see `compiled`; such a kernel cannot be a function pointer.
@@ -105,7 +105,7 @@ def kernel(
     if config.DISABLE_JIT:
         return function
     compile_now = _compile if cache else _compile.__wrapped__
-    return compile_now(function, signature, fastmath, cache, allocates, content)  # type: ignore[no-any-return]  # as above
+    return compile_now(function, signature, fastmath, cache, allocates, content)  # type: ignore[no-any-return]  # the cache hides the type
 
 
 def bind(
@@ -127,7 +127,7 @@ def bind(
 def kept(
     make: Callable[[], Callable[..., Any]], signature: Any, *, name: str, content: str | None
 ) -> Callable[..., Any]:
-    """Return the kernel on disk named `content`, or compile ``make()``, a function with this name.
+    """Return the kernel on disk named by `content`, or compile ``make()``, a function called `name`.
 
     For functions that take longer to make than to load, such as those of another compiler.
     """

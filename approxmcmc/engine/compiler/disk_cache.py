@@ -160,11 +160,11 @@ class ContentCache(_Cache):
         return f"{self._name}-{content_id(None, (self._digest, arguments, processor))}.nbc"
 
     def enable(self) -> None:
-        """Do nothing: the cache is always on (numba calls this)."""
+        """Change nothing that is read: the cache is always on (numba calls this)."""
         self._enabled = True
 
     def disable(self) -> None:
-        """Do nothing: the cache cannot be turned off (numba calls this)."""
+        """Change nothing that is read: the cache cannot be turned off (numba calls this)."""
         self._enabled = False
 
     def flush(self) -> None:

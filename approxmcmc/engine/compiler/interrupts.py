@@ -1,8 +1,8 @@
 """Delay Ctrl-C while LLVM makes machine code.
 
 LLVM passes the code to numba through a callback of ctypes, which ignores exceptions. Python runs its signal handlers at
-the first line of that callback, so a `KeyboardInterrupt` of the last second was lost there: numba then failed with a
-`RuntimeError`, or the run continued.
+the first line of that callback, so a `KeyboardInterrupt` that came while LLVM worked was lost there: numba then failed
+with a `RuntimeError`, or the run continued.
 """
 
 import contextlib

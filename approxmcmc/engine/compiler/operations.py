@@ -1,8 +1,8 @@
 """Count the scalar operations of a function in its byte code: the cost of a call, without running it.
 
 A clock would give another number each time, and a choice based on it would not be repeatable. The count is rough:
-arithmetic, comparisons and array reads are one operation each, an exponential is ten, and code in loops or on whole
-arrays is multiplied by the length that the caller gives.
+arithmetic, comparisons, array reads and writes are one operation each, an exponential is ten, and code in loops or on
+whole arrays is multiplied by the length that the caller gives.
 """
 
 import builtins

@@ -43,7 +43,7 @@ def with_context(
     signature
         Signature of the result: the types of the arguments, without the context.
     context
-        A named tuple of arrays, integers and kernels; kernels must not come first in a tuple, or numba warns. The
+        A named tuple of arrays, numbers and kernels; kernels must not come first in a tuple, or numba warns. The
         returned kernel keeps it alive.
     fastmath
         Whether sums may be reordered, as in batch kernels.
@@ -66,7 +66,7 @@ def with_context(
 
 
 class _Place:
-    """Memory for one context of a type, and the thin kernel that reads it: number `number` of this type."""
+    """Memory for one context of a type, and the thin kernel that reads it; `number` counts the places of this type."""
 
     def __init__(self, signature: Any, kind: Any, number: int) -> None:
         self._kind, self._words = kind, np.empty(_length(kind), dtype=np.uint64)
@@ -92,7 +92,7 @@ class _Places:
     """The places for contexts of one type: those that are free, and an iterator over the numbers of new ones.
 
     Threads share them without a lock: lists and counters change in one operation, and any thread may free a place.
-    They are found by the texts of their types, of which symbols are made, so that no two places have one symbol.
+    They are found by the texts of their types; symbols are made from these texts, so no two places share a symbol.
     """
 
     def __init__(self) -> None:

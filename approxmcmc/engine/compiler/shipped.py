@@ -26,7 +26,7 @@ from approxmcmc.engine.compiler.work import count_shipped
 FOLDER = Path(__file__).resolve().parents[2] / "kernels"
 PROCESSOR = "x86-64-v3"
 NEEDS = ("avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse4.2", "ssse3", "xsave")
-SUMS_IN_512_BITS = ("znver4", "znver5")  # on Intel's processors with AVX-512 LLVM prefers 256, and the bits are equal
+SUMS_IN_512_BITS = ("znver4", "znver5")  # on Intel's processors with AVX-512 LLVM prefers 256 bits: equal results
 
 
 def read_shipped(file_name: Callable[[tuple[Any, ...]], str], native: tuple[Any, ...]) -> bytes | None:

@@ -207,9 +207,10 @@ def rows_order(n_obs: int, n_arrays: int = 1, at_both: Any = None, word: Any = n
 
 
 def blocks_order(n_obs: int, size: int, rows: Sequence[np.ndarray], at_both: Any = None) -> DataOrder:
-    """Return a new schedule of blocks of `size` rows over a shuffled copy, of which `rows` are the arrays by datum.
+    """Return a new schedule of blocks of `size` rows over a shuffled copy.
 
-    The schedule holds `rows` only if they are shuffled again during the run; otherwise the copy may be read-only.
+    `rows` are the copy's arrays that have a row for each datum, viewed as integers. The schedule holds them only if
+    they are shuffled again during the run; otherwise the copy may be read-only.
     """
     n_blocks = -(-n_obs // size)
     period = RESHUFFLE_EVERY if is_reshuffled(n_obs, size) else 0

@@ -70,7 +70,7 @@ class Partitions:
         self.parts = client.map(_made, lows, highs, make_part=make_part, recipe=known, pure=False)
 
     def map(self, function: Callable[..., Any], *arguments: Any) -> Iterator[tuple[int, Any]]:
-        """Yield (k, ``function(part k, *arguments)``) in the order in which parts finish; raise an error of a part.
+        """Yield (k, ``function(part k, *arguments)``) in the order in which parts finish; errors of tasks are raised.
 
         Raises
         ------

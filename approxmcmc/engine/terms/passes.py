@@ -80,3 +80,16 @@ def log_likelihood_ratios(target: CompiledTarget, thetas: np.ndarray, proposed: 
         return sums
 
     return sum_over_blocks(block, target.n_obs)
+
+
+def write_terms(target: CompiledTarget, thetas: np.ndarray, out: np.ndarray) -> int:
+    """Write all terms at each of `thetas` (k, dim) to `out` (rows, k), in one pass; return the number of rows."""
+
+    def block(lo: int, hi: int) -> int:
+        column = np.empty(hi - lo)
+        for j, theta in enumerate(thetas):
+            target.log_terms(theta, target.data, ALL_ROWS, lo, hi, column)
+            out[lo:hi, j] = column
+        return hi - lo
+
+    return sum_over_blocks(block, len(out))

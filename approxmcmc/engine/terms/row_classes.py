@@ -1,7 +1,7 @@
 """Draw rows by upper bounds of given weights, with four bytes for each row.
 
-Rows with weights that differ by less than 9 % share a class, and their bound is the upper edge of the class. A draw
-picks a class by the sum of its bounds, from an alias table of about a hundred slots, then one of its rows
+Rows are sorted into classes, each an interval of weights 9 % wide, and the bound of a row is the upper edge of its
+class. A draw picks a class by the sum of its bounds, from an alias table of about a hundred slots, then one of its rows
 uniformly. Thinning by bounds tolerates slightly too large ones; an alias table of all rows would take 32 bytes for
 each, a fifth of a row of 20 columns, and its set-up three times that.
 """

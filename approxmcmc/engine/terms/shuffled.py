@@ -29,7 +29,7 @@ PIECE = 1 << 22  # bytes moved at a time
 
 
 def in_order(array: np.ndarray, permutation: np.ndarray, scratch: Path) -> Iterator[np.ndarray]:
-    """Yield ``array[permutation]`` piece by piece; a large array goes through a file in the folder `scratch`.
+    """Yield ``array[permutation]`` piece by piece; a large mapped array goes through a file in the folder `scratch`.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def check_place(place: str, *, who: str) -> None:
 
 
 def order_of_files(n_obs: int) -> np.ndarray:
-    """Return the random permutation of all shuffled files with `n_obs` rows; shape (n_obs,)."""
+    """Return the random permutation that all shuffled files with `n_obs` rows share; shape (n_obs,)."""
     return np.random.default_rng(n_obs).permutation(n_obs)
 
 

@@ -1,7 +1,7 @@
 """Find the variables of a PyMC model that are effects of independent groups, and the group of each row.
 
-A candidate is a free normal variable with an entry, or a row of entries, for each group. Only the observed variable may
-depend on it, and each row only on the entries of one group, see `labels`.
+A candidate is a free normal variable with an entry, or a row of entries, for each group. No other free variable and no
+potential may depend on it, and each row only on the entries of one group, see `labels`.
 """
 
 from collections.abc import Mapping, Sequence

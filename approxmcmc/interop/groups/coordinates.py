@@ -79,7 +79,7 @@ class Coordinates:
         return rebuild(graphs, known)
 
     def kind(self, variable: Any, entry: int) -> int | None:
-        """Return which function of its coordinate an entry of a free variable is, as in `link`; None if another one."""
+        """Return which function of its coordinate an entry of a variable is: ABS, AS_IT_IS or EXP; None if another."""
         transform = self.model.rvs_to_transforms[variable]
         if variable in self.signed:
             return ABS
@@ -174,7 +174,7 @@ def labels_of_model(model: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, l
 
 
 def may_be_signed(model: Any, variable: Any) -> bool:
-    """Return whether a variable is positive, with a prior of fixed parameters whose density is finite, not 0, at 0."""
+    """Return whether a variable is positive, and its prior has fixed parameters and a positive, finite density at 0."""
     transform = model.rvs_to_transforms[variable]
     if not isinstance(transform, LogTransform | IntervalTransform):
         return False
@@ -195,7 +195,7 @@ class GlobalVariables(ModelVariables):
 
     unconstrain_draws: Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = None
     signed: Sequence[int] = ()
-    """Coordinates of which the absolute value is reported."""
+    """Indices of the coordinates of theta that the trace holds as absolute values."""
 
     def pack(self, values: Mapping[str, Any]) -> np.ndarray:
         """Map constrained values to theta; missing values come from the model's initial point."""

@@ -61,7 +61,7 @@ class EffectsOfModel:
     def named(self, n_rows: Set[int]) -> list[Named]:
         """Return the effects, and the deterministics that depend on them.
 
-        A deterministic with an axis of `n_rows` entries is left out, unless there are as many groups.
+        A deterministic with an axis as long as one of `n_rows` is left out, unless there are as many groups.
         """
         labels = labels_of(self.values, {v: np.indices(self.values.shape(v))[a] for v, a in self.effects.axes.items()})
         found = [Named(v.name, self.of[v], self.values.shape(v), a) for v, a in self.effects.axes.items()]

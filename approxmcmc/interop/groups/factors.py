@@ -1,4 +1,7 @@
-"""Compute the factors of a linear predictor from theta: by a table if each is one coordinate, else by a graph."""
+"""Compute the factors of a linear predictor from theta.
+
+If each is a simple function of one coordinate, the table of a `link` gives them, else a graph compiled by PyTensor.
+"""
 
 import functools
 from collections.abc import Callable, Collection

@@ -25,7 +25,7 @@ MOST_NUMBERS = 60_000_000  # numbers in a form
 
 
 class FactorsOfModel:
-    """The factors by number: entries of variables, and the effects u_1 ... u_K of a group, which come first."""
+    """The factors in the order of their indices: the effects u_1 ... u_K of a group, then entries of variables."""
 
     def __init__(self, n_effects: int) -> None:
         self.n_effects = n_effects
@@ -160,7 +160,10 @@ def _summed(pairs: Any, shape: tuple[int, ...] | None) -> Form:
 
 
 def _small(form: Form) -> Form:
-    """Drop products that are 0 everywhere; raise if a form does not fit in memory."""
+    """Drop products that are 0 everywhere; raise if a form holds more than `MOST_NUMBERS` numbers."""
     if sum(np.size(a) for a in form.values()) > MOST_NUMBERS:
-        raise NotGroupsError(f"its {len(form)} columns of {np.shape(next(iter(form.values())))} do not fit")
+        raise NotGroupsError(
+            f"its {len(form)} columns of shape {np.shape(next(iter(form.values())))} hold more than "
+            f"{MOST_NUMBERS:,} numbers"
+        )
     return {m: a for m, a in form.items() if m == CONSTANT or np.any(a)} or {CONSTANT: np.zeros(())}

@@ -77,7 +77,7 @@ def _labels(node: Any, values: ValuesOfGraph, labels: Sequence[Any], shape: tupl
     data = _data_inputs(node)
     if data is not None and all(known is None for known in _others(labels, data)):
         arrays[data] = full[data]
-        return np.asarray(compute(node, arrays)[0]).astype(np.int64).reshape(shape)  # a stack has a separate type
+        return np.asarray(compute(node, arrays)[0]).astype(np.int64).reshape(shape)  # stacking may change the type
     if name in MULTIPLYING and min(full[0].ndim, full[1].ndim) >= 1:
         left = join_along(full[0], -1)
         right = join_along(full[1], max(full[1].ndim - 2, 0))

@@ -18,7 +18,7 @@ from approxmcmc.interop.groups.values import NotGroupsError
 class LawOfRows(NamedTuple):
     """A family, and graphs: the predictor is the sum of `predictors` and the logarithms of the positive `exposures`.
 
-    `trials` belong to a binomial distribution, `shape` to a negative binomial or normal distribution.
+    `trials` belong to a binomial distribution; `shape` is the alpha of a negative binomial or sigma of a normal one.
     """
 
     family: str
@@ -143,7 +143,7 @@ def _negative_exponent(node: Any) -> Any:
 
 
 def _mean_of_negative_binomial(p: Any) -> Any:
-    """Return mu of p = alpha / (mu + alpha), which PyMC writes as sigmoid(log(alpha) - log(mu)); None for other p."""
+    """Return the graph of mu if p = alpha / (mu + alpha), in PyMC's form sigmoid(log(alpha) - log(mu)); else None."""
     node, moved = below(p)
     if is_a(node, Sigmoid):
         difference, again = below(node.inputs[0])
@@ -155,7 +155,7 @@ def _mean_of_negative_binomial(p: Any) -> Any:
 
 
 def is_a(node: Any, operation: type) -> bool:
-    """Return whether a node applies this scalar operation elementwise."""
+    """Return whether a node applies a scalar operation of this type elementwise."""
     return node is not None and isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, operation)
 
 
@@ -169,9 +169,9 @@ def bare(graph: Any) -> Any:
 
 
 def below(graph: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the node under the operations that move entries, and a function that moves one of its inputs the same way.
+    """Return the node under operations that move entries, and a function that applies these to an input of the node.
 
-    So ``exp(eta)[group]`` is read as ``exp(eta[group])``.
+    So ``exp(eta)[group]`` is read as ``exp(eta[group])``. The node is None if nothing computes the graph below.
     """
     moves = []
     while graph.owner is not None and (type(graph.owner.op).__name__ in MOVING or is_a(graph.owner, Identity)):

@@ -44,7 +44,10 @@ class NormalGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, NormalTerms):
         self.grouping = grouping(labels_of_rows(effects), source.y.size, who="from_pymc")
         self.n_obs = len(self.grouping.labels)
         if self.n_obs * (p + self.n_columns + 1) ** 2 > MOST_NUMBERS:
-            raise NotGroupsError(f"{effects.name}: {self.n_obs} groups with {p + self.n_columns} columns do not fit")
+            raise NotGroupsError(
+                f"{effects.name}: {self.n_obs} groups with {p + self.n_columns} columns need more than "
+                f"{MOST_NUMBERS:,} numbers"
+            )
         noise_products = [] if scale is None else [(p + self.n_columns * self.n_effects, 1.0, scale)]
         L = [(p + j, weight, rest) for j, weight, rest in found.L]
         signed = scales_of(source.model, effects.axes, factors, L, [*found.beta, *noise_products])
@@ -53,6 +56,6 @@ class NormalGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, NormalTerms):
         table = link(self.read_factors(factors), [*found.beta, *L, *noise_products], logs)
         rows = np.column_stack([found.Z, found.X, source.y.ravel() - found.offset]) / errors[:, None]
         log_weights = np.add.reduceat(-np.log(errors)[self.grouping.order], self.grouping.start[:-1])
-        self.data = triangles(rows, self.grouping), np.column_stack([self.grouping.sizes, log_weights]), *table
+        self.data = triangles([rows], self.grouping), np.column_stack([self.grouping.sizes, log_weights]), *table
         self.describe_model(source, effects)
         compare_with_model(self)

@@ -1,7 +1,7 @@
 """Read all observed variables of a model as one stack of rows, so that a group may have rows of several distributions.
 
-Graphs are stacked like the rows; what is found of effects and predictors in a graph holds for the stack. Rows of two
-families are told apart by the sign of their size, see `families.joint_of`.
+The graphs of their parameters are stacked in the same order, so predictors and effects are read from one graph. Rows of
+two families are told apart by the sign of their size, see `families.joint_of`.
 """
 
 import functools
@@ -24,8 +24,8 @@ Shapes = Sequence[tuple[int, ...]]
 class ObservedRows:
     """The rows of all observed variables: responses `y`, graphs of the parameters, and the distribution.
 
-    `law` is None if all are normal: `parameters` are then mean and scale. `refused` says why a distribution is not
-    supported.
+    `law` is None if all are normal (`parameters` are then mean and scale), and if a distribution is not supported:
+    `refused` then says why; else it is "".
     """
 
     def __init__(self, model: Any) -> None:
@@ -35,7 +35,7 @@ class ObservedRows:
         arrays = [np.asarray(value, dtype=np.float64) for value in self.values.values()]
         for one, values in zip(observed, arrays, strict=True):
             if not hasattr(one.owner.op, "dist_params") or not np.isfinite(values).all():
-                raise NoEffectsError(f"{one.name} has no finite rows with a distribution that can be read")
+                raise NoEffectsError(f"{one.name} has rows that are not finite, or a distribution that cannot be read")
         shapes = [values.shape for values in arrays]
         self.lengths = {values.size for values in arrays}
         self.y = arrays[0] if len(arrays) == 1 else np.concatenate([values.ravel() for values in arrays])
@@ -43,7 +43,7 @@ class ObservedRows:
         if all(isinstance(one.owner.op, NormalRV) for one in observed):
             self.parameters = [stacked(graphs, shapes) for graphs in zip(*parameters, strict=True)]
             return
-        # What a sum depends on is what its terms depend on.
+        # The sum serves to find the effects: it depends on all variables that one of the parameters depends on.
         single = len(observed) == 1
         self.parameters = list(parameters[0]) if single else [stacked([sum(some) for some in parameters], shapes)]
         try:
@@ -54,14 +54,14 @@ class ObservedRows:
 
 
 def stacked(graphs: Sequence[Any], shapes: Shapes) -> Any:
-    """Return graphs of arrays as one of all their entries; one graph is returned unchanged."""
+    """Return one graph of the entries of several arrays, flat and in order; a single graph is returned unchanged."""
     if len(graphs) == 1:
         return graphs[0]
     return pt.concatenate([(graph + pt.zeros(shape)).ravel() for graph, shape in zip(graphs, shapes, strict=True)])
 
 
 def joint_law(laws: Sequence[LawOfRows], shapes: Shapes) -> LawOfRows:
-    """Return the distribution of stacked rows of at most two families, of which one may have a shape."""
+    """Return the distribution of stacked rows of at most two families, at most one of them with a shape."""
     names = [law.family for law in laws]
     if "binomial" in names:  # Bernoulli rows are binomial rows of one trial
         names = ["binomial" if name == "logit" else name for name in names]

@@ -17,7 +17,10 @@ Product = tuple[int, float, Monomial]  # index of the sum that it belongs to, it
 
 
 class MixedPredictor(NamedTuple):
-    """Offset (n,), X (n, p), Z (n, q), and the products that make beta (j = 0 ... p - 1) and L (q, K) row by row."""
+    """Offset (n,), X (n, p), Z (n, q), and the products that add up to the entries of beta and of L.
+
+    A product names its entry by index: that of beta (p,), or that of L (q, K) in row-major order.
+    """
 
     offset: np.ndarray
     X: np.ndarray
@@ -28,7 +31,7 @@ class MixedPredictor(NamedTuple):
 
 
 def standard_effects(values: ValuesOfGraph, factors: FactorsOfModel, effects: GroupEffects) -> dict[Any, Form]:
-    """Return the forms of the effects, given the standard normal numbers u of one group: location + scale u."""
+    """Return the form of each variable of effects, location + scale u, in the standard normal numbers u of a group."""
     found, first = {}, 0
     for variable, axis in effects.axes.items():
         shape = values.shape(variable)
@@ -59,10 +62,10 @@ def n_effects_of(values: ValuesOfGraph, effects: GroupEffects) -> int:
 
 
 def law_of(variable: Any) -> tuple[Any, Any, Any]:
-    """Return the graphs of location and scale of a normal variable, and a function of the values of the scale.
+    """Return the graphs of location and scale of a normal variable, and the function `share`.
 
     ``share(array, shape, columns, k)`` returns the coefficients of u_k in the entries of the variable: `array` holds
-    the scale, `columns` marks the entries that are effect k.
+    values of the scale, `columns` marks the entries that are effect k.
     """
     node = variable.owner
     location, scale = node.op.dist_params(node)
@@ -121,7 +124,7 @@ def predictor_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> MixedPre
 def _columns(
     parts: list[tuple[np.ndarray, int, Monomial]],
 ) -> tuple[np.ndarray, list[tuple[int, float, int, Monomial]]]:
-    """Return the columns that are not multiples of each other, and for each part its column and multiple."""
+    """Return the columns that are not multiples of each other, and for each part (column index, multiple, k, rest)."""
     columns: list[np.ndarray] = []
     known: dict[bytes, int] = {}
     found = []
@@ -139,7 +142,7 @@ def _columns(
 def scale_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> tuple[np.ndarray, Monomial | None]:
     """Return the known factor of each row's scale (n,), and the product of parameters that it multiplies.
 
-    The product is None if the scale is known. Raises if the form is not such a product.
+    The product is None if the scale is known. Raises if the scale has another form.
     """
     if any(f < n_effects for monomial in form for f in monomial):
         raise NotGroupsError("the scale of the noise depends on the effects")

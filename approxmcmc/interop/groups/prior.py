@@ -1,4 +1,4 @@
-"""The log prior of the remaining parameters of a model, compiled by PyTensor."""
+"""The log prior of the parameters of a model that are not integrated out, compiled by PyTensor."""
 
 import math
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ class PriorOfCoordinates(Prior):
         """Return None: the prior is a graph."""
 
     def compile(self, dim: int) -> Any:
-        """Compile the graph, once for this object."""
+        """Return the compiled log prior; it is compiled once for this object."""
         if "value" not in self._kernels:
             graph = self.coordinates.log_prior
             self._kernels["value"] = kept_log_prior_kernel(lambda: self._function(graph), self._content("value"))
         return self._kernels["value"]
 
     def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
-        """Compile the gradient of the prior, once for this object."""
+        """Return the compiled gradient of the log prior; it is compiled once for this object."""
         if "gradient" not in self._kernels:
             self._kernels["gradient"] = kept_prior_gradient_kernel(self._gradient, self._content("gradient"))
         return self._kernels["gradient"]

@@ -20,7 +20,7 @@ from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.link import link
 from approxmcmc.targets.groups.quadrature_terms import LARGEST_ERROR, NODES, QuadratureTerms
 
-MOST_COLUMNS = 400  # columns of the predictor; a term has their square as many second derivatives
+MOST_COLUMNS = 400  # columns of the predictor besides effects; a term has as many second derivatives as their square
 # With at most so many groups, effects of known scale stay parameters: they are coefficients with a normal prior, which
 # trajectories sample well. 120 persons and 24 items took 6.5 CPU s with all parameters, and 11 s with the persons
 # integrated out.
@@ -36,7 +36,7 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
         if self.n_effects not in NODES:
             n_nodes = NODES[2][0] ** self.n_effects
             raise NotGroupsError(
-                f"{self.n_effects} effects of a group would take {n_nodes} nodes and more; two are the most"
+                f"{self.n_effects} effects of a group need at least {n_nodes} nodes; at most two effects are supported"
             )
         factors = FactorsOfModel(self.n_effects)
         known = standard_effects(values, factors, effects)
@@ -70,12 +70,11 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
             [*products, *offsets, *shapes],
             [*[False] * n_products, *[True] * len(shapes)],
         )
-        self.scales = sorted({coordinates.places[v] for v in coordinates.signed})
         self.grouping = grouping(labels_of_rows(effects), source.y.size, who="from_pymc")
         size = np.ones(source.y.size)
         if law.trials is not None:
             size = np.ascontiguousarray(np.broadcast_to(values.of[law.trials], shape), dtype=np.float64).ravel()
-        self.arrange(np.column_stack([found.Z, X]), source.y.ravel(), size, self.grouping, table)
+        self.arrange(found.Z, X, source.y.ravel(), size, self.grouping, table)
         self.describe_model(source, effects)
         self.center = coordinates.initial_point()
         compare_with_model(self)
@@ -88,8 +87,8 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
 
     @property
     def scale_coordinates(self) -> list[int]:
-        """Coordinates of theta that are scales of effects and may be 0; the accuracy is checked along them."""
-        return self.scales
+        """Indices in theta of scales of effects that may have either sign; the accuracy is checked along them."""
+        return list(self.mirrored)
 
     def initial_point(self) -> np.ndarray:
         """Return the theta around which the nodes were placed, near the mode; shape (dim,)."""
@@ -124,7 +123,7 @@ def sum_of_forms(forms: list[Any], shape: tuple[int, ...]) -> Any:
 
 
 def log_exposure(law: LawOfRows, source: ModelOfGroups) -> Any:
-    """Return the log of the product of the known factors of each row's mean, shape (n,); raise unless positive."""
+    """Return the log of the product of the known factors of each row's mean, (n,); raise if one is not positive."""
     total = np.zeros(source.y.shape)
     for graph in law.exposures:
         known = np.asarray(source.values.of[graph], dtype=np.float64)

@@ -41,8 +41,9 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         """How effects are integrated out, in words."""
 
     def describe_model(self, source: ModelOfGroups, effects: GroupEffects) -> None:
-        """Set names, prior and effects as the model has them; the subclass has set `coordinates`."""
+        """Set names, prior and effects as the model has them; the subclass must have set `coordinates`."""
         self.source, self.groups, self.n_rows, coordinates = source, effects, source.y.size, self.coordinates
+        self.mirrored = sorted(coordinates.places[one] for one in coordinates.signed)
         self.prior = PriorOfCoordinates(coordinates, source.hash)
         mine = set(effects.axes)
         own = [one for one in source.model.deterministics if not mine & set(ancestors([one]))]
@@ -69,7 +70,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def group_labels(self) -> np.ndarray:
-        """The model's labels of the groups, with and without rows."""
+        """The model's labels of all groups, also of those without rows."""
         return self.source.labels(self.groups)
 
     @property
@@ -92,13 +93,13 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def latent_coords(self) -> Mapping[str, Sequence[Any]]:
-        """The axis of the K numbers u of a group, by number; `name_latents` turns them into the model's effects."""
+        """The axis of the K numbers u of a group, labelled 0 ... K - 1; `name_latents` turns u into the effects."""
         return {"effect_number": range(self.n_effects)}
 
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Return draws of u, shape (thetas, groups, K); groups without rows follow the prior.
 
-        They are exact, but for two effects of a group by quadrature: then they end 8 sweeps of a Gibbs sampler.
+        They are exact, except by quadrature with two effects of a group: then each is the last state of 8 Gibbs sweeps.
         """
         u = rng.standard_normal((len(thetas), len(groups), self.n_effects))
         places = np.minimum(np.searchsorted(self.grouping.labels, groups), len(self.grouping.labels) - 1)
@@ -124,12 +125,12 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The observed data, under the variable's name."""
+        """The observed data, under the names of their variables."""
         return self.source.observed_data
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The model's data containers without the observed one."""
+        """The model's data containers without the observed ones."""
         return self.source.constant_data
 
     def content_hash(self) -> str:

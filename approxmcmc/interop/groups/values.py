@@ -1,4 +1,4 @@
-"""Every variable of a model's graph as an array at one generic point: its shape, and its value if it is constant."""
+"""Every variable of a model's graph as an array at one random point: its shape, and its value if it is constant."""
 
 import math
 from collections.abc import Sequence
@@ -24,10 +24,10 @@ class NoEffectsError(NotGroupsError):
 
 
 class ValuesOfGraph:
-    """Arrays of all variables between the free variables of a model and some graphs, by PyTensor's own code.
+    """Arrays of all variables between the free variables of a model and some graphs, computed by PyTensor in Python.
 
-    `of` maps variables to arrays, at random values of the free variables. `fixed` holds the variables that depend on no
-    free variable: their arrays are data.
+    `of` maps each variable to its array at random values of the free variables. `fixed` holds the variables that depend
+    on no free variable: their arrays are data.
     """
 
     def __init__(self, model: Any, graphs: Sequence[Any]) -> None:
@@ -75,7 +75,7 @@ def compute(node: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def name_of(node: Any) -> str:
-    """Return the name of a node's operation; of one repeated along axes, the name of the repeated operation."""
+    """Return the name of a node's operation (of a `Blockwise`, of its core operation); "SetSubtensor" if it assigns."""
     if getattr(node.op, "set_instead_of_inc", False):
         return "SetSubtensor"
     return type(getattr(node.op, "core_op", node.op)).__name__

@@ -45,7 +45,7 @@ def update_explicit(
     state: ExplicitState,
     count: np.ndarray,
 ) -> bool:
-    """Draw z_i anew for some data, once for each even if picked twice; return False if a gap is NaN or negative."""
+    """Draw z_i anew for some data, once for each even if picked twice; return False if a gap is NaN or < LEAST_GAP."""
     n_bright, n_dark = pick(rng, bright, state)
     redraw_bright(rng, bright, state, n_bright)
     count[TOUCHED] += n_dark + n_bright
@@ -92,7 +92,7 @@ def redraw_bright(rng: np.random.Generator, bright: Bright, state: ExplicitState
 def redraw_dark(
     rng: np.random.Generator, theta: np.ndarray, joint: JointDensity, bright: Bright, state: ExplicitState, n: int
 ) -> bool:
-    """Redraw the indicators of the dark data ``state.picked[:n]``; return False if a gap is NaN or negative."""
+    """Redraw the indicators of the dark data ``state.picked[:n]``; return False if a gap is NaN or below LEAST_GAP."""
     write_gaps(joint, theta, state.picked, n, state.gaps)
     for k in range(n):
         datum, gap = state.picked[k], state.gaps[k]
@@ -112,7 +112,7 @@ class ExplicitZ(Component, ZUpdate):
     ----------
     fraction
         In (0, 1]: ceil(fraction N) data are picked with replacement in every step; every dark datum among them costs a
-        likelihood evaluation. z mixes more slowly by about the factor 1 / fraction.
+        likelihood evaluation. z mixes about 1 / fraction times more slowly than if all are redrawn.
 
     Raises
     ------

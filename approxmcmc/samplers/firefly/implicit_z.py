@@ -45,7 +45,10 @@ def update_implicit(
     state: ImplicitState,
     count: np.ndarray,
 ) -> bool:
-    """Update the indicators of all bright data, and of dark data chosen by geometric jumps; False if a gap is wrong."""
+    """Update the indicators of bright data, and of dark data chosen by geometric jumps.
+
+    Return False if a gap is NaN or below LEAST_GAP.
+    """
     first_dark = bright.size[0]  # the snapshot: darkening only moves data within order[:first_dark]
     darken(rng, bright, state)
     n = choose_dark(rng, bright, first_dark, state)
@@ -57,7 +60,7 @@ def update_implicit(
 
 @compiled
 def darken(rng: np.random.Generator, bright: Bright, state: ImplicitState) -> None:
-    """Update the indicator of every bright datum from its cached odds."""
+    """Update the indicator of each bright datum, with probability q_bright, from its cached odds."""
     q, q_bright = state.q[0], state.q_bright
     for place in range(bright.size[0] - 1, -1, -1):  # downwards: the datum that fills a place has already been updated
         if q_bright < 1.0 and rng.random() >= q_bright:
@@ -88,7 +91,7 @@ def choose_dark(rng: np.random.Generator, bright: Bright, first_dark: int, state
 def brighten(
     rng: np.random.Generator, theta: np.ndarray, joint: JointDensity, bright: Bright, state: ImplicitState, n: int
 ) -> bool:
-    """Update the indicators of the dark data ``state.candidates[:n]``; return False if a gap is NaN or negative."""
+    """Update the indicators of the dark data ``state.candidates[:n]``; return False if a gap is NaN or < LEAST_GAP."""
     q, q_bright = state.q[0], state.q_bright
     write_gaps(joint, theta, state.candidates, n, state.gaps)
     for k in range(n):

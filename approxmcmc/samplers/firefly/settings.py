@@ -142,7 +142,7 @@ class Firefly(Component, ProposalSampler):
     not on full-data Metropolis-Hastings.
 
     Records: ``likelihood_evaluations`` counts the bright data at each theta that is tried, and the dark data that
-    propose to go bright; cached values are free. ``datapoints_touched`` also counts the bright data of the z-update,
+    the z-update reads; cached values are free. ``datapoints_touched`` also counts the bright data of the z-update,
     which use cached values. ``bound_evaluations`` counts closed forms, O(dim^2) each. ``bright_count`` and
     ``dark_proposals`` describe the z-updates; ``accepted`` is theta's move. ``lp`` is not written, because the
     posterior density is never evaluated. The attributes ``setup_mode_...`` and ``setup_bound_...`` hold the passes over

@@ -58,9 +58,9 @@ class FireflyState(NamedTuple):
 class CompiledThetaUpdate(NamedTuple):
     """The update of theta at fixed z, built for a chain.
 
-    ``move(streams, state, count, value) -> status`` writes the new theta to `state.proposed` and the parts of the joint
-    density there to `state.candidate`; the caller then copies them to the current state. `make_state`, `describe` and
-    `records` are as in `CompiledProposal`.
+    ``move(streams, state, count, value) -> status`` writes a theta to `state.proposed` and the summands of the log
+    joint density there to `state.candidate`; if it returns MOVED, the caller copies both to the current state.
+    `make_state`, `describe` and `records` are as in `CompiledProposal`.
     """
 
     move: Callable[..., int]
@@ -73,7 +73,7 @@ class CompiledZUpdate(NamedTuple):
     """An update of z, compiled.
 
     ``update(rng, theta, joint, bright, state, count) -> bool`` moves data in and out of the bright set and leaves the
-    conditional of z given theta invariant; it returns whether every gap that it used was a number >= 0.
+    conditional of z given theta invariant; it returns whether every gap that it used was at least LEAST_GAP.
     ``make_state(expected_bright, n_obs)`` returns the state of a chain that starts with that many bright data on
     average. ``adapt(state, n_bright, step)`` learns from a tuning step (None without tuning), and `describe` returns
     the tuned values.

@@ -1,9 +1,9 @@
 """What is known of a Gibbs sweep: transition matrix on all states, coupling, the conditional that a test realises.
 
 The matrix is the product of the sites' kernels. The realised conditional is estimated at fixed contexts, by repeating
-one decision. A chain visits every context about once, so frequencies must be binned over contexts, and the error of the
-binning adds to the test's error. Here the other sites are fixed, and only u and the order of the terms change. So the
-frequency of x_i = 1 estimates P_epsilon(x_i = 1 | rest) directly.
+one decision: the other sites are fixed, and only u and the order of the terms change. So the frequency of x_i = 1
+estimates P_epsilon(x_i = 1 | rest) directly. A chain visits every context about once; its frequencies would have to be
+binned over contexts, and the error of the binning would add to the test's error.
 """
 
 import math
@@ -80,7 +80,7 @@ def _conditional(
     site: int,
     method: str,
 ) -> tuple[np.ndarray, str]:
-    """Return the realised conditional distribution of a site in every state, shape (states, n_states[site])."""
+    """Return a site's realised conditional in every state, shape (states, n_states[site]), and the method used."""
     if conditionals is None:
         return np.asarray(target.conditional(points, site)), "closed form"
     n = int(conditionals.n_terms[site])
@@ -224,7 +224,7 @@ def realised_conditional(
 def replicate_sites(
     target: DiscreteTarget, test: AcceptanceTest, states: np.ndarray, replications: int, own: Streams
 ) -> Iterator[Decision]:
-    """Yield for each of `states` one `Decision`: repeated decisions of `test` on a random site, 1 being accepted."""
+    """Yield for each of `states` one `Decision`: repeated decisions of `test` on a random site; 1 means accepted."""
     sites = (own.proposal.random(len(states)) * states.shape[1]).astype(np.int64)
     n_terms = target.compile_conditionals(fields=False).n_terms
     seeds = np.random.SeedSequence(int(own.audit.random() * 2**52)).generate_state(len(states))

@@ -27,8 +27,8 @@ class PoissonGibbs(Component, Sampler):
         :math:`\lambda`, the mean number of counts added for each site, positive. None: :math:`L_i^2`, so that the noise
         of the log odds is at most of order 1.
     metropolised
-        True: propose another state and accept by Metropolis's rule given the counts (PoissonMH). False: draw from all
-        states given the counts (Poisson-Gibbs). With two states this moves more often.
+        True: propose another state and accept by Metropolis's rule given the counts (PoissonMH), which moves more often
+        if sites have two states. False: draw from all states given the counts (Poisson-Gibbs).
     scan
         As for :class:`Gibbs`.
 

@@ -1,6 +1,6 @@
 """Gibbs sampling of discrete targets, exact or with the acceptance tests of Metropolis-Hastings.
 
-A sweep visits every site once and draws it from its conditional. For a binary site
+A sweep visits every site once, or D random sites, and draws each from its conditional. For a binary site
 
     x_i = 1  iff  logit(u) < L_i,    L_i = sum_n l_n,    l_n = log psi_n(x_i = 1, rest) - log psi_n(x_i = 0, rest),
 
@@ -222,7 +222,7 @@ class GibbsProgram(Program):
         return CompiledChain(self.loop, streams, state, explain=lambda: self.explain_failure(state))
 
     def explain_failure(self, state: GibbsState) -> str:
-        """Return a sentence that names a NaN term, the site to which it belongs, and the states of all sites."""
+        """Return a sentence that names a term of NaN or +inf, its site, and the states of all sites."""
         for site, n_states in enumerate(self.conditionals.n_states):
             for k in range(n_states):
                 x = state.theta.copy()

@@ -6,8 +6,8 @@
   rest) and the threshold logit(u), as in Metropolis-Hastings.
 - *states*: the log probabilities of all states of a site are computed, and one is drawn by inversion; exact.
 
-All forms use one uniform u per decision, from one stream: x_i becomes 1 iff u < P(x_i = 1 | rest). Each is a function
-``draw(streams, state, site, count, value) -> status`` of one site.
+All forms use one uniform u per decision, from one stream: a binary x_i becomes 1 iff u < P(x_i = 1 | rest), or iff an
+approximate test decides so. Each is a function ``draw(streams, state, site, count, value) -> status`` of one site.
 """
 
 import math
@@ -51,7 +51,7 @@ SCANS = {"systematic": one_after_the_other, "random": any_site}
 
 @compiled
 def prepare_nothing(state: GibbsState) -> None:
-    """Begin a sweep that needs no preparation."""
+    """Do nothing: the sweep needs no preparation."""
 
 
 @cached_by_content(maxsize=64)

@@ -218,7 +218,7 @@ class PinnedDecisions:
     def __call__(
         self, here: np.ndarray, there: np.ndarray, log_q_ratio: float, replications: int, own: Streams
     ) -> tuple[int, int]:
-        """Return how many of `replications` decisions at the pair accepted, and the data that they touched."""
+        """Return how many of `replications` decisions at the pair accepted, and how many data they touched in all."""
         self.pair.here[:], self.pair.there[:], self.pair.log_q_ratio[0] = here, there, log_q_ratio
         return _decide(self.program.start(here.copy(), own, 0), here, replications)
 
@@ -249,7 +249,7 @@ def ratio_and_scale(
 
 
 def _decide(chain: Any, here: np.ndarray, replications: int) -> tuple[int, int]:
-    """Return how many of `replications` decisions at the pair accepted, and the data that they touched."""
+    """Return how many of `replications` decisions at the pair accepted, and how many data they touched in all."""
     decided = accepted = touched = 0
     away = False
     while decided < replications:

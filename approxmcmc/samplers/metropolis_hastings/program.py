@@ -51,13 +51,13 @@ def looks_to_reject(log_density: Callable[[np.ndarray], float], theta: np.ndarra
     return 0
 
 
-END = 2**62  # the number of a step after any other
+END = 2**62  # the index of a step after all others
 
 
 class Schedule(NamedTuple):
     """How subsets are drawn: "memory" (no subsets, or the test draws rows itself), "rows", or "blocks" of a copy.
 
-    `size` is the number of rows in a block, `place` where the copy is kept, as in `MetropolisHastings`.
+    `size` is the number of rows in a block, `place` where the copy is kept: `shuffled_copy` of `MetropolisHastings`.
     """
 
     name: str
@@ -128,7 +128,7 @@ class MetropolisHastingsProgram(Program):
         self.loop = compile_chain(step or metropolis_hastings_step(proposal, test), stand_in)
 
     def new_order(self) -> DataOrder:
-        """Return a new schedule of the data: memory order, or a permutation of the rows if subsets are of rows."""
+        """Return a new order of the data: memory order, or a permutation of the rows if tests draw single rows."""
         data, n_obs = self.target.data, self.target.n_obs
         n_places, n_arrays = n_obs if self.schedule.name == "rows" else 0, sum(by_row(data, n_obs))
         return rows_order(n_places, n_arrays, self.at_both, word_of(data, n_obs))
@@ -246,7 +246,8 @@ class MetropolisHastingsProgram(Program):
         judge = self.audits.judge if self.audits else None
         if judge is None:
             return WalkedSteps(self.rows, draws, rng)
-        # The auditor's proposals read no data, so any order will do. The step at the chain's end also gives a q ratio.
+        # The auditor's steps make no decisions, so any order of the data will do. From step END on every step is
+        # tested, so the proposal returns its q ratio.
         state = self.new_state(draws[-1].copy(), self.target.data, self.new_order(), n_tune=0)._replace(proposal=tuned)
         if self.test.state_at is not None:
             state = state._replace(test=self.test.state_at(END))

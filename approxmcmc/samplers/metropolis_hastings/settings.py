@@ -93,7 +93,7 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
     shuffled_copy: str = dataclasses.field(default="memory", repr=False)
 
     def __post_init__(self) -> None:
-        """Check that each setting has the right role; choose an exact test if that is cheap."""
+        """Check the role of each setting; the test of a surrogate transition is `CheapestExactTest` if it is None."""
         if self.test is None and isinstance(self.proposal, Proposal):
             if not self.proposal.leaves_little:
                 raise IncompatibleError(

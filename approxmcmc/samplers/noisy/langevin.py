@@ -6,7 +6,7 @@ Noisy Langevin:
 
 The chain has two biases: from the step size, like every unadjusted Langevin chain, and from the noise of the gradient.
 
-MALA-exchange stores with theta G, the auxiliary draws that estimate its drift. One step:
+MALA-exchange stores theta together with G, the auxiliary draws that estimate the drift at theta. One step:
 
 1. theta' ~ N(m(theta, G), Sigma);
 2. G' = N draws at theta' for the drift of the reverse step, and *another* draw y' at theta' for the ratio;
@@ -74,7 +74,7 @@ def make_drift(simulate: Callable[..., None]) -> Callable[..., float]:
 def no_estimate(
     rng: np.random.Generator, state: RatioState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
 ) -> float:
-    """Do nothing: every step is accepted."""
+    """Return 0: no ratio is estimated, because every step inside the support is accepted."""
     return 0.0
 
 

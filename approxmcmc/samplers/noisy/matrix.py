@@ -122,7 +122,7 @@ def single_draws(
 def standard_deviation_of_ratio(
     model: CountedModel, log_a: np.ndarray, n_auxiliary: int, wanted: np.ndarray
 ) -> np.ndarray:
-    """Return sd(a^) of every pair of points, which bounds E|a^ - a| (lemma 3.1); shape (n, n)."""
+    """Return sd(a^), which bounds E|a^ - a| (lemma 3.1), for the wanted pairs of points, 0 for others; (n, n)."""
     found = np.zeros(wanted.shape)
     for i, j, log_draws, law in single_draws(model, wanted):
         error = np.exp(log_draws) - np.exp(log_a[i, j])[:, None]

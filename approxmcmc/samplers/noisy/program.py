@@ -25,9 +25,10 @@ STEP_SECONDS = 1e-4  # time of a typical step; "auto" audits add a tenth to this
 class NoisySetup(NamedTuple):
     """The parts of the program that differ between the samplers of this folder.
 
-    `step` is made by `make_step`. ``make_states(theta, rng)`` returns the states of MOVE and of ESTIMATE for a new
-    chain at theta, ``describe(state of MOVE)`` the tuned values. `records` are the optional counts that the step fills,
-    `n_obs` the terms that a decision on all data would read. `decides` is False if every step is accepted.
+    `step` is made by `make_step`. ``make_states(theta, rng)`` returns the states of its functions MOVE and ESTIMATE for
+    a new chain at theta, ``describe(state of MOVE)`` the tuned values. `records` are the optional counts that the step
+    fills, `n_obs` the number of terms that a decision on all data would read. `decides` is False if every step inside
+    the support is accepted.
     """
 
     step: Callable[..., int]

@@ -104,8 +104,8 @@ class PseudoMarginal(Component, ProposalSampler):
     -----
     Guarantee: with ``refresh=False`` exact, whatever the variance of an unbiased estimate; with a large variance the
     chain sticks at states with a high estimate. A standard deviation of log p^ near 1 is a good compromise (Doucet et
-    al. 2015). With ``refresh=True`` biased; the bias vanishes with the variance of the estimate. Estimates of 0 are
-    rejected.
+    al. 2015). With ``refresh=True`` biased; the bias vanishes with the variance of the estimate. A proposal with an
+    estimate of 0 is rejected.
 
     Records: `datapoints_touched` and `likelihood_evaluations` count the target's `n_terms` for each estimate. If the
     target knows its likelihood, audits compare with the exact decision at the same theta' and u; the differences are
@@ -212,8 +212,8 @@ class NoisyMetropolisHastings(Component, ProposalSampler):
 
     Notes
     -----
-    Guarantee: biased in general, like the estimate; exact if the estimate is the ratio. If the target knows its
-    likelihood, audits compare with the exact decision at the same theta' and u.
+    Guarantee: biased in general, even if the estimate is unbiased; exact if the estimate is the ratio itself. If the
+    target knows its likelihood, audits compare with the exact decision at the same theta' and u.
 
     References
     ----------

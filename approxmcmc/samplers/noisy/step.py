@@ -78,7 +78,7 @@ def keep_nothing(state: NoisyState) -> None:
 
 
 def follow(proposal: CompiledProposal, who: str) -> Callable[..., float]:
-    """Return MOVE of a proposal, which draws theta'; raise if the proposal needs to know whether it was accepted."""
+    """Return MOVE of a proposal, which draws theta'; raise if the proposal must learn whether theta' was accepted."""
     if proposal.settle is not None:
         raise IncompatibleError(
             f"{who} needs a proposal without memory, such as RandomWalk: it does not report decisions, "

@@ -32,7 +32,7 @@ def checked_positive(value: Any, name: str, *, who: str) -> None:
 
 
 class ProcessSampler(Component, Sampler):
-    """A process that flies over a normal approximation of the posterior, `fit`; chains start at its draws."""
+    """Base class of piecewise deterministic processes; chains start at draws of `fit`, a normal approximation."""
 
     fit: Any
 
@@ -118,7 +118,7 @@ class PDMPProgram(Program):
         bad = np.flatnonzero(~(np.abs(slopes) <= ceilings + ROUNDING))
         worst = bad[np.argmax(np.nan_to_num(np.abs(slopes[bad]) - ceilings[bad], nan=np.inf))] if bad.size else 0
         return (
-            f"the rate of datum {split_of.rows[worst]} is {slopes[worst]:.4g} where its bound is "
+            f"the slope of the residual of datum {split_of.rows[worst]} is {slopes[worst]:.4g} where its bound is "
             f"{ceilings[worst]:.4g}, and so for {bad.size} of {len(slopes)} data, at theta = {show(state.proposed)}: "
             f"{self.who} is exact only if {BOUNDS[orders[worst]]} of the target is a true bound; give a larger one"
         )

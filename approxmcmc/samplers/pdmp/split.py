@@ -33,18 +33,18 @@ ORDERS = 3
 # Indices in a row's record, before a_i. SLOPE and BEND belong to the row's polynomial, RATE is the factor of rho^k.
 ETA, RESPONSE, SLOPE, BEND, RATE, LENGTH, SCALARS = range(7)
 PIECE = 65_536  # rows at a time, in set-up
-BOUNDS = ("slope_bound", "second_derivative_bound", "third_derivative_bound")  # of the orders
+BOUNDS = ("slope_bound", "second_derivative_bound", "third_derivative_bound")  # of orders 0, 1 and 2
 CHECKS = 8  # draws of the normal approximation at which the bounds are checked
 ROUNDING = 1e-9  # by which a slope may exceed its bound: differences of numbers of size 1
 
 
 class Split(NamedTuple):
-    """Q, and the rows in the order of their classes.
+    """Q, and the rows sorted by class, which is the order of a row's polynomial.
 
     ``derivatives_eta(eta, y)`` returns f' and f''. `center` (dim,), `cholesky` (dim, dim); `force` is g and `curvature`
     H. `records` (rows, 6 + dim) hold the data of a row, contiguous in memory; `rows` are their indices in the data.
-    Class k is ``first[k] ... first[k + 1] - 1``, drawn by its part of `table` with weights RATE times LENGTH, the norm
-    of a_i; `totals` are the sums of the weights.
+    Class k has the records ``first[k] ... first[k + 1] - 1``, from which a row is drawn by its part of `table` with
+    weights RATE times LENGTH, the norm of a_i; `totals` are the sums of the weights of each class.
     """
 
     derivatives_eta: Any
@@ -120,8 +120,9 @@ def check_rates(
         if excess.max() > ROUNDING:
             worst = int(np.argmax(excess))
             raise InvalidInputError(
-                f"{who}: {BOUNDS[order[worst]]} of {target!r} is not a true bound: datum {start + worst} has the rate "
-                f"{slopes[worst]:.4g} where that allows {bounds[worst]:.4g}; give a larger one"
+                f"{who}: {BOUNDS[order[worst]]} of {target!r} is not a true bound: the residual of "
+                f"datum {start + worst} has the slope {slopes[worst]:.4g} where that allows {bounds[worst]:.4g}; give "
+                "a larger one"
             )
 
 
@@ -169,7 +170,10 @@ def _expand(
 
 
 def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float | None]:
-    """Return bounds of abs(f'), abs(f'') and abs(f'''), each None if unknown; raise if all are unknown."""
+    """Return bounds of abs(f'), abs(f'') and abs(f'''), each None if unknown.
+
+    Raises IncompatibleError if none is known, or the target is not of the right kind.
+    """
     if not isinstance(target, LinearTarget):
         raise IncompatibleError(
             f"{who} needs a generalised linear model such as LogisticRegression, RobustRegression or GLMTarget, found "

@@ -27,7 +27,7 @@ class Flight(NamedTuple):
 
     `position` is phi, `velocity` v; `force` is g + H phi and `change` H v, by which it changes; shapes (dim,).
     `curvature` is H. `next_turn` holds the coordinate, or the kind, of the next turn that needs no data, and `gain` the
-    factor of the rates of the rows. ``setting`` is a number that the dynamics use.
+    factor of the rows' bounds. ``setting`` is a number that the dynamics use.
     """
 
     position: np.ndarray

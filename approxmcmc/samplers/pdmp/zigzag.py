@@ -18,16 +18,16 @@ from approxmcmc.samplers.pdmp.step import Dynamics, Flight, arrival
 
 @compiled
 def start(rng: np.random.Generator, flight: Flight) -> None:
-    """Draw each speed, 1 or -1."""
+    """Draw the velocity of each coordinate, 1 or -1."""
     for j in range(flight.velocity.shape[0]):
         flight.velocity[j] = 1.0 if rng.random() < 0.5 else -1.0
 
 
 @compiled
 def plan(rng: np.random.Generator, flight: Flight) -> float:
-    """Return the time until Q reverses the first coordinate, when each is reversed at the rate max(0, v_j dQ/dphi_j).
+    """Return the time until Q reverses some coordinate; it reverses j at the rate max(0, v_j dQ/dphi_j).
 
-    The index of this coordinate is stored in ``flight.next_turn``.
+    The index of the coordinate that is reversed first is stored in ``flight.next_turn``.
     """
     soonest = np.inf
     for j in range(flight.velocity.shape[0]):

@@ -147,8 +147,8 @@ class SliceSampler(Component, Sampler):
     .. math:: \log u < \log\frac{p(\theta')}{p(\theta)}
               + \sum_{i=1}^{N} \log\frac{p(x_i \mid \theta')}{p(x_i \mid \theta)} .
 
-    An interval around theta is stepped out until both ends are found outside, and shrunk until a point is found inside:
-    about five comparisons, all with the same `u`.
+    An interval around theta is stepped out until both ends are found outside or it has its largest length, and shrunk
+    until a point is found inside: about five comparisons, all with the same `u`.
 
     Guarantee: exact with :class:`ExactTest`; biased with an approximate test. The comparisons of one step read data
     independently. If an end is wrongly found outside, a part of the slice is cut off; if a point is wrongly found

@@ -30,9 +30,9 @@ PROCESSOR = PageClock("processor_time", "thread_time_diff", "processor")
 
 
 def clock_of(results: "StudyResults") -> PageClock:
-    """Return the clock of a study's page: the processor's if other programs ran at the same time as the cells.
+    """Return the clock of a study's page: the processor's if the median cell had less than .9 of a core, or the wall's.
 
-    If a trace has no record of the processor's clock, the page uses the wall clock.
+    The wall clock is also used if a trace has no record of the processor's.
     """
     known = all(knows(traces, PROCESSOR.axis) for traces in results.traces().values())
     return PROCESSOR if known and cpu_share(results) < LEAST_CPU_SHARE else WALL

@@ -1,7 +1,7 @@
 """The content of the page, in order.
 
-Notes, the answer, design, risk, the study's own figures, published numbers, cost, gold standard, census, machine,
-diagnostics, provenance.
+Notes, the answer, design, risk, estimated biases, the study's own figures, published numbers, cost, gold standard,
+census, machine, R-hat and ESS, error bounds, provenance.
 """
 
 import dataclasses

@@ -47,7 +47,7 @@ def in_words(labels: Sequence[str]) -> str:
 
 
 def drawn_in_full(labels: Sequence[str], exact: str | None, at_last_budget: "pd.DataFrame") -> Mapping[str, str]:
-    """Return the settings that a picture draws in full and names in its legend.
+    """Return the settings that a picture draws in full, each with its name in the legend.
 
     With few settings all of them; with many the exact one, and from each family the member with least risk at the end.
 
@@ -56,7 +56,7 @@ def drawn_in_full(labels: Sequence[str], exact: str | None, at_last_budget: "pd.
     labels
         The settings.
     exact
-        The exact one, or None.
+        The exact one; None if there is none.
     at_last_budget
         A row for each setting, with its `risk`, indexed by setting.
     """

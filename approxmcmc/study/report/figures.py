@@ -1,4 +1,4 @@
-"""The figures of every study: risk against time and data, bias and variance apart, cost, machine health."""
+"""The figures of every study: risk against time and data, bias and variance apart, speed of the machine."""
 
 import functools
 from collections.abc import Sequence
@@ -135,7 +135,10 @@ def bias_and_variance(contest: Contest) -> Figure:
 
 
 def machine_health(records: "pd.DataFrame") -> Figure | None:
-    """Draw the speed probe before each cell in the order of the run, with noisy cells marked."""
+    """Draw the speed probes before and after each cell, noisy cells marked, and its CPU / wall-clock seconds.
+
+    Cells are in the order of the plan. None without probes.
+    """
     import pandas as pd
 
     done = records[records.status == "done"].sort_values(["block", "order_in_block"])

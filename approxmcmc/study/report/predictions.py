@@ -64,7 +64,7 @@ def predict_setting(
 def predict(test: AcceptanceTest, pairs: Pairs, n_obs: int) -> Prediction | None:
     """Return the predicted error and data use of a test, averaged over u and pairs; None if they are unknown.
 
-    Pairs outside the support of the prior are left out: they are rejected without a test.
+    Pairs with an infinite log ratio (outside the support of the prior, or a datum of probability 0) are left out.
     """
     u = (np.arange(U_NODES) + 0.5) / U_NODES
     threshold = np.log(u) if test.rule == "metropolis" else np.log(u) - np.log1p(-u)

@@ -29,7 +29,7 @@ class Scores:
     target
         Name of the target.
     exact
-        The setting without bias that the others are compared with, or None.
+        The setting without bias that the others are compared with; None if there is none.
     at_budgets
         A row per setting, estimand and time, with risk, bias_sq, variance and ratio to the exact setting, their ends
         ``_lower`` and ``_upper``, the squared error ``floor`` of the gold standard, and the numbers of replicates that
@@ -71,7 +71,10 @@ class Scores:
 
 
 def floor_share(table: "pd.DataFrame") -> float:
-    """Return the gold standard's squared error over the least risk of a table; infinite for a risk of 0 or less."""
+    """Return the gold standard's squared error over the least risk of a table.
+
+    Infinite if the least risk is 0 or less; 0 if no risk is known or the gold standard has no error.
+    """
     least, floor = float(table.risk.min()), float(table.floor.max())
     if math.isnan(least) or floor == 0.0:
         return 0.0

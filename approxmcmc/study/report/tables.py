@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 
 def risk_table(scores: Scores) -> Table:
-    """Tabulate risk, bias², variance and the ratio to the exact setting at three times; many are sorted by risk."""
+    """Tabulate risk, bias², variance and the ratio to the exact setting at three times.
+
+    More than ten settings that can be ranked are sorted by risk, others stay in the order of the study.
+    """
     ranked = len(scores.settings) > FEW and all(can_rank(scores.at_last_budget(name)) for name in scores.estimands)
     order = ["time", "estimand", "risk"] if ranked else ["time"]  # with many settings, the best ones come first
     place = {"estimand": lambda column: column.map(scores.estimands.index)}

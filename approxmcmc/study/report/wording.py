@@ -44,7 +44,7 @@ def number(value: Any, spec: str = "") -> str:
 
 
 def interval(lower: float, upper: float, spec: str = "") -> str:
-    """Return "[lower, upper]", or "[no interval]" if there is none (one replicate, no audits)."""
+    """Return "[lower, upper]", or "[no interval]" if an end is NaN (fewer than five replicates, no audits)."""
     if math.isnan(lower) or math.isnan(upper):
         return NO_INTERVAL
     return f"[{number(lower, spec)}, {number(upper, spec)}]"

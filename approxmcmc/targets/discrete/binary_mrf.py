@@ -214,7 +214,7 @@ class PseudoLikelihood(LogisticRegression):
         self.variables, self._field_hash = target.variables, target.content_hash()
 
     def content_hash(self) -> str:
-        """Return a hash of field and prior."""
+        """Return a hash of the random field, its data and the prior."""
         return content_hash("PseudoLikelihood", self._field_hash, super().content_hash())
 
     def to_pymc(self) -> Any:

@@ -29,7 +29,7 @@ from approxmcmc.engine.terms.term_range import constant_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 LARGEST_STATE_SPACE = 2**22
-LEAST_RANGE = 1e-13  # range given to a constant factor, because rows are drawn with positive weights
+LEAST_RANGE = 1e-13  # added to the range of each factor, because rows are drawn with weights that must be positive
 STATES_AT_ONCE = 64  # states per block of a vectorised log density; 64 x 161700 entries take 80 MB
 
 
@@ -173,7 +173,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         return content_hash(type(self).__name__, names, self.n_states, *arrays)
 
     def compile(self) -> CompiledTarget:
-        """Compile the terms log psi_f of the joint density, for samplers that compare the states of all sites."""
+        """Compile the terms log psi_f of the joint density, for samplers that compare two states of all sites."""
         rows, tables = _rows(self.groups, by_site=False)
         rows = np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))  # a shuffled copy moves 8 bytes at a time
         data = (np.zeros(1, dtype=np.int64), rows, tables)
@@ -194,7 +194,7 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         ranges = np.concatenate([np.ptp(tables, axis=1) if np.isfinite(tables).all() else [np.inf] for tables in flat])
         if not np.isfinite(ranges).all():
             raise IncompatibleError(
-                f"{type(self).__name__} has a factor with the probability 0, and no bound of its log: exact "
+                f"{type(self).__name__} has a factor with a probability of 0, whose logarithm has no bound: exact "
                 "subsampling needs one; use Gibbs(), or ExactTest"
             )
         return CompiledDifferenceBound(constant_range(), np.ones(1), ranges + LEAST_RANGE, np.ones(1))
@@ -236,7 +236,7 @@ def _of_site(group: FactorGroup, site: int) -> FactorGroup:
 def _rows(groups: Sequence[FactorGroup], *, by_site: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows of integers and the flat tables that kernels read, see the module.
 
-    There is one row per factor, or `by_site`, sorted by site, one per factor and site that it holds.
+    There is one row per factor; with `by_site` one per factor and each of its sites, sorted by site.
     """
     width = max(group.sites.shape[1] for group in groups)
     owners, columns, strides, blocks = [], [], [], []

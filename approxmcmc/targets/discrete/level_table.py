@@ -23,7 +23,7 @@ class LevelTable(NamedTuple):
     n_sites: int
 
     def log_normalizers(self, thetas: np.ndarray) -> np.ndarray:
-        """Return log Z of each row of `thetas`, shape (n, dim)."""
+        """Return log Z at each row of `thetas` (n, dim); shape (n,)."""
         log_weights = self.log_counts + thetas @ self.levels.T
         largest = log_weights.max(axis=1)
         return np.asarray(largest + np.log(np.exp(log_weights - largest[:, np.newaxis]).sum(axis=1)))

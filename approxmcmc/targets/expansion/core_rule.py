@@ -3,9 +3,10 @@
 Light rows are rows that a quadratic approximates well *wherever the chain may go*. The core is the union of three sets
 of other rows:
 
-- *Variance.* Over draws of a pilot, the sum of the residuals of all light rows has a standard deviation of at most
-  `LARGEST_SPREAD`. The residuals of one rare category are correlated, so their sum is computed at each draw; a sum of
-  independent variances would be 5 to 40 times too small.
+- *Variance.* As many of the heaviest rows, those with the largest standard deviation of the residual, as are needed to
+  limit the standard deviation of the sum of all light residuals over draws of a pilot to `LARGEST_SPREAD`. The
+  residuals of one rare category are correlated, so their sum is computed at each draw; the sum of their variances would
+  be 5 to 40 times too small.
 - *Walls.* A row that forbids a half-space has residual zero at every draw, because no draw is in that half-space. The
   rule above calls it light, but without it the chain would enter the half-space. So a row also belongs to the core if
   its linear predictor varies so much under the posterior that the quadratic is wrong somewhere within reach.
@@ -19,12 +20,12 @@ import numpy as np
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.expansion.quadratic import Survey
 
-LARGEST_SPREAD = 0.3  # sd of the sum of the light residuals over pilot draws: the exact test then accepts .83 at least
+LARGEST_SPREAD = 0.3  # sd over pilot draws of the sum of light residuals; an exact test then accepts >= 83 % of moves
 LARGEST_SHARE = 1.0 / 3.0  # largest share of core rows; a larger core gains nothing
-# Costs in one step: of a core row, which a transition reads about 12 times in memory order, and of a light row that a
-# test reads, at two states and at a random place.
+# Costs in one step, in reads in memory order: of a core row, which a transition reads about 12 times; and of a light
+# row that a test reads, at two states and at a random place in memory.
 CORE_COST, READ_COST = 12.0, 4.0
-FEWEST_READS, TOLERATED = 64.0, 0.15  # least reads of light rows; standard error of their sum at which reading ends
+FEWEST_READS, TOLERATED = 64.0, 0.15  # least reads of light rows; sd of the estimate of their sum at which reading ends
 HEAVIEST = 8.0  # standard deviations from the mean; such a term is half of the standard deviation of a sum of 256 terms
 
 
@@ -34,10 +35,10 @@ def by_weight(spreads: np.ndarray) -> np.ndarray:
 
 
 def rows_that_vary(seen: Survey, largest: float) -> np.ndarray:
-    """Return the smallest core for which the sum of all other residuals varies by at most `largest`; booleans (rows,).
+    """Return the smallest core for which the sum of all other residuals has at most the standard deviation `largest`.
 
-    The standard deviation of a sum is at most the sum of standard deviations, so the residuals of the lightest rows are
-    not evaluated one by one; with 10^7 light rows, none is evaluated.
+    Booleans (rows,). The standard deviation of a sum is at most the sum of the standard deviations, so the residuals
+    of the lightest rows are not evaluated one by one; with 10^7 light rows, none is evaluated.
     """
     left, nothing = seen.left, np.zeros(len(seen.walls), dtype=bool)
     if left is None or seen.spreads is None or seen.residuals_of is None:  # light by their bounds
@@ -96,7 +97,7 @@ def _mask(rows: np.ndarray, n_rows: int) -> np.ndarray:
 
 
 def rows_named(core: Any, n_rows: int) -> np.ndarray:
-    """Return which rows the user's `core` names, by their numbers or by booleans; booleans (rows,). Raise if wrong."""
+    """Return which rows the user's `core` names, by indices or booleans; booleans (rows,). Raise on anything else."""
     named = np.asarray(core)
     in_core = np.zeros(n_rows, dtype=bool)
     if named.dtype == bool and named.shape == (n_rows,):

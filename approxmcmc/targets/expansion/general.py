@@ -2,8 +2,9 @@
 
     w_i(theta) = l_i + g_i' delta + delta' H_i delta / 2,    delta = theta - theta_hat,
 
-with l_i, g_i and H_i at theta_hat; the residual r_i(theta) is the term at theta minus w_i(theta). The expansion has a
-row of 1 + d + d (d + 1) / 2 numbers per datum, 1 + d to first order, computed once at set-up.
+with the term l_i, its gradient g_i and its Hessian H_i at theta_hat; the residual r_i(theta) is the term at theta minus
+w_i(theta). The expansion has a row of 1 + d + d (d + 1) / 2 numbers per datum, 1 + d to first order, computed once at
+set-up.
 """
 
 import copy
@@ -17,9 +18,10 @@ from approxmcmc.engine.compiler.compile import INDICES, MATRIX, VECTOR, bind, ty
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.terms.batches import Data, bind_terms
 from approxmcmc.engine.terms.gradients import ALL_ROWS, gradient_signature
-from approxmcmc.engine.terms.passes import sum_over_blocks
-from approxmcmc.errors import IncompatibleError, NotFiniteError
+from approxmcmc.engine.terms.passes import sum_over_blocks, write_terms
+from approxmcmc.errors import IncompatibleError
 from approxmcmc.targets.expansion.core_rule import rows_that_vary
+from approxmcmc.targets.expansion.difference_steps import RELATIVE_STEP, difference_steps
 from approxmcmc.targets.expansion.general_kernels import (
     make_add_residual_gradient,
     make_gradients,
@@ -28,29 +30,14 @@ from approxmcmc.targets.expansion.general_kernels import (
 from approxmcmc.targets.expansion.passes import Expansion, over_all_rows
 from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, check_finite, survey_of
 
-# Share of the scale on which a typical term bends. Second differences are then right to about 1e-7.
-RELATIVE_STEP = 1e-3
-SHORTEST = 1e-4  # least step, as a share of this step: rounding gives second derivatives a relative error of 1e-8
+SHORTEST = 1e-4  # shortest step that is kept, as a share of `wanted`: rounding errors of second derivatives are 1e-8
 # Factor by which a normal distribution is made wider than the posterior, and the largest standard deviation that a
 # light row's residual may have over draws from it.
 WIDER, LARGEST_FAR_SPREAD = 1.5, 1.0
 
 
-def _write_each(compiled: CompiledTarget, thetas: np.ndarray, out: np.ndarray) -> int:
-    """Write all terms at each theta to `out` (rows, thetas); return the number of rows."""
-
-    def block(lo: int, hi: int) -> int:
-        column = np.empty(hi - lo)
-        for j, theta in enumerate(thetas):
-            compiled.log_terms(theta, compiled.data, ALL_ROWS, lo, hi, column)
-            out[lo:hi, j] = column
-        return hi - lo
-
-    return sum_over_blocks(block, len(out))
-
-
 class GeneralExpansion(Expansion):
-    """Any terms: the row of datum i is (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2).
+    """The expansion of any terms: the row of datum i is (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2).
 
     If the target has a gradient, H comes from central differences of gradients: 2 + 2 d passes over the data. Otherwise
     g and H come from differences of terms: d^2 + 3 d + 1 passes.
@@ -107,29 +94,13 @@ class GeneralExpansion(Expansion):
     def steps(self, theta: np.ndarray) -> np.ndarray:
         """Return the difference step of each coordinate: a thousandth of the scale on which a typical term bends."""
         if self._steps is None:
-            middle = self.log_likelihood(theta)
-            self._steps = np.array([self._step(theta, middle, j) for j in range(self.dim)])
+            self._steps = difference_steps(self.log_likelihood, theta, self.compiled.n_obs, repr(self.target))
         return self._steps
 
     def forget_steps(self) -> None:
         """Discard the difference steps, so that the next expansion, elsewhere, finds new ones."""
         self._steps = None
         self._known_steps = {}
-
-    def _step(self, theta: np.ndarray, middle: float, j: int) -> float:
-        step = RELATIVE_STEP * max(1.0, abs(theta[j]))
-        for _ in range(8):
-            shift = np.zeros(self.dim)
-            shift[j] = step
-            bend = abs(self.log_likelihood(theta + shift) - 2.0 * middle + self.log_likelihood(theta - shift))
-            if not np.isfinite(bend):  # over the edge of the support
-                step *= 0.1
-                continue
-            visible = bend > 1e-10 * (1.0 + abs(middle))
-            return step * RELATIVE_STEP * np.sqrt(self.compiled.n_obs / bend) if visible else step
-        raise NotFiniteError(
-            f"{self.target!r}: the log-likelihood is not finite around theta = {theta}; start elsewhere"
-        )
 
     def at(self, theta: np.ndarray) -> Quadratic:
         """Return value, gradient and Hessian of the log-likelihood at theta."""
@@ -276,11 +247,14 @@ class GeneralExpansion(Expansion):
         left: np.ndarray,
         far: np.ndarray,
     ) -> np.ndarray:
-        """Expand every row at `center`; write the residuals at `near` to `left`, at `wide` to `far`; return the sum."""
+        """Write expansions at `center` to `numbers`, residuals at `near` to `left`, at `wide` to `far`; return the sum.
+
+        The sum is that of the rows of the expansion.
+        """
         total = self._fill_rows(center, steps, numbers)
         residuals = self.compile_residuals(self.compiled, center, numbers)
-        _write_each(residuals, near, left)
-        _write_each(residuals, wide, far)
+        write_terms(residuals, near, left)
+        write_terms(residuals, wide, far)
         return total
 
     def terms_at(self, draws: np.ndarray) -> np.ndarray:
@@ -292,7 +266,7 @@ class GeneralExpansion(Expansion):
 
     @over_all_rows
     def _write_terms(self, draws: np.ndarray, *, out: np.ndarray) -> int:
-        return _write_each(self.compiled, draws, out)
+        return write_terms(self.compiled, draws, out)
 
     def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
         """Return the sum of the expansions of the terms of `rows`, as a quadratic function of theta - center.
@@ -304,7 +278,7 @@ class GeneralExpansion(Expansion):
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the gradients of the residuals r_i of the expansion `numbers` at `center`; the prior's stays."""
+        """Return `gradient` with residuals r_i of the expansion `numbers` at `center` as terms; the prior stays."""
         data = (*gradient.data, numbers, np.array(center[None, :]))
         signature = gradient_signature(type_of(data))
         parts = bind(make_add_residual_gradient, gradient.add_gradient, signature=signature)

@@ -1,4 +1,4 @@
-"""Kernels of the residuals of quadratics of any terms: r_i = l_i - w_i and its gradient, and the gradient of each term.
+"""Kernels of residuals of any terms, r_i = term i minus its expansion w_i, of their gradients, and of those of terms.
 
 Compiled in a chain; a row of the expansion is (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2).
 """
@@ -21,7 +21,10 @@ def make_gradients(add_gradient: Callable[..., None]) -> Callable[..., None]:
 
 
 def make_residuals(log_terms: Callable[..., None], second_order: bool) -> Callable[..., None]:
-    """Return the kernel of r_i = l_i - w_i; the last two arrays of the data are the expansion's rows and theta_hat."""
+    """Return the kernel that writes the residuals of the rows ``order[lo:hi]``: their terms minus their expansions.
+
+    The last two arrays of its data are the rows of the expansion, and theta_hat.
+    """
 
     def residuals(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         # w_i is a linear predictor: the row of datum i times (1, delta_j, delta_j delta_k for j <= k).
@@ -47,7 +50,7 @@ def make_residuals(log_terms: Callable[..., None], second_order: bool) -> Callab
 
 
 def make_add_residual_gradient(add_gradient: Callable[..., None]) -> Callable[..., None]:
-    """Return the kernel that adds the sum of grad r_i over ``order[lo:hi]``; the expansion must be of second order."""
+    """Return the kernel that adds the sum of grad r_i over ``order[lo:hi]`` to `out`, for expansions of order 2."""
 
     def add_residual_gradient(
         theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray

@@ -2,9 +2,10 @@
 
     r_i = f(eta) - eta (a_i + b_i eta),    a_i = f' - f'' eta_hat,    b_i = f'' / 2,
 
-with f' and f'' at eta_hat = x_i' theta_hat. This is Taylor's polynomial without its constant, which cancels in
-differences between two thetas. The subtraction loses no accuracy that matters: r_i has the absolute error of f, about
-1e-15, and 10^6 such errors add up to less than 1e-9 in a log ratio that is compared with numbers of size 1.
+with f(eta) the term as a function of its predictor, and f' and f'' at eta_hat = x_i' theta_hat. What is subtracted is
+Taylor's polynomial without its constant, which cancels in differences between two thetas. The subtraction loses no
+accuracy that matters: r_i has the absolute error of f, about 1e-15, and 10^6 such errors add up to less than 1e-9 in a
+log ratio that is compared with numbers of size 1.
 """
 
 import copy
@@ -41,11 +42,12 @@ from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, check_fini
 from approxmcmc.targets.linear import LinearTarget
 
 FULL = 2  # number of data arrays if they are not packed: X and y
-# A row is a wall if the variance of its predictor is above LARGEST_LEVERAGE, in units of the squared scale (1/4, 1/2
-# and 1 are as right), and its quadratic is wrong within REACH_OF_FEW standard deviations: one such light row makes all
+# A row is a wall if the variance of its predictor is above LARGEST_LEVERAGE, in units of the squared scale (1/4 and 1
+# serve as well), and its quadratic is wrong within REACH_OF_FEW standard deviations: one such light row makes all
 # bounds useless, and 42 on Covertype made an exact decision read 92 390 rows in place of 305. If that makes more than
-# the share FEW of all rows walls (in the core they cost as much as a pass over all rows), REACH counts instead: of
-# KDD99, one-hot, 51 642 distinct rows have larger variances, and 7500 of them come near the place where classes part.
+# the share FEW of all rows walls (in the core they cost as much as a pass over all rows), REACH replaces REACH_OF_FEW:
+# of KDD99, one-hot, 51 642 distinct rows have larger variances, and 7500 of them come near the place where classes
+# part.
 LARGEST_LEVERAGE, FEW, REACH, REACH_OF_FEW = 0.5, 1.0 / CORE_COST, 6.0, 50.0
 REACH_ALONE = 3.0  # standard deviations, if no scale is known: the variance of the predictor is then no criterion
 
@@ -57,7 +59,7 @@ def _unpacked(sums: np.ndarray, dim: int) -> Quadratic:
 
 
 def _without_constant(here: Quadratic, center: np.ndarray) -> Quadratic:
-    """Return gradient and Hessian `here` of the sum of eta (a_i + b_i eta) at `center` with the sum as the value."""
+    """Return `here` with the sum of eta (a_i + b_i eta) at `center` as its value, so that the constant is left out."""
     value = here.gradient @ center - 0.5 * center @ here.hessian @ center
     return here._replace(value=float(value))
 
@@ -94,7 +96,7 @@ class LinearExpansion(Expansion):
         return _unpacked(self._pass(theta, out=np.empty((0, 2))).sums[2:], len(theta))
 
     def expand(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
-        """Expand every row at theta, in one pass; write the pairs (a_i, b_i) to `out`, and return the sum."""
+        """Expand every row at theta, in one pass; write (a_i, b_i) to `out`, return the sum of eta (a_i + b_i eta)."""
         return _without_constant(_unpacked(self._pass(theta, out=out).sums[2:], len(theta)), theta)
 
     @over_all_rows
@@ -222,7 +224,7 @@ class LinearExpansion(Expansion):
         return sum_over_blocks(block, len(self.y))
 
     def _left_of(self, rows: np.ndarray, draws: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Return the residuals of the quadratics of `rows` at `draws`; shape (rows, draws)."""
+        """Return the residuals of `rows` at `draws`, up to a constant for each row; shape (rows, draws)."""
         eta, (slope, bend) = self._predictors(rows, draws), numbers[rows].T[:, None]
         return (self._functions.terms(eta, self.y[rows]) - eta * (slope + eta * bend)).T
 
@@ -246,7 +248,10 @@ class LinearExpansion(Expansion):
         return np.ascontiguousarray((np.asarray(self.X[rows]) @ draws.T).T)
 
     def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
-        """Return the sum of the expansions of `rows`, whose (a_i, b_i) are in `numbers`, at `center`."""
+        """Return the sum of eta (a_i + b_i eta) over `rows`, with value and derivatives at `center`.
+
+        `numbers` holds (a_i, b_i) of every row.
+        """
         X, dim = self.X, len(center)
 
         def block(lo: int, hi: int) -> np.ndarray:
@@ -274,7 +279,7 @@ class LinearExpansion(Expansion):
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the gradients of the residuals r_i, with (a_i, b_i) in `numbers`; the prior's gradient stays."""
+        """Return `gradient` with the residuals r_i as terms; `numbers` holds (a_i, b_i), and the prior stays."""
         data = (*gradient.data, numbers)
         parts = bind(
             make_add_residual_gradient,
@@ -285,7 +290,7 @@ class LinearExpansion(Expansion):
         return gradient._replace(add_gradient=parts, data=data)
 
     def packed(self, data: Data) -> Data:
-        """Return (X, y) as (base, values, columns, y) if most entries have the common value of their column."""
+        """Return (X, y), or (base, values, columns, y) if most entries have the common value of their column."""
         X, y = data
         rows = sparse_rows(X)
         return data if rows is None else (*rows, y)

@@ -1,4 +1,4 @@
-"""Kernels of residuals of a generalised linear model's quadratics: r_i = f(eta) - eta (a_i + b_i eta), its gradient.
+"""Kernels of the residuals r_i = f(eta) - eta (a_i + b_i eta) of a generalised linear model, and of their gradients.
 
 Compiled in a chain; a row of the expansion is (a_i, b_i). Predictors come from full rows or from sparse ones.
 """
@@ -35,7 +35,7 @@ def predict_from_sparse_rows(
 def make_linear_residuals(
     predict: Callable[..., None], loglik_eta: Callable[[float, float], float]
 ) -> Callable[..., None]:
-    """Return the kernel that writes r_i; data = (rows, y, expansion), where `predict` reads the rows."""
+    """Return the kernel that writes r_i for ``order[lo:hi]``; data = (*rows, y, expansion), `predict` reads `rows`."""
 
     def linear_residuals(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         y, expansion = data[-2], data[-1]

@@ -2,7 +2,7 @@
 
 Only the two functions of a predictor and a response are compiled, each as one loop. A kernel of a whole pass took 2 s
 to compile, and saves 10 ns a row with 10 columns (23 in place of 32), a fifth with 50. Matrix products run over a stack
-of tiles, each so small that OpenBLAS computes it in one thread, so that sums only depend on the number of rows.
+of tiles, each so small that OpenBLAS computes it in one thread, so that sums do not depend on the number of threads.
 """
 
 import functools
@@ -16,7 +16,7 @@ from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, MATRIX, bind, typ
 
 SMALL = 1 << 18  # multiplications of a matrix product that OpenBLAS computes in one thread
 FEWEST, MOST = 16, 256  # rows of a tile
-MOST_AT_ONCE, NUMBERS = 1 << 12, 100_000  # rows, and numbers in them, that share a call of NumPy, and stay in cache
+MOST_AT_ONCE, NUMBERS = 1 << 12, 100_000  # most rows, and numbers in them, for one call of NumPy: they stay in cache
 NODES = 7  # of a Gauss-Hermite rule
 # Averaged coefficients are best over the whole law; they are rejected only if their residuals have more than so many
 # times the variance of Taylor's over the draws: variances from 16 draws are uncertain by this factor.
@@ -32,7 +32,7 @@ def rows_of_tile(dim: int) -> int:
 
 
 def pieces(lo: int, hi: int, dim: int) -> Iterator[slice]:
-    """Yield slices of the rows lo ... hi - 1 of `dim` numbers to be read at a time, of whole tiles but for the last."""
+    """Yield slices of the rows lo ... hi - 1 of `dim` numbers; all but the last consist of whole tiles."""
     tile = rows_of_tile(dim)
     step = max(min(MOST_AT_ONCE, NUMBERS // dim) // tile, 1) * tile
     for start in range(lo, hi, step):

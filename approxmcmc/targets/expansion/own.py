@@ -16,9 +16,9 @@ class ExpandsItself(abc.ABC):
 
     @abc.abstractmethod
     def compile_expansion(self) -> Any:
-        """Compile ``expand(theta, data, order, lo, hi, out)``, which writes a row of `GeneralExpansion` for each term.
+        """Compile ``expand(theta, data, order, lo, hi, out)``, which writes a row for each term in ``order[lo:hi]``.
 
-        A row is (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2).
+        A row is (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2), as in `GeneralExpansion`.
         """
 
 

@@ -23,7 +23,7 @@ class Expansion:
     parts: Partitions | None = None
     """Parts of the rows, if a cluster makes the passes."""
     first_row: int = 0
-    """Number, in the whole data, of the first row of this expansion; 0 unless it belongs to a part."""
+    """Index in the whole data of the first row of this expansion; 0 unless it belongs to a part."""
     is_closed: bool = True
     """Whether second derivatives are in closed form, so that the Hessian of the sum takes one pass."""
 
@@ -32,7 +32,9 @@ class Expansion:
 
 
 def over_all_rows[**P, T](make_pass: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a pass over the rows of an `Expansion`, a method: count its calls, and let workers with parts make it.
+    """Decorate a method that makes a pass over the rows of an `Expansion`: count its calls, and call it on all parts.
+
+    Without parts, this process makes the pass.
 
     ``make_pass(self, *arguments, **by_row)`` returns sums, which can be added. `by_row` are arrays with a place for
     each row, which the pass fills, or of length 0 if these numbers are not needed.

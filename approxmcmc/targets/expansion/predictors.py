@@ -70,7 +70,7 @@ class PredictorExpansion(Expansion):
         return Quadratic(self.weight * total.value, self.weight * total.gradient, self.weight * total.hessian)
 
     def _where(self, lo: int, hi: int) -> slice | np.ndarray:
-        """Return where in the data the rows lo ... hi - 1 of this expansion are: a slice, or numbers for a sample."""
+        """Return where in the data the rows lo ... hi - 1 of this expansion are: a slice, or indices for a sample."""
         return self.rows[lo:hi] if self.rows.size else slice(lo, hi)
 
     def _fill(self, theta: np.ndarray, lo: int, hi: int, numbers: np.ndarray) -> None:
@@ -95,7 +95,7 @@ class PredictorExpansion(Expansion):
         return Quadratic(float(numbers[:, K].sum()), gradient, self.design.bend(bends, rows))
 
     def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
-        """Return the sum of the expansions of `rows`; `numbers` holds the expansion of all rows."""
+        """Return the sum of the expansions of `rows` (indices); `numbers` holds the expansions of all rows."""
 
         def block(lo: int, hi: int) -> Quadratic:
             return self._sum(numbers[rows[lo:hi]], rows[lo:hi])
@@ -192,7 +192,7 @@ class PredictorExpansion(Expansion):
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray
     ) -> CompiledGradient:
-        """Return the gradients of the residuals r_i of the expansion `numbers`; the gradient of the log prior stays."""
+        """Return `gradient` with the residuals r_i of the expansion `numbers` as terms; the log prior stays."""
         data = (*self.target.predictor_data(gradient.data), numbers)
         kernel = self.target.batch_kernel(add_residual_gradient, "slopes", gradient_signature(type_of(data)))
         return gradient._replace(add_gradient=kernel, data=data)

@@ -11,7 +11,7 @@ from approxmcmc.engine.files.paths import user_cache
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 
 ROWS = 4096  # data expanded at a time: at 50 columns they and a scaled copy fill 3 MB, and stay in cache
-# The least eigenvalue of -Hessian, scaled to a unit diagonal, that rounding cannot have made.
+# Eigenvalues of -Hessian, scaled to a unit diagonal, that are below this may be rounding errors.
 FLAT = 1e-10
 
 
@@ -80,7 +80,7 @@ def is_positive_definite(precision: np.ndarray) -> bool:
 
 
 def check_finite(numbers: np.ndarray, first: int, theta: np.ndarray) -> None:
-    """Raise if a row of `numbers` holds NaN or infinity, naming the datum; `first` is the number of the first row."""
+    """Raise if a row of `numbers` holds NaN or infinity, naming the datum; `first` is the index of the first row."""
     bad = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
     if bad.size:
         raise NotFiniteError(

@@ -16,11 +16,12 @@ from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.discrete.level_table import LevelTable
 from approxmcmc.targets.exponential_family import Auxiliary, ExponentialFamily, FamilyPrior, checked_auxiliary
-from approxmcmc.targets.graphs.exact import MOST_NODES, MOST_NODES_ENUMERATED, Elimination, elimination, enumeration
+from approxmcmc.targets.graphs.elimination import MOST_NODES, Elimination, elimination
 from approxmcmc.targets.graphs.simulators import toggle_simulator, toggle_states
 from approxmcmc.targets.graphs.statistics import GraphStatistic, find_statistics, write_changes
 
 LEAST_UPDATES, UPDATES_PER_DYAD = 1000, 20
+MOST_NODES_ENUMERATED = 6  # 2^15 graphs
 
 
 class ERGM(ExponentialFamily):
@@ -49,7 +50,7 @@ class ERGM(ExponentialFamily):
     The trace holds ``theta`` with the dim ``statistic``.
 
     ``log_normalizer(theta)`` and ``log_density(theta)`` are exact: up to 6 nodes by enumeration, and up to 16 nodes if
-    every statistic is a sum over degrees (edges, stars, isolates), see `approxmcmc.targets.graphs.exact`.
+    every statistic is a sum over degrees (edges, stars, isolates), see `approxmcmc.targets.graphs.elimination`.
 
     Simulators: ``auxiliary="exact"`` draws from the tables of these exact answers; `Auxiliary` is a chain of toggles,
     "tnt" or "dyad"; "auto" is exact if that is possible, else ``Auxiliary(max(1000, 20 n_dyads), "both")``.
@@ -122,7 +123,7 @@ class ERGM(ExponentialFamily):
         return elimination(self.n_nodes, self.statistics)
 
     def _log_normalizers(self, thetas: np.ndarray) -> np.ndarray | None:
-        """Return log Z of each row of `thetas`, by enumeration or elimination; None if neither is possible."""
+        """Return log Z at each row of `thetas`, by enumeration or elimination; None if neither is possible."""
         return None if self._exact is None else self._exact.log_normalizers(thetas)
 
     def build_simulator(self, auxiliary: Any) -> Simulator:
@@ -145,6 +146,26 @@ class ERGM(ExponentialFamily):
         """Show size, statistics and prior."""
         names = ", ".join(self.variables.coords["statistic"])
         return f"ERGM({self.n_nodes} nodes, {int(self.adjacency.sum()) // 2} edges; {names}; {self.prior})"
+
+
+@functools.lru_cache(maxsize=16)
+def enumeration(n_nodes: int, statistics: tuple[GraphStatistic, ...]) -> LevelTable:
+    """Return the levels of all graphs on `n_nodes` nodes, at most 6; one toggle leads to the next (Gray code)."""
+    write = write_changes(statistics)
+    rows, columns = np.triu_indices(n_nodes, 1)
+    graph, change = np.zeros((n_nodes, n_nodes), np.uint8), np.empty(len(statistics))
+    values = np.empty((1 << len(rows), len(statistics)))
+    values[0] = [float(statistic.value(graph.astype(np.int64))) for statistic in statistics]
+    for step in range(1, len(values)):
+        dyad = (step & -step).bit_length() - 1
+        i, j = rows[dyad], columns[dyad]
+        present = graph[i, j]
+        graph[i, j] = graph[j, i] = 0
+        write(graph, graph.sum(axis=0, dtype=np.int64), i, j, change)
+        graph[i, j] = graph[j, i] = 1 - present
+        values[step] = values[step - 1] + (-change if present else change)
+    levels, counts = np.unique(values.round(9), axis=0, return_counts=True)
+    return LevelTable(np.ascontiguousarray(levels), np.log(counts), len(rows))
 
 
 def checked_graph(graph: Any) -> np.ndarray:

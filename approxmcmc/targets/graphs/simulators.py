@@ -107,7 +107,7 @@ def toggle_states(
 
 @cached_by_content(maxsize=64)
 def toggle_simulator(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]:
-    """Return `Simulator.simulate`: it draws a graph as the end of a chain of toggles, and writes the statistics."""
+    """Return `Simulator.simulate`, which writes the statistics of the last graph of a chain of toggles."""
     write_changes = change_kernel(statistics)
 
     def simulate(

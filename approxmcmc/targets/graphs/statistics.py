@@ -3,7 +3,7 @@
 A statistic is defined by two small functions: its value on a whole graph, and its *change statistic*, the difference
 that adding the edge (i, j) makes. Simulation needs only the change, once for every proposed toggle. A statistic that
 sums a function of the degrees, s(y) = sum_v f(d_v), is defined by f alone, and has exact answers, see
-`approxmcmc.targets.graphs.exact`:
+`approxmcmc.targets.graphs.elimination`:
 
     >>> pendants = degree_statistic("pendants", lambda degree: 1.0 if degree == 1 else 0.0)
     >>> register_statistic(pendants)
@@ -189,7 +189,7 @@ def write_changes(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]
 
 
 def make_write_changes(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]:
-    """Return the function that writes the changes of all statistics: `write_others` for all but the last."""
+    """Return the function that writes the changes of all statistics; it calls `change_kernel` of all but the last."""
     place = len(statistics) - 1
     change = allocating(plain_function(statistics[-1].change, "change", who=statistics[-1].name))
     if place == 0:

@@ -29,8 +29,8 @@ class Accuracy(NamedTuple):
 def judge(target: Any, law: Laplace | None, limit: float | None, nodes: Sequence[int]) -> Accuracy:
     """Return the accuracy of a target's quadrature, after more nodes are set until the error is at most `limit` nats.
 
-    The target gets the first number among `nodes` that suffices. If none does, Newton steps are doubled, up to 8 or
-    more. With ``limit=None`` the target stays as it is. `law` is an approximate posterior, or None to make one.
+    The target gets the first number among `nodes` that suffices. If none does, Newton steps are doubled while there are
+    fewer than 8. With ``limit=None`` the target is unchanged. `law` is an approximate posterior, or None to make one.
     """
     thetas = points(law or _normal_law(target), target.scale_coordinates)
     rng, n_obs = np.random.default_rng(0), target.n_obs  # for set-up only
@@ -49,7 +49,7 @@ def judge(target: Any, law: Laplace | None, limit: float | None, nodes: Sequence
 def points(law: Laplace, scales: Sequence[int]) -> np.ndarray:
     """Return the mean of `law`, 8 draws from a wider one, and points 3 standard deviations away along each of `scales`.
 
-    `scales` are the coordinates of theta that are scales of effects; shape (points, dim).
+    `scales` are the indices in theta of scales of effects; the points have shape (points, dim).
     """
     noise = np.random.default_rng(1).standard_normal((DRAWS, law.mode.size))
     ends = np.zeros((2 * len(scales), law.mode.size))
@@ -81,7 +81,7 @@ def terms_of(target: Any, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def _normal_law(target: Any) -> Laplace:
-    """Return a normal distribution around the target's centre, with the curvature of the log posterior there."""
+    """Return a normal distribution around the target's centre, with the size of the log posterior's curvature there."""
     values, vectors = np.linalg.eigh(-Posterior(target).at(target.center).hessian)
     cov = (vectors / np.maximum(np.abs(values), 1e-8)) @ vectors.T
     return Laplace(target.center, cov, 0.0, 0, 0.0)

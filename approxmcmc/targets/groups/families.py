@@ -1,8 +1,9 @@
 """Distributions of a row given its linear predictor: log density ``term(eta, y, size, shape)``, concave in eta.
 
 `size` is a second number of each row: the trials of a binomial distribution, 1 otherwise. `shape` is a positive number
-that all rows share and that may be a parameter: the shape of a negative binomial distribution, 1 otherwise. Terms leave
-out summands without eta: `constants` returns those that are known, and `of_row` those that depend on the shape.
+that all rows share and that may be a parameter: the shape of a negative binomial or the standard deviation of a normal
+distribution, 1 otherwise. Terms leave out summands without eta: `constants` returns those that are known, and `of_row`
+those that depend on the shape.
 """
 
 import math
@@ -15,7 +16,7 @@ from approxmcmc.engine.compiler.compile import closure, compiled
 from approxmcmc.engine.numerics import exp, sigmoid, softplus
 
 HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
-FAR = -25.0  # where erfc nears the smallest double
+FAR = -25.0  # below it the asymptotic series of erfc is used, with a relative error below 1e-9
 
 
 def _no_slope(eta: float, y: float, size: float, shape: float) -> float:
@@ -31,9 +32,9 @@ class RowFamily(NamedTuple):
 
     `derivatives` returns the first two derivatives of `term` in eta; `constants(y, size)` takes arrays. For a family
     with a shape `in_shape` is the slope of `term` in log(shape), and `of_row(y, size, shape)` returns the summand of
-    the log density without eta, and its slope in log(shape). `merges_rows` is about rows that share one predictor but
-    for a known number each: True if they equal one row (Poisson), False if sums of y suffice (logit), None for others;
-    see `row_sums`.
+    the log density without eta, and its slope in log(shape). `merges_rows` says what the rows of a group with one
+    shared effect save: True if they are equivalent to one row (Poisson), False if they share exponentials (logit), None
+    if nothing; see `row_sums`.
     """
 
     term: Callable[..., float]
@@ -181,7 +182,7 @@ def family_of(name: str) -> RowFamily:
 
 
 def joint_of(first: RowFamily, second: RowFamily) -> RowFamily:
-    """Return the family of rows that follow the first one if their size is at least 0, else the second: -1 - size."""
+    """Return the family of rows that follow `first` if their size is at least 0, else `second` with size -1 - size."""
 
     def constants(y: np.ndarray, size: np.ndarray) -> Any:
         return np.where(size >= 0.0, first.constants(y, size), second.constants(y, -1.0 - size))
@@ -198,7 +199,7 @@ def joint_of(first: RowFamily, second: RowFamily) -> RowFamily:
 
 
 def make_either(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function of a row of two families."""
+    """Return the function that calls `first`; or, for a size below 0, `second` with the size -1 - size."""
 
     def either(eta: float, y: float, size: float, shape: float) -> Any:
         return first(eta, y, size, shape) if size >= 0.0 else second(eta, y, -1.0 - size, shape)
@@ -207,7 +208,7 @@ def make_either(first: Callable[..., Any], second: Callable[..., Any]) -> Callab
 
 
 def make_either_of_row(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function of a row of two families that does not depend on its predictor."""
+    """Return the same as `make_either`, for functions of (y, size, shape)."""
 
     def either(y: float, size: float, shape: float) -> Any:
         return first(y, size, shape) if size >= 0.0 else second(y, -1.0 - size, shape)

@@ -1,14 +1,27 @@
-"""Sort rows by group, once: the rows of group g are then start[g] ... start[g + 1] - 1."""
+"""Sort rows by group, once: the rows of group g are then start[g] ... start[g + 1] - 1.
 
+Arrays that are mapped from files are read in pieces, and what is sorted goes to scratch files. So memory holds a few
+numbers for each group, and none for each row.
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.engine.files.mapped_files import is_mapped, nameless_array
+from approxmcmc.engine.files.paths import user_cache
+from approxmcmc.engine.terms.partitions import spans
+from approxmcmc.engine.terms.shuffled import in_order
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.sources import as_source
+
+ROWS = 1 << 20  # rows of a mapped array that are read at a time
 
 
 class Grouping(NamedTuple):
-    """Labels of the G groups in increasing order, row numbers sorted by group, and where each group starts (G + 1)."""
+    """Labels of the G groups in increasing order, row indices sorted by group, and where each group starts (G + 1)."""
 
     labels: np.ndarray
     order: np.ndarray
@@ -19,22 +32,90 @@ class Grouping(NamedTuple):
         """Number of rows of each group; shape (G,)."""
         return np.diff(self.start)
 
+    @property
+    def cuts(self) -> np.ndarray:
+        """Groups g such that rows before row start[g], in the order given, are all those of groups before g; 0 ... G.
+
+        There the rows can be cut into parts that keep groups whole. If the rows are sorted by group, these are all g.
+        """
+        last = np.maximum.accumulate(np.maximum.reduceat(self.order, self.start[:-1]))
+        return np.append(0, 1 + np.flatnonzero(last == self.start[1:] - 1))
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Yield pairs (g, h): the sorted rows of groups g ... h - 1 are about a million, and are read together."""
+        for lo, hi in spans(self.start, ROWS):
+            yield tuple(np.searchsorted(self.start, [lo, hi]))
+
 
 def grouping(groups: Any, n_rows: int, *, who: str) -> Grouping:
     """Return the grouping of `n_rows` rows by their labels in `groups`, of any type that can be sorted.
+
+    `groups` may be a source; the codes of a column of text or categories are replaced by its labels.
 
     Raises
     ------
     InvalidInputError
         If there is not one label for each row, or a label is NaN or infinite.
     """
-    labels = np.asarray(groups)
+    source = as_source(groups)
+    labels = np.asarray(groups if source is None else source)
     if labels.shape != (n_rows,):
         raise InvalidInputError(
             f"{who}: groups must hold the label of each row's group, shape ({n_rows},), found {labels.shape}"
         )
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise InvalidInputError(f"{who}: groups hold NaN or infinity; give every row a label")
+    found = _in_pieces(labels) if is_mapped(labels) else _at_once(labels)
+    if source is not None and source.categories:
+        [names] = source.categories.values()
+        return found._replace(labels=np.array(names)[found.labels])
+    return found
+
+
+def _at_once(labels: np.ndarray) -> Grouping:
     known, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Grouping(known, np.argsort(codes, kind="stable"), start)
+    return Grouping(known, np.argsort(codes, kind="stable"), _starts(sizes))
+
+
+def _in_pieces(labels: np.ndarray) -> Grouping:
+    """Return the grouping of labels in a file: count them, then give each row the next place of its group."""
+    pieces = [slice(lo, lo + ROWS) for lo in range(0, len(labels), ROWS)]
+    known, sizes = functools.reduce(_merged, (np.unique(labels[piece], return_counts=True) for piece in pieces))
+    start = _starts(sizes)
+    order = nameless_array(labels.shape, np.int64, user_cache("laid_out_rows"), who="groups")
+    places = start[:-1].copy()
+    for piece in pieces:
+        here = _at_once(labels[piece])
+        groups = np.searchsorted(known, here.labels)
+        order[np.repeat(places[groups] - here.start[:-1], here.sizes) + np.arange(len(here.order))] = (
+            piece.start + here.order
+        )
+        places[groups] += here.sizes
+    return Grouping(known, order, start)
+
+
+def _merged(first: tuple[np.ndarray, np.ndarray], more: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels in either of two counts, sorted, and how often they occur in both together."""
+    labels, places = np.unique(np.concatenate([first[0], more[0]]), return_inverse=True)
+    return labels, np.bincount(places, np.concatenate([first[1], more[1]])).astype(np.int64)
+
+
+def _starts(sizes: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def by_group(columns: Sequence[np.ndarray], groups: Grouping) -> np.ndarray:
+    """Return float64 `columns`, arrays (n,) or (n, m), side by side, with their rows sorted by group.
+
+    The result is a mapped scratch file if one of the arrays is mapped from a file.
+    """
+    n, widths = len(groups.order), [1 if array.ndim == 1 else array.shape[1] for array in columns]
+    shape, folder = (n, sum(widths)), user_cache("laid_out_rows")
+    on_disk = any(is_mapped(array) for array in columns)
+    found = nameless_array(shape, np.float64, folder, who="rows by group") if on_disk else np.empty(shape)
+    for array, stop in zip(columns, np.cumsum(widths).tolist(), strict=True):
+        lo, width = 0, 1 if array.ndim == 1 else array.shape[1]
+        for piece in in_order(array, groups.order, folder):
+            found[lo : lo + len(piece), stop - width : stop] = piece.reshape(len(piece), width)
+            lo += len(piece)
+    return found

@@ -37,7 +37,7 @@ def link(
 ) -> Link:
     """Return the table of a link, see the module.
 
-    `places` holds (coordinate, kind) of each factor, `products` (j, weight, numbers of factors) of each product, `logs`
+    `places` holds (coordinate, kind) of each factor, `products` (j, weight, indices of factors) of each product, `logs`
     whether phi_j is the logarithm of its sum.
     """
     degree = max([1, *(len(factors) for _, _, factors in products)])
@@ -154,7 +154,7 @@ def _chosen(factors: np.ndarray, products: np.ndarray) -> np.ndarray:
 
 
 def make_linked_terms(core: Callable[..., None], factors_of: Callable[..., np.ndarray]) -> Callable[..., None]:
-    """Return the kernel of terms in theta, from `core`, the kernel of terms in phi; the table ends the data."""
+    """Return the kernel of terms in theta, from `core`, that in phi; the last four arrays of its data are the table."""
 
     def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         places, products, weights, logs = data[-4:]
@@ -167,7 +167,7 @@ def make_linked_terms(core: Callable[..., None], factors_of: Callable[..., np.nd
 def make_linked_gradient(
     core: Callable[..., None], factors_of: Callable[..., np.ndarray], add_factor_slopes: Callable[..., None]
 ) -> Callable[..., None]:
-    """Return the kernel that adds gradients in theta, from `core`, the kernel that adds gradients in phi."""
+    """Return the kernel that adds gradients in theta, from `core`, that in phi; its data end with the table."""
 
     def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         places, products, weights, logs = data[-4:]

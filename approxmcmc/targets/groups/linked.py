@@ -49,12 +49,12 @@ class LinkedTerms(TallDataTarget, LatentTarget):
 
     @_LIKE_KERNELS
     def phis(self, thetas: np.ndarray) -> np.ndarray:
-        """Return the parameters of the groups at one theta or many; shape (..., n)."""
+        """Return phi, the parameters of the groups (see `link`), at one theta or many; shape (..., n)."""
         return phi_of(self._factor_values(thetas), *self.data[-3:])
 
     @_LIKE_KERNELS
     def derivatives_of_phi(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return phi (n,), its first derivatives (n, d), and differences of them (n, d, d).
+        """Return phi (n,), its first derivatives (n, d), and its second derivatives by differences (n, d, d).
 
         Terms that depend on an absolute value are even in it, so either side of 0 gives the derivatives at 0.
         """

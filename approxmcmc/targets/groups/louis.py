@@ -20,14 +20,14 @@ from approxmcmc.engine.terms.batches import Data, datum_at
 from approxmcmc.targets.groups.newton import largest_group
 from approxmcmc.targets.groups.row_sums import work_space
 
-LARGEST_MAP = 1 << 22  # entries, 32 MB: about 60 columns; with 200 the map would take 3 GB
+LARGEST_MAP = 1 << 22  # most entries of the matrix in `in_theta`, 32 MB: about 60 columns; 200 would take 3 GB
 
 
 @batched
 def add_covariance(s: np.ndarray, weight: np.ndarray, mean: np.ndarray, out: np.ndarray) -> None:
-    """Add the weighted covariance of the columns of s (d, M) to the upper triangle of `out`, and write their mean.
+    """Add the weighted covariance of the columns of s (d, M) to the upper triangle of `out`.
 
-    The mean is also subtracted from s.
+    Their weighted mean is written to `mean` and subtracted from s.
     """
     d, n = s.shape
     for j in range(d):
@@ -147,7 +147,7 @@ def make_expand(
     return expand
 
 
-@np.errstate(over="ignore", invalid="ignore")  # far from the mode, where a search tries and refuses
+@np.errstate(over="ignore", invalid="ignore")  # a search may try points far from the mode
 def pull_back(
     values: np.ndarray, slopes: np.ndarray, bends: np.ndarray, jacobian: np.ndarray, curvature: np.ndarray
 ) -> np.ndarray:
@@ -163,8 +163,8 @@ def pull_back(
 def in_theta(bends: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
     """Return the upper triangles of J' B J, rows of d (d + 1) / 2, for the symmetric matrices B in `bends` (n, m, m).
 
-    Only the upper triangles of B are read. If it is small, one matrix maps triangles to triangles, because products of
-    many small matrices take longer than the expansion.
+    Only the upper triangles of B are read. One matrix maps triangles to triangles, unless it is larger than
+    `LARGEST_MAP`, because products of many small matrices take longer than the expansion.
     """
     (a, b), (j, k) = np.triu_indices(len(jacobian)), np.triu_indices(jacobian.shape[1])
     if a.size * j.size > LARGEST_MAP:

@@ -14,7 +14,7 @@ import numpy as np
 
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.given import design_matrix
+from approxmcmc.targets.given import design_matrix, design_source, response_source
 from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.link import AS_IT_IS, EXP, link
 from approxmcmc.targets.groups.normal_terms import NormalTerms, triangles
@@ -54,7 +54,7 @@ class NormalGroups(NormalTerms):
     prior
         A function ``log_prior(theta) -> float`` that replaces these priors; theta = (beta, L row by row, log noise).
     coef_names
-        Labels of the columns of X, if it has none.
+        Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
 
     Raises
     ------
@@ -64,9 +64,10 @@ class NormalGroups(NormalTerms):
     Notes
     -----
     The trace holds ``beta``, ``sigma`` (with slopes ``effect_cov``) and ``noise``. The chain samples entries of L with
-    either sign, because the posterior is smooth and symmetric in them, so a scale of 0 is no boundary. The integral is
-    exact; terms are right to rounding, even if effects or responses are large compared with the noise. Memory:
-    8 (q + p + 1)^2 bytes for each group, q = 1 + slopes. `approxmcmc.latents` draws the effects b_g.
+    either sign: the posterior is smooth, and the same if a column of L changes its sign, so a scale of 0 is no
+    boundary. The integral is exact; terms are right to rounding, even if effects or responses are large compared with
+    the noise. Memory: 8 (q + p + 1)^2 bytes for each group, q = 1 + slopes. X, y, groups and slopes may be sources
+    (`approxmcmc.sources`), which are read a million rows at a time. `approxmcmc.latents` draws the effects b_g.
 
     References
     ----------
@@ -101,28 +102,28 @@ class NormalGroups(NormalTerms):
         coef_names: Sequence[str] | None = None,
     ) -> None:
         who = "NormalGroups"
-        y = checked_array(y, "y", who=who).astype(np.float64)
+        X, y = design_source(X, intercept=intercept), response_source(y)
         X, y, coef = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
         self.n_rows = len(y)
-        Z = np.ones((self.n_rows, 1))
+        columns = [np.broadcast_to(1.0, (self.n_rows, 1)), X, y.astype(np.float64, copy=False)]
         if slopes is not None:
-            columns = checked_array(slopes, "slopes", who=who).astype(np.float64)
-            if columns.ndim not in (1, 2) or len(columns) != self.n_rows:
-                raise InvalidInputError(f"{who}: slopes must have {self.n_rows} rows, found shape {columns.shape}")
-            Z = np.column_stack([Z, columns])
-        weights = np.ones(self.n_rows)
+            found = checked_array(slopes, "slopes", who=who)
+            if found.ndim not in (1, 2) or len(found) != self.n_rows:
+                raise InvalidInputError(f"{who}: slopes must have {self.n_rows} rows, found shape {found.shape}")
+            columns.insert(1, found.reshape(self.n_rows, -1))
+        self.n_effects = self.n_columns = sum(array.shape[1] for array in columns[:-2])
+        self.grouping = grouping(groups, self.n_rows, who=who)
+        sizes = self.grouping.sizes.astype(np.float64)
+        log_weights = np.zeros(len(sizes))
         if errors is not None:
             weights = 1.0 / _checked_errors(errors, self.n_rows, who)
-        self.grouping = grouping(groups, self.n_rows, who=who)
-        self.n_effects = self.n_columns = Z.shape[1]
+            columns = [np.column_stack(columns) * weights[:, None]]
+            log_weights = np.add.reduceat(np.log(weights)[self.grouping.order], self.grouping.start[:-1])
         self.knows_noise = errors is not None
-        rows = np.column_stack([Z, np.asarray(X, np.float64), y]) * weights[:, None]
-        sizes = self.grouping.sizes.astype(np.float64)
-        log_weights = np.add.reduceat(np.log(weights)[self.grouping.order], self.grouping.start[:-1])
         self.n_obs = len(sizes)
         self.effect_names = ["intercept", *(f"slope_{j}" for j in range(1, self.n_effects))]
         self.variables = group_variables(coef, self.effect_names, knows_noise=self.knows_noise)
-        self.data = triangles(rows, self.grouping), np.column_stack([sizes, log_weights]), *self._link()
+        self.data = triangles(columns, self.grouping), np.column_stack([sizes, log_weights]), *self._link()
         n_scales = self.variables.n_scales
         noise = [] if self.knows_noise else [LOG_NOISE_SCALE]
         for name, value in {

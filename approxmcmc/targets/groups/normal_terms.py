@@ -1,11 +1,12 @@
 """Base of all targets of normal groups: terms, gradients and draws of effects, from the triangles of their rows."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, closure
-from approxmcmc.targets.groups.grouping import Grouping
+from approxmcmc.targets.groups.grouping import Grouping, by_group
 from approxmcmc.targets.groups.linked import LinkedTerms
 from approxmcmc.targets.groups.normal_kernels import make_add_gradient, make_log_terms
 
@@ -32,7 +33,7 @@ class NormalTerms(LinkedTerms):
         return self._linked_gradient(closure(make_add_gradient, *parts, fastmath=BATCH_FASTMATH))
 
     def effects_given(self, phi: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean m and triangle C of u ~ N(m, (CC')^-1) given rows and phi; shapes (..., groups, K, ...).
+        """Return mean m (..., groups, K) and triangle C (..., groups, K, K) of u ~ N(m, (CC')^-1) given rows and phi.
 
         The precision is I + A'A and the mean (I + A'A)^-1 A' r_1 / tau.
         """
@@ -66,12 +67,17 @@ class NormalTerms(LinkedTerms):
         return drawn
 
 
-def triangles(rows: np.ndarray, groups: Grouping) -> np.ndarray:
-    """Return the upper triangle of the QR decomposition of each group's rows (n, m); shape (G, m, m)."""
-    m, sizes = rows.shape[1], groups.sizes
+def triangles(columns: Sequence[np.ndarray], groups: Grouping) -> np.ndarray:
+    """Return the upper triangle of the QR decomposition of each group's rows; shape (G, m, m).
+
+    `columns`, arrays (n,) or (n, k), are side by side; m is their number.
+    """
+    rows, sizes = by_group(columns, groups), groups.sizes
+    m = rows.shape[1]
     found = np.zeros((len(sizes), m, m))
-    for size in np.unique(sizes):
-        which = np.flatnonzero(sizes == size)
-        places = groups.order[groups.start[which][:, None] + np.arange(size)]
-        found[which, : min(size, m)] = np.linalg.qr(rows[places], mode="r")
+    for g, h in groups.spans():
+        for size in np.unique(sizes[g:h]):
+            which = g + np.flatnonzero(sizes[g:h] == size)
+            places = groups.start[which][:, None] + np.arange(size)
+            found[which, : min(size, m)] = np.linalg.qr(rows[places], mode="r")
     return found

@@ -10,9 +10,9 @@ sum is one function of theta. Nodes fixed at one theta would be wrong by tens to
 or L is small.
 
 Data: W = [Z, X] (1, N, q + p) and responses (1, N, 2) = (y, size), sorted by group; spans (G, 2) from row to row;
-starts (G, q + q (q + 1) / 2) = (c, I); the rule (1, K + 1, M) = (sqrt(2) h, log weight); sizes (1, 2): the number of
-Newton steps, and q. Arrays with one entry on the first axis are never shuffled with the groups. The parameters are
-phi = (beta, L (q, K) row by row, and the logarithm of the family's shape, if it has one).
+starts (G, q + q (q + 1) / 2) = (c, I), see `newton`; the rule (1, K + 1, M) = (sqrt(2) h, log weight); sizes (1, 2):
+the number of Newton steps, and q. Arrays with one entry on the first axis are never shuffled with the groups. The
+parameters are phi = (beta, L (q, K) row by row, and the logarithm of the family's shape, if it has one).
 """
 
 import math
@@ -121,10 +121,10 @@ def make_add_gradient(
     in_shape: Callable[..., float],
     of_row: Callable[..., Any],
 ) -> Callable[..., None]:
-    """Return the kernel that adds the gradients of terms, by Fisher's identity.
+    """Return the kernel that adds the gradients of terms to `out`, by Fisher's identity.
 
-    The gradient is the mean of the gradient of the complete data over the effects given the data. The derivatives of
-    the nodes are ignored, which makes an error of the order of the quadrature error.
+    The gradient is that of the log density of rows and effects, averaged over the effects given the rows. The
+    derivatives of the nodes are ignored, which makes an error of the order of the quadrature error.
     """
 
     def add_gradient(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
@@ -167,7 +167,7 @@ def make_add_gradient(
 def make_log_joint(
     one_column: bool, K: int, has_shape: bool, term: Callable[..., float], of_row: Callable[..., Any]
 ) -> Any:
-    """Return the kernel that writes log p(y_g, u_g) of all groups to `out`, given u (G, K); constants are left out."""
+    """Return the kernel that writes log p(y_g, u_g), without constants of rows, of all groups to `out`, at u (G, K)."""
 
     def log_joint(phi: np.ndarray, data: Data, u: np.ndarray, out: np.ndarray) -> None:
         W, responses, spans, q = data[0], data[1], data[2], 1 if one_column else data[5][0, 1]

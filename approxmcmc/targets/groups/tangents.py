@@ -109,7 +109,7 @@ def make_draw(value: Callable[..., float], add_scores: Callable[..., None], K: i
                 j += 1
             t = inverse(v, df[j], f[j] - peak, edge[j], c[j])
             least = math.log(1.0 - rng.random()) + f[j] + df[j] * (t - c[j])
-            if c[0] < t < c[2]:  # the density is above its secants
+            if c[0] < t < c[2]:  # the log density is above its secants
                 k = 0 if t < c[1] else 1
                 if least < f[k] + (f[k + 1] - f[k]) * (t - c[k]) / (c[k + 1] - c[k]):
                     return t

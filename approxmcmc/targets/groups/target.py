@@ -7,8 +7,9 @@ groups, changes over the posterior. The error of the worst group would not do, b
 and an error that does not change with theta leaves the posterior unchanged.
 """
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,9 +17,9 @@ from approxmcmc.contracts import content_hash
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import checked_array, plain_function
-from approxmcmc.targets.given import design_matrix
+from approxmcmc.targets.given import design_matrix, design_source, kept, response_source, with_sources
 from approxmcmc.targets.groups.families import FAMILIES, RowFamily, of_user
-from approxmcmc.targets.groups.grouping import grouping
+from approxmcmc.targets.groups.grouping import ROWS, grouping
 from approxmcmc.targets.groups.link import ABS, AS_IT_IS, link
 from approxmcmc.targets.groups.quadrature_terms import QuadratureTerms
 from approxmcmc.targets.groups.variables import group_variables
@@ -57,11 +58,11 @@ class GroupedTarget(QuadratureTerms):
         A function ``log_prior(theta) -> float`` that replaces these priors; theta = (beta, sigma), and sigma may have
         either sign, so the function must be even in sigma.
     at
-        Point theta around which starts of the nodes are predicted, shape (p + 1,); None finds the mode.
+        Point theta around which the nodes' positions are predicted, shape (p + 1,); None finds the mode.
     n_nodes
         Nodes K of a group; None chooses, see Notes.
     coef_names
-        Labels of the columns of X, if it has none.
+        Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
 
     Attributes
     ----------
@@ -89,6 +90,9 @@ class GroupedTarget(QuadratureTerms):
     is, 64, with more Newton steps. Errors of quadrature fall geometrically in K, so the difference is nearly the error
     of K. The trace stores it as ``setup_quadrature_nats``. If there are more than 4000 groups, 4000 random ones
     represent them, and two standard errors are added.
+
+    X, y, groups and trials may be sources (`approxmcmc.sources`): their rows are sorted by group, a million at a time,
+    in a mapped scratch file of 8 (p + 3) bytes a row, and memory holds numbers of groups only.
 
     References
     ----------
@@ -123,8 +127,11 @@ class GroupedTarget(QuadratureTerms):
         coef_names: Sequence[str] | None = None,
     ) -> None:
         who = "GroupedTarget"
+        X, y, trials = design_source(X, intercept=intercept), response_source(y), response_source(trials)
+        groups = with_sources(groups)
+        self.given = kept((X, y, groups, trials))
         X, y, coef = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
-        y, n_rows, p = y.astype(np.float64), len(y), len(coef)
+        y, n_rows, p = y.astype(np.float64, copy=False), len(y), len(coef)
         self.family_name = family if isinstance(family, str) else family.__name__
         self.family = _family(family, derivatives_eta, who)
         size = _sizes(self.family_name, y, trials, who)
@@ -138,8 +145,7 @@ class GroupedTarget(QuadratureTerms):
         self.grouping = grouping(groups, n_rows, who=who)
         self.variables = group_variables(coef, ["intercept"], knows_noise=True)
         self._refuse_convex(y, size)
-        rows = np.column_stack([np.ones(n_rows), np.asarray(X, np.float64)])
-        self.arrange(rows, y, size, self.grouping, self._link(p))
+        self.arrange(_ones(n_rows, 1), X, y, size, self.grouping, self._link(p))
         for name, value in {"prior_scale": prior_scale, "effect_scale": effect_scale}.items():
             if not value > 0.0:
                 raise InvalidInputError(f"{who}: {name} must be positive, found {value!r}")
@@ -153,6 +159,41 @@ class GroupedTarget(QuadratureTerms):
         if n_nodes is not None:
             self.set_rule(n_nodes=n_nodes)
         self.place(at, n_nodes)
+
+    @property
+    def cuts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of groups, and of rows in the sources, at which parts may begin: parts keep groups whole."""
+        return self.grouping.cuts, self.grouping.start[self.grouping.cuts]
+
+    rule: tuple[np.ndarray, ...]
+    """Nodes, steps and the table of the link, of a target without rows."""
+
+    def without_rows(self) -> Self:
+        """Return the target without its rows, but with its `rule`."""
+        bare: Self = super().without_rows()
+        bare.rule = self.data[4:]
+        return bare
+
+    def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
+        """Return this model with other rows, which must be those of `n_obs` groups: `given` is (X, y, groups, trials).
+
+        Raises
+        ------
+        IncompatibleError
+            If the rows belong to another number of groups.
+        """
+        other, (X, y, labels, trials) = copy.copy(self), given
+        other.given, other.grouping = None, grouping(labels, len(y), who="GroupedTarget")
+        if len(other.grouping.labels) != n_obs:
+            raise IncompatibleError(
+                f"GroupedTarget: rows of {n_obs} groups are needed, found {len(other.grouping.labels)} groups; a group "
+                "must not be split, so give all rows of each"
+            )
+        size = _sizes(self.family_name, y, trials, "GroupedTarget")
+        other.arrange(_ones(len(y), 1), X, y, size, other.grouping, self.rule[2:])
+        other.data = (*other.data[:4], *self.rule)
+        other.refit()
+        return other
 
     def _link(self, p: int) -> Any:
         """Return the table that maps theta to phi: beta unchanged, abs(sigma), and the log of a known shape."""
@@ -215,17 +256,23 @@ def _family(
 
 def _sizes(family: str, y: np.ndarray, trials: Any, who: str) -> np.ndarray:
     """Return the trials of each row (default 1); raise if `trials` does not go with `family`, or y is impossible."""
-    size = np.ones(len(y))
     if (trials is None) == (family == "binomial"):
         raise InvalidInputError(f"{who}: trials= goes with family='binomial' and no other; found family={family!r}")
+    size = _ones(len(y))
     if trials is not None:
-        size = np.broadcast_to(checked_array(trials, "trials", who=who).astype(np.float64), y.shape).copy()
-    if family in FAMILIES:
-        counted = (y >= 0.0) & (y == np.round(y))
-        fits = counted if family in ("poisson", "negative binomial") else counted & (y <= size)
+        size = np.broadcast_to(checked_array(trials, "trials", who=who).astype(np.float64, copy=False), y.shape)
+    for lo in range(0, len(y), ROWS) if family in FAMILIES else ():
+        some, sizes = y[lo : lo + ROWS], size[lo : lo + ROWS]
+        fits = (some >= 0.0) & (some == np.round(some))
+        if family not in ("poisson", "negative binomial"):
+            fits &= some <= sizes
         if not fits.all():
             row = int(np.flatnonzero(~fits)[0])
             raise InvalidInputError(
-                f"{who}: responses of {family!r} are {FAMILIES[family].support}, found {y[row]:g} in row {row}"
+                f"{who}: responses of {family!r} are {FAMILIES[family].support}, found {some[row]:g} in row {lo + row}"
             )
     return size
+
+
+def _ones(*shape: int) -> np.ndarray:
+    return np.broadcast_to(1.0, shape)

@@ -47,10 +47,10 @@ def moments(theta: float, rows: int, columns: int) -> tuple[float, float]:
 
 
 def level_counts(rows: int, columns: int) -> np.ndarray:
-    """Return the number of lattices with k = 0, 1, ..., n_pairs disagreeing pairs, s = n_pairs - 2 k; float64.
+    """Return the numbers of lattices with k = 0, 1, ..., n_pairs disagreeing pairs, so s = n_pairs - 2 k; float64.
 
     Exact if all counts are below 2^53 (lattices of up to 53 sites), otherwise to about 1e-13 relative. The shorter side
-    is at most 12.
+    must be at most 12.
     """
     width, length = sorted((rows, columns))
     if width > WIDEST_COUNTS:
@@ -90,7 +90,7 @@ def _moments(theta: float, width: int, length: int) -> tuple[float, float, float
 
 
 def forward_moments(t: float, within: np.ndarray, width: int, length: int, table: np.ndarray) -> float:
-    """Write v_length, D v_length and D^2 v_length, D = t d/dt, to `table`; return the log of the factor taken out.
+    """Write v_length, D v_length and D^2 v_length, D = t d/dt, to `table`, all divided by a number; return its log.
 
     `within` holds the disagreements within each state of a row of `width` sites; there are `length` rows.
     """
@@ -132,7 +132,7 @@ def forward_moments(t: float, within: np.ndarray, width: int, length: int, table
 
 
 class BackwardState(NamedTuple):
-    """What draws read: disagreements `within` each state of a row, the lattice's sizes, and the tables at one theta.
+    """What `draw_backwards` reads: disagreements `within` each state of a row, sizes of the lattice, tables at a theta.
 
     Rows of `tables` are v_1, ..., v_length for the t in ``t[0]``; `powers` and `partial_sums` are scratch.
     """

@@ -74,19 +74,19 @@ class Ising(ExponentialFamily):
         return np.array([0.0 if bounds is None else 0.5 * (bounds[0] + bounds[1])])
 
     def change_statistics(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pseudo-likelihood's responses y_i = 1 and design 2 sum_{j ~ i} y_j; shapes (n,) and (n, 1)."""
+        """Return the pseudo-likelihood's responses, 1 if y_i = 1 else 0, (n,), and design 2 sum_{j ~ i} y_j, (n, 1)."""
         padded = np.pad(self.lattice, 1)
         field = padded[:-2, 1:-1] + padded[2:, 1:-1] + padded[1:-1, :-2] + padded[1:-1, 2:]
         return (self.lattice > 0).astype(np.int64).ravel(), 2.0 * field.reshape(-1, 1)
 
     def _log_normalizers(self, thetas: np.ndarray) -> np.ndarray | None:
-        """Return log Z of each row of `thetas`, by the transfer recursion; None if the lattice is over 16 wide."""
+        """Return log Z at each row of `thetas`, by the transfer recursion; None if the lattice is over 16 wide."""
         if not self._has_recursion:
             return None
         return np.array([exact_lattice.log_normalizer(theta, *self.lattice.shape) for theta in thetas[:, 0]])
 
     def statistic_counts(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the values of s and the log numbers of lattices; None if the lattice is more than 12 wide."""
+        """Return the values of s and the log number of lattices with each; None if the lattice is over 12 wide."""
         if min(self.lattice.shape) > exact_lattice.WIDEST_COUNTS:
             return None
         counts = exact_lattice.level_counts(*self.lattice.shape)

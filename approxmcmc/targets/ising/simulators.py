@@ -7,10 +7,10 @@ with one double each 5.7; checkerboard 4.8; four sites per double 4.2; with an u
 
 Exact draws come from coupling from the past, for lattices of any size. Two heat-bath chains, from all spins down and
 from all spins up, use the same uniform number at every update. At theta >= 0 the heat bath is monotone: the lower chain
-stays below the upper, and every other start between them. If they meet by time 0 after starting at time -T, so does a
-chain from any start at any earlier time, and where they meet is a draw from f(.|theta). Else T is doubled, *with the
-same numbers at the times that were run before*. Negative theta is positive theta with every second spin turned over,
-which changes the sign of s(y).
+stays below the upper, and every other start between them. If they started at time -T and have met at time 0, then
+chains from every start at any earlier time are in the same state at time 0, which is a draw from f(.|theta). Else T is
+doubled, *with the same numbers at the times that were run before*. Negative theta is positive theta with every second
+spin turned over, which changes the sign of s(y).
 
 The time to meet grows very fast beyond theta ~ 0.44, where large lattices become ordered. Long runs are not stopped,
 because dropping them would favour lattices that are reached early, and so bias the draws.
@@ -77,7 +77,7 @@ def heat_bath_states(observed: np.ndarray, auxiliary: Auxiliary) -> Callable[[],
 def heat_bath(
     rng: np.random.Generator, theta: np.ndarray, state: HeatBathState, statistics: np.ndarray, count: np.ndarray
 ) -> None:
-    """Draw a lattice at theta as the end of a heat bath, and write its s(y) to `statistics`."""
+    """Draw a lattice at theta as the last state of a heat-bath chain, and write its s(y) to `statistics`."""
     n_updates = state.n_updates
     if state.thin > 0 and state.theta[0] == theta[0]:
         n_updates = state.thin
@@ -193,7 +193,7 @@ def couple_from_the_past(
 
 @compiled
 def coupled_sweeps(theta: float, uniforms: np.ndarray, state: CouplingState) -> int:
-    """Run both chains to the present with the given numbers; return how many pairs disagree if they met, else -1.
+    """Run both chains to the present; if they have met, return how many pairs of neighbours disagree, else -1.
 
     `uniforms` has a row for each sweep, the last sweep first. The heat bath with one uniform for both chains is
     monotone at theta >= 0: lower <= upper stays true.

@@ -50,11 +50,11 @@ class PredictorPart:
     X
         Dense columns, shape (n, p), which multiply `entries`. With `codes`: the weights (n, 1), or None for weights 1.
     codes
-        Entries of the variable, shape (n,), -1 for a row that picks none of them; None for dense columns.
+        The index of the entry of the variable that each row picks, shape (n,), -1 for none; None for dense columns.
     shared
         Factors of the entries that all rows share, by entry.
     entries
-        Entries of the variable that dense columns multiply; None for all, one after the other.
+        Indices of the entries of the variable that dense columns multiply; None for 0, 1, 2 and so on.
     is_scalar
         Whether the variable is one number.
     labels
@@ -142,7 +142,7 @@ class DistinctColumns:
         self.weights: list[int] = []
 
     def add(self, arrays: tuple[np.ndarray, ...]) -> tuple[int, int]:
-        """Return the range of columns that these arrays (n, p) occupy, next to each other."""
+        """Add these arrays (n, p) next to each other, unless they are stored already; return their range of columns."""
         width = sum(array.shape[1] for array in arrays)
         for known, start in self.blocks:
             if len(known) == len(arrays) and all(map(_are_one, known, arrays)):

@@ -31,7 +31,10 @@ def normal_terms(eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, h
 
 
 def normal_slopes(eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    """Write the slopes in means and log scales: z exp(-log scale) and z^2 - 1, z the standardised residual."""
+    """Write the slopes of the rows ``order[lo:hi]`` in the predictors; `out` has shape (2 J, rows).
+
+    They are z exp(-log scale) in a mean and z^2 - 1 in a log scale, with z the standardised residual.
+    """
     [y] = responses
     J = y.shape[1]
     for j in range(J):
@@ -43,7 +46,10 @@ def normal_slopes(eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, 
 
 
 def normal_expansion(eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    """Write value, slopes, and the Hessian's upper triangle by rows; outcomes do not interact."""
+    """Write value, slopes and the Hessian's upper triangle of each row in ``order[lo:hi]``, one after the other.
+
+    Second derivatives between different outcomes are 0.
+    """
     [y] = responses
     J = y.shape[1]
     K = 2 * J
@@ -94,7 +100,7 @@ def softmax_terms(
 def softmax_slopes(
     eta: np.ndarray, responses: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
 ) -> None:
-    """Write the slopes 1(y = k) - p_k in predictor k, p_k the probability of class k."""
+    """Write the slope 1(y = k) - p_k of row ``order[lo + i]`` in predictor k to ``out[k, i]``, p_k = P(class k)."""
     [y] = responses
     work = np.empty((2, hi - lo))
     log_sum_exp(eta, hi - lo, work[0], work[1])
@@ -107,7 +113,7 @@ def softmax_slopes(
 def softmax_expansion(
     eta: np.ndarray, responses: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
 ) -> None:
-    """Write value, slopes 1(y = k) - p_k, and the upper triangle of -(diag p - p p'), row by row."""
+    """Write value, slopes 1(y = k) - p_k and upper triangle of -(diag p - p p') of each row in ``order[lo:hi]``."""
     [y] = responses
     n_classes = eta.shape[0]
     work, shares = np.empty((2, hi - lo)), np.empty(n_classes)

@@ -33,11 +33,11 @@ class Predictor:
     Parameters
     ----------
     columns, places
-        The range of columns of X, as a pair (from, to), and the entries of theta that they multiply.
+        The range of columns of X, as a pair (from, to), and the indices of the entries of theta that they multiply.
     codes
         The range of columns of the codes, as a pair (from, to).
     shared, values
-        Entries of theta that all rows share, and their factors.
+        Indices of the entries of theta that all rows share, and their factors.
     """
 
     columns: tuple[int, int] = (0, 0)
@@ -57,9 +57,10 @@ class Design:
     X
         Dense columns, shape (n, p); also those that only weight codes.
     codes
-        For each row the entries of theta to add, int32, shape (n, C); `dim` adds 0, for a reference level.
+        For each row the indices of the entries of theta to add, int32, shape (n, C); the index `dim` adds 0, for a
+        reference level.
     weights
-        For each column of codes the column of X that multiplies it; -1 for none.
+        For each column of codes the index of the column of X that multiplies its entries; -1 for none.
     predictors
         The K predictors.
     """
@@ -96,7 +97,7 @@ class Design:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """Arrays for kernels: X, codes, and how they combine; arrays without rows have the length 1."""
+        """Arrays for kernels: X and codes, with n rows, then arrays of length 1 that say how to combine them."""
         spans: list[int] = []
         places: list[int] = []
         shared: list[int] = []
@@ -110,7 +111,7 @@ class Design:
         return self.X, self.codes, *whole, values
 
     def matrix(self) -> np.ndarray | None:
-        """Return the design as a matrix (n, dim) if it is one predictor of dense columns without offset, else None."""
+        """Return the design as a matrix (n, dim) if it is one predictor without codes and offset, else None."""
         if self.n_predictors > 1 or self.codes.size or self._has_offset:
             return None
         [one] = self.predictors
@@ -199,7 +200,7 @@ class _Part:
             total += weights @ self.sparse
 
     def add_bend(self, other: "_Part", weights: np.ndarray, factor: float, total: np.ndarray) -> None:
-        """Add factor (D_1 + S_1)' W (D_2 + S_2) to `total`: 1 is this part, 2 is `other`, W has diagonal `weights`."""
+        """Add `factor` times (D_1 + S_1)' W (D_2 + S_2) to `total`; 1 is this part, 2 `other`, W = diag(`weights`)."""
         weighted = self.dense * (factor * weights)[:, None]
         total[np.ix_(self.places, other.places)] += weighted.T @ other.dense
         if other.sparse is not None:

@@ -18,7 +18,7 @@ LAST = DESIGN  # the first array of the responses
 
 @compiled(fastmath=set(BATCH_FASTMATH))
 def gather(theta: np.ndarray, design: Data, k: int, coefs: np.ndarray) -> float:
-    """Copy the coefficients of the dense columns of predictor k to `coefs`; return its sum that all rows share."""
+    """Copy the coefficients of the dense columns of predictor k to `coefs`; return the part that all rows share."""
     spans, places, shared, values = design[2], design[3], design[5], design[6]
     dim = theta.shape[0]
     first, last, at = spans[0, SPANS * k], spans[0, SPANS * k + 1], spans[0, SPANS * k + 2]
@@ -35,7 +35,7 @@ def gather(theta: np.ndarray, design: Data, k: int, coefs: np.ndarray) -> float:
 def add_coded(
     theta: np.ndarray, design: Data, k: int, order: np.ndarray, lo: int, hi: int, common: float, eta: np.ndarray
 ) -> None:
-    """Add to predictor k, `eta`, the entries of theta that its codes name, and `common`, which all rows share."""
+    """Add to `eta`, predictor k, the entries of theta that codes name, times their weights, and the number `common`."""
     X, codes, spans, weights = design[0], design[1], design[2], design[4]
     dim = theta.shape[0]
     for i in range(hi - lo):

@@ -25,6 +25,8 @@ from approxmcmc.engine.compiler.compile import (
 from approxmcmc.engine.compiler.identity import cached_by_content, content_id
 from approxmcmc.engine.compiler.operations import TRANSCENDENTAL, operations
 from approxmcmc.engine.terms.batches import row_reader
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.targets.checks import check_gradient
 
 
 class RowLikelihood(abc.ABC):
@@ -42,7 +44,7 @@ class RowLikelihood(abc.ABC):
         return kernel(getattr(self, name)(), self.signature(name, responses), fastmath=BATCH_FASTMATH)
 
     def evaluate(self, eta: np.ndarray, responses: tuple[np.ndarray, ...], rows: np.ndarray) -> np.ndarray:
-        """Return the terms of the rows with numbers `rows`, given their predictors `eta` (K, rows); shape (rows,)."""
+        """Return the terms of the rows with indices `rows`, given their predictors `eta` (K, rows); shape (rows,)."""
         out = np.empty(len(rows))
         some = tuple(np.ascontiguousarray(array[rows]) for array in responses)
         self.compile("terms", responses)(eta, some, np.arange(len(rows)), 0, len(rows), out)
@@ -69,7 +71,10 @@ class RowLikelihood(abc.ABC):
 
     @abc.abstractmethod
     def expansion(self) -> Callable[..., None]:
-        """Return the batch function of expansions; ``out[i]`` is value, slopes, and upper triangle of the Hessian."""
+        """Return the batch function of expansions.
+
+        ``out[i]`` is value, slopes, and upper triangle of the Hessian of the row ``order[lo + i]``.
+        """
 
     @abc.abstractmethod
     def identity(self) -> str:
@@ -128,14 +133,43 @@ class ScalarLikelihood(RowLikelihood):
         """Return a hash of the function."""
         return content_id(self.loglik)
 
+    def check_derivatives(self, responses: Sequence[float], name: str, *, who: str) -> None:
+        """Compare the slopes with differences of ``loglik``, and the second derivatives with differences of the slopes.
+
+        Raises
+        ------
+        InvalidInputError
+            If there are not K + K (K + 1) / 2 derivatives, or one is wrong; the message calls them `name`.
+        """
+        K, at = self.n_predictors, np.full(self.n_predictors, 0.25)
+        found = np.shape(self.derivatives(*at, *responses))
+        if found != (self.n_numbers - 1,):
+            raise InvalidInputError(
+                f"{who}: derivatives must return a tuple of {K} slopes and {K * (K + 1) // 2} second derivatives, "
+                f"found shape {found}"
+            )
+        place = np.zeros((K, K), dtype=int)
+        place[np.triu_indices(K)] = np.arange(K, self.n_numbers - 1)
+        labels = [f"eta_{k + 1}" for k in range(K)]
+        for k, entries in enumerate([np.arange(K), *np.maximum(place, place.T)]):
+
+            def value(eta: np.ndarray, k: int = k) -> float:
+                return self.derivatives(*eta, *responses)[k - 1] if k else self.loglik(*eta, *responses)
+
+            def add_gradient(eta: np.ndarray, out: np.ndarray, entries: np.ndarray = entries) -> None:
+                out += np.array(self.derivatives(*eta, *responses))[entries]
+
+            called = f"{name}: row {k} of the second derivatives" if k else name
+            check_gradient(value, add_gradient, at, called, labels, who=who)
+
 
 STEP = 5e-3  # of differences, for a predictor of size 1; as in `targets.linear.numerical_derivatives`
 
 
 def loop_over_rows(K: int, m: int, lines: Sequence[str], **functions: Any) -> Callable[..., None]:
-    """Return ``loop(eta, responses, order, lo, hi, out)``, which runs these lines for each row i.
+    """Return ``loop(eta, responses, order, lo, hi, out)``, which runs `lines` for each row i.
 
-    A line may name the functions, predictors ``eta0[i]`` and responses ``y0[i]``, see `arguments`.
+    A line may name `functions`, predictors ``eta0[i]`` and responses ``y0[i]``, see `arguments`.
     """
     make = _loop_maker(K, m, tuple(lines), tuple(functions))
     return closure(make, *functions.values(), fastmath=BATCH_FASTMATH)
@@ -176,7 +210,7 @@ def _difference_maker(K: int, m: int) -> Callable[..., Any]:
     names = [*(f"e{k}" for k in range(K)), *(f"y{k}" for k in range(m))]
 
     def at(**steps: float) -> str:
-        """Return as text the call of the function with some arguments moved by so many steps."""
+        """Return as text the call of the function with each argument named in `steps` moved by so many steps."""
         moved = [f"{name} + {steps[name]} * h{name[1:]}" if name in steps else name for name in names]
         return f"at({', '.join(moved)})"
 

@@ -12,7 +12,6 @@ from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import (
     CHECKED_ROWS,
     check_compiles,
-    check_gradient,
     checked_array,
     checked_arrays,
     plain_function,
@@ -63,8 +62,8 @@ class PredictorTarget(PredictorsTarget):
         ``derivatives(eta_1, ..., y)`` returns a tuple: K slopes of `loglik` in the predictors, then its K (K + 1) / 2
         second derivatives, row by row of the upper triangle. None: five-point differences.
     dims, coords
-        Axis names by variable, and labels by axis, as in `pymc.Model`. By default the entries of a variable are called
-        by the categories or columns of its design, where that has them.
+        Axis names by variable, and labels by axis, as in `pymc.Model`. By default the entries of a variable have the
+        names of the categories or columns of its design as labels, if there are any.
     initial_point
         The point around which chains start, values by variable; default 0.
     pymc_model
@@ -79,7 +78,7 @@ class PredictorTarget(PredictorsTarget):
 
     Notes
     -----
-    Guarantee: the posterior as written, exactly. What the structure buys: an expansion
+    Guarantee: the posterior as written, exactly. Because of its structure, an expansion
     (:class:`ControlVariate`, :class:`CoreRows`) takes 1 + 2 K + K (K + 1) / 2 numbers a row and one pass over the data,
     where a :class:`FunctionTarget` takes 1 + d + d (d + 1) / 2 and 2 + 2 d; a row costs one dot product for each dense
     predictor. References: Rigby and Stasinopoulos (2005), for models of several predictors.
@@ -137,6 +136,8 @@ class PredictorTarget(PredictorsTarget):
         arguments = (*[0.25] * len(parts), *(float(response[0]) for response in self.responses))
         expected = f"loglik({', '.join(map(str, predictors))}, y) -> float"
         check_compiles(self.likelihood.loglik, "loglik", arguments, expected, who=WHO)
+        if self._knows_derivatives:
+            self._check_derivatives(0)
 
     def _read(self, predictors: Any, offsets: Mapping[str, Any], y: Any) -> dict[str, list[PredictorPart]]:
         """Check and store the responses; return the parts of each predictor."""
@@ -165,19 +166,13 @@ class PredictorTarget(PredictorsTarget):
     def _term_gradients(self) -> Any:
         if self._knows_derivatives:
             for i in np.unique(np.linspace(0, self.n_obs - 1, CHECKED_ROWS).astype(int)):
-                self._check_slopes([float(one[i]) for one in self.responses], int(i))
+                self._check_derivatives(int(i))
         return super()._term_gradients()
 
-    def _check_slopes(self, responses: list[float], row: int) -> None:
-        likelihood, K = self.likelihood, self.likelihood.n_predictors
-        assert isinstance(likelihood, ScalarLikelihood)
-
-        def add_slopes(eta: np.ndarray, out: np.ndarray) -> None:
-            out += np.array(likelihood.derivatives(*eta, *responses)[:K])
-
-        name, labels = f"derivatives at datum {row}", [f"eta_{k + 1}" for k in range(K)]
-        at = np.full(K, 0.25)
-        check_gradient(lambda eta: likelihood.loglik(*eta, *responses), add_slopes, at, name, labels, who=WHO)
+    def _check_derivatives(self, row: int) -> None:
+        assert isinstance(self.likelihood, ScalarLikelihood)
+        responses = [float(one[row]) for one in self.responses]
+        self.likelihood.check_derivatives(responses, f"derivatives at datum {row}", who=WHO)
 
     def initial_point(self) -> np.ndarray:
         """Return the theta around which chains start; shape (dim,)."""

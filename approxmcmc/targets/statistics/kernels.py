@@ -1,15 +1,15 @@
 r"""Terms of normal outcomes from their sufficient statistics, with gradients and second derivatives.
 
-The term of outcome k with n rows, with s and R of its least-squares fit (`least_squares`), u = R (beta - beta^) and the
-log scale lambda = v'theta, is
+The term of outcome k with n rows, with s and R of its least-squares fit (`least_squares`), u = R (beta - beta^), a
+constant b and the log scale lambda = v'theta, is
 
 .. math:: \ell = b - n \lambda - \tfrac12 q, \quad q = (s + |u|^2) e^{-2 \lambda},
 
 where beta are the entries of theta in the mean. So the gradient is -R'u exp(-2 lambda) in beta, plus (q - n) v; the
 second derivatives are -R'R exp(-2 lambda), 2 R'u exp(-2 lambda) times v' both ways, and -2 q v v'.
 
-data = (roots (K, p, p), centers (K, p), places (K, p), scales (K, dim), numbers (K, 3) of n, s, b); an entry of
-`places` beyond the columns of an outcome is multiplied by zeros of the root.
+data = (roots R (K, p, p), centers beta^ (K, p), places (K, p), scales v (K, dim), numbers n, s, b (K, 3)). `places` are
+the indices in theta of beta; those beyond the columns of an outcome are multiplied by zeros of the root.
 """
 
 import math
@@ -78,7 +78,7 @@ def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: 
 
 
 def make_expand(log_terms: Callable[..., None], add_gradient: Callable[..., None]) -> Callable[..., None]:
-    """Return the kernel that writes rows of `GeneralExpansion`: value, gradient, upper triangle of half the Hessian."""
+    """Return the kernel that writes rows of `GeneralExpansion`: value, gradient, H_11 / 2, H_12, ..., H_dd / 2."""
 
     def expand(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         dim, p = theta.shape[0], data[1].shape[1]

@@ -82,7 +82,7 @@ def least_squares(rows: Rows, n_rows: int, p: int) -> LeastSquares:
     Notes
     -----
     Directions on which the rows have no information, for instance if a column is a sum of others, have no row in the
-    root. The rounding error of the right side is about 1e-15 (n + the left side), at condition numbers up to 1e10.
+    root. The rounding error of s + |R (beta - beta^)|^2 is about 1e-15 (n + this sum), at condition numbers up to 1e10.
 
     References
     ----------
@@ -105,14 +105,14 @@ def least_squares(rows: Rows, n_rows: int, p: int) -> LeastSquares:
 
 
 def _eigen(sums: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Return eigenvalues and vectors of Z'WZ, Z'We and e'We, from the result of `Basis.sums`."""
+    """Return the eigenvalues and eigenvectors of Z'WZ, then Z'We and e'We, from the result of `Basis.sums`."""
     gram, slope, squares = sums[: rank * rank].reshape(rank, rank), sums[rank * rank : -1], float(sums[-1])
     values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
     return values, vectors, slope, squares
 
 
 def _of_some_rows(rows: Rows, n_rows: int, p: int) -> Basis:
-    """Return the basis and the fit of some rows; directions without information keep some length."""
+    """Return the basis and the fit of some rows; eigenvalues below 1e-8 of the largest are raised to that."""
     each = -(-max(FEWEST, FOR_EACH * p) // SLICES)
     starts = np.unique(np.linspace(0, max(n_rows - each, 0), SLICES).astype(int))
     a, r, w = (np.concatenate(some) for some in zip(*(rows(lo, min(lo + each, n_rows)) for lo in starts), strict=True))

@@ -1,7 +1,7 @@
 """Find models of normal rows, and compute their sufficient statistics from the rows, outcome by outcome.
 
 The mean is any linear predictor; the log scale is a linear predictor that differs between rows only by a known offset,
-such as a weight. So a step may read the numbers of `least_squares` instead of n rows.
+such as a weight. So a step may read the results of `least_squares` instead of n rows.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ class NormalOutcome:
 
     @property
     def entries(self) -> np.ndarray:
-        """The entries of theta that the mean reads, in order."""
+        """Indices of the entries of theta that the mean reads, in increasing order."""
         first, last = self.mean.codes
         read = np.unique([*self.mean.places, *self.mean.shared, *np.unique(self.design.codes[:, first:last])])
         return read[read < self.design.dim].astype(np.int64)
@@ -66,7 +66,7 @@ class NormalOutcome:
         return self.design.matrix_of(self.log_scale, slice(lo, hi))[:, -1]
 
     def fit(self) -> tuple[LeastSquares, float]:
-        """Return the least-squares fit, and the sum over rows of -log s_i - log(2 pi) / 2, as far as terms hold it."""
+        """Return the least-squares fit, and the sum over rows of -log s_i - log(2 pi) / 2; 0 if terms leave it out."""
         entries, n_rows = self.entries, self.design.n_rows
 
         def rows(lo: int, hi: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -60,7 +60,7 @@ class RowsOfRegression(PredictorsTarget):
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The predictors, with a last column log(s_i) if there are weights."""
+        """The predictors, with a last column -log(w_i) / 2 if there are weights."""
         return {"X": self.design.X}
 
 
@@ -87,7 +87,7 @@ class LinearRegression(NormalStatistics):
     intercept
         Add a column of ones in front, called "intercept".
     coef_names
-        Labels of the columns, if X has none.
+        Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ class NormalStatistics(StandsForRows, ExpandsItself):
 
     .. math:: \ell(\theta) = b - n \lambda - \tfrac12 (s + |R (\beta - \hat\beta)|^2) e^{-2 \lambda}
 
-    for each outcome with n rows and log scale lambda; s, R and the fit come from weighted least squares.
+    for each outcome with n rows, log scale lambda and a constant b; s, R and the fit come from weighted least squares.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class NormalStatistics(StandsForRows, ExpandsItself):
         if not isinstance(rows, TallDataTarget) or not outcomes:
             raise IncompatibleError(
                 f"NormalStatistics needs rows that are normal, with means that are linear in the parameters and one "
-                f"scale for each outcome, known up to weights or a parameter; found {rows!r}"
+                f"scale for each outcome, up to known weights; found {rows!r}"
             )
         super().__init__(rows)
         self.n_obs = len(outcomes)

@@ -3,7 +3,7 @@ Distance and its bounds
 =======================
 
 On a small model two numbers can be compared: the distance of an approximate Gibbs sampler's stationary distribution
-from the posterior, and the upper bound of the theorems. The interval of the distance must reach below every bound.
+from the posterior, and the upper bounds of the theorems. The interval of the distance must reach below every bound.
 """
 
 import approxmcmc as amc

@@ -2,8 +2,8 @@
 Your PyMC model, with a bias knob
 =================================
 
-A PyMC model is a target without changes. The likelihood is evaluated row by row by code that PyTensor compiles, so
-a sampler that needs 500 rows computes 500 rows.
+A PyMC model is a target without changes. The likelihood is evaluated row by row, so a sampler that needs 500 rows
+computes 500 rows.
 """
 
 # %%
@@ -29,7 +29,8 @@ target = amc.from_pymc(regression)
 trace = amc.sample(target, draws=1000, tune=200, chains=2, random_seed=1, progressbar=False)
 
 # %%
-# ``amc.sample(regression, ...)`` does the same, and makes a new target each time, which costs a compilation.
+# ``amc.sample(regression, ...)`` does the same, and makes a new target in each call: the model is read again, and what
+# PyTensor compiles of it (nothing of this model) is compiled again.
 #
 # No sampler was named, so the library tried several and took the fastest (:doc:`/choosing`). The second line says what
 # was found in the model: each row depends on the parameters through one linear predictor, so the library evaluates the
@@ -85,9 +86,9 @@ az.plot_dist(
 # A hierarchy
 # -----------
 #
-# Groups can be sampled if their number does not grow with the data. Draws are on the scale of the model,
-# with its names and dims; the positive ``tau`` was sampled on the logarithmic scale, Jacobian included. NUTS runs on
-# the same model, and must agree.
+# Effects of many groups are integrated out (:doc:`b_many_groups`); the effects of these six groups, with hundreds of
+# rows each, stay parameters. Draws are on the scale of the model, with its names and dims; the positive ``tau`` was
+# sampled on the logarithmic scale, Jacobian included. NUTS runs on the same model, and must agree.
 
 n_groups = 6
 group = rng.integers(0, n_groups, n)
@@ -118,11 +119,11 @@ az.plot_forest(
 # Unsupported models, and why
 # ---------------------------
 #
-# :func:`approxmcmc.from_pymc` needs a log-likelihood that is a sum over rows. A latent variable for each row,
-# discrete parameters, missing values, time series, Gaussian processes, and potentials that use the data raise an error
-# that names the unsupported part and an alternative; ``amc.sample(model)`` runs ``amc.NUTS()`` on such a model, and
-# says why. So does a hidden coupling of rows (a cumulative sum, centring inside the model): before sampling, the terms
-# of random groups of rows are compared with the full log-likelihood.
+# :func:`approxmcmc.from_pymc` needs a log-likelihood that is a sum over rows. A latent variable for each row that
+# cannot be integrated out, discrete parameters, missing values, time series, Gaussian processes, and potentials that
+# use the data raise an error that names the unsupported part and an alternative; ``amc.sample(model)`` runs
+# ``amc.NUTS()`` on such a model, and says why. A hidden coupling of rows (a cumulative sum, centring inside the model)
+# raises an error, too: before sampling, the terms of random groups of rows are compared with the full log-likelihood.
 
 with pm.Model() as tied:
     level = pm.Normal("level")
@@ -139,13 +140,13 @@ except amc.errors.IncompatibleError as refusal:
 # without a sampler measures the scales by a pilot run instead; standardised effects (``intercept = mu + tau * z``) have
 # a mode.
 #
-# Standardised effects with many rows in each group have another problem: the rows determine ``tau * z`` almost
-# exactly, so ``z`` and ``tau`` lie on a curved ridge that chains do not follow. From 100 rows for each entry of ``z``
-# on, samplers therefore move ``tau * z``, Jacobian included, if exactly one positive variable multiplies a vector of
-# ``Normal(0, 1)``, and an analysis of variance at the initial point shows that the groups differ: by over 10 times
-# the variance within their rows. If they hardly differ, ``tau`` may be 0, and neither coordinate is easy: the model's
-# coordinates are kept. The trace holds ``z``. Its attribute ``group_effects`` says what was found and why;
-# ``from_pymc(model, scale_effects=False)`` keeps the model's coordinates.
+# Standardised effects with many rows in each group have another problem: the rows determine ``tau * z`` almost exactly,
+# so ``z`` and ``tau`` lie on a curved ridge that chains do not follow. From 100 rows for each entry of ``z`` on,
+# samplers therefore move ``tau * z``, Jacobian included, if exactly one positive variable multiplies a vector of
+# ``Normal(0, 1)``, and an analysis of variance at the initial point shows that the groups differ: their effects vary by
+# over 10 times the variance that each has given its rows. If they hardly differ, ``tau`` may be 0, and neither
+# coordinate is easy: the model's coordinates are kept. The trace holds ``z``. Its attribute ``group_effects`` says what
+# was found and why; ``from_pymc(model, scale_effects=False)`` keeps the model's coordinates.
 #
 # Data are read when the target is made. After ``pm.set_data``, make a new one: ``amc.from_pymc(model)``; the old one
 # raises.

@@ -41,9 +41,9 @@ print("edges and two-stars:", graph.observed_statistics)
 
 # %%
 # Exchange proposes a theta, simulates a network there, and compares it with the observed one. The network is the last
-# state of a chain of toggles; a toggle adds or removes a tie. The first run makes 2400 toggles, from the empty graph
-# and from the full one in turn; the second makes 100 from the empty graph. The two parameters are correlated, so the
-# walk uses the covariance of the posterior.
+# state of a chain that proposes toggles; a toggle adds or removes a tie. In the first run this chain proposes 2400
+# toggles, from the empty graph and from the full one in turn; in the second 100, from the empty graph. The two
+# parameters are correlated, so the walk uses the covariance of the posterior.
 
 walk = amc.RandomWalk(1.7, preconditioner=[[0.23, -0.042], [-0.042, 0.0108]])
 runs = {
@@ -73,8 +73,8 @@ for name, trace in traces.items():
 # An Ising model
 # --------------
 #
-# A lattice of spins, and how strongly neighbours agree. For lattices of at most sixteen columns the normaliser is
-# known, and the draws must follow the exact posterior density.
+# A lattice of spins, and how strongly neighbours agree. If the shorter side has at most sixteen spins, the normaliser
+# is known, and the draws must follow the exact posterior density.
 
 rng = np.random.default_rng(3)
 spins = rng.choice([-1, 1], size=(12, 12))  # with a frame of zeros, which are no neighbours

@@ -55,7 +55,8 @@ print("the target's data are the file:", np.shares_memory(plain.X, X))
 #
 # On this many rows a posterior is narrow, and all rows together decide each step. Control variates replace most of this
 # information by a quadratic (:doc:`/samplers/control_variates`): set-up reads the file about a dozen times, a step a
-# few hundred rows. Three numbers for each row stay in memory, for any number of columns.
+# few hundred rows. Two numbers for each row are stored, for any number of columns: in a file, because the data are in
+# one.
 
 target = amc.ControlVariate(plain)
 proposal = amc.Independence(target.laplace)

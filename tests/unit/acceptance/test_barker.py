@@ -57,7 +57,6 @@ class TestSettings:
         with pytest.raises(InvalidInputError, match=match):
             MinibatchBarker(**settings)
 
-    @pytest.mark.needs_jit
     @pytest.mark.parametrize("variance", [0.01, 0.81, 1.0, 2.25])
     def test_the_ends_of_the_range_are_in_it(self, variance):
         part = MinibatchBarker(variance, correction="minimax").build_test(logistic())
@@ -178,7 +177,6 @@ class TestDraws:
 
 
 class TestWarnings:
-    @pytest.mark.needs_jit
     def test_skewed_terms_are_reported(self):
         def loglik(theta, data, i):
             (x,) = data

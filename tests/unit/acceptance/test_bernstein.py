@@ -173,7 +173,6 @@ class TestRuns:
         assert "range of the terms" in trace["posterior"].attrs["problems"]
         assert "range_violations" not in draw(BernsteinTest(0.05, 20, range="observed"), target).sample_stats
 
-    @pytest.mark.needs_jit
     def test_too_many_wrong_decisions_are_reported(self):
         """Four of 4000 data carry the mean: the observed range misses them, and 90 % of its decisions are wrong."""
         x = np.zeros(2000)

@@ -154,3 +154,17 @@ def test_equal_vectors():
     assert not equal(x, np.array([0.0, 1.0, 3.0]))
     assert not equal(np.array([np.nan]), np.array([np.nan]))
     assert equal(np.array([0.0]), np.array([-0.0]))
+
+
+def test_a_target_around_one_without_a_pymc_model_says_whose_is_missing():
+    bounded = amc.targets.BoundedLikelihood(Normal(), _gap, _bound, np.ones(1))
+    with pytest.raises(IncompatibleError, match="Normal has no PyMC model"):
+        bounded.to_pymc()
+
+
+def _gap(theta, data, i):
+    return 0.0
+
+
+def _bound(theta, sums):
+    return 0.0

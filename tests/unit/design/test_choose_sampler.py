@@ -18,7 +18,7 @@ from approxmcmc.design.normal_by_pilot import normal_by_pilot, trajectories
 from approxmcmc.design.survey import Situation
 from approxmcmc.design.trial import Measured
 
-pytestmark = pytest.mark.needs_jit  # pilots of hundreds of passes over the data
+long_pilots = pytest.mark.needs_jit  # hundreds of passes over the data
 OURS = [one for one in TALL if not one.is_counted]
 GROUPS, N = 3, 60
 GROUP = np.arange(N) % GROUPS
@@ -83,6 +83,7 @@ def test_the_table_tells_what_was_measured(logistic):
     assert (tried["data_per_step"] > 0).all()
 
 
+@long_pilots
 @pytest.mark.parametrize(("bias", "exact"), [("none", True), (10.0, False)])
 def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, bias, exact):
     """The rows that are tried are made equally fast but for the biased one, which is much faster."""
@@ -97,6 +98,7 @@ def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, bias, exact):
     )
 
 
+@long_pilots
 def test_by_default_a_biased_sampler_must_be_within_the_allowed_error(logistic, monkeypatch):
     monkeypatch.setattr(prices, "SOON", 0.0)
     monkeypatch.setattr(contest, "SHARE_OF_TRIALS", math.inf)
@@ -149,6 +151,7 @@ def test_a_doubly_intractable_posterior_gets_the_exchange_algorithm():
     assert isinstance(choice.sampler, amc.Exchange) and choice.table["exact"].all()
 
 
+@long_pilots
 @pytest.mark.recompiles
 def test_a_hierarchy_without_a_mode_is_measured_by_a_pilot(hierarchy):
     with pytest.raises(amc.errors.InvalidInputError, match="no mode"):
@@ -219,6 +222,7 @@ def _known(dim=16, n_obs=1000, target=None, **made):
         compile=lambda: SimpleNamespace(data=()),
         reads_rows=True,
         known_law=None,
+        mirrored=(),
         term_work=TermWork(1e-6 / 0.15e-9, 3e-6 / 0.15e-9, 0.0),
     )
     return Situation(target, _found=dict(made))
@@ -260,6 +264,18 @@ def test_a_failed_search_for_a_mode_is_not_repeated_and_leaves_the_pilot():
         _ = known.mode
 
 
+@pytest.mark.parametrize(("mode", "fits"), [(0.0, True), (0.5, True), (3.0, False), (-3.0, False), (9.0, True)])
+def test_draws_around_a_mode_are_not_chosen_where_chains_reach_its_mirror_image(mode, fits):
+    independent = _named("independent draws and a walk, exact test")
+    law = amc.targets.Laplace(np.array([1.0, mode]), np.eye(2))
+    known = _known(mode=law)
+    assert independent.why_not(known) == ""  # neither coordinate is a scale of either sign
+    known.target.mirrored = [1]
+    assert (independent.why_not(known) == "") is fits
+    vars(known)["_found"].clear()
+    assert independent.why_not(known) == ""  # before the mode is known
+
+
 def test_where_rows_are_few_for_a_hierarchy_no_mode_is_sought():
     """d^2 = 256 of 200 rows, and a prior that is not normal: a pilot has the metric."""
     known = _known(n_obs=200, pilot=LAW)
@@ -282,6 +298,7 @@ def test_memory_is_counted_as_time_is(monkeypatch):
     assert "GB of memory" in _named("random walk, exact test").why_not(_known(dim=100))
 
 
+@long_pilots
 @pytest.mark.parametrize(
     "error", [MemoryError("of 8 GB"), np.linalg.LinAlgError("singular"), FloatingPointError("NaN")]
 )
@@ -313,6 +330,7 @@ def test_the_floor_of_an_expansion_counts_what_its_differences_take(logistic):
     assert known.expansion_seconds > 4 * known.gradient_seconds
 
 
+@long_pilots
 def test_choice_and_draws_follow_from_the_seed_and_not_from_a_clock(logistic, monkeypatch):
     """A clock that runs a thousand times too fast or too slow, at random, moves no price and no draw."""
     settings = {"random_seed": 3, "chains": 2, "progressbar": False}
@@ -350,6 +368,7 @@ def test_an_improper_posterior_is_told_of_whoever_samples_it():
     assert "NUTS" in choice.table["candidate"].iloc[0]  # ours are out: no mode, no pilot
 
 
+@long_pilots
 @pytest.mark.recompiles
 def test_a_density_that_is_nan_somewhere_is_left_to_samplers_that_read_all_data():
     """Core rows do not notice, since a NaN of the surrogate is a rejection there: they would be taken."""

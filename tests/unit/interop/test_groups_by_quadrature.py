@@ -151,20 +151,20 @@ def some(cases, usual):
     return [case if case in usual else pytest.param(case, marks=pytest.mark.recompiles) for case in cases]
 
 
-@pytest.mark.parametrize("law", some(LAWS, ["logit", "exposure", "shape"]))
+@pytest.mark.parametrize("law", some(LAWS, ["logit", "shape"]))
 def test_laws(law):
     target = check(hierarchy(law))
     assert target.keeps_kernels and target.setup_attrs["setup_quadrature_nats"] < 0.01
 
 
-@pytest.mark.parametrize("written", some(WRITTEN, ["centred", "each row", "crossed"]))
+@pytest.mark.parametrize("written", some(WRITTEN, ["centred", "crossed"]))
 def test_ways_to_write_it(written):
     target = check(hierarchy("poisson" if written == "each row" else "logit", written))
     signed = {"scales by kind": ["scales"], "a logarithm": []}.get(written, ["s"])
     assert [v.name for v in target.coordinates.signed] == signed
 
 
-@pytest.mark.parametrize("law", some(["poisson", "logit"], ["poisson"]))
+@pytest.mark.parametrize("law", some(["poisson", "logit"], ["logit"]))
 def test_entries_that_are_picked_after_the_link(law):
     check(moved_before_the_link(law))
 
@@ -194,14 +194,14 @@ def test_derivatives_are_those_of_the_density(law, written):
 
 
 def test_effects_come_back_under_the_models_names():
-    model = hierarchy("poisson")
+    model = hierarchy("logit")
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest())
     settings = {"draws": 40, "tune": 20, "chains": 2, "random_seed": 1, "progressbar": False, "audit_every": None}
     trace = amc.sample(amc.from_pymc(model, integrate=True), sampler, **settings)
     posterior = trace.posterior
     assert posterior["z"].dims == posterior["b"].dims == ("chain", "draw", "group")
     np.testing.assert_allclose(posterior["b"], posterior["mu"] + posterior["s"] * posterior["z"])
-    assert posterior.attrs["integrated"].startswith("z of 12 groups integrated out by quadrature (8 nodes, error ")
+    assert posterior.attrs["integrated"].startswith("z of 12 groups integrated out by quadrature (24 nodes, error ")
 
 
 def test_draws_of_effects_have_their_law():
@@ -283,7 +283,7 @@ def test_three_effects_of_a_group_are_refused_with_the_price():
     with pm.Model() as model:
         b = pm.Normal("b", 0.0, pm.HalfNormal("s", shape=3), shape=(G, 3))
         bernoulli((b[GROUP] * np.column_stack([np.ones(N), X, X**2])).sum(axis=1))
-    with pytest.raises(NotGroupsError, match="3 effects of a group would take 512 nodes"):
+    with pytest.raises(NotGroupsError, match="3 effects of a group need at least 512 nodes"):
         integrated(model)
 
 
@@ -296,6 +296,7 @@ def test_a_few_large_groups_stay_parameters_unless_asked():
     assert integrated(model, always=True).n_obs == 3
 
 
+@pytest.mark.recompiles
 def test_a_few_effects_of_known_scale_stay_coefficients_unless_asked():
     with pm.Model() as model:
         bernoulli(pm.Normal("ability", 0.0, 1.0, shape=G)[GROUP] - pm.Normal("difficulty", shape=3)[OTHER])

@@ -185,6 +185,18 @@ def test_explain_says_why_effects_stay_parameters_and_nothing_where_there_are_no
     assert said.startswith(reason) if reason else said == ""
 
 
+def test_explain_answers_where_no_row_is_a_term_and_nuts_is_quicker():
+    """The observed variables have 40 and 30 rows."""
+    group = np.arange(40) % 8
+    with pm.Model() as model:
+        z, scale = pm.Normal("z", shape=8), pm.HalfNormal("scale")
+        pm.Bernoulli("class", logit_p=scale * z[group], observed=group > 3)
+        pm.Poisson("count", pm.math.exp(scale * z[group[:30]]), observed=group[:30])
+    said = amc.explain(model)
+    assert said.startswith("class, count: no row is a term; effects of groups are not integrated out: z: NUTS needs")
+    assert "'class' has 40, 'count' has 30" in said
+
+
 @pytest.mark.needs_jit
 @pytest.mark.parametrize("kind", ["shared through a sum", "a smoothing matrix"])
 def test_the_check_by_numbers_sees_what_labels_overlook(kind, monkeypatch):

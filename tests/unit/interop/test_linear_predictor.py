@@ -40,7 +40,7 @@ FOUND = {
 }
 
 
-SLOW = (zoo.transposed_design, times_a_parameter, zoo.two_observed)  # a minute each, to compile
+SLOW = (zoo.transposed_design, shifted, times_a_parameter, zoo.two_observed)  # up to a minute each, to compile
 
 
 @pytest.mark.parametrize(

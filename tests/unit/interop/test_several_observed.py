@@ -66,7 +66,12 @@ def model_of(second, first=bernoulli):
     return model
 
 
-@pytest.mark.parametrize("second", LAWS)
+DAILY = "negative_binomial"  # the others, ten seconds each to compile, are left to the longer run
+
+
+@pytest.mark.parametrize(
+    "second", [pytest.param(law, marks=() if law == DAILY else pytest.mark.recompiles) for law in LAWS]
+)
 def test_terms_are_integrals_over_the_rows_of_both_variables(second):
     target = integrated(model_of(second), always=True)
     theta = target.initial_point() + 0.3 * np.random.default_rng(2).normal(size=target.variables.size)

@@ -167,6 +167,7 @@ def test_a_long_chain_is_labelled_described_and_cached(target, tmp_path, monkeyp
     monkeypatch.setattr(exact_chain, "run_kernel", None)  # another run would fail
     again = exact_chain_reference(target, gates=LENIENT, cache_dir=tmp_path, **SHORT)
     assert np.array_equal(first["posterior"]["beta"], again["posterior"]["beta"])
+    assert again["posterior"].attrs["seconds_to_make"] == first["posterior"].attrs["seconds_to_make"] > 0.0
     trace = first.copy()
     assert attach_reference(trace, again)["reference_moments"].attrs["method"] == "long exact chain"
 

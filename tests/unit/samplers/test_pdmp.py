@@ -128,7 +128,7 @@ class TestChains:
         draws, _, chain = book.advance(program, [0.0, 0.0], own, 3000)
         assert len(draws) < 3000
         assert re.search(
-            "rate of datum 6 is .* third_derivative_bound of the target is a true", chain.explain_failure()
+            "residual of datum 6 is .* third_derivative_bound of the target is a true", chain.explain_failure()
         )
 
     def test_the_worst_of_several_false_bounds_is_named(self, sampler):
@@ -143,7 +143,7 @@ class TestChains:
         for place, share in ((third, 1.0), (second, 0.1), (largest, 0.99)):
             split.records[place, RATE] = share * rates[place] / np.linalg.norm(position) ** orders[place]
         assert rates[largest] < 50.0 * rates[second]
-        assert f"the rate of datum {split.rows[second]} is " in chain.explain_failure()
+        assert f"the slope of the residual of datum {split.rows[second]} is " in chain.explain_failure()
         assert "and so for 2 of 8 data" in chain.explain_failure()
 
     def test_one_seed_gives_one_chain_however_many_there_are(self, sampler):
@@ -180,5 +180,5 @@ def test_a_false_bound_is_refused_before_anything_runs(sampler, name, value):
     target = book.logistic_rows()
     fit = amc.laplace(target)
     setattr(target, name, value)
-    with pytest.raises(InvalidInputError, match=rf"{name} of .* is not a true bound: datum \d has the rate"):
+    with pytest.raises(InvalidInputError, match=rf"{name} of .* is not a true bound: the residual of datum \d has"):
         sampler(fit).build(target)

@@ -289,7 +289,6 @@ class TestGates:
         assert laplace_share(WALK["proposal"]) == 0.0
         assert laplace_share(None) == 0.0
 
-    @pytest.mark.needs_jit
     def test_a_bad_point_warns_in_a_run(self):
         target = ControlVariate(logistic(300), at=np.full(3, 2.0))
         sampler = MetropolisHastings(RandomWalk(0.1), ExactTest())

@@ -251,7 +251,7 @@ def test_leverages_are_those_of_a_full_design():
         ({"predictors": {"mu": {"b": (GROUP, U[:3])}, "log_sigma": {"s": 1.0}}}, "weights of"),
         ({"predictors": {"mu": {"b": X}, "log_sigma": {"b": 1.0}}}, "'b' is a scalar in one predictor and a vector"),
         ({"predictors": {"mu": {"b": X}, "log_sigma": {"b": X[:, :2]}}}, r"'b' has 3 entries.*\[3, 2\]"),
-        ({"predictors": {"mu": {"b": X}, "log_sigma": {"chain": 1.0}}}, "names of their own"),
+        ({"predictors": {"mu": {"b": X}, "log_sigma": {"chain": 1.0}}}, "need different names"),
         ({"y": (Y, Y[:4])}, "y must be n numbers"),
         ({"offsets": {"eta": OFFSET}}, r"offsets name \['eta'\]"),
         ({"offsets": {"mu": OFFSET[:2]}}, r"must have shape \(60,\)"),
@@ -266,13 +266,21 @@ def test_what_does_not_fit_is_refused_by_name(arguments, match):
         amc.targets.PredictorTarget(**given)
 
 
-def test_wrong_derivatives_are_found():
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda m, s, mm, ms, ss: (0.0, s, mm, ms, ss), "datum 0 disagrees with finite differences in 1 of 2"),
+        (lambda m, s, mm, ms, ss: (m, s, mm, 0.0, ss), "row 1 of the second derivatives disagrees .* most in eta_2"),
+        (lambda m, s, mm, ms, ss: (m, s, mm, ms, -ss), "row 2 of the second derivatives disagrees .* most in eta_2"),
+        (lambda m, s, mm, ms, ss: (m, s), "must return a tuple of 2 slopes and 3 second derivatives, found shape"),
+    ],
+)
+def test_wrong_derivatives_are_found_when_the_target_is_made(change, match):
     def wrong(mu, log_sigma, y):
-        return 0.0, 0.0, -1.0, 0.0, -1.0
+        return change(*derivatives(mu, log_sigma, y))
 
-    target = amc.targets.PredictorTarget(normal, EVERY_KIND, Y, derivatives=wrong)
-    with pytest.raises(InvalidInputError, match="derivatives at datum 0 disagrees with finite differences"):
-        target.compile_gradient()
+    with pytest.raises(InvalidInputError, match=match):
+        amc.targets.PredictorTarget(normal, EVERY_KIND, Y, derivatives=wrong)
 
 
 def test_what_is_not_known_is_said():

@@ -1,5 +1,6 @@
 """Softmax and robust regression: their terms, gradients, bounds and twins; and the bounds of logistic regression."""
 
+import functools
 import math
 
 import numpy as np
@@ -29,10 +30,12 @@ TARGETS = {
 }
 KINDS = [("logistic", "tuned"), ("logistic", "untuned"), ("logistic", "taylor"), ("softmax", "tuned"),
          ("softmax", "untuned"), ("robust", "tuned"), ("robust", "untuned")]  # fmt: skip
-BOUNDS = {
-    (name, kind): TARGETS[name].likelihood_bound(kind, np.linspace(-1.0, 1.0, TARGETS[name].variables.size))
-    for name, kind in KINDS
-}
+
+
+@functools.cache
+def likelihood_bound(name, kind):
+    target = TARGETS[name]
+    return target.likelihood_bound(kind, np.linspace(-1.0, 1.0, target.variables.size))
 
 
 def terms(target, theta):
@@ -109,7 +112,7 @@ class TestHousekeeping:
             (lambda: SoftmaxRegression(X, CLASSES[:3]), r"found X \(40, 2\) and y \(3,\)"),
             (lambda: SoftmaxRegression(X, np.zeros(40)), r"two or more classes.*found \[0"),
             (lambda: SoftmaxRegression(X, RESPONSES), "as integers"),
-            (lambda: SoftmaxRegression(X, CLASSES, prior_scale=math.inf), "a flat prior is improper"),
+            (lambda: SoftmaxRegression(X, CLASSES, prior_scale=math.inf), "a flat prior gives an improper posterior"),
             (lambda: SoftmaxRegression(X, CLASSES, coef_names=["a"]), "2 columns, 1 names"),
         ],
     )
@@ -179,7 +182,7 @@ class TestBounds:
     @pytest.mark.parametrize(("name", "kind"), KINDS)
     @given(seed=st.integers(0, 2**31), spread=st.sampled_from([0.1, 1.0, 30.0]))
     def test_they_are_bounds_and_their_sums_are_sums(self, name, kind, seed, spread):
-        target, bound = TARGETS[name], BOUNDS[name, kind]
+        target, bound = TARGETS[name], likelihood_bound(name, kind)
         theta = spread * np.random.default_rng(seed).normal(size=target.variables.size)
         gaps, log_likelihood = full_terms(bound.gaps, theta, bound.data, 40), terms(target, theta)
         assert gaps.min() >= -1e-12 * (1.0 + np.abs(log_likelihood).max())
@@ -188,13 +191,13 @@ class TestBounds:
 
     @pytest.mark.parametrize(("name", "kind"), [pair for pair in KINDS if pair[1] != "untuned"])
     def test_they_touch_where_they_should(self, name, kind):
-        bound = BOUNDS[name, kind]
+        bound = likelihood_bound(name, kind)
         at = np.linspace(-1.0, 1.0, TARGETS[name].variables.size)
         np.testing.assert_allclose(full_terms(bound.gaps, at, bound.data, 40), 0.0, atol=1e-13)
 
     @pytest.mark.parametrize(("name", "kind"), KINDS)
     def test_their_gradients(self, name, kind):
-        target, bound = TARGETS[name], BOUNDS[name, kind]
+        target, bound = TARGETS[name], likelihood_bound(name, kind)
         theta, weights = rng.normal(size=target.variables.size), rng.random(40)
         gap_gradient, sum_gradient = np.zeros(theta.size), np.zeros(theta.size)
         bound.add_gap_gradient(theta, bound.data, np.arange(40), 0, 40, weights, gap_gradient)

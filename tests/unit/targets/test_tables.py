@@ -44,10 +44,15 @@ def terms_and_gradient(target, theta):
     return terms, gradient
 
 
-def test_terms_and_gradients_are_those_of_indicators(table, y, rng):
+def robust(X, y, **settings):
+    return amc.targets.RobustRegression(X, y, 3.0, 0.5, **settings)
+
+
+@pytest.mark.parametrize("model", [amc.targets.LogisticRegression, robust])
+def test_terms_and_gradients_are_those_of_indicators(model, table, y, rng):
     theta = rng.normal(size=6)
-    found = terms_and_gradient(amc.targets.LogisticRegression(table, y, intercept=True), theta)
-    expected = terms_and_gradient(amc.targets.LogisticRegression(indicators(table), y), theta)
+    found = terms_and_gradient(model(table, y, intercept=True), theta)
+    expected = terms_and_gradient(model(indicators(table), y), theta)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 
@@ -107,13 +112,16 @@ def test_tables_of_numbers_are_as_before(table, y):
 
 
 @pytest.mark.needs_jit
-def test_the_twin_of_pymc_has_the_same_density(table, y, rng):
-    target = amc.targets.LogisticRegression(table, y, intercept=True)
+@pytest.mark.parametrize(  # the constant of PyMC's Student-t distribution is correct to 1e-8
+    ("model", "error"), [(amc.targets.LogisticRegression, 1e-12), (robust, 1e-8)]
+)
+def test_the_twin_of_pymc_has_the_same_density(model, error, table, y, rng):
+    target = model(table, y, intercept=True)
     theta = rng.normal(size=6)
     density = target.to_pymc().compile_logp(mode="FAST_COMPILE")
     point = {name: value[0] for name, value in target.variables.unpack(theta[None]).items()}
     expected = terms_and_gradient(target, theta)[0].sum() - 0.5 * theta @ theta - 3.0 * np.log(2.0 * np.pi)
-    assert density(point) == pytest.approx(expected, rel=1e-12)
+    assert density(point) == pytest.approx(expected, rel=error)
 
 
 def test_rows_that_are_missing_and_columns_of_one_level_are_refused(table, y):
@@ -126,6 +134,10 @@ def test_rows_that_are_missing_and_columns_of_one_level_are_refused(table, y):
         amc.targets.LogisticRegression(table, y, coef_names=["a", "b", "c", "d"])
     with pytest.raises(InvalidInputError, match="slope_bound"):
         amc.targets.GLMTarget(lambda eta, y: -((y - eta) ** 2), table, y, slope_bound=1.0)
+    with pytest.raises(InvalidInputError, match="several columns called kind"):
+        amc.targets.LogisticRegression(pd.concat([table, table[["kind"]]], axis=1), y)
+    with pytest.raises(InvalidInputError, match="df must be positive"):
+        amc.targets.RobustRegression(table, y, df=0.0)
     with pytest.raises(InvalidInputError, match="'beta' is the name of the slopes"):
         amc.targets.LogisticRegression(table.rename(columns={"kind": "beta"}), y)
 

@@ -25,11 +25,9 @@ from approxmcmc.contracts import Simulator
 from approxmcmc.contracts.records import STATISTICS, UPDATES
 from approxmcmc.engine.compiler.compile import INDICES, allocating, compiled, kernel, type_of
 from approxmcmc.engine.compiler.vectors import assign, equal
-from approxmcmc.targets.discrete.level_table import LevelTable
-from approxmcmc.targets.graphs.statistics import GraphStatistic, write_changes
+from approxmcmc.targets.graphs.statistics import GraphStatistic
 
 MOST_NODES = 16  # three times as many transitions with each further node
-MOST_NODES_ENUMERATED = 6  # 2^15 graphs
 LANES = 8
 
 
@@ -159,7 +157,7 @@ def vertex_weights(terms: np.ndarray, theta: np.ndarray, weights: np.ndarray) ->
 
 
 def log_sums(table: EliminationTable, terms: np.ndarray, thetas: np.ndarray, out: np.ndarray) -> None:
-    """Write log Z of each row of `thetas` to `out`; a pass over the table serves `LANES` rows, three times as fast.
+    """Write log Z at each row of `thetas` to `out`; one pass over the table for `LANES` rows is three times as fast.
 
     `terms` holds f(D) of every statistic, shape (n, dim).
     """
@@ -259,14 +257,14 @@ class Elimination(NamedTuple):
     terms: np.ndarray
 
     def log_normalizers(self, thetas: np.ndarray) -> np.ndarray:
-        """Return log Z of each row of `thetas`, shape (n, dim)."""
+        """Return log Z at each row of `thetas` (n, dim); shape (n,)."""
         out = np.empty(len(thetas))
         arguments = (self.table, self.terms, np.ascontiguousarray(thetas), out)
         kernel(log_sums, nb.void(*(type_of(argument) for argument in arguments)))(*arguments)
         return out
 
     def make_state(self) -> EliminationState:
-        """Return a state whose tables belong to no theta yet."""
+        """Return a new state, with a theta of NaN: the first draw computes v, scales and weights."""
         n, dim = self.terms.shape
         at_theta = np.empty(1 << n), np.ones(n + 1), np.empty(n), np.full(dim, math.nan)
         return EliminationState(self.table, self.terms, *at_theta)
@@ -283,23 +281,3 @@ def elimination(n_nodes: int, statistics: Sequence[GraphStatistic]) -> Eliminati
         return None
     values = np.array([[float(term(degree)) for term in terms] for degree in range(n_nodes)])
     return Elimination(elimination_table(n_nodes), values)
-
-
-@functools.lru_cache(maxsize=16)
-def enumeration(n_nodes: int, statistics: tuple[GraphStatistic, ...]) -> LevelTable:
-    """Return the levels of all graphs on `n_nodes` nodes, at most 6; one toggle leads to the next (Gray code)."""
-    write = write_changes(statistics)
-    rows, columns = np.triu_indices(n_nodes, 1)
-    graph, change = np.zeros((n_nodes, n_nodes), np.uint8), np.empty(len(statistics))
-    values = np.empty((1 << len(rows), len(statistics)))
-    values[0] = [float(statistic.value(graph.astype(np.int64))) for statistic in statistics]
-    for step in range(1, len(values)):
-        dyad = (step & -step).bit_length() - 1
-        i, j = rows[dyad], columns[dyad]
-        present = graph[i, j]
-        graph[i, j] = graph[j, i] = 0
-        write(graph, graph.sum(axis=0, dtype=np.int64), i, j, change)
-        graph[i, j] = graph[j, i] = 1 - present
-        values[step] = values[step - 1] + (-change if present else change)
-    levels, counts = np.unique(values.round(9), axis=0, return_counts=True)
-    return LevelTable(np.ascontiguousarray(levels), np.log(counts), len(rows))

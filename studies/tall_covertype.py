@@ -1,0 +1,11 @@
+"""The samplers of `tall_data` on Covertype: real data, where a few rows of rare categories have most variance."""
+
+from studies.tall_data import of_one_set
+
+study = of_one_set(
+    "tall_covertype",
+    "One posterior of the frozen suite of this library: cover types of forest cells, with rare categories",
+    target="covertype",
+    samplers="mala core_exact default control_variates nutpie_short pymc_advi laplace",
+    seconds=30.0,
+)
