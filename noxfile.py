@@ -59,7 +59,7 @@ _reveal_interpreters()
 
 
 def _install(session: nox.Session, *selection: str) -> None:
-    """Install the locked dependencies and those selected besides (``--group test``, ``--extra studies``)."""
+    """Install the package with its locked dependencies, and the selected groups and extras (``--group test``)."""
     session.run_install(
         "uv",
         "sync",
@@ -100,7 +100,7 @@ PLAIN = [
 ]
 
 UNMARKED = "not statistical and not bench and not faults"
-COMPILED = "tests/oracle/test_textbook.py"  # held against NumPy; the main Python compiles every family of samplers
+COMPILED = "tests/oracle/test_textbook.py"  # compares with NumPy; the main Python compiles every family of samplers
 
 
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
@@ -110,7 +110,7 @@ def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
 
 
 def _pytest_uncompiled(session: nox.Session) -> None:
-    """Run what runs without compilation, where a wrong index raises."""
+    """Run the tests that need no compilation, without it: there a wrong index raises."""
     _pytest(session, "-m", UNMARKED, *PLAIN, NUMBA_DISABLE_JIT="1")
 
 
@@ -135,11 +135,11 @@ def reproduce(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Run the tests: all but the marked layers on the main Python; on the other what runs without compilation.
+    """Run the tests: on the main Python all but the marked layers, on the other those that need no compilation.
 
-    That is the unit layer, equivalences and planted bugs: where they are marked `recompiles`, as most of the unit layer
-    counts, they run there alone. A few chains are compiled there too. Options after ``--`` go to pytest, instead of
-    these choices.
+    The latter are the unit layer, equivalences and planted bugs. Those marked `recompiles`, which is most of the unit
+    layer, run on the other Python only. A few chains are compiled there too. Options after ``--`` go to pytest and
+    replace these choices.
     """
     _install(session, "--extra", "studies", "--group", "test")
     if session.posargs:

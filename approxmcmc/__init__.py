@@ -1,4 +1,4 @@
-"""Approximate and subsampling MCMC: the cost of every step, the rate of wrong decisions, and the gain.
+"""Approximate and subsampling MCMC, with a record of what every step costs and how often decisions are wrong.
 
 Names are resolved on first use, so ``import approxmcmc`` does not load the heavy libraries (PEP 562).
 """

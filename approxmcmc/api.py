@@ -51,15 +51,16 @@ def sample(
         (see `from_pymc`), or a ``bambi.Model`` (the trace then has the variables of its formula).
     sampler
         How to sample it, such as ``MetropolisHastings(RandomWalk(0.01), SequentialTTest(epsilon=0.05))``. None:
-        `choose_sampler` compares candidates in short runs and takes the fastest. The choice is printed on a terminal
-        and stored in the attribute ``chosen``; the attribute ``choice`` holds the table of candidates.
+        `choose_sampler` compares candidates in short runs and takes the fastest. The choice is logged, unless
+        `progressbar` is False, and stored in the attribute ``chosen``; the attribute ``choice`` holds the table of
+        candidates.
     draws
         Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``. With `target_ess`, this
         is an upper limit, and None means no limit. Otherwise None means 1000. If neither `sampler` nor `time_limit` is
         given, these 1000 draws are thinned by 1, 2, 4, ... until R-hat passes and the draws hold 400 effective draws in
-        total and 100 per chain, so that cheap, correlated steps also give enough information. Thinning stops at 16, or
-        at 1024 while the steps of all chains take less than 60 seconds of counted work (see `choose_sampler`); the
-        clock has no influence. The attribute ``thinned_by`` gives the factor.
+        total, or 100 times the number of chains if that is more, so that cheap, correlated steps also give enough
+        information. The factor is at most 16, or up to 1024 if the steps of all chains then take at most 60 seconds of
+        counted work (see `choose_sampler`); the clock has no influence. The attribute ``thinned_by`` gives the factor.
     tune
         Steps before the first kept draw, never thinned. Proposals that adapt do so during these steps and are frozen
         afterwards. None: 1000, with :class:`NUTS` its own default, or what the trial recommends if the library chose
@@ -97,13 +98,13 @@ def sample(
     audit_every
         "auto": after the chains finish, steps from kept draws are checked with all data, for a tenth of the sampling
         time. At least 100 are planned, or, if these take longer than sampling did, as many as fit into the sampling
-        time, but at least 20 (see the page on the engine). Few draws, `time_limit` or Ctrl-C can make them fewer.
-        These audits estimate the error of the test's acceptance probability, and check whether the draws can come from
-        the posterior; a failed check warns. An integer: each decision of an approximate test is audited with
-        probability 1 / audit_every, against the decision on all data with the same uniform; 1 audits all. None: no
-        audits. Draws and costs never depend on audits; the number of "auto" audits depends on the clock. For Gibbs and
-        the noisy family "auto" is an integer that the sampler chooses. Audits are outside every counter and every
-        clock but `time_limit`.
+        time, but at least 20, or 50 if the library chose the sampler (see the page on the engine). Few draws,
+        `time_limit` or Ctrl-C can make them fewer. These audits estimate the error of the test's acceptance
+        probability, and check whether the draws can come from the posterior; a failed check warns. An integer: each
+        decision of an approximate test is audited with probability 1 / audit_every, against the decision on all data
+        with the same uniform; 1 audits all. None: no audits. Draws and costs never depend on audits; the number of
+        "auto" audits depends on the clock. For Gibbs and the noisy family "auto" is an integer that the sampler
+        chooses. Audits are outside every counter and every clock but `time_limit`.
     discard_tuned_samples
         False keeps the tuning steps in ``warmup_posterior`` and ``warmup_sample_stats``.
     progressbar
@@ -226,7 +227,7 @@ def warn_of(block: str, *, stacklevel: int = 3) -> None:
 
 
 def checked_cores(cores: int | None, chains: int) -> int:
-    """Return `cores`, a checked positive number of threads; for None that of the processors, at most `chains`."""
+    """Return `cores`, checked to be a positive number; for None the number of processors, at most `chains`."""
     return min(chains, os.cpu_count() or 1) if cores is None else checked_integer(cores, "cores")
 
 

@@ -132,7 +132,7 @@ def _policy(seconds: Any, n_audits: int | None) -> audits.Policy:
 def _auditors(
     trace: xr.DataTree, target: Target, sampler: Sampler | None, draws: np.ndarray, own: Sequence[np.random.Generator]
 ) -> list[Auditor]:
-    """Return an auditor for each chain, which repeats the sampler's steps; without these, steps of a random walk."""
+    """Return an auditor for each chain: the sampler's if it has one, else one that audits steps of a random walk."""
     if sampler is not None:
         check_origin(trace, target, sampler, who="audit")
     if sampler is not None and not isinstance(sampler, WholeSampler):

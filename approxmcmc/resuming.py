@@ -51,9 +51,9 @@ def resume(
     -------
     xarray.DataTree
         The trace of the whole run, bit for bit what `sample` with the sum of draws would have returned: tuning, old
-        draws and new ones. Audits after the run are repeated over all draws. If the run had a `target_ess` and dropped
-        every second draw, `draws` counts kept draws. Chains of `NUTS` cannot resume: they run again from their start,
-        longer, and repeat the same draws.
+        draws and new ones. Audits after the run are repeated over all draws. If the run thinned its draws (attribute
+        ``thinned_by`` above 1), `draws` counts kept draws. Chains of `NUTS` cannot resume: they run again from their
+        start, longer, and repeat the same draws.
 
     Raises
     ------

@@ -59,7 +59,7 @@ def make_plan(
 ) -> RunPlan:
     """Return the plan of a run; if `sampler` is None, choose one, or rebuild the choice stored in the checkpoint.
 
-    What is chosen or derived here is written into `book.made`. With `say`, the choice is printed.
+    What is chosen or derived here is written into `book.made`. With `say`, the choice is logged.
     """
     if sampler is not None:
         if book:
@@ -191,7 +191,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
 
 
 def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
-    """Run a sampler that draws all chains by itself; its checkpoint only holds the finished trace."""
+    """Run a sampler that draws all chains by itself; its checkpoint only holds the trace of a finished run."""
     target, sampler, settings, _, initvals, chosen, _ = plan
     if book:
         if book.begun:

@@ -17,6 +17,7 @@ from approxmcmc import bounds
 from approxmcmc.bounds.finite import asymptotic_variance
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Figure, Table
+from approxmcmc.study.report.bounds import headings_of
 from approxmcmc.study.report.svg import COLOURS, subplots
 
 EPSILONS = (0.0, 0.001, 0.005, 0.01, 0.05, 0.1, 0.2)
@@ -111,7 +112,9 @@ def table_of_bounds(results) -> list:
         "is heuristic (the Gaussian regime). "
         f"Contraction eta_1 ... eta_10 = {etas}; sum over k >= 0: {float(found['sum_eta']):.5f}."
     )
-    return [Table("Bounds and truth on the grid", caption, pd.DataFrame(rows), formats={"epsilon": "g"})]
+    frame = pd.DataFrame(rows)
+    headings, formats = headings_of(frame), {"epsilon": "g"}
+    return [Table("Bounds and truth on the grid", caption, frame, headings=headings, formats=formats)]
 
 
 def performance(results) -> list:

@@ -19,6 +19,7 @@ import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Table
+from approxmcmc.study.report.bounds import headings_of
 from studies.tools.discrete import influence_bound, influence_matrix
 
 EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.2)
@@ -63,7 +64,7 @@ def sequential(epsilon: float, batch_size: int = BATCH_SIZE):
 
 
 def start(target, rng):
-    """Return independent fair states."""
+    """Return a random state, each site independently 0 or 1 with probability 1/2."""
     return target.draw_start(rng)
 
 
@@ -74,7 +75,7 @@ def fields(results) -> dict:
 
 
 def contraction(results) -> list:
-    """Tabulate the inputs of Theorem 2: contraction of a site, a random scan and a sweep, and Dobrushin's condition."""
+    """Tabulate the inputs of Theorem 2: contraction of one site update, one and two sweeps; Dobrushin's condition."""
     import pandas as pd
 
     rows = []
@@ -129,9 +130,9 @@ def barker_sweeps(results) -> list:
         f"of a sweep. epsilon falls like 1 / sqrt(b), and 1 - eta is {gap:.3f}: the bound would be below 1 from "
         f"{needed:.2g} terms read for each decision on. delta_max is the true error of a decision."
     )
-    return [
-        Table("Barker's test along its target variance", caption, frame.reset_index(), formats={"target_variance": "g"})
-    ]
+    headings = headings_of(frame) | {"target_variance": "target variance"}
+    frame, formats = frame.reset_index(), {"target_variance": "g"}
+    return [Table("Barker's test along its target variance", caption, frame, headings=headings, formats=formats)]
 
 
 def coupled_sweeps(results) -> list:
@@ -183,7 +184,9 @@ def no_bound(results) -> list:
         f"{name} sites: {check.attrs['route']}. Delta_max: upper confidence limit over 30 visited contexts, heuristic "
         "as a supremum."
     )
-    return [Table(f"Theorem 2 at {name} sites", caption, decided.join(frame).reset_index(), formats={"epsilon": "g"})]
+    frame = decided.join(frame).reset_index()
+    headings, formats = headings_of(frame), {"epsilon": "g"}
+    return [Table(f"Theorem 2 at {name} sites", caption, frame, headings=headings, formats=formats)]
 
 
 study = Study(

@@ -18,6 +18,7 @@ import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.report import Figure, Table
+from approxmcmc.study.report.bounds import headings_of
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from studies.tools import noisy_theory
 
@@ -106,7 +107,7 @@ def error_against_draws(results) -> list:
     )
     drawn = "The exchange sampler (N = 1) is exact, and its bounds are vacuous nevertheless; its true distance is 0."
     return [
-        Table("Error against auxiliary draws", caption, frame),
+        Table("Error against auxiliary draws", caption, frame, headings=headings_of(frame)),
         Figure("Bounds and truth against N", drawn, figure, frame.drop(columns=["b1", "b2", "b3", "b4", "b5"])),
     ]
 

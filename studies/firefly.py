@@ -18,6 +18,7 @@ from approxmcmc.datasets import Dataset, synthetic_stand_in
 from approxmcmc.study import Budget, Gold, PaperValue, Study
 from approxmcmc.study.measures import seconds_of_draws
 from approxmcmc.study.report import Note, Table
+from approxmcmc.study.report.intervals import rate_interval
 from studies.tools import gold
 from studies.tools.efficiency import effective_samples
 from studies.tools.mnist import images
@@ -137,34 +138,32 @@ def queries(results: Any) -> list[Table]:
     """Tabulate likelihood evaluations per iteration, effective samples, and the speed-up."""
     import pandas as pd
 
+    measured = {
+        key: [np.array(column) for column in zip(*map(_efficiency, traces), strict=True)]
+        for key, traces in results.traces().items()
+    }
     rows = []
-    for (target, label), traces in results.traces().items():
-        measured = [_efficiency(trace) for trace in traces]
-        queries, effective, seconds = (float(np.median(column)) for column in zip(*measured, strict=True))
-        rows.append(
-            {"target": target, "sampler": label, "queries": queries, "effective": effective, "seconds": 1e6 * seconds,
-             "bright": _bright(traces)}
-        )  # fmt: skip
-    table = pd.DataFrame(rows)
-    for name, cost in (("per_query", "queries"), ("per_second", "seconds")):
-        value = table["effective"] / table[cost]
-        table[name] = [value[k] / value[_baseline(table, k)] for k in table.index]
+    for (target, label), (evaluations, effective, seconds) in measured.items():
+        row = {"target": target, "sampler": label} | rate_interval(evaluations).columns("queries")
+        row |= rate_interval(effective).columns("effective") | rate_interval(1e6 * seconds).columns("seconds")
+        row["bright"] = _bright(results.traces()[target, label])
+        kind = "exact_langevin" if "langevin" in label else "exact"
+        others = measured.get((target, kind), (evaluations, effective, seconds))
+        for name, cost, their_cost in (("per_query", evaluations, others[0]), ("per_second", seconds, others[2])):
+            pairs = zip(effective / cost, others[1] / their_cost, strict=False)  # of the same block
+            row |= rate_interval(ours / theirs for ours, theirs in pairs).columns(name)
+        rows.append(row)
     caption = (
         "Likelihood evaluations per iteration, effective samples per 1000 iterations (bulk, median over coordinates), "
-        "microseconds per iteration, bright data; medians over replicates. Speed-up: effective samples per likelihood "
-        "evaluation, and per second, over those of the full-data chain of the same kind (of the random walk for the "
-        "slice). Gradients are not counted as queries."
+        "microseconds per iteration: geometric means over chains with 95 % Student intervals of the logarithms; bright "
+        "data: median. Speed-up: effective samples per likelihood evaluation, and per second, over those of the "
+        "full-data chain of the same kind (of the random walk for the slice) in the same block. Gradients are not "
+        "counted as queries."
     )
     headings = {"queries": "queries / iteration", "effective": "ESS / 1000 iterations", "seconds": "us / iteration",
                 "bright": "bright data",
                 "per_query": "speed-up per query", "per_second": "speed-up per second"}  # fmt: skip
-    return [Table("Queries and speed-up", caption, table, headings=headings)] if rows else []
-
-
-def _baseline(table: Any, k: int) -> int:
-    kind = "exact_langevin" if "langevin" in table["sampler"][k] else "exact"
-    same = table.index[(table["target"] == table["target"][k]) & (table["sampler"] == kind)]
-    return int(same[0]) if len(same) else k
+    return [Table("Queries and speed-up", caption, pd.DataFrame(rows), headings=headings)] if rows else []
 
 
 def _bright(traces: Any) -> float:

@@ -185,6 +185,6 @@ study = Study(
             "tune": 200,
             "replicates": 2,
         },
-        "published": {"like": "quick", "replicates": 5},
+        "published": {"like": "quick", "targets": targets(("mnist_7v9", "covertype")), "replicates": 5},
     },
 )

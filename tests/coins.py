@@ -1,4 +1,4 @@
-"""Random kernels under every outcome of their coins: exact laws and transition probabilities of the code that runs.
+"""Every path of a random kernel: exact laws and transition probabilities of the code that runs.
 
 A kernel written for a `numpy.random.Generator` is run, as plain Python, with a generator whose numbers are not drawn
 but stand for intervals. Each comparison with a number, and each whole part, cuts the interval into events of known
@@ -12,7 +12,7 @@ import math
 
 
 def outcomes(run):
-    """Yield (probability, result) of ``run(rng)`` for every way in which its coins can fall."""
+    """Yield (probability, result) of ``run(rng)`` for every path of its random choices."""
     waiting = [[]]
     while waiting:
         path = Path(waiting.pop())
@@ -30,7 +30,10 @@ def law(run):
 
 
 class Path:
-    """One run: a generator that follows the choices that it is given, then takes the first that is possible."""
+    """One run: stands in for a generator, follows the choices given, then takes the first that is possible.
+
+    `open` holds the paths that branch off from this one and are still to be run.
+    """
 
     def __init__(self, choices):
         self.given, self.taken, self.open, self.probability = choices, [], [], 1.0
@@ -90,7 +93,7 @@ class Uniform:
 
 
 class Exponential:
-    """An exponential number over a rate: is it at least a whole number m, and if not, what is its whole part?"""
+    """An exponential number divided by a rate; a kernel may ask if it is at least an integer m, else its whole part."""
 
     def __init__(self, path, rate=1.0):
         self.path, self.rate, self.most = path, rate, None

@@ -21,11 +21,11 @@ import hypothesis
 import numpy as np
 import pytest
 
-# What a compiler makes lives on: to look for garbage among it at Python's usual pace took 15 % of the time to compile.
+# The compiler's objects live long: garbage collection at Python's usual rate took 15 % of the time to compile.
 gc.set_threshold(50_000, 50, 1000)
 
-# The unit layer runs without compilation, but for two rooms: tests/oracle and tests/equivalence compile each sampler,
-# proposal and test, and hold its chains against NumPy.
+# The unit layer runs without compilation, except two of its folders: tests/oracle and tests/equivalence compile each
+# sampler, proposal and test, and compare its chains with NumPy.
 UNIT = pathlib.Path(__file__).parent / "unit"
 COMPILED_ROOMS = (UNIT / "engine", UNIT / "targets")
 
@@ -54,7 +54,7 @@ def pytest_report_header(config):
 
 @pytest.hookimpl(tryfirst=True)  # before marks are selected
 def pytest_collection_modifyitems(config, items):
-    """Without compilation, leave out the tests that need it; with it, mark those of the unit layer that do not."""
+    """Without compilation, leave out tests that need it; with it, mark unit tests that need none as `recompiles`."""
     needing = [item for item in items if item.get_closest_marker("needs_jit")]
     if JIT_DISABLED:
         config.hook.pytest_deselected(items=needing)
@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
-    """Say with every failure how to repeat it."""
+    """Add to the report of every failure the command that repeats the test."""
     report = yield
     if report.failed:
         environment = "NUMBA_DISABLE_JIT=1 " if JIT_DISABLED else ""
@@ -78,7 +78,7 @@ def pytest_runtest_makereport(item):
 
 @pytest.fixture
 def seed(request) -> int:
-    """Return the seed of one test: from the run's seed and the test's name, so that tests never shift one another."""
+    """Return the seed of one test, a hash of the run's seed and the test's name: no other test affects it."""
     text = f"{_root_seed(request.config)} {request.node.nodeid}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest())
 

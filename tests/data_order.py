@@ -1,4 +1,4 @@
-"""The schedules of subsets in plain Python, and bugs of theirs."""
+"""The schedules of subsets in plain Python, and bugs to plant in them."""
 
 import itertools
 
@@ -19,7 +19,7 @@ from tests.planting import plain
 
 
 class Schedule:
-    """The two functions by which a decision reads and ends, as plain Python; `wrong` maps functions to stand-ins."""
+    """The functions by which a decision reads terms and ends, as plain Python; `wrong` maps functions to stand-ins."""
 
     def __init__(self, wrong=None):
         self.read_differences, self.settle = (plain(each, wrong) for each in (read_differences, settle))
@@ -33,26 +33,26 @@ class Schedule:
 
 
 def draw_with_replacement(rng, order, start, stop):
-    """Do what `draw_next` does, but leave what was drawn where it lay."""
+    """Draw as `draw_next` does, but with replacement."""
     for place in range(start, stop):
         order[place] = order[place + int(rng.random() * (order.shape[0] - place))]
 
 
 def skip_the_rest_of_a_block(rng, evidence, start, stop, count):
-    """Let the next look continue at the next block."""
+    """Start the next look at the next block."""
     outcome = plain(read_blocks)(rng, evidence, start, stop, count)
     evidence.order.cursor[OFFSET] = 0
     return outcome
 
 
 def drop_the_ragged_tail(rng, order):
-    """Believe that all blocks have one size."""
+    """Treat all blocks as equally large: leave out the rows of a smaller last block."""
     plain(begin)(rng, order)
     order.cursor[N_OBS] -= order.cursor[N_OBS] % order.cursor[BLOCK_SIZE]
 
 
 def keep_terms_past_a_move(order, accepted):
-    """Let the terms of the last theta pass for those of the new one."""
+    """Keep the terms at the old theta as if they were those at the new one."""
     version = order.cursor[VERSION]
     plain(settle)(order, accepted)
     order.cursor[VERSION] = version
@@ -60,12 +60,12 @@ def keep_terms_past_a_move(order, accepted):
 
 
 def keep_terms_of_a_rejection(order, accepted):
-    """Take every proposal for a move."""
+    """Treat every proposal as accepted."""
     plain(settle)(order, True)
 
 
 def keep_whole_blocks(rng, evidence, start, stop, count):
-    """Count the rows of a block that were not read as kept."""
+    """Mark all rows of a block as kept, also those that were not read."""
     outcome = plain(read_blocks)(rng, evidence, start, stop, count)
     kept, cursor = evidence.order.kept, evidence.order.cursor
     sizes = np.minimum(cursor[BLOCK_SIZE], cursor[N_OBS] - cursor[BLOCK_SIZE] * np.arange(len(kept)))
@@ -79,7 +79,7 @@ def keep_terms_in_the_wrong_block(order, accepted):
 
 
 def reshuffle_and_keep_the_terms(rng, order):
-    """Move the rows, and not the terms."""
+    """Shuffle the rows, and keep the terms as if they were in the new order."""
     version = order.cursor[VERSION]
     plain(begin)(rng, order)
     order.cursor[VERSION] = version

@@ -1,4 +1,4 @@
-"""One acceptance test asked again and again about one pair of states."""
+"""Run one acceptance test many times on one pair of states."""
 
 import dataclasses
 import itertools
@@ -41,7 +41,7 @@ class Population(BoundedTermsTarget):
 
 
 class Decisions(NamedTuple):
-    """Answers, acceptance probabilities, and numbers of terms read; shape (repeats,) each."""
+    """Decisions, acceptance probabilities, and numbers of terms read; shape (repeats,) each."""
 
     accepted: np.ndarray
     probability: np.ndarray
@@ -82,19 +82,19 @@ def make_repetition(
 
 @compiled
 def zero(rng: np.random.Generator) -> float:
-    """Return a threshold that is not random."""
+    """Return the threshold 0."""
     return 0.0
 
 
 def repeat(test, terms, log_rest, repeats, seed) -> Decisions:
-    """Ask `test` `repeats` times about one pair of states, with a threshold of its rule each time."""
+    """Run `test` `repeats` times on one pair of states, each time with a new random threshold of its rule."""
     uniform, rng = (np.random.Generator(np.random.PCG64(s)) for s in np.random.SeedSequence(seed).spawn(2))
     part = test.build_test(Population(terms))
     return _repeat(part, part.threshold, uniform, rng, terms, log_rest, repeats)
 
 
 def ask(test, terms, mu_0, repeats, seed) -> Decisions:
-    """Ask `repeats` times whether the mean of `terms` exceeds `mu_0`."""
+    """Run `test` `repeats` times to decide whether the mean of `terms` exceeds `mu_0`."""
     rng, part = np.random.default_rng(seed), test.build_test(Population(np.asarray(terms, dtype=np.float64)))
     return _repeat(part, zero, rng, rng, terms, -len(terms) * mu_0, repeats)
 
@@ -130,7 +130,7 @@ def in_all_orders(test, terms, threshold, log_rest):
 def decide_once(test, terms, threshold, log_rest, *, kept=None, outcome=None):
     """Return decision, log ratio, and the counts and values that one decision on the terms in memory order has written.
 
-    `kept` is the log-likelihood at theta where the test keeps it; `outcome`, if given, is what every reading says.
+    `kept` is the log-likelihood at theta, for tests that cache it; `outcome`, if given, is what every reading returns.
     """
     part, said = test.build_test(Population(terms)), outcome
     read = read_without_drawing if said is None else lambda *arguments: said
@@ -151,12 +151,12 @@ def log_normal(n_obs: int, log_sd: float) -> np.ndarray:
 
 
 def threshold(terms: np.ndarray, mu_std: float) -> float:
-    """Return the mu_0 that lies `mu_std` standardised distances below the mean of the terms."""
+    """Return the mu_0 from which the mean of the terms has the standardised distance `mu_std`."""
     return float(terms.mean() - mu_std * terms.std() / np.sqrt(len(terms) - 1))
 
 
 class WithBound(BoundedDifferencesTarget):
-    """A target from which a test reads only the bound of its terms."""
+    """Stands in for a target of which a test uses only the bound of the differences."""
 
     def __init__(self, bound, n_obs):
         self.bound, self.n_obs = bound, n_obs

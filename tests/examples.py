@@ -52,13 +52,13 @@ def estimate_ratio(rng, theta, proposed, data):
 
 
 def reach(theta, proposed):
-    """Return the distance of two states, in which terms of `book.loglik` change by less than ten times as much."""
+    """Return a distance of two states; terms of `book.loglik` change by less than ten times it; infinity far out."""
     largest = max(np.abs(theta).max(), np.abs(proposed).max())
     return np.abs(proposed - theta).sum() if largest < 5.0 else np.inf
 
 
 def user_target(loglik=book.loglik):
-    """Return two normal means from functions of the user's, which know all that a target can."""
+    """Return two normal means as a `FunctionTarget` with every optional argument."""
     return amc.FunctionTarget(
         loglik, book.logprior, data=X, n_obs=N, dim=2, grad_loglik=book.grad_loglik, grad_logprior=book.grad_logprior,
         term_range=lambda theta, proposed: 10.0 * np.abs(proposed - theta).sum(), initial_point=np.zeros(2),

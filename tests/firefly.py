@@ -1,4 +1,4 @@
-"""Firefly in NumPy: the oracle of the compiled chain, and what its speed is measured against.
+"""Firefly in NumPy, with which the compiled chain and its speed are compared.
 
 Written from the formulas of Maclaurin and Adams (2014), with array operations wherever the algorithm allows them. It
 shares nothing with the library but the random streams, so equal chains mean that the kernels do what the formulas say.
@@ -107,7 +107,7 @@ class Chain:
         return False
 
     def move_z(self):
-        """Resample the indicators; return the number of dark data that proposed."""
+        """Resample the indicators; return the number of dark data that proposed to become bright."""
         rng, order, first_dark = self.streams.order, self.order, self.size
         goes = rng.random(first_dark)[::-1] < np.exp(np.minimum(0.0, np.log(self.q) - self.odds))
         for place in np.flatnonzero(goes)[::-1]:

@@ -1,4 +1,4 @@
-"""Proposals with a momentum, written from the textbook in NumPy, sharing nothing with the library but the stream."""
+"""Proposals with a momentum in NumPy, from the textbook; they share only the random stream with the library."""
 
 import itertools
 
@@ -55,7 +55,7 @@ def sghmc(draw, h, gamma, M, *, steps=1, V=None):
 
 
 def corrected(draw, h, gamma, M, *, steps=1):
-    """Return ``propose(rng, theta)`` of trajectories for a test, which turn the velocity after a rejection."""
+    """Return ``propose(rng, theta)`` of trajectories that a test decides; a rejection reverses the velocity."""
     L, c = np.linalg.cholesky(M), np.exp(-gamma * h)
     dim, last = len(M), []
 

@@ -1,4 +1,4 @@
-"""An interrupt that comes once every chain has kept a draw: by the clock alone, a slow machine may be tuning still."""
+"""An interrupt that comes once every chain has kept a draw: by the clock it could come during tuning."""
 
 import _thread
 import signal

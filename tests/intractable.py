@@ -1,7 +1,7 @@
 """A doubly intractable target small enough to be known in full: f(s | theta) = count_s exp(theta s) / Z(theta).
 
-Its data are a value s of finitely many, with multiplicities; it replaces a lattice, whose likelihood depends on s(y)
-alone. Draws are exact, by inversion of one uniform number each.
+The data are one of finitely many values s, each with a multiplicity count_s; the target replaces a lattice, whose
+likelihood depends on s(y) alone. Draws are exact, by inversion of one uniform number each.
 """
 
 import functools

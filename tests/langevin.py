@@ -1,4 +1,4 @@
-"""Langevin proposals written from the textbook in NumPy, which share nothing with the library but the random stream."""
+"""Langevin proposals in NumPy, from the textbook; they share only the random stream with the library."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def loglik(theta, data, i):
 
 
 def grad_loglik(theta, data, i, out):
-    """Add its gradient to `out`."""
+    """Add the gradient of `loglik` to `out`."""
     (x,) = data
     for j in range(theta.shape[0]):
         out[j] += x[i, j] - theta[j]
@@ -30,13 +30,13 @@ def logprior(theta):
 
 
 def grad_logprior(theta, out):
-    """Add its gradient to `out`."""
+    """Add the gradient of `logprior` to `out`."""
     for j in range(theta.shape[0]):
         out[j] -= 0.01 * theta[j]
 
 
 def normal_means(n: int = 100, dim: int = 1, seed: int = 0) -> FunctionTarget:
-    """Return the means of normal data with variance exactly 1 (divisor n - 1): posterior precision n + 0.01."""
+    """Return the posterior, with precision n + 0.01, of the means of normal data with variance 1 (divisor n - 1)."""
     x = np.random.default_rng(seed).normal(size=(n, dim))
     x = (x - x.mean(axis=0)) / x.std(axis=0, ddof=1) + 0.3
     return FunctionTarget(

@@ -20,11 +20,11 @@ def normal_loglik(theta, data, i):
 
 
 def normal_logprior(theta):
-    """Return log N(theta_0 | 1, 1/4) up to a constant: strong, and off centre, so that forgetting it shows."""
+    """Return log N(theta_0 | 1, 1/4) up to a constant; it moves the posterior, so a test notices if it is left out."""
     return -2.0 * (theta[0] - 1.0) ** 2
 
 
 def normal_mean(n: int = 100, seed: int = 0) -> FunctionTarget:
-    """Return the mean of a normal sample; posterior N((4 + sum x) / (4 + n), 1 / (4 + n))."""
+    """Return the posterior N((4 + sum x) / (4 + n), 1 / (4 + n)) of the mean of a normal sample."""
     x = np.random.default_rng(seed).normal(size=n)
     return FunctionTarget(normal_loglik, normal_logprior, data=x, n_obs=n, dim=1, var_names=("mu",))

@@ -9,7 +9,7 @@ from approxmcmc.engine.streams import seed_sequences, streams
 
 
 def logistic_rows(heavy=True):
-    """Return eight rows of a logistic regression; heavy ones have responses that are all equal."""
+    """Return a logistic regression on eight rows, rows 2 to 4 with small entries, row 0 with large ones if `heavy`."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(8, 2))
     X[2:5] *= 0.15
@@ -20,13 +20,13 @@ def logistic_rows(heavy=True):
 
 
 def draws_of(target, sampler, *, steps, seed, start, chain=0):
-    """Return the draws of one chain from `start`, shape (steps, dim), and its counts by name."""
+    """Return the draws of one chain from `start`, shape (steps, dim), its counts by name, and the chain."""
     program = sampler.build(target)
     return advance(program, start, streams(seed_sequences(seed, chain + 1)[0][chain]), steps)
 
 
 def advance(program, start, own, steps):
-    """Advance one chain of a program."""
+    """Advance one chain of a program; return its draws, its counts by name, and the chain."""
     running = program.start(np.array(start, dtype=np.float64), own, 0)
     draws, counts = np.empty((steps, len(start))), np.empty((steps, len(COUNT_NAMES)), np.int64)
     made = running.advance(steps, 1, draws, counts, np.empty((steps, len(VALUE_NAMES))))

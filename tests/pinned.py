@@ -1,7 +1,7 @@
-"""Draws that are written into a test: compiled and plain runs are compared with the same numbers, each in its session.
+"""Draws that are stored in a test: compiled and plain runs, in separate sessions, are compared with the same numbers.
 
 Steps of a random walk are sums and products in a fixed order, so that all platforms share their bits; sums over data,
-whose last bits depend on the compiler, enter by decisions alone.
+whose last bits depend on the compiler, affect draws only through decisions.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""PyMC models of many kinds, small: those that a row bridge must accept, and those that it must refuse, and why."""
+"""Small PyMC models of many kinds: those that the row bridge of `from_pymc` accepts, and those that it refuses."""
 
 import warnings
 

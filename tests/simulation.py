@@ -1,4 +1,4 @@
-"""Running simulators of auxiliary data by themselves."""
+"""Run simulators of auxiliary data outside a chain."""
 
 import numpy as np
 from numba import types as nb

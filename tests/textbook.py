@@ -36,7 +36,7 @@ def chain(terms, log_prior, propose, theta, *, n_obs, steps, seed, test, rule="m
 
 
 def random_walk(scale):
-    """Propose theta + scale z."""
+    """Return ``propose(rng, theta)`` of the random walk theta + scale z."""
 
     def propose(rng, theta):
         return theta + scale * np.array([rng.standard_normal() for _ in theta]), 0.0
@@ -72,9 +72,9 @@ def sequential_t(epsilon, batch_size):
 
 
 def minibatch_barker_probability(seen, n_obs, log_rest, *, target_variance=1.0, temperature=1.0):
-    """Return A given the terms seen, or None when their variance requires more: one look of the minibatch Barker test.
+    """Return the acceptance probability given the terms seen, or None if their variance is too large: one look.
 
-    The correction distribution is the library's.
+    The look is that of the minibatch Barker test, with the library's correction distribution.
     """
     n = len(seen)
     estimates = log_rest + n_obs / temperature * seen

@@ -1,7 +1,8 @@
 """The command line: ``approxmcmc VERB``. Every verb is a thin layer over functions that a notebook can call.
 
-Exit codes: 0 success; 1 some cells failed or are stale, or `verify` found other draws; 2 usage error; 3 a gate failed;
-130 interrupted (finished work is kept). Progress is a bar on terminals, plain lines elsewhere.
+Exit codes: 0 success; 1 some cells failed or are stale, `verify` found other draws, or another error of the library; 2
+usage error; 3 a gold standard was not accepted; 130 interrupted (finished work is kept). Progress is a bar on
+terminals, plain lines elsewhere.
 """
 
 # ruff: noqa: T201 (the command line is the one place that prints)
@@ -69,7 +70,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     retry_parser = verb("retry", verbs.retry, "run finished or failed cells again, then write the report")
     _run_options(retry_parser)
     retry_parser.add_argument(
-        "--cell", action="append", default=[], metavar="KEY", help="beginning of a key; may repeat"
+        "--cell", action="append", default=[], metavar="KEY", help="beginning of a key; repeatable"
     )
     for choice in ("failed", "noisy", "stale"):
         retry_parser.add_argument(f"--{choice}", action="store_true", help=f"all cells that are {choice}")

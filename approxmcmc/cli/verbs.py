@@ -64,7 +64,10 @@ def show_plan(args: Arguments) -> int:
 
 
 def run(args: Arguments, keys: Sequence[str] | None = None) -> int:
-    """Run missing cells, or exactly the cells with `keys`, and write the report."""
+    """Run missing cells, or exactly the cells with `keys`, and write the report if any cell is done.
+
+    No report is written after an interrupt, or with ``--no-report``.
+    """
     from approxmcmc.api import sample
     from approxmcmc.study.run import run_study
 
@@ -204,7 +207,7 @@ def publish(args: Arguments) -> int:
 
 
 def compare(args: Arguments) -> int:
-    """Print the ratios of seconds and data per step of cells that are in both result folders."""
+    """Print the ratios of seconds per step and data per step, B over A, of the cells that both folders hold."""
     from approxmcmc.study.report.wording import estimate_text
     from approxmcmc.study.verify import compare_stores
 
@@ -221,7 +224,7 @@ def compare(args: Arguments) -> int:
 
 
 def verify(args: Arguments) -> int:
-    """Run some cells again; exit code 1 if any draws differ."""
+    """Run some finished cells again, and print whether their draws are equal; return 1 if any differ, else 0."""
     from approxmcmc.api import sample
     from approxmcmc.study.verify import verify as draw_again
 

@@ -20,12 +20,15 @@ import numpy as np
 from approxmcmc.engine.compiler.work import Compiled, compiled_so_far
 from approxmcmc.engine.files.paths import size_of, user_cache
 
-ROWS, MANY, KINDS = 2000, 100_000, 11
+ROWS, MANY, KINDS = 2000, 100_000, 11  # rows of most examples and of the large ones; columns of the one-hot code
 SECONDS = 5.0  # of sampling per target, at most
 
 
 def examples() -> dict[str, Callable[[], Any]]:
-    """Return functions that make an example of each built-in target, and of all data that need other kernels."""
+    """Return functions that make examples of built-in regressions, the mixture and group models, by name.
+
+    Logistic regression has three examples, because many rows and rare categories need other kernels.
+    """
     import approxmcmc as amc
 
     rng = np.random.default_rng(1)

@@ -84,7 +84,7 @@ def write_tree(tree: xr.DataTree, path: Path, *, compressed: bool = True) -> Non
 
 @contextlib.contextmanager
 def without_a_cluster() -> Iterator[None]:
-    """Context to write a file without a lock from Dask's scheduler, without which xarray would fail.
+    """Context in which xarray takes no lock from Dask's scheduler to write a file; outside it, xarray would fail.
 
     No lock is needed, because no other process knows the name of the file.
     """
@@ -144,7 +144,7 @@ def read_tree(path: Path) -> xr.DataTree:
 
 
 def without_checkpoint(tree: xr.DataTree) -> xr.DataTree:
-    """Return the tree without the group of a checkpoint, which is only the trace."""
+    """Return the tree without its group ``checkpoint``, so that only the trace remains."""
     return xr.DataTree.from_dict({name: group for name, group in tree.children.items() if name != CHECKPOINT})
 
 

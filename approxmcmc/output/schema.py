@@ -1,4 +1,4 @@
-"""Every variable that a trace's ``sample_stats`` may hold: one table for the writing code and for the docs.
+"""Every variable that this library's own samplers may write to ``sample_stats``; NUTS of PyMC and nutpie adds others.
 
 Values are per kept draw and summed over the steps that thinning dropped, unless the meaning says otherwise; so sums
 over draws are totals, and rates are ratios of sums, never means of ratios.
@@ -251,7 +251,7 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "perf_counter_diff",
         "float64",
         "wall-clock time",
-        "Wall-clock of the draw on a monotonic clock, audits excluded.",
+        "Wall-clock time of the draw on a monotonic clock, audits excluded.",
         units="s",
     ),
     StatVariable(

@@ -65,7 +65,7 @@ def plot_bias(
     Raises
     ------
     InvalidInputError
-        When `data` is not a result of `bias`, or lacks an estimand.
+        When `data` is not a result of `bias`, or `coords` names an estimand that it lacks.
 
     Notes
     -----
@@ -115,7 +115,7 @@ def _table(data: Any) -> xr.Dataset:
 
 
 def _chosen(table: xr.Dataset, coords: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the labels to show in the panel of biases, and those in the panel of drifts, there most biased first."""
+    """Return the estimands to show in the panel of biases, and in that of drifts; those named in `coords` in both."""
     known = [str(name) for name in table["estimand"].values]
     if "estimand" in coords:
         wanted = [coords["estimand"]] if isinstance(coords["estimand"], str) else [str(x) for x in coords["estimand"]]

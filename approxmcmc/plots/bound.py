@@ -33,7 +33,7 @@ def plot_bound(
     data
         A result of :func:`check_bound`.
     var_names
-        Bounds to show, such as ``["b3", "b4"]``; None: b1 to b5 and b3 with Delta_max, where they exist.
+        Bounds to show, such as ``["b3", "b4"]``; None: b1 to b5, and b3 and b5 with Delta_max, where they exist.
     plot_collection, backend, labeller, aes_by_visuals
         As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``.
     visuals
@@ -54,9 +54,9 @@ def plot_bound(
 
     Notes
     -----
-    The legend labels each bound: rigorous, heuristic, or vacuous if it is 1 or more at every value. A bound that does
-    not exist has no line. The vertical axis is logarithmic: a distance of 0 is not drawn, and an interval that reaches
-    0 ends a decade below everything else.
+    The legend labels each bound: rigorous, heuristic, or vacuous where it is 1 or more. A bound that does not exist has
+    no line. The vertical axis is logarithmic: a distance of 0 is not drawn, and an interval that reaches 0 ends a
+    decade below everything else.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def _lines(table: xr.Dataset, knob: str, names: Sequence[str] | None) -> xr.Data
 
 
 def _floor(*drawn: xr.DataArray) -> float:
-    """Return a tenth of the smallest positive value: on the log axis the lower end of an interval that reaches 0."""
+    """Return where the log axis ends an interval that reaches 0: at a tenth of the smallest positive value drawn."""
     values = np.concatenate([part.to_numpy().ravel() for part in drawn])
     values = values[values > 0.0]
     return 0.1 * float(values.min()) if values.size else 1e-6

@@ -43,12 +43,13 @@ def plot_core_rows(
     var_names
         The name of the panel; None: ``"core rows"``.
     plot_collection, backend, labeller, aes_by_visuals
-        As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``. It combines with other
-        plots of one panel without colours by chain (``az.combine_plots``), which give `target` as a keyword argument.
+        As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``. ``az.combine_plots``
+        combines it with other plots of one panel that have no colours by chain; give it `target` by name.
     visuals
         Keyword arguments, or False, for ``rows`` (a point each), ``title``, ``xlabel``, ``ylabel``, ``legend``.
     stats
-        ``{"draws": 32}``: how many draws, at equal distances, the spread is taken over; a pass over the data for each.
+        ``{"draws": 32}``: number of draws, evenly spaced, from which spreads are computed; each costs a pass over the
+        data.
     **pc_kwargs
         For ``PlotCollection.wrap``: ``figure_kwargs``, ... Others that ``az.combine_plots`` passes have no effect.
 
@@ -103,7 +104,7 @@ def _spreads(data: Any, target: Any, *, draws: int) -> dict[str, np.ndarray]:
 
 
 def _spread(target: Target, thetas: np.ndarray) -> np.ndarray:
-    """Return the standard deviation of each term over the thetas, by running sums with N numbers each."""
+    """Return the standard deviation of each term over the thetas, by running means and sums of squares."""
     compiled = target.compile()
     mean, squares = np.zeros(compiled.n_obs), np.zeros(compiled.n_obs)
     for count, theta in enumerate(thetas, start=1):

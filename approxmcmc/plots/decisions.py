@@ -1,4 +1,4 @@
-"""Decisions along a chain: the cost of each draw, and which audited decisions were wrong."""
+"""Decisions along a chain: the cost of each draw, which audited decisions were wrong, and whether theory agrees."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -39,8 +39,8 @@ def plot_decisions(
     data
         A trace.
     var_names
-        Records of ``sample_stats`` with counts or times, such as ``"datapoints_touched"``, ``"decision_rounds"``: one
-        panel each. None: the data touched.
+        Records of ``sample_stats`` with counts or times, such as ``"decision_rounds"``: one panel each. None:
+        ``"datapoints_touched"``.
     coords
         Chains and draws to show, such as ``{"chain": 0, "draw": slice(0, 500)}``.
     plot_collection, backend, labeller, aes_by_visuals
@@ -106,7 +106,7 @@ def _records(data: Any, names: Sequence[str], coords: Mapping[str, Any]) -> xr.D
 
 
 def _points(record: xr.DataArray) -> xr.DataArray:
-    """Return draw numbers x and values y along the dim `plot_axis`, as ArviZ's visuals expect them."""
+    """Return x, the coordinates of the draws, and y, their values, along the dim `plot_axis`, as ArviZ expects."""
     places = xr.DataArray(record["draw"].values, dims="draw")
     return stack("plot_axis", x=places, y=record.drop_vars("draw"))
 
@@ -146,13 +146,13 @@ def plot_calibration(
         The acceptance test that decided, with its settings; a `SequentialTTest`, alone or in `AnnealedEpsilon`.
     plot_collection, backend, labeller, aes_by_visuals
         As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``. With
-        ``group="sample_stats"`` and ``var_names="wrong_decisions"`` it combines with other plots
-        (``az.combine_plots``), which give `test` as a keyword argument.
+        ``group="sample_stats"`` and ``var_names="wrong_decisions"``, ``az.combine_plots`` combines it with other plots;
+        give it `test` by name.
     visuals
         Keyword arguments, or False, for ``equal`` (the diagonal), ``interval``, ``point``, ``title``, ``xlabel``,
         ``ylabel``.
     stats
-        ``{"bins": 8, "confidence": 0.95}``: groups of equally many audits, and the level of their intervals.
+        ``{"bins": 8, "confidence": 0.95}``: number of groups of audits, and the level of their intervals.
     var_names
         ``"wrong_decisions"``, the one panel, or None.
     **pc_kwargs
@@ -166,7 +166,8 @@ def plot_calibration(
     Raises
     ------
     InvalidInputError
-        When `data` is not a trace, or no draw has exactly one audited decision with a predicted error.
+        When `data` is not a trace with audits, `test` is None, or no draw has exactly one audited decision with a
+        predicted error.
 
     Notes
     -----
@@ -174,7 +175,7 @@ def plot_calibration(
     If the log-likelihood terms are in the Gaussian regime, the probability of a wrong decision depends on the data only
     through it (`sequential_test_error`). Audits are sorted by this probability and cut into groups of equal size; each
     group is a point, its mean probability against the share that was wrong, with the interval of Clopper and Pearson.
-    Points above the diagonal show that the test errs more often than its settings promise.
+    Points above the diagonal show that the test errs more often than this theory predicts.
 
     References
     ----------

@@ -53,7 +53,7 @@ def plot_risk(
     Raises
     ------
     InvalidInputError
-        When `risks` is no result of `risk`, or its results lack a named variable or have different axes.
+        When `risks` is not a result of `risk` or a dict of them, or these lack a named variable or have different axes.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""The distribution of the test statistic: how the t of a sequential test evolves with the data read, and decides."""
+"""The distribution of a sequential test's t-statistic by the share of data read, and the values at which it decides."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 VARIABLE = "t-statistic"
 RECORD = "audited_mu_std"
 QUANTILES, PROBABILITY = (0.1, 0.5, 0.9), 0.9
-SHOWN = 1.5  # in largest critical values: where the lower limit is above, nearly every path has stopped
+SHOWN = 1.5  # times the largest critical value: once the lower limit is above it, nearly every path has stopped
 POINTS = 200
 
 
@@ -48,8 +48,8 @@ def plot_statistic(
     var_names
         The name of the panel; None: ``"t-statistic"``.
     plot_collection, backend, labeller, aes_by_visuals
-        As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``. It combines with other
-        plots of one panel without colours by chain (``az.combine_plots``), which give `test` as a keyword argument.
+        As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``. ``az.combine_plots``
+        combines it with other plots of one panel that have no colours by chain; give it `test` by name.
     visuals
         Keyword arguments, or False, for ``band`` and ``line`` (the distribution and its mean), ``critical`` and
         ``look`` (the values at which a look decides), ``title``, ``xlabel``, ``ylabel``, ``legend``.

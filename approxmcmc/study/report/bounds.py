@@ -30,6 +30,30 @@ TITLES = {
     "b3_delta_max": "B3 with D Delta_max",
     "b5_delta_max": "B5 with D Delta_max",
 }
+SHORT = {
+    "b1": "Theorem 1 (B1)",
+    "b2": "multi-step (B2)",
+    "b3": "summed (B3)",
+    "b4": "average (B4)",
+    "b5": "Mitrophanov (B5)",
+}
+SHORT |= {f"{name}_delta_max": f"{SHORT[name]}, largest error" for name in ("b1", "b3")}
+HEADINGS = {
+    "tv": "distance (TV)",
+    "label_tv": "label of the distance",
+    "delta": "one-step error",
+    "e_delta": "one-step error, average",
+    "delta sqrt(N)": "one-step error times √N",
+    "delta_max": "largest error of a decision",
+    "label_delta_max": "label of the largest error",
+    **SHORT,
+    **{f"{name} / truth": f"{title} / distance" for name, title in SHORT.items()},
+}
+
+
+def headings_of(frame: "pd.DataFrame") -> dict[str, str]:
+    """Return headings in words for the columns of a table of bounds; columns without one keep their names."""
+    return {name: HEADINGS[name] for name in frame.columns if name in HEADINGS}
 
 
 def bounds_section(results: "StudyResults") -> list[Section]:
@@ -131,7 +155,8 @@ def _ingredients(name: str, check: "xr.DataTree") -> Table:
         etas = check.dataset["eta"].to_numpy()
         listed = ", ".join(f"eta_{k} = {etas[k - 1]:.6g}" for k in (1, 2, 5, 10, 20) if k <= len(etas))
         caption += f" Contraction of the exact chain: {listed}."
-    return Table(f"Ingredients: {name}", caption, frame, formats={check.attrs["knob"]: "g"})
+    formats = {check.attrs["knob"]: "g"}
+    return Table(f"Ingredients: {name}", caption, frame, headings=headings_of(frame), formats=formats)
 
 
 def _figure(name: str, check: "xr.DataTree") -> list[Figure]:

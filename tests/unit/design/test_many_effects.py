@@ -6,7 +6,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.design import normal_by_pilot as pilots
-from approxmcmc.interop.written_work import seconds_of_trajectory
+from approxmcmc.interop.nuts_seconds import seconds_of_trajectory
 from approxmcmc.targets.expansion import quadratic
 from approxmcmc.targets.posterior import Posterior
 from approxmcmc.targets.predictors.design import Design, Predictor
