@@ -3,7 +3,9 @@
 A leapfrog step is a gradient on all data, and trajectories in d dimensions take some 4 d^(1/4) of them (Beskos and
 others 2013). Between standardised effects z and an intercept the posterior is a ridge: the intercept varies F times as
 much as given z, F the `hierarchies.variance_ratio`, so trajectories must be F^(1/2) times as long. (Those of nutpie are
-not: in a model of 400 and 100 crossed effects 61 draws were one effective draw of the intercept.) Nothing here needs PyMC, so that runs without a PyMC model do not import it.
+not: in a model of 400 and 100 crossed effects 61 draws were one effective draw of the intercept.)
+
+Nothing here needs PyMC, so that runs without a PyMC model do not import it.
 """
 
 from approxmcmc.contracts import WrittenWork
