@@ -51,8 +51,9 @@ def sample(
         (see `from_pymc`), or a ``bambi.Model`` (the trace then has the variables of its formula).
     sampler
         How to sample it, such as ``MetropolisHastings(RandomWalk(0.01), SequentialTTest(epsilon=0.05))``. None:
-        `choose_sampler` compares candidates in short runs and takes the fastest. The choice is printed on a terminal
-        and stored in the attribute ``chosen``; the attribute ``choice`` holds the table of candidates.
+        `choose_sampler` compares candidates in short runs and takes the fastest. The choice is logged, unless
+        `progressbar` is False, and stored in the attribute ``chosen``; the attribute ``choice`` holds the table of
+        candidates.
     draws
         Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``. With `target_ess`, this
         is an upper limit, and None means no limit. Otherwise None means 1000. If neither `sampler` nor `time_limit` is

@@ -1,13 +1,13 @@
 """NUTS among the candidates: its cost is counted, since its compilation takes longer than a trial could save.
 
-A draw of a tuned trajectory (`interop.written_work`) counts as one effective draw, or as 0.4 of one if the other
+A draw of a tuned trajectory (`interop.nuts_seconds`) counts as one effective draw, or as 0.4 of one if the other
 candidates integrate group effects out.
 """
 
 from approxmcmc.contracts import Target, TwinnedTarget, pymc_model_of
 from approxmcmc.design.floors import Floor
 from approxmcmc.design.survey import Situation
-from approxmcmc.interop.written_work import COMPILE_FACTORS, seconds_of_trajectory, seconds_to_compile
+from approxmcmc.interop.nuts_seconds import COMPILE_FACTORS, seconds_of_trajectory, seconds_to_compile
 from approxmcmc.nuts.settings import NUTS, TUNE, preferred
 
 # Draws for each effective draw, bulk and tail, in a hierarchy where NUTS moves effects together with their scales, so

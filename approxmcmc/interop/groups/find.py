@@ -11,7 +11,7 @@ from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
-from approxmcmc.interop.written_work import seconds_of_trajectory, seconds_to_compile
+from approxmcmc.interop.nuts_seconds import seconds_of_trajectory, seconds_to_compile
 
 # Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
 NO_TRACES = config.change_flags(traceback__limit=0)

@@ -6,7 +6,8 @@ import pytest
 
 from approxmcmc.interop.groups import find
 from approxmcmc.interop.groups.values import NotGroupsError
-from approxmcmc.interop.written_work import OPERATION, seconds_to_compile, work_as_written
+from approxmcmc.interop.nuts_seconds import OPERATION, seconds_to_compile
+from approxmcmc.interop.written_work import work_as_written
 
 N = 1000
 rng = np.random.default_rng(3)
