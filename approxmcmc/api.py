@@ -96,15 +96,16 @@ def sample(
         Only for the choice of a sampler: ``"none"`` allows exact samplers only; a number allows a bias of that many
         posterior standard deviations; see `choose_sampler`.
     audit_every
-        "auto": after the chains finish, steps from kept draws are checked with all data, for a tenth of the sampling
-        time. At least 100 are planned, or, if these take longer than sampling did, as many as fit into the sampling
-        time, but at least 20, or 50 if the library chose the sampler (see the page on the engine). Few draws,
-        `time_limit` or Ctrl-C can make them fewer. These audits estimate the error of the test's acceptance
-        probability, and check whether the draws can come from the posterior; a failed check warns. An integer: each
-        decision of an approximate test is audited with probability 1 / audit_every, against the decision on all data
-        with the same uniform; 1 audits all. None: no audits. Draws and costs never depend on audits; the number of
-        "auto" audits depends on the clock. For Gibbs and the noisy family "auto" is an integer that the sampler
-        chooses. Audits are outside every counter and every clock but `time_limit`.
+        "auto": after the chains finish, steps from kept draws are checked with all data (or a sixteenth, if a pass
+        takes long and this is shown to be enough), for a tenth of the sampling time. At least 100 are planned, or, if
+        these take longer than sampling did, as many as fit into the sampling time, but at least 20, or 50 if the
+        library chose the sampler (see the page on the engine). Few draws, `time_limit` or Ctrl-C can make them fewer.
+        These audits estimate the error of the test's acceptance probability, and check whether the draws can come from
+        the posterior; a failed check warns. An integer: each decision of an approximate test is audited with
+        probability 1 / audit_every, against the decision on all data with the same uniform; 1 audits all. None: no
+        audits. Draws and costs never depend on audits; the number of "auto" audits depends on the clock. For Gibbs and
+        the noisy family "auto" is an integer that the sampler chooses. Audits are outside every counter and every clock
+        but `time_limit`.
     discard_tuned_samples
         False keeps the tuning steps in ``warmup_posterior`` and ``warmup_sample_stats``.
     progressbar
