@@ -59,7 +59,7 @@ _reveal_interpreters()
 
 
 def _install(session: nox.Session, *selection: str) -> None:
-    """Install the locked dependencies and those selected besides (``--group test``, ``--extra studies``)."""
+    """Install the package with its locked dependencies, and the selected groups and extras (``--group test``)."""
     session.run_install(
         "uv",
         "sync",

@@ -51,8 +51,9 @@ def sample(
         (see `from_pymc`), or a ``bambi.Model`` (the trace then has the variables of its formula).
     sampler
         How to sample it, such as ``MetropolisHastings(RandomWalk(0.01), SequentialTTest(epsilon=0.05))``. None:
-        `choose_sampler` compares candidates in short runs and takes the fastest. The choice is printed on a terminal
-        and stored in the attribute ``chosen``; the attribute ``choice`` holds the table of candidates.
+        `choose_sampler` compares candidates in short runs and takes the fastest. The choice is logged, unless
+        `progressbar` is False, and stored in the attribute ``chosen``; the attribute ``choice`` holds the table of
+        candidates.
     draws
         Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``. With `target_ess`, this
         is an upper limit, and None means no limit. Otherwise None means 1000. If neither `sampler` nor `time_limit` is
@@ -95,15 +96,16 @@ def sample(
         Only for the choice of a sampler: ``"none"`` allows exact samplers only; a number allows a bias of that many
         posterior standard deviations; see `choose_sampler`.
     audit_every
-        "auto": after the chains finish, steps from kept draws are checked with all data, for a tenth of the sampling
-        time. At least 100 are planned, or, if these take longer than sampling did, as many as fit into the sampling
-        time, but at least 20, or 50 if the library chose the sampler (see the page on the engine). Few draws,
-        `time_limit` or Ctrl-C can make them fewer. These audits estimate the error of the test's acceptance
-        probability, and check whether the draws can come from the posterior; a failed check warns. An integer: each
-        decision of an approximate test is audited with probability 1 / audit_every, against the decision on all data
-        with the same uniform; 1 audits all. None: no audits. Draws and costs never depend on audits; the number of
-        "auto" audits depends on the clock. For Gibbs and the noisy family "auto" is an integer that the sampler
-        chooses. Audits are outside every counter and every clock but `time_limit`.
+        "auto": after the chains finish, steps from kept draws are checked with all data (or a sixteenth, if a pass
+        takes long and this is shown to be enough), for a tenth of the sampling time. At least 100 are planned, or, if
+        these take longer than sampling did, as many as fit into the sampling time, but at least 20, or 50 if the
+        library chose the sampler (see the page on the engine). Few draws, `time_limit` or Ctrl-C can make them fewer.
+        These audits estimate the error of the test's acceptance probability, and check whether the draws can come from
+        the posterior; a failed check warns. An integer: each decision of an approximate test is audited with
+        probability 1 / audit_every, against the decision on all data with the same uniform; 1 audits all. None: no
+        audits. Draws and costs never depend on audits; the number of "auto" audits depends on the clock. For Gibbs and
+        the noisy family "auto" is an integer that the sampler chooses. Audits are outside every counter and every clock
+        but `time_limit`.
     discard_tuned_samples
         False keeps the tuning steps in ``warmup_posterior`` and ``warmup_sample_stats``.
     progressbar

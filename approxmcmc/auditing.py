@@ -76,8 +76,9 @@ def audit(
 
     Notes
     -----
-    From a draw theta an audit proposes theta' and evaluates all N terms at both: two passes over the data. Under the
-    posterior, detailed balance makes antisymmetric functions of the two states average to 0,
+    From a draw theta an audit proposes theta' and evaluates all N terms at both: two passes over the data. If a pass
+    takes long, audits of a test read a sixteenth of the rows, provided that this is shown to be enough (see the page on
+    the engine). Under the posterior, detailed balance makes antisymmetric functions of the two states average to 0,
 
     .. math:: E[\alpha\, sign \Lambda] = 0, \qquad E[\alpha\, (\log \pi(\theta') - \log \pi(\theta))] = 0,
 

@@ -24,7 +24,7 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.any_model import is_pymc
+from approxmcmc.interop.libraries import is_pymc, without_formula
 from approxmcmc.output.reading import flat_draws, refuse_formula
 
 NAME, ROW = "terms", "row"  # names of the variable and its axis, in both groups that ArviZ reads
@@ -201,7 +201,7 @@ def _parts(trace: xr.DataTree, target: Any) -> dict[str, PointwiseLikelihood]:
         )
     if isinstance(target, Target) and not target.why_no_terms:
         return {NAME: _of_target(trace, _of_rows(trace, target))}
-    model = target.to_pymc() if isinstance(target, TwinnedTarget) else target
+    model = target.to_pymc() if isinstance(target, TwinnedTarget) else without_formula(target)
     if not is_pymc(model):
         raise IncompatibleError(f"leave-one-out cross-validation needs a target or a pm.Model, found {model!r}")
     from approxmcmc.interop.log_likelihood import pointwise_likelihoods  # imported late, because it loads PyMC

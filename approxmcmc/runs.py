@@ -59,7 +59,7 @@ def make_plan(
 ) -> RunPlan:
     """Return the plan of a run; if `sampler` is None, choose one, or rebuild the choice stored in the checkpoint.
 
-    What is chosen or derived here is written into `book.made`. With `say`, the choice is printed.
+    What is chosen or derived here is written into `book.made`. With `say`, the choice is logged.
     """
     if sampler is not None:
         if book:

@@ -83,7 +83,7 @@ def start(target: Any, rng: np.random.Generator) -> np.ndarray:
 
 
 def grid(results: Any) -> list[Table]:
-    """Tabulate the means of each sampler, and the exact means by quadrature on a grid."""
+    """Tabulate means and standard deviations of each sampler, and the exact ones by quadrature on a grid."""
     import pandas as pd
 
     from approxmcmc.reference.grid import grid_reference

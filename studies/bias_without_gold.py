@@ -50,7 +50,7 @@ def dense(n: int, d: int = 50):
 
 
 def bimodal(n: int = 5000):
-    """Return the means of a mixture whose posterior has two modes (Welling and Teh 2011, section 5.1).
+    """Return the posterior of the means of a mixture; it has two modes (Welling and Teh 2011, section 5.1).
 
     The likelihood is tempered to the information of 100 data: with the full information no chain crosses between the
     modes.

@@ -64,7 +64,7 @@ def sequential(epsilon: float, batch_size: int = BATCH_SIZE):
 
 
 def start(target, rng):
-    """Return independent fair states."""
+    """Return a random state, each site independently 0 or 1 with probability 1/2."""
     return target.draw_start(rng)
 
 
@@ -75,7 +75,7 @@ def fields(results) -> dict:
 
 
 def contraction(results) -> list:
-    """Tabulate the inputs of Theorem 2: contraction of a site, a random scan and a sweep, and Dobrushin's condition."""
+    """Tabulate the inputs of Theorem 2: contraction of one site update, one and two sweeps; Dobrushin's condition."""
     import pandas as pd
 
     rows = []

@@ -3,8 +3,8 @@
 Surrogate transitions on core rows, decided by every exact test and by t-tests, are compared with exact MALA, control
 variates with independent draws of the Laplace approximation, and stochastic gradients. Risk is that of the posterior
 means, in squared posterior standard deviations and averaged over coefficients, against seconds and against data read;
-the references are NUTS where it is fast, and long exact chains elsewhere. All chains start at a draw of the Laplace
-approximation. A separate table has the cost of set-up.
+the references are long exact chains, or in preset paper NUTS where it is fast. All chains start at a draw of the
+Laplace approximation. A separate table has the cost of set-up.
 """
 
 import functools

@@ -144,14 +144,15 @@ def queries(results: Any) -> list[Table]:
     }
     rows = []
     for (target, label), (evaluations, effective, seconds) in measured.items():
-        row = {"target": target, "sampler": label} | rate_interval(evaluations).columns("queries")
-        row |= rate_interval(effective).columns("effective") | rate_interval(1e6 * seconds).columns("seconds")
-        row["bright"] = _bright(results.traces()[target, label])
+        row = {"target": target, "sampler": label} | rate_interval(evaluations).columns("queries / iteration")
+        row |= rate_interval(effective).columns("ESS / 1000 iterations")
+        row |= rate_interval(1e6 * seconds).columns("us / iteration")
+        row["bright data"] = _bright(results.traces()[target, label])
         kind = "exact_langevin" if "langevin" in label else "exact"
         others = measured.get((target, kind), (evaluations, effective, seconds))
-        for name, cost, their_cost in (("per_query", evaluations, others[0]), ("per_second", seconds, others[2])):
+        for name, cost, their_cost in (("query", evaluations, others[0]), ("second", seconds, others[2])):
             pairs = zip(effective / cost, others[1] / their_cost, strict=False)  # of the same block
-            row |= rate_interval(ours / theirs for ours, theirs in pairs).columns(name)
+            row |= rate_interval(ours / theirs for ours, theirs in pairs).columns(f"speed-up per {name}")
         rows.append(row)
     caption = (
         "Likelihood evaluations per iteration, effective samples per 1000 iterations (bulk, median over coordinates), "
@@ -160,10 +161,7 @@ def queries(results: Any) -> list[Table]:
         "full-data chain of the same kind (of the random walk for the slice) in the same block. Gradients are not "
         "counted as queries."
     )
-    headings = {"queries": "queries / iteration", "effective": "ESS / 1000 iterations", "seconds": "us / iteration",
-                "bright": "bright data",
-                "per_query": "speed-up per query", "per_second": "speed-up per second"}  # fmt: skip
-    return [Table("Queries and speed-up", caption, pd.DataFrame(rows), headings=headings)] if rows else []
+    return [Table("Queries and speed-up", caption, pd.DataFrame(rows))] if rows else []
 
 
 def _bright(traces: Any) -> float:

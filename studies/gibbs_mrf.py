@@ -82,7 +82,7 @@ def samplers(batch_size: int) -> dict:
 
 
 def start(target, rng):
-    """Return independent fair states."""
+    """Return a random state, each site independently 0 or 1 with probability 1/2."""
     return target.draw_start(rng)
 
 
@@ -257,7 +257,7 @@ def prices(results) -> list:
 
 
 def theorem_2(results) -> list:
-    """Tabulate the influences of sites, which are too large for the paper's Theorem 2."""
+    """Tabulate row sums of the influences of sites, and say whether they satisfy Dobrushin's condition."""
     import pandas as pd
 
     field = results.target("triples")

@@ -110,7 +110,7 @@ def runs_of(results: Any) -> list[tuple[str, str, list[np.ndarray]]]:
 
 
 def biases(results: Any) -> list[Any]:
-    """Tabulate bias, spread and effective draws of each sampler, beside the gold standard, and draw its densities."""
+    """Tabulate bias, spread and effective draws of each sampler against the gold standard; draw the scale's density."""
     import arviz as az
     import pandas as pd
 
@@ -220,7 +220,7 @@ def nodes(results: Any) -> list[Table]:
 
 
 def weighted_shift(theta: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the mean with weights exp(error) minus the plain mean, by coordinate, and ESS of the weights / draws."""
+    """Return the mean with weights exp(error) less the plain mean, by coordinate, and the weights' ESS per draw."""
     weight = np.exp(error - error.max())
     weight /= weight.sum()
     return weight @ theta - theta.mean(axis=0), float(1.0 / (len(weight) * (weight**2).sum()))

@@ -55,7 +55,7 @@ def connections(real: bool = False) -> Dataset:
 
 @functools.cache
 def tenth() -> Dataset:
-    """Return the rows of preset quick."""
+    """Return every tenth connection, the data of preset quick; generated data are returned whole."""
     data = connections()
     return data if data.is_synthetic else every(data, 10)
 
@@ -230,7 +230,7 @@ def figures_5_and_6(results) -> list:
 
 
 def steps_made(results) -> list:
-    """Tabulate steps, data, acceptance, and the ratio of the chains' variance to the gold standard's."""
+    """Tabulate steps, data, acceptance, and the ratio of the chains' variance to that of `true_variance`."""
     import pandas as pd
 
     variance, _ = true_variance(results)

@@ -1,10 +1,10 @@
 """The tall-data benchmark: samplers of five libraries and fitted approximations, at equal time.
 
 Risk of posterior means, variances and tail probabilities in units of the posterior, averaged over coordinates. Gold
-standards are long exact chains, which a second exact kernel and Stein's identities must confirm. One chain on one core;
-the clock includes warm-up, modes, expansions and the trials of a choice, but no compilation. All chains of a
+standards are long exact chains, which a second exact kernel and Stein's identities must confirm. A cell is one chain on
+one core; its time includes warm-up, modes, expansions and the trials of a choice, but no compilation. All chains of a
 block start at one draw of the Laplace approximation. A sampler that cannot sample a posterior, or whose library is not
-installed, is a failed cell with its reason.
+installed, gives a failed cell with the reason.
 """
 
 import dataclasses

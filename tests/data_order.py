@@ -19,7 +19,7 @@ from tests.planting import plain
 
 
 class Schedule:
-    """The two functions by which a decision reads and ends, as plain Python; `wrong` maps functions to stand-ins."""
+    """The functions by which a decision reads terms and ends, as plain Python; `wrong` maps functions to stand-ins."""
 
     def __init__(self, wrong=None):
         self.read_differences, self.settle = (plain(each, wrong) for each in (read_differences, settle))

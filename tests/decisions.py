@@ -156,7 +156,7 @@ def threshold(terms: np.ndarray, mu_std: float) -> float:
 
 
 class WithBound(BoundedDifferencesTarget):
-    """A target from which a test reads only the bound of its terms."""
+    """Stands in for a target of which a test uses only the bound of the differences."""
 
     def __init__(self, bound, n_obs):
         self.bound, self.n_obs = bound, n_obs

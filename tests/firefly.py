@@ -107,7 +107,7 @@ class Chain:
         return False
 
     def move_z(self):
-        """Resample the indicators; return the number of dark data that proposed."""
+        """Resample the indicators; return the number of dark data that proposed to become bright."""
         rng, order, first_dark = self.streams.order, self.order, self.size
         goes = rng.random(first_dark)[::-1] < np.exp(np.minimum(0.0, np.log(self.q) - self.odds))
         for place in np.flatnonzero(goes)[::-1]:

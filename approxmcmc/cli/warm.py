@@ -20,7 +20,7 @@ import numpy as np
 from approxmcmc.engine.compiler.work import Compiled, compiled_so_far
 from approxmcmc.engine.files.paths import size_of, user_cache
 
-ROWS, MANY, KINDS = 2000, 100_000, 11  # rows of most examples and of the large ones; levels of the rare category
+ROWS, MANY, KINDS = 2000, 100_000, 11  # rows of most examples and of the large ones; columns of the one-hot code
 SECONDS = 5.0  # of sampling per target, at most
 
 

@@ -1,13 +1,13 @@
 """NUTS among the candidates: its cost is counted, since its compilation takes longer than a trial could save.
 
-A draw of a tuned trajectory (`interop.written_work`) counts as one effective draw, or as 0.4 of one if the other
+A draw of a tuned trajectory (`interop.nuts_seconds`) counts as one effective draw, or as 0.4 of one if the other
 candidates integrate group effects out.
 """
 
 from approxmcmc.contracts import Target, TwinnedTarget, pymc_model_of
 from approxmcmc.design.floors import Floor
 from approxmcmc.design.survey import Situation
-from approxmcmc.interop.written_work import COMPILE_FACTORS, seconds_of_trajectory, seconds_to_compile
+from approxmcmc.interop.nuts_seconds import COMPILE_FACTORS, seconds_of_trajectory, seconds_to_compile
 from approxmcmc.nuts.settings import NUTS, TUNE, preferred
 
 # Draws for each effective draw, bulk and tail, in a hierarchy where NUTS moves effects together with their scales, so
@@ -38,7 +38,7 @@ def why_alone(known: Situation) -> str:
     seconds = known.seconds_to_compile(frozenset({"terms", "gradient"}))
     if not seconds:
         return ""
-    integral = known.target.term_work.code == "groups"
+    integral = known.term_work.code == "groups"
     what = "the integrals over groups" if integral else "the terms of the rows"
     why = f"; {known.target.why_no_structure}" if known.target.why_no_structure else ""
     return f": they would compile {what} and their gradient ({seconds:.0f} s){why}"
@@ -80,6 +80,6 @@ def floor(known: Situation) -> Floor:
 
 def set_up_seconds(known: Situation) -> float:
     """Return the seconds before the first kept draw: compilation, and tuning of all chains."""
-    has_factors = known.target.term_work.code == "matrices"
+    has_factors = known.term_work.code == "matrices"
     compilation = COMPILE_FACTORS if has_factors else seconds_to_compile(known.written_work)
     return compilation + known.chains * TUNE["nutpie"] * seconds_per_draw(known)

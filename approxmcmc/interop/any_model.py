@@ -8,11 +8,12 @@ from typing import Any
 
 import xarray as xr
 
+from approxmcmc.interop.libraries import is_bambi, is_pymc, without_formula
+
 
 def as_target(given: Any) -> Any:
     """Return the target of a PyMC or Bambi model, anything else unchanged; the check imports neither library."""
-    if is_bambi(given):
-        given = pymc_model(given)
+    given = without_formula(given)
     if is_pymc(given):
         from approxmcmc.interop.whole_model import target_of
 
@@ -27,29 +28,8 @@ def in_terms_of(given: Any, trace: xr.DataTree) -> xr.DataTree:
     return in_terms_of_formula(trace, given)
 
 
-def is_pymc(given: Any) -> bool:
-    """Return whether a model is a ``pymc.Model``."""
-    return _is_model_of(given, "pymc")
-
-
-def is_bambi(given: Any) -> bool:
-    """Return whether a model is a ``bambi.Model``."""
-    return _is_model_of(given, "bambi")
-
-
-def _is_model_of(given: Any, library: str) -> bool:
-    return any(kind.__name__ == "Model" and kind.__module__.startswith(f"{library}.") for kind in type(given).__mro__)
-
-
-def pymc_model(model: Any) -> Any:
-    """Return the PyMC model of a Bambi model, building it if necessary."""
-    if not model.built:
-        model.build()
-    return model.backend.model
-
-
 def in_terms_of_formula(trace: xr.DataTree, model: Any) -> xr.DataTree:
-    """Return a trace of `pymc_model(model)` with the variables that ``model.fit()`` returns."""
+    """Return a trace of `without_formula(model)` with the variables that ``model.fit()`` returns."""
     import pymc as pm
 
     inner, posterior = model.backend.model, trace["posterior"].to_dataset()

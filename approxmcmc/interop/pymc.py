@@ -20,6 +20,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.target import IntegratedOfPyMC, checked_path
 from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError
+from approxmcmc.interop.libraries import without_formula
 from approxmcmc.interop.linear_predictor import StructuredTarget, family_of, structured_target
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import NoLinearPredictorError
@@ -56,7 +57,8 @@ def from_pymc(
     ----------
     model
         A ``pm.Model`` with observed variables over the same rows, which are independent given the parameters, and
-        continuous free variables. Several observed variables are one model: a row's term is their sum.
+        continuous free variables; of a ``bambi.Model`` its PyMC model is taken. Several observed variables are one
+        model: a row's term is their sum.
     row_dim
         Name of the dim that counts the rows, for models in which another axis is as long as the data.
     deterministics
@@ -140,6 +142,7 @@ def from_pymc(
     >>> amc.from_pymc(model)  # doctest: +SKIP
     PyMCTarget(y: 1000 rows; beta, sigma)
     """
+    model = without_formula(model)
     if integrate is True and (data is not None or deterministics):
         raise InvalidInputError(
             "from_pymc: integrate=True takes the rows and the variables of the model itself, so `data` and "
@@ -172,7 +175,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     Parameters
     ----------
     model
-        A ``pm.Model``, or a target.
+        A ``pm.Model``, a ``bambi.Model``, or a target.
     row_dim
         As for :func:`from_pymc`.
 
@@ -196,6 +199,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     """
     if isinstance(model, Target):
         return f"{model!r}: {explain_rows(model)}"
+    model = without_formula(model)
     whole = _integrated(model, if_cheaper=True) if row_dim is None else NoEffectsError("row_dim is given")
     if isinstance(whole, IntegratedOfPyMC):
         sizes = f"{whole.n_obs} terms, one per group, and {whole.variables.size} parameters"

@@ -229,8 +229,8 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "skewness_ratio",
         "float64",
         "skewness ratio",
-        "Largest |skewness| / sqrt(n) over the draw's tests, n the data read; 0 if a test read all data. Above 0.05 it "
-        "is doubtful that the estimated log ratio is normal.",
+        "Largest |skewness| / sqrt(n) over the draw's tests, n the data read; a test that read all data counts as 0. "
+        "Above 0.05 it is doubtful that the estimated log ratio is normal.",
     ),
     StatVariable(
         "max_term_ratio",

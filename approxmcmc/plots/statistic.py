@@ -1,4 +1,4 @@
-"""The distribution of the test statistic: how the t of a sequential test evolves with the data read, and decides."""
+"""The distribution of a sequential test's t-statistic by the share of data read, and the values at which it decides."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any

@@ -75,7 +75,7 @@ def draw_tables(app: Any) -> None:
     """Draw the pictures and tables of the race, the street and large data from their files."""
     GENERATED.mkdir(exist_ok=True)
     chart.main(ROOT / "docs/_static/race.csv", GENERATED)
-    street.main(ROOT / "docs/_static/street.csv", GENERATED)
+    street.main(ROOT / "docs/_static/street.csv", ROOT / "docs/_static/street_alarms.csv", GENERATED)
     cost_model.main(ROOT / "docs/_static/scale.jsonl", GENERATED)
 
 

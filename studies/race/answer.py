@@ -159,7 +159,7 @@ def table(answers: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def in_a_process(model: str, who: str, limit: float, seed: int, *, cache: str | None = None) -> dict[str, Any]:
-    """Return the answer of a separate process, which keeps compiled kernels in the folder `cache`."""
+    """Return the answer of a separate process, or its error; `cache` is the folder for compiled kernels, if given."""
     command = [sys.executable, "-m", "studies.race.answer", "--one", model, who, str(limit), str(seed)]
     environment = {**one_thread(), **({"APPROXMCMC_CACHE_DIR": cache} if cache else {})}
     told, patience = {"model": model, "who": who}, 4.0 * limit + 600.0

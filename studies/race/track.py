@@ -20,7 +20,7 @@ from studies.race.scores import Reference, Results, Score, effective_samples
 from studies.race.table import write
 from studies.race.tall import tall_problem, tall_reference, tall_rivals
 
-MOST = 40_000  # steps in a round
+MOST = 40_000  # largest number of steps in a round
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,7 +29,7 @@ def environment(cache: Path) -> dict[str, str]:
 
 
 def carry_out(name: str, who: str, seed: int, cache: Path) -> dict[str, Any]:
-    """Run a cell in a separate process; a failed cell has its last line of output as the reason."""
+    """Run a cell in a separate process; if it fails, the reason is the signal or the last line of standard error."""
     command = [sys.executable, "-m", "studies.street.cell", name, who, str(seed)]
     done = subprocess.run(
         command,

@@ -26,7 +26,7 @@ MOST_RHAT = 1.01
 
 
 def is_clean(folder: Path, name: str) -> bool:
-    """Return whether the NUTS run of a model passes its checks."""
+    """Return whether there is a NUTS run of a model and it passes its checks."""
     files = [folder / f"{name}-{state}.json" for state in ("long", "nutpie")]
     found = next((json.loads(file.read_text()) for file in files if file.exists()), {})
     enough = min(found.get("ess_bulk", 0.0), found.get("ess_tail", 0.0)) >= ENOUGH

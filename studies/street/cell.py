@@ -37,7 +37,7 @@ def ours(model: Any, seed: int) -> Drawn:
 
 
 def nutpie(model: Any, seed: int) -> Drawn:
-    """Compile and draw by nutpie, or by PyMC if nutpie cannot sample the model."""
+    """Compile and draw by nutpie, or by PyMC if the model has discrete parameters."""
     return _nuts(model, seed, {})
 
 

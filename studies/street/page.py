@@ -1,4 +1,4 @@
-"""The table of the street's page, drawn from its CSV when the documentation is built."""
+"""The table of the street's page and its count of alarms, drawn from CSV files when the documentation is built."""
 
 from pathlib import Path
 
@@ -44,7 +44,17 @@ def _seconds(value: float) -> str:
     return "–" if pd.isna(value) else f"{value:.1f}" if value < 100.0 else f"{value:.0f}"
 
 
-def main(file: Path, folder: Path) -> None:
-    """Draw the table of a CSV into a folder."""
-    with whole_file(folder / "street.md") as whole:
-        whole.write_text(markdown(pd.read_csv(file)), encoding="utf-8")
+def alarms(found: pd.DataFrame) -> str:
+    """Return a sentence that counts the runs with a warning, and names their models."""
+    warned = found.dropna(subset=["problems"])
+    names = f", of {', '.join(sorted(set(warned['model'])))}" if len(warned) else ""
+    models = found["model"].nunique()
+    return f"Of {len(found)} runs of {models} models, with five seeds each, {len(warned)} reported a problem{names}.\n"
+
+
+def main(file: Path, false_alarms: Path, folder: Path) -> None:
+    """Write the table and the sentence of two CSV files into a folder, as ``street.md`` and ``street_alarms.md``."""
+    texts = {"street": markdown(pd.read_csv(file)), "street_alarms": alarms(pd.read_csv(false_alarms))}
+    for name, text in texts.items():
+        with whole_file(folder / f"{name}.md") as whole:
+            whole.write_text(text, encoding="utf-8")

@@ -70,7 +70,7 @@ def durations() -> None:
 
 
 def shares() -> None:
-    """Fit beta shares."""
+    """Fit shares between 0 and 1 with a beta distribution."""
     X, eta, rng = _data()
     p, nu = 1.0 / (1.0 + np.exp(-eta)), pm.HalfNormal("nu", 20.0)
     mean = pm.math.sigmoid(_predictor(X))

@@ -242,7 +242,7 @@ def influence_bound(fields: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.nda
 
 
 def influence_at(fields: tuple[np.ndarray, np.ndarray, np.ndarray], state: Any) -> np.ndarray:
-    """Return tanh(h / 4), where h is the change of the log odds of i when j flips, at one state.
+    """Return tanh(h_ij / 4), where h_ij is the change of the log odds of i when j flips, at one state; shape (D, D).
 
     Parameters
     ----------

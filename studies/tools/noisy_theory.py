@@ -138,7 +138,7 @@ def simulated_times(target: Any, sampler: Any, start: float, runs: int, steps: i
 
 
 def budgets(T: Any, settings: dict[int, Any], grid: np.ndarray) -> list[Figure | Table]:
-    """Draw asymptotic variance and risk of E theta against N, and tabulate the N that is best at each budget."""
+    """Draw asymptotic variance and risk of the mean of theta against N, and tabulate the best N at each budget."""
     spent = 10.0 ** np.arange(2, 9)
     costs = {count: START_UP + count for count in settings}
     found = bounds.long_run_risk(T, settings, grid, costs=costs, budgets=spent, knob="n_auxiliary")

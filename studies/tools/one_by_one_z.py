@@ -38,7 +38,7 @@ def update_one_by_one(
     state: ImplicitState,
     count: np.ndarray,
 ) -> bool:
-    """Update every bright datum, then the chosen dark data; return False if a bound is above its likelihood, or NaN."""
+    """Update every bright datum, then the chosen dark data; return False if a gap is NaN or below LEAST_GAP."""
     first_dark = bright.size[0]
     darken(rng, bright, state)
     n = ask_each(rng, bright, first_dark, state)

@@ -36,7 +36,7 @@ def t_statistic(
     Parameters
     ----------
     sizes
-        Numbers of data n; those of N or more are left out.
+        Numbers of data n; those below 2, or of N or more, are left out.
     scale
         Standard deviation of the random walk that proposes theta'.
     lead

@@ -1,11 +1,12 @@
-"""What checkpoints cost: a run with them, and the same run whose trace is saved at the end, take turns in one process.
+"""The cost of checkpoints: a run with them and the same run, saved only at the end, take turns in one process.
 
     python -m tests.bench.checkpoint --pairs 4 --draws 60000
 
 Two chains on one thread, logistic regression, N = 12 214, 50 coefficients, a test that reads 500 rows at a time;
-`--thin` keeps one draw of so many. Prints a line of JSON: the seconds of the run alone and of `save`, what share of its
-seconds the chains waited for checkpoints, as the trace reports, and the ratios of the call with checkpoints to the
-call alone and to call and `save`, in seconds and in those of processors; medians, the smallest, the largest.
+`--thin N` keeps one draw of N. Prints a line of JSON: the seconds of the run without checkpoints and of `save`; the
+share of the seconds that chains waited for checkpoints, as the trace reports; and the ratios of the run with
+checkpoints to that without, and to that without plus `save`, in wall-clock and CPU seconds. Each is a list of median,
+smallest and largest value.
 """
 
 import argparse
@@ -24,14 +25,14 @@ from approxmcmc.datasets import synthetic_logistic
 
 
 def seconds_of(act: Callable[[], object]) -> np.ndarray:
-    """Return the seconds that something takes: of the clock, of processors."""
+    """Return the wall-clock seconds and the CPU seconds of a call."""
     began = np.array([time.perf_counter(), time.process_time()])
     act()
     return np.array([time.perf_counter(), time.process_time()]) - began
 
 
 def overhead(pairs: int, draws: int, thin: int) -> dict:
-    """Return what the pairs tell; the first run of each kind, which compiles and imports, is left out."""
+    """Return the results of `pairs` pairs of runs; a first run, which compiles and imports, is left out."""
     target = amc.targets.LogisticRegression(*synthetic_logistic(12_214, 50, seed=0))
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.01), amc.SequentialTTest(0.05, batch_size=500))
     options = {"tune": 0, "chains": 2, "cores": 1, "random_seed": 1, "audit_every": None, "progressbar": False}
@@ -80,7 +81,7 @@ def _three(values: np.ndarray) -> list[float]:
 
 
 def main() -> None:
-    """Measure as the command line says."""
+    """Read the command line, measure, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=4)
     parser.add_argument("--draws", type=int, default=60_000)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 ENOUGH = 400.0
-LONGEST = 900  # seconds on the wall for one process
+LONGEST = 900  # limit of wall-clock seconds for one process
 AT_MOST = 2000  # draws of one chain of nutpie
 TABLE = Path(__file__).parents[2] / "docs" / "_static" / "cold.csv"
 STATES = ("cold", "shipped", "nutpie")
@@ -51,7 +51,7 @@ def hierarchy() -> Any:
 
 
 def models() -> dict[str, Callable[[], Any]]:
-    """Return what makes each model, by its name in the table."""
+    """Return functions that make the models, by their names in the table."""
     from approxmcmc.cli.warm import KINDS, MANY, examples, logistic
     from studies.race import models as race
 
@@ -73,7 +73,7 @@ def models() -> dict[str, Callable[[], Any]]:
 
 
 def use_shipped_kernels() -> None:
-    """Read the kernels of a wheel from the folder in the environment; before a model is made, which may compile."""
+    """Read the kernels of a wheel from the folder in the environment: before a model is made, which may compile."""
     from approxmcmc.engine.compiler import shipped
 
     if brought := os.environ.get("KERNELS_OF_THE_WHEEL"):
@@ -101,7 +101,7 @@ def nutpies(model: Any, draws: int) -> float:
 
 
 def seconds_of(model: str, draws: int, environment: Mapping[str, str]) -> tuple[float, float]:
-    """Run this file in a process of its own; return its CPU seconds and what it printed last."""
+    """Run this file in a separate process; return its CPU seconds and the number that it printed last."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-W", "ignore", "-m", "tests.bench.cold", model, "--draws", str(draws)]
     run = subprocess.run(

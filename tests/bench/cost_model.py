@@ -1,4 +1,4 @@
-"""What large data cost: a line for each phase, fitted to runs of `tests.bench.scale`.
+"""A model of the seconds on large data: for each phase a line, fitted to runs of `tests.bench.scale`.
 
     python -m tests.bench.cost_model
 
@@ -26,13 +26,13 @@ def read_runs(path: Path) -> list[dict]:
 
 
 def of(runs: Sequence[dict], rows: int, columns: int = 10, workers: int = 0) -> list[dict]:
-    """Return the runs of one size."""
+    """Return the runs with these numbers of rows, columns and workers."""
     wanted = rows, columns, workers
     return [run for run in runs if (run["rows"], run["columns"], run["workers"]) == wanted]
 
 
 def fit(runs: Sequence[dict], phase: str) -> tuple[float, float]:
-    """Return seconds of start-up, at least 0, and seconds for a row."""
+    """Return the seconds of start-up, at least 0, and the seconds per row."""
     few, many = (statistics.median(run["seconds"][phase] for run in of(runs, rows)) for rows in FITTED)
     rate = (many - few) / (FITTED[1] - FITTED[0])
     start = few - rate * FITTED[0]
@@ -40,7 +40,7 @@ def fit(runs: Sequence[dict], phase: str) -> tuple[float, float]:
 
 
 def predicted(runs: Sequence[dict], phase: str, rows: int) -> float:
-    """Return the seconds that the model tells."""
+    """Return the seconds that the model predicts for a phase."""
     start, rate = fit(runs, phase)
     return start + rate * rows
 
@@ -52,7 +52,7 @@ def spread(values: Sequence[float]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of Markdown."""
+    """Return a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
@@ -128,11 +128,11 @@ def workers_table(runs: Sequence[dict], size: int, workers: int) -> str:
 
 
 def beyond_table(runs: Sequence[dict], rows: int, columns: int, workers: int) -> str:
-    """Return what the model tells of more rows, from the rates of a run with so many columns.
+    """Return the seconds that the model predicts for more rows, from the rates of a run with this number of columns.
 
-    Where a phase took less than twice its start-up its rate cannot be seen; it is taken from the runs with 10 columns,
-    in proportion to the columns. Workers share the passes of `ON_WORKERS`, and each reads its parts once, at the rate
-    of laying out; the rest is made by one process on one thread.
+    If a phase took less than twice its start-up, its rate cannot be measured; it is that of the runs with 10 columns,
+    in proportion to the columns. Workers share the phases of `ON_WORKERS`, and each reads its parts once, at the rate
+    of the phase "lay out"; one process on one thread does the rest.
     """
     (measured,) = {run["rows"] for run in runs if run["columns"] == columns}
     some, lines, total = of(runs, measured, columns), [], 0.0
@@ -176,7 +176,7 @@ def tables(runs: Sequence[dict]) -> dict[str, str]:
 
 
 def main(source: Path, folder: Path) -> None:
-    """Write the tables of a file of runs."""
+    """Write the tables of the runs in `source` into `folder`."""
     for name, text in tables(read_runs(source)).items():
         (folder / name).write_text(text, encoding="utf-8")
 

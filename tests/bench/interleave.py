@@ -1,10 +1,10 @@
 """Fair races: rivals take turns in one process, and medians over rounds are reported with their intervals.
 
-A test of speed fails where the interval of what it measured excludes its goal, and not where a noisy round is beyond
-it. The interval is that of the sign test: between the k-th smallest and the k-th largest of n independent rounds lies
-the median of their law with a chance of 1 - 2 P(Binomial(n, 1/2) < k), whatever that law is. A race whose true ratio
-is its goal fails one time in 100 at most, one that is beyond its goal in all rounds always; a busy machine widens the
-interval.
+A test of speed fails if the interval of the measured ratio excludes its goal; a single noisy round does not make it
+fail. The interval is that of the sign test: the median of the distribution of rounds lies between the k-th smallest and
+the k-th largest of n independent rounds with probability 1 - 2 P(Binomial(n, 1/2) < k), whatever the distribution. A
+race whose true ratio is its goal fails at most one time in 100; one that misses its goal in all rounds always fails. A
+busy machine widens the interval.
 """
 
 import time

@@ -2,10 +2,10 @@
 
     python -m tests.bench.scale 1e7 --folder FOLDER [--columns 10] [--workers 2] [--simulate]
 
-The files are simulated in blocks of float32 with known coefficients, in a folder 1e7x10 of FOLDER, and stay there; what
-the run makes lies in a cache of its own there, and is removed. Prints one line of JSON: seconds and
-passes of each phase, the peak of memory that is no page of a file (RssAnon of this process and its workers, looked at
-every 20 ms), and the posterior compared with the truth, in posterior standard deviations.
+The files are simulated in blocks of float32 with known coefficients, in a folder 1e7x10 of FOLDER, and stay there; the
+files that the run itself writes are in a separate cache there, which is removed. Prints one line of JSON: seconds and
+passes of each phase, the peak of anonymous memory (RssAnon of this process and its workers, measured every 20 ms), and
+the posterior compared with the truth, in posterior standard deviations.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def simulate(n: int, columns: int, folder: Path) -> None:
 
 
 def anonymous_bytes(pids: list[int]) -> int:
-    """Return the memory of some processes that belongs to no file."""
+    """Return the anonymous memory (RssAnon) of some processes, in bytes."""
     total = 0
     for pid in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -56,7 +56,7 @@ def anonymous_bytes(pids: list[int]) -> int:
 
 
 class Peak:
-    """The largest memory of this process and its workers since the last look."""
+    """The largest anonymous memory of this process (`own`), and with its workers (`all`), since they were set to 0."""
 
     def __init__(self) -> None:
         self.workers: list[int] = []
@@ -72,7 +72,7 @@ class Peak:
 
 @contextlib.contextmanager
 def cluster_of(workers: int, peak: Peak) -> Iterator[None]:
-    """Start so many worker processes with a thread each; none makes the passes here."""
+    """Start this number of worker processes with one thread each; with 0 this process makes all passes."""
     if not workers:
         yield
         return
@@ -85,7 +85,7 @@ def cluster_of(workers: int, peak: Peak) -> Iterator[None]:
 
 
 def measure(folder: Path, columns: int, workers: int, draws: int) -> dict:
-    """Run, and return what each phase took."""
+    """Run, and return the seconds and passes of each phase, the memory, and the comparison with the truth."""
     import approxmcmc as amc
     from approxmcmc.sources import ParquetFolder
 

@@ -272,6 +272,7 @@ target = amc.targets.LogisticRegression(X, (X[:, 0] > 0).astype(int))
 test = amc.MetropolisHastings(amc.RandomWalk(0.5), amc.ExactTest())
 for how in ({"draws": 110}, {"target_ess": 50}):
     amc.sample(target, test, tune=10, chains=2, random_seed=1, **how)
+amc.sample(target, draws=110, tune=10, random_seed=1)
 amc.targets.laplace(target)
 print(json.dumps(sorted(sys.modules)))
 """

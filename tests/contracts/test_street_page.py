@@ -24,6 +24,15 @@ def test_the_table_says_of_every_model_what_the_file_says():
             assert row["model"] in text.partition("Not run: ")[2]
 
 
+def test_runs_with_a_warning_are_counted_and_their_models_named():
+    rows = [{"model": name, "seed": seed, "problems": told} for name, seed, told in [("b", 1, None), ("a", 1, "R-hat")]]
+    assert page.alarms(pd.DataFrame(rows)) == (
+        "Of 2 runs of 2 models, with five seeds each, 1 reported a problem, of a.\n"
+    )
+    shipped = pd.read_csv(STATIC / "street_alarms.csv")
+    assert set(shipped["model"]) <= set(KIND) and (shipped.groupby("model").size() == 5).all()
+
+
 def test_the_street_has_thirty_models_with_five_hierarchies_and_five_with_factors():
     kinds = collections.Counter(KIND.values())
     assert kinds.total() >= 30

@@ -63,7 +63,7 @@ def wait_until(true: Callable[[], bool], what: str) -> None:
 
 
 class Cluster:
-    """The hosts and what runs on them; logs lie in `folder`."""
+    """The hosts and the processes on them; logs are in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.network = folder, Network(*HOSTS)
@@ -80,7 +80,7 @@ class Cluster:
         return self.network.start(host, sys.executable, "-W", "ignore", *command, log=path, environment=environment)
 
     def start_scheduler(self) -> None:
-        """Start one at the address, which knows nothing of one before."""
+        """Start a scheduler at the address; it knows nothing of an earlier one."""
         host, log = self.network.addresses["scheduler"], self.folder / "scheduler.log"
         log.unlink(missing_ok=True)
         options = ("--host", host, "--port", str(PORT), "--no-dashboard", "--no-show")
@@ -88,7 +88,7 @@ class Cluster:
         wait_until(lambda: "Scheduler at" in log.read_text(), "the scheduler")
 
     def start_workers(self) -> None:
-        """Start a worker with one thread on each host that has none; the second has nothing but the small disk."""
+        """Start a worker with one thread on each host that has none; that of the second writes to the small disk."""
         for host, place in (("worker-1", self.folder), ("worker-2", self.disk)):
             if host not in self.workers or self.workers[host].poll() is not None:
                 options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(place))
@@ -102,7 +102,7 @@ class Cluster:
                 stream.write(bytes(4096))
 
     def make(self, fault: str) -> None:
-        """Make a fault; one that is there from the beginning is made by the work itself."""
+        """Cause a fault now; faults that are there from the beginning are caused in `study` or `search`."""
         if fault == "worker killed":
             self.workers["worker-1"].kill()
         elif fault == "scheduler killed":
@@ -113,7 +113,7 @@ class Cluster:
             self.network.unplug(UNPLUGGED[fault])
 
     def mend(self, fault: str) -> None:
-        """Put things right."""
+        """Undo a fault: restart, reconnect or clean up what it affected."""
         if fault == "scheduler killed":
             self.scheduler.wait()
             self.start_scheduler()

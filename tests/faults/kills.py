@@ -2,13 +2,14 @@
 
     python -m tests.faults.kills {serial,dask,run} --kills 25 --seed 1
 
-Each try is a process of its own that is forked from this one, which has imported everything and drawn nothing with it.
-A kill comes when a random number of results has been recorded since the last one, and a random part of a moment later.
-A study is killed as a whole, or (on Dask) its main process alone, or one worker; a checkpointed run as a whole. When
-a study or a run has ended in spite of it, its results are compared and the next one begins.
+Each try is a separate process, forked from this one, which has imported everything. A kill of a study comes a random
+moment after a random number of further results has been recorded, a kill of a run at a random time. A study is killed
+as a whole, or (on Dask) its main process alone, or one worker; a checkpointed run as a whole. When a study or a run has
+finished in spite of the kills, its results are compared and the next one begins.
 
-Prints one line of JSON: kills by victim, ends compared, and what was lost, written twice, or different, all of which
-must be 0. `extra` counts chains that were begun anew, at most those in flight at each kill.
+Prints one line of JSON: kills by victim, the number of studies or runs that finished, and the numbers of results that
+were lost, written twice, or different, which must be 0. `extra` counts chains that were started again, at most those in
+progress at each kill.
 """
 
 import argparse
@@ -32,7 +33,7 @@ PATIENCE = 400.0
 
 
 def attempt(act: Callable[[], None], until: Callable[[], bool], delay: float, victim: str) -> bool:
-    """Run `act` in a process, kill it `delay` seconds after `until()` holds, and return whether it had ended before."""
+    """Run `act` in a process, kill it `delay` seconds after `until()` holds; return whether it ended by itself."""
     pid = os.fork()
     if pid == 0:
         os.setpgid(0, 0)
@@ -66,7 +67,7 @@ def attempt(act: Callable[[], None], until: Callable[[], bool], delay: float, vi
 
 
 def kill(pid: int, victim: str) -> None:
-    """Kill a process with all that it has started, or alone, or one of its workers."""
+    """Kill a process with its children (`victim` "all"), alone ("main"), or one of its workers ("worker")."""
     if victim == "all":
         os.killpg(pid, signal.SIGKILL)
     elif victim == "main":
@@ -82,7 +83,7 @@ def kill(pid: int, victim: str) -> None:
 
 
 def kill_studies(kills: int, rng: np.random.Generator, folder: Path, engine: str) -> dict:
-    """Kill studies of 24 cells until there were so many kills."""
+    """Run studies of 24 cells and kill them, `kills` times in all; return the counts of faults."""
     from approxmcmc.study.engines import check_dask
     from approxmcmc.study.listen import Listener
     from approxmcmc.study.results import StudyResults
@@ -142,7 +143,7 @@ def kill_studies(kills: int, rng: np.random.Generator, folder: Path, engine: str
 
 
 def kill_runs(kills: int, rng: np.random.Generator, folder: Path) -> dict:
-    """Kill checkpointed runs of two chains until there were so many kills."""
+    """Run checkpointed runs of two chains and kill them, `kills` times in all; return the counts of faults."""
     import approxmcmc as amc
     from approxmcmc.checkpoints import when as checkpoints
     from approxmcmc.checkpoints.tables import read_checkpoint
@@ -160,7 +161,7 @@ def kill_runs(kills: int, rng: np.random.Generator, folder: Path) -> dict:
         path, steps, ended = folder / f"run-{ends}.nc", 0, False
 
         def made(path=path) -> int:
-            """Return the steps that the file holds; a file that cannot be read is one that is not whole."""
+            """Return the steps that the file holds, 0 without a file; a damaged file raises."""
             if not path.exists():
                 return 0
             return sum(sum(chain["done"]) for chain in read_checkpoint(path).snapshot.chains)
@@ -188,7 +189,7 @@ def kill_runs(kills: int, rng: np.random.Generator, folder: Path) -> dict:
 
 
 def main() -> int:
-    """Kill as the command line says."""
+    """Read the command line, kill, print the counts; return 1 if there was a fault, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["serial", "dask", "run"])
     parser.add_argument("--kills", type=int, default=25)

@@ -19,7 +19,7 @@ SLOW = ["tbf", "rate", "1mbit", "burst", "2kb", "latency", "100ms"]
 
 
 def what_is_missing() -> str:
-    """Return why there can be no such hosts here, or nothing."""
+    """Return why such hosts cannot be made here, or an empty text."""
     if not sys.platform.startswith("linux"):
         return "network namespaces are of Linux"
     if os.geteuid() != 0:
@@ -63,7 +63,7 @@ class Network:
         _do("ip", "link", "set", host, "down")
 
     def plug(self, host: str) -> None:
-        """Put it back."""
+        """Connect a host again."""
         _do("ip", "link", "set", host, "up")
 
     def slow_down(self, host: str) -> None:

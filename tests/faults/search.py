@@ -1,4 +1,4 @@
-"""Search for a mode on the Dask cluster of an address, as a client on a host of its own; each reading of rows is noted.
+"""Search for a mode on the Dask cluster of an address, as a client on a separate host; log each reading of rows.
 
     python -m tests.faults.search tcp://10.77.0.1:8786 read.log [FOLDER]
 
@@ -44,7 +44,7 @@ def data(folder: str = "") -> tuple[DataSource, DataSource]:
 
 
 def main(address: str, log: str, folder: str = "") -> None:
-    """Search."""
+    """Search for the mode, and print it."""
     X, y = data(folder)
     target = amc.targets.LogisticRegression(X, y)
     X.log = log  # from here on: those of the workers

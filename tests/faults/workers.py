@@ -49,7 +49,7 @@ class Noted(Arrays):
 
 
 def simulated(rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return X and y of a logistic regression, the same always."""
+    """Return X and y of a logistic regression, the same in every call."""
     rng = np.random.default_rng(22)
     X = rng.normal(size=(rows, 3))
     return X, (rng.random(rows) < 1.0 / (1.0 + np.exp(-X[:, 0]))).astype(float)
@@ -66,7 +66,7 @@ def two_workers() -> Iterator[Any]:
 
 
 def kill_workers(kills: int, rng: np.random.Generator, folder: Path) -> dict:
-    """Search for the mode until there were so many kills."""
+    """Search for the mode with a worker killed each time, `kills` times in all; return the counts."""
     import approxmcmc as amc
     from approxmcmc.engine.terms import partitions
 
@@ -112,7 +112,7 @@ def _kill(pid: int, delay: float, done: threading.Event, found: dict) -> None:
 
 
 def main() -> int:
-    """Kill as the command line says."""
+    """Read the command line, kill workers, print the counts; return 1 if a mode differed, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=25)
     parser.add_argument("--seed", type=int, default=None)

@@ -52,9 +52,9 @@ class Mutated(importlib.abc.MetaPathFinder, importlib.machinery.SourceFileLoader
 
 
 class Chosen:
-    """Plugin of pytest that runs the tests of known seconds only, in their order, and ends one that takes far longer.
+    """Plugin of pytest that runs only the tests in `seconds`, in its order, and ends one that takes far longer.
 
-    The signal ends the process. It counts seconds of a processor: a busy machine kills no mutant.
+    A signal then ends the process. The limit is in CPU seconds, so a busy machine does not kill a mutant.
     """
 
     def __init__(self, seconds):
@@ -71,7 +71,7 @@ class Chosen:
 
 
 def run_pytest(tests, plugin, *options):
-    """Run tests in silence; plugins that other libraries bring cost more than most tests."""
+    """Run tests without output and without the plugins of other libraries, which take longer than most tests."""
     silence = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(silence, stream)

@@ -1,12 +1,12 @@
 """What each test of the table calls: a mutant of a function runs on the tests that call it first, then on the others.
 
 The tests of a file run once on the unchanged tree, where they must pass. Python's monitoring notes the functions of the
-package that a test calls. What another test has put into a cache it does not call: so the other tests of a file follow
-those that do. A function that is called by an import belongs to all tests. The record is kept until the test file or
-the package changes.
+package that a test calls. A test that finds a result in a cache does not call the function that made it, so the other
+tests of the file run too, after those that call the function. A function that an import calls counts as called by all
+tests. The record is kept until the test file or the package changes.
 
-Tests that bite are quick: one that takes longer than `SLOW` is left out, and a mutant that the quickest have not killed
-within `LONG` seconds survives.
+Tests that find mutants are quick: one that takes longer than `SLOW` is left out, and a mutant that the quickest tests
+have not killed within `LONG` seconds survives.
 """
 
 import ast
@@ -54,12 +54,12 @@ class Recorder:
         raise TimeoutError(f"slower than {SLOW} s")
 
     def pytest_collection_finish(self):
-        """Keep what the imports have called."""
+        """Store the functions that imports have called."""
         self.always = sorted(self.called)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item):
-        """Run one test, for so many seconds."""
+        """Run one test for at most `SLOW` seconds; store its seconds and the functions that it called."""
         self.called, self.running = set(), item.nodeid
         sys.monitoring.restart_events()
         signal.setitimer(signal.ITIMER_PROF, SLOW)
@@ -88,7 +88,7 @@ def record(store, tests):
 
 @functools.cache
 def state_of_the_package():
-    """Return a hash of its files."""
+    """Return a hash of the package's files."""
     files = sorted(PACKAGE.rglob("*.py"))
     return hashlib.blake2b(b"\0".join(file.read_bytes() for file in files), digest_size=6).hexdigest()
 
@@ -122,9 +122,9 @@ def function_at(node, line, outer="", inside=None):
 
 
 def reaching(tests):
-    """Return a function of a module's function: the seconds of the tests that its mutants run on, in their order.
+    """Return a function that maps a function's name to its tests: a dict of test and seconds, in running order.
 
-    For the module outside its functions, ``None``, these are all tests.
+    ``None``, for code outside functions, is mapped to all tests.
     """
     records = [recorded(file, [test for test in tests if test.split("::")[0] == file]) for file in files_of(tests)]
 

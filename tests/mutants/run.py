@@ -4,7 +4,7 @@ Ten mutants of each module are judged, ``--sample 30`` thirty, ``--sample 0`` al
 changes: the same ones at every run, the ten among the thirty.
 
 A mutant is a module with one change, made by cosmic-ray: another operator, a number one larger or smaller, a condition
-negated, a loop left out. One of its tests must fail. Those that nothing can tell from the module stand in
+negated, a loop left out. One of its tests must fail. Mutants that behave as the module does are listed in
 `equivalent.toml`, each with the reason.
 
 Results are kept in a database of cosmic-ray's, named by a hash of the module and its test files: a run resumes where
@@ -51,7 +51,7 @@ OPERATORS = frozenset(
 
 
 def store_of(module, tests):
-    """Return the file of the results, by what they depend on."""
+    """Return the file of a module's results; its name has a hash of module, test files and operators."""
     files = [f"approxmcmc/{module}", *files_of(tests)]
     content = b"\0".join((ROOT / file).read_bytes() for file in files)
     key = hashlib.blake2b(content + repr((tests, sorted(OPERATORS))).encode(), digest_size=6).hexdigest()
@@ -75,7 +75,7 @@ def place(module, mutation):
 
 
 class Judged(NamedTuple):
-    """How many mutants a module has, how many are judged, how many are still to be, and which survived."""
+    """How many mutants a module has, how many are judged, how many of the sample are left, and which survived."""
 
     total: int
     judged: int
@@ -97,7 +97,7 @@ def is_told(mutation, lines):
 
 
 def in_order(items, lines):
-    """Return the mutants in an order that the changes alone decide."""
+    """Return the mutants whose change a test could detect, in an order that depends only on the changes."""
 
     def key(item):
         [change] = item.mutations
@@ -108,7 +108,7 @@ def in_order(items, lines):
 
 
 def judge(module, tests, deadline, workers, most):
-    """Judge the mutants of a module, or so many of them, that are not judged yet, until the deadline."""
+    """Judge the first `most` mutants of a module (None: all) that are not judged yet, until the deadline."""
     path, store = f"approxmcmc/{module}", store_of(module, tests)
     new = not store.exists()
     with use_db(store, WorkDB.Mode.create) as results:
@@ -147,7 +147,7 @@ def faults_of(module, judged, listed):
 
 
 def print_rooms(rooms):
-    """Print what the rooms add up to, and the share killed of the mutants that change behaviour."""
+    """Print the sums of each folder, and the share killed of the mutants that change behaviour."""
     print()
     for room, sums in (*rooms.items(), ("all", sum(rooms.values(), Counter()))):
         print(f"{room:48}", *(f"{sums[name]:7}" for name in NAMES))

@@ -27,7 +27,7 @@ def mapped_tests():
 
 
 def files_naming(module):
-    """Return the test files that import a module, or speak of a public class that it defines."""
+    """Return the test files that contain the name of a module or of a public class that it defines."""
     tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
     classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
     words = re.compile("|".join(rf"\b{re.escape(word)}\b" for word in (name_of(module), *classes)))
@@ -36,7 +36,7 @@ def files_naming(module):
 
 
 def shared_tests():
-    """Return the tests of what all modules have in common."""
+    """Return the tests that are run for every module."""
     return read("modules.toml")["shared"]
 
 

@@ -1,9 +1,9 @@
 """The balance of a sampler at a pair of states, by its own decisions: a(x, x') / a(x', x) = exp(Lambda).
 
-Decisions at a pinned pair are independent, so that far fewer of them see a share of the acceptances that is lost in one
-direction than steps of a chain, and they see it whatever proposal leads there. What else a decision draws is drawn
+Decisions at a pinned pair are independent, so far fewer of them than steps of a chain detect that a share of the
+acceptances is lost in one direction, and they detect it whatever the proposal. All else that a decision draws is drawn
 afresh: rows, auxiliary data, the bright rows of Firefly given x. Then a is a mean over them, and the balance is that of
-x alone, since the joint flow of x and of what is drawn is symmetric.
+x alone, because the joint flow of x and of these draws is symmetric.
 
 A particle that flies from x with velocity v has no decision. It stays on its line for a time T with probability
 exp(-integral of its rate), and rates there and back differ by the slope of log pi along the line. So
@@ -36,7 +36,7 @@ from tests.pairings.law import SEEN, Posterior, data_sets
 from tests.pairings.worlds import SCALE, SPREAD_OF_ESTIMATE, noisy_log_likelihood
 
 LOST = 0.03  # of the acceptances in one direction: seen with power .999
-FIRST = 20_000  # decisions that say how many are needed
+FIRST = 20_000  # decisions from which the number needed is computed
 REACH = np.array([[0.2], [0.9], [1.5]])  # posterior standard deviations from the mean to the states
 UPHILL = 1.5  # nats that a flight climbs
 
@@ -49,7 +49,10 @@ class Balance(NamedTuple):
 
 
 def balance(accepted: Callable[[bool, int], int], expected: float) -> Balance:
-    """Return the balance of a pair; ``accepted(back, n)`` makes n decisions there or back, as many as see `LOST`."""
+    """Return the balance of a pair, from enough decisions to detect a loss of `LOST`.
+
+    ``accepted(back, n)`` makes n decisions from x to x', or back, and returns how many accepted.
+    """
     found, made, wanted = np.zeros(2), 0, FIRST
     while made < wanted:
         found += [accepted(back, wanted - made) for back in (False, True)]
@@ -91,13 +94,13 @@ def own_streams(seed: int) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pinned(Component, Proposal):
-    """Proposes x' from x; `propose` may be one that does wrong."""
+    """Proposes x' from x; `propose` may have a planted bug."""
 
     pair: PinnedPair
     propose: Any = propose_pinned
 
     def build_proposal(self, target: Any) -> CompiledProposal:
-        """Compile it."""
+        """Return the compiled proposal."""
         return CompiledProposal(self.propose, lambda: self.pair)
 
 

@@ -1,6 +1,6 @@
-"""Bugs of each role, which the law of pairings must reject: right functions in wrappers that do wrong.
+"""Bugs of each role, which the test of pairings must reject: right functions in wrappers that introduce an error.
 
-Wrappers are compiled where the library is, so that a bug costs a chain of its own to compile.
+Wrappers are compiled if the library is, so that each bug needs a chain compiled for it.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from tests.pairings.worlds import ROWS
 
 
 def without_ratio(propose):
-    """Return a proposal that forgets its log density ratio."""
+    """Return a proposal kernel that returns 0 instead of its log density ratio."""
 
     @compiled
     def forgetful(rng, state, theta, out, count):
@@ -29,7 +29,7 @@ def without_ratio(propose):
 
 
 def softened(threshold):
-    """Return a threshold of 9/10 of the right one."""
+    """Return a kernel that draws 9/10 of the right threshold."""
 
     @compiled
     def soft(rng):
@@ -70,7 +70,7 @@ def lopsided_move(move):
 
 
 def late(plan):
-    """Return a plan of turns that come 3 % late while the first velocity is positive."""
+    """Return a kernel that plans turns 3 % late while the first velocity is positive."""
 
     @compiled
     def plan_late(rng, flight):
@@ -81,7 +81,7 @@ def late(plan):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LosingZ(Component, ZUpdate):
-    """An update of z that loses the bright row at the end in one of ten steps."""
+    """An update of z after which the last bright row becomes dark in one of ten steps."""
 
     right: Any
 
@@ -105,7 +105,7 @@ def losing(update):
 
 
 def always_accepted(settle):
-    """Return what tells a proposal that each of its trajectories was accepted."""
+    """Return a kernel that tells a proposal after every decision that its trajectory was accepted."""
 
     @compiled
     def settle_wrongly(state, accepted):
@@ -116,7 +116,7 @@ def always_accepted(settle):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BuggyProposal(Component, Proposal):
-    """A proposal whose function of a name is wrapped."""
+    """A proposal with its kernel `name` wrapped by `wrap`."""
 
     proposal: Any
     name: str
@@ -130,7 +130,7 @@ class BuggyProposal(Component, Proposal):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BuggyTest(AcceptanceTest):
-    """A test whose function of a name is wrapped; it says that it is exact, as the right one does."""
+    """A test with its kernel `name` wrapped by `wrap`; it claims to be exact, as the right one does."""
 
     test: Any
     name: str
@@ -154,12 +154,12 @@ class BuggyTest(AcceptanceTest):
 
 
 def buggy_proposal(proposal, name, wrap, test=None):
-    """Return Metropolis-Hastings with a proposal that does wrong."""
+    """Return Metropolis-Hastings with a wrapped proposal."""
     return amc.MetropolisHastings(BuggyProposal(proposal, name, wrap), test or amc.ExactTest())
 
 
 def buggy_test(test, name, wrap):
-    """Return Metropolis-Hastings with a test that does wrong."""
+    """Return Metropolis-Hastings with a wrapped test."""
     return amc.MetropolisHastings(amc.RandomWalk(0.5), BuggyTest(test, name, wrap))
 
 

@@ -3,8 +3,8 @@
     theta_0 ~ prior,  y ~ p(y | theta_0);  k steps of the sampler on the posterior given y, from theta_0.
 
 If every step leaves p(theta | y) invariant, then (theta_t, y) has the joint law for each t, and theta_t the prior's
-(Geweke 2004). Functions f(theta, y) are compared with their expectations: what theta_t and y say together sees much
-more than theta_t alone. They are whitened by the posterior's moments, so that a variance off by 10 % is that of the
+(Geweke 2004). Functions f(theta, y) are compared with their expectations; functions of both detect much more than
+functions of theta_t alone. They are whitened by the posterior's moments, so that a variance off by 10 % is that of the
 *posterior*. Data sets are drawn first and shared by many replicates; given y, theta_0 is a draw of p(theta | y). So
 replicates are independent given the data, and compiled kernels see other arrays of the same type.
 
@@ -74,7 +74,7 @@ class Posterior:
 
 
 def function_names(dim: int) -> list[str]:
-    """Return what the columns of `Posterior.features` are."""
+    """Return the names of the columns of `Posterior.features`."""
     each = [f"{j}" for j in range(dim)]
     pairs = [f"product {i}{j}" for i in range(dim) for j in range(i)]
     names = [f"mean {j}" for j in each] + [f"variance {j}" for j in each] + pairs
@@ -93,7 +93,7 @@ def data_sets(world: str, seed: int) -> list[tuple[Any, Posterior]]:
 
 
 class Verdict(NamedTuple):
-    """How far the functions' means lie from their expectations, in standard errors; and how well that sees.
+    """The deviations `z` of the functions' means from their expectations, in standard errors, and these errors.
 
     `error` holds the standard errors, in posterior standard deviations for means, as a share for variances.
     """
@@ -133,10 +133,10 @@ def judge(
     world: str, sampler: Any, seed: int, *, data_seed: int = 0, draws: int = 100, thin: int = 8, first: int = 80,
     goals: tuple[float, float] = (0.0, 0.0), most: int = 80,
 ) -> Verdict:  # fmt: skip
-    """Run chains of a sampler from draws of the joint law, and compare.
+    """Run chains of a sampler from draws of the joint law, and compare the functions with their expectations.
 
-    `first` replicates give the standard errors; more are made, `most` in all, until means and variances have those in
-    `goals`.
+    `first` replicates give the standard errors; more are made, at most `most` in all, until the standard errors of
+    means and variances are those in `goals`.
     """
     sets = data_sets(world, data_seed)
     programs = [sampler.build(target, audit_every=None) for target, _ in sets]
@@ -184,7 +184,10 @@ def replicate(
 
 
 def fill_population(chain: Any, posterior: Posterior, rng: np.random.Generator) -> None:
-    """Let all members of a population be draws of the posterior: its own start is around one point."""
+    """Replace all members of a population, if the chain has one, by draws of the posterior.
+
+    A population starts around one point.
+    """
     for part in chain.state:
         if hasattr(part, "members"):
             part.members[:] = posterior.draw(rng, len(part.members))

@@ -63,7 +63,7 @@ class Pairing(NamedTuple):
 
 
 def pairings(group: str) -> Iterator[Pairing]:
-    """Yield the pairings of a group that are to be judged, or refused by their own sentences."""
+    """Yield the pairings of a group; each is judged, or refused with a message."""
     if group in PROPOSALS:
         yield from of_proposal(group)
     if group == "Mixture":
@@ -100,7 +100,7 @@ def of_mixtures() -> Iterator[Pairing]:
 
 
 def compiled(proposal: Proposal, target: Any) -> CompiledProposal | None:
-    """Return a proposal built for a target; None where it refuses."""
+    """Return a proposal built for a target; None if it raises that it does not fit."""
     try:
         return proposal.build_proposal(target)
     except (IncompatibleError, InvalidInputError):
@@ -108,12 +108,12 @@ def compiled(proposal: Proposal, target: Any) -> CompiledProposal | None:
 
 
 def remembers(proposal: CompiledProposal) -> bool:
-    """Return whether its next step depends on more than theta, or reads what it has kept."""
+    """Return whether the proposal's next step depends on more than theta, or on what it has cached."""
     return proposal.settle is not None or proposal.forget is not None
 
 
 def of_sampler(name: str) -> Iterator[Pairing]:
-    """Yield the examples of a sampler in all its worlds, with every proposal and test where they are settings of it."""
+    """Yield the examples of a sampler in all its worlds, and with every proposal and test if it has such settings."""
     worlds = MEETS.get(name, tuple(WORLDS))
     for example in [*SAMPLERS[name], *EXACT.get(name, ())]:
         yield from (Pairing(name, example, (world,)) for world in worlds)
@@ -131,7 +131,7 @@ def of_sampler(name: str) -> Iterator[Pairing]:
 
 
 def rotated(worlds: tuple[str, ...], start: int) -> tuple[str, ...]:
-    """Return the worlds, beginning elsewhere."""
+    """Return the worlds rotated to begin with the one at `start`."""
     return tuple(np.roll(worlds, -start).tolist())
 
 

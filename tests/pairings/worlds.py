@@ -30,9 +30,9 @@ SPREAD_OF_ESTIMATE = 0.6  # standard deviation of the log of an estimate of a li
 class World(NamedTuple):
     """A joint law of parameters and data.
 
-    ``prior(u)`` maps uniforms, shape (n, dim), to draws; None where the states are finitely many, then `states` are
-    they. `log_likelihood(thetas, data)` has shape (n,). A target keeps its chains `burn` steps from being looked at
-    where the law of what they hold beside theta cannot be drawn.
+    ``prior(u)`` maps uniforms, shape (n, dim), to draws; None if there are finitely many states, which `states` then
+    holds. `log_likelihood(thetas, data)` has shape (n,). The first `burn` steps of a chain are not used; it is above 0
+    if the chain keeps more than theta, from a law that cannot be drawn from.
     """
 
     dim: int
@@ -45,7 +45,7 @@ class World(NamedTuple):
     states: np.ndarray | None = None
 
     def points(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Return n points that fill the prior evenly, or all states where they are finitely many; shape (n, dim)."""
+        """Return n points that fill the prior evenly, or all states if there are finitely many; shape (n, dim)."""
         if self.prior is None:
             return self.states if n > 1 else self.states[:1]
         uniforms = qmc.Sobol(self.dim, rng=rng).random(n) if n > 1 else rng.random((1, self.dim))

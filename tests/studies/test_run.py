@@ -562,6 +562,7 @@ def test_a_worker_with_another_study_refuses(tmp_path):
         job_of(toy_study(seed=2), tmp_path).perform(make_plan(toy_study(), "paper").cells[0].key)
 
 
+@pytest.mark.faults
 @pytest.mark.slow
 def test_dask_blames_a_dead_worker_on_one_cell_and_gives_the_same_draws(tmp_path):
     study = toy_study(samplers={"walk": vary(ToySampler, fault=knob("", "raises", "a", "b"))}, replicates=1)

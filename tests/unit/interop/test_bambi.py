@@ -6,8 +6,10 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+import approxmcmc as amc
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.interop.any_model import as_target, in_terms_of, pymc_model
+from approxmcmc.interop.any_model import as_target, in_terms_of
+from approxmcmc.interop.libraries import without_formula
 from approxmcmc.output.reading import flat_draws
 from tests.models import logistic
 
@@ -32,7 +34,7 @@ def model(rng):
 @pytest.fixture
 def trace(model, rng):
     """Return a trace of the PyMC model as `sample` draws it: no deterministic, the intercept of centred predictors."""
-    inner = pymc_model(model)
+    inner = without_formula(model)
     sizes = {"Intercept": (), "x": (), "kind": (1,), "1|site_sigma": (), "1|site_offset": (4,)}
     axes = {"kind": ["kind_dim"], "1|site_offset": ["site__factor_dim"]}
     assert {variable.name for variable in inner.free_RVs} == set(sizes)
@@ -70,6 +72,13 @@ def tree_of(posterior):
 def test_what_evaluates_the_target_refuses_such_a_trace(model, trace):
     with pytest.raises(InvalidInputError, match="those of a Bambi formula"):
         flat_draws(in_terms_of(model, trace), logistic(60, 2))
+    with pytest.raises(InvalidInputError, match=r"formula\.compute_log_likelihood"):
+        amc.log_likelihood(in_terms_of(model, trace), model)
+
+
+def test_a_formula_is_explained_and_read_as_its_model(model):
+    assert amc.explain(model) == amc.explain(without_formula(model))
+    assert repr(amc.from_pymc(model)) == repr(amc.from_pymc(without_formula(model)))
 
 
 def test_other_models_and_their_traces_are_left_as_they_are(trace):

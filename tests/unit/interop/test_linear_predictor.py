@@ -72,7 +72,7 @@ def test_the_density_is_that_of_the_model_but_for_a_constant(model):
     [
         pytest.param(zoo.poisson, -gammaln(zoo.COUNTS + 1.0), id="poisson"),
         pytest.param(zoo.transposed_design, -0.5 * np.log(2.0 * np.pi), id="normal", marks=pytest.mark.recompiles),
-        pytest.param(zoo.logistic, 0.0, id="logistic"),
+        pytest.param(zoo.logistic, 0.0, id="logistic", marks=pytest.mark.recompiles),
     ],
 )
 def test_cross_validation_has_the_constants_that_the_terms_leave_out(model, constants):

@@ -167,6 +167,7 @@ def test_starting_values_of_some_variables_suffice(regression):
         amc.sample(target, sampler, initvals={"sgima": 2.0}, **arguments)
 
 
+@pytest.mark.recompiles
 def test_minibatches_are_read_as_the_rows_that_they_come_from():
     with pm.Model() as model:
         rows, y = pm.Minibatch(zoo.X, zoo.Z, batch_size=20)

@@ -81,6 +81,7 @@ def test_core_rows_and_rest_are_the_same_posterior(rows):
 
 
 @pytest.mark.needs_jit
+@pytest.mark.recompiles
 def test_a_trace_of_a_pymc_model_keeps_all_rows():
     model = binomial_by_codes()
     trace = amc.sample(model, random_seed=1, progressbar=False)
