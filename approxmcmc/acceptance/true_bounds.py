@@ -9,6 +9,7 @@ at the states that they visit.
 """
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -31,6 +32,8 @@ from approxmcmc.errors import InvalidInputError
 SPREADS = (0.01, 0.1, 1.0, 10.0)
 STARTS, SHARES = 8, (0.1, 1.0)  # draws of the pilot; a pair is a draw, and a point at this share of the way to the next
 MOST_ROWS = 20_000  # rows checked, evenly spaced: two milliseconds a pair of states
+# The bound of each target that was found true: a trial and its run build the same test.
+_CHECKED: "weakref.WeakKeyDictionary[Any, CompiledDifferenceBound]" = weakref.WeakKeyDictionary()
 ROUNDING = 1e-12  # rounding error of a difference, relative to the size of its terms: 4500 times the precision
 
 
@@ -45,6 +48,8 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
         When a term changes by more than its bound at one of the pairs of states; the message names the worst term.
     """
     bound = target.compile_difference_bound()
+    if _CHECKED.get(target) is bound:
+        return bound
     for theta, proposed, reach, rows, differences, size in _looks(target, bound, _pairs(target)):
         allowed = bound.rates[rows] * reach
         worst, excess = _worst(differences, allowed, size)
@@ -55,6 +60,7 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
                 f"bound says {allowed[worst]:.4g} at most. Decisions would be wrong: give a larger bound, infinite "
                 "if none is known, or use ExactTest"
             )
+    _CHECKED[target] = bound
     return bound
 
 

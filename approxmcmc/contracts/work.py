@@ -23,9 +23,11 @@ class WrittenWork(NamedTuple):
     """The work of NUTS on a model as its user wrote it, counted and never timed.
 
     `operations` counts those of all terms in PyTensor's code, `dim` the parameters; `multiplies` says whether the code
-    multiplies matrices, which takes long to compile.
+    multiplies matrices, which takes long to compile. Trajectories must be `longer` by a factor than in a normal law
+    with independent coordinates.
     """
 
     operations: float
     dim: int
     multiplies: bool = False
+    longer: float = 1.0

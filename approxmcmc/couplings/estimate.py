@@ -96,14 +96,14 @@ def bias(
         By ``estimand``, in its units: ``bias`` with ``bias_lower`` and ``bias_upper``; ``bias_sd``, in posterior
         standard deviations; ``debiased`` with its limits, the mean of the draws minus the bias; ``mean``;
         ``posterior_sd``; ``variance_per_audit``; ``largest_share``, the largest share of one audit in the sum of
-        absolute values over all audits. ``drift`` (estimand, step) with its limits: how far that many exact steps move
-        the mean. By ``audit``: ``delta``, ``alpha``, ``alpha_hat``, ``weight``, ``meeting_time`` (-1: no coupling),
-        ``met``. Scalars: ``n_audits``, ``n_couplings``, ``unmet``, ``wrong_decision_rate``, ``mean_abs_delta`` and
-        ``tv_bound``, an estimate of a bound on the total variation distance of the draws' distribution from the
-        posterior, with limits; ``sign_score`` and ``energy_drift``, 0 for exact draws, with limits;
-        ``forgetting_time``, mean steps until exact chains from distant draws meet, estimated with as many steps as
-        there are audits; ``passes``; ``seconds``; ``optimal_audit_share``, see `debias`; ``verdict`` and ``reasons``.
-        With the form "drift" all values about the test are NaN.
+        absolute values over all audits. ``drift`` (estimand, step) with its limits: the part of the bias that this many
+        exact steps remove. By ``audit``: ``delta``, ``alpha``, ``alpha_hat``, ``weight``, ``meeting_time`` (-1: no
+        coupling), ``met``. Scalars: ``n_audits``, ``n_couplings``, ``unmet``, ``wrong_decision_rate``,
+        ``mean_abs_delta`` and ``tv_bound``, an estimate of a bound on the total variation distance of the draws'
+        distribution from the posterior, with limits; ``sign_score`` and ``energy_drift``, 0 for exact draws, with
+        limits; ``forgetting_time``, mean steps until exact chains from distant draws meet, estimated with as many steps
+        as there are audits; ``passes``; ``seconds``; ``optimal_audit_share``, see `debias`; ``verdict`` and
+        ``reasons``. With the form "drift" all values about the test are NaN.
 
     Raises
     ------

@@ -14,7 +14,6 @@ from approxmcmc.design.work import (
     STEP,
     TRANSITION_STEP,
     Counted,
-    Light,
     seconds_of_steps,
     seconds_of_transitions,
 )
@@ -129,7 +128,7 @@ def seconds_of_trajectories(known: Situation, counted: Counted) -> float:
 
 def seconds_with_a_core(known: Situation, counted: Counted) -> float:
     """Return the seconds of surrogate transitions with the core rows of the target."""
-    return seconds_of_transitions(known.rates, known.dim, counted, len(known.core_rows.core), _light(known))
+    return seconds_of_transitions(known.rates, known.dim, counted, len(known.core_rows.core), known.light)
 
 
 def seconds_without_light_rows(known: Situation, seconds: float, read: float) -> float:
@@ -137,14 +136,4 @@ def seconds_without_light_rows(known: Situation, seconds: float, read: float) ->
 
     The whole transition takes `seconds`, and reads `read` rows.
     """
-    return seconds - _light(known).seconds(known.rates, max(read - len(known.core_rows.core), 0.0), 1.0)
-
-
-def _light(known: Situation) -> Light:
-    """Return the number of light rows, and the share of a row's numbers that each stores: small if rows are sparse."""
-    core = known.core_rows
-    light, plain = (
-        sum(array.size for array in data if len(array) == n_obs) / n_obs
-        for data, n_obs in ((core.compile().data[:-1], core.n_obs), (known.target.compile().data, known.target.n_obs))
-    )
-    return Light(core.n_obs, min(1.0, light / plain))
+    return seconds - known.light.seconds(known.rates, max(read - len(known.core_rows.core), 0.0), 1.0)

@@ -3,6 +3,9 @@
 The pilot makes rounds of steps, each with the covariance measured in the previous round (Haario, Saksman and Tamminen
 2001). If the target has a gradient, steps are Hamiltonian trajectories: in the metric of the posterior each gives
 nearly an independent draw, while a walk needs about d steps.
+
+With thousands of parameters, as in crossed effects, no chain is long enough to measure a covariance. Then the inverse
+of minus the Hessian takes its place, at the mean of a round's states: effects have a normal law given the scales.
 """
 
 import math
@@ -17,16 +20,22 @@ from approxmcmc.acceptance import ExactTest
 from approxmcmc.contracts import DifferentiableTarget, Proposal, Target
 from approxmcmc.contracts.records import EVALUATIONS, GRADIENTS
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.errors import IncompatibleError, SamplingWarning
+from approxmcmc.errors import IncompatibleError, NotFiniteError, SamplingWarning
 from approxmcmc.proposals import Hamiltonian, RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.assembly import assemble, make_steps
 from approxmcmc.targets import Laplace
+from approxmcmc.targets.expansion.quadratic import inverse, is_positive_definite
+from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.posterior import Posterior
+from approxmcmc.targets.predictors.base import PredictorsTarget
 
 FIRST = 0.01  # variance of each coordinate to begin with; it adapts within about ten steps
 # Growth of a standard deviation in the last round: at most 3.7 on a hierarchy of 10 parameters, 1e11 on separable
 # classes.
 RUNAWAY = 5.0
+# Parameters for each state of a round, above which states say less of a covariance than the Hessian does.
+TOO_MANY = 3.0
 
 
 class PilotSettings(NamedTuple):
@@ -76,7 +85,8 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
 
     Each round proposes with the covariance that the round before measured, shrunk towards its diagonal; the step size
     adapts to an acceptance rate of 0.8 for trajectories and 0.25 for a random walk. The result is from the second
-    half of the last round; its covariance is shrunk, too.
+    half of the last round; its covariance is shrunk, too. With more than 600 parameters in linear predictors the
+    covariances are inverse Hessians where these exist, and the second round is the last.
 
     Warns
     -----
@@ -92,19 +102,22 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
     """
     began = time.perf_counter()
     dim, evaluations = target.variables.size, 0
-    theta, cov = np.array(target.initial_point(), dtype=np.float64), FIRST * np.eye(dim)
+    theta, spread, bent = np.array(target.initial_point(), dtype=np.float64), np.full(dim, math.sqrt(FIRST)), None
     rounds, proposal, memory = BY_WALK if why_no_gradient(target) else BY_TRAJECTORIES
+    has_many = is_by_curvature(target)
     for steps, sequence in zip(rounds, seed_sequences(random_seed, len(rounds))[0], strict=True):
-        half = steps // 2
-        sampler = MetropolisHastings(proposal(cov), ExactTest())
+        half, is_last = steps // 2, bent is not None
+        sampler = MetropolisHastings(proposal(spread), ExactTest())
         made = assemble(target, sampler, seed=[streams(sequence)], chains=1, tune=half, initvals=theta)
         run = make_steps(made.chains[0], steps, dim, who="a pilot run stopped")
         states = run.draws[half:]
         evaluations += made.evaluations * target.n_obs + int(run.counts[:, [EVALUATIONS, GRADIENTS]].sum())
-        theta, found, before = states[-1].copy(), np.cov(states, rowvar=False).reshape(dim, dim), np.diag(cov)
-        weight = half / (half + memory * dim)
-        cov = weight * found + (1.0 - weight) * np.diag(np.diag(found)) + 1e-12 * np.eye(dim)
-    growth = np.sqrt(np.diag(cov) / before)
+        theta, before = states[-1].copy(), np.diag(spread) if spread.ndim > 1 else np.square(spread)
+        bent = _by_curvature(target, states.mean(axis=0)) if has_many else None
+        spread = _measured(states, half / (half + memory * dim)) if bent is None else bent
+        if is_last and bent is not None:
+            break
+    growth = np.sqrt(np.diag(spread) / before)
     if growth.max() > RUNAWAY:
         warnings.warn(
             f"normal_by_pilot: the standard deviation of {target.variables.labels()[growth.argmax()]} still grew by a "
@@ -114,4 +127,25 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
             stacklevel=3,
         )
     passes, seconds = evaluations // target.n_obs, time.perf_counter() - began
-    return Laplace(states.mean(axis=0), cov, decrement=math.nan, passes=passes, seconds=seconds)
+    return Laplace(states.mean(axis=0), spread, decrement=math.nan, passes=passes, seconds=seconds)
+
+
+def is_by_curvature(target: Target) -> bool:
+    """Return whether a pilot takes covariances from Hessians, which are in closed form, since it has too few states."""
+    last = BY_TRAJECTORIES.rounds[-1] // 2
+    return isinstance(target, LinearTarget | PredictorsTarget) and target.variables.size > TOO_MANY * last
+
+
+def _measured(states: np.ndarray, weight: float) -> np.ndarray:
+    """Return the covariance of states, shape (n, dim), shrunk towards its diagonal; `weight` is that of the whole."""
+    found = np.cov(states, rowvar=False).reshape(2 * states.shape[1:])
+    return weight * found + (1.0 - weight) * np.diag(np.diag(found)) + 1e-12 * np.eye(len(found))
+
+
+def _by_curvature(target: Target, theta: np.ndarray) -> np.ndarray | None:
+    """Return the inverse of minus the Hessian at theta; None if it is not positive definite."""
+    try:
+        precision = -Posterior(target).at(theta).hessian
+    except NotFiniteError:
+        return None
+    return inverse(precision) if is_positive_definite(precision) else None

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Target, WrittenWork
+from approxmcmc.contracts import Target, TermWork, WrittenWork
 from approxmcmc.design.memory import of_matrices, why_too_large
-from approxmcmc.design.normal_by_pilot import normal_by_pilot
-from approxmcmc.design.work import AUDITED, PRODUCT, STEP, TRANSITION, AuditSeconds, Rates, compilation, rates_of
+from approxmcmc.design.normal_by_pilot import BY_TRAJECTORIES, is_by_curvature, normal_by_pilot
+from approxmcmc.design.work import AUDITED, PRODUCT, STEP, TRANSITION, AuditSeconds, Light, Rates, compilation, rates_of
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError, SamplingWarning
 from approxmcmc.surrogate import CoreRows
@@ -31,7 +31,7 @@ FAILURES = (ApproxMCMCError, ArithmeticError, MemoryError, np.linalg.LinAlgError
 EXPANSION_PASSES = 10  # passes over the data, if terms have linear predictors; the survey is the most expensive one
 NEWTON_STEPS = 4  # of the search for the mode, on all data
 CLIMB = 40  # gradients of BFGS before the Newton steps
-PILOT_STEPS, LEAPFROGS = 750, 8  # of a pilot chain: number of trajectories, and gradients of each
+LEAPFROGS = 8  # gradients of a trajectory of a pilot chain
 WALK_STEPS = 4500  # of a pilot chain without gradients
 ONE_BY_ONE = 20.0  # cost of a gradient of a single row by PyTensor's code, in evaluations of a term
 BLAS = 0.1e-9  # seconds of a multiply-add of large matrices
@@ -78,9 +78,14 @@ class Situation:
         return int(self.target.variables.size)
 
     @functools.cached_property
+    def term_work(self) -> TermWork:
+        """The work of a term, counted once."""
+        return self.target.term_work
+
+    @functools.cached_property
     def rates(self) -> Rates:
         """Seconds of a term and of its gradient, by counted work."""
-        return rates_of(self.target)
+        return rates_of(self.term_work)
 
     @functools.cached_property
     def written_work(self) -> WrittenWork:
@@ -169,6 +174,11 @@ class Situation:
             "core rows", lambda: CoreRows(self.target, at=run_pilot(self.target, fit=self.mode))
         )
 
+    @functools.cached_property
+    def light(self) -> Light:
+        """The light rows of the core rows, counted once."""
+        return Light.of(self.core_rows, self.target)
+
     @property
     def seen(self) -> Laplace | None:
         """The normal approximation from the pilot of the core rows; None before they are made."""
@@ -204,8 +214,6 @@ class Situation:
             raise found
         return found
 
-    # --- costs of parts that are not made ---
-
     def seconds_of(self, law: str) -> float:
         """Return the seconds to compute the "mode", the "pilot" or the "fit", compilation included; 0 for ""."""
         if law == "fit":
@@ -218,13 +226,15 @@ class Situation:
 
     def seconds_to_compile(self, parts: frozenset[str]) -> float:
         """Return the seconds to compile the parts that this model still lacks."""
-        return compilation(self.target, parts, self.compiled)
+        return compilation(self.term_work.code, parts, self.compiled)
 
     @property
     def _pilot_seconds(self) -> float:
         if not self.has_gradient:
             return WALK_STEPS * (self.pass_seconds + STEP + PRODUCT * self.dim**2)
-        return PILOT_STEPS * LEAPFROGS * (self.gradient_seconds + 2.0 * PRODUCT * self.dim**2)
+        rounds = BY_TRAJECTORIES.rounds
+        gradients = LEAPFROGS * sum(rounds[:2] if is_by_curvature(self.target) else rounds)
+        return gradients * (self.gradient_seconds + 2.0 * PRODUCT * self.dim**2)
 
     @property
     def _mode_seconds(self) -> float:
@@ -255,11 +265,9 @@ class Situation:
             return EXPANSION_PASSES * self.pass_seconds + chain
         if not self.has_gradient:
             return dim**2 * self.pass_seconds + chain
-        by_pytensor = self.target.term_work.code in ("graph", "matrices")
+        by_pytensor = self.term_work.code in ("graph", "matrices")
         single = ONE_BY_ONE * self.rates.term if by_pytensor else self.rates.gradient
         return 2.0 * dim * n_obs * single + chain
-
-    # --- memory ---
 
     @property
     def why_no_covariance(self) -> str:

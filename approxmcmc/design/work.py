@@ -13,7 +13,7 @@ import numpy as np
 
 from approxmcmc.audits.policy import FEWEST_OF_PILOT, LEAST
 from approxmcmc.audits.steps import FEW_ROWS
-from approxmcmc.contracts import Target
+from approxmcmc.contracts import Target, TermWork
 from approxmcmc.contracts.records import (
     COUNT_NAMES,
     ENOUGH_AUDITS,
@@ -109,17 +109,16 @@ class Rates(NamedTuple):
         return RESIDUAL * self.term + AT_RANDOM
 
 
-def rates_of(target: Target) -> Rates:
-    """Return the seconds of a term of a target and of its gradient, from the counted work."""
-    work = target.term_work
+def rates_of(work: TermWork) -> Rates:
+    """Return the seconds of a term and of its gradient, from the counted work."""
     stored, operation = work.bytes * BYTE, OPERATION[work.code]
     slope = np.nan if work.gradient is None else work.gradient * operation + stored
     return Rates(work.operations * operation + stored, slope)
 
 
-def compilation(target: Target, parts: frozenset[str], made: set[str]) -> float:
-    """Return the seconds to compile `parts` for a new model, without those in `made`, which are compiled already."""
-    return sum(COMPILATION[target.term_work.code][part] for part in parts - made)
+def compilation(code: str, parts: frozenset[str], made: set[str]) -> float:
+    """Return the seconds to compile `parts` of code with this origin, without those in `made`, which exist already."""
+    return sum(COMPILATION[code][part] for part in parts - made)
 
 
 def seconds_of_steps(rates: Rates, dim: int, counted: Counted, products: float) -> float:
@@ -129,10 +128,19 @@ def seconds_of_steps(rates: Rates, dim: int, counted: Counted, products: float) 
 
 
 class Light(NamedTuple):
-    """The number of light rows, and the share of a plain row's numbers that a light row stores."""
+    """The number of light rows, and the share of a plain row's numbers that a light row stores: small if sparse."""
 
     n_rows: int
     share: float
+
+    @classmethod
+    def of(cls, core: Target, target: Target) -> "Light":
+        """Return the light rows of `core`, made from `target`."""
+        light, plain = (
+            sum(array.size for array in data if len(array) == n_obs) / n_obs
+            for data, n_obs in ((core.compile().data[:-1], core.n_obs), (target.compile().data, target.n_obs))
+        )
+        return cls(core.n_obs, min(1.0, light / plain))
 
     def seconds(self, rates: Rates, read: float, steps: float) -> float:
         """Return the seconds to read `read` rows in all in `steps` steps: at random, or in order if each reads all."""

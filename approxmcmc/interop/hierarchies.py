@@ -38,12 +38,14 @@ INDEXING = ("Subtensor", "AdvancedSubtensor", "AdvancedSubtensor1", *AXES)
 class Effects(NamedTuple):
     """A vector of standard normal variables of a model, and whether samplers move it or `scale` times it, and why.
 
-    `effect` and `scale` are random variables of the model; `scale` is None if samplers move the vector itself.
+    `effect` and `scale` are random variables of the model; `scale` is None if samplers move the vector itself. `ratio`
+    is the `variance_ratio` of a scaled vector, else 1.
     """
 
     effect: Any
     scale: Any
     reason: str
+    ratio: float = 1.0
 
 
 def group_effects(model: Any, n_rows: int, score: Callable[[], Callable[[np.ndarray], np.ndarray]]) -> list[Effects]:
@@ -75,7 +77,7 @@ def _judged(model: Any, effect: Any, factors: set[Any], n_rows: int, score: Call
     why = f"its entries vary by {ratio:.3g} times their variance given the rows (limit {VARIANCE_RATIO:g})"
     if not ratio > VARIANCE_RATIO:
         return Effects(effect, None, f"{unscaled}, not as {scaled}: {why}")
-    return Effects(effect, positive[0], f"{effect.name} is sampled as {scaled}: {why}")
+    return Effects(effect, positive[0], f"{effect.name} is sampled as {scaled}: {why}", ratio)
 
 
 def variance_ratio(model: Any, effect: Any, score: Callable[[np.ndarray], np.ndarray]) -> float:

@@ -156,7 +156,8 @@ class TargetOfPyMC:
         source, n_rows = self.source, self.source.rows.n_rows
         sizes = [n_rows] * len(source.model.observed_RVs)
         work = work_as_written(source.model, sizes, int(source.theta.type.shape[0]))
-        return work._replace(operations=self.n_obs / n_rows * work.operations)
+        longer = max((one.ratio for one in self.effects), default=1.0) ** 0.5
+        return work._replace(operations=self.n_obs / n_rows * work.operations, longer=longer)
 
     def initial_point(self) -> np.ndarray:
         """Return the model's initial point, unconstrained; shape (dim,)."""

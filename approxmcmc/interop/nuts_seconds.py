@@ -1,7 +1,11 @@
 """Seconds of NUTS on a model as it is written, by its counted work (`written_work`).
 
 A leapfrog step is a gradient on all data, and trajectories in d dimensions take some 4 d^(1/4) of them (Beskos and
-others 2013). Nothing here needs PyMC, so that runs without a PyMC model do not import it.
+others 2013). Between standardised effects z and an intercept the posterior is a ridge: the intercept varies F times as
+much as given z, F the `hierarchies.variance_ratio`, so trajectories must be F^(1/2) times as long. (Those of nutpie are
+not: in a model of 400 and 100 crossed effects 61 draws were one effective draw of the intercept.)
+
+Nothing here needs PyMC, so that runs without a PyMC model do not import it.
 """
 
 from approxmcmc.contracts import WrittenWork
@@ -18,7 +22,7 @@ LEAST = 7e-6  # seconds of a gradient of a few rows
 
 def seconds_of_trajectory(work: WrittenWork) -> float:
     """Return the seconds of a trajectory of NUTS, which makes one draw."""
-    return float(4.0 * work.dim**0.25 * (LEAST + work.operations * OPERATION))
+    return float(4.0 * work.dim**0.25 * work.longer * (LEAST + work.operations * OPERATION))
 
 
 def seconds_to_compile(work: WrittenWork) -> float:

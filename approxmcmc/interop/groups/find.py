@@ -5,6 +5,7 @@ from typing import Any
 from pytensor import config
 from pytensor.graph.traversal import ancestors
 
+from approxmcmc.contracts import WrittenWork
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
 from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
@@ -16,9 +17,8 @@ from approxmcmc.interop.nuts_seconds import seconds_of_trajectory, seconds_to_co
 # Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
 NO_TRACES = config.change_flags(traceback__limit=0)
 # Seconds in which quadrature is compiled for a new model (11, 19 and 20 in three models of docs/street.md), and the
-# trajectories in the parameters beside an integral in closed form (10 in 45 of a nested hierarchy); and the steps of
-# NUTS: 4 chains of 400 tuning steps and 1000 draws.
-QUADRATURE, TRAJECTORIES, DRAWS = 12.0, 10.0, 4 * (400 + 1000)
+# steps of NUTS: 4 chains of 400 tuning steps and 1000 draws.
+CODE, DRAWS = 12.0, 4 * (400 + 1000)
 DETERMINED = 10  # rows of a group that determine its effect, so that NUTS moves it well though it is centred
 FEW_GROUPS, MANY_ROWS = 20, 100  # effects of fewer groups, with more rows each, stay parameters: no quadrature
 
@@ -29,8 +29,8 @@ def integrated(model: Any, *, always: bool = False, if_cheaper: bool = False) ->
 
     `always`: also if that is expected to save nothing.
 
-    `if_cheaper`: not if NUTS makes 4000 draws of the model in the time that compiling the integral takes, and meets no
-    funnel.
+    `if_cheaper`: not by quadrature if NUTS makes 4000 draws of the model in the time that compiling the quadrature
+    takes, and meets no funnel.
 
     Raises
     ------
@@ -41,32 +41,28 @@ def integrated(model: Any, *, always: bool = False, if_cheaper: bool = False) ->
     reasons = list(source.reasons)
     for effects in source.sets:
         try:
-            enough = always or effects.n_groups >= FEW_GROUPS or source.y.size <= MANY_ROWS * effects.n_groups
-            if source.law is not None and not enough:
+            if source.law is None:
+                return NormalGroupsOfPyMC(source, effects)
+            if not always and effects.n_groups < FEW_GROUPS and source.y.size > MANY_ROWS * effects.n_groups:
                 raise NotGroupsError(
                     f"integrating out {effects.n_groups} groups of {source.y.size // effects.n_groups} rows would "
                     f"leave too few terms to sample (fewer than {FEW_GROUPS}); integrate=True integrates them out "
                     "anyway"
                 )
             if if_cheaper and _nuts_moves(source, effects):
-                _refuse_if_nuts_is_cheaper(source, effects)
-            if source.law is None:
-                return NormalGroupsOfPyMC(source, effects)
+                _refuse_if_nuts_is_cheaper(source.written_work)
             return QuadratureGroupsOfPyMC(source, effects, source.law, always=always)
         except NotGroupsError as error:
             reasons.append(f"{effects.name}: {error}")
     raise NotGroupsError("; ".join(reasons))
 
 
-def _refuse_if_nuts_is_cheaper(source: ModelOfGroups, effects: GroupEffects) -> None:
-    """Raise if NUTS ends before quadrature is compiled, or trajectories in parameters that are too many for a mode."""
-    closed, too_many = source.law is None, effects.n_groups < source.dim(effects.axes) ** 2
-    code = QUADRATURE if not closed else TRAJECTORIES if too_many else 0.0
-    work = source.written_work
+def _refuse_if_nuts_is_cheaper(work: WrittenWork) -> None:
+    """Raise if NUTS ends before quadrature is compiled."""
     seconds = seconds_to_compile(work) + DRAWS * seconds_of_trajectory(work)
-    if seconds < code:
+    if seconds < CODE:
         raise NotGroupsError(
-            f"NUTS needs about {seconds:.0f} s, less than their integral to compile ({code:g} s); give "
+            f"NUTS needs about {seconds:.0f} s, less than quadrature to compile ({CODE:g} s); give "
             "from_pymc(model) to integrate the effects out"
         )
 

@@ -1,7 +1,7 @@
 """Read a PyMC model, and find its rows and the group effects that can be integrated out."""
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -48,12 +48,7 @@ class ModelOfGroups:
     def written_work(self) -> WrittenWork:
         """The work of NUTS on the graph of the model."""
         sizes = [values.size for values in self.observed.values.values()]
-        return work_as_written(self.model, sizes, self.dim())
-
-    def dim(self, without: Collection[Any] = ()) -> int:
-        """Return the length of the model's unconstrained vector without some of its variables."""
-        start, values = self.model.initial_point(), self.model.rvs_to_values
-        return sum(np.size(start[values[one].name]) for one in self.model.free_RVs if one not in without)
+        return work_as_written(self.model, sizes, sum(map(np.size, self.model.initial_point().values())))
 
     @property
     def hash(self) -> str:

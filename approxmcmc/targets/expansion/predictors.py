@@ -66,7 +66,7 @@ class PredictorExpansion(Expansion):
             self._fill(theta, lo, hi, numbers)
             return self._sum(numbers, self._where(lo, hi))
 
-        total = sum_over_blocks(block, self.n_rows, self.design.rows_at_a_time)
+        total = sum_over_blocks(block, self.n_rows, self.design.rows_of_a_sum)
         return Quadratic(self.weight * total.value, self.weight * total.gradient, self.weight * total.hessian)
 
     def _where(self, lo: int, hi: int) -> slice | np.ndarray:
@@ -100,7 +100,7 @@ class PredictorExpansion(Expansion):
         def block(lo: int, hi: int) -> Quadratic:
             return self._sum(numbers[rows[lo:hi]], rows[lo:hi])
 
-        return sum_over_blocks(block, len(rows), self.design.rows_at_a_time)
+        return sum_over_blocks(block, len(rows), self.design.rows_of_a_sum)
 
     def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> None:
         """Return None: no bound of the errors of the quadratics is known."""

@@ -71,7 +71,12 @@ def is_positive_definite(precision: np.ndarray) -> bool:
     if not np.all(diagonal > 0.0):
         return False
     scale = 1.0 / np.sqrt(diagonal)
-    return bool(np.linalg.eigvalsh(precision * np.outer(scale, scale))[0] > FLAT)
+    scaled = precision * np.outer(scale, scale)
+    scaled[np.diag_indices_from(scaled)] -= FLAT  # has a Cholesky factor if, and only if, no eigenvalue is that small
+    try:
+        return bool(np.isfinite(np.diag(np.linalg.cholesky(scaled))).all())
+    except np.linalg.LinAlgError:
+        return False
 
 
 def check_finite(numbers: np.ndarray, first: int, theta: np.ndarray) -> None:

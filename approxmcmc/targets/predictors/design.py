@@ -16,7 +16,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.sparse import csr_array
 
+from approxmcmc.engine.terms.passes import BLOCK
+
 NUMBERS = 250_000  # numbers of a predictor's design per block, so that a block stays in cache
+MANY = 50  # parameters for each number of a row, above which Hessians of blocks cost more than their rows
 SPANS = 7  # numbers that locate the parts of a predictor
 DESIGN = 7  # arrays of a design
 
@@ -81,8 +84,16 @@ class Design:
 
     @property
     def rows_at_a_time(self) -> int:
-        """Rows per block at set-up."""
+        """Rows per block at set-up, where each row has a number for each parameter."""
         return max(64, NUMBERS // max(self.dim, self.X.shape[1]))
+
+    @property
+    def rows_of_a_sum(self) -> int:
+        """Rows per block where blocks are summed: with many categories more, as each Hessian has dim^2 numbers."""
+        width = max(1, self.X.shape[1] + self.codes.shape[1])
+        return (
+            max(self.rows_at_a_time, min(BLOCK, NUMBERS // width)) if self.dim > MANY * width else self.rows_at_a_time
+        )
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:

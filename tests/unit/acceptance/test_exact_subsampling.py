@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.acceptance import thinning
+from approxmcmc.acceptance import thinning, true_bounds
 from approxmcmc.api import sample
 from approxmcmc.contracts import CompiledDifferenceBound
 from approxmcmc.engine.terms.batches import full_terms
@@ -430,3 +430,17 @@ def test_gibbs_is_refused(test):
     field = amc.targets.BinaryMRF.random_triples(6, scale=0.1, random_seed=0)
     with pytest.raises(IncompatibleError, match=type(test).__name__):
         amc.Gibbs(test).build(field)
+
+
+def test_a_bound_is_checked_once_for_a_trial_and_its_run(monkeypatch):
+    """And again where the bound is another: a false one is then refused."""
+    looks = []
+    evaluate = true_bounds._terms
+    monkeypatch.setattr(true_bounds, "_terms", lambda *where: looks.append(1) or evaluate(*where))
+    target = amc.CoreRows(amc.targets.LogisticRegression(*amc.datasets.synthetic_logistic(500, 2)))
+    bound = true_bounds.checked_differences(target, who="a trial")
+    n_looks = len(looks)
+    assert n_looks > 0 and true_bounds.checked_differences(target, who="a run") is bound and len(looks) == n_looks
+    target._bound = bound._replace(rates=1e-9 * bound.rates)
+    with pytest.raises(amc.errors.InvalidInputError, match=r"the bound of the terms of .* is false"):
+        true_bounds.checked_differences(target, who="a run")

@@ -70,35 +70,11 @@ def test_sample_leaves_effects_that_nuts_moves_while_an_integral_is_compiled(row
     assert find.integrated(small) == "integrated"
     if is_left:
         with pytest.raises(
-            NotGroupsError, match=r"effect: NUTS needs about \d+ s, less than their integral to compile \(12"
+            NotGroupsError, match=r"effect: NUTS needs about \d+ s, less than quadrature to compile \(12"
         ):
             find.integrated(small, if_cheaper=True)
         monkeypatch.setattr(find, "DRAWS", 100 * find.DRAWS)
     assert find.integrated(small, if_cheaper=True) == "integrated"
-
-
-@pytest.mark.parametrize(
-    ("schools", "is_centred", "is_left"), [(10, False, True), (10, True, False), (3, False, False)]
-)
-def test_of_nested_normal_effects_those_are_left_that_leave_too_many_parameters(
-    schools, is_centred, is_left, monkeypatch
-):
-    """60 classes: fewer than the square of 14 other parameters, and more than that of 7."""
-    monkeypatch.setattr(find, "NormalGroupsOfPyMC", lambda *arguments, **settings: "integrated")
-    school, label = np.arange(60) % schools, np.arange(600) % 60
-    with pm.Model() as nested:
-        scales, above = pm.HalfNormal("scales", shape=2), pm.Normal("school", shape=schools)
-        effect = (
-            pm.Normal("class", 0.0, scales[1], shape=60) if is_centred else scales[1] * pm.Normal("class", shape=60)
-        )
-        mean = pm.Normal("mu") + scales[0] * above[school] + effect
-        pm.Normal("y", mean[label], pm.HalfNormal("noise"), observed=rng.normal(size=600))
-    assert find.integrated(nested) == "integrated"
-    if is_left:
-        with pytest.raises(NotGroupsError, match=r"class: NUTS needs about \d+ s, less than their integral .* \(10"):
-            find.integrated(nested, if_cheaper=True)
-        return
-    assert find.integrated(nested, if_cheaper=True) == "integrated"
 
 
 def test_a_model_that_multiplies_matrices_takes_longer_to_compile():
