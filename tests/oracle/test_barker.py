@@ -218,14 +218,13 @@ def test_a_variance_just_below_the_target_is_a_step():
 # --- the exact partner ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize(
     ("proposal", "settings"),
     [
         (RandomWalk(0.2), {"batch_size": 100}),
         (RandomWalk(0.2), {"batch_size": 5000}),
         (RandomWalk(0.2), {"batch_size": 37, "max_error": 0.05}),  # ragged: 37, 74, 100
-        (Scaling(), {"batch_size": 33, "max_error": 0.05}),
+        pytest.param(Scaling(), {"batch_size": 33, "max_error": 0.05}, marks=pytest.mark.recompiles),
     ],
     ids=["one look", "a batch beyond the data", "ragged", "ragged, asymmetric"],
 )

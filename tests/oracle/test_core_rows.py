@@ -67,7 +67,6 @@ def log_posterior(compiled, theta):
     return compiled.log_prior(theta) + full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs).sum()
 
 
-@pytest.mark.recompiles
 @pytest.mark.parametrize("expand", [True, False])
 @pytest.mark.parametrize("name", EACH)
 def test_prior_and_terms_add_up_to_the_same_posterior_whatever_the_core(name, expand):

@@ -324,6 +324,7 @@ def test_outside_the_prior_no_datum_is_read():
 field = amc.targets.BinaryMRF.random_triples
 
 
+@pytest.mark.needs_jit  # the compiled decisions
 def test_replicated_decisions_carry_labels_and_costs():
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.SequentialTTest(0.2, 20))
     settings = {"n_pairs": 6, "replications": 100, "random_seed": 3, "progressbar": False}

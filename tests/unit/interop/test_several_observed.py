@@ -66,7 +66,7 @@ def model_of(second, first=bernoulli):
     return model
 
 
-DAILY = "negative_binomial"  # the others, ten seconds each to compile, are left to the longer run
+DAILY = "normal"  # the others, ten seconds each to compile, are left to the longer run
 
 
 @pytest.mark.parametrize(

@@ -285,6 +285,7 @@ def test_members_of_a_population_can_be_told_apart():
 # --- mode and pseudo-likelihood ---
 
 
+@pytest.mark.needs_jit  # the compiled climb
 def test_robbins_monro_finds_mode_and_curvature():
     target = five_values()
     fit = amc.design.robbins_monro(target, n_steps=20_000, n_curvature=4000, tol=0.0, random_seed=1)
