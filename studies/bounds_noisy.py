@@ -190,7 +190,7 @@ def best_number_of_draws(results) -> list:
 
 
 def counts_of(results) -> list:
-    """Return the numbers of auxiliary draws of a preset, ascending."""
+    """Return the numbers of auxiliary draws that the preset of `results` compares, ascending."""
     return sorted(setting.sampler.n_auxiliary for setting in results.study.settings())
 
 

@@ -39,7 +39,7 @@ from studies.tools.discrete import (
 
 EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25)
 SEED = 2014
-# Of the analyses: frozen contexts, decisions at each, subsets of five sites, sweeps of the reference.
+# Of the analyses: fixed states of the other sites, decisions at each, subsets of five sites, sweeps of the reference.
 EFFORT = {
     "smoke": (20, 50, 100, 0),
     "quick": (60, 400, 400, 100_000),

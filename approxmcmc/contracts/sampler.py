@@ -188,7 +188,8 @@ class Sampler(abc.ABC):
         """Check the pairing, compile it, and return the program that starts chains.
 
         With an integer `audit_every` a step audits its decision with probability 1 / audit_every; None: no audits.
-        "auto": chains with an auditor are audited after they finish. Raises if the target is not of the kind needed.
+        "auto": chains whose `auditor` is not None are audited after they finish. Raises if the target is not
+        of the kind needed.
         """
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:

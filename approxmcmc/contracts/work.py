@@ -23,8 +23,8 @@ class WrittenWork(NamedTuple):
     """The work of NUTS on a model as its user wrote it, counted and never timed.
 
     `operations` counts those of all terms in PyTensor's code, `dim` the parameters; `multiplies` says whether the code
-    multiplies matrices, which takes long to compile. Trajectories must be `longer` by a factor than in a normal law
-    with independent coordinates.
+    multiplies matrices, which takes long to compile. `longer` is the length of trajectories, as a multiple of those
+    for independent normal coordinates.
     """
 
     operations: float

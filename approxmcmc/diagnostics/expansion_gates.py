@@ -94,10 +94,11 @@ def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Findin
 
 
 def _refused(attrs: Mapping[str, Any], settings: Mapping[str, Any], stats: xr.Dataset | None) -> Finding | None:
-    """Return the finding on the smallest acceptance rate of a chain, compared with what its proposals should reach.
+    """Return the finding on the acceptance rate of the chain that accepts least, compared with what it should reach.
 
-    None if it is unknown, or a chain made few decisions in tuning. Tuning alone may be too short: a chain of
-    independent draws accepted .18 of its 108 tuning steps, but .45 of the 4000 kept ones.
+    The rate is that of tuning and kept steps together, because tuning alone may be too short: a chain of independent
+    draws accepted .18 of its 108 tuning steps, but .45 of the 4000 kept ones. None if the rate is unknown, or a chain
+    made few decisions in tuning.
     """
     decisions = np.atleast_1d(attrs.get("tuning_decisions_made", 0))
     if "tuning_accepted" not in attrs or decisions.min() < SMALLEST_PILOT:

@@ -1,9 +1,9 @@
 """Studies: declared grids of chains, resumable, run on one machine or on a cluster, with a report at the end.
 
 ``declare`` holds the fields that an author sets; ``plan`` turns them into cells with keys and seeds; ``store`` keeps
-finished cells; ``results`` reads them back; ``run`` computes missing ones, through one of the ``engines``; ``report``
-writes the page. Each imports only from those before it. ``front`` is the ``Study`` of authors and notebooks, with the
-methods `plan`, `run` and `results`.
+finished cells; ``results`` reads them back; ``engines`` compute cells, one after another or on Dask; ``run`` computes
+the missing ones through one of them; ``report`` writes the page. Each imports only from those before it. ``front`` is
+the ``Study`` of authors and notebooks, with the methods `plan`, `run` and `results`.
 """
 
 from approxmcmc.study.declare import Bias, Budget, Gold

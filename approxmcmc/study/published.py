@@ -77,7 +77,7 @@ def load_results(name: str, piece: str = "risk") -> "pd.DataFrame":
     words, table = shipped(name)
     known = list(dict.fromkeys(table["piece"]))
     if piece not in known:
-        raise StudyError(f"The results of {name} have no piece {nearest(piece, known)}")
+        raise StudyError(f"The results of {name} have no table or picture {nearest(piece, known)}")
     pieces = [one for section in words["sections"] for one in section["pieces"]]
     frame = rows_of(table, piece, next((one["columns"] for one in pieces if one["title"] == piece), None))
     frame.attrs.update({key: words[key] for key in ATTRIBUTES})

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def log_risk_against_time(results: "StudyResults", *, lead: str = "") -> "list[Figure | Table]":
-    """Draw log risk of the first estimand against time on a linear axis, and tabulate the steps of every setting.
+    """Draw log risk of the first estimand against linear time, and tabulate the number of steps of each setting.
 
     Parameters
     ----------

@@ -4,8 +4,8 @@ Every array with a row for each of the N terms is copied row by row; others are 
 front to back in pieces, so that data on disk (`numpy.memmap`) are never in memory as a whole.
 
 On disk, the copy of an array that is mapped from a file is also a named file: one per data set, made once and mapped
-by all chains, runs and processes. So its order depends on the data, not on a seed. Other arrays, such as those that an
-expansion computes for each row, are copied to scratch.
+by all chains, runs and processes. So its order depends on the number of rows alone, not on a seed. Other arrays, such
+as those that an expansion computes for each row, are copied to scratch.
 
 If the data are larger than memory, reading rows one by one costs a page for each: 400 MB, with memory for a third of
 them, did not finish in 280 s. Distributing them over buckets first took 16 s. If the data fit into memory, reading one

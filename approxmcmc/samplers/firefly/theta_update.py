@@ -92,7 +92,7 @@ class JointTarget(DifferentiableTarget):
         data = JointData(bound.data, bound.sums, bright.order, bright.size, np.empty(BATCH))
         parts = bound.gaps, bound.add_gap_gradient, bound.add_bound_gradient
         kernel = bind(make_add_joint_gradient, *parts, signature=gradient_signature(type_of(data)))
-        # The tuple is nested, unlike a target's: only its own kernel reads it.
+        # The tuple is nested, unlike a target's: only the kernel above reads it.
         return CompiledGradient(kernel, self._target.compile_gradient().add_prior_gradient, data, 1)
 
 

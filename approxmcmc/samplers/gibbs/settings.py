@@ -167,7 +167,7 @@ class Gibbs(Component, TestedSampler):
     def replicate(
         self, target: Any, program: Any, chain: Any, states: np.ndarray, replications: int, streams: Streams
     ) -> Iterator[Decision]:
-        """Yield for each of `states` one `Decision`: repeated decisions on a random site, x_i = 1 being accepted."""
+        """Yield one `Decision` for each of `states`: repeated decisions on one random site; x_i = 1 is accepted."""
         return replicate_sites(target, self.test, states, replications, streams)
 
     def decisions_per_step(self, target: Any) -> int:

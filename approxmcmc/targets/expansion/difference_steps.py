@@ -16,7 +16,8 @@ def difference_steps(
 ) -> np.ndarray:
     """Return the step of each coordinate around theta; `log_likelihood` is the sum of `n_obs` terms.
 
-    A coordinate in which the sum does not visibly bend has a thousandth of max(1, abs(theta_j)).
+    A coordinate in which the sum does not visibly bend has the step max(1, abs(theta_j)) / 1000, made ten times shorter
+    until the log-likelihood is finite on both sides.
 
     Raises
     ------
