@@ -15,6 +15,7 @@ import approxmcmc as amc
 from approxmcmc.datasets import synthetic_logistic
 from approxmcmc.study import Budget, Study
 from approxmcmc.study.report import Figure, Table
+from approxmcmc.study.report.clocks import clock_of
 from approxmcmc.study.report.figures import legend_below, log_axes, style_of
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.svg import subplots
@@ -83,7 +84,8 @@ def risks(results) -> list:
         reference, rows = reference_of(results.target(name), name, results.preset), []
         styles = style_of(list(runs), "mala")
         figure, axes = subplots(1, 2, figsize=(9.6, 4.6), sharey=True)
-        for panel, over in zip(axes, ("time", "datapoints_touched"), strict=True):
+        seconds = clock_of(results).axis
+        for panel, over in zip(axes, (seconds, "datapoints_touched"), strict=True):
             for label, traces in runs.items():
                 curve = risk_of(traces, reference, over).isel(estimand=0)
                 positive = curve["risk"].where(curve["risk"] > 0.0)
@@ -94,7 +96,7 @@ def risks(results) -> list:
                     for i, at in enumerate(curve[over].values)
                 ]
             log_axes(panel)
-        axes[0].set_xlabel("seconds per chain, tuning included")
+        axes[0].set_xlabel(f"{clock_of(results).name} time per chain (s), tuning included")
         axes[1].set_xlabel("data read per chain")
         axes[0].set_ylabel("risk of the means (posterior variances)")
         legend_below(figure, list(axes))
@@ -104,7 +106,7 @@ def risks(results) -> list:
             "Estimates that are not positive are left out."
         )
         data = pd.DataFrame(rows)
-        ends = data[data["over"] == "time"].groupby("sampler", sort=False).tail(1)
+        ends = data[data["over"] == seconds].groupby("sampler", sort=False).tail(1)
         table = ends.drop(columns="over").rename(columns={"at": "seconds"})
         if results.study.replicates < LEAST_REPLICATES:
             table[["risk_lower", "risk_upper"]] = math.nan
