@@ -61,7 +61,7 @@ def bimodal(n: int = 5000):
 
 
 def targets(names, **changes) -> dict:
-    """Return functions that make the posteriors, by name."""
+    """Return the functions that make the posteriors in `names`; those in `changes` replace the ones of their name."""
     every = {
         "mnist_7v9": functools.partial(tall_target, "mnist_7v9"),
         "covertype": functools.partial(tall_target, "covertype"),

@@ -90,13 +90,14 @@ def check_bound(
         Meaning of the dict's keys, such as "target_variance": the name of the dim.
     reference
         A gold standard (DataTree with a posterior) for marginal distances. None: NUTS is not run; the distance is
-        computed from the transition matrices, or between the draws and the enumerated distribution.
+        computed from the transition matrices, or between the draws and the enumerated distribution; with neither it is
+        unknown (NaN).
     grid
         Points for :func:`transition_matrix`; discrete targets need none.
     traces
         Traces by value of the knob, if the chains have already run.
     coupled
-        Output of :func:`couplings`: its heuristic (C, rho) are used in B5 if there is no matrix.
+        Output of :func:`couplings`: its heuristic (C, rho) are used in Mitrophanov's bound if there is no matrix.
     draws, tune, chains
         Arguments of `sample` for each value, used if no `traces` are given and draws are needed.
     n_pairs, replications

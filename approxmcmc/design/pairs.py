@@ -64,7 +64,7 @@ class Pairs(NamedTuple):
 
 
 class AllTerms(NamedTuple):
-    """The terms at theta (NaN before the first decision), those at theta', their differences, and Lambda."""
+    """The terms at theta (NaN before the first decision), those at theta', their differences, the log ratio Lambda."""
 
     here: np.ndarray
     there: np.ndarray

@@ -120,7 +120,8 @@ class LogisticRegression(LinearTarget, BoundedTarget):
         classes = {value for piece in pieces(y) for value in np.unique(piece).tolist()}
         if not (classes <= {0.0, 1.0} or classes <= {-1.0, 1.0}):
             raise InvalidInputError(
-                f"LogisticRegression: y must be coded 0/1 or -1/1, found {sorted(classes)[:5]}; recode the two classes"
+                f"LogisticRegression: y must be coded 0/1 or -1/1, found {sorted(classes)[:5]}; recode two "
+                "classes, or use SoftmaxRegression for more"
             )
         return (y + 1.0) / 2.0 if -1.0 in classes else y
 

@@ -25,7 +25,9 @@ from approxmcmc.targets.posterior import Posterior
 # Number of rows that the search begins with: the largest of a number, a number for each parameter, and a share of all;
 # no such search if that is more than a quarter of the data.
 FEWEST, FOR_EACH, SHARE, LARGEST_SHARE = 10_000, 400, 0.02, 0.25
-TOO_FAR = 10.0  # times the expected distance; beyond it the sample of rows is misleading
+# Largest distance from the mode of a sample of rows to that of all rows, as a multiple of the expected distance. Beyond
+# it the sample is misleading, and the search begins anew without it.
+TOO_FAR = 10.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

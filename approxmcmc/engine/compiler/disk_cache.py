@@ -21,6 +21,7 @@ import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numba
@@ -39,7 +40,8 @@ from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import CacheWarning
 
-SYMBOLS = "internal"  # how a kernel links its callees, see `callees`; part of the file name
+# How a kernel links its callees, see `callees`, and how it is named, see `_name_by_content`; part of the file name.
+SYMBOLS = "internal, by content"
 
 
 def cache_folder() -> Path:
@@ -202,4 +204,19 @@ def install(dispatcher: Any, content: str | None = None) -> None:
     with contextlib.suppress(UnknownContentError, AttributeError):
         name = re.sub(r"\W", "_", dispatcher.py_func.__name__)  # "<lambda>" is not a valid file name everywhere
         digest = content_id(None, (content, versions)) if content else content_id(dispatcher, versions)
+        _name_by_content(dispatcher, digest)
         dispatcher._cache = ContentCache(name, digest)
+
+
+def _name_by_content(dispatcher: Any, digest: str) -> None:
+    """Make `digest` a part of the names of the dispatcher's machine code.
+
+    Numba numbers names by process, so two files, written by different processes, may hold different functions of one
+    name. A process that reads both finds the code of a function pointer by this name, and would call one for the other.
+    """
+    function = dispatcher.py_func
+    named = FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    named.__module__, named.__qualname__ = function.__module__, f"{function.__qualname__}_{digest}"
+    dispatcher.py_func = dispatcher._compiler.py_func = named

@@ -78,7 +78,7 @@ def read_differences(rng: np.random.Generator, evidence: Evidence, start: int, s
 
 @compiled(inline="always")
 def read_blocks(rng: np.random.Generator, evidence: Evidence, start: int, stop: int, count: np.ndarray) -> int:
-    """Do what `read_differences` does, in blocks. Differences of several blocks are merged in batches of 512."""
+    """Read differences start ... stop - 1 by blocks, for `read_differences`; merge those of several blocks by 512."""
     order, log_terms, data = evidence.order, evidence.log_terms, evidence.data
     theta, proposed = evidence.theta, evidence.proposed
     if start == 0:

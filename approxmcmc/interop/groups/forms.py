@@ -37,7 +37,8 @@ class FactorsOfModel:
         n = size(shape)
         if n > MOST_FACTORS:
             raise NotGroupsError(
-                f"{variable.name or variable.owner.op} would be {n} parameters of the integrated model"
+                f"{variable.name or variable.owner.op} would be {n} parameters of the integrated model, above "
+                f"{MOST_FACTORS}"
             )
         if variable not in self._first:
             self._first[variable] = self.n_effects + len(self.entries)

@@ -186,7 +186,10 @@ def machine_health(records: "pd.DataFrame") -> Figure | None:
 def _bands(
     panel: "Axes", curves: "pd.DataFrame", name: str, axis: str, contest: Contest, lowest: float, estimand: str
 ) -> None:
-    """Draw one quantity of every setting, with bands; values that are not positive are left out on a log scale."""
+    """Draw one quantity of every setting on log axes, with bands for those of `drawn_in_full`, else a thin line.
+
+    Values that are not positive are left out.
+    """
     labels = list(contest.traces)
     in_full = drawn_in_full(labels, contest.exact, contest.at_last_budget(estimand))
     for label, style in style_of(labels, contest.exact).items():
