@@ -39,8 +39,7 @@ from studies.tools.unadjusted import beyond_stability, points_of, unadjusted_ste
 SEED = 2016
 NAMES = ("edges", "two_stars")
 UPDATES, THIN, N_AUXILIARY = 1000, 4, 50
-# Shape of the steps of all samplers but BERGM: the covariance of the exact posterior, rounded. (The paper: inverse
-# curvature at the mode.)
+# Shape of the steps, BERGM's excepted: the posterior covariance, rounded. (The paper: inverse curvature at the mode.)
 COVARIANCE = ((0.23, -0.042), (-0.042, 0.0108))
 WALK = 1.2  # times the square root of that covariance
 STEPS = (0.03, 1.5)  # of noisy Langevin: a short one, and the one that MALA-exchange is tuned to

@@ -1,8 +1,8 @@
 """The empirical Bernstein test: stop when a concentration bound, valid for any terms, settles the decision.
 
 Metropolis-Hastings accepts iff the mean mu of the N terms l_i = log p(x_i|theta') - log p(x_i|theta) exceeds
-mu_0 = (log u - c) / N. After n terms drawn without replacement, with mean lbar and standard deviation s, the test at
-look j stops when abs(lbar - mu_0) > c_n,
+mu_0 = (log u - c) / N. After n terms without replacement, with mean lbar and standard deviation s, the test stops at
+look j if abs(lbar - mu_0) > c_n,
 
     c_n = s sqrt(2 log(3 / delta_j) / n) + 3 C log(3 / delta_j) / n,    delta_j = (p - 1) / (p j^p) delta,
 
@@ -16,7 +16,7 @@ moments, which are no larger without replacement (Hoeffding 1963, theorem 4), an
     c_n = s sqrt(2 rho_n log(5 / delta_j) / n) + (7/3 + 3/sqrt(2)) C log(5 / delta_j) / n,
 
 rho_n = 1 - (n - 1)/N for n <= N/2 and (1 - n/N)(1 + 1/n) beyond. This bound is smaller if the term with s dominates the
-term with C and n is near N. It is one-sided, which is enough because a decision can be wrong on one side only.
+term with C and n is near N. It is one-sided: enough, because a decision can be wrong on one side only.
 
 Reference: Bardenet, Doucet and Holmes (2014), Towards Scaling up Markov Chain Monte Carlo, ICML, algorithm 2 (with
 C >= max abs(l) and 6 in place of 3); Bardenet, Doucet and Holmes (2017), On Markov Chain Monte Carlo Methods for Tall
@@ -145,8 +145,7 @@ class BernsteinTest(AcceptanceTest):
     batch_size
         Number of data that the first look reads, at least 2.
     growth
-        Look j adds ``round(batch_size * growth**(j - 1))`` data. Every further look makes the bounds wider, so the
-        default is to double the looks.
+        Look j adds ``round(batch_size * growth**(j - 1))`` data. By default looks double, as each widens the bounds.
     range
         Source of C, which bounds ``max l - min l`` over all data. ``"target"``: from the target, as a function of both
         states (`LogisticRegression`; `GLMTarget` with ``slope_bound``; `FunctionTarget` with ``term_range``;
@@ -172,8 +171,7 @@ class BernsteinTest(AcceptanceTest):
     -----
     Guarantee: each decision is wrong with probability at most delta, whatever the distribution of the terms; so the
     error of the acceptance probability is at most delta, and the bias vanishes with delta. No guarantee with
-    ``range="observed"``. If two of the terms read differ by more than C, the decision is made on all data and counted
-    in ``range_violations``, and a run warns.
+    ``range="observed"``. Decisions in which two terms differ by more than C are made on all data, and a run warns.
 
     Cost: at most 2 evaluations for each datum read. The test is conservative: without control variates it reads nearly
     all data near a mode, because C is many times the terms' standard deviation.
@@ -232,18 +230,15 @@ class BernsteinTest(AcceptanceTest):
         problems = []
         found = wrong_decisions(stats)
         if found.lower > self.delta:
-            sentence = (
-                f"{found}, more than delta = {self.delta:g} of BernsteinTest(range={self.range!r}): the range is too "
-                "small"
-            )
+            test = f"BernsteinTest(range={self.range!r})"
+            sentence = f"{found}, more than delta = {self.delta:g} of {test}: the range is too small"
             advice = "give an upper bound of max l - min l"
             problems.append(Finding("wrong decisions", "warning", sentence, advice, found.lower, self.delta))
         violations = int(stats["range_violations"].sum()) if "range_violations" in stats else 0
         if violations:
             sentence = (
                 f"in {violations} of {int(stats['decisions_made'].sum())} decisions the terms read lay further apart "
-                "than the range given to BernsteinTest. These were decided on all data; other decisions may have been "
-                "decided wrongly"
+                "than the range given to BernsteinTest. These were decided on all data; others may be wrong"
             )
             advice = "give an upper bound of max l - min l over all data"
             problems.append(Finding("range of the terms", "warning", sentence, advice, violations, 0.0))

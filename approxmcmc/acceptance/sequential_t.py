@@ -1,8 +1,7 @@
 """The sequential t-test ("austerity"): read a few terms, stop when the answer is clear.
 
 Metropolis-Hastings accepts iff the mean mu of the N terms l_i = log p(x_i|theta') - log p(x_i|theta) exceeds
-mu_0 = (log u - c) / N. After n terms drawn without replacement, with mean lbar and standard deviation s_l (divisor n
-- 1),
+mu_0 = (log u - c) / N. After n terms without replacement, with mean lbar and standard deviation s_l (divisor n - 1),
 
     s = s_l / sqrt(n) * sqrt(1 - n / N),    t = (lbar - mu_0) / s,    delta = 1 - F_{n-1}(|t|),
 
@@ -125,8 +124,7 @@ class SequentialTTest(AcceptanceTest):
         Stop when the one-sided p-value falls below epsilon; 0 <= epsilon <= 0.5. With 0 the test never stops early and
         makes the same decisions as :class:`ExactTest`; with 0.5 it stops at the first look.
     batch_size
-        Number of data that the first look reads, at least 2. With about 500 the central limit theorem holds well
-        enough; skewed terms need more.
+        Number of data that the first look reads, at least 2. About 500 are enough unless terms are skewed.
     growth
         Look j adds ``round(batch_size * growth**(j - 1))`` data; 1 = equal looks.
     tol

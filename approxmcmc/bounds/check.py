@@ -221,8 +221,7 @@ def check_table(check: "xr.DataTree") -> "pd.DataFrame":
 def _from_matrices(target: Any, sampler: Any, T: Any, grid: Any, method: str) -> dict[str, Any]:
     T_hat = transition_matrix(target, sampler, grid, method=method)
     found, worth = exact(T, T_hat), T_hat.attrs["label"]
-    # The delta of a one-sided matrix is too large, and its stationary distribution, over which b4 averages, is not the
-    # sampler's.
+    # The delta of a one-sided matrix is too large, and b4 averages over its stationary distribution, not the sampler's.
     of_delta, of_law = (HEURISTIC if worth in worse else RIGOROUS for worse in ((HEURISTIC,), (HEURISTIC, ONE_SIDED)))
     values = {name: float(found[name]) for name in BOUNDS if name in found}
     return {

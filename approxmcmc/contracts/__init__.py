@@ -9,6 +9,7 @@ sent to other processes and stored in files; compiled functions never are.
 """
 
 from approxmcmc.contracts.acceptance import AcceptanceTest, CompiledTest, DecisionLaw, Population
+from approxmcmc.contracts.chain import Auditor, Chain, Program, Streams
 from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.finding import VERDICTS, Finding, Verdict
 from approxmcmc.contracts.hashing import arrays_hashed_once, content_hash
@@ -16,14 +17,10 @@ from approxmcmc.contracts.pointwise import PointwiseLikelihood
 from approxmcmc.contracts.proposal import CompiledProposal, Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
 from approxmcmc.contracts.sampler import (
-    Auditor,
-    Chain,
     CompiledCoupling,
     Decision,
-    Program,
     ProposalSampler,
     Sampler,
-    Streams,
     TestedSampler,
     TransitionMatrix,
 )

@@ -60,8 +60,8 @@ class Component:
     def found_in(cls, settings: Any) -> Self | None:
         """Rebuild the first component of this class inside nested settings, in the form of :meth:`to_dict`.
 
-        None if there is none, or if this version cannot build it from these settings. The module of its class must have
-        been imported.
+        None if they hold no such component, or if this version cannot build it. The module of its class must have been
+        imported.
         """
         if isinstance(settings, Mapping):
             if issubclass(Component._registry.get(settings.get("kind", ""), object), cls):

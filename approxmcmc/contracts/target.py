@@ -200,7 +200,7 @@ class BoundedTarget(abc.ABC):
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Compile the bound of one kind; `at` is the theta at which "tuned" and "taylor" touch the likelihood.
 
-        Raises an `InvalidInputError` that lists the kinds if `kind` is none of them. Called once per `sample`.
+        Raises an `InvalidInputError` that lists the known kinds if `kind` is another. Called once per `sample`.
         """
 
 

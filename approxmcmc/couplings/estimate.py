@@ -60,8 +60,7 @@ def bias(
     Parameters
     ----------
     trace
-        A trace of `sample` or `load`, or draws from elsewhere: a DataTree with a group ``posterior`` of the target's
-        variables.
+        A trace of `sample` or `load`, or other draws: a DataTree whose group ``posterior`` has the target's variables.
     target
         The posterior itself.
     sampler
@@ -285,10 +284,7 @@ def _pilot(
     rng: np.random.Generator,
     allowed: float,
 ) -> AuditPilot:
-    """Make 20 to 50 audits in about `allowed` seconds, and set the roulette's constant.
-
-    Return cost and variance of all of them but the first ten.
-    """
+    """Make 20 to 50 audits in about `allowed` seconds, set the roulette's constant; measure all but the first ten."""
     places = rng.integers(len(draws.flat), size=PILOT)
     first = _audit(form, streams, draws, measure, places[:FEWEST_OF_PILOT])
     form.learn(first.records)

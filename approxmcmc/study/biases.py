@@ -104,7 +104,7 @@ def as_one_run(traces: "Sequence[xr.DataTree]") -> "xr.DataTree":
 
 
 def bias_line(report: Mapping[str, Any], found: "xr.Dataset | None") -> str:
-    """Return one line about the biases of a setting: the verdict, or why there is none."""
+    """Return one line about the biases of a setting: the verdict, or why it is missing."""
     where = f"bias {report['target']} {report['label']}"
     if found is None:
         return f"{where}: {cause(report['error'])}"

@@ -127,7 +127,7 @@ class StudyResults:
         return None if self.bias_report(target_name, label) is None else stored_bias(self.store, target_name, label)
 
     def bias_report(self, target_name: str, label: str) -> BiasReport | None:
-        """Return the report on the biases of a setting; None if there is none for exactly these draws and settings."""
+        """Return the report on the biases of a setting; None if it is missing or of other draws or settings."""
         report = None if self.study.bias is None else bias_report(self.store, target_name, label)
         if report is None:
             return None

@@ -1,8 +1,7 @@
 """Softmax regression: two or more classes, each with a vector of coefficients.
 
 The bound of Boehning (1992) replaces the Hessian of the log partition function by an upper bound that does not depend
-on theta. With eta = (x' beta_1, ..., x' beta_K), lse(eta) = log sum_k exp(eta_k), t the class of the datum and eta_0
-any point,
+on theta. With eta = (x' beta_1, ..., x' beta_K), lse(eta) = log sum_k exp(eta_k), t the datum's class, any eta_0,
 
     log B = eta_t - [lse(eta_0) + g'(eta - eta_0) + (eta - eta_0)' A (eta - eta_0) / 2],   g = softmax(eta_0),
     A = (I - 11'/K) / 2,
@@ -164,8 +163,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
     intercept
         Add a column of ones in front, called "intercept", with the same prior.
     prior
-        A function ``log_prior(beta) -> float`` that replaces the normal prior; it gets beta as one vector, class after
-        class.
+        A function ``log_prior(beta) -> float`` that replaces the normal prior; beta is one vector, class by class.
     coef_names
         Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
 

@@ -58,7 +58,7 @@ class Dynamics(NamedTuple):
 
 @compiled
 def arrival(rate: float, growth: float, exponential: float) -> float:
-    """Return the t with integral_0^t max(0, rate + growth s) ds = exponential; inf if there is none."""
+    """Return the t with integral_0^t max(0, rate + growth s) ds = exponential; inf if no t solves it."""
     waiting = 0.0
     if rate < 0.0:
         if not growth > 0.0:

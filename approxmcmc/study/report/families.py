@@ -56,7 +56,7 @@ def drawn_in_full(labels: Sequence[str], exact: str | None, at_last_budget: "pd.
     labels
         The settings.
     exact
-        The exact one; None if there is none.
+        The exact setting; None if no setting is exact.
     at_last_budget
         A row for each setting, with its `risk`, indexed by setting.
     """

@@ -29,7 +29,7 @@ class Scores:
     target
         Name of the target.
     exact
-        The setting without bias that the others are compared with; None if there is none.
+        The setting without bias that the others are compared with; None if every setting is biased.
     at_budgets
         A row per setting, estimand and time, with risk, bias_sq, variance and ratio to the exact setting, their ends
         ``_lower`` and ``_upper``, the squared error ``floor`` of the gold standard, and the numbers of replicates that

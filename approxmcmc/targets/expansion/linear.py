@@ -46,8 +46,7 @@ FULL = 2  # number of data arrays if they are not packed: X and y
 # serve as well), and its quadratic is wrong within REACH_OF_FEW standard deviations: one such light row makes all
 # bounds useless, and 42 on Covertype made an exact decision read 92 390 rows in place of 305. If that makes more than
 # the share FEW of all rows walls (in the core they cost as much as a pass over all rows), REACH replaces REACH_OF_FEW:
-# of KDD99, one-hot, 51 642 distinct rows have larger variances, and 7500 of them come near the place where classes
-# part.
+# of KDD99, one-hot, 51 642 distinct rows have larger variances, and 7500 come near the place where classes part.
 LARGEST_LEVERAGE, FEW, REACH, REACH_OF_FEW = 0.5, 1.0 / CORE_COST, 6.0, 50.0
 REACH_ALONE = 3.0  # standard deviations, if no scale is known: the variance of the predictor is then no criterion
 
@@ -157,8 +156,7 @@ class LinearExpansion(Expansion):
 
         One pass, or two if there are many walls. With `averaged` the coefficients of a row that is not a wall are E f'
         and E f'' / 2 over eta_i ~ N(x_i' center, h_i), h_i = |L' x_i|^2, L = `cholesky`: the best quadratic in mean
-        square (Price 1958). If its residuals have more than twice the variance of Taylor's over the draws, Taylor's
-        coefficients stay.
+        square (Price 1958). If Taylor's residuals vary less than half as much over the draws, its coefficients stay.
         """
         law, n_rows, dim = (center, np.ascontiguousarray(cholesky), draws), len(self.y), len(center)
         reach = REACH_ALONE if self.target.predictor_scale is None else REACH_OF_FEW
@@ -195,8 +193,7 @@ class LinearExpansion(Expansion):
     ) -> np.ndarray:
         """Survey all rows in one pass; `law` is (centre, Cholesky factor, draws). Fill `numbers`, `spreads`, `walls`.
 
-        Return the sums of the residuals' standard deviations and variances, of the residuals at each draw, and of the
-        quadratics.
+        Return the sums of the residuals' sds and variances, of the residuals at each draw, and of the quadratics.
         """
         center, cholesky, draws = law
         scale, dim = self.target.predictor_scale, len(center)
