@@ -269,7 +269,7 @@ def _audit(
 
 
 class AuditPilot(NamedTuple):
-    """Seconds of one audit, passes of all but the first ten, and `work` = variance x passes, which ranks the forms."""
+    """Seconds of one audit, passes of all, and `work` = variance x passes of an audit, which ranks the forms."""
 
     seconds: float
     passes: float
@@ -294,6 +294,6 @@ def _pilot(
     rows, _ = run.summands.finish()
     sd = measure(draws.flat[places], np.zeros(PILOT)).std(axis=0)
     variance = average(rows).variance[sd > 0.0] / sd[sd > 0.0] ** 2
-    passes = sum(record.passes for record in run.records)
-    work = float(variance.mean()) * passes / len(run.records) if variance.size else 0.0
-    return AuditPilot(run.seconds / len(run.records), passes, work)
+    early, later = (sum(record.passes for record in records) for records in (first.records, run.records))
+    work = float(variance.mean()) * later / len(run.records) if variance.size else 0.0
+    return AuditPilot(run.seconds / len(run.records), early + later, work)

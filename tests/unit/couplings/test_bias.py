@@ -361,6 +361,16 @@ def test_the_time_of_forgetting_is_that_of_chains_which_meet_by_chance(steps, n_
     assert low < np.median(found) < high
 
 
+def test_passes_count_the_audits_of_pilots_the_first_ten_included(monkeypatch):
+    runs, searches = [], []
+    audit, forget = estimate._audit, estimate.forgetting_time
+    monkeypatch.setattr(estimate, "_audit", lambda *given: runs.append(audit(*given)) or runs[-1])
+    monkeypatch.setattr(estimate, "forgetting_time", lambda *given: searches.append(forget(*given)) or searches[-1])
+    found = amc.bias(trace(), target(), sampler(), n_audits=30, random_seed=3)
+    audits_made = [record.passes for run in runs for record in run.records]
+    assert len(runs) >= 3 and float(found["passes"]) == sum(audits_made) + searches[0].passes
+
+
 def test_the_audits_that_are_needed_are_told():
     _, [told] = verdict(GOOD._replace(n_audits=10_695, forgetting_time=3565.0))
     assert "about 71,300 audits are needed" in told
