@@ -248,8 +248,10 @@ def _family(
     if callable(family):
         term = plain_function(family, "family", who=who)
         return of_user(term, derivatives or numerical_derivatives(term))
+    if family == "normal":
+        raise InvalidInputError(f"{who}: normal rows need no quadrature; use targets.NormalGroups(X, y, groups)")
     if family not in FAMILIES:
-        known = ", ".join(map(repr, FAMILIES))
+        known = ", ".join(repr(name) for name in FAMILIES if name != "normal")
         raise InvalidInputError(f"{who}: family must be one of {known}, or a function (eta, y), found {family!r}")
     return FAMILIES[family]
 

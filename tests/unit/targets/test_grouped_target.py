@@ -309,6 +309,8 @@ def test_careless_input_is_refused_in_words():
         GroupedTarget(data.X, data.y, data.groups, family=two_modes)
     with pytest.raises(InvalidInputError, match="family must be one of 'logit'"):
         GroupedTarget(data.X, data.y, data.groups, family="gamma")
+    with pytest.raises(InvalidInputError, match="normal rows need no quadrature"):
+        GroupedTarget(data.X, data.y, data.groups, family="normal", shape=1.0)
     with pytest.raises(InvalidInputError, match=r"responses of 'poisson' are integers from 0, found -1 in row 0"):
         GroupedTarget(data.X, -np.ones(7), data.groups, family="poisson")
     with pytest.raises(InvalidInputError, match="shape= must be positive"):
