@@ -26,7 +26,8 @@ from scipy.special import expit, ndtr, roots_legendre
 
 from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
 
-# A statistic 40 standard errors from zero has the right sign in float64 arithmetic, so larger limits are set to 40.
+# In float64 the probability that a statistic 40 standard errors from zero has the wrong sign is 0, so larger limits are
+# set to 40.
 CERTAIN = 40.0
 LEAST_NODES = 96
 NODES_PER_SPREAD = 8  # number of quadrature nodes on [-G, G], divided by G / (smallest standard deviation of a step)

@@ -105,7 +105,7 @@ def critical_values(looks: np.ndarray, epsilon: float, thresholds: str = "studen
         raise InvalidInputError(f"thresholds must be one of {THRESHOLDS}, found {thresholds!r}.")
     if not 0.0 <= shape <= 0.5:
         raise InvalidInputError(
-            f"boundary_shape must lie between 0 (strict early looks) and 0.5 (equal looks), found {shape!r}."
+            f"boundary_shape must lie between 0 (strict early looks) and 0.5 (all looks alike), found {shape!r}."
         )
     degrees = np.asarray(looks[:-1], dtype=np.float64) - 1.0
     # Epsilon 0 and 0.5 are handled explicitly, because the quantile functions return NaN or rounding noise there.
