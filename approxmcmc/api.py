@@ -139,7 +139,7 @@ def sample(
         (:class:`NotFiniteError`) or a function of the model raised an exception. After the first kept draw, such a NaN
         or exception ends the run: the draws made are returned, and a warning names theta and, if known, the row. A NaN
         far outside the bulk of the posterior is a rejected proposal, not an error; see ``out_of_reach`` on the page on
-        the architecture.
+        the engine.
 
     Warns
     -----

@@ -21,7 +21,7 @@ class InvalidInputError(ApproxMCMCError, ValueError):
 
 
 class IncompatibleError(ApproxMCMCError, TypeError):
-    """A target, proposal, test or sampler lacks something that another part needs; raised before any chain runs."""
+    """A target, proposal, test or sampler lacks something that another part needs; raised before the chains run."""
 
 
 class CompilationError(ApproxMCMCError, TypeError):

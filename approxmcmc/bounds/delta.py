@@ -13,7 +13,8 @@ quantile   for independent pairs, at most a share s of the pair distribution err
 supremum   max_b U_b is taken for Delta_max, the largest error over all pairs: heuristic; Theorem 1 needs Delta_max.
 model      the largest error of the Gaussian regime at the sampled (Lambda, tau): heuristic, without sampling noise.
 mean       mean_b |K/M - P_a| estimates E|Delta| from above (its own noise is not subtracted): with Hoeffding's
-           inequality, for independent pairs, a rigorous upper limit, which B4 may use in place of E delta.
+           inequality, for independent pairs, a rigorous upper limit, which the bound B4 of `bounds.statements` may use
+           in place of E delta.
 
 References: Clopper and Pearson (1934); Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 1.
 """
@@ -42,9 +43,9 @@ MOST_STEPS = 2000  # steps in one call of the chain, which take some 10 to 100 m
 
 
 def quantile_confidence(n_pairs: int, share: float) -> float:
-    """Return the probability that at most a `share` of a distribution exceeds the largest of n independent draws of it.
+    """Return the probability that at most a `share` of a distribution exceeds the largest of its independent draws.
 
-    n is `n_pairs`.
+    The number of draws is `n_pairs`.
 
     Examples
     --------
@@ -92,16 +93,17 @@ def estimate_delta(
     xarray.Dataset
         Dim ``pair``: `log_ratio`; `tau`, the scale of the terms; `accepted`, how many of the M decisions accepted;
         `exact`, the exact acceptance probability; `realised` = accepted / M; `error` = realised - exact with its
-        limits `error_lower` and `error_upper`; `error_bound` = U_b; `error_model`, the error in the Gaussian regime.
+        limits `error_lower` and `error_upper`; `error_bound`, the larger of their absolute values; `error_model`, the
+        error in the Gaussian regime.
         Scalars, each with a ``label_``: `delta_sampled`, `delta_quantile` (with `quantile_confidence`), `delta_max`,
         `delta_max_model`, `mean_error`, `mean_error_upper`; and `mean_error_interval` (limit), a 95 % interval of
         `mean_error` over pairs. Attributes: `datapoints_touched` and `seconds`, the cost of the replications, and
-        `likelihood_evaluations_exact`, the cost of P_a.
+        `likelihood_evaluations_exact`, the cost of `exact`.
 
     Raises
     ------
     IncompatibleError
-        When the sampler is neither Metropolis-Hastings nor Gibbs with an approximate test.
+        When the sampler is neither Metropolis-Hastings nor Gibbs with a test, or the test changes during a run.
     InvalidInputError
         When a number is out of range or `states` has the wrong shape.
 

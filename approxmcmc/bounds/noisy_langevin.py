@@ -76,9 +76,9 @@ def noisy_langevin_errors(target: Any, sampler: Any, grid: Any) -> "xr.Dataset":
     Returns
     -------
     xarray.Dataset
-        Dim ``state``: `delta`, the true d_v of the two steps (quadrature); `pinsker`, (1/4) E|V|; `lemma_2_4`. Scalar
-        `lemma_3_3`, which holds at every theta; NaN if N is too small for the lemma. All bounds are rigorous; a bound
-        of 1 or more is vacuous.
+        Dim ``state``: `delta`, the true d_v of the two steps (quadrature); `pinsker` and `lemma_2_4`, the bounds in the
+        module's first two lines. Scalar `lemma_3_3`, which holds at every theta; NaN if N is too small for the lemma.
+        All bounds are rigorous; a bound of 1 or more is vacuous.
 
     Raises
     ------

@@ -154,14 +154,15 @@ def first_difference(target: Any, sampler: Any, grid: Any, *, n_steps: int = 200
     target, sampler, grid
         As for :func:`noisy_exchange_errors`.
     n_steps
-        Largest n for which P(tau > n) is returned.
+        Largest n for which P(tau > n) is returned; tau is that first step.
 
     Returns
     -------
     xarray.Dataset
-        Dim ``state``, the common start: `flip`, d(theta), and `mean`, E tau in steps. Dims ``state`` and ``step``, from
-        0 to `n_steps`: `survival`, P(tau > n). Dim ``step``: `lower_bound`, (1 - d)^n; scalar `mean_lower_bound`,
-        1 / d. `law`, the posterior on the grid, can weight the starts. Attribute `label`: "rigorous" up to two draws,
+        Dim ``state``, the common start: `flip`, the probability that the two decisions differ in the first step, and
+        `mean`, E tau in steps. Dims ``state`` and ``step``, from 0 to `n_steps`: `survival`, P(tau > n). With d the
+        largest `flip`: `lower_bound` of `survival`, (1 - d)^n, with dim ``step``, and scalar `mean_lower_bound`, 1 / d.
+        `law`, the posterior on the grid, can weight the starts. Attribute `label`: "rigorous" up to two draws,
         otherwise "heuristic", because each acceptance probability has an error of at most `acceptance_error`.
 
     Raises

@@ -67,7 +67,7 @@ class Target(abc.ABC):
     """Why the log density cannot be read term by term, so that only a `WholeSampler` can run it; "" if it can."""
 
     why_no_structure: str = ""
-    """Why a PyMC model's graph is compiled unchanged, not as functions of few linear predictors; "" if it is not."""
+    """Why a PyMC model's graph is compiled unchanged; "" if it is compiled as functions of few linear predictors."""
 
     same_terms: bool = True
     """Whether every decision is about the same terms; see `Population`."""
@@ -180,9 +180,9 @@ class CompiledBound(NamedTuple):
 
     ``gaps(theta, data, order, lo, hi, out)`` writes log p(x_i | theta) - log B_i(theta) for i in ``order[lo:hi]``; it
     is a batch kernel like `CompiledTarget.log_terms`. ``log_bound(theta, sums)`` returns sum_i log B_i(theta) over all
-    data in time independent of `n_obs`. ``add_gap_gradient(theta, data, order, lo, hi, weights, out)`` adds sum_i
-    weights[i - lo] grad gap_i to `out`, and ``add_bound_gradient(theta, sums, out)`` the gradient of `log_bound`; both
-    None if the target has no gradients.
+    data in time independent of `n_obs`. ``add_gap_gradient(theta, data, order, lo, hi, weights, out)`` adds sum_k
+    weights[k] grad gap_i with i = order[lo + k] to `out`, and ``add_bound_gradient(theta, sums, out)`` the gradient of
+    `log_bound`; both None if the target has no gradients.
     """
 
     gaps: Any

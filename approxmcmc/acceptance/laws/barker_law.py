@@ -142,7 +142,7 @@ def gaussian_probability(
     correction: CorrectionDistribution,
     rule: str,
 ) -> np.ndarray:
-    """Return the acceptance probability in the Gaussian regime, see `contracts.acceptance`, at each (log_ratio, tau)."""
+    """Return the acceptance probability at each (log_ratio, tau), in the Gaussian regime of `contracts.acceptance`."""
     smooth = np.zeros(log_ratio.shape)
     for atom, weight in zip(correction.atoms, correction.weights, strict=True):
         smooth += weight * ndtr((log_ratio + atom) / correction.sigma)

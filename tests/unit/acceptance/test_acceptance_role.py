@@ -202,7 +202,7 @@ class TestProblems:
             (
                 T,
                 {"audited_mu_std": 2.0, "wrong_decisions": SOME},
-                r"30 of 100 audited decisions were wrong \(a rate above 0\.171 .*, where the test's settings predict 0\.004",
+                r"30 of 100 audited decisions were wrong \(a rate above 0\.171 .* the test's settings predict 0\.004",
             ),
             (
                 EPOCHS,
