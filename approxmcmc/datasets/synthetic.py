@@ -84,7 +84,7 @@ def synthetic_stand_in(n_train: int = 12_214, n_test: int = 2037, n_components: 
 def synthetic_logistic(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return `n` rows of `d` standard normal predictors, and 0/1 responses of a logistic model.
 
-    The coefficients are normal with standard deviation 2 / sqrt(d), so that of the linear predictor is about 2.
+    The coefficients are normal with standard deviation 2 / sqrt(d), so the linear predictor has one of about 2.
 
     Parameters
     ----------
