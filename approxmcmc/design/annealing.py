@@ -154,8 +154,8 @@ def plan_annealing(
     pairs = collect_pairs(target, proposal, n_pairs=n_pairs, tune=tune, initvals=initvals, random_seed=random_seed)
     if np.isinf(pairs.tau).any():
         raise InvalidInputError(
-            "plan_annealing: at a proposal of the pilot a row has probability 0; subsets cannot detect that, and "
-            "their error exceeds any epsilon; use ExactTest"
+            "plan_annealing: at a proposal of the pilot a row has probability 0; a subset may miss this row, so a test "
+            "errs by more than any epsilon; use ExactTest"
         )
     centre = pairs.states.mean(axis=0)
     looks = {"batch_size": test.batch_size, "n_obs": target.n_obs, "growth": test.growth}

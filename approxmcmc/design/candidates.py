@@ -154,7 +154,7 @@ def _no_mode(known: Situation) -> str:
 
 
 def _no_single_mode(known: Situation) -> str:
-    """Return why draws around the mode do not fit, or ""; unknown before the mode is found."""
+    """Return why draws around the mode do not fit, or ""; a second mode is noticed once the first is found."""
     why = _no_mode(known)
     if why or not known.has("mode"):
         return why

@@ -14,7 +14,7 @@
    posterior standard deviations. Trials are short while a rival could be better, see `contest`.
 3. A candidate with a floor above the best price is not tried: branch and bound (Land and Doig 1960). Trials end when
    the best run is short, or trials have used their share of the budget.
-4. An exact sampler is chosen if it is nearly as fast; else the fastest whose predicted error is allowed.
+4. The fastest whose predicted error is allowed is chosen; if `bias` is None, an exact one that is nearly as fast.
 
 Seconds are those of the constants in `work`: the choice is a function of seed, model, versions and kind of processor.
 """
@@ -149,8 +149,9 @@ def choose_sampler(
     Costs are seconds of counted work (terms, gradients, products of matrices, compilation for a new model), computed
     with constants of the library. With a `random_seed` the choice is the same in every run on one kind of processor.
     The column ``measured_us_per_step`` and the columns of seconds are clock times, and do not affect the choice.
-    `predicted_error` is E|alpha^ - alpha| times steps per effective draw, which is of the size of the bias of the worst
-    parameter, or above it. The cost of a sampler that was not tried is its floor, and its verdict says so.
+    `predicted_error` is the mean absolute error of the test's acceptance probability times steps per effective draw,
+    which is of the size of the bias of the worst parameter, or above it. The cost of a sampler that was not tried is
+    its floor, and its verdict says so.
 
     References
     ----------

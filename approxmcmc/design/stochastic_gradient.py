@@ -103,8 +103,8 @@ def design_sgld(
         Cost of a step without the gradients of its minibatch, in gradients of a term; None: ``20 + 2 dim``, which
         was measured at 50 parameters.
     n_points
-        Points at which the noise is measured, in pairs with mean and covariance exactly those of N(mode, (1 + e) cov);
-        None: twice the larger of 8 and dim.
+        Points at which the noise is measured, in pairs with exactly the mean of N(mode, (1 + e) cov), and exactly its
+        covariance if there are at least 2 dim points; None: twice the larger of 8 and dim.
     random_seed
         Seed of the random points and rows.
 
