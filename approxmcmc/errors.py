@@ -13,7 +13,7 @@ from typing import Any
 
 
 class ApproxMCMCError(Exception):
-    """Base of every error that the package raises on purpose."""
+    """Base of the errors that this package defines."""
 
 
 class InvalidInputError(ApproxMCMCError, ValueError):

@@ -145,7 +145,10 @@ class MinibatchBarker(AcceptanceTest):
         )
 
     def gaussian_probability(self, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str) -> np.ndarray:
-        """Return the acceptance probability at (Lambda, tau): Barker's rule if tau makes the test read all data."""
+        """Return the acceptance probability in the Gaussian regime; Barker's rule where the test reads all data.
+
+        `log_ratio` and `tau`, the scale of the terms, are those of `laws.probability`.
+        """
         return barker_law.gaussian_probability(log_ratio, tau, self.looks(n_obs), rule=rule, **self._noise())
 
     def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:

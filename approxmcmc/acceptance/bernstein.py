@@ -1,8 +1,8 @@
 """The empirical Bernstein test: stop when a concentration bound, valid for any terms, settles the decision.
 
 Metropolis-Hastings accepts iff the mean mu of the N terms l_i = log p(x_i|theta') - log p(x_i|theta) exceeds
-mu_0 = (log u - c) / N, c the log ratio of prior and proposal. After n terms without replacement, with mean lbar and
-standard deviation s, the test stops at look j if abs(lbar - mu_0) > c_n,
+mu_0 = (log u - c) / N, u uniform on (0, 1) and c the log ratio of prior and proposal. After n terms without
+replacement, of mean lbar and standard deviation s, the test stops at look j if abs(lbar - mu_0) > c_n,
 
     c_n = s sqrt(2 log(3 / delta_j) / n) + 3 C log(3 / delta_j) / n,    delta_j = (p - 1) / (p j^p) delta,
 
@@ -122,7 +122,7 @@ def decide(
 
 @compiled
 def half_width(evidence: Evidence, test: BernsteinState, look: int, n: int) -> float:
-    """Return c_n, the distance from mu_0 at which a look decides; infinite if the terms read differ by more than C."""
+    """Return c_n, the distance from mu_0 at which a look decides; infinite if the terms read contradict the range C."""
     moments = evidence.moments
     seen = moments[LARGEST] - moments[SMALLEST]
     limit = seen if test.observed else test.term_range(evidence.theta, evidence.proposed, test.numbers)
@@ -147,10 +147,10 @@ class BernsteinTest(AcceptanceTest):
     growth
         Look j adds ``round(batch_size * growth**(j - 1))`` data. By default looks double: each look widens the bounds.
     range
-        Source of C, which bounds ``max l - min l`` over all data. ``"target"``: from the target, as a function of both
-        states (for example `LogisticRegression`, `GLMTarget` with ``slope_bound``, `FunctionTarget` with
-        ``term_range``). A number: an upper bound that holds for every pair of states. ``"observed"``: the range of the
-        terms read so far. This is a guess, so the guarantee does not hold.
+        Source of C, which bounds ``max l - min l`` over all data, l the change of a term between two states.
+        ``"target"``: from the target, as a function of both states (for example `LogisticRegression`, `GLMTarget` with
+        ``slope_bound``, `FunctionTarget` with ``term_range``). A number: a bound for every pair of states.
+        ``"observed"``: the range of the terms read so far, a guess, so the guarantee does not hold.
     p
         Exponent of j in delta_j = (p - 1) / (p j^p) delta; greater than 1, by default 2 as in the paper.
     bound
@@ -266,7 +266,7 @@ class BernsteinTest(AcceptanceTest):
         if not isinstance(target, BoundedTermsTarget):
             raise IncompatibleError(
                 f"BernsteinTest(range='target') needs a target that bounds its terms, found {target!r}; give "
-                "range=<number>, an upper bound of max l - min l, or range='observed', which guarantees nothing"
+                "range=<number>, the most by which changes of two terms differ, or 'observed', which guarantees nothing"
             )
         return checked_range(target, who=type(self).__name__)
 

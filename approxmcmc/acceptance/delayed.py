@@ -211,7 +211,8 @@ class FactorizedTest(ThinnedTest):
               \qquad D_i = \log p(x_i \mid \theta') - \log p(x_i \mid \theta),
 
     Here c is the log ratio of prior and proposal. :math:`\alpha` satisfies detailed balance, because each factor does.
-    The product over i is the probability that a Poisson process of rate :math:`\sum D_i^-` has no event. With bounds
+    With :math:`D^- = \max(0, -D)`, the product over i is the probability that a Poisson process of rate :math:`\sum
+    D_i^-` has no event. With bounds
     :math:`|D_i| \le c_i M(\theta, \theta')` the test draws :math:`\mathrm{Poisson}(M \sum c_i)` rows with probabilities
     proportional to :math:`c_i`; each row rejects (a veto) with probability :math:`D_i^- / (c_i M)`. Reading ends after
     the batch with the first veto; no row is read if c already rejects. If the test sums all terms instead, as

@@ -83,7 +83,7 @@ class ExactTest(AcceptanceTest):
 
     Notes
     -----
-    Guarantee: exact. Cost: N evaluations per step, plus N once at the start (booked as set-up).
+    Guarantee: exact. Cost: N evaluations per decision, plus N once at the start (booked as set-up).
 
     References
     ----------

@@ -36,7 +36,8 @@ class PoissonTest(ThinnedTest):
     -----
     With :math:`D_i = \log p(x_i \mid \theta') - \log p(x_i \mid \theta)` and bounds :math:`|D_i| \le c_i M(\theta,
     \theta')` it draws :math:`B \sim \mathrm{Poisson}(M \sum c_i)` rows with probabilities proportional to
-    :math:`c_i`, keeps each with probability :math:`1 - D_i^+ / (c_i M)`, and accepts when
+    :math:`c_i`, keeps each with probability :math:`1 - D_i^+ / (c_i M)`, and accepts when, with :math:`D^+ = \max(0,
+    D)` and :math:`D^- = \max(0, -D)`,
 
     .. math:: \log u < c + \sum_\text{kept} \log\frac{c_i M - D_i^-}{c_i M - D_i^+}.
 
@@ -46,8 +47,8 @@ class PoissonTest(ThinnedTest):
     Requires a target that bounds each of its terms, such as :class:`CoreRows` or :class:`ControlVariate` of a
     generalised linear model with a bounded third derivative (`LogisticRegression`; `GLMTarget` with ``derivatives_eta``
     and ``third_derivative_bound``), or the plain model with a bounded slope, which only pays at tiny steps. If M sum
-    c_i exceeds a fifth of the rows, or a state lies beyond the pilot's range, the test sums all terms, which is also
-    exact.
+    c_i exceeds a fifth of the rows, or a bound is infinite because a state lies far out, the test sums all terms,
+    which is also exact.
 
     Cost: B rows, each evaluated at two states and counted with repetitions. In the trace ``expected_reads`` is the mean
     of B given the two states, and ``setup_expected_reads`` the pilot's prediction. The estimate of the log ratio has
@@ -78,7 +79,7 @@ class PoissonTest(ThinnedTest):
 
 @compiled
 def tuna_rate(bound: float, difference: float, w: float) -> float:
-    """Return (w b - D) / 2, the rate of `TunaTest` for a difference D with bound b."""
+    """Return (w b - D) / 2, the rate of `TunaTest` for a difference D with bound b; w as in `thinning`."""
     return 0.5 * (w * bound - difference)
 
 

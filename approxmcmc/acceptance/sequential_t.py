@@ -1,7 +1,7 @@
 """The sequential t-test ("austerity"): read a few terms, stop when the answer is clear.
 
-Metropolis-Hastings accepts iff the mean mu of the N terms l_i = log p(x_i|theta') - log p(x_i|theta) exceeds
-mu_0 = (log u - c) / N, c the log ratio of prior and proposal. After n terms drawn without replacement, of mean lbar,
+Metropolis-Hastings accepts iff the mean mu of the N terms l_i = log p(x_i|theta') - log p(x_i|theta) exceeds mu_0 =
+(log u - c) / N, u uniform, c the log ratio of prior and proposal. After n terms without replacement, of mean lbar,
 
     s = s_l / sqrt(n) * sqrt(1 - n / N),    t = (lbar - mu_0) / s,    delta = 1 - F_{n-1}(|t|),
 
@@ -184,12 +184,12 @@ class SequentialTTest(AcceptanceTest):
         growth: float = 1.0,
         boundary_shape: float = 0.5,
     ) -> "SequentialTTest":
-        """Return the test that stops before its last look with probability `type_one_error` if mu = mu_0.
+        """Return the test that stops before its last look with probability `type_one_error` at a tie, mu = mu_0.
 
         Parameters
         ----------
         type_one_error
-            P(some look before the last stops | mu = mu_0), from 0 to 1: Pocock's Type-I error.
+            P(some look before the last stops | mean of all terms = threshold), from 0 to 1: Pocock's Type-I error.
         n_obs
             Number of data N.
         batch_size, growth, boundary_shape
@@ -228,7 +228,7 @@ class SequentialTTest(AcceptanceTest):
         return dataclasses.replace(self, epsilon=epsilon)
 
     def law_unknown(self, method: str) -> str:
-        """Return "", but for the method "gaussian" with ``tol > 0`` a reason: it does not cover stops by tolerance."""
+        """Return "", or, for "gaussian" with ``tol > 0``, the reason: this method does not cover stops by tolerance."""
         if method == "enumerate" or self.tol == 0.0:
             return ""
         return (
@@ -237,7 +237,7 @@ class SequentialTTest(AcceptanceTest):
         )
 
     def gaussian_probability(self, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str) -> np.ndarray:
-        """Return the acceptance probability at (Lambda, tau) by the recursion; see `acceptance_probability_error`."""
+        """Return the acceptance probability by the recursion; arguments as for `acceptance_probability_error`."""
         return recursion.gaussian_probability(log_ratio, tau, n_obs=n_obs, rule=rule, **self._boundary)
 
     def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:

@@ -125,7 +125,7 @@ def arrivals(rng: np.random.Generator, now: float, end: float) -> tuple[int, flo
 def make_decide(rate: Callable[[float, float, float], float]) -> Callable[..., tuple[int, float]]:
     """Return the decision of a test with Poisson counts.
 
-    ``rate(bound, difference, w)`` is the rate of a row's count, at most (1 + w) bound / 2.
+    ``rate(bound, difference, w)`` is the rate of a row's count, at most (1 + w) bound / 2, with w as in the module.
     """
 
     def decide(
@@ -207,9 +207,9 @@ class ThinnedTest(AcceptanceTest):
         )
 
     def expected_reads(self, target: Target | Population) -> float:
-        """Return the mean number of data that a decision reads between typical states of a pilot.
+        """Return the mean number of data that a decision reads between typical states of the target's pilot.
 
-        NaN if the target has no pilot.
+        A pilot is a short run, or the Laplace approximation, made with the target. NaN if there is none.
 
         Examples
         --------

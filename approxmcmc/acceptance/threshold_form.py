@@ -1,7 +1,8 @@
 """Reduce a sequential test on data in a fixed order to one number that decides for every u.
 
-The test stops at the first look j where mu_0 = (log u - c) / N, c the log ratio of prior and proposal, lies outside
-lbar_j -+ h_j, with lbar_j the mean of the terms read; it accepts iff mu_0 lies below this interval. The half-width h_j
+The test stops at the first look j where mu_0 = (log u - c) / N, u the uniform number of the decision and c the log
+ratio of prior and proposal, lies outside lbar_j -+ h_j, with lbar_j the mean of the terms read; it accepts iff mu_0
+lies below this interval. The half-width h_j
 does not depend on u. So the values of mu_0 that are undecided after a look form an interval; values below it have been
 accepted and values above it rejected. A final stop, at all data or by tolerance, cuts the interval at the mean. So
 there is a mu^ with

@@ -13,8 +13,8 @@ error. Copies that are shuffled again during a run have the distribution of new 
 
 If a pass takes long, an audit reads a random sixteenth of the rows instead, m of them, and repeats these N / m times.
 Test and exact decision see the same N terms, so the test's error is that on all rows to first order, and Lambda has the
-standard error sqrt(N / m) tau. Neither this nor a term that is missing or repeated may change Lambda by more than 0.02;
-audits of all rows come first and show whether that is so.
+standard error sqrt(N / m) tau, tau = sqrt(N) times the standard deviation of the l_i. Neither this nor a term that is
+missing or repeated may change Lambda by more than 0.02; audits of all rows come first and show whether that is so.
 
 A sampler without a test has no alpha^, and may have no q: a symmetric walk with the covariance of the draws replaces
 it, and audits only check the draws.
@@ -182,7 +182,7 @@ class TestedSteps(Auditor):
         return thresholds, self.judge.replicate(self.rng, table, log_rest, state, thresholds, begins)
 
     def of_the_pair(self, energy_change: float, log_ratio: float, terms: np.ndarray) -> Mapping[str, float]:
-        """Return the records that need no test: alpha, Lambda, energy change, tau and kurtosis of the terms."""
+        """Return the records that need no test: alpha, Lambda, the energy change, the terms' scale tau and kurtosis."""
         return {
             "audited_acceptance": float(exact_probability(np.array(log_ratio), self.judge.rule)),
             "audited_log_ratio": log_ratio,

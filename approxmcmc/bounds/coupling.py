@@ -3,12 +3,12 @@ r"""Bound how fast the exact chain forgets its start, by couplings with a lag; n
 Chain X runs L steps ahead of chain Y; both start from pi_0. From then on the pair (X_{t+L}, Y_t) moves together by a
 coupling that makes them meet, and stay equal once they have met, at time tau = inf{t >= L: X_t = Y_{t-L}}. Then
 
-    d_v(law of X_t, pi) <= E[max(0, ceil((tau - L - t) / L))].
+    d_v(law of X_t, pi) <= E[max(0, ceil((tau - L - t) / L))],
 
-The mean of max(0, ...) over independent couplings estimates the right side without bias. So it is an upper bound for
-the chain started at pi_0, up to its bootstrap interval. A larger L gives a tighter bound. Couplings that have not met
-when they are stopped count as if they met one step later; the result is then labelled "not applicable", because it is
-not a bound.
+d_v the total variation distance and pi the chain's stationary distribution. The mean of max(0, ...) over independent
+couplings estimates the right side without bias. So it is an upper bound for the chain started at pi_0, up to its
+bootstrap interval. A larger L gives a tighter bound. Couplings that have not met when they are stopped count as if they
+met one step later; the result is then labelled "not applicable", because it is not a bound.
 
 - Metropolis-Hastings: the proposal's coupling, and one u for both decisions. Normal proposals (random walks, MALA, pCN)
   are coupled by reflection, independent proposals are equal, both chains use the same member of a mixture.

@@ -1,17 +1,18 @@
 r"""Estimate the error of one decision of a real sampler: replicate decisions at pairs that the chain visits.
 
 At a pair (x, x') the exact acceptance probability P_a is computed from all data. Of M independent decisions of the
-test, each with a new u and new subsets, K accept; Clopper and Pearson's interval [lo, hi] at level 1 - alpha/B gives
+test, each with a new u and new subsets, K accept. With B pairs and the confidence 1 - alpha for all of them together,
+Clopper and Pearson's interval [lo, hi] at level 1 - alpha/B gives
 
     U_b = max(|lo - P_a|, |hi - P_a|).
 
-Statements that can be made with B pairs:
+Statements that can be made:
 
 sampled    max_b U_b bounds the largest error over the *sampled* pairs with probability 1 - alpha: rigorous.
 quantile   for independent pairs, at most a share s of the pair distribution errs by more than max_b U_b, with
            probability 1 - (1 - s)^B - alpha: rigorous; 0.9505 - alpha for B = 299, s = 0.01.
 supremum   max_b U_b is taken for Delta_max, the largest error over all pairs: heuristic; Theorem 1 needs Delta_max.
-model      the largest error of the Gaussian regime at the sampled (Lambda, tau): heuristic, without sampling noise.
+model      the largest error of the Gaussian regime at the sampled pairs: heuristic, without sampling noise.
 mean       mean_b |K/M - P_a| estimates E|Delta| from above (its own noise is not subtracted): with Hoeffding's
            inequality, for independent pairs, a rigorous upper limit, which the bound B4 of `bounds.statements` may use
            in place of E delta.
@@ -191,8 +192,8 @@ def table_of_decisions(test: AcceptanceTest, decisions: Sequence[Decision]) -> d
 def _probabilities(test: AcceptanceTest, decision: Decision) -> tuple[float, float, float]:
     """Return the exact acceptance probability, how many replications accepted, and the error in the Gaussian regime.
 
-    That error is the acceptance probability if batch means are normal minus the exact one; NaN if it is unknown. For a
-    test that always accepts it is 1 - exact.
+    That error is the acceptance probability that holds if batch means are normal, minus the exact one; NaN if unknown.
+    For a test that always accepts it is 1 - exact.
     """
     log_ratio, tau, n_obs, rule, accepted, _ = decision
     exact = float(exact_probability(np.array([log_ratio]), rule)[0])

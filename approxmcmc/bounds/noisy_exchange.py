@@ -8,7 +8,8 @@ distance of one step to the provable bound; each of them makes the bound looser:
                                     <=  int h E|a^ - a|                       hypothesis (H2) of corollary 2.3
                                     <=  int h sd(a^)                          lemma 3.1, of order 1 / sqrt(N)
 
-with h(theta'|theta) the proposal. Lemma 3.1 writes sd(a^) as
+with P the kernel of the exact chain, P^ that of noisy exchange, and h(theta'|theta) the proposal. With data y of
+distribution f(.|theta), statistics s_j and prior p, lemma 3.1 writes sd(a^) as
 
     N^(-1/2) [h(theta|theta') p(theta') q_theta'(y)] / [h(theta'|theta) p(theta) q_theta(y)]
         sqrt(Var_{y' ~ f(.|theta')} q_theta(y') / q_theta'(y')),        q_theta(y) = exp(sum_j theta_j s_j(y)).
@@ -150,7 +151,7 @@ def uniform_exchange_bound(
 ) -> UniformBound:
     r"""Return the constants of theorem 3.2: noisy exchange on a bounded set, for any model.
 
-    With kappa = exp(T S), 1/c_p <= p <= c_p and 1/c_h <= h <= c_h on a set of volume V,
+    With kappa = exp(T S), prior density 1/c_p <= p <= c_p and proposal density 1/c_h <= h <= c_h on a set of volume V,
 
         C = 2,    rho = 1 - V / (c_p^2 c_h^3 kappa^4),    int h E|a^ - a| <= c_p^2 c_h^2 kappa^4 / sqrt(N).
 
@@ -163,7 +164,7 @@ def uniform_exchange_bound(
     n_auxiliary
         N.
     largest_theta, largest_statistic
-        T, the largest norm of theta in the set, and S, the largest norm of s(y) over all data y.
+        T, the largest norm of theta in the set, and S, the largest norm of the statistics s(y) over all data y.
     volume
         V, the volume of the set in units of theta.
     prior_constant, proposal_constant

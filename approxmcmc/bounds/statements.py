@@ -69,7 +69,8 @@ def mitrophanov_factor(C: float, rho: float, *, distance: str = "norm") -> float
     Parameters
     ----------
     C, rho
-        sup_x distance(T^n(x, .), S_0) <= C rho^n for all n >= 1; C > 0, 0 <= rho < 1.
+        Constants with sup_x distance(T^n(x, .), S_0) <= C rho^n for all n >= 1, T the exact chain's transition matrix
+        and S_0 its stationary distribution; C > 0, 0 <= rho < 1.
     distance
         The distance that C refers to: ``"norm"``, the norm of signed measures (up to 2), or ``"tv"``, d_v (up to 1).
         With ``"tv"`` C is doubled.

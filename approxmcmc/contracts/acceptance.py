@@ -108,7 +108,7 @@ class AcceptanceTest(Component, abc.ABC):
 
     @abc.abstractmethod
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Compile the test, after a check that the target has what it needs; called once per `sample`."""
+        """Compile the test, after a check that the target has what it needs; called at set-up, not in steps."""
 
     # --- what it is ---
 

@@ -144,7 +144,7 @@ class EstimatedTarget(Target):
 
     @abc.abstractmethod
     def build_estimator(self) -> CompiledEstimator:
-        """Return the estimator; called once per `sample`."""
+        """Return the compiled estimator."""
 
     @abc.abstractmethod
     def log_likelihood(self, theta: np.ndarray) -> float | None:

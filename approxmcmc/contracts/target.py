@@ -93,7 +93,7 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def compile(self) -> CompiledTarget:
-        """Compile the target's functions; called once per `sample`, before the clock starts."""
+        """Compile the target's functions; called at set-up, before the clock of a run starts."""
 
     def _repr_html_(self) -> str:
         """Show sizes and names in a notebook, without computing anything."""
@@ -168,7 +168,7 @@ class DifferentiableTarget(abc.ABC):
 
     @abc.abstractmethod
     def compile_gradient(self) -> CompiledGradient:
-        """Compile the gradients, or raise `IncompatibleError` with advice; called once per `sample`."""
+        """Compile the gradients, or raise `IncompatibleError` with advice; called at set-up."""
 
     def compile_prior_gradient(self) -> Any:
         """Compile ``add_prior_gradient(theta, out)``, for modes; without gradients of terms if that is possible."""
@@ -200,7 +200,7 @@ class BoundedTarget(abc.ABC):
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Compile the bound of one kind; `at` is the theta at which "tuned" and "taylor" touch the likelihood.
 
-        Raises an `InvalidInputError` that lists the known kinds if `kind` is another. Called once per `sample`.
+        Raises an `InvalidInputError` that lists the known kinds if `kind` is another.
         """
 
 
@@ -220,7 +220,7 @@ class BoundedTermsTarget(abc.ABC):
 
     @abc.abstractmethod
     def compile_term_range(self) -> CompiledTermRange:
-        """Compile the bound, or raise `IncompatibleError` that says how to provide it; called once per `sample`."""
+        """Compile the bound, or raise `IncompatibleError` that says how to provide it."""
 
 
 class CompiledDifferenceBound(NamedTuple):

@@ -27,9 +27,10 @@ def type_one_error(
     thresholds: str = "student",
     boundary_shape: float = 0.5,
 ) -> float:
-    """Return the probability that any look before the last stops the test when mu = mu_0.
+    """Return the probability that any look before the last stops the test at a tie, mu = mu_0.
 
-    The Type-I error is P(some |z_j| > G_j, j < J | mu_std = 0). With ``thresholds="normal"`` and ``boundary_shape=0.5``
+    With z_j the statistic and G_j the critical value of look j of J, it is P(some |z_j| > G_j, j < J | mu_std = 0).
+    With ``thresholds="normal"`` and ``boundary_shape=0.5``
     it is ``2 epsilon`` if there is one early look, and larger if there are more: each is another chance to stop.
 
     Examples
@@ -53,7 +54,7 @@ def epsilon_for_type_one_error(
     thresholds: str = "student",
     boundary_shape: float = 0.5,
 ) -> float:
-    """Return the `epsilon` whose test has the wanted Type-I error over all its looks: the Pocock (1977) boundary.
+    """Return the `epsilon` whose test has the wanted Type-I error over all its looks, as Pocock (1977) proposed.
 
     Parameters
     ----------
@@ -115,8 +116,8 @@ def tolerance_stop_error(
     """Return the probability that a decision which stopped by tolerance is wrong, in the Gaussian regime.
 
     In this regime the look at which ``tol`` stops a test depends on the population of terms alone, not on the sample.
-    At this look abs(z) <= G, and the test decides by the sign of z. The error is P(z < 0 | the t-test did not stop at
-    this look or before, mu_std > 0).
+    At this look the statistic z is within the critical value, and the test decides by the sign of z. The error is
+    P(z < 0 | the t-test did not stop at this look or before, mu_std > 0).
 
     Parameters
     ----------

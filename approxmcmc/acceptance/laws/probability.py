@@ -149,7 +149,7 @@ def scales(differences: np.ndarray) -> np.ndarray:
 def gaussian_probability(
     test: AcceptanceTest, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str
 ) -> np.ndarray:
-    """Return the acceptance probability in the Gaussian regime from Lambda and tau; shape of `log_ratio`.
+    """Return the acceptance probability in the Gaussian regime; shape of `log_ratio`, tau as in `scales`.
 
     Raises
     ------

@@ -267,7 +267,10 @@ def enumerated_probability(
 
 
 def gaussian_probability(log_ratio: np.ndarray, tau: np.ndarray, *, rule: str, **test: Any) -> np.ndarray:
-    """Return the acceptance probability at each (Lambda, tau); `test` as for `acceptance_probability_error`."""
+    """Return the acceptance probability of each pair in the Gaussian regime.
+
+    Arguments as for `acceptance_probability_error`; `test` holds those from `epsilon` on.
+    """
     pairs = np.stack([log_ratio.ravel(), tau.ravel()]).round(14)
     distinct, place = np.unique(pairs, axis=1, return_inverse=True)
     error = acceptance_probability_error(distinct[0], distinct[1], rule=rule, **test)["error"].values
