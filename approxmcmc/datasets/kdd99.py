@@ -207,7 +207,7 @@ def fetch_connections() -> dict[str, np.ndarray]:
 
 
 def one_hot_stand_in(n: int = 20_000) -> Dataset:
-    """Return generated rows with the same kinds of columns as the one-hot coding; see `synthetic_categories`."""
+    """Return generated rows with the same kinds of columns as one-hot KDD99; see `synthetic_categories`."""
     return synthetic_categories(n, 38, (3, 66, 11), ones=0.8, title="KDD99, one-hot", seed=1999)
 
 

@@ -4,7 +4,7 @@ A step of the pilot gives its log ratio Lambda and the scale tau of its terms (s
 epsilon, the error Delta of its acceptance probability. Let g solve (1 - T) g = f - E f for a functional f and the exact
 kernel T. To first order the bias of E f is
 
-    b(epsilon) = E[ Delta(theta, theta') (g(theta') - g(theta)) ]        over theta ~ posterior, theta' ~ q.
+    b(epsilon) = E[ Delta(theta, theta') (g(theta') - g(theta)) ]        over theta ~ posterior, theta' ~ proposal.
 
 If the autocorrelation of f decays at one rate, g = c (f - E f) with c = var f / D(f). Here D(f) = E[ P_a (f(theta') -
 f(theta))^2 ] / 2 is the Dirichlet form, with P_a the exact acceptance probability, and the asymptotic variance is V =

@@ -68,7 +68,7 @@ class Choice:
         Where chains start, shape (chains, dim): the states of the trial after a fixed number of steps. None if
         there was no trial.
     tune
-        Number of tuning steps that suffice from there.
+        Number of tuning steps that suffice from `initvals`.
     table
         A `pandas.DataFrame` with a row for each candidate, the chosen one first.
     sentence
@@ -108,7 +108,7 @@ def choose_sampler(
     Parameters
     ----------
     target
-        A target of the library, or a ``pymc.Model``.
+        A target of the library, a ``pymc.Model``, or a ``bambi.Model``.
     time_limit
         Seconds of sampling that the user has; the choice then minimises the predicted risk at their end. Without effect
         if `target_ess` is given.
@@ -128,8 +128,8 @@ def choose_sampler(
     Returns
     -------
     Choice
-        Give ``choice.target``, ``choice.sampler`` and ``initvals=choice.initvals`` to `sample`, which does all of
-        this itself without a sampler.
+        Give ``choice.target``, ``choice.sampler`` and ``initvals=choice.initvals`` to `sample`; if `sample` is given no
+        sampler, it does all of this itself.
 
     Raises
     ------

@@ -138,7 +138,7 @@ def is_by_curvature(target: Target) -> bool:
 
 
 def _measured(states: np.ndarray, weight: float) -> np.ndarray:
-    """Return the covariance of states, shape (n, dim), shrunk towards its diagonal; `weight` is that of the whole."""
+    """Return the covariance of states (n, dim), shrunk towards its diagonal; the covariance has the share `weight`."""
     found = np.cov(states, rowvar=False).reshape(2 * states.shape[1:])
     return weight * found + (1.0 - weight) * np.diag(np.diag(found)) + 1e-12 * np.eye(len(found))
 

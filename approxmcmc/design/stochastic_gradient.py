@@ -1,8 +1,8 @@
 r"""Step and batch size of SGLD for a wanted error of its covariance.
 
-In the metric of the posterior, M its covariance, z = L^-1 (theta - mean) and L L' = M, a step of SGLD on a normal
-posterior is z' = (1 - alpha/2) z + (alpha/2) noise + N(0, alpha I), and with gradients of whitened covariance W(z) its
-stationary covariance C solves
+In the metric of the posterior, M its covariance, z = L^-1 (theta - mean) and L L' = M, an SGLD step of size alpha on a
+normal posterior is z' = (1 - alpha/2) z + (alpha/2) noise + N(0, alpha I), and with gradients of whitened covariance
+W(z) its stationary covariance C solves
 
 .. math:: C = (1 - \alpha/2)^2 C + \tfrac{\alpha^2}{4} \mathrm{E}\, W(z) + \alpha I .
 

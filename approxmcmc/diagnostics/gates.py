@@ -2,8 +2,8 @@ r"""Is a run biased? Gates computed from its audits, without a reference or a se
 
 An audit takes a kept draw theta and a proposal theta' of the sampler, and evaluates all N terms at both. That gives the
 log ratio Lambda, the probability alpha to accept on all data, and the test's own probability alpha^ over its subsets.
-If the draws come from the posterior, detailed balance makes pi(theta) q(theta'|theta) alpha symmetric in the two
-states, so antisymmetric functions of them average to 0:
+If the draws come from the posterior pi, detailed balance makes pi(theta) q(theta'|theta) alpha, q the proposal's
+density, symmetric in the two states, so antisymmetric functions of them average to 0:
 
     sign score  E[alpha sign(Lambda)] = 0,    energy drift  E[alpha (log pi(theta') - log pi(theta))] = 0.
 
