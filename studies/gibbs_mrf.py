@@ -39,7 +39,8 @@ from studies.tools.discrete import (
 
 EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25)
 SEED = 2014
-# Of the analyses: fixed states of the other sites, decisions at each, subsets of five sites, sweeps of the reference.
+# Numbers of contexts (fixed states of all sites), of decisions at each, of subsets of five sites, and of sweeps of each
+# reference chain; with 0 sweeps the reference is computed by enumeration.
 EFFORT = {
     "smoke": (20, 50, 100, 0),
     "quick": (60, 400, 400, 100_000),
@@ -106,7 +107,7 @@ def by_epsilon(results) -> dict:
 
 
 def figure_7(results) -> list:
-    """Draw realised against exact conditionals: at frozen contexts, and binned over the decisions of the chains."""
+    """Draw realised against exact conditionals: at fixed states of all sites, and binned over one chain's decisions."""
     import pandas as pd
 
     field, (n_contexts, decisions, _, _) = results.target("triples"), effort(results)
@@ -140,9 +141,9 @@ def figure_7(results) -> list:
         ]
     caption = (
         f"Figure 7 of the paper: realised against exact probability of a 1. Above: {decisions} decisions at each of "
-        f"{n_contexts} frozen contexts. Below: the decisions of one chain in bins of the exact probability. Line: the "
-        "recursion of the sequential test at the mean scale tau of the frozen contexts. The test under-estimates large "
-        "probabilities and over-estimates small ones."
+        f"{n_contexts} fixed states of all sites. Below: the decisions of one chain in bins of the exact probability. "
+        "Line: the recursion of the sequential test at the mean scale tau of the fixed states. The test "
+        "under-estimates large probabilities and over-estimates small ones."
     )
     return [Figure("Realised against exact conditionals", caption, figure, pd.DataFrame(rows))]
 
