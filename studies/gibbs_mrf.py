@@ -39,8 +39,7 @@ from studies.tools.discrete import (
 
 EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25)
 SEED = 2014
-# Numbers of contexts (fixed states of all sites), of decisions at each, of subsets of five sites, and of sweeps of each
-# reference chain; with 0 sweeps the reference is computed by enumeration.
+# Fixed states of all sites, decisions at each, subsets of five sites, sweeps of a reference chain (0: by enumeration).
 EFFORT = {
     "smoke": (20, 50, 100, 0),
     "quick": (60, 400, 400, 100_000),
