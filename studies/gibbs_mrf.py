@@ -248,10 +248,10 @@ def prices(results) -> list:
         return [table]
     note = (
         f"In seconds exact Gibbs {'wins' if speed['exact'] < tests.min() else 'does not win'}: a sweep takes "
-        f"{speed['exact']:.3g} ms with kept fields"
+        f"{speed['exact']:.3g} ms with kept log odds"
         + (f" and {speed['all_pairs']:.3g} ms adding up all pairs" if "all_pairs" in speed else "")
         + f", and {tests.min():.3g} to {tests.max():.3g} ms with sequential tests, which read fewer pairs at random "
-        "places. The saving in pairs holds for conditionals that have no faster exact form."
+        "places."
     )
     return [Note(note), table]
 
