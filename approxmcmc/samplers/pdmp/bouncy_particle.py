@@ -96,7 +96,7 @@ class BouncyParticle(ProcessSampler):
     Raises
     ------
     InvalidInputError
-        When a setting is not positive, or `fit` is not a `Laplace`.
+        When a setting is not positive, `fit` is not a `Laplace`, or a bound does not hold at one of 8 draws of the fit.
     IncompatibleError
         As for :class:`ZigZag`.
 
