@@ -182,7 +182,7 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the store against a second run; the system releases the lock however this process ends.
+        """Lock the store against a second run, if its file system has locks; the lock ends with this process.
 
         Raises
         ------
