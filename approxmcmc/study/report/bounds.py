@@ -101,7 +101,7 @@ def checked(results: "StudyResults", name: str) -> "xr.DataTree | None":
 
 
 def summary(name: str, check: "xr.DataTree") -> str:
-    """Return a paragraph: how many bounds of each label passed, failed or were inconclusive, and their sources."""
+    """Return a paragraph: how many bounds have each verdict and label, and where distances and bounds come from."""
     import collections
 
     counted = collections.Counter(

@@ -1,4 +1,4 @@
-"""Base of all targets of normal groups: terms, gradients and draws of effects, from the triangles of their rows."""
+"""Base of all targets of normal groups: terms, gradients and draws of effects; see `triangles` for what they read."""
 
 from collections.abc import Sequence
 from typing import Any
