@@ -60,7 +60,7 @@ def check_origin(trace: xr.DataTree, target: Target, sampler: Any, *, who: str) 
     Raises
     ------
     InvalidInputError
-        When it was; a trace without a record of its origin is accepted.
+        When the trace records another sampler or target; a trace without a record of its origin is accepted.
     """
     attrs = trace["posterior"].attrs
     asked = json.loads(json.dumps(dict(sampler.to_dict()), default=str))
