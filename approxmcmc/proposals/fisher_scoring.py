@@ -144,8 +144,8 @@ class StochasticGradientFisherScoring(Component, Proposal):
     -----
     Guarantee: none at fixed settings; biased. If the posterior is normal, the prior weak and B the information, the
     stationary distribution is the posterior at *any* step size. gamma = N/n: the (n + N)/n of the paper is for
-    minibatches drawn with replacement; without replacement the gradient's noise is smaller by 1 - n/N.
-    Cost: n gradients and n dim^2 / 2 + dim^3 / 3 multiplications a step.
+    minibatches drawn with replacement; without replacement the variance of the gradient's noise is 1 - n/N times as
+    large. Cost: n gradients and n dim^2 / 2 + dim^3 / 3 multiplications a step.
 
     References
     ----------
