@@ -221,7 +221,7 @@ class StochasticGradientHamiltonian(Component, Proposal):
 
     error_untested = (
         "untested trajectories along minibatch gradients are biased, by order step_size^2, and by step_size "
-        "times the part of their noise that friction does not compensate"
+        "times the part of the gradients' noise that friction does not compensate"
     )
 
     step_size: float

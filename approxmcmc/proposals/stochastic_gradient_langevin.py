@@ -206,7 +206,7 @@ class StochasticGradientLangevin(Component, Proposal):
     """
 
     error_untested = (
-        "untested steps along minibatch gradients are biased, by order step_size and more with their noise; "
+        "untested steps along minibatch gradients are biased, by order step_size, and more if gradients are noisy; "
         "with DecreasingStep weighted averages are asymptotically exact"
     )
 
