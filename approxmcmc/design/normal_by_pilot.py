@@ -8,6 +8,7 @@ With thousands of parameters, as in crossed effects, no chain is long enough to 
 of minus the Hessian takes its place, at the mean of a round's states: effects have a normal law given the scales.
 """
 
+import dataclasses
 import math
 import time
 import warnings
@@ -25,10 +26,11 @@ from approxmcmc.proposals import Hamiltonian, RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.assembly import assemble, make_steps
 from approxmcmc.targets import Laplace
-from approxmcmc.targets.expansion.quadratic import inverse, is_positive_definite
+from approxmcmc.targets.expansion.quadratic import is_positive_definite
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.posterior import Posterior
 from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.sparse_normal import SparseNormal, normal_by_precision
 
 FIRST = 0.01  # variance of each coordinate to begin with; it adapts within about ten steps
 # Growth of a standard deviation in the last round: at most 3.7 on a hierarchy of 10 parameters, 1e11 on separable
@@ -80,7 +82,7 @@ def why_no_gradient(target: Target) -> str:
     return ""
 
 
-def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
+def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace | SparseNormal:
     """Return a normal distribution with mean and covariance of an exact chain, for a posterior without a useful mode.
 
     Each round proposes with the covariance that the round before measured, shrunk towards its diagonal; the step size
@@ -112,12 +114,12 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
         run = make_steps(made.chains[0], steps, dim, who="a pilot run stopped")
         states = run.draws[half:]
         evaluations += made.evaluations * target.n_obs + int(run.counts[:, [EVALUATIONS, GRADIENTS]].sum())
-        theta, before = states[-1].copy(), np.diag(spread) if spread.ndim > 1 else np.square(spread)
+        theta, before = states[-1].copy(), _sd(spread)
         bent = _by_curvature(target, states.mean(axis=0)) if has_many else None
         spread = _measured(states, half / (half + memory * dim)) if bent is None else bent
         if is_last and bent is not None:
             break
-    growth = np.sqrt(np.diag(spread) / before)
+    growth = _sd(spread) / before
     if growth.max() > RUNAWAY:
         warnings.warn(
             f"normal_by_pilot: the standard deviation of {target.variables.labels()[growth.argmax()]} still grew by a "
@@ -127,7 +129,10 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
             stacklevel=3,
         )
     passes, seconds = evaluations // target.n_obs, time.perf_counter() - began
-    return Laplace(states.mean(axis=0), spread, decrement=math.nan, passes=passes, seconds=seconds)
+    cost = {"passes": passes, "seconds": seconds}
+    if bent is not None:
+        return dataclasses.replace(bent, **cost)
+    return Laplace(states.mean(axis=0), spread, decrement=math.nan, **cost)
 
 
 def is_by_curvature(target: Target) -> bool:
@@ -142,10 +147,17 @@ def _measured(states: np.ndarray, weight: float) -> np.ndarray:
     return weight * found + (1.0 - weight) * np.diag(np.diag(found)) + 1e-12 * np.eye(len(found))
 
 
-def _by_curvature(target: Target, theta: np.ndarray) -> np.ndarray | None:
-    """Return the inverse of minus the Hessian at theta; None if it is not positive definite."""
+def _by_curvature(target: Target, theta: np.ndarray) -> Laplace | SparseNormal | None:
+    """Return the normal law at theta with the precision minus the Hessian; None if it is not positive definite."""
     try:
         precision = -Posterior(target).at(theta).hessian
     except NotFiniteError:
         return None
-    return inverse(precision) if is_positive_definite(precision) else None
+    return normal_by_precision(theta, precision) if is_positive_definite(precision) else None
+
+
+def _sd(spread: Any) -> np.ndarray:
+    """Return the standard deviations of a law or a covariance, or `spread` itself if it holds them."""
+    if isinstance(spread, Laplace | SparseNormal):
+        return spread.sd
+    return np.sqrt(np.diag(spread)) if spread.ndim > 1 else spread

@@ -24,6 +24,7 @@ from approxmcmc.targets import Laplace, laplace
 from approxmcmc.targets.expansion.own import ExpandsItself
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.sparse_normal import SparseNormal
 
 # Errors that may end a set-up: a density that is NaN, infinite or improper, a singular matrix, too little memory.
 FAILURES = (ApproxMCMCError, ArithmeticError, MemoryError, np.linalg.LinAlgError, ValueError)
@@ -191,7 +192,7 @@ class Situation:
 
     def laws(self) -> list[Laplace]:
         """Return the normal approximations computed so far."""
-        return [law for law in self._found.values() if isinstance(law, Laplace)]
+        return [law for law in self._found.values() if isinstance(law, Laplace | SparseNormal)]
 
     def _run_pilot(self) -> Laplace:
         """Run a pilot; raise if the posterior seems improper."""
