@@ -36,6 +36,7 @@ FIRST = 0.01  # variance of each coordinate to begin with; it adapts within abou
 # Growth of a standard deviation in the last round: at most 3.7 on a hierarchy of 10 parameters, 1e11 on separable
 # classes.
 RUNAWAY = 5.0
+LEAPFROGS = 8  # gradients of a trajectory
 # Parameters for each state of a round, above which states say less of a covariance than the Hessian does.
 TOO_MANY = 3.0
 
@@ -139,6 +140,24 @@ def is_by_curvature(target: Target) -> bool:
     """Return whether a pilot takes covariances from Hessians, which are in closed form, since it has too few states."""
     last = BY_TRAJECTORIES.rounds[-1] // 2
     return isinstance(target, LinearTarget | PredictorsTarget) and target.variables.size > TOO_MANY * last
+
+
+def gradients_of_pilot(target: Target) -> int:
+    """Return about how many gradients on all data a pilot with trajectories takes."""
+    rounds = BY_TRAJECTORIES.rounds
+    return LEAPFROGS * sum(rounds[:2] if is_by_curvature(target) else rounds)
+
+
+def numbers_of_metric(target: Target, law: Any) -> float:
+    """Return how many numbers a product with the metric of a pilot's `law` reads: dim^2, or fewer if it is sparse.
+
+    Before the pilot (`law` is None) the answer is a lower bound: dim, if the target has effects of many categories.
+    """
+    if isinstance(law, SparseNormal):
+        return law.factor.numbers
+    has_effects = isinstance(target, PredictorsTarget) and target.design.codes.size > 0
+    dim = target.variables.size
+    return float(dim if law is None and has_effects and is_by_curvature(target) else dim**2)
 
 
 def _measured(states: np.ndarray, weight: float) -> np.ndarray:

@@ -118,8 +118,7 @@ class SparseNormal(Component):
 
 def normal_by_precision(mode: np.ndarray, precision: np.ndarray) -> Laplace | SparseNormal:
     """Return the normal distribution with this mean and precision (dim, dim), sparse if that halves the work."""
-    rows, columns = np.nonzero(np.triu(precision))
-    try:
-        return SparseNormal(mode, rows, columns, precision[rows, columns])
-    except InvalidInputError:
+    if sparse_factor(precision) is None:
         return Laplace(mode, inverse(precision), math.nan)
+    rows, columns = np.nonzero(np.triu(precision))
+    return SparseNormal(mode, rows, columns, precision[rows, columns])
