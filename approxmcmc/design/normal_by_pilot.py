@@ -30,7 +30,7 @@ from approxmcmc.targets.expansion.quadratic import is_positive_definite
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.posterior import Posterior
 from approxmcmc.targets.predictors.base import PredictorsTarget
-from approxmcmc.targets.sparse_normal import SparseNormal, normal_by_precision
+from approxmcmc.targets.sparse_normal import NormalLaw, SparseNormal, normal_by_precision
 
 FIRST = 0.01  # variance of each coordinate to begin with; it adapts within about ten steps
 # Growth of a standard deviation in the last round: at most 3.7 on a hierarchy of 10 parameters, 1e11 on separable
@@ -48,7 +48,7 @@ class PilotSettings(NamedTuple):
     """
 
     rounds: tuple[int, ...]
-    proposal: Callable[[np.ndarray], Proposal]
+    proposal: Callable[[Any], Proposal]
     memory: float
 
 
@@ -61,7 +61,7 @@ def trajectories(cov: Any) -> Hamiltonian:
     return Hamiltonian(dim**-0.25, length=2.2, preconditioner=cov, target_acceptance=0.8)
 
 
-def _walk(cov: np.ndarray) -> RandomWalk:
+def _walk(cov: Any) -> RandomWalk:
     return RandomWalk(2.38 / math.sqrt(len(cov)), target_acceptance=0.25, preconditioner=cov)
 
 
@@ -83,7 +83,7 @@ def why_no_gradient(target: Target) -> str:
     return ""
 
 
-def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace | SparseNormal:
+def normal_by_pilot(target: Any, *, random_seed: Any = None) -> NormalLaw:
     """Return a normal distribution with mean and covariance of an exact chain, for a posterior without a useful mode.
 
     Each round proposes with the covariance that the round before measured, shrunk towards its diagonal; the step size
@@ -105,7 +105,8 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace | Sparse
     """
     began = time.perf_counter()
     dim, evaluations = target.variables.size, 0
-    theta, spread, bent = np.array(target.initial_point(), dtype=np.float64), np.full(dim, math.sqrt(FIRST)), None
+    theta, bent = np.array(target.initial_point(), dtype=np.float64), None
+    spread: np.ndarray | NormalLaw = np.full(dim, math.sqrt(FIRST))
     rounds, proposal, memory = BY_WALK if why_no_gradient(target) else BY_TRAJECTORIES
     has_many = is_by_curvature(target)
     for steps, sequence in zip(rounds, seed_sequences(random_seed, len(rounds))[0], strict=True):
@@ -130,10 +131,8 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace | Sparse
             stacklevel=3,
         )
     passes, seconds = evaluations // target.n_obs, time.perf_counter() - began
-    cost = {"passes": passes, "seconds": seconds}
-    if bent is not None:
-        return dataclasses.replace(bent, **cost)
-    return Laplace(states.mean(axis=0), spread, decrement=math.nan, **cost)
+    law = Laplace(states.mean(axis=0), spread, decrement=math.nan) if bent is None else bent
+    return dataclasses.replace(law, passes=passes, seconds=seconds)
 
 
 def is_by_curvature(target: Target) -> bool:
@@ -166,7 +165,7 @@ def _measured(states: np.ndarray, weight: float) -> np.ndarray:
     return weight * found + (1.0 - weight) * np.diag(np.diag(found)) + 1e-12 * np.eye(len(found))
 
 
-def _by_curvature(target: Target, theta: np.ndarray) -> Laplace | SparseNormal | None:
+def _by_curvature(target: Target, theta: np.ndarray) -> NormalLaw | None:
     """Return the normal law at theta with the precision minus the Hessian; None if it is not positive definite."""
     try:
         precision = -Posterior(target).at(theta).hessian
@@ -177,6 +176,6 @@ def _by_curvature(target: Target, theta: np.ndarray) -> Laplace | SparseNormal |
 
 def _sd(spread: Any) -> np.ndarray:
     """Return the standard deviations of a law or a covariance, or `spread` itself if it holds them."""
-    if isinstance(spread, Laplace | SparseNormal):
+    if isinstance(spread, NormalLaw):
         return spread.sd
     return np.sqrt(np.diag(spread)) if spread.ndim > 1 else spread

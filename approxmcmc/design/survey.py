@@ -24,7 +24,7 @@ from approxmcmc.targets import Laplace, laplace
 from approxmcmc.targets.expansion.own import ExpandsItself
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.predictors.base import PredictorsTarget
-from approxmcmc.targets.sparse_normal import SparseNormal
+from approxmcmc.targets.sparse_normal import NormalLaw
 
 # Errors that may end a set-up: a density that is NaN, infinite or improper, a singular matrix, too little memory.
 FAILURES = (ApproxMCMCError, ArithmeticError, MemoryError, np.linalg.LinAlgError, ValueError)
@@ -145,12 +145,12 @@ class Situation:
         return self._once("mode", lambda: laplace(self.target))  # type: ignore[no-any-return]  # kept as Any
 
     @property
-    def pilot(self) -> Laplace:
+    def pilot(self) -> NormalLaw:
         """The normal approximation by a pilot chain, whether there is a mode or not."""
         return self._once("pilot", self._run_pilot)  # type: ignore[no-any-return]  # kept beside an error
 
     @property
-    def fit(self) -> Laplace:
+    def fit(self) -> NormalLaw:
         """The normal approximation at the mode, or by a pilot if no mode was found."""
         return self.pilot if self.why_no_expansion else self.mode
 
@@ -193,11 +193,11 @@ class Situation:
         """Return whether the "mode", the "pilot" or the "core rows" have been computed, or have failed."""
         return name in self._found
 
-    def laws(self) -> list[Laplace]:
+    def laws(self) -> list[NormalLaw]:
         """Return the normal approximations computed so far."""
-        return [law for law in self._found.values() if isinstance(law, Laplace | SparseNormal)]
+        return [law for law in self._found.values() if isinstance(law, NormalLaw)]
 
-    def _run_pilot(self) -> Laplace:
+    def _run_pilot(self) -> NormalLaw:
         """Run a pilot; raise if the posterior seems improper."""
         with warnings.catch_warnings():
             warnings.simplefilter("error", SamplingWarning)

@@ -42,10 +42,8 @@ class SparseFactor(NamedTuple):
         return 2.0 * self.values.size + float(self.rest.size) ** 2
 
 
-NO_FACTOR = SparseFactor(
-    *(np.empty(0, dtype) for dtype in (np.int64, np.float64, np.int64, np.int64, np.float64, np.int64)),
-    np.empty((0, 0)),
-)
+_NO_INDEX, _NO_NUMBER = np.empty(0, dtype=np.int64), np.empty(0)
+NO_FACTOR = SparseFactor(_NO_INDEX, _NO_NUMBER, _NO_INDEX, _NO_INDEX, _NO_NUMBER, _NO_INDEX, np.empty((0, 0)))
 
 
 def independent_set(linked: np.ndarray) -> np.ndarray:

@@ -116,7 +116,10 @@ class SparseNormal(Component):
         return f"SparseNormal(dim={self.mode.size}, {self.values.size} numbers)"
 
 
-def normal_by_precision(mode: np.ndarray, precision: np.ndarray) -> Laplace | SparseNormal:
+NormalLaw = Laplace | SparseNormal
+
+
+def normal_by_precision(mode: np.ndarray, precision: np.ndarray) -> NormalLaw:
     """Return the normal distribution with this mean and precision (dim, dim), sparse if that halves the work."""
     if sparse_factor(precision) is None:
         return Laplace(mode, inverse(precision), math.nan)
