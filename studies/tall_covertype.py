@@ -1,4 +1,4 @@
-"""The samplers of `tall_data` on Covertype: real data, where a few rows of rare categories have most variance."""
+"""The samplers of `tall_data` on Covertype: real data, where a few rows of rare categories have most of the variance of terms."""
 
 from studies.tall_data import of_one_set
 
