@@ -85,7 +85,7 @@ def user_range(function: Callable[..., float]) -> Any:
 def distance_range() -> Any:
     """Return the kernel of a linear model, which returns 2 L R ||theta' - theta||, with ``numbers = [L R]``.
 
-    L bounds the derivative of every log p(y_i | eta) in eta, R is the largest norm of a row of predictors.
+    L bounds the derivative of every log p(y_i | eta) in eta = x_i' theta, R is the largest norm of a row x_i.
     """
     return kernel(_by_distance, TERM_RANGE.signature)
 
@@ -93,8 +93,9 @@ def distance_range() -> Any:
 def remainder_range() -> Any:
     """Return the kernel of a linear model's control variates: the range of the remainders of second order.
 
-    (L3 R^3 / 3) (||theta' - t||^3 + ||theta - t||^3), with ``numbers = [L3 R^3, *t]``; L3 bounds the third derivative
-    of every log p(y_i | eta) in eta (Bardenet, Doucet and Holmes 2017, section 7).
+    (L3 R^3 / 3) (||theta' - t||^3 + ||theta - t||^3), with ``numbers = [L3 R^3, *t]``; t is the point of the expansion,
+    R as in `distance_range`, and L3 bounds the third derivative of every log p(y_i | eta) in the predictor eta
+    (Bardenet, Doucet and Holmes 2017, section 7).
     """
     return kernel(_by_remainder, TERM_RANGE.signature)
 
