@@ -108,8 +108,8 @@ MOST_STEPS, LEAST_STEP = 60, 1e-9  # limits of Newton's method, which usually ta
 def largest_on_circle(a: float, b: float, c: float) -> float:
     """Return the maximum of x (a x^2 + b x y + c y^2) over x^2 + y^2 = 1; a, b and c not negative, a positive.
 
-    It lies at x, y >= 0. There t = y / x is a root of b + (2 c - 3 a) t - 2 b t^2 - c t^3, which has one positive root,
-    is concave, and negative at 2^(1/2): Newton's method descends to the root from there.
+    It lies at x, y >= 0. There t = y / x is the largest root of b + (2 c - 3 a) t - 2 b t^2 - c t^3. For t >= 0 this is
+    concave, and it is negative at 2^(1/2): Newton's method descends to the root from there.
     """
     t = math.sqrt(2.0)
     for _ in range(MOST_STEPS):
