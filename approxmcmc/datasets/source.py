@@ -200,7 +200,7 @@ def download(path: Path, fetch: str, *, insist: bool = False, child: str = CHILD
     Raises
     ------
     DatasetError
-        When the time is over or the download fails.
+        When the time is over, the download fails, or, without `insist`, one failed in the last `QUIET_PERIOD` seconds.
     """
     failure = path.with_suffix(".failed")
     if not insist:
