@@ -129,8 +129,8 @@ def plan_annealing(
 
     Notes
     -----
-    Guarantee: heuristic. The pilot costs ``4 + tune + n_pairs`` passes, and about 150 more steps with ``cost="time"``;
-    all count as set-up. Keep it at one or two per cent of the run's budget.
+    Guarantee: heuristic. The pilot costs at most ``4 + tune + n_pairs`` passes, and about 150 more steps with
+    ``cost="time"``; all count as set-up. Keep it at one or two per cent of the run's budget.
 
     Examples
     --------

@@ -129,7 +129,7 @@ def collect_pairs(
 ) -> Pairs:
     """Run an exact chain of `tune` + `n_pairs` steps; return the pairs of the last `n_pairs` steps.
 
-    It takes a pass over the data for each step, and four more.
+    It takes a pass over the data for each proposal inside the support, and four more.
 
     Raises
     ------

@@ -123,7 +123,7 @@ def design_test(
     -----
     Guarantee: the error is the allowed one in the Gaussian regime, for pairs like those of the pilot. This does not
     hold for heavy-tailed terms; audits of the chain detect them. If a datum has probability 0 at a proposal of the
-    pilot, epsilon is 0. The pilot costs ``4 + tune + n_pairs`` passes over the data.
+    pilot, epsilon is 0. The pilot costs at most ``4 + tune + n_pairs`` passes.
 
     References
     ----------
