@@ -272,7 +272,7 @@ class BernsteinTest(AcceptanceTest):
 
 
 def bound_factors(looks: np.ndarray, delta: float, p: float = 2.0, bound: str = "bernstein") -> tuple[Any, Any]:
-    """Return the factors a_j and b_j in c_n = a_j s + b_j C; float64, shape (J,) each, infinite for ``delta=0``.
+    """Return the factors a_j and b_j in c_n = a_j s + b_j C, see the module; shape (J,), infinite for ``delta=0``.
 
     Parameters
     ----------

@@ -211,6 +211,8 @@ def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.n
 def chains_agree(variables: Variables) -> Callable[[np.ndarray], bool]:
     """Return a function that says whether flat draws, shape (chains, draws, dim), pass `convergence`'s R-hat check.
 
+    A single chain passes.
+
     Examples
     --------
     >>> draws = np.random.default_rng(0).normal(size=(4, 500, 2))
