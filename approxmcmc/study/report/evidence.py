@@ -226,6 +226,8 @@ def block_ratio(top: Errors, bottom: Errors, replicates: Mapping[str, Sequence[i
 def paired_ratio(a: np.ndarray, b: np.ndarray, gold: Reference, resampling: Resampling) -> Interval:
     """Return the ratio of two risks and its bootstrap interval, resampling the same blocks of both.
 
+    NaN if a risk is not above 0; with fewer than `LEAST_REPLICATES` blocks only the interval is NaN.
+
     Parameters
     ----------
     a, b
