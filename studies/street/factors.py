@@ -31,7 +31,7 @@ def five_factors() -> None:
 
 
 def incomes() -> None:
-    """Write a model of whether incomes are high, of 5000 people of the census data a9a, by five factors, not centred."""
+    """Write a model of high incomes of 5000 people of the census data a9a, by five factors, not centred."""
     (bits, won, *_), _ = PEOPLE.find()
     starts = np.concatenate([[0], np.cumsum(LEVELS)])
     predictor = pm.Normal("mu", 0.0, 2.0)
