@@ -132,6 +132,13 @@ def test_less_time_is_a_price_in_risk(logistic):
     assert 50 - 1e-3 < tuning < 1000 + 1e-3
 
 
+def test_two_goals_are_refused_but_a_run_may_have_both(logistic):
+    with pytest.raises(amc.errors.InvalidInputError, match="give target_ess=50 or time_limit=60"):
+        choose_sampler(logistic, target_ess=50, time_limit=60)
+    trace = amc.sample(logistic, target_ess=50, time_limit=60, random_seed=1, progressbar=False)
+    assert "seconds to 50 effective draws" in trace["sample_stats"].attrs["chosen"]
+
+
 def test_steps_that_a_run_makes_anyway_are_in_the_price():
     """4000 steps, whatever they say: a sampler that mixes well in expensive steps is not cheap."""
     goal = prices.checked_goal(None, None, None, 4000)
