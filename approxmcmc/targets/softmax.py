@@ -215,7 +215,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
         self.given = kept(given)
         X, y, coefs = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=WHO)
         self._labels, self.prior = classes_of(y), prior_of(prior_scale, prior)
-        coords = {"category": [int(label) for label in self._labels], "coef": coefs}
+        coords: dict[str, list[Any]] = {"category": [int(label) for label in self._labels], "coef": coefs}
         self.n_classes = len(self._labels)
         self.likelihood = SoftmaxLikelihood(self.n_classes)
         self._set_rows(X, y)

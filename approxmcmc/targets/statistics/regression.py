@@ -183,7 +183,7 @@ def _variables(table: Table, J: int, *, knows_sigma: bool) -> Variables:
     outcomes, outcome = ((J,), ("outcome",)) if J > 1 else ((), ())
     shapes = {name: (len(table.labels[name]), *outcomes) for name in table.designs}
     dims = {name: (axis, *outcome) for name, axis in table.axes.items()}
-    coords = {axis: list(labels) for axis, labels in table.coords.items()}
+    coords: dict[str, Sequence[Any]] = {axis: list(labels) for axis, labels in table.coords.items()}
     coords |= {"outcome": list(range(J))} if outcomes else {}
     if knows_sigma:
         return Variables(shapes, dims, coords)
