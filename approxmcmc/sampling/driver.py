@@ -208,7 +208,7 @@ class ChainsUnderWay:
                 return "interrupt"  # leaving the pool waits for running chunks, 50 ms each
 
     def _keep(self, *, ended: bool = False) -> None:
-        """Store a snapshot while no chain is running; after the end only if one is due, because the trace follows."""
+        """Store a snapshot, while no chain is running; after the end only if one is due: the trace is stored next."""
         if self.checkpoints is not None and (not ended or self.checkpoints.due(self.steps)):
             self.checkpoints.keep(self.snapshot(self.seconds), self.steps)
 
@@ -242,7 +242,7 @@ def _stack(
 
 
 def _tuning_totals(recorders: Sequence[Recorder], program: Program) -> dict[str, np.ndarray]:
-    """Return the sums over tuning steps, per chain; log densities are left out because their sum has no meaning."""
+    """Return the sums over tuning steps, per chain, of counts and seconds; sums of other values have no meaning."""
     totals = {
         name: np.array([recorder.tuning_counts[COUNT_NAMES.index(name)] for recorder in recorders])
         for name in program.count_names

@@ -5,7 +5,8 @@ the bootstrap draws whole blocks. With f_r the running mean of replicate r, f* t
 
     risk = mean_r (f_r - f*)^2 - e^2,        ratio = risk(setting) / risk(exact),
 
-each averaged over an estimand's coordinates before the ratio is taken.
+for each coordinate of an estimand or, if `average_over` names the estimand, averaged over them before the ratio is
+taken.
 """
 
 import dataclasses
@@ -190,7 +191,7 @@ def _grid(end: float) -> np.ndarray:
 
 
 def exact_setting(traces: Mapping[str, Sequence["xr.DataTree"]]) -> str | None:
-    """Return the setting that is exact; of several, one that reads all data in a single look; None without one."""
+    """Return the setting that is exact; of several, one with the fewest looks at data in a decision; None for none."""
     looks = {}
     for label, runs in traces.items():
         attrs = runs[0]["posterior"].attrs
@@ -224,6 +225,8 @@ def block_ratio(top: Errors, bottom: Errors, replicates: Mapping[str, Sequence[i
 
 def paired_ratio(a: np.ndarray, b: np.ndarray, gold: Reference, resampling: Resampling) -> Interval:
     """Return the ratio of two risks and its bootstrap interval, resampling the same blocks of both.
+
+    NaN if a risk is not above 0; with fewer than `LEAST_REPLICATES` blocks only the interval is NaN.
 
     Parameters
     ----------
