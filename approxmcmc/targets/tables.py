@@ -34,8 +34,8 @@ def _is_of_numbers(column: Any) -> bool:
     return column.dtype == object and all(isinstance(value, numbers.Real) for value in column)
 
 
-class Table(NamedTuple):
-    """The variables of a table: the design of each, as `PredictorTarget` takes them, and the labels of its entries.
+class Treated(NamedTuple):
+    """The variables of a table, by treatment coding: the design of each, as `PredictorTarget` takes them, and the labels of its entries.
 
     `reference_levels` holds the level with effect 0 of each column that has one, by column.
     """
@@ -59,7 +59,7 @@ class Table(NamedTuple):
         return [read_part(name, design, n, name, who=who) for name, design in self.designs.items()]
 
 
-def read_table(X: Any, *, intercept: bool, coef_names: Any, who: str) -> Table:
+def read_table(X: Any, *, intercept: bool, coef_names: Any, who: str) -> Treated:
     """Return the variables of a table, by treatment coding, see `TableRegression`."""
     if coef_names is not None:
         raise InvalidInputError(f"{who}: coef_names is for arrays; leave it out, as the columns of a table have names")
@@ -74,7 +74,7 @@ def read_table(X: Any, *, intercept: bool, coef_names: Any, who: str) -> Table:
     if slopes or intercept:
         designs = {"beta": _numbers(X, slopes, intercept=intercept, who=who), **designs}
         labels["beta"] = (*(["intercept"] if intercept else []), *map(str, slopes))
-    return Table(designs, labels, {name: labels_of(columns[name])[0] for name in treated})
+    return Treated(designs, labels, {name: labels_of(columns[name])[0] for name in treated})
 
 
 def spread(part: PredictorPart, first: int, step: int) -> PredictorPart:

@@ -17,7 +17,7 @@ from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.statistics.target import NormalStatistics
-from approxmcmc.targets.tables import Table, categorical_columns, listed, read_table, spread
+from approxmcmc.targets.tables import Treated, categorical_columns, listed, read_table, spread
 from approxmcmc.targets.tall_data import SMALLEST_SCALE, Prior
 
 LOG_SIGMA_SCALE = 1.5  # standard deviation of the prior of log(sigma): two of them are a factor of 20
@@ -165,7 +165,7 @@ class LinearRegression(NormalStatistics):
         return {**super().setup_attrs, **named}
 
 
-def _read(X: Any, Y: np.ndarray, *, intercept: bool, coef_names: Any) -> tuple[Table, list[PredictorPart]]:
+def _read(X: Any, Y: np.ndarray, *, intercept: bool, coef_names: Any) -> tuple[Treated, list[PredictorPart]]:
     """Return the variables of the mean of an outcome, and their contributions to it."""
     if categorical_columns(X):
         table = read_table(X, intercept=intercept, coef_names=coef_names, who=WHO)
@@ -175,10 +175,10 @@ def _read(X: Any, Y: np.ndarray, *, intercept: bool, coef_names: Any) -> tuple[T
     first = Y[:, 0] if Y.ndim == 2 and Y.shape[1] else Y
     X = design_source(X, intercept=intercept)
     X, _, coef = design_matrix(X, first, intercept=intercept, coef_names=coef_names, who=WHO)
-    return Table({"beta": X}, {"beta": tuple(coef)}, {}), [PredictorPart("beta", X)]
+    return Treated({"beta": X}, {"beta": tuple(coef)}, {}), [PredictorPart("beta", X)]
 
 
-def _variables(table: Table, J: int, *, knows_sigma: bool) -> Variables:
+def _variables(table: Treated, J: int, *, knows_sigma: bool) -> Variables:
     """Return the variables of a regression of J outcomes, each with the variables of `table` and a scale."""
     outcomes, outcome = ((J,), ("outcome",)) if J > 1 else ((), ())
     shapes = {name: (len(table.labels[name]), *outcomes) for name in table.designs}
