@@ -35,7 +35,7 @@ def _is_of_numbers(column: Any) -> bool:
 
 
 class Treated(NamedTuple):
-    """The variables of a table, by treatment coding: the design of each, as `PredictorTarget` takes them, and the labels of its entries.
+    """The variables of a table, by treatment coding: their designs, as for `PredictorTarget`, and labels of entries.
 
     `reference_levels` holds the level with effect 0 of each column that has one, by column.
     """
