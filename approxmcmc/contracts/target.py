@@ -147,7 +147,7 @@ class Target(abc.ABC):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """Costs and results of making the target, as ``setup_*``, for the trace's attributes."""
+        """Costs (``setup_*``) and other results of making the target, by name, for the trace's attributes."""
         return {}
 
 

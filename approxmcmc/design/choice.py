@@ -8,10 +8,11 @@
 2. A trial counts what a step reads, and measures effective draws per step and the error of a test. That gives a cost
    estimate, the *price*,
 
-       seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
+       seconds to E effective draws: u + max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - u),
 
-   s the seconds of an effective draw, t those of a step, n the least number of steps of a run. The risk is in squared
-   posterior standard deviations. Trials are short while a rival could be better, see `contest`.
+   s the seconds of an effective draw, t those of a step, n the least number of steps of a run, u those of all that is
+   still to be done besides the draws, error the predicted bias. The risk is in squared posterior standard deviations.
+   Trials are short while a rival could be better, see `contest`.
 3. A candidate with a floor above the best price is not tried: branch and bound (Land and Doig 1960). Trials end when
    the best run is short, or trials have used their share of the budget.
 4. The fastest whose predicted error is allowed is chosen; if `bias` is None, an exact one that is nearly as fast.

@@ -1,8 +1,9 @@
 """Cost estimates (prices) of candidates: the user's goal, and the cost of each candidate to reach it.
 
-    price = seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
+    price = seconds to E effective draws: u + max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - u),
 
-where s is the seconds for an effective draw, t the seconds for a step, and n the smallest number of steps of a run. The
+where s is the seconds for an effective draw, t the seconds for a step, n the smallest number of steps of a run, u the
+seconds of all that is still to be done besides the draws, tuning and audits included, and error the predicted bias. The
 risk is in squared posterior standard deviations. Seconds are those of counted work on one core (`work`): they depend
 neither on a clock nor on the number of cores.
 """
