@@ -51,6 +51,9 @@ class Target(abc.ABC):
     known_law: Any = None
     """The `Laplace` approximation, if it was found when the target was made; else None."""
 
+    compiles_prior: bool = False
+    """Whether the log prior is compiled for each model, by PyTensor, and its compilation is not that of the terms."""
+
     mirrored: Sequence[int] = ()
     """Coordinates of theta in each of which the posterior is even: scales that are sampled with either sign."""
 

@@ -111,10 +111,9 @@ def choose_sampler(
     target
         A target of the library, a ``pymc.Model``, or a ``bambi.Model``.
     time_limit
-        Seconds of sampling that the user has; the choice then minimises the predicted risk at their end. Without effect
-        if `target_ess` is given.
+        Seconds of sampling that the user has; the choice then minimises the predicted risk at their end.
     target_ess
-        Wanted effective draws of every parameter. If neither this nor `time_limit` is given, 400.
+        Wanted effective draws of every parameter, in place of `time_limit`. If neither is given, 400.
     bias
         ``"none"`` allows only exact samplers; a number allows a bias of that many posterior standard deviations. None
         allows 0.02, but takes an exact sampler if one needs at most twice the time of the fastest.
@@ -135,7 +134,7 @@ def choose_sampler(
     Raises
     ------
     InvalidInputError
-        When an argument is out of range.
+        When an argument is out of range, or `time_limit` and `target_ess` are both given.
     IncompatibleError
         If no candidate fits the target; the message gives a reason for each, such as a density that is NaN, infinite
         or improper.
