@@ -52,7 +52,7 @@ class Target(abc.ABC):
     """The `Laplace` approximation, if it was found when the target was made; else None."""
 
     compiles_prior: bool = False
-    """Whether the log prior is compiled for each model, by PyTensor, and its compilation is not that of the terms."""
+    """Whether PyTensor compiles the log prior of each new model, separately from the terms."""
 
     mirrored: Sequence[int] = ()
     """Coordinates of theta in each of which the posterior is even: scales that are sampled with either sign."""
