@@ -562,6 +562,17 @@ def test_paired_ratio_is_sharper_than_the_spread_of_its_blocks():
     assert unpaired.upper - unpaired.lower > 0.1
 
 
+def test_a_ratio_to_a_risk_below_the_error_of_the_gold_standard_is_bounded_on_one_side():
+    rng = np.random.default_rng(3)
+    small, large = 1e-3 * rng.standard_normal((5, 40)), rng.standard_normal((5, 40))
+    gold = Reference(np.zeros(40), np.full(40, 0.1), np.ones(40), rng.standard_normal((4, 40)))
+    resampling = resample(400, 5, 4, 0)
+    above, below = paired_ratio(large, small, gold, resampling), paired_ratio(small, large, gold, resampling)
+    assert 10.0 < above.lower <= above.value and math.isinf(above.upper)
+    assert below.value <= below.upper < 0.1 and below.lower == 0.0
+    assert math.isnan(paired_ratio(small, small, gold, resampling).value)
+
+
 @pytest.mark.parametrize("n_blocks", [5, 8, 32])
 @pytest.mark.parametrize("shared", [0.0, 0.5, 0.9, 0.98])
 def test_paired_ratio_covers_a_known_ratio(n_blocks, shared):
