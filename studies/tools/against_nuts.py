@@ -26,9 +26,10 @@ def against_nuts(results: "StudyResults") -> "list[Figure | Table]":
     import pandas as pd
 
     contests = [contest for contest in gather(results) if contest.estimands and CORE in contest.settings]
-    data = pd.DataFrame([row for contest in contests for row in _rows(results, contest, len(contests))])
-    if data.empty:
+    if not contests:
         return []
+    longest = max(contest.times[-1] for contest in contests)
+    data = pd.DataFrame([row for contest in contests for row in _rows(results, contest, longest, len(contests))])
     drawn = data[data.estimand == data.estimand.iloc[0]]
     caption = (
         f"Who has less risk in the {data.estimand.iloc[0]} after so many seconds of one chain, tuning and search for "
@@ -38,10 +39,10 @@ def against_nuts(results: "StudyResults") -> "list[Figure | Table]":
     )
     told = "The same for every estimand: the risk of NUTS over that of steps on core rows."
     title = "Who has less risk, NUTS or core rows?"
-    return [Figure(title, caption, _grid(drawn), drawn), Table("NUTS over core rows", told, data)]
+    return [Figure(title, caption, _grid(drawn), drawn), Table("NUTS over core rows", told, data.drop(columns="about"))]
 
 
-def _rows(results: "StudyResults", contest: Contest, targets: int) -> Iterator[dict[str, Any]]:
+def _rows(results: "StudyResults", contest: Contest, longest: float, targets: int) -> Iterator[dict[str, Any]]:
     size = f"{setting_in_words(contest.target)}, {results.target(contest.target).n_obs:,} rows"
     for estimand in contest.estimands:
         for time in contest.times:
@@ -52,7 +53,8 @@ def _rows(results: "StudyResults", contest: Contest, targets: int) -> Iterator[d
                 less = BY_NUTS if NUTS not in missing else NOBODY
             else:
                 less = CORE_ROWS if missing else _verdict(here.loc[NUTS], 3 * targets)
-            about = {"data": size, "estimand": estimand, "seconds": time, "less risk": less}
+            column = f"{float(f'{longest * time / contest.times[-1]:.1g}'):g} s"
+            about = {"data": size, "about": column, "estimand": estimand, "seconds": time, "less risk": less}
             yield about | ratio.columns("ratio") | {"no draw yet": ", ".join(missing)}
 
 
@@ -73,15 +75,15 @@ def _told(row: Any) -> str:
 def _grid(data: "pd.DataFrame") -> Any:
     from matplotlib.patches import Rectangle
 
-    names = list(dict.fromkeys(data.data))
+    names, times = (list(dict.fromkeys(data[column])) for column in ("data", "about"))
     figure, axes = subplots(figsize=(9.6, 1.0 + 0.75 * len(names)))
-    for place, row in enumerate(data.rename(columns={"less risk": "less", "no draw yet": "missing"}).itertuples()):
-        x, y = place % 3, names.index(row.data)
+    for row in data.rename(columns={"less risk": "less", "no draw yet": "missing"}).itertuples():
+        x, y = times.index(row.about), names.index(row.data)
         axes.add_patch(Rectangle((x - 0.48, y - 0.45), 0.96, 0.9, color=PAINT[row.less], alpha=0.45, linewidth=0))
         axes.text(x, y - 0.14, row.less, ha="center", va="center", fontsize=10, fontweight="bold", color=INK)
         axes.text(x, y + 0.2, _told(row), ha="center", va="center", fontsize=8, color=INK)
-    axes.set(xlim=(-0.5, 2.5), ylim=(len(names) - 0.5, -0.5))
-    axes.set_xticks(range(3), ["after about 1 s", "10 s", "100 s"])
+    axes.set(xlim=(-0.5, len(times) - 0.5), ylim=(len(names) - 0.5, -0.5))
+    axes.set_xticks(range(len(times)), [f"after about {time}" for time in times])
     axes.set_yticks(range(len(names)), names)
     axes.xaxis.tick_top()
     axes.grid(visible=False)
