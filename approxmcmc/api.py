@@ -66,7 +66,7 @@ def sample(
         afterwards. None: 1000, with :class:`NUTS` its own default, or what the trial recommends if the library chose
         the sampler.
     chains
-        Number of chains. Chain k depends only on the seed and on k.
+        Number of chains. The draws of chain k depend on the seed and on k, not on the number of chains.
     cores
         Threads. None: the number of processors, at most one per chain. The draws do not depend on it.
     random_seed
@@ -103,9 +103,9 @@ def sample(
         These audits estimate the error of the test's acceptance probability, and check whether the draws can come from
         the posterior; a failed check warns. An integer: each decision of an approximate test is audited with
         probability 1 / audit_every, against the decision on all data with the same uniform; 1 audits all. None: no
-        audits. Draws and costs never depend on audits; the number of "auto" audits depends on the clock. For Gibbs and
-        the noisy family "auto" is an integer that the sampler chooses. Audits are outside every counter and every clock
-        but `time_limit`.
+        audits. Draws and costs do not depend on audits, except on how many fit into `time_limit`; the number of "auto"
+        audits depends on the clock. For Gibbs and the noisy family "auto" is an integer that the sampler chooses.
+        Audits are outside every counter and every clock but `time_limit`.
     discard_tuned_samples
         False keeps the tuning steps in ``warmup_posterior`` and ``warmup_sample_stats``.
     progressbar
@@ -139,7 +139,7 @@ def sample(
         (:class:`NotFiniteError`) or a function of the model raised an exception. After the first kept draw, such a NaN
         or exception ends the run: the draws made are returned, and a warning names theta and, if known, the row. A NaN
         far outside the bulk of the posterior is a rejected proposal, not an error; see ``out_of_reach`` on the page on
-        the architecture.
+        the engine.
 
     Warns
     -----

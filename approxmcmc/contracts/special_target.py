@@ -80,9 +80,9 @@ class Simulator(NamedTuple):
 
 
 class DoublyIntractableTarget(Target):
-    """A posterior p(theta) exp(theta's(y)) / Z(theta) with a normaliser Z too expensive for every step.
+    """A posterior p(theta) exp(sum_j theta_j s_j(y)) / Z(theta) with a normaliser Z too expensive for every step.
 
-    Samplers simulate instead: they draw y' from the model at theta and use s(y'). Theta has one entry per statistic.
+    Samplers simulate instead: they draw data y' from the model and use the statistics s(y').
     """
 
     @property
@@ -144,7 +144,7 @@ class EstimatedTarget(Target):
 
     @abc.abstractmethod
     def build_estimator(self) -> CompiledEstimator:
-        """Return the estimator; called once per `sample`."""
+        """Return the compiled estimator."""
 
     @abc.abstractmethod
     def log_likelihood(self, theta: np.ndarray) -> float | None:

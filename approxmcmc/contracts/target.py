@@ -67,7 +67,7 @@ class Target(abc.ABC):
     """Why the log density cannot be read term by term, so that only a `WholeSampler` can run it; "" if it can."""
 
     why_no_structure: str = ""
-    """Why a PyMC model's graph is compiled unchanged, not as functions of few linear predictors; "" if it is not."""
+    """Why a PyMC model's graph is compiled unchanged; "" if it is compiled as functions of few linear predictors."""
 
     same_terms: bool = True
     """Whether every decision is about the same terms; see `Population`."""
@@ -93,7 +93,7 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def compile(self) -> CompiledTarget:
-        """Compile the target's functions; called once per `sample`, before the clock starts."""
+        """Compile the target's functions; called at set-up, before the clock of a run starts."""
 
     def _repr_html_(self) -> str:
         """Show sizes and names in a notebook, without computing anything."""
@@ -168,7 +168,7 @@ class DifferentiableTarget(abc.ABC):
 
     @abc.abstractmethod
     def compile_gradient(self) -> CompiledGradient:
-        """Compile the gradients, or raise `IncompatibleError` with advice; called once per `sample`."""
+        """Compile the gradients, or raise `IncompatibleError` with advice; called at set-up."""
 
     def compile_prior_gradient(self) -> Any:
         """Compile ``add_prior_gradient(theta, out)``, for modes; without gradients of terms if that is possible."""
@@ -180,9 +180,9 @@ class CompiledBound(NamedTuple):
 
     ``gaps(theta, data, order, lo, hi, out)`` writes log p(x_i | theta) - log B_i(theta) for i in ``order[lo:hi]``; it
     is a batch kernel like `CompiledTarget.log_terms`. ``log_bound(theta, sums)`` returns sum_i log B_i(theta) over all
-    data in time independent of `n_obs`. ``add_gap_gradient(theta, data, order, lo, hi, weights, out)`` adds sum_i
-    weights[i - lo] grad gap_i to `out`, and ``add_bound_gradient(theta, sums, out)`` the gradient of `log_bound`; both
-    None if the target has no gradients.
+    data in time independent of `n_obs`. ``add_gap_gradient(theta, data, order, lo, hi, weights, out)`` adds sum_k
+    weights[k] grad gap_i with i = order[lo + k] to `out`, and ``add_bound_gradient(theta, sums, out)`` the gradient of
+    `log_bound`; both None if the target has no gradients.
     """
 
     gaps: Any
@@ -200,7 +200,7 @@ class BoundedTarget(abc.ABC):
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Compile the bound of one kind; `at` is the theta at which "tuned" and "taylor" touch the likelihood.
 
-        Raises an `InvalidInputError` that lists the known kinds if `kind` is another. Called once per `sample`.
+        Raises an `InvalidInputError` that lists the known kinds if `kind` is another.
         """
 
 
@@ -220,7 +220,7 @@ class BoundedTermsTarget(abc.ABC):
 
     @abc.abstractmethod
     def compile_term_range(self) -> CompiledTermRange:
-        """Compile the bound, or raise `IncompatibleError` that says how to provide it; called once per `sample`."""
+        """Compile the bound, or raise `IncompatibleError` that says how to provide it."""
 
 
 class CompiledDifferenceBound(NamedTuple):

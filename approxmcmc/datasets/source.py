@@ -193,7 +193,7 @@ def download(path: Path, fetch: str, *, insist: bool = False, child: str = CHILD
     fetch
         The function that fetches, as ``module:name``; it takes no arguments and returns arrays by name.
     insist
-        Try even if another attempt has failed within `QUIET_PERIOD` seconds.
+        Try even if an attempt has failed in the last `QUIET_PERIOD` seconds.
     child
         Python code of the process that downloads; its arguments are the path and `fetch`.
 

@@ -145,7 +145,7 @@ def _no_gradient(known: Situation) -> str:
 
 
 def _no_mode_or_gradient(known: Situation) -> str:
-    """Return why Langevin steps are not possible, or ""; in the metric of a pilot trajectories mix faster."""
+    """Return why Langevin steps are not possible, or ""; without a mode to expand at, trajectories are better."""
     return _no_gradient(known) or known.why_no_expansion
 
 
@@ -154,7 +154,7 @@ def _no_mode(known: Situation) -> str:
 
 
 def _no_single_mode(known: Situation) -> str:
-    """Return why draws around the mode do not fit, or ""; unknown before the mode is found."""
+    """Return why draws around the mode do not fit, or ""; a mirrored second mode is noticed once the first is found."""
     why = _no_mode(known)
     if why or not known.has("mode"):
         return why

@@ -4,8 +4,9 @@ The pilot makes rounds of steps, each with the covariance measured in the previo
 2001). If the target has a gradient, steps are Hamiltonian trajectories: in the metric of the posterior each gives
 nearly an independent draw, while a walk needs about d steps.
 
-With thousands of parameters, as in crossed effects, no chain is long enough to measure a covariance. Then the inverse
-of minus the Hessian takes its place, at the mean of a round's states: effects have a normal law given the scales.
+With more than 600 parameters, as in crossed effects, no round is long enough to measure a covariance. Then the inverse
+of minus the Hessian takes its place, at the mean of a round's states, if terms are functions of linear predictors:
+effects have a nearly normal law given the scales.
 """
 
 import math
@@ -52,7 +53,7 @@ class PilotSettings(NamedTuple):
 def trajectories(cov: Any) -> Hamiltonian:
     """Return trajectories of 2.2 standard deviations for the covariance `cov`, or the `Laplace` with it.
 
-    On a normal distribution their draws are independent, or better.
+    On a normal distribution their draws are independent or negatively correlated.
     """
     dim = len(getattr(cov, "mode", cov))
     return Hamiltonian(dim**-0.25, length=2.2, preconditioner=cov, target_acceptance=0.8)
@@ -137,7 +138,7 @@ def is_by_curvature(target: Target) -> bool:
 
 
 def _measured(states: np.ndarray, weight: float) -> np.ndarray:
-    """Return the covariance of states, shape (n, dim), shrunk towards its diagonal; `weight` is that of the whole."""
+    """Return the covariance of states (n, dim), shrunk towards its diagonal; the covariance has the share `weight`."""
     found = np.cov(states, rowvar=False).reshape(2 * states.shape[1:])
     return weight * found + (1.0 - weight) * np.diag(np.diag(found)) + 1e-12 * np.eye(len(found))
 

@@ -1,9 +1,9 @@
 r"""Check convergence and the number of effective draws: split R-hat, bulk and tail ESS, and a target ESS.
 
-The statistics are those of `rank_statistics`. The limits come from Vehtari, Gelman, Simpson, Carpenter and Buerkner
-(2021) and from PyMC: R-hat at most 1.01, or the value that chance explains, and ESS at least 100 per chain, both
-checked from 100 draws per chain on. The statistics show how chains move in their stationary distribution; they cannot
-show that it is biased.
+The statistics are those of `rank_statistics`. The limits 1.01 of R-hat and 100 of the ESS per chain come from Vehtari,
+Gelman, Simpson, Carpenter and Buerkner (2021) and from PyMC; the limit of R-hat is wider if chance explains more
+(`r_hat_limit`). Both are checked from 100 draws per chain on. The statistics show how chains move in their stationary
+distribution; they cannot show that it is biased.
 """
 
 import itertools
@@ -23,7 +23,7 @@ FEWEST_DRAWS = 100  # per chain, as in PyMC: with fewer no chain can hold LEAST_
 LARGEST_R_HAT, BY_CHANCE = 1.01, 0.05  # limit of R-hat; share of runs with converged chains that may exceed it
 CHAINS_APART = 1.1  # limit of R-hat above which the chains are in different places
 LEAST_ESS = 100  # per chain
-# Longer chains are thinned to 1250 to 2500 draws. No verdict changes: if ESS is below 100 per chain, the
+# Longer chains are thinned to 1250 to 2500 draws. Verdicts hardly change: if ESS is below 100 per chain, the
 # autocorrelation time is over 12 of the thinned draws. 2 x 20 000 draws of 54 parameters take .3 s instead of 1 to 2.5
 # s.
 MOST_DRAWS = 2500

@@ -171,7 +171,7 @@ class BlackjaxSGLD(JaxSampler):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BlackjaxSGHMC(JaxSampler):
-    """Stochastic gradient Hamiltonian Monte Carlo of blackjax: ten steps with friction on one minibatch.
+    """Stochastic gradient Hamiltonian Monte Carlo of blackjax: each draw takes steps with friction on one minibatch.
 
     Guarantee: biased, by the step size (its Euler steps inflate variances in the first order) and by the noise of the
     gradient. The momentum is redrawn for each draw.

@@ -17,7 +17,7 @@ from approxmcmc.interop.graphs import rebuild
 
 CONSTANT, AFFINE, OTHER = "constant", "affine", "other"
 
-# Operations whose result holds entries, or sums of entries, of their first input; the others must be constant.
+# Operations whose result holds entries, or sums of entries, of their first input; the other inputs must be constant.
 MOVING = (
     "DimShuffle",
     "ExpandDims",

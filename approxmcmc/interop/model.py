@@ -95,11 +95,11 @@ class ModelOfPyMC:
         return rebuild(terms, frozen)
 
     def refuse_changed_data(self) -> None:
-        """Raise if the model's data have changed since it was read."""
+        """Raise if the model's data have changed since they were read."""
         changed = [leaf.name for leaf, known in self.shared if content_hash(value_of(leaf)) != known]
         if changed:
             raise InvalidInputError(
-                f"PyMCTarget: the data {changed} were changed (pm.set_data) after the target was made from the model; "
+                f"from_pymc: the data {changed} were changed (pm.set_data) after the target was made from the model; "
                 "call from_pymc(model) again"
             )
 

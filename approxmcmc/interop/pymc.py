@@ -140,7 +140,7 @@ def from_pymc(
     ...     sigma = pm.HalfNormal("sigma", 1.0)
     ...     _ = pm.Normal("y", X @ beta, sigma, observed=X[:, 0] + rng.normal(size=1000))
     >>> amc.from_pymc(model)  # doctest: +SKIP
-    PyMCTarget(y: 1000 rows; beta, sigma)
+    PredictorsOfPyMC(y: 1000 rows; beta, sigma)
     """
     model = without_formula(model)
     if integrate is True and (data is not None or deterministics):

@@ -135,7 +135,7 @@ class TallDataTarget(
 
     @abc.abstractmethod
     def _log_terms(self) -> Any:
-        """Return the compiled batch kernel of the terms; called once per `sample`."""
+        """Return the compiled batch kernel of the terms; called at set-up."""
 
     @abc.abstractmethod
     def _identity(self) -> str:

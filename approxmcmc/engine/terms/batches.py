@@ -241,7 +241,7 @@ def full_terms(log_terms: Any, theta: np.ndarray, data: tuple[np.ndarray, ...], 
 
 
 def scale_of(differences: np.ndarray) -> float:
-    """Return tau = sqrt(N) S_l of the terms l_i of a pair of states; 0 for one term, inf if a term is not finite."""
+    """Return tau, sqrt(N) times the standard deviation of N differences; 0 for N = 1, inf if one is not finite."""
     if not np.isfinite(differences).all():
         return np.inf
     return float(np.sqrt(differences.size) * differences.std(ddof=1)) if differences.size > 1 else 0.0

@@ -10,8 +10,8 @@ A decision reads a growing simple random sample without replacement. Two schedul
   blocks in a new random order, each from its front, and stops at the row at which its look ends. The copy is in random
   order, so any n places chosen independently of the data hold a simple random sample: one decision has the same
   distribution as with rows. Decisions of a chain are no longer independent of each other, because they share a
-  partition; with N/m >= 150 blocks the resulting error is a quarter of the test's own. With fewer blocks each chain
-  owns a copy, and shuffles it again every 200 decisions.
+  partition; with N/m >= 150 blocks the resulting error was a quarter to a third of the test's own. With fewer blocks
+  each chain owns a copy, and shuffles it again every 200 decisions.
 
 Blocks are read repeatedly, so their terms at the current theta are cached: for each block, the terms of its leading
 rows and the version of theta that they belong to. A decision then evaluates only at theta', unless the block was not

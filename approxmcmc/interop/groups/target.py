@@ -97,9 +97,10 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         return {"effect_number": range(self.n_effects)}
 
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
-        """Return draws of u, shape (thetas, groups, K); groups without rows follow the prior.
+        """Return draws of u, shape (thetas, groups, K); for groups without rows from the prior.
 
-        They are exact, except by quadrature with two effects of a group: then each is the last state of 8 Gibbs sweeps.
+        Draws are exact, except by quadrature with two effects of a group: then a draw is the last state of 8 Gibbs
+        sweeps.
         """
         u = rng.standard_normal((len(thetas), len(groups), self.n_effects))
         places = np.minimum(np.searchsorted(self.grouping.labels, groups), len(self.grouping.labels) - 1)
@@ -158,7 +159,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         return f"{self.groups.name} of {self.groups.n_groups} groups integrated out {self.how}{sign}"
 
     def to_pymc(self) -> Any:
-        """Return the model itself, whose posterior of these parameters is the same."""
+        """Return the model itself, effects included: its posterior of the other parameters is the target's."""
         return self.source.model
 
     def __repr__(self) -> str:
@@ -168,12 +169,12 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
 
 def checked_path(path: str) -> str:
-    """Return `path`, the folder that the run will fill with latent draws; raise if it exists.
+    """Return `path`, the folder that the run will fill with draws of effects; raise if it cannot be made.
 
     Raises
     ------
     InvalidInputError
-        When the name does not end with ``.zarr``, or is taken.
+        When `path` does not end with ``.zarr``, or exists.
     MissingExtraError
         When zarr is not installed.
     """
