@@ -432,12 +432,12 @@ def test_a_study_with_a_reference_of_its_own_is_said_to_have_one(tmp_path):
 
     results = make_results()
     results.gold = None
-    for figures, told in (((errors,), "Its own figures say"), ((), "so this page states no risk")):
+    for figures, told in (((errors,), "its own figures say"), ((), "so this page states no risk")):
         results.study = dataclasses.replace(results.study, gold=None, analyses=figures)
         gather.cache_clear()
         text = " ".join(write_report(results, tmp_path).read_text(encoding="utf-8").split())
         assert told in text[text.index('id="answer"') : text.index("<nav")]
-        assert ("Its own figures say" in text) == bool(figures)
+        assert ("its own figures say" in text) == bool(figures)
         assert "against a NUTS gold standard" not in text
         assert "There is no accepted gold standard" not in text
 
