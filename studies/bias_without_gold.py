@@ -114,7 +114,7 @@ def samplers(batch_size: int) -> dict:
 
 @functools.cache
 def reference_of(target, preset: str):
-    """Return a long exact chain of independent proposals, whose checks are reported; a failed check raises no error."""
+    """Return four long exact chains of independent proposals; their failed checks are reported and raise no error."""
     draws, tune = REFERENCE[preset]
     kernel = Kernel(independent(amc.ExactTest())(laplace_of(target)))
     with warnings.catch_warnings():

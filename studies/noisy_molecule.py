@@ -86,7 +86,7 @@ def noisy_exchange(factor: float):
 
 
 def noisy_langevin(step_size: float):
-    """Return noisy Langevin. Chains with long steps move to dense graphs and do not return."""
+    """Return noisy Langevin. Chains with long steps move to a theta of dense graphs and do not return."""
     return amc.samplers.NoisyLangevin(step_size, N_AUXILIARY, covariance(), chains(THIN))
 
 
@@ -96,7 +96,7 @@ def mala(step_size: float, noisy: bool):
 
 
 def bergm(n_updates: int = UPDATES):
-    """Return BERGM: exchange with moves along the differences of a population of eight chains."""
+    """Return BERGM: exchange with moves along the differences of a population of eight members."""
     return amc.Exchange(
         amc.proposals.AdaptiveDirection(gamma=0.5, scale=0.05, spread=0.1), auxiliary=chains(None, n_updates)
     )
@@ -214,7 +214,7 @@ def lengths(results) -> list:
 
 
 def langevin_steps(results) -> list:
-    """Tabulate memory, inflated variances and far-off draws of noisy Langevin at its two step sizes."""
+    """Tabulate correlation times, inflated variances and far-off draws of noisy Langevin at its two step sizes."""
     gold = moments(reference(results))
     mean, sd = (np.array([gold[name][k] for name in NAMES]) for k in (0, 1))
     return [unadjusted_steps(results, mean, sd, kind="noisy_langevin", tuned="mala_exchange")]

@@ -100,8 +100,9 @@ class Hamiltonian(Component, Proposal):
     Parameters
     ----------
     step_size
-        h, the time of a leapfrog step, for velocities of variance 1: theta moves by about h L in a step, L L' = M. If M
-        is the posterior covariance, steps below 2 are stable. Each trajectory multiplies h by U(.9, 1.1).
+        h, the time of a leapfrog step, for velocities of variance 1: theta moves by about h L in a step, L L' = M. If
+        the posterior is normal and M its covariance, steps below 2 are stable. Each trajectory multiplies h by U(.9,
+        1.1).
     length
         The time of a trajectory, which each trajectory multiplies by U(.6, 1.4). For a normal posterior, with M its
         covariance, pi / 2 is a quarter period and leads to an independent point.

@@ -208,7 +208,7 @@ class ChainsUnderWay:
                 return "interrupt"  # leaving the pool waits for running chunks, 50 ms each
 
     def _keep(self, *, ended: bool = False) -> None:
-        """Store a snapshot while no chain is running; after the end only if one is due, because the trace follows."""
+        """Store a snapshot, while no chain is running; after the end only if one is due: the trace is stored next."""
         if self.checkpoints is not None and (not ended or self.checkpoints.due(self.steps)):
             self.checkpoints.keep(self.snapshot(self.seconds), self.steps)
 

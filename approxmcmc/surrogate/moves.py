@@ -187,7 +187,7 @@ def move_by_walk(rng: np.random.Generator, state: SurrogateState, theta: np.ndar
 
 @compiled
 def prepare_lines(state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> None:
-    """Write the predictors of the core at theta to ``state.eta``, and S there without the quadratic to `state.exact`.
+    """Write the core's predictors at theta to ``state.eta``, log prior plus the core's terms to ``state.exact``.
 
     Call it before a slice in a wall direction if another move has changed theta since the last slice.
     """

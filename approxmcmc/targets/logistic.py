@@ -1,4 +1,4 @@
-"""Logistic regression: its law of a row, its bounds, and its twin in PyMC."""
+"""Logistic regression: the log-likelihood of a row, its bounds, and the twin in PyMC."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -6,7 +6,7 @@ on theta. With eta = (x' beta_1, ..., x' beta_K), lse(eta) = log sum_k exp(eta_k
     log B = eta_t - [lse(eta_0) + g'(eta - eta_0) + (eta - eta_0)' A (eta - eta_0) / 2],   g = softmax(eta_0),
     A = (I - 11'/K) / 2,
 
-which touches the likelihood at eta_0. It only needs X'X, not a (K p, K p) matrix, since A is the same for all data.
+which touches the likelihood at eta_0. Sums of log B only need X'X, not a (K p, K p) matrix: A is the same for all data.
 """
 
 import copy

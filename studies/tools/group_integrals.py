@@ -47,7 +47,7 @@ def visits() -> Any:
 
 @functools.cache
 def triples() -> Any:
-    """Return the posterior of 500 groups of three 0/1 rows; groups differ so widely that most have three equal rows."""
+    """Return the posterior of 500 groups of three responses 0 or 1; in most groups all three are equal."""
     rng = np.random.default_rng(3)
     group, X = _groups(rng, np.full(500, 3))
     eta = X @ [0.5, 0.5] + 2.0 * rng.normal(size=500)[group]

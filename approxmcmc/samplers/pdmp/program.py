@@ -74,7 +74,7 @@ class PDMPProgram(Program):
         self.loop = compile_chain(pdmp_step(dynamics), self.new_state(fit.mode.copy(), 0))
 
     def expected_reads(self) -> float:
-        """Return the mean number of rows that a draw reads if the posterior is the normal approximation."""
+        """Predict the mean number of rows that a draw reads, from their bounds at draws of the normal approximation."""
         rng, dim = np.random.default_rng(0), self.split.center.size
         radii = np.square(rng.standard_normal((PREDICTION_DRAWS, dim))).sum(axis=1)
         speed = np.ones(PREDICTION_DRAWS)

@@ -118,9 +118,9 @@ def _against(best: str, exact: str | None, rows: dict[str, Any], unknown: list[s
     near = [label for label in others if label not in far]
     parts = []
     if near:
-        parts.append(f"The order of it and {in_words(near)} is not established.")
+        parts.append(f"The order of {best} and {in_words(near)} is not established.")
     if far:
-        parts.append(f"It has less risk than {in_words(far)}: {how}.")
+        parts.append(f"{best} has less risk than {in_words(far)}: {how}.")
     if unknown:
         risk = "its risk is" if len(unknown) == 1 else "their risks are"
         parts.append(f"Some chain of {in_words(unknown)} had no draw by then, so {risk} unknown.")

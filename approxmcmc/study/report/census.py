@@ -97,7 +97,7 @@ def failures_table(results: "StudyResults") -> Table | None:
 
 
 def warnings_table(results: "StudyResults") -> Table | None:
-    """List the warnings of the samplers, with the number of cells of each setting that warned."""
+    """Tabulate the number of cells of each setting that warned, with one of the warnings; None without warnings."""
     import pandas as pd
 
     if "warnings" not in results.records:

@@ -5,7 +5,8 @@ the bootstrap draws whole blocks. With f_r the running mean of replicate r, f* t
 
     risk = mean_r (f_r - f*)^2 - e^2,        ratio = risk(setting) / risk(exact),
 
-each averaged over an estimand's coordinates before the ratio is taken.
+for each coordinate of an estimand or, if `average_over` names the estimand, averaged over them before the ratio is
+taken.
 """
 
 import dataclasses
@@ -190,7 +191,7 @@ def _grid(end: float) -> np.ndarray:
 
 
 def exact_setting(traces: Mapping[str, Sequence["xr.DataTree"]]) -> str | None:
-    """Return the setting that is exact; of several, one that reads all data in a single look; None without one."""
+    """Return the setting that is exact; of several, one with the fewest looks at data in a decision; None for none."""
     looks = {}
     for label, runs in traces.items():
         attrs = runs[0]["posterior"].attrs

@@ -156,7 +156,7 @@ class LinearExpansion(Expansion):
 
         One pass, or two if there are many walls. With `averaged` the coefficients of a row that is not a wall are E f'
         and E f'' / 2 over eta_i ~ N(x_i' center, h_i), h_i = |L' x_i|^2, L = `cholesky`: the best quadratic in mean
-        square (Price 1958). If Taylor's residuals vary less than half as much over the draws, its coefficients stay.
+        square (Price 1958); but Taylor's if these at least halve the variance of the residuals over the draws.
         """
         law, n_rows, dim = (center, np.ascontiguousarray(cholesky), draws), len(self.y), len(center)
         reach = REACH_ALONE if self.target.predictor_scale is None else REACH_OF_FEW

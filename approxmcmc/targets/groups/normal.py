@@ -59,7 +59,7 @@ class NormalGroups(NormalTerms):
     Raises
     ------
     InvalidInputError
-        If shapes do not fit, a value is not finite, or an error is not positive.
+        If shapes do not fit, a value is not finite, or an error or a scale is not positive.
 
     Notes
     -----
