@@ -36,7 +36,7 @@ REFERENCE = {
     "quick": (10_000, 200),
     "published": (10_000, 200),
     "paper": (200_000, 1000),
-}  # draws and tuning of four chains
+}  # draws and tuning steps of each of four chains
 COVERAGE = {"smoke": (4, 60), "quick": (60, 200), "published": (60, 200), "paper": (500, 1000)}  # repetitions, audits
 
 

@@ -47,7 +47,7 @@ def grad_logprior(theta, out):
 
 @functools.cache
 def simulated() -> tuple[np.ndarray, np.ndarray]:
-    """Return x and y."""
+    """Return the simulated predictor x and the responses y, shape (N,) each."""
     rng = np.random.default_rng(SEED)
     x = rng.random(N)
     return x, SLOPE * x + rng.standard_normal(N) / PRECISION**0.5
@@ -99,7 +99,7 @@ def start(target, rng):
 
 
 def longest_stay(inside: np.ndarray) -> int:
-    """Return the largest number of consecutive True values."""
+    """Return the largest number of consecutive True values in `inside`."""
     outside = np.flatnonzero(np.concatenate([[True], ~inside, [True]]))
     return int(np.diff(outside).max() - 1)
 

@@ -40,7 +40,7 @@ from approxmcmc.design.work import Counted
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
 from approxmcmc.surrogate import SurrogateTransition
-from approxmcmc.targets import Laplace
+from approxmcmc.targets.sparse_normal import NormalLaw
 
 SHARE_OF_WALKS = 0.1  # mixed with independent draws, which on their own may stick in a tail
 # Standard deviations between 0 and the mode of a scale of either sign. Nearer, the two modes are one; farther, no chain
@@ -56,7 +56,7 @@ class Pairing(NamedTuple):
 
     target: Target
     sampler: Sampler
-    law: Laplace | None = None
+    law: NormalLaw | None = None
 
 
 @dataclasses.dataclass(frozen=True)

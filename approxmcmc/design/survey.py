@@ -14,7 +14,7 @@ import numpy as np
 
 from approxmcmc.contracts import Target, TermWork, WrittenWork
 from approxmcmc.design.memory import of_matrices, why_too_large
-from approxmcmc.design.normal_by_pilot import BY_TRAJECTORIES, is_by_curvature, normal_by_pilot
+from approxmcmc.design.normal_by_pilot import BY_WALK, gradients_of_pilot, normal_by_pilot, numbers_of_metric
 from approxmcmc.design.work import AUDITED, PRODUCT, STEP, TRANSITION, AuditSeconds, Light, Rates, compilation, rates_of
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError, SamplingWarning
@@ -24,6 +24,7 @@ from approxmcmc.targets import Laplace, laplace
 from approxmcmc.targets.expansion.own import ExpandsItself
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.sparse_normal import NormalLaw
 
 # Errors that may end a set-up: a density that is NaN, infinite or improper, a singular matrix, too little memory.
 FAILURES = (ApproxMCMCError, ArithmeticError, MemoryError, np.linalg.LinAlgError, ValueError)
@@ -31,8 +32,6 @@ FAILURES = (ApproxMCMCError, ArithmeticError, MemoryError, np.linalg.LinAlgError
 EXPANSION_PASSES = 10  # passes over the data, if terms have linear predictors; the survey is the most expensive one
 NEWTON_STEPS = 4  # of the search for the mode, on all data
 CLIMB = 40  # gradients of BFGS before the Newton steps
-LEAPFROGS = 8  # gradients of a trajectory of a pilot chain
-WALK_STEPS = 4500  # of a pilot chain without gradients
 ONE_BY_ONE = 20.0  # cost of a gradient of a single row by PyTensor's code, in evaluations of a term
 BLAS = 0.1e-9  # seconds of a multiply-add of large matrices
 
@@ -146,12 +145,12 @@ class Situation:
         return self._once("mode", lambda: laplace(self.target))  # type: ignore[no-any-return]  # kept as Any
 
     @property
-    def pilot(self) -> Laplace:
+    def pilot(self) -> NormalLaw:
         """The normal approximation by a pilot chain, whether there is a mode or not."""
         return self._once("pilot", self._run_pilot)  # type: ignore[no-any-return]  # kept beside an error
 
     @property
-    def fit(self) -> Laplace:
+    def fit(self) -> NormalLaw:
         """The normal approximation at the mode, or by a pilot if no mode was found."""
         return self.pilot if self.why_no_expansion else self.mode
 
@@ -185,15 +184,20 @@ class Situation:
         found = self._found.get("core rows")
         return found.pilot if isinstance(found, CoreRows) else None
 
+    @property
+    def metric_numbers(self) -> float:
+        """Numbers that a product with the metric of the pilot reads."""
+        return numbers_of_metric(self.target, self._found.get("pilot"))
+
     def has(self, name: str) -> bool:
         """Return whether the "mode", the "pilot" or the "core rows" have been computed, or have failed."""
         return name in self._found
 
-    def laws(self) -> list[Laplace]:
+    def laws(self) -> list[NormalLaw]:
         """Return the normal approximations computed so far."""
-        return [law for law in self._found.values() if isinstance(law, Laplace)]
+        return [law for law in self._found.values() if isinstance(law, NormalLaw)]
 
-    def _run_pilot(self) -> Laplace:
+    def _run_pilot(self) -> NormalLaw:
         """Run a pilot; raise if the posterior seems improper."""
         with warnings.catch_warnings():
             warnings.simplefilter("error", SamplingWarning)
@@ -231,10 +235,8 @@ class Situation:
     @property
     def _pilot_seconds(self) -> float:
         if not self.has_gradient:
-            return WALK_STEPS * (self.pass_seconds + STEP + PRODUCT * self.dim**2)
-        rounds = BY_TRAJECTORIES.rounds
-        gradients = LEAPFROGS * sum(rounds[:2] if is_by_curvature(self.target) else rounds)
-        return gradients * (self.gradient_seconds + 2.0 * PRODUCT * self.dim**2)
+            return sum(BY_WALK.rounds) * (self.pass_seconds + STEP + PRODUCT * self.dim**2)
+        return gradients_of_pilot(self.target) * (self.gradient_seconds + 2.0 * PRODUCT * self.metric_numbers)
 
     @property
     def _mode_seconds(self) -> float:
@@ -249,8 +251,7 @@ class Situation:
     @property
     def _columns(self) -> int:
         """Number of summands in the predictors of a row."""
-        target = self.target
-        return int(target.design.additions if isinstance(target, PredictorsTarget) else self.dim)
+        return int(self.target.design.additions if isinstance(self.target, PredictorsTarget) else self.dim)
 
     @functools.cached_property
     def expansion_seconds(self) -> float:

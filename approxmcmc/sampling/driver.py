@@ -242,7 +242,7 @@ def _stack(
 
 
 def _tuning_totals(recorders: Sequence[Recorder], program: Program) -> dict[str, np.ndarray]:
-    """Return the sums over tuning steps, per chain; log densities are left out because their sum has no meaning."""
+    """Return the sums over tuning steps, per chain, of counts and seconds; sums of other values have no meaning."""
     totals = {
         name: np.array([recorder.tuning_counts[COUNT_NAMES.index(name)] for recorder in recorders])
         for name in program.count_names

@@ -119,6 +119,8 @@ def _chain(plan: Plan, cell: Cell, sample: Callable[..., xr.DataTree]) -> xr.Dat
 def with_processor_time(trace: xr.DataTree, share: float) -> xr.DataTree:
     """Return a trace with the record ``thread_time_diff``; if it is missing, wall-clock seconds multiplied by `share`.
 
+    A trace without either record is returned unchanged.
+
     Parameters
     ----------
     share

@@ -186,7 +186,7 @@ def run_on_dask(
     Raises
     ------
     StudyError
-        If the scheduler cannot be reached, or is lost, or there has been no worker for five minutes.
+        If the given scheduler cannot be reached, or is lost, or there has been no worker for five minutes.
     """
     waiting = collections.deque(cells)
     flying: dict[Future[Finished], Cell] = {}

@@ -107,7 +107,7 @@ class Store:
     def write_cell(self, record: Record, draws: "xr.DataTree | None") -> None:
         """Write a finished cell: its draws, if it has any, then its record.
 
-        The old result is removed only after the new draws are on disk, so that a full disk does not lose it.
+        The old result is removed only after the new draws are on disk, so a disk too full for them does not lose it.
         """
         from approxmcmc.output.files import save
 

@@ -145,7 +145,7 @@ def _numbers(X: Any, names: list[str], *, intercept: bool, who: str) -> Any:
 def _levels(X: Any, name: str, *, who: str) -> Any:
     """Return the column `name` of a source, or of a DataFrame as categories, without levels that have no row.
 
-    Raises if the column of a DataFrame has a missing value or a single level.
+    Raises if the column of a DataFrame holds no labels, has a missing value, or has a single level.
     """
     if isinstance(X, DataSource):
         return X[name]

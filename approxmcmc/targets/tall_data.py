@@ -166,7 +166,7 @@ class TallDataTarget(
         return CompiledGradient(self._term_gradients(), self.compile_prior_gradient(), self.data, self.n_obs)
 
     def compile_prior_gradient(self) -> Any:
-        """Compile the gradient of the prior, or differences of it if the prior is a function without a gradient."""
+        """Compile the gradient of the log prior; by differences if the prior is a function without a gradient."""
         return self.prior.compile_gradient(self.initial_point() + 0.1, self.variables.labels())
 
     def _term_gradients(self) -> Any:

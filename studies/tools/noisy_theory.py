@@ -1,7 +1,8 @@
 """Figures of the theory of Noisy Monte Carlo where transition matrices are known: bounds and true distances.
 
 After Alquier, Friel, Everitt and Boland (2016): lemma 3.1, corollary 2.3, theorem 3.2, remark 2.2, lemmas 2.4 and 3.3,
-theorem 3.4, and section 5's question of the asymptotic variance.
+theorem 3.4, and section 5's question of the asymptotic variance. ``sampler(N)`` makes the sampler with N auxiliary
+draws, `counts` holds values of N, `grid` values of theta.
 """
 
 import math

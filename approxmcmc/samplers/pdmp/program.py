@@ -42,7 +42,7 @@ class ProcessSampler(Component, Sampler):
         return start
 
     def why_not_invariant(self, target: Target) -> str:
-        """Return "": the process leaves the posterior invariant if the bounds hold; otherwise a run stops."""
+        """Return "": the process leaves the posterior invariant if the bounds hold; a run that sees one fail stops."""
         return ""
 
 

@@ -52,7 +52,7 @@ def slice_step(test: CompiledTest) -> Callable[..., int]:
 def make_is_inside(decide: Callable[..., tuple[int, float]]) -> Callable[..., int]:
     """Return the function that decides whether theta + t direction, the proposed state, lies in the slice.
 
-    It returns 1 or 0, or -1 if a log density is NaN.
+    It returns 1 or 0, or -1 if a log density is NaN or +inf.
     """
 
     def is_inside(

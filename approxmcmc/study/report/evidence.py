@@ -228,6 +228,7 @@ def paired_ratio(a: np.ndarray, b: np.ndarray, gold: Reference, resampling: Resa
 
     A risk that is not above the squared error of the gold standard is known only to be small. One end of the interval
     is then 0 or infinite, and in the value that risk counts as the squared error, so the value is a bound too.
+    NaN if neither risk is above the error; with fewer than `LEAST_REPLICATES` blocks only the interval is NaN.
 
     Parameters
     ----------

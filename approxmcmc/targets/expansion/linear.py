@@ -131,10 +131,10 @@ class LinearExpansion(Expansion):
     def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> Survey | None:
         """Return the survey of Taylor's quadratics if bounds prove that every row is light, in one cheap pass.
 
-        If K bounds the third derivative, the error of a quadratic is at most K abs(delta)^3 / 6. Under the normal
-        distribution delta ~ N(0, h_i), with sixth moment 15 h_i^3 and h_i <= lambda |x_i|^2, lambda the largest
-        eigenvalue of the covariance. So the sum of all errors has a standard deviation of at most 15^(1/2) K
-        lambda^(3/2) sum |x_i|^3 / 6. None if that is above `largest`, if a row may be a wall, or if K is unknown.
+        If K bounds the third derivative, the error of a quadratic is at most K abs(delta)^3 / 6, delta ~ N(0, h_i) with
+        sixth moment 15 h_i^3; h_i <= lambda |x_i|^2, lambda the largest eigenvalue of the covariance. So the sum of all
+        errors has a standard deviation of at most 15^(1/2) K lambda^(3/2) sum |x_i|^3 / 6. None if that is above
+        `largest`, a row may be a wall, K or the predictor's scale is unknown, or the order is 1.
         """
         bound, scale = self.target.third_derivative_bound, self.target.predictor_scale
         if bound is None or scale is None or self.order != 2:

@@ -142,7 +142,7 @@ class NormalGroups(NormalTerms):
         self._start = np.concatenate([np.zeros(len(coef)), L, means[-1:] if noise else []])
 
     def _link(self) -> Any:
-        """Return the table that maps theta to phi: L gets zeros above its diagonal; the noise is exp(theta_d)."""
+        """Return the table that maps theta to phi: L gets zeros above its diagonal; all other entries are unchanged."""
         p, q, d = self.variables.n_coef, self.n_effects, self.variables.size
         places = [(j, AS_IT_IS) for j in range(d)]
         products = [(j, 1.0, [j]) for j in range(p)]
