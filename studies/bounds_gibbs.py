@@ -54,7 +54,7 @@ def thirty():
 
 
 def large(results):
-    """Return name, field and batch size of the model that cannot be enumerated."""
+    """Return (name, Markov random field, batch size) of the model that is too large to enumerate."""
     return ("thirty", thirty(), 40) if results.preset == "smoke" else ("hundred", hundred(), LARGE_BATCH_SIZE)
 
 

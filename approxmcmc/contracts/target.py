@@ -51,6 +51,9 @@ class Target(abc.ABC):
     known_law: Any = None
     """The `Laplace` approximation, if it was found when the target was made; else None."""
 
+    compiles_prior: bool = False
+    """Whether the log prior is compiled for each model, by PyTensor, and its compilation is not that of the terms."""
+
     mirrored: Sequence[int] = ()
     """Coordinates of theta in each of which the posterior is even: scales that are sampled with either sign."""
 
@@ -144,7 +147,7 @@ class Target(abc.ABC):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """Costs and results of making the target, as ``setup_*``, for the trace's attributes."""
+        """Costs (``setup_*``) and other results of making the target, by name, for the trace's attributes."""
         return {}
 
 

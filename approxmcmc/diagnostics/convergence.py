@@ -57,7 +57,7 @@ class Sample(NamedTuple):
 
 
 def convergence(posterior: xr.Dataset, *, weighted: bool = False) -> list[Finding]:
-    """Check R-hat, bulk and tail ESS of every parameter.
+    """Check R-hat, bulk and tail ESS of the parameters; of more than 500, of 500 evenly spaced ones.
 
     Parameters
     ----------
@@ -181,9 +181,9 @@ def _advice(r_hat: float, shortage: float, posterior: xr.Dataset) -> str:
 def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.ndarray, float], float]:
     """Return a function ``measure(draws, enough)`` of flat draws, shape (chains, draws, dim).
 
-    It returns the smallest bulk or tail ESS of the parameters that move, computed from at most 2500 draws per chain, or
-    `judged_at_least` if that is more. A bulk ESS below `enough` is returned without computing the tail ESS, which takes
-    twice as long. 0 if no parameter moves, or with fewer than 4 draws.
+    It returns the smallest bulk or tail ESS of the parameters that move, or of 500 of them, computed from at most 2500
+    draws per chain, or `judged_at_least` if that is more. A bulk ESS below `enough` is returned without computing the
+    tail ESS, which takes twice as long. 0 if no parameter moves, or with fewer than 4 draws.
 
     Examples
     --------
@@ -210,6 +210,8 @@ def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.n
 
 def chains_agree(variables: Variables) -> Callable[[np.ndarray], bool]:
     """Return a function that says whether flat draws, shape (chains, draws, dim), pass `convergence`'s R-hat check.
+
+    A single chain passes.
 
     Examples
     --------

@@ -133,7 +133,7 @@ class PyMCADVI(LibrarySampler):
 class PyMCPathfinder(LibrarySampler):
     """Pathfinder of pymc-extras: the best normal distribution along the path of a quasi-Newton search.
 
-    Guarantee: biased. The library times the fit as a whole; the time includes compilation.
+    Guarantee: biased, unless the posterior is normal. The library times the fit as a whole, with its compilation.
 
     Parameters
     ----------

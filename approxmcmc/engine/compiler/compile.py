@@ -118,7 +118,7 @@ def bind(
 ) -> Callable[..., Any]:
     """Compile the function ``make(*parts)``; plain functions among the parts are compiled first, under `fastmath`.
 
-    Equal parts give the same kernel: `make` runs once for them.
+    With `cache`, equal parts give the same kernel. `make` runs once for them.
     """
     function = closure(make, *parts, fastmath=fastmath)
     return kernel(function, signature, fastmath=fastmath, cache=cache, allocates=allocates)

@@ -174,7 +174,7 @@ def _on_disk(array: np.ndarray, permutation: np.ndarray, place: str, *, named: b
 def check_rows_are_terms(
     target: CompiledTarget, copy: tuple[np.ndarray, ...], permutation: np.ndarray, theta: np.ndarray
 ) -> int:
-    """Check that terms of a shuffled copy equal those of the target; return the number of terms evaluated.
+    """Check that the first terms of a shuffled copy equal those of the target; return the number of terms evaluated.
 
     Raises
     ------
