@@ -80,7 +80,10 @@ def _conditional(
     site: int,
     method: str,
 ) -> tuple[np.ndarray, str]:
-    """Return a site's realised conditional in every state, shape (states, n_states[site]), and the method used."""
+    """Return the distribution from which the test, errors included, draws a site's value, and how it was computed.
+
+    The probabilities are those in every state, shape (states, n_states[site]).
+    """
     if conditionals is None:
         return np.asarray(target.conditional(points, site)), "closed form"
     n = int(conditionals.n_terms[site])
