@@ -19,8 +19,8 @@ import numpy as np
 
 from approxmcmc.errors import CompilationError
 
-# Functions of these packages count by their names only. The versions of Python, numba and llvmlite are part of the cache
-# key (see `disk_cache`); kernels contain numba's own forms of the functions of NumPy.
+# Functions of these packages count by their names only. The versions of Python, numba and llvmlite are part of the name
+# of a stored kernel (see `disk_cache`), which contains numba's own forms of NumPy's functions.
 PINNED_PACKAGES = frozenset({"numpy", "numba", "math", "builtins", "llvmlite", "scipy", "cmath", "operator"})
 
 
