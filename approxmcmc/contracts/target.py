@@ -70,7 +70,7 @@ class Target(abc.ABC):
     """Why the log density cannot be read term by term, so that only a `WholeSampler` can run it; "" if it can."""
 
     why_no_structure: str = ""
-    """Why a PyMC model's graph is compiled unchanged; "" if it is not, if `from_pymc` got `data`, or no such model."""
+    """Why a PyMC model's graph is compiled unchanged; "" if it is not, and if `from_pymc` was given `data`."""
 
     same_terms: bool = True
     """Whether every decision is about the same terms; see `Population`."""
