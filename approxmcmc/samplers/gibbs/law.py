@@ -80,10 +80,7 @@ def _conditional(
     site: int,
     method: str,
 ) -> tuple[np.ndarray, str]:
-    """Return the distribution from which the test, errors included, draws a site's value, and how it was computed.
-
-    The probabilities are those in every state, shape (states, n_states[site]).
-    """
+    """Return the probabilities of a site's values under the test's errors in every state, and how they were computed."""
     if conditionals is None:
         return np.asarray(target.conditional(points, site)), "closed form"
     n = int(conditionals.n_terms[site])

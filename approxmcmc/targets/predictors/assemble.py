@@ -152,7 +152,7 @@ class DistinctColumns:
         return self.width - width, self.width
 
     def add_codes(self, codes: np.ndarray, weights: np.ndarray | None) -> None:
-        """Add codes (n,), indices of entries of theta, and the weights (n, 1) that multiply them; None for weights 1."""
+        """Add codes (n,), indices of entries of theta, and weights (n, 1) that multiply these entries; None: 1."""
         self.codes.append(codes)
         self.weights.append(-1 if weights is None else self.add((weights,))[0])
 
