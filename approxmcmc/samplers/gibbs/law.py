@@ -80,7 +80,7 @@ def _conditional(
     site: int,
     method: str,
 ) -> tuple[np.ndarray, str]:
-    """Return the probabilities of a site's values under the test's errors in every state, and how they were computed."""
+    """Return a site's probabilities under the test's errors in every state, and how they were computed."""
     if conditionals is None:
         return np.asarray(target.conditional(points, site)), "closed form"
     n = int(conditionals.n_terms[site])
