@@ -84,14 +84,14 @@ def sample(
         advance in turn, and the trace is cut to the shortest chain. If ``audit_every="auto"`` audits after the chains,
         the chains get ten elevenths of these seconds.
     target_ess
-        Run until the smallest bulk and tail ESS over all variables, with all chains together, reaches this number, or
-        until `time_limit` or `draws` is reached first (a warning says so). The ESS, defined as in ArviZ, is checked at
-        draw counts that grow by factors of 1.25 to 4 (see the page on the engine), so without `time_limit` the
-        draws depend only on the seed and are the beginning of a longer run. A chain keeps at most 32 MB of draws and
-        records, or more if that is less than 1000 draws or than 4 for each effective draw wanted of it; beyond that
-        every second draw is dropped, evenly over the whole run, and its cost is added to the next. Attributes of the
-        trace: ``thin``, the steps between kept draws; ``thinned_by``, the factor on the argument `thin`;
-        ``smallest_ess``; ``ess_checks`` and ``ess_seconds``, the number of checks and their time.
+        Run until the smallest bulk and tail ESS over all variables (at most 500 coordinates), with all chains together,
+        reaches this number, or until `time_limit` or `draws` is reached first (a warning says so). The ESS, defined as
+        in ArviZ, is checked at draw counts that grow by factors of 1.25 to 4 (see the page on the engine), so without
+        `time_limit` the draws depend only on the seed and are the beginning of a longer run. A chain keeps at most 32
+        MB of draws and records, or more if that is less than 1000 draws or than 4 for each effective draw wanted of it;
+        beyond that every second draw is dropped, evenly over the whole run, and its cost is added to the next.
+        Attributes of the trace: ``thin``, the steps between kept draws; ``thinned_by``, the factor on the argument
+        `thin`; ``smallest_ess``; ``ess_checks`` and ``ess_seconds``, the number of checks and their time.
     bias
         Only for the choice of a sampler: ``"none"`` allows exact samplers only; a number allows a bias of that many
         posterior standard deviations; see `choose_sampler`.
@@ -144,8 +144,8 @@ def sample(
     Warns
     -----
     SamplingWarning
-        Once per run, with a line for each problem and what to do about it, most serious first; see `diagnose`. R-hat
-        and effective sample sizes are checked from 100 draws per chain on.
+        Once per run: the most serious problem first, a line for each, and what to do about it; see `diagnose`.
+        R-hat and effective sample sizes are checked from 100 draws per chain on.
 
     Notes
     -----

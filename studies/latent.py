@@ -80,7 +80,7 @@ def flat(posterior: Any) -> np.ndarray:
 
 
 def truth(results: Any, name: str) -> np.ndarray:
-    """Return the draws of the gold standard."""
+    """Return the draws of the gold standard of the data set `name`, shape (draws, coordinates)."""
     return flat(results.reference(name)["posterior"].to_dataset())
 
 
@@ -146,7 +146,7 @@ def biases(results: Any) -> list[Any]:
 
 
 def noise_of(results: Any, name: str, label: str) -> float:
-    """Return the standard deviation of the log of a sampler's likelihood estimate at the mode; NaN if it makes none."""
+    """Return the sd of the log-likelihood estimate of sampler `label` on data `name` at the mode; NaN without one."""
     samplers = {setting.label: setting.sampler for setting in results.study.settings()}
     form = getattr(samplers.get(label), "form", None)
     if not getattr(form, "__name__", "").startswith("by_draws"):

@@ -103,7 +103,10 @@ def log_prior(theta):
 
 @functools.cache
 def view(target: Any, form: str, n_draws: int) -> Any:
-    """Return the posterior with the likelihood of one sampler: an estimate, or the pseudo-likelihood."""
+    """Return the posterior in the form that a sampler runs on.
+
+    `form` is "likelihood" or "ratio", an estimate by `n_draws` draws, or "pseudo_likelihood".
+    """
     if form == "pseudo_likelihood":
         return amc.targets.PseudoLikelihood(target)
     settings = np.array([target.observed_statistics[0], ANCHOR, n_draws])

@@ -59,7 +59,7 @@ def chains(start: str = "observed", n_updates: int = UPDATES, thin: int | None =
 
 
 def walk(factor: float = WALK):
-    """Return the random walk of the exchange samplers."""
+    """Return the random walk of the exchange samplers; its covariance is `COVARIANCE` times the square of `factor`."""
     return amc.RandomWalk(factor**2 * np.array(COVARIANCE))
 
 

@@ -108,7 +108,7 @@ def exact_density(target, n_points: int) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def exact_moments(name: str, study_target, n_points: int) -> tuple[float, float]:
-    """Return mean and standard deviation of the exact posterior."""
+    """Return mean and standard deviation of the exact posterior `study_target`, called `name`, by `n_points` points."""
     grid, density = exact_density(study_target, n_points)
     weights = density * (grid[1] - grid[0])
     mean = float(weights @ grid)

@@ -76,12 +76,12 @@ def covariance(factor: float = 1.0) -> np.ndarray:
 
 
 def exchange(factor: float):
-    """Return the exchange algorithm."""
+    """Return the exchange algorithm with a random walk of covariance ``covariance(factor)``."""
     return amc.Exchange(amc.RandomWalk(covariance(factor)), auxiliary=chains())
 
 
 def noisy_exchange(factor: float):
-    """Return noisy exchange with `N_AUXILIARY` auxiliary draws for each decision."""
+    """Return noisy exchange with the walk of `exchange`, and `N_AUXILIARY` auxiliary draws for each decision."""
     return amc.Exchange(amc.RandomWalk(covariance(factor)), N_AUXILIARY, chains(THIN))
 
 

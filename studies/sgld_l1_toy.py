@@ -99,7 +99,7 @@ def start(target, rng):
 
 
 def longest_stay(inside: np.ndarray) -> int:
-    """Return the largest number of consecutive True values."""
+    """Return the largest number of consecutive True values in `inside`."""
     outside = np.flatnonzero(np.concatenate([[True], ~inside, [True]]))
     return int(np.diff(outside).max() - 1)
 

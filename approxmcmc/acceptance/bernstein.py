@@ -232,7 +232,7 @@ class BernsteinTest(AcceptanceTest):
         if found.lower > self.delta:
             test = f"BernsteinTest(range={self.range!r})"
             sentence = f"{found}, more than delta = {self.delta:g} of {test}: the range is too small"
-            advice = "give an upper bound of max l - min l"
+            advice = "give a larger range, one by which the changes of two terms never differ"
             problems.append(Finding("wrong decisions", "warning", sentence, advice, found.lower, self.delta))
         violations = int(stats["range_violations"].sum()) if "range_violations" in stats else 0
         if violations:
@@ -240,7 +240,7 @@ class BernsteinTest(AcceptanceTest):
                 f"in {violations} of {int(stats['decisions_made'].sum())} decisions the terms read lay further apart "
                 "than the range given to BernsteinTest. These were decided on all data; others may be wrong"
             )
-            advice = "give an upper bound of max l - min l over all data"
+            advice = "give a larger range, one by which the changes of two terms never differ"
             problems.append(Finding("range of the terms", "warning", sentence, advice, violations, 0.0))
         return problems
 
@@ -272,7 +272,7 @@ class BernsteinTest(AcceptanceTest):
 
 
 def bound_factors(looks: np.ndarray, delta: float, p: float = 2.0, bound: str = "bernstein") -> tuple[Any, Any]:
-    """Return the factors a_j and b_j in c_n = a_j s + b_j C; float64, shape (J,) each, infinite for ``delta=0``.
+    """Return the factors a_j and b_j in c_n = a_j s + b_j C, see the module; shape (J,), infinite for ``delta=0``.
 
     Parameters
     ----------

@@ -153,7 +153,7 @@ def coupling_bound(
     lag
         L, in steps.
     times
-        Steps t at which to compute the bound; None: about 60 steps up to the last with a positive bound.
+        Steps t at which to compute the bound; None: about 60 steps from 0 to the first at which the bound is 0.
     confidence
         Level of the interval.
     max_steps

@@ -187,7 +187,7 @@ def langevin_drift(variance: float, prior_scale: float, largest_statistic: float
     Raises
     ------
     InvalidInputError
-        When the step is so long that r >= 1, where the theorem does not apply, or a number is not positive.
+        When the step is so long that r >= 1, where the theorem does not apply, or a number is out of range.
 
     References
     ----------

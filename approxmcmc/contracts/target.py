@@ -51,6 +51,9 @@ class Target(abc.ABC):
     known_law: Any = None
     """The `Laplace` approximation, if it was found when the target was made; else None."""
 
+    compiles_prior: bool = False
+    """Whether PyTensor compiles the log prior of each new model, separately from the terms."""
+
     mirrored: Sequence[int] = ()
     """Coordinates of theta in each of which the posterior is even: scales that are sampled with either sign."""
 
@@ -67,7 +70,7 @@ class Target(abc.ABC):
     """Why the log density cannot be read term by term, so that only a `WholeSampler` can run it; "" if it can."""
 
     why_no_structure: str = ""
-    """Why a PyMC model's graph is compiled unchanged; "" if it is compiled as functions of few linear predictors."""
+    """Why a PyMC model's graph is compiled unchanged; "" if it is not, and if `from_pymc` was given `data`."""
 
     same_terms: bool = True
     """Whether every decision is about the same terms; see `Population`."""
@@ -144,7 +147,7 @@ class Target(abc.ABC):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """Costs and results of making the target, as ``setup_*``, for the trace's attributes."""
+        """Costs (``setup_*``) and other results of making the target, by name, for the trace's attributes."""
         return {}
 
 

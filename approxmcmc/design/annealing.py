@@ -129,8 +129,8 @@ def plan_annealing(
 
     Notes
     -----
-    Guarantee: heuristic. The pilot costs ``4 + tune + n_pairs`` passes, and about 150 more steps with ``cost="time"``;
-    all count as set-up. Keep it at one or two per cent of the run's budget.
+    Guarantee: heuristic. The pilot costs at most ``4 + tune + n_pairs`` passes, and about 150 more steps with
+    ``cost="time"``; all count as set-up. Keep it at one or two per cent of the run's budget.
 
     Examples
     --------
@@ -181,8 +181,8 @@ def errors_of_pairs(pairs: Any, epsilons: Sequence[float], **test: Any) -> tuple
     """Return the error Delta, shape (n_epsilons, n_pairs), and the share of the data read, shape (n_epsilons,).
 
     Delta is the error of the acceptance probability for each epsilon and pair. `pairs` begins with log ratios and
-    scales; `test` holds settings of `acceptance_probability_error`. Where the log ratio is -inf, no test errs or reads
-    data; the share is the mean over the other pairs.
+    scales; `test` holds settings of `acceptance_probability_error`. Where the log ratio is -inf, outside the support,
+    no test errs or reads data; the share is the mean over the other pairs.
     """
     log_ratio, tau = pairs[:2]
     inside = np.isfinite(log_ratio)

@@ -96,6 +96,10 @@ class Candidate:
     seconds: Callable[[Situation, Counted], float] = lambda known, counted: seconds_with_products(known, counted, 0.0)
     is_counted: bool = False
 
+    def compiles(self, known: Situation) -> frozenset[str]:
+        """Return the parts of a model that the candidate and its law need compiled; none for NUTS (it has own code)."""
+        return frozenset() if self.is_counted else self.parts | known.parts_of(self.law) | {"terms"}
+
 
 def candidates(target: Target) -> tuple[Candidate, ...]:
     """Return the candidates for a target, by its kind."""
@@ -195,7 +199,7 @@ TALL = (
         of_trajectory,
         _no_gradient,
         law="pilot",
-        parts=frozenset({"gradient"}),
+        parts=frozenset({"gradient", "trajectory"}),
         seconds=seconds_of_trajectories,
     ),
     # The best walks give about .33 / d effective draws per step.

@@ -8,10 +8,11 @@
 2. A trial counts what a step reads, and measures effective draws per step and the error of a test. That gives a cost
    estimate, the *price*,
 
-       seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
+       seconds to E effective draws: u + max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - u),
 
-   s the seconds of an effective draw, t those of a step, n the least number of steps of a run. The risk is in squared
-   posterior standard deviations. Trials are short while a rival could be better, see `contest`.
+   s the seconds of an effective draw, t those of a step, n the least number of steps of a run, u those of all that is
+   still to be done besides the draws, error the predicted bias. The risk is in squared posterior standard deviations.
+   Trials are short while a rival could be better, see `contest`.
 3. A candidate with a floor above the best price is not tried: branch and bound (Land and Doig 1960). Trials end when
    the best run is short, or trials have used their share of the budget.
 4. The fastest whose predicted error is allowed is chosen; if `bias` is None, an exact one that is nearly as fast.
@@ -110,10 +111,9 @@ def choose_sampler(
     target
         A target of the library, a ``pymc.Model``, or a ``bambi.Model``.
     time_limit
-        Seconds of sampling that the user has; the choice then minimises the predicted risk at their end. Without effect
-        if `target_ess` is given.
+        Seconds of sampling that the user has; the choice then minimises the predicted risk at their end.
     target_ess
-        Wanted effective draws of every parameter. If neither this nor `time_limit` is given, 400.
+        Wanted effective draws of every parameter, in place of `time_limit`. If neither is given, 400.
     bias
         ``"none"`` allows only exact samplers; a number allows a bias of that many posterior standard deviations. None
         allows 0.02, but takes an exact sampler if one needs at most twice the time of the fastest.
@@ -134,7 +134,7 @@ def choose_sampler(
     Raises
     ------
     InvalidInputError
-        When an argument is out of range.
+        When an argument is out of range, or `time_limit` and `target_ess` are both given.
     IncompatibleError
         If no candidate fits the target; the message gives a reason for each, such as a density that is NaN, infinite
         or improper.

@@ -126,8 +126,8 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> NormalLaw:
     if growth.max() > RUNAWAY:
         warnings.warn(
             f"normal_by_pilot: the standard deviation of {target.variables.labels()[growth.argmax()]} still grew by a "
-            f"factor of {growth.max():.3g} in the last of {len(rounds)} rounds: the posterior may be improper, "
-            "as under a flat prior with separable classes or collinear predictors; give it a proper prior",
+            f"factor of {growth.max():.3g} in the last round of steps: the posterior may be improper, as under a flat "
+            "prior with separable classes or collinear predictors; give it a proper prior",
             SamplingWarning,
             stacklevel=3,
         )

@@ -38,10 +38,10 @@ def why_alone(known: Situation) -> str:
     seconds = known.seconds_to_compile(frozenset({"terms", "gradient"}))
     if not seconds:
         return ""
-    integral = known.term_work.code == "groups"
-    what = "the integrals over groups" if integral else "the terms of the rows"
+    slow = {"groups": "the integrals over groups", "library": "the prior"}
+    what = slow.get(known.term_work.code, "the terms of the rows")
     why = f"; {known.target.why_no_structure}" if known.target.why_no_structure else ""
-    return f": they would compile {what} and their gradient ({seconds:.0f} s){why}"
+    return f": they would compile {what} and the gradient ({seconds:.0f} s){why}"
 
 
 def sampler(target: Target) -> NUTS:
@@ -79,6 +79,9 @@ def floor(known: Situation) -> Floor:
 
 def set_up_seconds(known: Situation) -> float:
     """Return the seconds before the first kept draw: compilation, and tuning of all chains."""
-    has_factors = known.term_work.code == "matrices"
-    compilation = COMPILE_FACTORS if has_factors else seconds_to_compile(known.written_work)
-    return compilation + known.chains * TUNE["nutpie"] * seconds_per_draw(known)
+    return compilation(known) + known.chains * TUNE["nutpie"] * seconds_per_draw(known)
+
+
+def compilation(known: Situation) -> float:
+    """Return the seconds in which nutpie compiles the model."""
+    return COMPILE_FACTORS if known.term_work.code == "matrices" else seconds_to_compile(known.written_work)

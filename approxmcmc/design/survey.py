@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Target, TermWork, WrittenWork
-from approxmcmc.design.memory import of_matrices, why_too_large
+from approxmcmc.design.memory import of_matrices, why_rows_too_large, why_too_large
 from approxmcmc.design.normal_by_pilot import BY_WALK, gradients_of_pilot, normal_by_pilot, numbers_of_metric
 from approxmcmc.design.work import AUDITED, PRODUCT, STEP, TRANSITION, AuditSeconds, Light, Rates, compilation, rates_of
-from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError, SamplingWarning
 from approxmcmc.surrogate import CoreRows
 from approxmcmc.surrogate.pilot import STEPS, run_pilot
@@ -53,7 +52,7 @@ class Situation:
     chains
         Number of chains of the run that follows.
     compiled
-        Parts of the model that candidates have compiled so far: "terms", "gradient", "expansion".
+        Parts of the model that candidates have compiled so far: "terms", "gradient", "expansion", "trajectory".
     undefined
         Candidates that met a density that is NaN or infinite.
     trajectories
@@ -219,18 +218,29 @@ class Situation:
         return found
 
     def seconds_of(self, law: str) -> float:
-        """Return the seconds to compute the "mode", the "pilot" or the "fit", compilation included; 0 for ""."""
+        """Return the seconds to compute the "mode", "pilot" or "fit" after compilation; 0 for "" or if it is known."""
+        missing = self._missing(law)
+        return 0.0 if not missing else self._mode_seconds if missing == "mode" else self._pilot_seconds
+
+    def parts_of(self, law: str) -> frozenset[str]:
+        """Return the parts that the "mode", "pilot" or "fit" needs compiled; none for "" or if it is known."""
+        if not (missing := self._missing(law)):
+            return frozenset()
+        if missing == "mode" and self.has_predictors:
+            return frozenset({"terms", "expansion"})
+        if not self.has_gradient:
+            return frozenset({"terms"})
+        return frozenset({"terms", "gradient"} if missing == "mode" else {"terms", "gradient", "trajectory"})
+
+    def _missing(self, law: str) -> str:
+        """Return which of "mode" and "pilot" is still to be computed for a law, or ""; a "fit" needs one of the two."""
         if law == "fit":
             law = "pilot" if self.why_no_expansion else "mode"
-        if not law or self.has(law) or (law == "mode" and self.target.known_law is not None):
-            return 0.0
-        return (self._pilot_seconds if law == "pilot" else self._mode_seconds) + self.seconds_to_compile(
-            frozenset({"terms", "expansion" if law == "mode" and self.has_predictors else "gradient"})
-        )
+        return "" if self.has(law) or (law == "mode" and self.target.known_law is not None) else law
 
     def seconds_to_compile(self, parts: frozenset[str]) -> float:
-        """Return the seconds to compile the parts that this model still lacks."""
-        return compilation(self.term_work.code, parts, self.compiled)
+        """Return the seconds to compile those of `parts` that no candidate has compiled yet."""
+        return compilation(self.term_work.code, parts - self.compiled, compiles_prior=self.target.compiles_prior)
 
     @property
     def _pilot_seconds(self) -> float:
@@ -278,19 +288,9 @@ class Situation:
     @property
     def why_no_rows(self) -> str:
         """Return why rows cannot be expanded, or "": a density that is not finite, or too little memory."""
-        target, dim = self.target, self.dim
         if self.undefined:
             return f"a density is not finite ({self.undefined[0]}), which an expansion of the rows would not detect"
-        if isinstance(target, LinearTarget):
-            numbers = 4.0
-        elif isinstance(target, PredictorsTarget):
-            numbers = float(target.likelihood.n_numbers)
-        else:
-            numbers = 1.0 + dim + dim * (dim + 1) / 2.0
-        too_large = why_too_large(8.0 * numbers * target.n_obs + of_matrices(dim, self.chains))
-        if too_large and any(is_mapped(array) for array in target.compile().data):  # then the numbers are mapped, too
-            return self.why_no_covariance
-        return too_large
+        return why_rows_too_large(self.target, self.chains)
 
 
 def survey(target: Any, seed: int, chains: int = 4) -> Situation:

@@ -61,7 +61,7 @@ class BlackjaxNUTS(JaxSampler):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BlackjaxMCLMC(JaxSampler):
-    """Microcanonical Langevin Monte Carlo of blackjax on all data: it conserves energy, and rejects nothing.
+    """Microcanonical Langevin Monte Carlo of blackjax on all data: moves of nearly constant energy, none rejected.
 
     Guarantee: biased by its step size, which its warm-up sets by the variance of the energy error.
 

@@ -79,7 +79,7 @@ def kicked(time: float, state: TrajectoryState, slope: np.ndarray) -> float:
 
 @compiled
 def drifted(time: float, state: TrajectoryState) -> None:
-    """Drift from `there`, in place."""
+    """Move ``state.there`` along the velocity for a time, in place, in the metric of the state."""
     if state.factor.rest.shape[0] > 0:
         drift_sparsely(time, state.factor, state.velocity, state.there, state.work)
     else:

@@ -206,7 +206,7 @@ class EffectiveDraws(_Looks):
         return self.most_draws
 
     def first(self) -> Goal:
-        """Return the first goal n_1: at least E draws in all, because fewer draws hardly ever have an ESS of E."""
+        """Return the first goal n_1: at least E draws in all, if allowed, since fewer hardly ever have an ESS of E."""
         return self._goal(max(self.target / self.chains, FEWEST_DRAWS))
 
     def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> Goal | None:

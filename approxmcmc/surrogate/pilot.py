@@ -62,7 +62,7 @@ class Pilot(Laplace):
 
 
 def normal_pilot(fit: Laplace) -> Pilot:
-    """Return a pilot with mode and covariance of a Laplace approximation, and 16 independent draws of its normal."""
+    """Return a pilot with mode and covariance of a Laplace approximation, and 16 independent draws from it."""
     rng = np.random.default_rng(0)  # for set-up only: equal targets show equal numbers
     draws = fit.mode + rng.standard_normal((DRAWS, fit.mode.size)) @ fit.cholesky.T
     return Pilot(fit.mode, fit.cov, fit.decrement, fit.passes, fit.seconds, draws=draws)

@@ -84,7 +84,7 @@ def find_mode(
         A target with continuous parameters. Models with linear predictors or groups use closed forms; other targets use
         their gradient if they have one (`grad_loglik`), else differences.
     start
-        Where to begin, shape (dim,); None is the target's initial point.
+        Where to begin, shape (dim,); None is the target's initial point, or with many data the mode of some rows.
     tolerance
         Largest allowed distance from the mode, in posterior standard deviations, by the decrement.
     max_passes

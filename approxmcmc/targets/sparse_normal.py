@@ -1,7 +1,8 @@
 """A normal approximation with a sparse precision: effects of crossed and nested factors, given their scales.
 
-It is a Laplace approximation without its covariance, which is full: products with a factor of the covariance take d^2
-multiply-adds, with that of the precision a few for each pair of levels that meet in the data.
+It is a Laplace approximation without its covariance, which is full. With d parameters a product with a factor of the
+covariance takes of the order of d^2 multiply-adds, with a factor of the precision a few for each pair of levels that
+meet in the data.
 """
 
 import dataclasses
@@ -29,7 +30,7 @@ class SparseNormal(Component):
     mode
         The mean; shape (dim,).
     rows, columns, values
-        The numbers of P that are not 0, on its diagonal and above it.
+        Indices and values of the entries of P that are not 0, on its diagonal and above it.
     passes, seconds
         Passes over the data, and seconds, that it took to find the distribution.
 
@@ -40,7 +41,7 @@ class SparseNormal(Component):
 
     Notes
     -----
-    Only `Hamiltonian` uses the factor of P as its `preconditioner=`; the others take the covariance.
+    As a `preconditioner=`, only `Hamiltonian` uses the factor of P; other proposals take the covariance.
 
     Examples
     --------
@@ -72,7 +73,7 @@ class SparseNormal(Component):
         except np.linalg.LinAlgError:
             raise InvalidInputError("SparseNormal: the precision must be positive definite") from None
         if found is None:
-            raise InvalidInputError("SparseNormal: the precision has too many numbers; take a Laplace with its inverse")
+            raise InvalidInputError("SparseNormal: the precision is hardly sparse; take a Laplace with its inverse")
         return found
 
     @property

@@ -73,6 +73,9 @@ class Prior:
         What messages call the target and the function.
     """
 
+    is_graph = False
+    """Whether the prior is a graph, compiled by PyTensor for each model."""
+
     def __init__(
         self,
         scale: float,
@@ -140,6 +143,11 @@ class TallDataTarget(
     @abc.abstractmethod
     def _identity(self) -> str:
         """Return a text that identifies the likelihood's code and settings, without the data."""
+
+    @property
+    def compiles_prior(self) -> bool:  # type: ignore[override]  # a constant of other targets
+        """Whether the log prior is compiled for each model, by PyTensor."""
+        return self.prior.is_graph
 
     def compile(self) -> CompiledTarget:
         """Compile terms and prior."""

@@ -148,7 +148,10 @@ def poisson_of_row(eta: float, y: float) -> float:
 def log_mean_likelihood(
     of_row: Callable[[float, float], float], rng: Any, theta: np.ndarray, data: tuple[np.ndarray, ...]
 ) -> float:
-    """Return the sum over groups of the log of the mean likelihood of the group's rows, over draws u ~ N(0, I)."""
+    """Return the sum over groups of the log of the mean, over draws u ~ N(0, I), of the likelihood of the group's rows.
+
+    ``of_row(eta, y)`` is the log-likelihood of a row.
+    """
     W, y, spans, (n_effects, n_draws), places, products, weights, logs = data
     phi = sums_of(factors_of(theta, places), products, weights, logs)
     n_fixed = W.shape[1] - n_effects

@@ -30,8 +30,8 @@ def type_one_error(
     """Return the probability that any look before the last stops the test at a tie, mu = mu_0.
 
     With z_j the statistic and G_j the critical value of look j of J, it is P(some |z_j| > G_j, j < J | mu_std = 0).
-    With ``thresholds="normal"`` and ``boundary_shape=0.5``
-    it is ``2 epsilon`` if there is one early look, and larger if there are more: each is another chance to stop.
+    With ``thresholds="normal"`` and ``boundary_shape=0.5`` it is ``2 epsilon`` if there is one early look, and larger
+    if there are more: each is another chance to stop.
 
     Examples
     --------

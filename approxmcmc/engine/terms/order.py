@@ -37,7 +37,7 @@ from approxmcmc.errors import InvalidInputError
 BLOCK_SIZE, N_OBS, PERIOD, DECISIONS, VERSION, BLOCK, OFFSET = range(7)  # indices into the cursor
 
 ORDERS = ("auto", "rows", "blocks")
-BLOCKS_FROM = 10_000  # rows; with fewer, an exact step is as fast as any test, so blocks would save nothing
+BLOCKS_FROM = 10_000  # rows; with fewer, an exact step of a regression is as fast as a test's, so blocks save nothing
 ENOUGH_BLOCKS = 150  # the error of a fixed partition falls like 1 / sqrt(number of blocks)
 RESHUFFLE_EVERY = 200  # decisions
 LEAST_BLOCK, SMALLEST_BLOCK, LARGEST_BLOCK = 32, 512, 2048  # rows; see `block_size`

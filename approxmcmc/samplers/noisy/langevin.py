@@ -157,7 +157,7 @@ class NoisyLangevin(Component, Sampler):
 def make_drift_and_return(simulate: Callable[..., None], refresh: bool) -> Callable[..., float]:
     """Return the move that proposes theta', draws G' there, and returns the log q ratio (steps 1 and 2).
 
-    With `refresh`, G is redrawn for each step.
+    With `refresh`, G is redrawn for each step. Outside the support G' is not drawn, and the ratio is 0.
     """
     draw_rows = make_draw_rows(simulate)
 

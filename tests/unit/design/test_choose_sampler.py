@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.contracts import TermWork
-from approxmcmc.design import choose_sampler, contest, memory, nuts, prices
+from approxmcmc.contracts import TermWork, WrittenWork
+from approxmcmc.design import choose_sampler, contest, memory, nuts, prices, work
 from approxmcmc.design.candidates import TALL
 from approxmcmc.design.normal_by_pilot import normal_by_pilot, trajectories
 from approxmcmc.design.survey import Situation
@@ -132,6 +132,13 @@ def test_less_time_is_a_price_in_risk(logistic):
     assert 50 - 1e-3 < tuning < 1000 + 1e-3
 
 
+def test_two_goals_are_refused_but_a_run_may_have_both(logistic):
+    with pytest.raises(amc.errors.InvalidInputError, match="give target_ess=50 or time_limit=60"):
+        choose_sampler(logistic, target_ess=50, time_limit=60)
+    trace = amc.sample(logistic, target_ess=50, time_limit=60, random_seed=1, progressbar=False)
+    assert "seconds to 50 effective draws" in trace["sample_stats"].attrs["chosen"]
+
+
 def test_steps_that_a_run_makes_anyway_are_in_the_price():
     """4000 steps, whatever they say: a sampler that mixes well in expensive steps is not cheap."""
     goal = prices.checked_goal(None, None, None, 4000)
@@ -222,6 +229,7 @@ def _known(dim=16, n_obs=1000, target=None, **made):
         compile=lambda: SimpleNamespace(data=()),
         reads_rows=True,
         known_law=None,
+        compiles_prior=False,
         mirrored=(),
         term_work=TermWork(1e-6 / 0.15e-9, 3e-6 / 0.15e-9, 0.0),
     )
@@ -245,6 +253,36 @@ def test_what_a_candidate_would_have_to_make_is_in_its_floor_until_it_is_made():
     langevin = _named("Langevin steps, exact test")
     with_mode, without = (contest.floor_of(langevin, _known(**made), goal)[0] for made in ({"mode": LAW}, {}))
     assert without - with_mode == pytest.approx((40 + 4 * 34) * 3e-3, rel=1e-3)  # a climb, and four Newton steps
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("Hamiltonian trajectories, exact test", ("terms", "gradient", "trajectory")),
+        ("independent draws and a walk, exact test", ("terms", "gradient")),
+        ("NUTS by nutpie", ()),
+    ],
+)
+def test_code_is_paid_for_once_and_with_it_a_prior_of_pytensor(name, parts):
+    """The law that a candidate needs and its own steps share parts: none of them is counted twice."""
+    goal, one = prices.checked_goal(None, None, None), _named(name)
+    floors = []
+    for code, prior, compiled in (
+        ("library", False, ()),
+        ("graph", False, ()),
+        ("graph", True, ()),
+        ("graph", True, parts),
+    ):
+        known = _known()
+        known.target.written_work = WrittenWork(1e4, 16, False, 1.0)
+        known.target.term_work = TermWork(1.0, 1.0, 0.0, code)
+        known.target.compiles_prior = prior
+        known.compiled.update(compiled)
+        floors.append(contest.floor_of(one, known, goal)[0])
+    plain, terms, both, made = floors
+    assert terms - plain == pytest.approx(sum(work.COMPILATION["graph"][part] for part in parts), abs=1e-3)
+    assert both - terms == pytest.approx(sum(work.PRIOR[part] for part in parts))
+    assert made == pytest.approx(plain, abs=1e-3)
 
 
 def test_a_biased_sampler_pays_for_its_audits():
