@@ -1,4 +1,4 @@
-"""Leave-one-out cross-validation: compute the likelihood of only those rows that ArviZ reads.
+"""Leave-one-out cross-validation: compute only those likelihoods that ArviZ reads.
 
 ArviZ keeps the log-likelihood of every row at every draw in one array, 32 GB for a million rows and 4000 draws. Here
 the array is lazy: only the parts that are read are computed. A target evaluates single rows. A PyMC model, also one

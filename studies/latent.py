@@ -6,6 +6,7 @@ each step (MCWM: Beaumont 2003; Andrieu and Roberts 2009); or by the Laplace app
 node. Langevin steps with stochastic gradients of the log integrals, by Fisher's identity, have no acceptance test
 (Berchuck, Baek, Medeiros and Agazzi 2024, arXiv 2403.03007): noise widens the distribution of the draws, which a linear
 map corrects afterwards. NUTS samples all effects with the other parameters.
+All are compared with long exact chains on the integrals by quadrature.
 
 Three data sets: repeated visits of 100 persons with an intercept and a slope of their own, like the simulated data of
 that paper's authors; 500 groups of three responses 0 or 1, equal in most groups; counts in 200 groups of 1 to 20 rows.

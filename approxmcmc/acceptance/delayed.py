@@ -145,7 +145,7 @@ class DelayedAcceptance(AcceptanceTest):
     test: Any
 
     def __post_init__(self) -> None:
-        """Check that the second stage is a test of the ratio."""
+        """Raise unless the second stage is a test that computes the ratio and stays the same during the run."""
         if not (isinstance(self.test, AcceptanceTest) and self.test.uses_ratio and self.test.is_homogeneous):
             raise IncompatibleError(
                 "DelayedAcceptance: the second stage must be one test of the ratio, such as ExactTest() or "

@@ -2,7 +2,7 @@
 
     seconds = operations x OPERATION + bytes x BYTE + multiply-adds of matrices x PRODUCT + steps x STEP + ...
 
-The constants are those of one core of a server (AMD EPYC, 2.x GHz, AVX2), each with how it was measured; on another
+The constants are those of one core of a server (AMD EPYC, 2.x GHz, AVX2), most with how they were measured; on another
 processor all of them change by a similar factor, so the cheapest candidate rarely changes. The compilation of a new
 model is counted by a table. Code that is compiled once per machine counts as free, even if it is not yet compiled.
 """

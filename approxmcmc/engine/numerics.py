@@ -17,7 +17,7 @@ from approxmcmc.engine.compiler.compile import compiled
 
 LOG_2 = math.log(2.0)
 LOG2_E = 1.0 / LOG_2
-# log 2 in two parts, so that x - k log 2 keeps its leading digits (Cody and Waite 1980).
+# log 2 in two parts: k times the first is exact, so x - k log 2 is right to its last digits (Cody and Waite 1980).
 LOG_2_HIGH = 6.93147180369123816490e-01
 LOG_2_LOW = 1.90821492927058770002e-10
 # Adding 1.5 * 2^52 rounds a double to the nearest integer and leaves that integer in its low bits.

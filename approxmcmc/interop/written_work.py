@@ -1,4 +1,4 @@
-"""The counted work of NUTS on a model as it is written; `nuts_seconds` has its price."""
+"""The counted work of NUTS on a model as it is written; the module `nuts_seconds` converts the counts to seconds."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

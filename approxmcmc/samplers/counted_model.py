@@ -39,8 +39,8 @@ def counted_model(target: Any, points: np.ndarray) -> CountedModel:
     counts = target.statistic_counts() if isinstance(target, DoublyIntractableTarget) else None
     if counts is None:
         raise IncompatibleError(
-            "transition_matrix of an exchange sampler needs the number of data sets for each value of the statistic, "
-            f"known for Ising lattices up to 12 wide (the shorter side); found {target!r}"
+            "exact computations on a posterior with an unknown normaliser need the number of data sets for each value "
+            f"of the statistic, known for Ising lattices with a shorter side of at most 12; found {target!r}"
         )
     statistics, log_counts = counts
     log_prior = target.compile_log_prior()

@@ -2,8 +2,8 @@
 
     S(theta) = log p(theta) + q(theta) + sum_{i in core} log p(x_i | theta),
 
-with q the sum of the quadratics of the light rows. S costs dim^2 multiplications and reads the rows of the core. With
-an empty core S is a normal density times the prior.
+with q the sum of the quadratics of the rows that are not in the core. S costs dim^2 multiplications and reads the rows
+of the core. With an empty core exp(S) is a normal density times the prior, up to a constant.
 """
 
 import functools

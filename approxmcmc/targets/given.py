@@ -66,15 +66,15 @@ def named_variables(
     Raises
     ------
     InvalidInputError
-        If a name occurs twice or is reserved, `dims` has a key that is not a variable, an axis has no labels, or the
-        sizes do not add up to `dim`.
+        If a name occurs twice or is reserved, `dims` has a key that is not a variable, an axis has no labels (one name
+        for all of theta needs none), or the sizes do not add up to `dim`.
     """
     vector = names is None or isinstance(names, str) or len(names) == 1 < dim
     names = ("theta",) if names is None else (names,) if isinstance(names, str) else tuple(names)
     labelled = {name: tuple([axes] if isinstance(axes, str) else axes) for name, axes in dims.items()}
     _check_names(names, labelled, coords, who=who)
     unknown = [axis for axes in labelled.values() for axis in axes if axis not in coords]
-    if unknown and len(names) > 1:
+    if unknown and not vector:
         raise InvalidInputError(f"{who}: dims name the axes {unknown}, which have no entry in coords")
     if vector:
         shapes = {names[0]: tuple(len(coords[axis]) for axis in labelled.get(names[0], ()) if axis in coords) or (dim,)}

@@ -172,7 +172,7 @@ def test_what_theorem_3_2_refuses():
     settings = {"largest_theta": 1.0, "largest_statistic": 1.0, "volume": 1.0, "prior_constant": 1.0}
     with pytest.raises(InvalidInputError, match="constants >= 1"):
         bounds.uniform_exchange_bound(10, **settings, proposal_constant=0.5)
-    with pytest.raises(InvalidInputError, match="volume <= c_h"):
+    with pytest.raises(InvalidInputError, match="volume <= proposal_constant"):
         bounds.uniform_exchange_bound(10, **(settings | {"volume": 1e6}), proposal_constant=1.0)
 
 

@@ -60,7 +60,7 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
             [form] = forms_of(values, factors, known, [law.shape])
             weights, parameter = scale_of(form, self.n_effects, values.shape(law.shape))
             if np.ptp(weights) > 0.0:
-                raise NotGroupsError(f"the shape of the {law.family} distribution differs from row to row")
+                raise NotGroupsError("alpha of negative binomial rows or sigma of normal rows differs from row to row")
             shapes = [(n_products, weights[0], parameter or ())]
         offsets = [(p, 1.0, ())] if has_offset else []
         signed = scales_of(source.model, effects.axes, factors, products[len(found.beta) :], [*found.beta, *shapes])

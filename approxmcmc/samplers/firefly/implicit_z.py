@@ -114,7 +114,7 @@ def go_dark_probability(log_odds: float, q: float, q_bright: float) -> float:
 
 @compiled
 def go_bright_probability(gap: float, q: float, q_bright: float) -> float:
-    """Return min(1, q_bright (1 - r) / (q r)), r = B / L = exp(-gap)."""
+    """Return the probability to accept that a datum goes bright: min(1, q_bright (1 - r) / (q r)), r = exp(-gap)."""
     return min(1.0, q_bright * math.expm1(min(gap, MOST_GAP)) / q)
 
 

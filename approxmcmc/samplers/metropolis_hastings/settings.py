@@ -187,5 +187,6 @@ def _refuse_tuning(proposal: Proposal, test: Any) -> None:
         if member.target_acceptance is not None:
             raise IncompatibleError(
                 f"{type(member).__name__}: target_acceptance={member.target_acceptance:g} tunes the size of steps to "
-                f"the decisions of a test, and {test!r} does not decide all steps; fix the step size, or use ExactTest"
+                f"the decisions of a test, and with {test!r} some or all steps are accepted without a decision; fix "
+                "the step size, or use ExactTest"
             )

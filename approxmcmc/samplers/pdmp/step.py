@@ -74,7 +74,7 @@ def arrival(rate: float, growth: float, exponential: float) -> float:
 
 @compiled
 def fly(flight: Flight, time: float) -> float:
-    """Move along the velocity for a time; return abs(phi)^2."""
+    """Move position and force along the velocity for a time; return abs(phi)^2 of the new position phi."""
     squared = 0.0
     for j in range(flight.position.shape[0]):
         flight.position[j] += time * flight.velocity[j]
