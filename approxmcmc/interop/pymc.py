@@ -13,19 +13,19 @@ linker.
 from collections.abc import Mapping
 from typing import Any
 
-from numba.core.errors import NumbaError
-
 from approxmcmc.contracts import Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.groups.find import integrated
-from approxmcmc.interop.groups.target import IntegratedOfPyMC, checked_path
-from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError
+from approxmcmc.interop.groups.target import IntegratedOfPyMC
+from approxmcmc.interop.groups.values import NOT_UNDERSTOOD, NoEffectsError, NotGroupsError
+from approxmcmc.interop.latents_wanted import checked_latents
 from approxmcmc.interop.libraries import without_formula
 from approxmcmc.interop.linear_predictor import StructuredTarget, family_of, structured_target
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import NoLinearPredictorError
 from approxmcmc.interop.pymc_target import PyMCTarget
 from approxmcmc.interop.rows import first_line, law_name
+from approxmcmc.interop.summed.model import SummedModel, summed
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.compression import explain_rows
 from approxmcmc.targets.given import with_sources
@@ -35,9 +35,6 @@ from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
-
-# What PyTensor and numba raise at graphs that cannot be rebuilt, differentiated, compiled, or read on a subset of rows.
-NOT_UNDERSTOOD = AssertionError, AttributeError, IndexError, NotImplementedError, NumbaError, TypeError, ValueError
 
 
 def from_pymc(
@@ -142,7 +139,7 @@ def from_pymc(
     >>> amc.from_pymc(model)  # doctest: +SKIP
     PyMCTarget(y: 1000 rows; beta, sigma)
     """
-    model = without_formula(model)
+    model = summed(without_formula(model), latents)
     if integrate is True and (data is not None or deterministics):
         raise InvalidInputError(
             "from_pymc: integrate=True takes the rows and the variables of the model itself, so `data` and "
@@ -152,8 +149,7 @@ def from_pymc(
     if integrate is True or (integrate and data is None and structure and not deterministics and row_dim is None):
         whole = _integrated(model, always=integrate is True, if_cheaper=integrate == "if cheaper")
         if isinstance(whole, IntegratedOfPyMC):
-            is_path = isinstance(latents, str) and latents != "auto"
-            whole.latents_wanted = checked_path(latents) if is_path else latents
+            whole.latents_wanted = checked_latents(latents)
             return whole
         if integrate is True:
             raise IncompatibleError(f"from_pymc: no effects can be integrated out: {whole}; give integrate='auto'")
@@ -200,6 +196,8 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     if isinstance(model, Target):
         return f"{model!r}: {explain_rows(model)}"
     model = without_formula(model)
+    if (without := summed(model)) is not model:
+        return f"{without.sentence}; {explain(without, row_dim)}"
     whole = _integrated(model, if_cheaper=True) if row_dim is None else NoEffectsError("row_dim is given")
     if isinstance(whole, IntegratedOfPyMC):
         sizes = f"{whole.n_obs} terms, one per group, and {whole.variables.size} parameters"
@@ -209,7 +207,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
         source = ModelOfPyMC(model, row_dim)
         source.rows.terms()  # raises if rows have no terms of their own
     except IncompatibleError as error:
-        if not left:
+        if not left and not isinstance(model, SummedModel):
             raise
         names = ", ".join(variable.name for variable in model.observed_RVs)
         return f"{names}: no row is a term{left}; why no row is one: {error}"

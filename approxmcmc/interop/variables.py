@@ -145,12 +145,11 @@ def refuse_unsuitable(model: Any) -> None:
     Raises
     ------
     IncompatibleError
-        When the model has no observed variable, missing values, discrete or no free variables.
+        When the model has no observed variable, missing values, or no free variables.
     """
     observed = [variable.name for variable in model.observed_RVs]
     free = [variable.name for variable in model.free_RVs]
     missing = [name for name in free if name.endswith("_unobserved")]
-    discrete = [variable.name for variable in model.free_RVs if not str(variable.dtype).startswith("float")]
     if missing:
         reason = (
             f"missing values in the observed data became the parameters {missing}; leave out the rows with missing "
@@ -158,11 +157,6 @@ def refuse_unsuitable(model: Any) -> None:
         )
     elif not observed:
         reason = "the model has no observed variable; give one variable observed="
-    elif discrete:
-        reason = (
-            f"the free variables {discrete} are discrete, and proposals need continuous ones; sum them out "
-            "(pm.Mixture), or sample the model by NUTS and PyMC's discrete steps, amc.sample(model)"
-        )
     elif not free:
         reason = "the model has no free variable; there is nothing to sample"
     else:
