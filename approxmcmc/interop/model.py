@@ -13,7 +13,7 @@ from pymc.data import MinibatchOp
 from pymc.model.transform.basic import remove_minibatched_nodes
 from pytensor.graph.traversal import ancestors
 
-from approxmcmc.contracts import WrittenWork, content_hash
+from approxmcmc.contracts import Variables, WrittenWork, content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, over_flat, rebuild, value_of
 from approxmcmc.interop.hierarchies import Effects, group_effects
@@ -143,7 +143,7 @@ class TargetOfPyMC:
     source: ModelOfPyMC
     n_obs: int
 
-    variables: ModelVariables
+    variables: Variables
 
     @functools.cached_property
     def summed(self) -> SummedOut | None:

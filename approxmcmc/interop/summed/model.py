@@ -36,7 +36,7 @@ class SummedRows(MeasurableOp, Op):
     def __init__(self, dtype: str, ndim: int) -> None:
         self.dtype, self.ndim = dtype, ndim
 
-    def make_node(self, *terms: Any) -> Apply:
+    def make_node(self, *terms: Any) -> Any:
         """Return the node that stands for the rows with these terms."""
         rows = pt.tensor(dtype=self.dtype, shape=(None,) * self.ndim)
         return Apply(self, [pt.as_tensor_variable(one) for one in terms], [rows])

@@ -154,7 +154,7 @@ def _fold(model: Any, graphs: Sequence[Sequence[Any]], *, shared: bool) -> list[
     replaced = rebuild([graph for some in graphs for graph in some], free)
     if shared:
         replaced = rebuild(replaced, {one: pt.constant(value_of(one)) for one in leaves(replaced) if is_shared(one)})
-    folded = rewrite_graph(replaced, include=("merge", "canonicalize"), clone=True)
+    folded: Any = rewrite_graph(replaced, include=("merge", "canonicalize"), clone=True)
     flat = iter(rebuild(folded, {new: old for old, new in free.items()}))
     return [[next(flat) for _ in some] for some in graphs]
 
