@@ -23,7 +23,7 @@ SEED = 0x1A7E  # of draws of effects; differs from the run's seed
 def latents(
     trace: xr.DataTree, target: Target, groups: Any = None, *, random_seed: int | np.random.Generator = 0
 ) -> xr.Dataset:
-    """Draw the groups' effects that a target integrated out, one for each draw of a trace.
+    """Draw the latent variables that a target integrated or summed out, one value for each draw of a trace.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def latents(
         Trace of a run on `target`, or on an expansion of it.
     target
         The target that integrates effects out: `targets.NormalGroups`, `targets.GroupedTarget`, or the target that
-        `from_pymc` returned for a model with groups.
+        `from_pymc` returned for a model with groups, or with discrete variables that are summed out.
     groups
         Labels of the wanted groups; None: all.
     random_seed
@@ -41,8 +41,8 @@ def latents(
     -------
     xarray.Dataset
         ``effect``, dims (chain, draw, group), is added to the linear predictor of the group's rows. With random slopes
-        it has the further axis ``effect_name``. For a PyMC model: its effects, and the deterministics of groups, under
-        the model's names, dims and coords.
+        it has the further axis ``effect_name``. For a PyMC model: its effects or discrete variables, and the
+        deterministics that depend on them, under the model's names, dims and coords.
 
     Raises
     ------

@@ -54,8 +54,9 @@ def from_pymc(
     ----------
     model
         A ``pm.Model`` with observed variables over the same rows, which are independent given the parameters, and
-        continuous free variables; of a ``bambi.Model`` its PyMC model is taken. Several observed variables are one
-        model: a row's term is their sum.
+        continuous free variables; discrete ones with an entry for each row or group are summed out (see the page on
+        hierarchies). Of a ``bambi.Model`` its PyMC model is taken. Several observed variables are one model: a row's
+        term is their sum.
     row_dim
         Name of the dim that counts the rows, for models in which another axis is as long as the data.
     deterministics
@@ -74,10 +75,10 @@ def from_pymc(
         `sample` uses for a ``pm.Model``: as "auto", but not by quadrature if NUTS draws from the model in the time that
         compiling the quadrature takes, and meets no funnel. The posterior of the other parameters is the same.
     latents
-        Which of the integrated effects `sample` stores in the trace. "auto": all, if groups times draws are at most
-        1e7, else none. A list of labels of groups: the effects of these groups. None: none, and `approxmcmc.latents`
-        draws them later. A path that ends with ``.zarr``: all are written to this folder instead, as float32, for
-        `xarray.open_zarr`.
+        Which of the variables that were integrated or summed out `sample` stores in the trace. "auto": all, if groups
+        times draws are at most 1e7, else none. A list of labels of groups: those of these groups. None: none, and
+        `approxmcmc.latents` draws them later. A path that ends with ``.zarr``: all are written to this folder instead,
+        as float32, for `xarray.open_zarr`.
     data
         Rows in place of those in the model, by the names of its data containers: sources (`approxmcmc.sources`), such
         as columns of Parquet files, or arrays, which may be mapped. For data that do not fit into memory: write the
@@ -153,6 +154,10 @@ def from_pymc(
             return whole
         if integrate is True:
             raise IncompatibleError(f"from_pymc: no effects can be integrated out: {whole}; give integrate='auto'")
+    if data is not None and isinstance(model, SummedModel):
+        raise IncompatibleError(
+            f"from_pymc: {model.sentence}, for the rows of the model only; with data= write a pm.Mixture in their place"
+        )
     if data is not None:
         given = with_sources(dict(data))
         rows = {name: checked_array(one, name, who="from_pymc", keep_float32=True) for name, one in given.items()}

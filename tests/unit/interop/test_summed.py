@@ -180,7 +180,7 @@ def test_terms_of_rows_and_groups_sum_to_the_log_density(kind, rng):
     step = 1e-5 * np.eye(len(theta))
 
     def density(at):
-        return full_terms(compiled.log_terms, at, compiled.data, target.n_obs).sum() + compiled.log_prior(at)
+        return full_terms(compiled.log_terms, at, compiled.data, target.n_obs).sum()
 
     by_differences = [(density(theta + h) - density(theta - h)) / 2e-5 for h in step]
     np.testing.assert_allclose(gradient, by_differences, rtol=1e-5, atol=1e-5)
@@ -408,3 +408,25 @@ def test_changed_data_are_refused(rng):
         pm.set_data({"height": rng.normal(size=5)})
     with pytest.raises(amc.errors.InvalidInputError, match="height"):
         target.compile()
+
+
+def test_data_in_place_of_the_rows_of_the_model_are_refused(rng):
+    with pytest.raises(IncompatibleError, match="for the rows of the model only"):
+        amc.from_pymc(outliers(rng), data={"X": np.zeros((9, 2))})
+
+
+@pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
+@pytest.mark.needs_jit
+def test_a_run_stores_indicators_under_the_names_of_the_model(rng):
+    model = structural_zeros(rng, 20)
+    sampler = amc.MetropolisHastings(amc.RandomWalk([0.3, 0.3, 0.3]), amc.ExactTest())
+    trace = amc.sample(amc.from_pymc(model), sampler, draws=50, chains=2, random_seed=1, progressbar=False)
+    posterior = trace["posterior"].to_dataset()
+    assert posterior["z"].dims == ("chain", "draw", "obs") and set(np.unique(posterior["z"])) <= {0, 1}
+    np.testing.assert_allclose(posterior["share"], posterior["z"].mean("obs"))
+    y = trace["observed_data"]["y"].to_numpy()
+    np.testing.assert_array_equal(y, model.rvs_to_values[model["y"]].data)
+    assert (posterior["z"].to_numpy()[..., y > 0] == 1).all()
+    assert posterior.attrs["integrated"] == "z (2 values) of 20 entries summed out"
+    some = amc.latents(trace, amc.from_pymc(model), groups=[3, 5])
+    assert dict(some["z"].sizes) == {"chain": 2, "draw": 50, "obs": 2} and "share" not in some
