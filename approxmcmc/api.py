@@ -144,7 +144,7 @@ def sample(
     Warns
     -----
     SamplingWarning
-        Once per run, with a line for each problem and what to do about it, the most serious first; see `diagnose`.
+        Once per run: the most serious problem first, a line for each, and what to do about it; see `diagnose`.
         R-hat and effective sample sizes are checked from 100 draws per chain on.
 
     Notes

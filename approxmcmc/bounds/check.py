@@ -4,7 +4,7 @@ For each value of the knob, measure the *distance* of the approximate stationary
 confidence limits, and compare it with every bound. The verdict follows from the limits, never from the point estimate:
 
 PASS           the upper limit of the distance is at most the bound
-FAIL           the lower limit is above it: the theory, or an implementation, is wrong
+FAIL           the lower limit is above it: if the bound is rigorous, the theory or an implementation is wrong
 INCONCLUSIVE   neither
 no bound       the bound does not exist, because a contraction coefficient is unknown or 1 (every random walk on R^d)
 

@@ -233,7 +233,7 @@ def grid_of_points(target: Any, grid: Any) -> np.ndarray:
         if size > LARGEST_MATRIX:
             raise InvalidInputError(
                 f"transition_matrix: {target!r} has {size:.3g} states, a matrix holds at most {LARGEST_MATRIX}: bounds "
-                "from its contraction coefficients are not available. estimate_delta and couplings need no matrix."
+                "by contraction coefficients are not available. estimate_delta and couplings need no matrix."
             )
         return np.array(list(itertools.product(*map(range, target.n_states.tolist()))), dtype=np.float64)
     dim = target.variables.size

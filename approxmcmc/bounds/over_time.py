@@ -100,7 +100,8 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
     checked_integer(n_steps, "n_steps", who="over_time")
     matrix, matrix_hat = checked_matrix(T, "T"), checked_matrix(T_hat, "T_hat")
     if matrix.shape != matrix_hat.shape:
-        raise InvalidInputError(f"T and T_hat must act on the same states; found {len(matrix)} and {len(matrix_hat)}.")
+        found = f"{len(matrix)} and {len(matrix_hat)} states"
+        raise InvalidInputError(f"T and T_hat must act on the same states; found {found}.")
     now = now_hat = starts = _starts(start, len(matrix))
     law, one_step = stationary_law(matrix), row_distances(matrix, matrix_hat)
     etas = [1.0]

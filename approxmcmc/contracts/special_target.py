@@ -168,7 +168,7 @@ class LatentTarget(abc.ABC):
         """Labels of the axes of one group's effect, by name; empty for a scalar effect."""
 
     latents_wanted: Any = None
-    """Groups whose effects `sample` draws and stores: None (no group), "auto" (all, if few), or a list of labels."""
+    """Groups whose effects `sample` stores: None, "auto" (all, if few), labels, or the path of a folder for all."""
 
     @abc.abstractmethod
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:

@@ -52,7 +52,7 @@ class Target(abc.ABC):
     """The `Laplace` approximation, if it was found when the target was made; else None."""
 
     compiles_prior: bool = False
-    """Whether the log prior is compiled for each model, by PyTensor, and its compilation is not that of the terms."""
+    """Whether PyTensor compiles the log prior of each new model, separately from the terms."""
 
     mirrored: Sequence[int] = ()
     """Coordinates of theta in each of which the posterior is even: scales that are sampled with either sign."""
@@ -70,7 +70,7 @@ class Target(abc.ABC):
     """Why the log density cannot be read term by term, so that only a `WholeSampler` can run it; "" if it can."""
 
     why_no_structure: str = ""
-    """Why a PyMC model's graph is compiled unchanged; "" if it is compiled as functions of few linear predictors."""
+    """Why a PyMC model's graph is compiled unchanged; "" if it is not, and if `from_pymc` was given `data`."""
 
     same_terms: bool = True
     """Whether every decision is about the same terms; see `Population`."""

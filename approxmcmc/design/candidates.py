@@ -97,7 +97,7 @@ class Candidate:
     is_counted: bool = False
 
     def compiles(self, known: Situation) -> frozenset[str]:
-        """Return the parts of a model that the candidate compiles; none for NUTS, which has other code."""
+        """Return the parts of a model that the candidate and its law need compiled; none for NUTS (it has own code)."""
         return frozenset() if self.is_counted else self.parts | known.parts_of(self.law) | {"terms"}
 
 

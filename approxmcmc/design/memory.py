@@ -36,7 +36,7 @@ def of_matrices(dim: int, chains: int) -> float:
 
 
 def why_rows_too_large(target: Target, chains: int) -> str:
-    """Return why expanding all rows of a target would take too much memory, or ""."""
+    """Return why the Taylor expansions of all rows of a target would take too much memory, or ""."""
     dim = target.variables.size
     if isinstance(target, LinearTarget):
         numbers = 4.0

@@ -44,7 +44,7 @@ def why_alone(known: Situation) -> str:
     slow = {"groups": "the integrals over groups", "library": "the prior"}
     what = slow.get(known.term_work.code, "the terms of the rows")
     why = f"; {known.target.why_no_structure}" if known.target.why_no_structure else ""
-    return f": they would compile {what} and their gradient ({seconds:.0f} s){why}"
+    return f": they would compile {what} and the gradient ({seconds:.0f} s){why}"
 
 
 def sampler(target: Target) -> NUTS:

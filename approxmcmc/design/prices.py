@@ -131,7 +131,7 @@ def checked_goal(time_limit: Any, target_ess: Any, bias: Any, fewest_steps: floa
     """Return the user's goal, checked: `target_ess` or `time_limit`, not both."""
     if target_ess is not None and time_limit is not None:
         raise InvalidInputError(
-            f"choose_sampler: it reaches one goal first; give target_ess={target_ess!r} or time_limit={time_limit!r}"
+            f"choose_sampler takes one goal: give target_ess={target_ess!r} or time_limit={time_limit!r}, not both"
         )
     if target_ess is not None and not 0.0 < target_ess < math.inf:
         raise InvalidInputError(f"choose_sampler: target_ess must be positive, found {target_ess!r}")

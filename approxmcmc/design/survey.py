@@ -218,12 +218,12 @@ class Situation:
         return found
 
     def seconds_of(self, law: str) -> float:
-        """Return the seconds to compute the "mode", the "pilot" or the "fit", without compilation; 0 for ""."""
+        """Return the seconds to compute the "mode", "pilot" or "fit" after compilation; 0 for "" or if it is known."""
         missing = self._missing(law)
         return 0.0 if not missing else self._mode_seconds if missing == "mode" else self._pilot_seconds
 
     def parts_of(self, law: str) -> frozenset[str]:
-        """Return the parts of the model that are compiled to compute the "mode", the "pilot" or the "fit"."""
+        """Return the parts that the "mode", "pilot" or "fit" needs compiled; none for "" or if it is known."""
         if not (missing := self._missing(law)):
             return frozenset()
         if missing == "mode" and self.has_predictors:
@@ -233,13 +233,13 @@ class Situation:
         return frozenset({"terms", "gradient"} if missing == "mode" else {"terms", "gradient", "trajectory"})
 
     def _missing(self, law: str) -> str:
-        """Return which of "mode" and "pilot" is to be computed for a law, "" for none."""
+        """Return which of "mode" and "pilot" is still to be computed for a law, or ""; a "fit" needs one of the two."""
         if law == "fit":
             law = "pilot" if self.why_no_expansion else "mode"
         return "" if self.has(law) or (law == "mode" and self.target.known_law is not None) else law
 
     def seconds_to_compile(self, parts: frozenset[str]) -> float:
-        """Return the seconds to compile the parts that this model still lacks."""
+        """Return the seconds to compile those of `parts` that no candidate has compiled yet."""
         return compilation(self.term_work.code, parts - self.compiled, compiles_prior=self.target.compiles_prior)
 
     @property

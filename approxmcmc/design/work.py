@@ -50,14 +50,14 @@ TRANSITION = 2.2  # posterior standard deviations that a trajectory travels
 # exponential outcome 12 s.
 COMPILATION = {
     "library": {"terms": 0.0, "gradient": 0.0, "expansion": 0.0, "trajectory": 0.0},
-    "groups": {"terms": 0.0, "gradient": 6.0, "expansion": 6.0, "trajectory": 6.0},  # terms when the model is read
+    "groups": {"terms": 0.0, "gradient": 6.0, "expansion": 6.0, "trajectory": 6.0},  # terms are compiled at reading
     "python": {"terms": 0.5, "gradient": 0.7, "expansion": 2.5, "trajectory": 0.7},
     "predictor": {"terms": 4.0, "gradient": 3.0, "expansion": 5.0, "trajectory": 3.0},
     "graph": {"terms": 5.0, "gradient": 5.0, "expansion": 12.0, "trajectory": 5.0},
     "matrices": {"terms": 38.0, "gradient": 55.0, "expansion": 100.0, "trajectory": 55.0},
 }
-# The same for a prior by PyTensor beside such terms, hardly more for many variables: draws around the mode took 4.9 s
-# with three variables, trajectories 8.6 s with four and 15.3 with seven, beside terms of a predictor.
+# The same for a prior that PyTensor compiles, besides the terms; more variables cost hardly more. Draws around the mode
+# took 4.9 s with three variables, trajectories 8.6 s with four, and 15.3 s with seven and the terms of a predictor.
 PRIOR = {"terms": 3.0, "gradient": 2.0, "expansion": 2.0, "trajectory": 3.5}
 
 
@@ -121,7 +121,7 @@ def rates_of(work: TermWork) -> Rates:
 
 
 def compilation(code: str, parts: frozenset[str], *, compiles_prior: bool) -> float:
-    """Return the seconds to compile `parts` of terms with code of this origin, and with them those of the prior."""
+    """Return the seconds to compile `parts` of terms from this origin, and of the prior if `compiles_prior`."""
     seconds = sum(COMPILATION[code][part] for part in parts)
     return seconds + (sum(PRIOR[part] for part in parts) if compiles_prior else 0.0)
 

@@ -24,8 +24,8 @@ LARGEST_R_HAT, BY_CHANCE = 1.01, 0.05  # limit of R-hat; share of runs with conv
 CHAINS_APART = 1.1  # limit of R-hat above which the chains are in different places
 LEAST_ESS = 100  # per chain
 # Longer chains are thinned to 1250 to 2500 draws. Verdicts hardly change: if ESS is below 100 per chain, the
-# autocorrelation time is over 12 of the thinned draws. 2 x 20 000 draws of 54 parameters take .3 s instead of 1 to 2.5
-# s.
+# autocorrelation time is over 12 of the thinned draws. For 2 x 20 000 draws of 54 parameters this takes .3 s instead of
+# 1 to 2.5 s.
 MOST_DRAWS = 2500
 MOST_PARAMETERS = 500  # to check, evenly spaced; each takes half a millisecond
 NAMED = 3  # most parameters that a sentence names

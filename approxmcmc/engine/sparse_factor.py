@@ -47,7 +47,10 @@ NO_FACTOR = SparseFactor(_NO_INDEX, _NO_NUMBER, _NO_INDEX, _NO_INDEX, _NO_NUMBER
 
 
 def independent_set(linked: np.ndarray) -> np.ndarray:
-    """Return parameters of which no two are linked, those with the fewest links first; `linked` is (dim, dim), bool."""
+    """Return indices of parameters of which no two are linked, in increasing order; `linked` is (dim, dim), bool.
+
+    Parameters with few links are chosen first.
+    """
     free, inner = np.ones(len(linked), dtype=bool), []
     for k in np.argsort(linked.sum(axis=0), kind="stable"):
         if free[k]:

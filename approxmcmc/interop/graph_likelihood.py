@@ -195,7 +195,10 @@ def over_rows(graph: Any, scalars: Mapping[Any, Any]) -> Any:
 
 
 def _backward(graph: Any, one: Quantity, given: Any, place: int) -> Any:
-    """Return the derivatives in column `place` of a quantity with rows; row i of `graph` depends only on its row i."""
+    """Return the derivatives of `graph` in column `place` of a quantity with rows.
+
+    Row i of `graph` must depend on no other row of the quantity than row i.
+    """
     slope: Any = pt.grad(graph.sum(), given, disconnected_inputs="ignore")
     return slope if given.ndim == 1 else pt.moveaxis(slope, one.row_axis or 0, 0).flatten(2)[:, place]
 

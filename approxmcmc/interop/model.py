@@ -65,7 +65,7 @@ class ModelOfPyMC:
         return over_flat(graphs, self.theta, self.values, self.start, self.scales)
 
     def _score(self) -> Any:
-        """Return the gradient of the log-likelihood of all rows, in the model's own coordinates."""
+        """Return a function, the gradient of the log-likelihood of all rows in the model's own coordinates."""
         [full] = over_flat([self.rows.all_terms().sum()], self.theta, self.values, self.start)
         return pytensor.function([self.theta], pt.grad(full, self.theta), mode="FAST_COMPILE")
 

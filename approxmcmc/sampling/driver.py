@@ -40,8 +40,8 @@ def run(
 
     `draws` is the number of draws per chain, or goals that decide from the draws whether they suffice. Draws dropped by
     thinning are not kept, and the attribute ``thin`` is the number of steps between kept draws. From the snapshot
-    `begun` the chains resume, and their earlier seconds count. Checkpoints are written during the run and at the end,
-    unless a chain failed.
+    `begun` the chains resume, and their earlier seconds count. Checkpoints are written while no chain has failed, at
+    the end only if one is due: the caller stores the finished run.
 
     Raises
     ------

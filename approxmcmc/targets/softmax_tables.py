@@ -20,7 +20,7 @@ WHO = "SoftmaxRegression"
 
 
 def classes_of(y: np.ndarray) -> np.ndarray:
-    """Return the classes in y, sorted."""
+    """Return the distinct classes in y, sorted; fewer than two, or one that is no whole number, is an error."""
     labels = np.unique(y)
     if len(labels) < 2 or (labels != np.round(labels)).any():
         raise InvalidInputError(f"{WHO}: y must hold two or more classes, as integers; found {labels[:5].tolist()}")
@@ -28,7 +28,7 @@ def classes_of(y: np.ndarray) -> np.ndarray:
 
 
 def prior_of(scale: float, prior: Callable[..., float] | None) -> Prior:
-    """Return the prior of all coefficients, normal if `prior` is None."""
+    """Return the prior of all coefficients; if `prior` is None, it is normal and its `scale` must be finite."""
     if prior is None and math.isinf(scale):
         raise InvalidInputError(
             f"{WHO}: prior_scale must be finite, found {scale}; a flat prior gives an improper posterior"
@@ -87,7 +87,7 @@ class SoftmaxTable(PredictorsTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """Trace attributes: the reference level of each column, as one text."""
+        """Trace attributes: the reference level of each column that has one, as one text."""
         return {**super().setup_attrs, "reference_levels": listed(self.reference_levels)}
 
     def to_pymc(self) -> Any:

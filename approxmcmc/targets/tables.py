@@ -133,7 +133,7 @@ class TableRegression(PredictorTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """Trace attributes: the reference level of each column, as one text."""
+        """Trace attributes: the reference level of each column that has one, as one text."""
         return {**super().setup_attrs, "reference_levels": listed(self.reference_levels)}
 
     def to_pymc(self) -> Any:

@@ -66,7 +66,7 @@ def losses(
         f"{best['delta']:.4f}. A bound above the line at 1 says nothing."
     )
     table = (
-        "Corollary 2.3 multiplies the largest E|a^ - a|, or lemma 3.1 (theorem_bound), by the factor of the exact "
+        "Corollary 2.3 multiplies the largest E|a^ - a|, or lemma 3.1 (the theorem bound), by the factor of the exact "
         f"chain. Theorem 3.2 uses of the model only kappa = e^(T S) = e^{kappa:.1f} = {math.exp(kappa):.3g} "
         "and bounds of prior and proposal densities: decimal logarithms of 1 - rho, of its one-step error and of its "
         "bound on the distance of the distributions, which is at most 1 anyway."

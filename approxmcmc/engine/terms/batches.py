@@ -234,7 +234,7 @@ def sum_terms(log_terms: Any, theta: np.ndarray, data: Data, order: np.ndarray, 
 
 
 def full_terms(log_terms: Any, theta: np.ndarray, data: tuple[np.ndarray, ...], n_obs: int) -> np.ndarray:
-    """Return all N terms at one theta; shape (n_obs,). For set-up and explanations, not for steps."""
+    """Return all N terms at one theta, in a new array of shape (n_obs,)."""
     out = np.empty(n_obs)
     log_terms(theta, data, np.empty(0, dtype=np.int64), 0, n_obs, out)
     return out

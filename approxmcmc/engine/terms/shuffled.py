@@ -82,7 +82,7 @@ def by_row(data: Sequence[np.ndarray], n_obs: int) -> list[bool]:
 
 
 def word_of(data: Sequence[np.ndarray], n_obs: int) -> type[np.signedinteger]:
-    """Return the integer type in which a shuffle moves rows: its size is that of the smallest number of the arrays.
+    """Return the integer type in which a shuffle moves rows: it has the bytes of the shortest item of the arrays.
 
     Only arrays with `n_obs` rows count; without any it is int64.
     """

@@ -111,7 +111,10 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     def name_latents(
         self, thetas: np.ndarray, drawn: np.ndarray, groups: np.ndarray
     ) -> Mapping[str, tuple[tuple[str, ...], np.ndarray]]:
-        """Return the effects and deterministics of `groups` by name, dims and values, from draws of u (`drawn`)."""
+        """Return the effects and deterministics of `groups` by name, dims and values, from draws of u (`drawn`).
+
+        Deterministics without an axis of groups are left out unless `groups` holds all groups of the model.
+        """
         complete = np.unique(groups).size == self.groups.n_groups
         named = [one for one in self.named if complete or one.axis is not None]
         values = self.model_effects.evaluate(named, thetas, drawn, groups)

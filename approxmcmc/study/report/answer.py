@@ -37,9 +37,9 @@ def without_gold(target: str, *, gold_wanted: bool, own_figures: bool) -> list[s
     target
         Its name.
     gold_wanted
-        Whether the study asks for gold standards by NUTS.
+        Whether the study asks for gold standards.
     own_figures
-        Whether the study has its own figures; a study without NUTS checks its chains there.
+        Whether the study has its own figures; a study without a gold standard checks its chains there.
     """
     return [
         _why_no_risk(target, gold_wanted, own_figures),
@@ -53,8 +53,8 @@ def _why_no_risk(target: str, gold_wanted: bool, own_figures: bool) -> str:
         return f"No gold standard of {target} was accepted, so this page states no risk."
     if own_figures:
         return (
-            "The study asks for no gold standard by NUTS. Its own figures say what the chains are compared with, and "
-            "how far they are from it."
+            "The study asks for no gold standard: its own figures say what the chains are compared with, and how far "
+            "they are from it."
         )
     return "The study asks for no gold standard, so this page states no risk."
 

@@ -156,7 +156,7 @@ class NormalGroups(NormalTerms):
         return link(places, products, logs)
 
     def initial_point(self) -> np.ndarray:
-        """Return coefficients of 0, L with `effect_scale` / 2 on its diagonal, and log(noise) at its prior median."""
+        """Return coefficients 0, L with `effect_scale` / 2 on its diagonal, and the median of log(noise), if any."""
         return self._start.copy()
 
     @property
