@@ -302,6 +302,15 @@ def test_a_failed_search_for_a_mode_is_not_repeated_and_leaves_the_pilot():
         _ = known.mode
 
 
+def test_a_walk_whose_search_for_the_mode_fails_takes_the_pilot(monkeypatch):
+    def fail(target):
+        raise amc.errors.InvalidInputError("no mode here")
+
+    monkeypatch.setattr("approxmcmc.design.survey.laplace", fail)
+    known = _known(pilot=LAW)
+    assert known.why_no_expansion == "" and known.fit is LAW and known.why_no_expansion == "no mode here"
+
+
 @pytest.mark.parametrize(("mode", "fits"), [(0.0, True), (0.5, True), (3.0, False), (-3.0, False), (9.0, True)])
 def test_draws_around_a_mode_are_not_chosen_where_chains_reach_its_mirror_image(mode, fits):
     independent = _named("independent draws and a walk, exact test")
