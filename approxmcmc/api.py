@@ -66,7 +66,7 @@ def sample(
         afterwards. None: 1000, with :class:`NUTS` its own default, or what the trial recommends if the library chose
         the sampler.
     chains
-        Number of chains. Chain k depends only on the seed and on k.
+        Number of chains. The draws of chain k depend on the seed and on k, not on the number of chains.
     cores
         Threads. None: the number of processors, at most one per chain. The draws do not depend on it.
     random_seed
@@ -84,14 +84,14 @@ def sample(
         advance in turn, and the trace is cut to the shortest chain. If ``audit_every="auto"`` audits after the chains,
         the chains get ten elevenths of these seconds.
     target_ess
-        Run until the smallest bulk and tail ESS over all variables, with all chains together, reaches this number, or
-        until `time_limit` or `draws` is reached first (a warning says so). The ESS, defined as in ArviZ, is checked at
-        draw counts that grow by factors of 1.25 to 4 (see the page on the engine), so without `time_limit` the
-        draws depend only on the seed and are the beginning of a longer run. A chain keeps at most 32 MB of draws and
-        records, or more if that is less than 1000 draws or than 4 for each effective draw wanted of it; beyond that
-        every second draw is dropped, evenly over the whole run, and its cost is added to the next. Attributes of the
-        trace: ``thin``, the steps between kept draws; ``thinned_by``, the factor on the argument `thin`;
-        ``smallest_ess``; ``ess_checks`` and ``ess_seconds``, the number of checks and their time.
+        Run until the smallest bulk and tail ESS over all variables (at most 500 coordinates), with all chains together,
+        reaches this number, or until `time_limit` or `draws` is reached first (a warning says so). The ESS, defined as
+        in ArviZ, is checked at draw counts that grow by factors of 1.25 to 4 (see the page on the engine), so without
+        `time_limit` the draws depend only on the seed and are the beginning of a longer run. A chain keeps at most 32
+        MB of draws and records, or more if that is less than 1000 draws or than 4 for each effective draw wanted of it;
+        beyond that every second draw is dropped, evenly over the whole run, and its cost is added to the next.
+        Attributes of the trace: ``thin``, the steps between kept draws; ``thinned_by``, the factor on the argument
+        `thin`; ``smallest_ess``; ``ess_checks`` and ``ess_seconds``, the number of checks and their time.
     bias
         Only for the choice of a sampler: ``"none"`` allows exact samplers only; a number allows a bias of that many
         posterior standard deviations; see `choose_sampler`.
@@ -103,9 +103,9 @@ def sample(
         These audits estimate the error of the test's acceptance probability, and check whether the draws can come from
         the posterior; a failed check warns. An integer: each decision of an approximate test is audited with
         probability 1 / audit_every, against the decision on all data with the same uniform; 1 audits all. None: no
-        audits. Draws and costs never depend on audits; the number of "auto" audits depends on the clock. For Gibbs and
-        the noisy family "auto" is an integer that the sampler chooses. Audits are outside every counter and every clock
-        but `time_limit`.
+        audits. Draws and costs do not depend on audits, except on how many fit into `time_limit`; the number of "auto"
+        audits depends on the clock. For Gibbs and the noisy family "auto" is an integer that the sampler chooses.
+        Audits are outside every counter and every clock but `time_limit`.
     discard_tuned_samples
         False keeps the tuning steps in ``warmup_posterior`` and ``warmup_sample_stats``.
     progressbar
@@ -139,13 +139,13 @@ def sample(
         (:class:`NotFiniteError`) or a function of the model raised an exception. After the first kept draw, such a NaN
         or exception ends the run: the draws made are returned, and a warning names theta and, if known, the row. A NaN
         far outside the bulk of the posterior is a rejected proposal, not an error; see ``out_of_reach`` on the page on
-        the architecture.
+        the engine.
 
     Warns
     -----
     SamplingWarning
-        Once per run, with a line for each problem and what to do about it, most serious first; see `diagnose`. R-hat
-        and effective sample sizes are checked from 100 draws per chain on.
+        Once per run: the most serious problem first, a line for each, and what to do about it; see `diagnose`.
+        R-hat and effective sample sizes are checked from 100 draws per chain on.
 
     Notes
     -----

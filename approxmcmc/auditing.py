@@ -147,8 +147,8 @@ def _auditors(
         if isinstance(target, DoublyIntractableTarget):
             why = "its density contains an unknown normaliser"
         raise IncompatibleError(
-            f"audit: {target!r} cannot audit stored draws: {why}. Audit the decisions of the chain while they are "
-            "made, sample(..., audit_every=100), or estimate the biases by bias(trace, target, sampler)"
+            f"audit: stored draws of {target!r} cannot be audited: {why}. Audit the decisions of the chain while they "
+            "are made, sample(..., audit_every=100), or estimate the biases by bias(trace, target, sampler)"
         )
     rows = AllRows(target)
     return [WalkedSteps(rows, chain, rng) for chain, rng in zip(draws, own, strict=True)]

@@ -13,7 +13,7 @@ from typing import Any
 
 
 class ApproxMCMCError(Exception):
-    """Base of every error that the package raises on purpose."""
+    """Base of the errors that this package defines."""
 
 
 class InvalidInputError(ApproxMCMCError, ValueError):
@@ -21,7 +21,7 @@ class InvalidInputError(ApproxMCMCError, ValueError):
 
 
 class IncompatibleError(ApproxMCMCError, TypeError):
-    """A target, proposal, test or sampler lacks something that another part needs; raised before any chain runs."""
+    """A target, proposal, test or sampler lacks something that another part needs; raised before the chains run."""
 
 
 class CompilationError(ApproxMCMCError, TypeError):

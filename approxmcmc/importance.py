@@ -1,9 +1,9 @@
 """Importance sampling: independent draws of a proposal, weighted by the ratio of target and proposal.
 
-    x_t ~ Q,    log w_t = log P~(x_t) - log Q(x_t),    E_P f is estimated by sum_t w_t f(x_t) / sum_t w_t.
+    x_t ~ Q,    log w_t = log P~(x_t) - log Q(x_t),    E_P f is estimated by sum_t w_t f(x_t) / sum_t w_t,
 
-P~ need not be normalised; mean w_t estimates its normalising constant. There is no chain and no test: every draw
-evaluates all terms.
+with Q the proposal and P~ the density of the target P, which need not be normalised; mean w_t estimates its normalising
+constant. There is no chain and no test: every draw evaluates all terms.
 
 Reference: Owen (2013), Monte Carlo theory, methods and examples, chapter 9.
 """

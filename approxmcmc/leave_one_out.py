@@ -27,7 +27,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.libraries import is_pymc, without_formula
 from approxmcmc.output.reading import flat_draws, refuse_formula
 
-NAME, ROW = "terms", "row"  # names of the variable and its axis, in both groups that ArviZ reads
+NAME, ROW = "terms", "row"  # variable and axis of a target's rows, in both groups that ArviZ reads
 _WITHOUT_ROWS = (DiscreteTarget, DoublyIntractableTarget, EstimatedTarget)
 
 
@@ -54,10 +54,11 @@ def log_likelihood(trace: xr.DataTree, target: Any) -> xr.DataTree:
     Raises
     ------
     IncompatibleError
-        When the terms are not the likelihood of single rows: expansions, discrete and doubly intractable targets, and
-        models with one log density for all rows, such as a time series.
+        When the terms are not the likelihood of single rows: expansions, discrete, doubly intractable and estimated
+        targets, and models with one log density for all rows, such as a time series.
     InvalidInputError
-        When the trace lacks a variable of the target, or its draws carry weights, which ArviZ would ignore.
+        When the trace lacks a variable of the target or comes from a Bambi formula, or its draws carry weights, which
+        ArviZ would ignore.
 
     Notes
     -----

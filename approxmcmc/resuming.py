@@ -63,7 +63,8 @@ def resume(
         When `target` is neither a target nor a PyMC model.
     InvalidInputError
         When `path` is not a path; when the file is not a checkpoint, belongs to another target or version, or its
-        sampler is unknown here; or when `draws` is given while the run still lacks draws.
+        sampler is unknown here; or when `draws` is given while the run still lacks draws, unless an interrupted
+        `resume` was adding as many.
 
     Examples
     --------

@@ -71,7 +71,8 @@ def make_plan(
         return _as_chosen(target, settings, book)
     from approxmcmc.design.choice import choose_sampler
 
-    wanted = {name: getattr(settings, name) for name in ("time_limit", "target_ess", "bias", "chains")}
+    goal = "time_limit" if settings.target_ess is None else "target_ess"  # with both, the limit may only end the run
+    wanted = {name: getattr(settings, name) for name in (goal, "bias", "chains")}
     steps = None if settings.draws is None or settings.target_ess else settings.draws * settings.thin
     choice = choose_sampler(target, random_seed=_first(settings.seed), draws=steps, **wanted)
     if say:

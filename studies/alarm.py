@@ -1,4 +1,4 @@
-"""The burglary alarm, three ways: Gibbs, Metropolis-Hastings and importance sampling given J and M, J, or A.
+"""The burglary alarm by Gibbs, Metropolis-Hastings and importance sampling, given both calls, one call, or the alarm.
 
 The network of Pearl (1988), chapter 2, with the numbers of Russell and Norvig, figure 14.2: all answers are known by
 enumeration, so every error below is measured and not estimated. Burglary and earthquake explain the alarm: they move

@@ -111,7 +111,7 @@ def schedules(results: Any) -> list[Any]:
 
 
 def reached(test: Any, budget: float) -> list[tuple[float, int]]:
-    """Return epsilon and steps of each epoch that fits in a budget on the canonical case."""
+    """Return epsilon and steps of each epoch that a budget reaches on the canonical case; the last may be cut short."""
     out, left = [], budget
     for epsilon, steps in zip(test.epsilons, (*test.steps, 2**60), strict=True):
         made = min(steps, round(left / arm(epsilon).cost))

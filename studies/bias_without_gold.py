@@ -36,7 +36,7 @@ REFERENCE = {
     "quick": (10_000, 200),
     "published": (10_000, 200),
     "paper": (200_000, 1000),
-}  # draws and tuning of four chains
+}  # draws and tuning steps of each of four chains
 COVERAGE = {"smoke": (4, 60), "quick": (60, 200), "published": (60, 200), "paper": (500, 1000)}  # repetitions, audits
 
 
@@ -114,7 +114,7 @@ def samplers(batch_size: int) -> dict:
 
 @functools.cache
 def reference_of(target, preset: str):
-    """Return a long exact chain of independent proposals, whose checks are reported; a failed check raises no error."""
+    """Return four long exact chains of independent proposals; their failed checks are reported and raise no error."""
     draws, tune = REFERENCE[preset]
     kernel = Kernel(independent(amc.ExactTest())(laplace_of(target)))
     with warnings.catch_warnings():

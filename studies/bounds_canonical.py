@@ -65,7 +65,7 @@ def sequential(epsilon: float, n: int, batch_size: int):
 
 
 def samplers(n: int, batch_size: int) -> dict:
-    """Return the family of samplers."""
+    """Return the random walk with the sequential test at each of `EPSILONS`, by name."""
     return {"sequential": vary(sequential, epsilon=knob(*EPSILONS), n=n, batch_size=batch_size)}
 
 

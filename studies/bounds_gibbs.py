@@ -54,7 +54,7 @@ def thirty():
 
 
 def large(results):
-    """Return name, field and batch size of the model that cannot be enumerated."""
+    """Return (name, Markov random field, batch size) of the model that is too large to enumerate."""
     return ("thirty", thirty(), 40) if results.preset == "smoke" else ("hundred", hundred(), LARGE_BATCH_SIZE)
 
 
@@ -125,10 +125,10 @@ def barker_sweeps(results) -> list:
     needed = (sites * epsilon * BATCH_SIZE**0.5 / gap) ** 2
     caption = (
         f"Gibbs on six sites, each decision by the minibatch Barker test from {BATCH_SIZE} of 10 terms on; realised "
-        "conditionals enumerated, B1, B3 and B1 with D Delta_max as for Theorem 2. Last column: epsilon / (1 - eta) "
+        "conditionals enumerated, the bounds as for Theorem 2. Last column: epsilon / (1 - eta) "
         f"with the Berry-Esseen epsilon of {BATCH_SIZE} normal terms, {epsilon:.2f}, for each of D = {sites} decisions "
         f"of a sweep. epsilon falls like 1 / sqrt(b), and 1 - eta is {gap:.3f}: the bound would be below 1 from "
-        f"{needed:.2g} terms read for each decision on. delta_max is the true error of a decision."
+        f"{needed:.2g} terms read for each decision on. The largest error of a decision is its true one."
     )
     headings = headings_of(frame) | {"target_variance": "target variance"}
     frame, formats = frame.reset_index(), {"target_variance": "g"}

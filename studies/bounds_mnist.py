@@ -62,7 +62,10 @@ def austerity(epsilon: float, batch_size: int, scale: float):
 
 
 def samplers(batch_size: int, scale: float) -> dict:
-    """Return the family of samplers; the scale is about 2.38 / sqrt(10) posterior standard deviations."""
+    """Return the random walk with the sequential test at each of `EPSILONS`, by name.
+
+    The scale is about 2.38 / sqrt(10) posterior standard deviations.
+    """
     return {"austerity": vary(austerity, epsilon=knob(*EPSILONS), batch_size=batch_size, scale=scale)}
 
 

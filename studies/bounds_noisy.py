@@ -99,11 +99,11 @@ def error_against_draws(results) -> list:
     slope = np.polyfit(np.log(counts[biased]), np.log(frame["delta"][biased]), 1)[0]
     caption = (
         f"On a grid of {len(grid)} points, from the closed form (N = 1, 2: rigorous) and the distribution of the mean "
-        "on a lattice (else: one-sided, delta and the bounds that grow with it are too large by little; tv, bias and "
-        "B4 "
-        f"are approximate); each bound with its label. Contraction of exact Metropolis-Hastings: {shown}. delta falls "
-        f"like N to the power {slope:.2f} from N = 2 on, and theorem 3.2 says -1/2 or faster. The bias is 0 at N = 1 "
-        "and is not monotone in N: the bounds follow delta, and are loose."
+        "on a lattice (else: one-sided; the one-step error and the bounds that grow with it are slightly too large, "
+        "the distance, the bias and the average bound approximate); each bound with its label. Contraction of exact "
+        f"Metropolis-Hastings: {shown}. The one-step error falls like N to the power {slope:.2f} from N = 2 on, and "
+        "theorem 3.2 says -1/2 or faster. The bias is 0 at N = 1 and is not monotone in N: the bounds follow the "
+        "one-step error, and are loose."
     )
     drawn = "The exchange sampler (N = 1) is exact, and its bounds are vacuous nevertheless; its true distance is 0."
     return [

@@ -64,7 +64,7 @@ DENSE = {"dense_1e5": functools.partial(dense, 100_000), "dense_1e6": functools.
 
 
 def risk_of(traces, reference, over: str):
-    """Return the risk of the means in posterior standard deviations, averaged over coefficients."""
+    """Return the risk of the posterior means against `over`, in posterior variances, averaged over coefficients."""
     sd = reference["posterior"]["beta"].std(("chain", "draw"))
     in_sds = {"means": lambda posterior: posterior["beta"] / sd}
     with warnings.catch_warnings():

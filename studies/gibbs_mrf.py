@@ -39,7 +39,7 @@ from studies.tools.discrete import (
 
 EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25)
 SEED = 2014
-# Of the analyses: fixed states of the other sites, decisions at each, subsets of five sites, sweeps of the reference.
+# Fixed states of all sites, decisions at each, subsets of five sites, sweeps of a reference chain (0: by enumeration).
 EFFORT = {
     "smoke": (20, 50, 100, 0),
     "quick": (60, 400, 400, 100_000),
@@ -106,7 +106,7 @@ def by_epsilon(results) -> dict:
 
 
 def figure_7(results) -> list:
-    """Draw realised against exact conditionals: at frozen contexts, and binned over the decisions of the chains."""
+    """Draw realised against exact conditionals: at fixed states of all sites, and binned over one chain's decisions."""
     import pandas as pd
 
     field, (n_contexts, decisions, _, _) = results.target("triples"), effort(results)
@@ -140,9 +140,9 @@ def figure_7(results) -> list:
         ]
     caption = (
         f"Figure 7 of the paper: realised against exact probability of a 1. Above: {decisions} decisions at each of "
-        f"{n_contexts} frozen contexts. Below: the decisions of one chain in bins of the exact probability. Line: the "
-        "recursion of the sequential test at the mean scale tau of the frozen contexts. The test under-estimates large "
-        "probabilities and over-estimates small ones."
+        f"{n_contexts} fixed states of all sites. Below: the decisions of one chain in bins of the exact probability. "
+        "Line: the recursion of the sequential test at the mean scale tau of the fixed states. The test "
+        "under-estimates large probabilities and over-estimates small ones."
     )
     return [Figure("Realised against exact conditionals", caption, figure, pd.DataFrame(rows))]
 
@@ -248,10 +248,10 @@ def prices(results) -> list:
         return [table]
     note = (
         f"In seconds exact Gibbs {'wins' if speed['exact'] < tests.min() else 'does not win'}: a sweep takes "
-        f"{speed['exact']:.3g} ms with kept fields"
+        f"{speed['exact']:.3g} ms with kept log odds"
         + (f" and {speed['all_pairs']:.3g} ms adding up all pairs" if "all_pairs" in speed else "")
         + f", and {tests.min():.3g} to {tests.max():.3g} ms with sequential tests, which read fewer pairs at random "
-        "places. The saving in pairs holds for conditionals that have no faster exact form."
+        "places."
     )
     return [Note(note), table]
 

@@ -8,7 +8,7 @@ node. Langevin steps with stochastic gradients of the log integrals, by Fisher's
 map corrects afterwards. NUTS samples all effects with the other parameters.
 
 Three data sets: repeated visits of 100 persons with an intercept and a slope of their own, like the simulated data of
-that paper's authors; 500 groups of three 0/1 rows, equal within most groups; counts in 200 groups of 1 to 20 rows.
+that paper's authors; 500 groups of three responses 0 or 1, equal in most groups; counts in 200 groups of 1 to 20 rows.
 In the gradients the nodes replace the draws of the effects that the paper makes, so that only the minibatch brings
 noise. The correction is for a normal posterior: in the metric of the Laplace approximation, steps
 
@@ -37,18 +37,18 @@ from studies.tools.tall_samplers import exact_walk
 
 STEP, BATCH = 0.1, 10  # of stochastic gradients
 NODES = (1, 3, 5, 9)
-THINNED = 200  # draws of a chain that get weights
+THINNED = 200  # most draws of a chain that get weights
 ESTIMATES = 50  # estimates of the likelihood at the mode, whose spread is computed
 CORRECTED = "stochastic_gradients, corrected"
 
 
 def gimh(fit: Any) -> "amc.samplers.PseudoMarginal":
-    """Return the random walk on kept estimates of the likelihood."""
+    """Return GIMH: a random walk that keeps the estimate of the current state's likelihood."""
     return amc.samplers.PseudoMarginal(amc.RandomWalk(2.38 / math.sqrt(fit.mode.size), preconditioner=fit))
 
 
 def mcwm(fit: Any) -> "amc.samplers.PseudoMarginal":
-    """Return the random walk on estimates that every step draws anew."""
+    """Return MCWM: a random walk that draws the estimates at both states anew in each step."""
     return amc.samplers.PseudoMarginal(gimh(fit).proposal, refresh=True)
 
 
@@ -65,7 +65,7 @@ def on_estimates(refresh: bool, n_draws: int) -> InLaplaceMetric:
 
 
 def long_chains(target: Any, **how: Any) -> Any:
-    """Return long exact chains of Langevin steps, which independent draws with a walk must confirm."""
+    """Return long exact chains of Langevin steps; chains of independent proposals and a walk must confirm them."""
     fit = laplace_of(target)
     return exact_chain_reference(target, langevin_kernel(fit), mixture_kernel(fit), cores=1, **how)
 
@@ -80,7 +80,7 @@ def flat(posterior: Any) -> np.ndarray:
 
 
 def truth(results: Any, name: str) -> np.ndarray:
-    """Return the draws of the gold standard."""
+    """Return the draws of the gold standard of the data set `name`, shape (draws, coordinates)."""
     return flat(results.reference(name)["posterior"].to_dataset())
 
 
@@ -146,7 +146,7 @@ def biases(results: Any) -> list[Any]:
 
 
 def noise_of(results: Any, name: str, label: str) -> float:
-    """Return the standard deviation of the log of a sampler's likelihood estimate at the mode; NaN if it makes none."""
+    """Return the sd of the log-likelihood estimate of sampler `label` on data `name` at the mode; NaN without one."""
     samplers = {setting.label: setting.sampler for setting in results.study.settings()}
     form = getattr(samplers.get(label), "form", None)
     if not getattr(form, "__name__", "").startswith("by_draws"):
@@ -210,10 +210,11 @@ def nodes(results: Any) -> list[Table]:
                 | {"effective share": float(np.mean(effective))}
             )
     caption = (
-        "For each effect of a group; the last of a data set is the number that the library chooses, and 1 the Laplace "
-        "approximation. Error: of the log likelihood, over the posterior, against twice the chosen nodes. Biases in "
-        f"posterior standard deviations: {THINNED} draws of each exact chain weighted by exp(error), intervals over "
-        "chains. Effective share: of the weights; where it is near 0, believe the chain of the Laplace approximation."
+        "Nodes for each effect of a group: 1 is the Laplace approximation, and a number other than 1, 3, 5 and 9 is "
+        "the library's choice. Error: of the log likelihood, over the posterior, against twice the chosen nodes. "
+        f"Biases in posterior standard deviations: at most {THINNED} draws of each exact chain weighted by exp(error), "
+        "intervals over chains. Effective share: ESS of the weights per draw; where it is near 0, rely on the chain "
+        "of the Laplace approximation."
     )
     formats = {"effective share": ".2f"}
     return [Table("How many nodes", caption, pd.DataFrame(rows), formats=formats)] if rows else []

@@ -115,7 +115,7 @@ def walk_rates(scale: float, dim: int) -> tuple[float, float]:
 
 
 def best_scale(dim: int) -> float:
-    """Return the scale of the largest mean squared jump."""
+    """Return the scale of the walk with the largest mean squared jump in `dim` dimensions."""
     from scipy import optimize
 
     unit = 1.0 / math.sqrt(dim)

@@ -2,8 +2,8 @@
 
 Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 2 and algorithms 2 and 5, has no experiment with
 them. A 4 x 4 lattice with s(y) = 12 and a uniform prior on (-0.4, 0.8): auxiliary lattices enter through s alone, whose
-distribution is a table of 23 numbers, so that draws are exact and cost nothing, and the posterior and the distributions
-of the estimates are known. With s_1, ..., s_N drawn at theta,
+distribution is a table of 23 numbers, so that draws are exact and cheap, and the posterior and the distributions of
+the estimates are known. With s_1, ..., s_N drawn at theta,
 
     mean of exp((theta_0 - theta) s_k)    is unbiased for    Z(theta_0) / Z(theta),
 
@@ -66,7 +66,7 @@ def cumulate(theta: float, values: np.ndarray, log_counts: np.ndarray, cumulated
 
 @compiled
 def draw(rng: np.random.Generator, values: np.ndarray, cumulated: np.ndarray) -> float:
-    """Return one s, by inversion of one uniform number."""
+    """Return one draw of s, given the running sums of its probabilities, by inversion."""
     last = values.shape[0] - 1
     place = np.searchsorted(cumulated, rng.random() * cumulated[last], side="right")
     return values[min(place, last)]
@@ -103,7 +103,10 @@ def log_prior(theta):
 
 @functools.cache
 def view(target: Any, form: str, n_draws: int) -> Any:
-    """Return the posterior with the likelihood of one sampler: an estimate, or the pseudo-likelihood."""
+    """Return the posterior in the form that a sampler runs on.
+
+    `form` is "likelihood" or "ratio", an estimate by `n_draws` draws, or "pseudo_likelihood".
+    """
     if form == "pseudo_likelihood":
         return amc.targets.PseudoLikelihood(target)
     settings = np.array([target.observed_statistics[0], ANCHOR, n_draws])
@@ -218,12 +221,11 @@ def against_the_posterior(results: Any) -> list[Any]:
         return []
     sizes = ", ".join(f"{relative_sd(n):.2g} at N = {n}" for n in COUNTS)
     caption = (
-        "Bias in exact posterior standard deviations, Student intervals over chains. TV is computed over 24 bins of "
-        "theta and is above 0 for exact samplers too: the rows of exchange and GIMH show by how much. Standard "
-        "deviation of the estimated "
-        f"likelihood in units of its mean, over the posterior: {sizes}. Exact: exchange at N = 1, and GIMH. Under Cost "
-        "the likelihood of the lattice is one datum, which is not read for a proposal outside the prior's interval; "
-        "the pseudo-likelihood reads 16, one for each site."
+        "Bias in exact posterior standard deviations, Student intervals over chains. Exact: exchange at N = 1, and "
+        "GIMH; their rows show how far above 0 the TV of exact samplers is, because it is computed over 24 bins of "
+        f"theta. Standard deviation of the estimated likelihood in units of its mean, over the posterior: {sizes}. In "
+        "the table of costs the likelihood of the lattice is one datum, which is not read for a proposal outside the "
+        "prior's interval; the pseudo-likelihood reads 16, one for each site."
     )
     drawn = "Draws of all chains (steps) and the exact posterior density (dashed)."
     frame = pd.DataFrame(curves)

@@ -6,9 +6,9 @@ CPU for each sampler, two hours for BERGM (Caimo and Friel 2011), which is the p
 
 The normaliser of this model can be computed, so the posterior is known on a grid: mean (-2.270, 0.070), not the
 (-2.675, 0.188) of the paper's reference. The model has a dense phase near its likelihood's maximum; auxiliary chains of
-1000 updates that start from sparse graphs never enter this phase, and the sampled posterior moves to where it would lie
-without a dense phase. The study shows this shift: exchange is run with exact auxiliary draws, and with chains of
-several lengths from empty, full and both starts. This explanation of the paper's table is ours.
+1000 updates that start from sparse graphs rarely enter this phase, and the sampled posterior moves to where it would
+lie without a dense phase. The study shows this shift: exchange is run with exact auxiliary draws, and with chains of
+several lengths from the empty, the full and the observed graph. This explanation of the paper's table is ours.
 
 Noisy Langevin is run with two step sizes. The paper uses the tuned size of MALA-exchange, here about 1.5 posterior
 covariances: the chain diverges, since at some 8 % of the posterior, near the dense phase, the log density is curved too
@@ -59,7 +59,7 @@ def chains(start: str = "observed", n_updates: int = UPDATES, thin: int | None =
 
 
 def walk(factor: float = WALK):
-    """Return the random walk of the exchange samplers."""
+    """Return the random walk of the exchange samplers; its covariance is `COVARIANCE` times the square of `factor`."""
     return amc.RandomWalk(factor**2 * np.array(COVARIANCE))
 
 
@@ -242,7 +242,7 @@ def auxiliary_length(results) -> list:
 
 
 def langevin_steps(results) -> list:
-    """Tabulate memory, inflated variances and far-off draws of noisy Langevin at its two step sizes."""
+    """Tabulate correlation times, inflated variances and far-off draws of noisy Langevin at its two step sizes."""
     mean, sd = exact_moments(results)
     points = points_of(exact_posterior(results)["weight"], 20 if results.preset == "smoke" else 60)
     remark = beyond_stability(business().log_density, points, np.array(COVARIANCE), STEPS)

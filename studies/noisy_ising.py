@@ -4,10 +4,10 @@ Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo: Convergence of Mar
 Kernels, section 4.1, figures 1 and 2. There: 20 lattices of an Ising model, prior uniform on (-0.4, 0.8), auxiliary
 chains of 1000 site updates, 100 further draws for the noisy samplers, 30 seconds for each sampler and lattice.
 
-Two things are ours. The exact posterior comes from the transfer recursion on a grid of theta (36.5 minutes a lattice
-in the paper). And exchange with *exact* auxiliary draws is among the samplers: in the same time it makes few steps, but
-it is the only sampler here without bias. The auxiliary chains of the others start from the observed lattice and have
-1000 updates, which are only four sweeps of the lattice.
+Two things are ours. The exact posterior comes from the transfer recursion on a grid of theta (in the paper it took 36.5
+minutes for each lattice). And exchange with *exact* auxiliary draws is among the samplers: in the same time it makes
+few steps, but it is the only sampler here without bias. The auxiliary chains of the others start from the observed
+lattice and have 1000 updates, which are only four sweeps of the lattice.
 """
 
 import functools
@@ -27,7 +27,6 @@ SWEEPS = 500  # of the simulation of a lattice, from random spins
 UPDATES, THIN = 1000, 16
 SEED = 2016
 GRID = {"smoke": 121, "quick": 121, "paper": 241}
-SIZE = {"smoke": 6}
 STEP = 6e-4  # variance of a Langevin step; posterior standard deviations are near 0.033 on 16 x 16 spins
 
 
@@ -95,12 +94,12 @@ def samplers(scale: float, step_size: float, n_auxiliary: int) -> dict:
 
 
 def start(target, rng):
-    """Return a draw of U(0.1, 0.4), the middle of the prior."""
+    """Return a draw of U(0.1, 0.4), an interval around `TRUE_THETA`."""
     return rng.uniform(0.1, 0.4, size=1)
 
 
 def exact_density(target, n_points: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return grid and exact posterior density on it (Simpson's weights are not needed: the edges hold no mass)."""
+    """Return a grid of theta over the prior's interval, and the exact posterior density on it."""
     grid = np.linspace(*BOUNDS, n_points)
     log_density = np.array([target.log_density([theta]) for theta in grid])
     density = np.exp(log_density - log_density.max())
@@ -109,7 +108,7 @@ def exact_density(target, n_points: int) -> tuple[np.ndarray, np.ndarray]:
 
 @functools.cache
 def exact_moments(name: str, study_target, n_points: int) -> tuple[float, float]:
-    """Return mean and standard deviation of the exact posterior."""
+    """Return mean and standard deviation of the exact posterior `study_target`, called `name`, by `n_points` points."""
     grid, density = exact_density(study_target, n_points)
     weights = density * (grid[1] - grid[0])
     mean = float(weights @ grid)

@@ -76,17 +76,17 @@ def covariance(factor: float = 1.0) -> np.ndarray:
 
 
 def exchange(factor: float):
-    """Return the exchange algorithm."""
+    """Return the exchange algorithm with a random walk of covariance ``covariance(factor)``."""
     return amc.Exchange(amc.RandomWalk(covariance(factor)), auxiliary=chains())
 
 
 def noisy_exchange(factor: float):
-    """Return noisy exchange with `N_AUXILIARY` auxiliary draws for each decision."""
+    """Return noisy exchange with the walk of `exchange`, and `N_AUXILIARY` auxiliary draws for each decision."""
     return amc.Exchange(amc.RandomWalk(covariance(factor)), N_AUXILIARY, chains(THIN))
 
 
 def noisy_langevin(step_size: float):
-    """Return noisy Langevin. Chains with long steps move to dense graphs and do not return."""
+    """Return noisy Langevin. Chains with long steps move to a theta of dense graphs and do not return."""
     return amc.samplers.NoisyLangevin(step_size, N_AUXILIARY, covariance(), chains(THIN))
 
 
@@ -96,7 +96,7 @@ def mala(step_size: float, noisy: bool):
 
 
 def bergm(n_updates: int = UPDATES):
-    """Return BERGM: exchange with moves along the differences of a population of eight chains."""
+    """Return BERGM: exchange with moves along the differences of a population of eight members."""
     return amc.Exchange(
         amc.proposals.AdaptiveDirection(gamma=0.5, scale=0.05, spread=0.1), auxiliary=chains(None, n_updates)
     )
@@ -214,7 +214,7 @@ def lengths(results) -> list:
 
 
 def langevin_steps(results) -> list:
-    """Tabulate memory, inflated variances and far-off draws of noisy Langevin at its two step sizes."""
+    """Tabulate correlation times, inflated variances and far-off draws of noisy Langevin at its two step sizes."""
     gold = moments(reference(results))
     mean, sd = (np.array([gold[name][k] for name in NAMES]) for k in (0, 1))
     return [unadjusted_steps(results, mean, sd, kind="noisy_langevin", tuned="mala_exchange")]

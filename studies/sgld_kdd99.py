@@ -12,11 +12,11 @@ metric alpha has the same meaning for every target: correlations of the chain la
 minibatch of n inflates the variance by a share of about alpha N / (4 n). About ten scalings and metrics were tried
 before this one was chosen, because both step sizes are usable in it and SGLD's bias is large at one and small at the
 other: a demonstration in a chosen setting, not an independent confirmation of the paper's numbers. A chain that never
-moved has error 1, so only an error well below 1 means that a sampler works. Preset quick keeps N / n: every tenth row,
-minibatches of 50. Presets smoke and quick compare with long exact chains in place of NUTS, to end in minutes. All
-chains start in draws of the Laplace approximation: the study measures bias and variance, not the time to reach the
-mode. The last setting is proposed at the end of section 6.2, and the paper does not run it: SGLD first, then the test,
-then a falling epsilon, in one chain.
+moved has error 1, so only an error well below 1 means that a sampler works. Presets quick and published keep N / n:
+every tenth row, minibatches of 50. All presets but paper compare with long exact chains in place of NUTS, to end in
+minutes. All chains start in draws of the Laplace approximation: the study measures bias and variance, not the time to
+reach the mode. The setting ``schedule`` is proposed at the end of section 6.2, and the paper does not run it: SGLD
+first, then the test, then a falling epsilon, in one chain.
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ def connections(real: bool = False) -> Dataset:
 
 @functools.cache
 def tenth() -> Dataset:
-    """Return every tenth connection, the data of preset quick; generated data are returned whole."""
+    """Return every tenth connection, the data of presets quick and published; generated data are returned whole."""
     data = connections()
     return data if data.is_synthetic else every(data, 10)
 
@@ -132,7 +132,7 @@ def exact(step_size: float, batch_size: int):
 
 
 def samplers(batch_size: int, test_batch_size: int, steps_of: tuple[int, ...] = LONG_SCHEDULE) -> dict:
-    """Return the paper's settings; the exact test decides as epsilon = 0 does, at half the cost."""
+    """Return the paper's settings and `schedule`; the exact test decides as epsilon = 0 does, at half the cost."""
     steps = knob(*STEP_SIZES)
     both = {"batch_size": batch_size, "test_batch_size": test_batch_size}
     return {

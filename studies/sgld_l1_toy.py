@@ -3,10 +3,10 @@
 Korattikara, Chen and Welling (2014), Austerity in MCMC Land, an example of the conference version only: N = 10000, y =
 0.5 x + noise of variance 1 / lambda with lambda = 3, prior exp(-lambda_0 |theta|) with lambda_0 = 4950, step size 5e-6,
 minibatches of 500, sequential test at epsilon = 0.5, which always stops after its first look. x is uniform on [0, 1),
-so that lambda sum x_i y_i is about lambda_0: the mode lies near the kink at 0. There the gradient jumps by 2 lambda_0
-and the drift alpha lambda_0 / 2 is several times the noise: uncorrected chains that cross the kink land far on the
-other side, so that their draws have too little probability near it. The exact density is known in closed form, up to
-one integral on a grid.
+so that lambda sum x_i y_i is about lambda_0: the mode lies near the kink at 0, where the gradient jumps by 2 lambda_0.
+Just left of the kink the drift of a step is about alpha lambda_0, 11 standard deviations of its noise: an uncorrected
+chain that has crossed the kink goes far to the right, so its draws have too little probability near the kink. The
+exact density is known in closed form, up to one integral on a grid.
 """
 
 import functools
@@ -47,7 +47,7 @@ def grad_logprior(theta, out):
 
 @functools.cache
 def simulated() -> tuple[np.ndarray, np.ndarray]:
-    """Return x and y."""
+    """Return the simulated predictor x and the responses y, shape (N,) each."""
     rng = np.random.default_rng(SEED)
     x = rng.random(N)
     return x, SLOPE * x + rng.standard_normal(N) / PRECISION**0.5
@@ -99,7 +99,7 @@ def start(target, rng):
 
 
 def longest_stay(inside: np.ndarray) -> int:
-    """Return the largest number of consecutive True values."""
+    """Return the largest number of consecutive True values in `inside`."""
     outside = np.flatnonzero(np.concatenate([[True], ~inside, [True]]))
     return int(np.diff(outside).max() - 1)
 

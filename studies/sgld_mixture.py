@@ -168,7 +168,7 @@ def figure_1(results: Any) -> list[Figure]:
         row[0].set_ylabel("theta2")
     caption = (
         "Figure 1 of Welling and Teh. Lines: regions of highest exact density that hold 50, 90 and 99 % of the "
-        f"posterior. Points: {SHOWN} draws of one chain at even distances of its weights."
+        f"posterior. Points: {SHOWN} draws of one chain, at equal steps of the sum of its weights."
     )
     return [Figure("Two modes, exact and sampled", caption, figure, pd.concat(frames))] if frames else []
 

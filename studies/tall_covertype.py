@@ -1,4 +1,4 @@
-"""The samplers of `tall_data` on Covertype: real data, where a few rows of rare categories have most variance."""
+"""The samplers of `tall_data` on Covertype: rare categories have nearly all of the variance of the terms."""
 
 from studies.tall_data import of_one_set
 

@@ -3,8 +3,9 @@
 Risk of posterior means, variances and tail probabilities in units of the posterior, averaged over coordinates. Gold
 standards are long exact chains, which a second exact kernel and Stein's identities must confirm. A cell is one chain on
 one core; its time includes warm-up, modes, expansions and the trials of a choice, but no compilation. All chains of a
-block start at one draw of the Laplace approximation. A sampler that cannot sample a posterior, or whose library is not
-installed, gives a failed cell with the reason.
+block start at one draw of the Laplace approximation, except those of `default` and `default_bias_10`, for which
+`sample` chooses the start, too. A sampler that cannot sample a posterior, or whose library is not installed, gives a
+failed cell with the reason.
 """
 
 import dataclasses

@@ -80,9 +80,9 @@ def corrected(draw, h, gamma, M, *, steps=1):
     return propose
 
 
-def hmc(terms, prior, step_size, length, M, most_steps):
-    """Return ``propose(rng, theta)`` of leapfrog trajectories with a step and a length drawn for each."""
-    L = np.linalg.cholesky(M)
+def hmc(terms, prior, step_size, length, M, most_steps, L=None):
+    """Return ``propose(rng, theta)`` of leapfrog trajectories with a step and a length drawn for each; L L' = M."""
+    L = np.linalg.cholesky(M) if L is None else L
 
     def force(theta):
         return L.T @ (prior(theta) + terms(theta).sum(axis=0))

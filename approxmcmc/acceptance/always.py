@@ -1,7 +1,7 @@
 """The trivial test: accept every proposal and read no data.
 
 With a stochastic-gradient Langevin proposal the chain is SGLD (Welling and Teh 2011); with a random walk proposal the
-chain is a plain random walk. Because it has the interface of every other test, no sampler needs a special case.
+chain is a plain random walk.
 """
 
 import dataclasses
@@ -68,7 +68,7 @@ class AlwaysAccept(AcceptanceTest):
         return False
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return the reason: the chain is not tested."""
+        """Return why the chain may be biased: no step is tested."""
         return f"{self!r} tests nothing"
 
     def looks(self, n_obs: int) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Annealed epsilon: begin with a fast, biased test, or without a test, and end with an exact one.
 
-The run is divided into epochs, each with its own epsilon. Some steps before the first epoch may be accepted without a
-test. The number of decisions in each epoch is fixed before the chain starts.
+The run is divided into epochs, each with its own epsilon, the level of the t-tests of `SequentialTTest`. Some steps
+before the first epoch may be accepted without a test. The number of decisions in each epoch is fixed before the chain
+starts.
 Within an epoch the chain is homogeneous; over the run it is not. `annealing_rule.py` computes schedules.
 
 Reference: Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 7 (a falling epsilon) and the
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
 
 
 class AnnealedState(NamedTuple):
-    """The epochs, and the numbers of steps and decisions that the chain has made.
+    """The epochs, the number of untested steps left, and the number of decisions made.
 
-    `ends` holds the number of decisions after which each epoch but the last ends; `epsilons` and `critical` (epochs,
-    looks) the epsilon and the critical values of each epoch, and `looks` and `tol` their common settings. `untested` is
-    the number of steps left before the first epoch, `decisions` the number of decisions made. `log_likelihood` at the
-    current theta is NaN until the exact epoch begins.
+    `ends` holds the number of decisions after which each epoch but the last ends; `epsilons` the epsilon of each epoch,
+    `critical`, shape (epochs, looks), its critical values. All epochs share `looks` and `tol`, see `SequentialTState`.
+    `untested` is the number of steps left before the first epoch, `decisions` the number of decisions made.
+    `log_likelihood` at the current theta is NaN until the exact epoch begins.
     """
 
     ends: np.ndarray
@@ -100,7 +101,10 @@ def decide(
 
 @compiled
 def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: AnnealedState) -> float:
-    """Return Lambda^ of the current epoch's t-test, at epsilon = 0 equal to Lambda; inf if the step is untested."""
+    """Return Lambda^, see `CompiledTest`, of the current epoch's t-test; inf if the step is untested.
+
+    At epsilon = 0 it is Lambda, the log ratio on all data.
+    """
     if test.untested[0] > 0:
         return math.inf
     epoch = np.searchsorted(test.ends, test.decisions[0], side="right")
@@ -118,19 +122,20 @@ class AnnealedEpsilon(AcceptanceTest):
         Epsilon of each epoch, not increasing; the last must be 0.
     steps
         Number of decisions in each epoch but the last, which has no end; one number fewer than `epsilons`. A step to
-        prior density 0 is rejected without reading data: it is not a decision, and its ``epsilon`` is NaN in the trace.
+        prior density 0 is rejected without reading data: it does not count here, and its ``epsilon`` is NaN in the
+        trace.
     test
         A `SequentialTTest` with the other settings of the tests; its epsilon is ignored.
     untested
-        Steps before the first epoch that always accept, as with :class:`AlwaysAccept`: no data are read for a decision,
-        and SGLD computes no gradient for a density ratio. Only a step to prior density 0 is rejected. Their ``epsilon``
-        is NaN in the trace.
+        Number of steps before the first epoch that always accept, as with :class:`AlwaysAccept`: no data are read for a
+        decision, and SGLD computes no gradient for a density ratio. Only a step to prior density 0 is rejected. The
+        ``epsilon`` of these steps is NaN in the trace.
 
     Raises
     ------
     InvalidInputError
-        When the epsilons rise or do not end at 0, or when the number of `steps` does not match the number of
-        `epsilons`.
+        When an epsilon is above 1/2 or larger than the one before, the last is not 0, or `steps` are not positive or
+        do not match the number of `epsilons`.
     IncompatibleError
         When the proposal is tuned to its acceptance rate and `untested` is positive, or the sampler is :class:`Gibbs`.
 
@@ -138,8 +143,8 @@ class AnnealedEpsilon(AcceptanceTest):
     -----
     Guarantee: biased at any finite time, but consistent: the last epoch is exact and does not end, so the share of the
     biased epochs in the pooled mean vanishes. The chain is inhomogeneous, so R-hat and ESS over several epochs mean
-    little. Decisions during tuning count towards `steps`. The trace records ``epsilon`` for every draw. At epsilon = 0
-    a step costs N evaluations, as with :class:`ExactTest`.
+    little. Decisions during tuning count towards `steps`. The trace records the ``epsilon`` of each draw. At epsilon =
+    0 a step costs N evaluations, as with :class:`ExactTest`.
 
     ``untested=k`` starts with SGLD, then tests with a falling epsilon (end of section 6.2 of the reference), with
     :class:`StochasticGradientLangevin`. Audits of untested draws report the error of a step that accepts with
@@ -214,12 +219,12 @@ class AnnealedEpsilon(AcceptanceTest):
         return not self.untested and (self.epsilons[0] == 0.0 or self.test.reads_all(n_obs))
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return a clause that names the step from which the chain is exact; "" if every decision reads all data."""
+        """Return a clause that says after how many steps the chain is exact; "" if every decision reads all data."""
         if self.reads_all(n_obs):
             return ""
         return (
-            f"{self!r} leaves the posterior invariant from step {self.untested + sum(self.steps)} on, where "
-            "epsilon is 0; the bias of earlier draws vanishes with the length of the run"
+            f"{self!r} leaves the posterior invariant only after {self.untested} untested steps and {sum(self.steps)} "
+            "decisions, when epsilon is 0; the bias of earlier draws vanishes with the length of the run"
         )
 
     def with_independent_subsets(self) -> "AnnealedEpsilon":
@@ -227,7 +232,10 @@ class AnnealedEpsilon(AcceptanceTest):
         return dataclasses.replace(self, test=self.test.with_independent_subsets())
 
     def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:
-        """Return the error predicted for each audited decision at the epsilon of its draw; None if it is unknown."""
+        """Return the predicted error probability of each audited decision at the epsilon of its draw; None if unknown.
+
+        NaN for draws without an audited decision.
+        """
         return self.test.expected_errors(stats)
 
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
@@ -236,7 +244,10 @@ class AnnealedEpsilon(AcceptanceTest):
         return self.test.problems(stats.isel(draw=slice(int(decided.argmax()), None))) if decided.any() else []
 
     def epsilon_at(self, step: int) -> float:
-        """Return the epsilon of a step, counted from 0; NaN for an untested step."""
+        """Return the epsilon of step number `step`, counted from 0; NaN for an untested step.
+
+        This assumes that every tested step before it made a decision that counts towards `steps`.
+        """
         if step < self.untested:
             return math.nan
         return float(self.epsilons[int(np.searchsorted(np.cumsum(self.steps), step - self.untested, side="right"))])

@@ -5,10 +5,10 @@ the asymptotic variance V per step and the cost k of a step. The risk of a small
 that of a large budget at 0. So the run is divided into epochs that double the budget, and every epoch uses the epsilon
 with the least predicted risk of the *pooled* mean at its end,
 
-    ( (n b_old + m b) / (n + m) )^2 + ( n V_old + m V ) / (n + m)^2,    m = (t_{k+1} - t_k) / k(epsilon),
+    ( (n b_old + m b) / (n + m) )^2 + ( n V_old + m V ) / (n + m)^2,    m = (t_{j+1} - t_j) / k(epsilon),
 
-after n steps with mean bias b_old and mean variance V_old. Epsilon never rises again, and ends at 0, so the pooled mean
-is consistent.
+after n steps with mean bias b_old and mean variance V_old; m is the number of steps of the epoch between the budgets
+t_j and t_{j+1}. Epsilon never rises again, and ends at 0, so the pooled mean is consistent.
 
 Reference: Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 7, propose to lower epsilon
 as the chain runs; the rule is this project's.

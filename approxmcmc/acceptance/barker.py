@@ -1,6 +1,6 @@
 """The minibatch Barker test: the noise of a minibatch replaces the noise of the decision.
 
-Barker accepts iff Delta + X_log > 0, Delta the log ratio of the posterior at two states and X_log standard logistic,
+Barker accepts iff Delta + X_log > 0, Delta the log Metropolis-Hastings ratio of two states and X_log standard logistic,
 that is with probability S(Delta) = 1 / (1 + exp(-Delta)). From a minibatch the test computes an acceptance probability
 A, and accepts iff u < A for a uniform u; see `barker_decision`.
 
@@ -31,7 +31,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 if TYPE_CHECKING:
     import xarray as xr
 
-# From here on, skewed terms change the acceptance probability by about 0.01.
+# |skewness| / sqrt(n) of the n terms read at which their skewness changes the acceptance probability by about 0.01.
 LARGEST_SKEWNESS_RATIO = 0.05
 SHARE_OF_SKEWED_DRAWS = 0.5
 
@@ -46,7 +46,7 @@ class MinibatchBarker(AcceptanceTest):
         sigma^2, 0.01 to 2.25: the test reads data until the estimated variance of the log ratio's estimate is below it.
         With a smaller value the test reads more, and errs less if the terms are skewed.
     batch_size
-        Number of data that each look reads, at least 2; use 50 or more for skewed terms.
+        Number of data that each look adds, at least 2; use 50 or more for skewed terms.
     temperature
         K > 0: the log-likelihood is divided by K, and the chain samples the tempered posterior.
     correction
@@ -54,8 +54,7 @@ class MinibatchBarker(AcceptanceTest):
         :func:`correction_distribution`.
     max_error
         The test also reads on until :func:`minibatch_barker_error_bound`, estimated from the terms read, is at most
-        `max_error`. None: no such rule. The bound is loose: with normal terms, 0.1 takes about 17 000 data, so the test
-        then saves little.
+        `max_error`. None: no such rule. The bound is loose: with normal terms, 0.1 takes at least 17 000 data.
     order
         How subsets are drawn: ``"rows"``, ``"blocks"`` or ``"auto"``, as in :class:`SequentialTTest`.
 
@@ -70,10 +69,11 @@ class MinibatchBarker(AcceptanceTest):
     -----
     Guarantee: biased. In the Gaussian regime only the error of the correction is left, 5e-8 at the default
     `target_variance`; if all data are read, there is no bias. Skewed terms bias the test, because a minibatch that
-    misses the heavy tail gives an estimate that looks both low and precise. A run warns if ``skewness_ratio`` in the
+    misses the heavy tail gives an estimate that is wrong but looks precise. A run warns if ``skewness_ratio`` in the
     trace is large. The exact counterpart is ``ExactTest("barker")``.
-    Cost: at most 2 evaluations for each datum read. A decision reads about N^2 Var(l) / (K sigma)^2 data, so the test
-    saves reads only if steps are small or K > 1.
+    Cost: at most 2 evaluations for each datum read. With Var(l) the variance of the N terms l_i = log p(x_i|theta') -
+    log p(x_i|theta), a decision reads about N^2 Var(l) / (K sigma)^2 data if that is far below N, so the test saves
+    reads only if steps are small or K > 1.
 
     In an audited trace, ``wrong_decisions`` counts differences from the exact decision with the same uniform. They
     measure the minibatch's noise, not bias: do not compare the count with the count of a sequential test. The bias is
@@ -145,13 +145,17 @@ class MinibatchBarker(AcceptanceTest):
         )
 
     def gaussian_probability(self, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str) -> np.ndarray:
-        """Return the acceptance probability at (Lambda, tau): Barker's rule if tau makes the test read all data."""
+        """Return the acceptance probability in the Gaussian regime; Barker's rule where the test reads all data.
+
+        `log_ratio` and `tau`, the scale of the terms, are those of `laws.probability`.
+        """
         return barker_law.gaussian_probability(log_ratio, tau, self.looks(n_obs), rule=rule, **self._noise())
 
     def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:
         """Return the acceptance probability of each pair: the mean of A over all ways to draw the looks.
 
-        `differences` (pairs, N) are the terms l_i, `log_rest` (pairs,) the log ratios of prior and proposal.
+        `differences` (pairs, N) holds the terms log p(x_i|theta') - log p(x_i|theta), `log_rest` (pairs,) the log
+        ratios of prior and proposal.
         """
         looks = self.looks(differences.shape[1])
         return barker_law.enumerated_probability(differences, log_rest, looks, rule=rule, **self._noise())
@@ -163,7 +167,7 @@ class MinibatchBarker(AcceptanceTest):
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Return a warning if ``abs(skewness) / sqrt(n)`` exceeds .05 in at least half of the draws, else no finding.
 
-        If a decision reads 100 normal terms, it does so in 4 % of the draws.
+        If every decision reads n = 100 normal terms, the ratio exceeds .05 in 4 % of the draws.
         """
         if "skewness_ratio" not in stats or not stats.sizes["draw"]:
             return []

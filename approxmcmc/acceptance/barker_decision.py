@@ -7,8 +7,8 @@ and Delta = c + (1/K) sum_i l_i. After b data drawn without replacement,
 
 s_l^2 the variance of the terms read (divisor b - 1). Data are added until s^2 < sigma^2. Then Delta* = Delta + nearly
 normal noise of variance s^2; normal noise X_nc of variance sigma^2 - s^2 and the correction X_corr of `correction`
-make it up to a logistic variable, and the test accepts iff Delta* + X_nc + X_corr > 0. Given Delta* and s^2 that has
-probability
+make it up to a logistic variable, and the test accepts iff Delta* + X_nc + X_corr > 0. If X_corr takes the values Y_j
+with probabilities p_j, this has, given Delta* and s^2, the probability
 
     A = sum_j p_j Phi((Delta* + Y_j) / sqrt(sigma^2 - s^2)),
 
@@ -133,7 +133,7 @@ def decide(
 
 @compiled
 def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: BarkerState) -> float:
-    """Return Lambda^ = logit(A), from the terms in `table`; NaN if a term is NaN.
+    """Return Lambda^ = logit(A), from the terms in `table`; NaN if a term is NaN or +inf.
 
     The terms that the test reads do not depend on u, so it accepts iff logit(u) < Lambda^.
     """

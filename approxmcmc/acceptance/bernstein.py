@@ -1,8 +1,8 @@
 """The empirical Bernstein test: stop when a concentration bound, valid for any terms, settles the decision.
 
 Metropolis-Hastings accepts iff the mean mu of the N terms l_i = log p(x_i|theta') - log p(x_i|theta) exceeds
-mu_0 = (log u - c) / N. After n terms without replacement, with mean lbar and standard deviation s, the test stops at
-look j if abs(lbar - mu_0) > c_n,
+mu_0 = (log u - c) / N, u uniform on (0, 1) and c the log ratio of prior and proposal. After n terms without
+replacement, of mean lbar and standard deviation s, the test stops at look j if abs(lbar - mu_0) > c_n,
 
     c_n = s sqrt(2 log(3 / delta_j) / n) + 3 C log(3 / delta_j) / n,    delta_j = (p - 1) / (p j^p) delta,
 
@@ -16,7 +16,7 @@ moments, which are no larger without replacement (Hoeffding 1963, theorem 4), an
     c_n = s sqrt(2 rho_n log(5 / delta_j) / n) + (7/3 + 3/sqrt(2)) C log(5 / delta_j) / n,
 
 rho_n = 1 - (n - 1)/N for n <= N/2 and (1 - n/N)(1 + 1/n) beyond. This bound is smaller if the term with s dominates the
-term with C and n is near N. It is one-sided: enough, because a decision can be wrong on one side only.
+term with C and n is a large part of N. It is one-sided: enough, because a decision can be wrong on one side only.
 
 Reference: Bardenet, Doucet and Holmes (2014), Towards Scaling up Markov Chain Monte Carlo, ICML, algorithm 2 (with
 C >= max abs(l) and 6 in place of 3); Bardenet, Doucet and Holmes (2017), On Markov Chain Monte Carlo Methods for Tall
@@ -122,7 +122,7 @@ def decide(
 
 @compiled
 def half_width(evidence: Evidence, test: BernsteinState, look: int, n: int) -> float:
-    """Return c_n, the distance from mu_0 at which a look decides; infinite if the terms read differ by more than C."""
+    """Return c_n, the distance from mu_0 at which a look decides; infinite if the terms read contradict the range C."""
     moments = evidence.moments
     seen = moments[LARGEST] - moments[SMALLEST]
     limit = seen if test.observed else test.term_range(evidence.theta, evidence.proposed, test.numbers)
@@ -143,14 +143,14 @@ class BernsteinTest(AcceptanceTest):
     delta
         Largest probability of a wrong decision, 0 <= delta < 1; with 0 the test never stops early.
     batch_size
-        Number of data that the first look reads, at least 2.
+        Number of data in the first look, at least 2.
     growth
-        Look j adds ``round(batch_size * growth**(j - 1))`` data. By default looks double, as each widens the bounds.
+        Look j adds ``round(batch_size * growth**(j - 1))`` data. By default looks double: each look widens the bounds.
     range
-        Source of C, which bounds ``max l - min l`` over all data. ``"target"``: from the target, as a function of both
-        states (`LogisticRegression`; `GLMTarget` with ``slope_bound``; `FunctionTarget` with ``term_range``;
-        `ControlVariate` of a logistic regression). A number: an upper bound that holds for every pair of states.
-        ``"observed"``: the range of the terms read so far. This is a guess, so the guarantee does not hold.
+        Source of C, which bounds ``max l - min l`` over all data, l the change of a term between two states.
+        ``"target"``: from the target, as a function of both states (for example `LogisticRegression`, `GLMTarget` with
+        ``slope_bound``, `FunctionTarget` with ``term_range``). A number: a bound for every pair of states.
+        ``"observed"``: the range of the terms read so far, a guess, so the guarantee does not hold.
     p
         Exponent of j in delta_j = (p - 1) / (p j^p) delta; greater than 1, by default 2 as in the paper.
     bound
@@ -215,11 +215,11 @@ class BernsteinTest(AcceptanceTest):
         return self.delta == 0.0 or super().reads_all(n_obs)
 
     def why_not_invariant(self, n_obs: int) -> str:
-        """Return a sentence on how often decisions may be wrong; "" if the test reads all data."""
+        """Return a clause on the error of acceptance probabilities; "" if the test reads all data."""
         if self.reads_all(n_obs):
             return ""
-        known = "with no bound, as the range is a guess" if self.range == "observed" else f"at most {self.delta:g}"
-        return f"{self!r} stops early; acceptance probabilities are off by its probability of a wrong decision, {known}"
+        known = "unknown, as the range is a guess" if self.range == "observed" else f"at most {self.delta:g}"
+        return f"{self!r} stops early; the error of its acceptance probabilities is {known}"
 
     def looks(self, n_obs: int) -> np.ndarray:
         """Return how many terms have been read at each look."""
@@ -232,7 +232,7 @@ class BernsteinTest(AcceptanceTest):
         if found.lower > self.delta:
             test = f"BernsteinTest(range={self.range!r})"
             sentence = f"{found}, more than delta = {self.delta:g} of {test}: the range is too small"
-            advice = "give an upper bound of max l - min l"
+            advice = "give a larger range, one by which the changes of two terms never differ"
             problems.append(Finding("wrong decisions", "warning", sentence, advice, found.lower, self.delta))
         violations = int(stats["range_violations"].sum()) if "range_violations" in stats else 0
         if violations:
@@ -240,7 +240,7 @@ class BernsteinTest(AcceptanceTest):
                 f"in {violations} of {int(stats['decisions_made'].sum())} decisions the terms read lay further apart "
                 "than the range given to BernsteinTest. These were decided on all data; others may be wrong"
             )
-            advice = "give an upper bound of max l - min l over all data"
+            advice = "give a larger range, one by which the changes of two terms never differ"
             problems.append(Finding("range of the terms", "warning", sentence, advice, violations, 0.0))
         return problems
 
@@ -266,13 +266,13 @@ class BernsteinTest(AcceptanceTest):
         if not isinstance(target, BoundedTermsTarget):
             raise IncompatibleError(
                 f"BernsteinTest(range='target') needs a target that bounds its terms, found {target!r}; give "
-                "range=<number>, an upper bound of max l - min l, or range='observed', which guarantees nothing"
+                "range=<number>, the most by which changes of two terms differ, or 'observed', which guarantees nothing"
             )
         return checked_range(target, who=type(self).__name__)
 
 
 def bound_factors(looks: np.ndarray, delta: float, p: float = 2.0, bound: str = "bernstein") -> tuple[Any, Any]:
-    """Return the factors a_j and b_j in c_n = a_j s + b_j C; float64, shape (J,) each, infinite for ``delta=0``.
+    """Return the factors a_j and b_j in c_n = a_j s + b_j C, see the module; shape (J,), infinite for ``delta=0``.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """Delayed acceptance: evaluate the cheap part of the ratio first, and the data only if it accepts.
 
-A proposal is accepted with probability min(1, e^c) alpha_2. Here alpha_2 is the acceptance probability of any rule that
-balances the terms, alpha_2(theta, theta') / alpha_2(theta', theta) = e^{sum l_i}. Each factor satisfies detailed
-balance for its part of the ratio, so the product satisfies it too.
+A proposal is accepted with probability min(1, e^c) alpha_2. Here c is the log of the cheap part of the ratio, l_i =
+log p(x_i|theta') - log p(x_i|theta), and alpha_2 the acceptance probability of any rule that balances the terms,
+alpha_2(theta, theta') / alpha_2(theta', theta) = e^{sum l_i}. Each factor satisfies detailed balance for its part of
+the ratio, so the product satisfies it too.
 
 References: Christen and Fox (2005), Markov Chain Monte Carlo Using an Approximation; Banterle, Grazian, Lee and Robert
 (2019), Accelerating Metropolis-Hastings Algorithms by Delayed Acceptance.
@@ -78,7 +79,7 @@ def make_kept(log_likelihood: Callable[..., float]) -> Callable[..., float]:
 
 @cached_by_content(maxsize=16)
 def make_keep(keep: Callable[..., None]) -> Callable[..., None]:
-    """Return the function that stores the log-likelihood of a start in the second stage."""
+    """Return the function that stores the log-likelihood at a chain's start in the second stage."""
 
     def keep_in_second(test: DelayedState, total: float) -> None:
         keep(test.second, total)
@@ -125,9 +126,10 @@ class DelayedAcceptance(AcceptanceTest):
     only.
 
     Guarantee: exact if the second stage is exact; otherwise only the errors of the second stage's decisions matter. The
-    product is at most Metropolis's acceptance probability, so the chain mixes a little more slowly; it reads no data
-    for proposals that the first stage rejects. Decisions are not audited, because the second stage has its own
-    threshold. With :class:`PoissonTest` it is the algorithm of Prado, Nemeth and Sherlock (2024).
+    product is at most Metropolis's acceptance probability, so the chain mixes more slowly than with the second test
+    alone; it skips the second stage for proposals that the first one rejects. Decisions are not audited, because the
+    second stage has its own threshold. With :class:`PoissonTest` it is the algorithm of Prado, Nemeth and Sherlock
+    (2024).
 
     References
     ----------
@@ -170,7 +172,7 @@ class DelayedAcceptance(AcceptanceTest):
         return self.test.looks(n_obs)
 
     def reads_all(self, n_obs: int) -> bool:
-        """Return False: a proposal that the first stage rejects is decided without data."""
+        """Return False: a proposal that the first stage rejects is decided without reading terms."""
         return False
 
     def why_not_invariant(self, n_obs: int) -> str:
@@ -209,10 +211,12 @@ class FactorizedTest(ThinnedTest):
               \qquad D_i = \log p(x_i \mid \theta') - \log p(x_i \mid \theta),
 
     Here c is the log ratio of prior and proposal. :math:`\alpha` satisfies detailed balance, because each factor does.
-    The product over i is the probability that a Poisson process of rate :math:`\sum D_i^-` has no event. So the test
-    draws :math:`\mathrm{Poisson}(M \sum c_i)` rows with probabilities proportional to their bounds :math:`|D_i| \le c_i
-    M`; each row rejects (a veto) with probability :math:`D_i^- / (c_i M)`. Reading ends after the batch with the first
-    veto; no row is read if c already rejects. If all terms are summed instead, their sum is one factor.
+    With :math:`D^- = \max(0, -D)`, the product over i is the probability that a Poisson process of rate :math:`\sum
+    D_i^-` has no event. With bounds
+    :math:`|D_i| \le c_i M(\theta, \theta')` the test draws :math:`\mathrm{Poisson}(M \sum c_i)` rows with probabilities
+    proportional to :math:`c_i`; each row rejects (a veto) with probability :math:`D_i^- / (c_i M)`. Reading ends after
+    the batch with the first veto; no row is read if c already rejects. If the test sums all terms instead, as
+    :class:`PoissonTest` does, the product is replaced by :math:`\min(1, e^{\sum D_i})`.
 
     Guarantee and requirements: the same as for :class:`PoissonTest`. :math:`\alpha` is smaller than Metropolis's
     probability, by a factor that vanishes as N grows on plain targets; so use the expansion of order 1 or 2 that a

@@ -1,8 +1,8 @@
 """The exact test: read all N terms in every decision.
 
-With Lambda = c + sum_i [log p(x_i|theta') - log p(x_i|theta)], accept iff the threshold lies below Lambda. The
-log-likelihood at the current theta is cached, so a decision costs N evaluations, not 2N. The exact test is the baseline
-for every approximate test; it reads its data in memory order, as fast as memory allows.
+With Lambda = c + sum_i [log p(x_i|theta') - log p(x_i|theta)], c the log ratio of prior and proposal, accept iff the
+threshold lies below Lambda. The log-likelihood at the current theta is cached, so a decision costs N evaluations, not
+2N. The test reads the data in memory order.
 """
 
 import dataclasses
@@ -83,7 +83,7 @@ class ExactTest(AcceptanceTest):
 
     Notes
     -----
-    Guarantee: exact. Cost: N evaluations per step, plus N once at the start (booked as set-up).
+    Guarantee: exact. Cost: N evaluations per decision, plus N once at the start (booked as set-up).
 
     References
     ----------

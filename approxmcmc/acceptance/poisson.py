@@ -36,21 +36,23 @@ class PoissonTest(ThinnedTest):
     -----
     With :math:`D_i = \log p(x_i \mid \theta') - \log p(x_i \mid \theta)` and bounds :math:`|D_i| \le c_i M(\theta,
     \theta')` it draws :math:`B \sim \mathrm{Poisson}(M \sum c_i)` rows with probabilities proportional to
-    :math:`c_i`, keeps each with probability :math:`1 - D_i^+ / (c_i M)`, and accepts when
+    :math:`c_i`, keeps each with probability :math:`1 - D_i^+ / (c_i M)`, and accepts when, with :math:`D^+ = \max(0,
+    D)` and :math:`D^- = \max(0, -D)`,
 
     .. math:: \log u < c + \sum_\text{kept} \log\frac{c_i M - D_i^-}{c_i M - D_i^+}.
 
     Here c is the log ratio of prior and proposal. Guarantee: exact if the bounds hold. A decision that reads a term
     beyond its bound is made on all data and counted in ``range_violations``, and a run warns.
 
-    Requires a target that bounds each of its terms: :class:`CoreRows` or :class:`ControlVariate` of a generalised
-    linear model with a bounded third derivative (`LogisticRegression`; `GLMTarget` with ``derivatives_eta`` and
-    ``third_derivative_bound``), or the plain model with a bounded slope, which only pays at tiny steps. If M sum c_i
-    exceeds a fifth of the rows, or a state lies beyond the pilot's range, the test sums all terms, which is also exact.
+    Requires a target that bounds each of its terms, such as :class:`CoreRows` or :class:`ControlVariate` of a
+    generalised linear model with a bounded third derivative (`LogisticRegression`; `GLMTarget` with ``derivatives_eta``
+    and ``third_derivative_bound``), or the plain model with a bounded slope, which only pays at tiny steps. If M sum
+    c_i exceeds a fifth of the rows, or a bound is infinite because a state lies far out, the test sums all terms,
+    which is also exact.
 
     Cost: B rows, each evaluated at two states and counted with repetitions. In the trace ``expected_reads`` is the mean
     of B given the two states, and ``setup_expected_reads`` the pilot's prediction. The estimate of the log ratio has
-    variance sum D_i^2 / (c_i M), which hardly lowers the acceptance rate if the bounds are wide.
+    a variance of about sum D_i^2 / (c_i M), which hardly lowers the acceptance rate if the bounds are wide.
 
     References
     ----------
@@ -77,7 +79,7 @@ class PoissonTest(ThinnedTest):
 
 @compiled
 def tuna_rate(bound: float, difference: float, w: float) -> float:
-    """Return (w b - D) / 2, the rate of `TunaTest` for a difference D with bound b."""
+    """Return (w b - D) / 2, the rate of `TunaTest` for a difference D with bound b; w as in `thinning`."""
     return 0.5 * (w * bound - difference)
 
 
@@ -88,8 +90,9 @@ class TunaTest(ThinnedTest):
     Parameters
     ----------
     chi
-        Sets the mean number of additional rows: :math:`\chi C^2 M^2`, on top of the necessary :math:`C M`; at least 0.
-        More rows make the estimated log ratio less noisy, and the acceptance rate closer to the rate of the exact test.
+        Sets the mean number of additional rows: :math:`\chi C^2 M^2`, on top of the necessary :math:`C M` (see Notes);
+        at least 0. More rows make the estimated log ratio less noisy, and the acceptance rate closer to the rate of the
+        exact test.
 
     Raises
     ------
@@ -101,7 +104,8 @@ class TunaTest(ThinnedTest):
     With :math:`|D_i| \le c_i M(\theta, \theta')` and :math:`C = \sum c_i` it draws :math:`B \sim
     \mathrm{Poisson}(\chi C^2 M^2 + C M)` rows, keeps each with probability :math:`(w c_i M - D_i) / ((w + 1) c_i M)`,
     :math:`w = 1 + 2 \chi C M`, and accepts when :math:`\log u` lies below :math:`c + 2 \sum_\text{kept}
-    \operatorname{artanh}(D_i / (w c_i M))`.
+    \operatorname{artanh}(D_i / (w c_i M))`. Here :math:`D_i = \log p(x_i \mid \theta') - \log p(x_i \mid \theta)`, and
+    c is the log ratio of prior and proposal.
 
     Guarantee and requirements: the same as for :class:`PoissonTest`. ``TunaTest(0)`` reads as many rows as
     :class:`PoissonTest`, and its estimate of the log ratio has twice the variance. The paper uses plain terms and

@@ -29,7 +29,7 @@ def log_uniform(rng: np.random.Generator) -> float:
 
 @compiled
 def logit_uniform(rng: np.random.Generator) -> float:
-    """Return log(u / (1 - u)) with u = exp(-e), the same u as :func:`log_uniform` draws."""
+    """Return log(u / (1 - u)) with u = exp(-e), e ~ Exponential(1): the same u as :func:`log_uniform` draws."""
     exponential = rng.standard_exponential()
     # From 30 on the two are equal to 1e-13.
     return -math.log(math.expm1(exponential)) if exponential < 30.0 else -exponential

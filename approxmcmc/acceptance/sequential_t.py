@@ -1,20 +1,20 @@
 """The sequential t-test ("austerity"): read a few terms, stop when the answer is clear.
 
-Metropolis-Hastings accepts iff the mean mu of the N terms l_i = log p(x_i|theta') - log p(x_i|theta) exceeds
-mu_0 = (log u - c) / N. After n terms without replacement, with mean lbar and standard deviation s_l (divisor n - 1),
+Metropolis-Hastings accepts iff the mean mu of the N terms l_i = log p(x_i|theta') - log p(x_i|theta) exceeds mu_0 =
+(log u - c) / N, u uniform, c the log ratio of prior and proposal. After n terms without replacement, of mean lbar,
 
     s = s_l / sqrt(n) * sqrt(1 - n / N),    t = (lbar - mu_0) / s,    delta = 1 - F_{n-1}(|t|),
 
-F the Student cdf. If delta < epsilon, decide by the sign of t; otherwise draw more. At n = N the answer is exact.
+s_l their standard deviation (divisor n - 1) and F the Student cdf. If delta < epsilon, decide by the sign of t;
+otherwise draw more. At n = N the answer is exact.
 
-With ``tol > 0`` the test also stops if N s <= tol: the log ratio is then known to within tol, and only near ties can be
-decided wrongly. ``boundary_shape`` a < 1/2 requires more evidence at early looks, G_j = G (n_j/N)^(a - 1/2), G the
-critical value of epsilon.
+With ``tol > 0`` the test also stops if N s <= tol: the standard error of the log ratio is then at most tol, so only
+near ties are likely to be decided wrongly. ``boundary_shape`` a < 1/2 requires more evidence at early looks, G_j =
+G (n_j/N)^(a - 1/2), G the critical value of epsilon and n_j the number of terms read at look j.
 
-Conventions. delta is one-sided: one look at mu = mu_0 errs with probability epsilon; a *sequence* of J looks errs
-more often (see `sequential_test_error`). ``1 - n/N`` is the unbiased finite-population correction for the (n -
-1)-divisor. Comparing delta with epsilon is the same as comparing abs(t) with a critical value tabulated per look, so
-no cdf is evaluated while sampling.
+Conventions. delta is one-sided: one look at mu = mu_0 errs with probability epsilon; a *sequence* of J looks errs more
+often (see `sequential_test_error`). Comparing delta with epsilon is the same as comparing abs(t) with a critical value
+tabulated per look, so no cdf is evaluated while sampling.
 
 Reference: Korattikara, Chen and Welling (2014), Austerity in MCMC Land, section 4 and algorithm 1; Pocock (1977) for
 constant boundaries; Wang and Tsiatis (1987) for the family of shapes, a = 0 being that of O'Brien and Fleming (1979).
@@ -97,14 +97,14 @@ def decide(
             count[TOLERANCE_STOPS] += 1
             break
     s_l = standard_deviation(moments)
-    if s_l > 0.0 and n < n_obs:  # all data were read: the answer is exact, whatever the tails
+    if s_l > 0.0 and n < n_obs:  # with all data read, the answer is exact, whatever the tails
         value[MAX_TERM_RATIO] = largest_deviation(moments) / (s_l * math.sqrt(n))
     return (1 if distance > 0.0 else 0), log_rest + n_obs * moments[MEAN]
 
 
 @compiled
 def half_width(evidence: Evidence, test: SequentialTState, look: int, n: int) -> float:
-    """Return G_j s_j, the distance from mu_0 at which a look decides; 0 if it stops by its tolerance."""
+    """Return G_j s_j, the distance from mu_0 at which a look decides; 0 if the look stops the test by tolerance."""
     if test.critical[look] == math.inf:
         return math.inf
     s = standard_error(evidence.moments, n, evidence.n_obs)
@@ -128,9 +128,9 @@ class SequentialTTest(AcceptanceTest):
     growth
         Look j adds ``round(batch_size * growth**(j - 1))`` data; 1 = equal looks.
     tol
-        Also stop once the standard error of the log ratio's estimate, N s, is at most `tol`; 0 = never. This limits the
-        error of the log ratio, not the probability of a wrong sign. Use it with control variates, at 0.05. It has no
-        effect at epsilon = 0.
+        Also stop once the standard error of the log ratio's estimate is at most `tol`; 0 = never. This limits the error
+        of the log ratio, not the probability of a wrong decision. Use 0.05 with control variates; no effect if epsilon
+        is 0.
     boundary_shape
         Shape of the boundary over the looks, 0 to 1/2. ``0.5`` is Pocock's boundary, with one critical value for all
         looks; smaller values require more evidence early and reach the critical value of `epsilon` at the end.
@@ -184,12 +184,12 @@ class SequentialTTest(AcceptanceTest):
         growth: float = 1.0,
         boundary_shape: float = 0.5,
     ) -> "SequentialTTest":
-        """Return the test that stops before its last look with probability `type_one_error` if mu = mu_0.
+        """Return the test that stops before its last look with probability `type_one_error` at a tie, mu = mu_0.
 
         Parameters
         ----------
         type_one_error
-            P(some look before the last stops | mu = mu_0), from 0 to 1: Pocock's Type-I error.
+            P(some look before the last stops | mean of all terms = threshold), from 0 to 1: Pocock's Type-I error.
         n_obs
             Number of data N.
         batch_size, growth, boundary_shape
@@ -228,7 +228,7 @@ class SequentialTTest(AcceptanceTest):
         return dataclasses.replace(self, epsilon=epsilon)
 
     def law_unknown(self, method: str) -> str:
-        """Return the reason if ``tol > 0``: the Gaussian regime does not cover stops by tolerance; else return ""."""
+        """Return "", or, for "gaussian" with ``tol > 0``, the reason: this method does not cover stops by tolerance."""
         if method == "enumerate" or self.tol == 0.0:
             return ""
         return (
@@ -237,7 +237,7 @@ class SequentialTTest(AcceptanceTest):
         )
 
     def gaussian_probability(self, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str) -> np.ndarray:
-        """Return the acceptance probability at (Lambda, tau) by the recursion; see `acceptance_probability_error`."""
+        """Return the acceptance probability by the recursion; arguments as for `acceptance_probability_error`."""
         return recursion.gaussian_probability(log_ratio, tau, n_obs=n_obs, rule=rule, **self._boundary)
 
     def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:
@@ -266,8 +266,8 @@ class SequentialTTest(AcceptanceTest):
         problems = []
         if (share := share_of_heavy_draws(stats)) >= SHARE_OF_HEAVY_DRAWS:
             sentence = (
-                f"in {share:.0%} of the draws one log-likelihood term exceeded half of the spread of all terms read: "
-                "they are heavy-tailed, and the t-test errs more often than its epsilon says"
+                f"in {share:.0%} of the draws one log-likelihood term made up over half of the spread of the terms "
+                "read: these are heavy-tailed, and the t-test may err more often than its epsilon says"
             )
             advice = "use ExactTest(), a larger batch_size, or BernsteinTest"
             problems.append(Finding("heavy terms", "warning", sentence, advice, share, SHARE_OF_HEAVY_DRAWS))

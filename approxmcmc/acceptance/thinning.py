@@ -14,9 +14,9 @@ e^{sum D_i}, the exponents of the Poisson distributions e^{-sum (lambda_i(theta'
 e^{-sum D_i}. The two cancel, and the rest is the ratio above. So detailed balance holds for every value of the counts,
 hence for the sum over all values.
 
-A datum with s_i = 0 is not read. With abs(D_i) <= b_i = c_i M, M symmetric, and a rate of at most w_i b_i, the counts
-are found by thinning: draw B ~ Poisson(sum w_i b_i) rows with probabilities c_i / sum c, and keep each with probability
-lambda_i / (w_i b_i). The tests differ only in the rate:
+A datum with s_i = 0 need not be read. With abs(D_i) <= b_i = c_i M, M symmetric in the two states, and rates of at most
+v b_i for one number v, the counts are found by thinning: draw B ~ Poisson(v sum b_i) rows with probabilities
+c_i / sum c, and keep each with probability lambda_i / (v b_i). The tests differ only in the rate:
 
 ==================  =========================================  =====================================================
 `PoissonTest`       b_i - max(0, D_i)                          Prado, Nemeth and Sherlock (2024), gamma = 0
@@ -110,9 +110,7 @@ def arrivals(rng: np.random.Generator, now: float, end: float) -> tuple[int, flo
     """Return how many events of a rate-1 Poisson process fall between `now` and `end`, and the time reached.
 
     After a batch of events the function stops: the time reached is then that of the last event, otherwise `end`.
-
-    A waiting time takes 8 ns an event, reading a random row 40 times as long; numba's Poisson numbers would allocate
-    lists.
+    Drawing a waiting time takes 8 ns, far less than reading a random row; numba's Poisson numbers would allocate lists.
     """
     n = 0
     while n < ROWS:
@@ -127,7 +125,7 @@ def arrivals(rng: np.random.Generator, now: float, end: float) -> tuple[int, flo
 def make_decide(rate: Callable[[float, float, float], float]) -> Callable[..., tuple[int, float]]:
     """Return the decision of a test with Poisson counts.
 
-    ``rate(bound, difference, w)`` is the rate of a row's count, at most (1 + w) bound / 2.
+    ``rate(bound, difference, w)`` is the rate of a row's count, at most (1 + w) bound / 2, with w as in the module.
     """
 
     def decide(
@@ -209,9 +207,9 @@ class ThinnedTest(AcceptanceTest):
         )
 
     def expected_reads(self, target: Target | Population) -> float:
-        """Return the mean number of data that a decision reads between typical states of a pilot.
+        """Return the mean number of data that a decision reads between typical states of the target's pilot.
 
-        NaN if the target has no pilot.
+        A pilot is a short run, or the Laplace approximation, made with the target. NaN if there is none.
 
         Examples
         --------

@@ -1,9 +1,11 @@
 """Reduce a sequential test on data in a fixed order to one number that decides for every u.
 
-The test stops at the first look j where mu_0 = (log u - c) / N lies outside lbar_j -+ h_j, and accepts iff mu_0 lies
-below this interval. The half-width h_j does not depend on u. So the values of mu_0 that are undecided after a look form
-an interval; values below it have been accepted and values above it rejected. A final stop, at all data or by tolerance,
-cuts the interval at the mean. So there is a mu^ with
+The test stops at the first look j where mu_0 = (log u - c) / N, u the uniform number of the decision and c the log
+ratio of prior and proposal, lies outside lbar_j -+ h_j, with lbar_j the mean of the terms read; it accepts iff mu_0
+lies below this interval. The half-width h_j
+does not depend on u. So the values of mu_0 that are undecided after a look form an interval; values below it have been
+accepted and values above it rejected. A final stop, at all data or by tolerance, cuts the interval at the mean. So
+there is a mu^ with
 
     accept  <=>  mu_0 < mu^  <=>  log u < Lambda^ = c + N mu^    for every u.
 
@@ -29,7 +31,7 @@ def make_threshold_form(half_width: Callable[..., float]) -> Callable[..., float
     """Return the compiled function ``(rng, table, log_rest, test) -> Lambda^`` of a test with looks.
 
     ``half_width(table, test, look, n)`` returns h at a look (an index) after n terms: with h = 0 the test stops there
-    for every u, with h = inf for no u. Lambda^ is NaN if a term read is NaN.
+    for every u, with h = inf for no u. Lambda^ is NaN if a term read is NaN or +inf.
     """
 
     def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: Any) -> float:

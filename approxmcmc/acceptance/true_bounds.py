@@ -3,9 +3,9 @@
 A bound limits the change of a term between *every* two states. So the check takes pairs of states at several distances
 from the target's initial point. If the target has a pilot, it also takes pairs of the pilot's draws, because far from
 the pilot an expansion has no finite bound. A true bound never fails, beyond rounding; a bound that is far too small
-fails at once. During a run a false bound would hardly be noticed: the smaller it is, the fewer rows the test reads, and
-the fewer rows can show that it is false. So the chains of a target without a pilot also check the bound now and then,
-at the states that they visit.
+is very likely to fail. During a run a false bound would hardly be noticed: the smaller it is, the fewer rows the test
+reads, and the fewer rows can show that it is false. So the chains of a target without a pilot also check the bound now
+and then, at the states that they visit.
 """
 
 import itertools
@@ -97,8 +97,8 @@ def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
         if found > allowed + ROUNDING * size.max():
             raise InvalidInputError(
                 f"{who}: the range of the terms of {target!r} is false: between theta = {show(theta)} and "
-                f"{show(proposed)} they differ by {found:.4g}, and the bound says {allowed:.4g} at most. Give an upper "
-                "bound of max l - min l over all data, or use ExactTest"
+                f"{show(proposed)} the changes of two terms differ by {found:.4g}, and the bound says {allowed:.4g} at "
+                "most. Give an upper bound of the largest minus the smallest change over all data, or use ExactTest"
             )
     return bound
 
@@ -106,10 +106,11 @@ def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
 def _looks(
     target: Any, bound: CompiledDifferenceBound | CompiledTermRange, pairs: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield theta, theta', their bound M or C, indices of rows, the rows' differences l_i, and the terms' sizes.
+    """Yield theta, theta', their bound, indices of rows, the rows' differences l_i, and scales of rounding.
 
-    Pairs without a finite bound or with prior density 0 are left out. No pair is yielded for a discrete target: its
-    bounds are computed from its tables.
+    The bound is M of a difference bound, C of a range, both as in `contracts`. The scale of a row is 1 plus the
+    absolute values of its terms at both states. Pairs without a finite bound or with prior density 0 are left out. No
+    pair is yielded for a discrete target: its bounds are computed from its tables.
     """
     if isinstance(target, DiscreteTarget) or not isinstance(target, Target):
         return

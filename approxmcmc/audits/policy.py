@@ -7,11 +7,11 @@ used. With S the seconds of sampling, the number of audits is
 
 and at most the number of kept draws. So audits and their pilot take a tenth of the sampling time, but at least 100
 audits are planned. If 100 would take longer than the chains took, as many are planned as fit into S, at least 20. After
-a short run 50 are planned, the least number for a verdict, if they fit into T' = 1 s, and 400 if they fit into a
-negligible T = 0.3 s. (With 100 audits, one run in three passes although its draws are spread 15 % too widely, for a
-chain with an autocorrelation time of 20 steps.) n is fixed before the first audit that counts; only a time limit or
-Ctrl-C makes it smaller, and then a random part of the audits is kept. The audited draws are a systematic sample over
-chains and draws with a random offset.
+a short run these may be few: up to 50, the least number for a verdict, are always planned if they fit into T' = 1 s,
+and up to 400 if they fit into a negligible T = 0.3 s. (With 100 audits, one run in three passes although its draws are
+spread 15 % too widely, for a chain with an autocorrelation time of 20 steps.) n is fixed before the first audit that
+counts; only a time limit or Ctrl-C makes it smaller, and then a random part of the audits is kept. The audited draws
+are a systematic sample over chains and draws with a random offset.
 
 If the library chose the sampler, 50 takes the place of 20 in this formula, and the estimated cost of a biased candidate
 includes 50 audits.

@@ -1,7 +1,7 @@
 """Repeat the decision of a test on one pair of states many times, each with another order of precomputed terms.
 
-For a fixed order of the data, a test is a threshold on log u (`CompiledTest.threshold_form`): it accepts if and only if
-T(u) < Lambda^. So the acceptance probability of the test is
+For a fixed order of the data, a test with a threshold form (`CompiledTest.threshold_form`) accepts if and only if its
+threshold T(u) is below one number, Lambda^. So the acceptance probability of the test is
 
     alpha^ = E_order F(Lambda^),    F(x) = P(T(u) < x),
 

@@ -2,7 +2,9 @@
 
     theta a kept draw,  theta' ~ q(theta, .) by the chain's own tuned proposal,
     l_i = log p(x_i|theta') - log p(x_i|theta),  Lambda = c + sum_i l_i,
-    alpha = F(Lambda),  alpha^ = mean of F(Lambda^) over fresh orders of the data.
+    alpha = F(Lambda),  alpha^ = mean of F(Lambda^) over fresh orders of the data,
+
+c the log ratio of prior and proposal, F and Lambda^ as in `replication`.
 
 An audit only needs theta, so it is made after the chain, from any kept draw, and does not change the chain. The chain's
 compiled step proposes theta', in a separate state with the tuned values. Each audit draws new orders of the data. If
@@ -11,8 +13,8 @@ error. Copies that are shuffled again during a run have the distribution of new 
 
 If a pass takes long, an audit reads a random sixteenth of the rows instead, m of them, and repeats these N / m times.
 Test and exact decision see the same N terms, so the test's error is that on all rows to first order, and Lambda has the
-standard error sqrt(N / m) tau. Neither this nor a term that is missing or repeated may change Lambda by more than 0.02;
-audits of all rows come first and show whether that is so.
+standard error sqrt(N / m) tau, tau = sqrt(N) times the standard deviation of the l_i. Neither this nor a term that is
+missing or repeated may change Lambda by more than 0.02; audits of all rows come first and show whether that is so.
 
 A sampler without a test has no alpha^, and may have no q: a symmetric walk with the covariance of the draws replaces
 it, and audits only check the draws.
@@ -113,7 +115,7 @@ class TestedSteps(Auditor):
     def few_rows_tell(self, terms: np.ndarray) -> bool:
         """Return whether a sixteenth of the rows is enough, judged by `terms`.
 
-        It is if Lambda then has a standard error of at most 0.02, and no single term changes it by more.
+        True if Lambda then has a standard error of at most 0.02, and no single term changes Lambda by more than 0.02.
         """
         noise = math.sqrt(FEW_ROWS) * scale_of(terms)
         return noise <= LARGEST_NOISE and FEW_ROWS * float(np.ptp(terms)) <= LARGEST_NOISE
@@ -180,7 +182,7 @@ class TestedSteps(Auditor):
         return thresholds, self.judge.replicate(self.rng, table, log_rest, state, thresholds, begins)
 
     def of_the_pair(self, energy_change: float, log_ratio: float, terms: np.ndarray) -> Mapping[str, float]:
-        """Return the records that need no test: alpha, Lambda, energy change, tau and kurtosis of the terms."""
+        """Return the records that need no test: alpha, Lambda, the energy change, the terms' scale tau and kurtosis."""
         return {
             "audited_acceptance": float(exact_probability(np.array(log_ratio), self.judge.rule)),
             "audited_log_ratio": log_ratio,
@@ -217,7 +219,7 @@ class WalkedSteps(Auditor):
     def __init__(self, rows: AllRows, draws: np.ndarray, rng: np.random.Generator) -> None:
         self.rows, self.rng = rows, rng
         some = draws[:: -(-len(draws) // DRAWS_OF_COVARIANCE)]
-        # z'(draws - mean) has the covariance of the draws, for any rank.
+        # With z standard normal, z'(draws - mean) / sqrt(n - 1) has the covariance of the n draws, for any rank.
         scale = CLASSICAL_SCALE / math.sqrt(draws.shape[1] * max(len(some) - 1, 1))
         self.spread = scale * (some - some.mean(axis=0))
 

@@ -2,7 +2,7 @@
 
 ``exact`` computes bounds from transition matrices, ``transition_matrix`` computes the matrix of a sampler,
 ``estimate_delta`` measures the one-step error of a real sampler, ``couplings`` how fast the exact chain forgets its
-start, and ``check_bound`` combines them. Every number carries a label: rigorous, heuristic, not applicable, vacuous.
+start, and ``check_bound`` combines them. Their bounds are labelled rigorous, heuristic, not applicable or vacuous.
 ``over_time`` bounds the distributions after every number of steps, ``long_run_risk`` shows which setting is best at a
 budget. The theory of Noisy Monte Carlo, with its constants, is in ``noisy_exchange_errors``,
 ``uniform_exchange_bound``, ``first_difference``, ``noisy_langevin_errors``, ``hoeffding_langevin_bound`` and

@@ -1,14 +1,14 @@
 """The samplers that `check_bound` compares, their chains, and the measured distances from the posterior.
 
-The knob may be anything that changes the sampler but not its exact limit: epsilon, the target variance of a
-minibatch Barker test, a batch size, the number of auxiliary draws.
+The knob is the setting whose values are compared. It may be anything that changes the sampler but not its exact limit:
+epsilon, the target variance of a minibatch Barker test, a batch size, the number of auxiliary draws.
 
 ===========================  ============================================================
 sampler                      its exact limit
 ===========================  ============================================================
 `MetropolisHastings`         the same proposal with `ExactTest` of the same rule
 `Gibbs`                      the same scan with `ExactTest`
-`Exchange`                   Metropolis-Hastings with the exact ratio, N = infinity
+`Exchange`                   Metropolis-Hastings with the exact ratio
 ===========================  ============================================================
 """
 

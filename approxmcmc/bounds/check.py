@@ -4,15 +4,15 @@ For each value of the knob, measure the *distance* of the approximate stationary
 confidence limits, and compare it with every bound. The verdict follows from the limits, never from the point estimate:
 
 PASS           the upper limit of the distance is at most the bound
-FAIL           the lower limit is above it: the theory, or an implementation, is wrong
+FAIL           the lower limit is above it: if the bound is rigorous, the theory or an implementation is wrong
 INCONCLUSIVE   neither
 no bound       the bound does not exist, because a contraction coefficient is unknown or 1 (every random walk on R^d)
 
 A verdict is only as strong as the label of its bound: a vacuous bound always passes, a heuristic one may fail.
 
 There are two routes. If a transition matrix is available (a discrete target of at most 2048 states, or a `grid`),
-:func:`approxmcmc.bounds.exact` computes B1 to B5. Otherwise eta is 1 or unknown, so B1 to B4 do not apply; B5 then uses
-the heuristic constants of `coupled`, and Delta from replicated decisions, if these are given.
+:func:`approxmcmc.bounds.exact` computes the bounds B1 to B5 of `bounds.statements`. Otherwise the contraction
+coefficient is 1 or unknown: B1 to B4 do not exist, and B5 uses `coupled` and errors of replicated decisions, if given.
 """
 
 import math
@@ -112,12 +112,12 @@ def check_bound(
     Returns
     -------
     xarray.DataTree
-        At the root, with dims `knob` and ``bound`` (b1 ... b5, and all but b4 also with Delta_max for delta): `value`,
-        `label`, `verdict`, `looseness`. With dim `knob`: `distance`, `distance_lower`, `distance_upper`, `noise_floor`,
-        `wasserstein` and its noise floor, `tv` (from the matrices) with `label_tv`, `delta`, `delta_max` with
-        `label_delta_max`. With dim ``k``: ``eta``, the contraction of k exact steps; only if there is a matrix.
-        Groups ``posterior`` and ``sample_stats`` hold the draws, with the dim `knob` in front. :func:`check_table`
-        makes a DataFrame, `plot_bound` a figure.
+        At the root, with dims `knob` and ``bound`` (b1 ... b5, and all but b4 also with Delta_max for delta, see
+        :func:`exact`): `value`, `label`, `verdict`, `looseness`. With dim `knob`: `distance`, `distance_lower`,
+        `distance_upper`, `noise_floor`, `wasserstein` and its noise floor, `tv` (from the matrices) with `label_tv`,
+        `delta`, `delta_max` with `label_delta_max`. With dim ``k``: ``eta``, the contraction of k exact steps, if there
+        is a matrix. Groups ``posterior`` and ``sample_stats`` hold the draws, with `knob` as first dim.
+        :func:`check_table` makes a DataFrame.
 
     Raises
     ------

@@ -3,12 +3,12 @@ r"""Bound how fast the exact chain forgets its start, by couplings with a lag; n
 Chain X runs L steps ahead of chain Y; both start from pi_0. From then on the pair (X_{t+L}, Y_t) moves together by a
 coupling that makes them meet, and stay equal once they have met, at time tau = inf{t >= L: X_t = Y_{t-L}}. Then
 
-    d_v(law of X_t, pi) <= E[max(0, ceil((tau - L - t) / L))].
+    d_v(law of X_t, pi) <= E[max(0, ceil((tau - L - t) / L))],
 
-The mean of max(0, ...) over independent couplings estimates the right side without bias. So it is an upper bound for
-the chain started at pi_0, up to its bootstrap interval. A larger L gives a tighter bound. Couplings that have not met
-when they are stopped count as if they met one step later; the result is then labelled "not applicable", because it is
-not a bound.
+d_v the total variation distance and pi the chain's stationary distribution. The mean of max(0, ...) over independent
+couplings estimates the right side without bias. So it is an upper bound for the chain started at pi_0, up to its
+bootstrap interval. A larger L gives a tighter bound. Couplings that have not met when they are stopped count as if they
+met one step later; the result is then labelled "not applicable", because it is not a bound.
 
 - Metropolis-Hastings: the proposal's coupling, and one u for both decisions. Normal proposals (random walks, MALA, pCN)
   are coupled by reflection, independent proposals are equal, both chains use the same member of a mixture.
@@ -16,7 +16,8 @@ not a bound.
 - Exchange: the proposal's coupling, one u, and the same auxiliary draw if both propose one point.
 - A transition matrix: the maximal coupling of two rows.
 
-The bound does not hold uniformly over starting points. So (C, rho) fitted to the curve are *heuristic* inputs to B5.
+The bound does not hold uniformly over starting points. So (C, rho) fitted to the curve are *heuristic* inputs to
+Mitrophanov's bound, B5 of `bounds.statements`.
 
 Reference: Biswas, Jacob and Vanetti (2019), Estimating Convergence of Markov chains with L-Lag Couplings.
 """
@@ -75,7 +76,7 @@ def couplings(
     n_couplings
         Independent couplings.
     max_steps
-        Steps of X after which a coupling is stopped.
+        Steps of X, the chain that is ahead, after which a coupling is stopped.
     initvals
         pi_0: an array (dim,) from which both chains start, or a function ``draw(rng) -> theta`` called for each chain;
         for a matrix, the index of a state or such a function. None: the target's random starting points; for a matrix,
@@ -90,7 +91,8 @@ def couplings(
     xarray.Dataset
         `meeting_time` (coupling), in steps, tau; `tv_bound`, `tv_lower`, `tv_upper` (time): the bound's estimate and
         its bootstrap interval; it may exceed 1. `C`, `rho`: a geometric majorant C rho^t of the curve, C for the norm
-        of signed measures, and `b5_factor`, the factor of delta in B5, all labelled heuristic (`label_constants`).
+        of signed measures, and `b5_factor`, the factor of delta in the bound B5 of :func:`exact`, all labelled
+        heuristic, or "not applicable" if they cannot be computed (`label_constants`).
         Attributes: `lag`, `unmet` (couplings that did not meet; then `label` is "not applicable"), `seconds`, `steps`.
 
     Raises
@@ -103,8 +105,8 @@ def couplings(
     Notes
     -----
     The bound is on the distribution of X_t started at pi_0, rigorous in expectation; the interval is Monte Carlo.
-    Nothing here bounds a contraction coefficient: a random walk on R^d is not uniformly ergodic, its eta_k is 1 for
-    every k.
+    Nothing here bounds a contraction coefficient: a random walk on R^d is not uniformly ergodic, and its coefficient
+    after k steps is 1 for every k.
 
     References
     ----------
@@ -151,7 +153,7 @@ def coupling_bound(
     lag
         L, in steps.
     times
-        Steps t at which to compute the bound; None: about 60 steps up to the last with a positive bound.
+        Steps t at which to compute the bound; None: about 60 steps from 0 to the first at which the bound is 0.
     confidence
         Level of the interval.
     max_steps
@@ -191,7 +193,7 @@ def coupling_bound(
 
 
 def geometric_majorant(times: np.ndarray, bound: np.ndarray) -> tuple[float, float]:
-    """Return (C, rho) with 2 bound <= C rho^t at the given times: a line is fitted to log bound, then raised above it.
+    """Return (C, rho) with 2 bound <= C rho^t at the given times: a line is fitted to log bound, then raised.
 
     C is for the norm of signed measures, twice d_v. Only points of at least 0.01 min(1, largest bound) enter the fit.
     Both are NaN with fewer than three such points, or if the fitted line does not fall.

@@ -1,19 +1,21 @@
 r"""Estimate the error of one decision of a real sampler: replicate decisions at pairs that the chain visits.
 
 At a pair (x, x') the exact acceptance probability P_a is computed from all data. Of M independent decisions of the
-test, each with a new u and new subsets, K accept; Clopper and Pearson's interval [lo, hi] at level 1 - alpha/B gives
+test, each with a new u and new subsets, K accept. With B pairs and the confidence 1 - alpha for all of them together,
+Clopper and Pearson's interval [lo, hi] at level 1 - alpha/B gives
 
     U_b = max(|lo - P_a|, |hi - P_a|).
 
-Statements that can be made with B pairs:
+Statements that can be made:
 
 sampled    max_b U_b bounds the largest error over the *sampled* pairs with probability 1 - alpha: rigorous.
 quantile   for independent pairs, at most a share s of the pair distribution errs by more than max_b U_b, with
            probability 1 - (1 - s)^B - alpha: rigorous; 0.9505 - alpha for B = 299, s = 0.01.
 supremum   max_b U_b is taken for Delta_max, the largest error over all pairs: heuristic; Theorem 1 needs Delta_max.
-model      the largest error of the Gaussian regime at the sampled (Lambda, tau): heuristic, without sampling noise.
+model      the largest error of the Gaussian regime at the sampled pairs: heuristic, without sampling noise.
 mean       mean_b |K/M - P_a| estimates E|Delta| from above (its own noise is not subtracted): with Hoeffding's
-           inequality, for independent pairs, a rigorous upper limit, which B4 may use in place of E delta.
+           inequality, for independent pairs, a rigorous upper limit, which the bound B4 of `bounds.statements` may use
+           in place of E delta.
 
 References: Clopper and Pearson (1934); Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 1.
 """
@@ -42,9 +44,9 @@ MOST_STEPS = 2000  # steps in one call of the chain, which take some 10 to 100 m
 
 
 def quantile_confidence(n_pairs: int, share: float) -> float:
-    """Return the probability that at most a `share` of a distribution exceeds the largest of n independent draws of it.
+    """Return the probability that at most a `share` of a distribution exceeds the largest of its independent draws.
 
-    n is `n_pairs`.
+    The number of draws is `n_pairs`.
 
     Examples
     --------
@@ -92,16 +94,17 @@ def estimate_delta(
     xarray.Dataset
         Dim ``pair``: `log_ratio`; `tau`, the scale of the terms; `accepted`, how many of the M decisions accepted;
         `exact`, the exact acceptance probability; `realised` = accepted / M; `error` = realised - exact with its
-        limits `error_lower` and `error_upper`; `error_bound` = U_b; `error_model`, the error in the Gaussian regime.
+        limits `error_lower` and `error_upper`; `error_bound`, the larger of their absolute values; `error_model`, the
+        error in the Gaussian regime.
         Scalars, each with a ``label_``: `delta_sampled`, `delta_quantile` (with `quantile_confidence`), `delta_max`,
         `delta_max_model`, `mean_error`, `mean_error_upper`; and `mean_error_interval` (limit), a 95 % interval of
         `mean_error` over pairs. Attributes: `datapoints_touched` and `seconds`, the cost of the replications, and
-        `likelihood_evaluations_exact`, the cost of P_a.
+        `likelihood_evaluations_exact`, the cost of `exact`.
 
     Raises
     ------
     IncompatibleError
-        When the sampler is neither Metropolis-Hastings nor Gibbs with an approximate test.
+        When the sampler is neither Metropolis-Hastings nor Gibbs with a test, or the test changes during a run.
     InvalidInputError
         When a number is out of range or `states` has the wrong shape.
 
@@ -189,8 +192,8 @@ def table_of_decisions(test: AcceptanceTest, decisions: Sequence[Decision]) -> d
 def _probabilities(test: AcceptanceTest, decision: Decision) -> tuple[float, float, float]:
     """Return the exact acceptance probability, how many replications accepted, and the error in the Gaussian regime.
 
-    That error is the acceptance probability if batch means are normal minus the exact one; NaN if it is unknown. For a
-    test that always accepts it is 1 - exact.
+    That error is the acceptance probability that holds if batch means are normal, minus the exact one; NaN if unknown.
+    For a test that always accepts it is 1 - exact.
     """
     log_ratio, tau, n_obs, rule, accepted, _ = decision
     exact = float(exact_probability(np.array([log_ratio]), rule)[0])

@@ -1,14 +1,16 @@
 """Total variation and Wasserstein distance of draws from a distribution, or from other draws, with intervals.
 
-The plug-in estimate 1/2 sum |f_k - p_k| of total variation is biased upwards, because noise adds distance. So the two
-limits come from different estimates:
+With f_k the share of draws in cell k, and p_k the cell's probability under the other distribution, the plug-in estimate
+1/2 sum |f_k - p_k| of the total variation d_v is biased upwards, because noise adds distance. So the two limits come
+from different estimates, with z a normal quantile:
 
 upper   the plug-in estimate plus z standard errors: the estimate's expectation is never below the truth.
-lower   d_v >= f(A) - p(A) for every set A. The set where f exceeds p is chosen on half of the chains and evaluated on
-        the other half, which is independent of the choice; subtract z standard errors, and set values below 0 to 0.
+lower   d_v >= f(A) - p(A) for every set A of cells. The set where f exceeds p is chosen on half of the chains (or of
+        the batches of a single chain) and evaluated on the other half, which is nearly independent of the choice;
+        subtract z standard errors, and set values below 0 to 0.
 
-Standard errors come from batch means, with 20 batches in each chain. The noise floor is the plug-in distance that draws
-from the right distribution would show by chance, at the same batch variances. The distance of two marginal
+Standard errors come from batch means, with at most 20 batches in each chain. The noise floor is the plug-in distance
+that draws from the right distribution would show by chance, at the same batch variances. The distance of two marginal
 distributions never exceeds the distance of the joint distributions.
 """
 

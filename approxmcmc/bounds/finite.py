@@ -36,7 +36,7 @@ def total_variation(p: Any, q: Any) -> float:
 
 
 def row_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return d_v between corresponding rows; `b` may be one row. Shape (n,)."""
+    """Return the total variation distance of corresponding rows, shape (n,); `b` may be one row."""
     return np.asarray(0.5 * np.abs(a - b).sum(axis=1))
 
 
@@ -129,7 +129,7 @@ def contraction(matrix: np.ndarray) -> float:
 
 
 def contractions(matrix: np.ndarray, law: np.ndarray, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return eta_k and sup_x d_v(T^k(x, .), S_0) for k = 1, 2, ..., `n_steps`, S_0 = `law`.
+    """Return eta_k and sup_x d_v(T^k(x, .), S_0) for k = 1, 2, ..., `n_steps`; T is `matrix` and S_0 is `law`.
 
     Both arrays end earlier if eta_k falls below `NEGLIGIBLE`.
     """
@@ -233,7 +233,7 @@ def grid_of_points(target: Any, grid: Any) -> np.ndarray:
         if size > LARGEST_MATRIX:
             raise InvalidInputError(
                 f"transition_matrix: {target!r} has {size:.3g} states, a matrix holds at most {LARGEST_MATRIX}: bounds "
-                "from its contraction coefficients are not available. estimate_delta and couplings need no matrix."
+                "by contraction coefficients are not available. estimate_delta and couplings need no matrix."
             )
         return np.array(list(itertools.product(*map(range, target.n_states.tolist()))), dtype=np.float64)
     dim = target.variables.size

@@ -2,14 +2,14 @@ r"""Which setting is best at a budget? Bias and asymptotic variance of an averag
 
 The mean of f over n steps of a chain with the stationary distribution S_e has, in the long run,
 
-    risk = bias^2 + v / n,      bias = E_{S_e} f - E_{S_0} f,      v = lim n Var(mean of f over n steps).
+    risk = bias^2 + v / n,      bias = E_{S_e} f - E_{S_0} f,      v = lim n Var(mean of f over n steps),
 
-A budget B pays for n = B / c steps at a cost c each, so that risk(B) = bias^2 + c v / B. The best setting depends on
-the budget: cheap, biased settings are best at small budgets, expensive, exact settings at large ones. The starting
-point is ignored: it changes the bias by d / n for some d, and so the risk by d^2 / n^2 + 2 bias d / n. The first is
-small relative to v / n, the second relative to bias^2, if n is large.
+with S_0 the exact distribution. A budget B pays for n = B / c steps at a cost c each, so that risk(B) = bias^2 + c v /
+B. The best setting depends on the budget: cheap, biased settings are best at small budgets, expensive, exact settings
+at large ones. The starting point is ignored: it changes the bias by d / n for some d, and so the risk by d^2 / n^2 + 2
+bias d / n. The first is small relative to v / n, the second relative to bias^2, if n is large.
 
-For noisy exchange the variance exceeds the variance of the ideal chain, because with fewer auxiliary draws fewer
+For noisy exchange the variance usually exceeds that of the ideal chain, because with fewer auxiliary draws fewer
 proposals are accepted. Andrieu and Vihola prove this for the pseudo-marginal chain; for noisy chains Alquier, Friel,
 Everitt and Boland (2016), section 5, name the question as future work. Here the answer is a linear solve for each
 matrix.
@@ -64,7 +64,7 @@ def long_run_risk(
     Raises
     ------
     InvalidInputError
-        When a matrix is not stochastic, keys differ, or a cost or budget is not positive.
+        When a matrix is not stochastic, a setting has no positive cost, or a budget is not positive.
 
     Examples
     --------

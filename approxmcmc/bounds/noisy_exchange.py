@@ -8,14 +8,16 @@ distance of one step to the provable bound; each of them makes the bound looser:
                                     <=  int h E|a^ - a|                       hypothesis (H2) of corollary 2.3
                                     <=  int h sd(a^)                          lemma 3.1, of order 1 / sqrt(N)
 
-with h(theta'|theta) the proposal. Lemma 3.1 writes sd(a^) as
+with P the kernel of the exact chain, P^ that of noisy exchange, and h(theta'|theta) the proposal. With data y of
+distribution f(.|theta), statistics s_j and prior p, lemma 3.1 writes sd(a^) as
 
     N^(-1/2) [h(theta|theta') p(theta') q_theta'(y)] / [h(theta'|theta) p(theta) q_theta(y)]
-        sqrt(Var_{y' ~ f(.|theta')} q_theta(y') / q_theta'(y')),        q_theta(y) = exp(theta's(y)).
+        sqrt(Var_{y' ~ f(.|theta')} q_theta(y') / q_theta'(y')),        q_theta(y) = exp(sum_j theta_j s_j(y)).
 
 Corollary 2.3: d_v(P^n, P^^n) <= (lambda + C rho^lambda / (1 - rho)) sup int h E|a^ - a|, for every number of steps n
-and every start, if the exact chain is uniformly ergodic with (C, rho). Theorem 3.2 gives constants for any proposal
-and prior that are bounded above and below on a bounded set; the resulting bounds are astronomical.
+and every start, if the exact chain is uniformly ergodic with (C, rho); lambda = max(1, ceil(-log C / log rho)). Theorem
+3.2 gives constants for any proposal and prior that are bounded above and below on a bounded set; the resulting bounds
+are astronomical.
 
 The last two bounds are loose because they ignore min(1, .): a ratio of 10^6 with an error of 10^4 is still accepted.
 
@@ -73,12 +75,12 @@ def noisy_exchange_errors(
     -------
     xarray.Dataset
         Dim ``state``, the starting point: `delta` (the truth), `mean_flip`, `mean_error`, `lemma_3_1`, in the order of
-        the module's inequalities; `factor` = lambda + C rho^lambda / (1 - rho); `corollary_2_3` = factor sup mean_error
-        and `theorem_bound` = factor sup lemma_3_1, bounds on the distance d_v between the two chains' distributions
-        after any number of steps from any start.
-        Each carries the attribute `label`: "rigorous", or from three draws on "one-sided" (too large by at most
-        2 `lattice_error` per unit of min(1, a), or of a for mean_error; `mean_flip` is off by as much, either way).
-        With `constants`, `corollary_2_3` and `theorem_bound` are "heuristic".
+        the module's inequalities; `factor`, see :func:`mitrophanov_factor`; `corollary_2_3` = factor sup mean_error and
+        `theorem_bound` = factor sup lemma_3_1, bounds on the distance d_v between the two chains' distributions after
+        any number of steps from any start. All but `factor` have the attribute `label`: "rigorous", or, from three
+        draws on and not for `lemma_3_1` and `theorem_bound`, "one-sided" (too large by at most 2 `lattice_error` per
+        unit of min(1, a), or of a for mean_error; `mean_flip` is off by as much, either way). With `constants`,
+        `corollary_2_3` and `theorem_bound` are "heuristic".
 
     Raises
     ------
@@ -149,20 +151,20 @@ def uniform_exchange_bound(
 ) -> UniformBound:
     r"""Return the constants of theorem 3.2: noisy exchange on a bounded set, for any model.
 
-    With kappa = exp(T S), 1/c_p <= p <= c_p and 1/c_h <= h <= c_h on a set of volume V,
+    With kappa = exp(T S), prior density 1/c_p <= p <= c_p and proposal density 1/c_h <= h <= c_h on a set of volume V,
 
         C = 2,    rho = 1 - V / (c_p^2 c_h^3 kappa^4),    int h E|a^ - a| <= c_p^2 c_h^2 kappa^4 / sqrt(N).
 
     The constants (C, rho) follow because h min(1, a) is at least 1 / (c_p^2 c_h^3 kappa^4), the one-step error from
     lemma 3.1. The distance d_v of the two chains' distributions after any number of steps from any start is at most the
-    one-step error times lambda + C rho^lambda / (1 - rho).
+    one-step error times :func:`mitrophanov_factor` of C and rho.
 
     Parameters
     ----------
     n_auxiliary
         N.
     largest_theta, largest_statistic
-        T, the largest norm of theta in the set, and S, the largest norm of s(y) over all data y.
+        T, the largest norm of theta in the set, and S, the largest norm of the statistics s(y) over all data y.
     volume
         V, the volume of the set in units of theta.
     prior_constant, proposal_constant

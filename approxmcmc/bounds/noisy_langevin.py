@@ -1,8 +1,8 @@
 r"""Error bounds of noisy Langevin, with the truth by quadrature, for one parameter.
 
 The ideal chain draws theta' ~ N(theta + Sigma g / 2, Sigma) with g = grad log pi(theta); the noisy chain replaces g by
-g^, estimated from N auxiliary draws at theta. The prior cancels in g^ - g = E s - mean of s(y'_k), so the distance of
-one step depends on the model alone. With V = Sigma^(1/2) (g - g^),
+g^, estimated from N auxiliary draws y'_1 ... y'_N at theta. The prior cancels in g^ - g = E s - mean of s(y'_i), s the
+model's statistics, so the distance of one step depends on the model alone. With V = Sigma^(1/2) (g - g^),
 
     d_v(P^(theta, .), P(theta, .))  <=  (1/4) E|V|                        Pinsker, and convexity in g^
                                     <=  sqrt(delta / 2),   delta = E exp(|V|^2 / 4) - 1             lemma 2.4
@@ -76,9 +76,9 @@ def noisy_langevin_errors(target: Any, sampler: Any, grid: Any) -> "xr.Dataset":
     Returns
     -------
     xarray.Dataset
-        Dim ``state``: `delta`, the true d_v of the two steps (quadrature); `pinsker`, (1/4) E|V|; `lemma_2_4`. Scalar
-        `lemma_3_3`, which holds at every theta; NaN if N is too small for the lemma. All bounds are rigorous; a bound
-        of 1 or more is vacuous.
+        Dim ``state``: `delta`, the true d_v of the two steps (quadrature); `pinsker` and `lemma_2_4`, the bounds in the
+        module's first two lines. Scalar `lemma_3_3`, which holds at every theta; NaN if N is too small for the lemma.
+        All bounds are rigorous; a bound of 1 or more is vacuous.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def hoeffding_langevin_bound(n_auxiliary: int, variance: float, largest_statisti
     variance
         ||Sigma||, the largest eigenvalue of the covariance of a step.
     largest_statistic
-        S, the largest absolute value of s(y) over all data.
+        S, the largest absolute value of the model's statistic s(y) over all data y.
     dim
         k, the number of parameters.
 
@@ -161,7 +161,7 @@ def hoeffding_langevin_bound(n_auxiliary: int, variance: float, largest_statisti
 
 
 class Drift(NamedTuple):
-    """P W <= rate W + constant, with W(theta) = 1 + |theta|."""
+    """E[W(theta')] <= rate W(theta) + constant after a step from theta to theta', with W(theta) = 1 + |theta|."""
 
     rate: float
     constant: float
@@ -177,7 +177,7 @@ def langevin_drift(variance: float, prior_scale: float, largest_statistic: float
     prior_scale
         Standard deviation of the normal prior with mean 0.
     largest_statistic
-        S, the largest absolute value of s(y); the statistic moves theta by at most Sigma S in a step.
+        S, the largest absolute value of the statistic s(y), which moves theta by at most Sigma S in a step.
 
     Returns
     -------
@@ -187,7 +187,7 @@ def langevin_drift(variance: float, prior_scale: float, largest_statistic: float
     Raises
     ------
     InvalidInputError
-        When the step is so long that r >= 1, where the theorem does not apply, or a number is not positive.
+        When the step is so long that r >= 1, where the theorem does not apply, or a number is out of range.
 
     References
     ----------

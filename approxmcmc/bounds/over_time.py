@@ -1,12 +1,14 @@
 r"""Bound the distance of two chains' distributions after n steps from the same start, for every n and every start.
 
-From T^^n - T^n = sum_{k < n} T^^(n - 1 - k) (T^ - T) T^k, for any start mu,
+With T the exact transition matrix, T^ the approximate one and S_0 the stationary distribution of T, it follows from
+T^^n - T^n = sum_{k < n} T^^(n - 1 - k) (T^ - T) T^k, for any start mu,
 
     b3   d_v(mu T^^n, mu T^n)  <=  delta sum_{k < n} eta_k                                every start
     b4                         <=  sum_{k < n} E_{mu T^^(n - 1 - k)}[delta(x)] eta_k      average-case, this start
     b5                         <=  min(n, lambda + C rho^lambda / (1 - rho)) delta        Mitrophanov, corollary 2.3
 
-with delta(x) = d_v(T^(x, .), T(x, .)), delta its largest value, eta_0 = 1 and eta_k the contraction of k exact steps.
+with delta(x) = d_v(T^(x, .), T(x, .)), delta its largest value, eta_0 = 1, eta_k the contraction of k exact steps, and
+C, rho and lambda as in `statements`.
 As n grows, b3 and b4 become the bounds on the distance of the stationary distributions. T converges to the posterior,
 so
 
@@ -16,9 +18,9 @@ Reference: Mitrophanov (2005), theorem 3.1 and corollary 3.1; Alquier, Friel, Ev
 corollary 2.3, which hold for every n and start.
 
 The step at which the ideal and the noisy chain first differ has a known distribution on a grid. Both chains start at
-theta, propose the same theta' and use the same u: the ideal chain compares u with min(1, a), the noisy chain with
-min(1, a^). They separate at the first step tau at which one accepts and the other does not. Until then they are one
-chain, with the kernel
+theta, propose the same theta' and use the same u: the ideal chain compares u with min(1, a), a the ratio of Metropolis
+and Hastings, the noisy chain with min(1, a^), a^ its estimate. They separate at the first step tau at which one accepts
+and the other does not. Until then they are one chain, with the kernel
 
     K(theta, theta') = h(theta'|theta) E min(1, a, a^)  (both accept),    K(theta, theta) = the rest where both reject,
 
@@ -98,7 +100,8 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
     checked_integer(n_steps, "n_steps", who="over_time")
     matrix, matrix_hat = checked_matrix(T, "T"), checked_matrix(T_hat, "T_hat")
     if matrix.shape != matrix_hat.shape:
-        raise InvalidInputError(f"T and T_hat must act on the same states; found {len(matrix)} and {len(matrix_hat)}.")
+        found = f"{len(matrix)} and {len(matrix_hat)} states"
+        raise InvalidInputError(f"T and T_hat must act on the same states; found {found}.")
     now = now_hat = starts = _starts(start, len(matrix))
     law, one_step = stationary_law(matrix), row_distances(matrix, matrix_hat)
     etas = [1.0]
@@ -154,14 +157,15 @@ def first_difference(target: Any, sampler: Any, grid: Any, *, n_steps: int = 200
     target, sampler, grid
         As for :func:`noisy_exchange_errors`.
     n_steps
-        Largest n for which P(tau > n) is returned.
+        Largest n for which P(tau > n) is returned; tau is that first step.
 
     Returns
     -------
     xarray.Dataset
-        Dim ``state``, the common start: `flip`, d(theta), and `mean`, E tau in steps. Dims ``state`` and ``step``, from
-        0 to `n_steps`: `survival`, P(tau > n). Dim ``step``: `lower_bound`, (1 - d)^n; scalar `mean_lower_bound`,
-        1 / d. `law`, the posterior on the grid, can weight the starts. Attribute `label`: "rigorous" up to two draws,
+        Dim ``state``, the common start: `flip`, the probability that the two decisions differ in the first step, and
+        `mean`, E tau in steps. Dims ``state`` and ``step``, from 0 to `n_steps`: `survival`, P(tau > n). With d the
+        largest `flip`: `lower_bound` of `survival`, (1 - d)^n, with dim ``step``, and scalar `mean_lower_bound`, 1 / d.
+        `law`, the posterior on the grid, can weight the starts. Attribute `label`: "rigorous" up to two draws,
         otherwise "heuristic", because each acceptance probability has an error of at most `acceptance_error`.
 
     Raises

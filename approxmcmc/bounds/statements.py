@@ -8,7 +8,7 @@ coefficients eta_k of T (:mod:`approxmcmc.bounds.finite`),
     B2   min over K of K delta / (1 - eta_K)                 multi-step
     B3   delta sum_{k >= 0} eta_k                            summed, eta_0 = 1
     B4   E_{S_e}[delta(x)] sum_{k >= 0} eta_k                average-case: delta averaged over the approximate chain
-    B5   (lambda + C rho^lambda / (1 - rho)) delta           Mitrophanov (2005)
+    B5   (lambda + C rho^lambda / (1 - rho)) delta           Mitrophanov (2005), lambda = max(1, ceil(-log C / log rho))
 
 B3 and B4 follow from S_e - S_0 = sum_k S_e (T^ - T) T^k; the tail of the sum is bounded with eta_{jK + r} <= eta_K^j
 eta_r. B5 assumes sup_x ||T^n(x, .) - S_0|| <= C rho^n in the norm of signed measures, which is *twice* d_v.
@@ -69,7 +69,8 @@ def mitrophanov_factor(C: float, rho: float, *, distance: str = "norm") -> float
     Parameters
     ----------
     C, rho
-        sup_x distance(T^n(x, .), S_0) <= C rho^n for all n >= 1; C > 0, 0 <= rho < 1.
+        Constants with sup_x distance(T^n(x, .), S_0) <= C rho^n for all n >= 1, T the exact chain's transition matrix
+        and S_0 its stationary distribution; C > 0, 0 <= rho < 1.
     distance
         The distance that C refers to: ``"norm"``, the norm of signed measures (up to 2), or ``"tv"``, d_v (up to 1).
         With ``"tv"`` C is doubled.
@@ -153,7 +154,7 @@ def exact(
     As statements on the two matrices the bounds are rigorous, up to rounding of order 1e-12. The attribute
     `label_matrices` says how well the matrices describe their samplers ("rigorous", "one-sided", "heuristic", or "as
     given" for plain arrays). A bound of 1 or more is uninformative and is labelled vacuous. If eta_1 = 1, B1 is "not
-    applicable"; if eta_k = 1 for all computed k, all five bounds are "not applicable".
+    applicable"; if eta_k = 1 for all computed k, all bounds are, except B5 with given `constants`.
 
     Examples
     --------
@@ -236,9 +237,9 @@ def sum_of_contractions(etas: np.ndarray) -> float:
 
 
 def _best_mitrophanov(etas: np.ndarray, distances: np.ndarray, forgets: np.ndarray) -> float:
-    """Return the smallest factor of B5 over K; d_v <= eta_K^j d_r at n = jK + r gives (C, rho) for each K.
+    """Return the smallest factor of B5 over K: as d_n <= eta_K^j d_r at n = jK + r, each K gives a pair (C, rho).
 
-    The constants are rho = eta_K^(1/K) and C = 2 max d_r rho^-r.
+    d_n = sup_x d_v(T^n(x, .), S_0) are the `distances`; rho = eta_K^(1/K) and C = 2 max_{r < K} d_r rho^-r.
     """
     before = np.concatenate([[1.0], distances])
     best = math.inf

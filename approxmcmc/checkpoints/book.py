@@ -57,7 +57,7 @@ class Book:
 
 
 def what_was_asked(target: Target, sampler: Any, settings: Settings, initvals: Any) -> dict[str, Any]:
-    """Return everything that the draws and the trace of a run depend on, as a dict that JSON can store."""
+    """Return the arguments and versions on which the draws of a run depend, as a dict that JSON can store."""
     return {
         "target": described(target),
         "sampler": None if sampler is None else plain(sampler.to_dict()),
@@ -97,7 +97,7 @@ def open_book(path: str | os.PathLike[str], asked: Mapping[str, Any], *, any_see
         raise FileNotFoundError(f"checkpoint: the folder {path.parent} does not exist. Create it first")
     if path.is_dir():
         raise IsADirectoryError(f"checkpoint: {path} is a folder. Name a file, as {path / 'run.nc'}")
-    remove_leftovers(path)  # a process killed during its first write leaves only this file
+    remove_leftovers(path)  # the temporary file of a process that was killed while it wrote
     if not path.exists():
         return Book(path, asked)
     known = read_checkpoint(path)

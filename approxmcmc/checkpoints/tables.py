@@ -8,9 +8,10 @@ The file holds only data: numbers and text, no code and no pickle. Writing a che
 So it is not compressed, and the thirty small arrays of a chain are one variable: 4 chains take 0.08 s of CPU time
 instead of 0.3 s. The trace is not compressed either: compression saves 15 of 57 MB, and takes 0.60 s instead of 0.25 s.
 
-Columns that the trace of a finished run shares with its records are stored once. Records are tables with a row for each
-draw: its coordinates, and counts and values with a column for each of their names. A trace has the first m of the n
-rows, and the columns that its sampler fills; the others usually hold one number. So a table is stored as
+Columns that the trace of a finished run shares with its records are stored once. The records of a chain are three
+tables with a row for each draw: its coordinates, its counts (a column for each of `COUNT_NAMES`) and its values
+(`VALUE_NAMES`). A trace has the first m of the n rows, and the columns that its sampler fills; the others usually hold
+one number. So a table is stored as
 
     mark     (columns,)         for each column: 0 in the trace, 1 a single number, 2 neither
     first    (columns,)         the first row

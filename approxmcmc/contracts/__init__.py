@@ -5,7 +5,7 @@ roles in this one, which imports only the errors, so that every other subpackage
 
 A component (proposal, test, sampler) is a frozen dataclass of plain settings. For a target it builds compiled
 functions, and a named tuple of the numbers and arrays that they read and write (see `contracts.proposal`). Settings are
-sent to other processes and stored in files; compiled functions never are.
+sent to other processes and stored with results; compiled functions are not.
 """
 
 from approxmcmc.contracts.acceptance import AcceptanceTest, CompiledTest, DecisionLaw, Population

@@ -1,9 +1,9 @@
 """The role of an acceptance test: how it decides, and the distribution of its decisions.
 
 A test answers Lambda > T(u). Lambda = c + sum_i l_i is the log Metropolis-Hastings ratio, with the terms
-l_i = log p(x_i|theta') - log p(x_i|theta); T(u) is the random threshold of the test's rule. A test that reads part of
-the data sometimes decides wrongly. The *law* of a test says how often it decides wrongly, and how much data it reads; a
-test may have methods that compute it.
+l_i = log p(x_i|theta') - log p(x_i|theta) and c the log ratio of prior and proposal; T(u) is the random threshold of
+the test's rule. A test that reads part of the data may decide wrongly. The *law* of a test says how often it decides
+wrongly, and how much data it reads; a test may have methods that compute it.
 
 In the Gaussian regime of many terms a pair of states matters only through two numbers, Lambda and tau = sqrt(N) S_l,
 with S_l the standard deviation of the terms, and a decision at a given u through one, mu_std = (Lambda - T(u)) / tau.
@@ -28,20 +28,20 @@ class CompiledTest(NamedTuple):
     """An acceptance test compiled for the terms of one target.
 
     ``decide(rng, evidence, threshold, log_rest, state, count, value) -> (decision, log_ratio)`` decides whether
-    log_rest + sum_i l_i exceeds the threshold: 1, 0, or -1 if a log density was NaN, with the log ratio or its
+    log_rest + sum_i l_i exceeds the threshold: 1, 0, or -1 if a term was NaN or +inf, with the log ratio or its
     estimate. It reads terms only through `evidence`, and counts what it read in `count`. ``threshold(rng) -> float``
     draws the threshold of the test's rule, and ``probability(log_ratio) -> float`` is the rule's probability to accept.
     ``audit(rng, evidence, threshold, log_rest, state, value)`` repeats a decision on all data; None: the sampler
     compares the log ratio of all data with the threshold, which suits a test that is random only in u and its subsets.
     ``log_likelihood(state) -> float`` returns the exact log-likelihood at the current theta, for a test that caches it;
-    ``keep_log_likelihood(state, total)`` stores the one at a chain's start. `is_audited` is False for a test that never
-    errs. `uses_ratio` is False for a test that accepts everything: the sampler then computes no ratio. `records` names
-    the members of `OPTIONAL_COUNTS` and `VALUE_NAMES` that the test fills, `attrs` holds the results of set-up, as
-    ``setup_*``.
+    ``keep_log_likelihood(state, total)`` stores the one at a chain's start. `is_audited` says whether audits compare
+    the test's decisions with those on all data; False, for example, for a test that never errs. `uses_ratio` is False
+    for a test that accepts everything: the sampler then computes no ratio. `records` names the members of
+    `OPTIONAL_COUNTS` and `VALUE_NAMES` that the test fills, `attrs` holds the results of set-up, as ``setup_*``.
 
-    ``threshold_form(rng, table, log_rest, state) -> float`` reads a table of the terms (`engine.term_table`) and
+    ``threshold_form(rng, table, log_rest, state) -> float`` reads a table of the terms (`engine.terms.term_table`) and
     returns the log ratio Lambda^ that decides for *every* u: with this order of the data the test accepts iff threshold
-    < Lambda^; NaN if a log density was NaN. None if there is no such number: an audit then repeats decisions.
+    < Lambda^; NaN if a term was NaN or +inf. None if there is no such number: an audit then repeats decisions.
     ``state_at(step)`` makes the state before step number `step`, for a test that changes along the chain; None if
     `make_state` serves for every step. ``is_tested(state) -> bool``, called once at the beginning of each step, says
     whether the step is tested; an untested step accepts. None if all steps are tested.
@@ -108,7 +108,7 @@ class AcceptanceTest(Component, abc.ABC):
 
     @abc.abstractmethod
     def build_test(self, target: Target | Population) -> CompiledTest:
-        """Compile the test, after a check that the target has what it needs; called once per `sample`."""
+        """Compile the test, after a check that the target has what it needs; called at set-up, not in steps."""
 
     # --- what it is ---
 
@@ -220,7 +220,7 @@ class AcceptanceTest(Component, abc.ABC):
     def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:
         """Return the predicted probability that each draw's audited decision is wrong; None if unknown.
 
-        `stats` is the group ``sample_stats`` of a trace of this test; NaN for draws without an audit.
+        It is NaN for draws without an audit. `stats` is the group ``sample_stats`` of a trace of this test.
         """
         return None
 

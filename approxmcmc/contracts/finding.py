@@ -36,7 +36,7 @@ class Finding(NamedTuple):
 
     @property
     def fires(self) -> bool:
-        """Whether the check failed, so that the user must be warned."""
+        """Whether the verdict is "failure" or "warning", so that the user must be warned."""
         return self.verdict in ("failure", "warning")
 
     def __str__(self) -> str:

@@ -62,7 +62,7 @@ def _text(part: Any) -> bytes:
 
 
 def _place(array: np.ndarray) -> tuple[Any, ...]:
-    """Return address, shape, strides and type of an array, which are equal for two views of the same numbers."""
+    """Return address, shape, strides and type of an array; two arrays that agree in all of them are the same view."""
     return array.__array_interface__["data"], array.shape, array.strides, array.dtype.str
 
 

@@ -83,7 +83,7 @@ class Proposal(abc.ABC):
 
     @abc.abstractmethod
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Compile the proposal, after a check that the target has what it needs; called once per `sample`."""
+        """Compile the proposal, after a check that the target has what it needs; called at set-up, not in steps."""
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
         """Compile the proposal for tests that do not use the ratio; override it if the ratio costs gradients."""

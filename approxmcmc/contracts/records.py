@@ -83,7 +83,7 @@ DRAW_WEIGHT = VALUE_NAMES.index("weight")
 EXPECTED_READS = VALUE_NAMES.index("expected_reads")
 THREAD_SECONDS = VALUE_NAMES.index("thread_time_diff")
 
-# Initial values of a draw's records: a record that no audit or decision fills stays NaN.
+# Initial values of a draw's records. Those in NOT_WRITTEN stay NaN if no audit or decision fills them.
 NOT_WRITTEN = {"audited_mu_std", "audit_acceptance_error", "audit_acceptance_noise", "epsilon"}
 BLANK_VALUES = np.array([math.nan if name in NOT_WRITTEN else 0.0 for name in VALUE_NAMES])
 

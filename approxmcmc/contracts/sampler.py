@@ -107,10 +107,10 @@ class Sampler(abc.ABC):
         )
 
     def why_no_audits(self, target: Any, adapted: Sequence[Mapping[str, float]]) -> str:
-        """Return why chains' decisions cannot be audited, with couplings that start at them; "" if they can.
+        """Return why `bias` cannot audit decisions of chains and start couplings where they are wrong; "" if it can.
 
-        `adapted` holds the tuned values of each chain. An audit compares decisions with those on all data; a coupling
-        of :meth:`exact_twin` then measures what a wrong decision changes.
+        `adapted` holds the tuned values of each chain. An audit compares a decision with the one on all data; a
+        coupling of :meth:`exact_twin` then measures what a wrong decision changes.
         """
         return "only Metropolis-Hastings has audited steps"
 
@@ -121,7 +121,7 @@ class Sampler(abc.ABC):
 
         For a discrete target these must be all its states, the last site changing fastest. Otherwise they are a grid:
         the matrix is that of a chain which proposes only grid points, in proportion to the proposal's density. `method`
-        says how decisions are computed, "enumerate", "gaussian", or "auto": the first if it is cheap.
+        says how decisions are computed: "enumerate", "gaussian", or "auto", which enumerates if that is cheap.
 
         Raises
         ------

@@ -80,9 +80,9 @@ class Simulator(NamedTuple):
 
 
 class DoublyIntractableTarget(Target):
-    """A posterior p(theta) exp(theta's(y)) / Z(theta) with a normaliser Z too expensive for every step.
+    """A posterior p(theta) exp(sum_j theta_j s_j(y)) / Z(theta) with a normaliser Z too expensive for every step.
 
-    Samplers simulate instead: they draw y' from the model at theta and use s(y'). Theta has one entry per statistic.
+    Samplers simulate instead: they draw data y' from the model and use the statistics s(y').
     """
 
     @property
@@ -144,7 +144,7 @@ class EstimatedTarget(Target):
 
     @abc.abstractmethod
     def build_estimator(self) -> CompiledEstimator:
-        """Return the estimator; called once per `sample`."""
+        """Return the compiled estimator."""
 
     @abc.abstractmethod
     def log_likelihood(self, theta: np.ndarray) -> float | None:
@@ -168,7 +168,7 @@ class LatentTarget(abc.ABC):
         """Labels of the axes of one group's effect, by name; empty for a scalar effect."""
 
     latents_wanted: Any = None
-    """Groups whose effects `sample` draws and stores: None (no group), "auto" (all, if few), or a list of labels."""
+    """Groups whose effects `sample` stores: None, "auto" (all, if few), labels, or the path of a folder for all."""
 
     @abc.abstractmethod
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:

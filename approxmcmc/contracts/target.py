@@ -51,6 +51,9 @@ class Target(abc.ABC):
     known_law: Any = None
     """The `Laplace` approximation, if it was found when the target was made; else None."""
 
+    compiles_prior: bool = False
+    """Whether PyTensor compiles the log prior of each new model, separately from the terms."""
+
     mirrored: Sequence[int] = ()
     """Coordinates of theta in each of which the posterior is even: scales that are sampled with either sign."""
 
@@ -67,7 +70,7 @@ class Target(abc.ABC):
     """Why the log density cannot be read term by term, so that only a `WholeSampler` can run it; "" if it can."""
 
     why_no_structure: str = ""
-    """Why a PyMC model's graph is compiled unchanged, not as functions of few linear predictors; "" if it is not."""
+    """Why a PyMC model's graph is compiled unchanged; "" if it is not, and if `from_pymc` was given `data`."""
 
     same_terms: bool = True
     """Whether every decision is about the same terms; see `Population`."""
@@ -93,7 +96,7 @@ class Target(abc.ABC):
 
     @abc.abstractmethod
     def compile(self) -> CompiledTarget:
-        """Compile the target's functions; called once per `sample`, before the clock starts."""
+        """Compile the target's functions; called at set-up, before the clock of a run starts."""
 
     def _repr_html_(self) -> str:
         """Show sizes and names in a notebook, without computing anything."""
@@ -147,7 +150,7 @@ class Target(abc.ABC):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """Costs and results of making the target, as ``setup_*``, for the trace's attributes."""
+        """Costs (``setup_*``) and other results of making the target, by name, for the trace's attributes."""
         return {}
 
 
@@ -171,7 +174,7 @@ class DifferentiableTarget(abc.ABC):
 
     @abc.abstractmethod
     def compile_gradient(self) -> CompiledGradient:
-        """Compile the gradients, or raise `IncompatibleError` with advice; called once per `sample`."""
+        """Compile the gradients, or raise `IncompatibleError` with advice; called at set-up."""
 
     def compile_prior_gradient(self) -> Any:
         """Compile ``add_prior_gradient(theta, out)``, for modes; without gradients of terms if that is possible."""
@@ -183,9 +186,9 @@ class CompiledBound(NamedTuple):
 
     ``gaps(theta, data, order, lo, hi, out)`` writes log p(x_i | theta) - log B_i(theta) for i in ``order[lo:hi]``; it
     is a batch kernel like `CompiledTarget.log_terms`. ``log_bound(theta, sums)`` returns sum_i log B_i(theta) over all
-    data in time independent of `n_obs`. ``add_gap_gradient(theta, data, order, lo, hi, weights, out)`` adds sum_i
-    weights[i - lo] grad gap_i to `out`, and ``add_bound_gradient(theta, sums, out)`` the gradient of `log_bound`; both
-    None if the target has no gradients.
+    data in time independent of `n_obs`. ``add_gap_gradient(theta, data, order, lo, hi, weights, out)`` adds sum_k
+    weights[k] grad gap_i with i = order[lo + k] to `out`, and ``add_bound_gradient(theta, sums, out)`` the gradient of
+    `log_bound`; both None if the target has no gradients.
     """
 
     gaps: Any
@@ -203,7 +206,7 @@ class BoundedTarget(abc.ABC):
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Compile the bound of one kind; `at` is the theta at which "tuned" and "taylor" touch the likelihood.
 
-        Raises an `InvalidInputError` that lists the known kinds if `kind` is another. Called once per `sample`.
+        Raises an `InvalidInputError` that lists the known kinds if `kind` is another.
         """
 
 
@@ -223,7 +226,7 @@ class BoundedTermsTarget(abc.ABC):
 
     @abc.abstractmethod
     def compile_term_range(self) -> CompiledTermRange:
-        """Compile the bound, or raise `IncompatibleError` that says how to provide it; called once per `sample`."""
+        """Compile the bound, or raise `IncompatibleError` that says how to provide it."""
 
 
 class CompiledDifferenceBound(NamedTuple):

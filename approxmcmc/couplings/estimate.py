@@ -47,15 +47,16 @@ def bias(
 ) -> xr.Dataset:
     r"""Estimate the bias of a run's averages: signed, with intervals, without a gold standard.
 
-    With :math:`P` an exact kernel of the posterior :math:`\pi`, :math:`\hat\pi` the distribution of the draws and
-    :math:`g = \sum_t (P^t h - \pi(h))`,
+    With :math:`P` an exact kernel of the posterior :math:`\pi`, :math:`\hat\pi` the distribution of the draws,
+    :math:`h` an estimand and :math:`g = \sum_t (P^t h - \pi(h))`,
 
     .. math:: \hat\pi(h) - \pi(h) = \mathrm{E}_{\hat\pi}[(\hat\alpha - \alpha)(g(\theta') - g(\theta))]
               = \mathrm{E}_{\hat\pi}[g(\theta) - g(\theta_1)],
 
-    :math:`\theta'` proposed as the sampler does, :math:`\theta_1 \sim P(\theta, \cdot)`. Differences of :math:`g` are
-    sums over two coupled exact chains until they meet [1]_ [2]_. The first form, "audit", takes :math:`\hat\alpha` from
-    the sampler's test with the uniform integrated out; the second, "drift", needs only the draws.
+    :math:`\theta'` proposed as the sampler does, accepted with probability :math:`\hat\alpha` by its test and
+    :math:`\alpha` on all data; :math:`\theta_1 \sim P(\theta, \cdot)`. Differences of :math:`g` are sums over two
+    coupled exact chains until they meet [1]_ [2]_. The first form, "audit", computes :math:`\hat\alpha` with the
+    uniform integrated out; the second, "drift", needs only the draws.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ def bias(
         Number of audits, in place of a time; at most one for each draw.
     form
         ``"audit"``, ``"drift"``, or ``"auto"``: the one that needs fewer passes for the same error in a pilot; "drift"
-        if there is no test, or `kernel` is given.
+        if the sampler's decisions cannot be audited, or `kernel` is given.
     kernel
         An exact sampler for `target`, or a pair (target, exact sampler) of the same posterior, such as
         ``(CoreRows(...), MetropolisHastings(SurrogateTransition()))``, for the form "drift". None: independent draws of

@@ -44,8 +44,8 @@ class FinishedAudits(NamedTuple):
     """A finished run of audits.
 
     `audited` holds the indices of the audited draws in ``draws.flat``, `rows` (n_audits, n_estimands) the estimates of
-    the bias by single audits, and `drift` their partial sums. `other_passes` are those of the pilots and of the
-    forgetting time.
+    the bias by single audits. `drift` has the means of these estimates if each audit stopped after T steps, by T.
+    `other_passes` counts the passes over the data that the pilots and the estimate of the forgetting time made.
     """
 
     trace: xr.DataTree

@@ -1,16 +1,17 @@
 r"""The contribution of one audit to an estimate of a bias: a pair of states, a weight, and two exact chains.
 
-With P exact, P^ the sampler's own kernel, pi^ its stationary distribution, g = sum_t (P^t h - pi(h)) and coupled exact
-chains X, Y that meet at tau, g(x) - g(y) = E sum_{t < tau} [h(X_t) - h(Y_t)], and
+With h an estimand, P exact, P^ the sampler's own kernel, pi^ its stationary distribution, g = sum_t (P^t h - pi(h)) and
+coupled exact chains X, Y from x, y that meet at tau, g(x) - g(y) = E sum_{t < tau} [h(X_t) - h(Y_t)], and
 
     (A)  pi^(h) - pi(h) = E[(alpha^ - alpha) (g(theta') - g(theta))],    theta' proposed as the sampler does,
     (B)  pi^(h) - pi(h) = E[g(theta) - g(theta_1)],                      theta_1 one exact step from theta,
 
-with theta ~ pi^.
+with theta ~ pi^, and alpha^ and alpha the acceptance probabilities of the sampler's test and on all data.
 
 (A) needs the sampler's test, (B) only the draws. In (A) alpha^ is an average over orders of the data, with u integrated
 out; if the run read blocks of one fixed partition, the orders come from this partition. A coupling is started with
-probability min(1, abs(alpha^ - alpha) / c), and its sum is weighted by the inverse of this probability.
+probability min(1, abs(alpha^ - alpha) / c) for a constant c, and its sum is weighted by the inverse of this
+probability.
 """
 
 import math

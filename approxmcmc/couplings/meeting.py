@@ -217,7 +217,7 @@ def _draw(rng: np.random.Generator, cumulative: np.ndarray) -> int:
     return int(min(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"), len(cumulative) - 1))
 
 
-PAIRS = 20  # largest number of pairs of distant draws
+PAIRS = 20  # largest number of pairs of draws from which chains start
 SIGHTINGS = 20  # audits wanted for each step of the time that `forgetting_time` returns
 
 

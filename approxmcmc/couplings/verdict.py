@@ -1,8 +1,8 @@
 """Verdicts on the biases of a run: rules in a fixed order; the first that applies counts.
 
 The rules are a filter, not a proof. On targets with two modes between which exact chains cross once in 752 steps, 9 of
-100 runs of 200 audits passed although no coupling crossed; only 7 % of their intervals held the truth. The rules cannot
-detect a mode that no chain has visited.
+100 runs of 200 audits passed although no coupling crossed; only 7 % of the intervals of these 9 runs held the truth.
+The rules cannot detect a mode that no chain has visited.
 """
 
 import math
@@ -81,7 +81,7 @@ def _bound_says_nothing(found: AuditSummary) -> tuple[str, list[str]] | None:
     if not found.tv_upper >= LARGEST_BOUND:
         return None
     told = (
-        f"E[|delta| tau] may be as large as {found.tv_upper:.2g} (limit {LARGEST_BOUND:g}): although couplings met, "
+        f"tv_bound may be as large as {found.tv_upper:.2g} (limit {LARGEST_BOUND:g}): although couplings met, "
         "the test errs too often, or the exact chain mixes too slowly, for an estimate; give a kernel that "
         "mixes, such as (CoreRows(target), MetropolisHastings(SurrogateTransition()))"
     )
@@ -224,7 +224,7 @@ def _sentence(cheap: bool, estimated: bool, verdict: str, c1: float, c2: float) 
         return f"the means are unchanged: the verdict on their bias is {verdict!r}"
     if math.isnan(c1):
         return "the means are unchanged: the trace does not record the cost of its draws"
-    ratio = f"for the same variance an audit costs {c2 / c1:.2g} times as much as the chain" if c1 else ""
+    ratio = f"for the same variance audits cost {c2 / c1:.2g} times as much as the chain" if c1 else ""
     return f"the bias was subtracted: {ratio}" if cheap else f"the means are unchanged: {ratio}"
 
 

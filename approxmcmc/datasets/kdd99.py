@@ -163,7 +163,7 @@ def every(data: Dataset, step: int) -> Dataset:
 
 
 def connections_stand_in(n: int = 50_000, seed: int = 1999) -> Dataset:
-    """Return `n` generated rows with as many columns as KDD99 and 80 % ones; the best classifier is right for 96 %.
+    """Return `n` generated rows with as many columns as KDD99 and about 80 % ones; the best classifier finds 96 %.
 
     Neighbouring columns are correlated by 0.5; the responses follow a logistic model with an effect in every column.
     The last two columns are 0 in every row. Equal seeds give equal data.
@@ -207,7 +207,7 @@ def fetch_connections() -> dict[str, np.ndarray]:
 
 
 def one_hot_stand_in(n: int = 20_000) -> Dataset:
-    """Return generated rows with the same kinds of columns as the one-hot coding; see `synthetic_categories`."""
+    """Return generated rows with the same kinds of columns as one-hot KDD99; see `synthetic_categories`."""
     return synthetic_categories(n, 38, (3, 66, 11), ones=0.8, title="KDD99, one-hot", seed=1999)
 
 

@@ -72,7 +72,7 @@ def a9a(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
 
 
 def people_stand_in(n: int = 20_000) -> Dataset:
-    """Return generated rows with the same kinds of columns; see `synthetic_categories`."""
+    """Return generated rows with the same kinds of columns as a9a; see `synthetic_categories`."""
     return synthetic_categories(n, 0, LEVELS, ones=0.24, title="a9a", seed=1998)
 
 
@@ -140,7 +140,7 @@ def ijcnn1(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
 
 
 def firings_stand_in(n: int = 20_000) -> Dataset:
-    """Return generated rows with the same kinds of columns; see `synthetic_categories`."""
+    """Return generated rows with the same kinds of columns as ijcnn1; see `synthetic_categories`."""
     return synthetic_categories(n, 12, (10,), ones=0.1, title="ijcnn1", seed=2001)
 
 

@@ -78,7 +78,7 @@ def mnist_7v9_pca(n_components: int = 50, *, source: str = "auto", allow_synthet
     Parameters
     ----------
     n_components
-        Number of components, 1 to 784.
+        Number of components, 1 to 784; the stand-in has at most 50.
     source
         As in `mnist_7v9`.
     allow_synthetic

@@ -105,7 +105,7 @@ class Source:
             except DatasetError as error:
                 answer = str(error)
         raise DatasetError(
-            f"{self.title} was not found (source={source!r}). Looked at: (1) the folder of {DATA_VARIABLE}: "
+            f"{self.title} was not found (source={source!r}). Its places: (1) the folder of {DATA_VARIABLE}: "
             f"{'the variable is not set' if folder is None else folder / self.file_name}; (2) the user's cache: "
             f"{cached}; (3) {f'{self.download.origin}: {answer}' if self.download else 'there is no download'}. "
             f"Put {self.file_name} into one of the two folders (set {DATA_VARIABLE} or {CACHE_VARIABLE})"
@@ -193,14 +193,14 @@ def download(path: Path, fetch: str, *, insist: bool = False, child: str = CHILD
     fetch
         The function that fetches, as ``module:name``; it takes no arguments and returns arrays by name.
     insist
-        Try even if another attempt has failed within `QUIET_PERIOD` seconds.
+        Try even if an attempt has failed in the last `QUIET_PERIOD` seconds.
     child
         Python code of the process that downloads; its arguments are the path and `fetch`.
 
     Raises
     ------
     DatasetError
-        When the time is over or the download fails.
+        When the time is over, the download fails, or, without `insist`, one failed in the last `QUIET_PERIOD` seconds.
     """
     failure = path.with_suffix(".failed")
     if not insist:

@@ -84,7 +84,8 @@ def synthetic_stand_in(n_train: int = 12_214, n_test: int = 2037, n_components: 
 def synthetic_logistic(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return `n` rows of `d` standard normal predictors, and 0/1 responses of a logistic model.
 
-    The coefficients are normal with standard deviation 2 / sqrt(d), so that of the linear predictor is about 2.
+    Coefficients are normal with standard deviation 2 / sqrt(d): the linear predictor has a standard deviation of about
+    2.
 
     Parameters
     ----------
@@ -124,8 +125,8 @@ def synthetic_categories(
     """Return standardised numbers and one-hot categories, the rarest with a few rows, and logistic responses.
 
     Numeric columns are normal, neighbours correlated by 0.5. A category with k levels has level j with probability
-    proportional to r^j, with r^(k - 1) = 4 / n, so at most about four rows have the rarest. The linear predictor has
-    standard deviation 1.5. All rows of the rarest level of each category have response 0: only the prior bounds its
+    proportional to r^j, with r^(k - 1) = 4 / n, so at most about four rows have the rarest level. The linear predictor
+    has standard deviation 1.5. All rows of the rarest level of each category have response 0: only the prior bounds its
     coefficient from below, and a few rows of very large leverage bound it from above, like a wall.
 
     Parameters

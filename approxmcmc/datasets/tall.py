@@ -2,8 +2,8 @@
 
 MNIST is dense, and its posterior nearly normal; ijcnn1 is sparse and easy. Covertype, a9a and KDD99 with one-hot
 columns have rare categories: a few rows carry nearly all of the variance of the terms. In KDD99 the classes are also
-nearly separable. EEG has a few gross errors. On each set a sampler that subsamples should be right, or report that it
-is not.
+nearly separable. EEG has a few gross errors. On each set a sampler that subsamples should find the posterior, or report
+that it does not.
 """
 
 import dataclasses

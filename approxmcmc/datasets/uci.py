@@ -69,7 +69,7 @@ def covertype(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset
 
 
 def cells_stand_in(n: int = 20_000) -> Dataset:
-    """Return generated rows with the same kinds of columns; see `synthetic_categories`."""
+    """Return generated rows with the same kinds of columns as Covertype; see `synthetic_categories`."""
     return synthetic_categories(n, 10, (4, 40), title="Covertype", seed=1999)
 
 
@@ -131,7 +131,7 @@ def eeg_eye_state(source: str = "auto", *, allow_synthetic: bool = False) -> Dat
 
 
 def samples_stand_in(n: int = 15_000) -> Dataset:
-    """Return generated rows with the same kinds of columns; see `synthetic_categories`."""
+    """Return generated rows with as many columns as the EEG data; see `synthetic_categories`."""
     return synthetic_categories(n, 14, (), ones=0.45, title="EEG eye state", seed=2013)
 
 

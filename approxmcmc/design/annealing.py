@@ -4,7 +4,7 @@ A step of the pilot gives its log ratio Lambda and the scale tau of its terms (s
 epsilon, the error Delta of its acceptance probability. Let g solve (1 - T) g = f - E f for a functional f and the exact
 kernel T. To first order the bias of E f is
 
-    b(epsilon) = E[ Delta(theta, theta') (g(theta') - g(theta)) ]        over theta ~ posterior, theta' ~ q.
+    b(epsilon) = E[ Delta(theta, theta') (g(theta') - g(theta)) ]        over theta ~ posterior, theta' ~ proposal.
 
 If the autocorrelation of f decays at one rate, g = c (f - E f) with c = var f / D(f). Here D(f) = E[ P_a (f(theta') -
 f(theta))^2 ] / 2 is the Dirichlet form, with P_a the exact acceptance probability, and the asymptotic variance is V =
@@ -129,8 +129,8 @@ def plan_annealing(
 
     Notes
     -----
-    Guarantee: heuristic. The pilot costs ``4 + tune + n_pairs`` passes, and about 150 more steps with ``cost="time"``;
-    all count as set-up. Keep it at one or two per cent of the run's budget.
+    Guarantee: heuristic. The pilot costs at most ``4 + tune + n_pairs`` passes, and about 150 more steps with
+    ``cost="time"``; all count as set-up. Keep it at one or two per cent of the run's budget.
 
     Examples
     --------
@@ -154,8 +154,8 @@ def plan_annealing(
     pairs = collect_pairs(target, proposal, n_pairs=n_pairs, tune=tune, initvals=initvals, random_seed=random_seed)
     if np.isinf(pairs.tau).any():
         raise InvalidInputError(
-            "plan_annealing: at a proposal of the pilot a row has probability 0; subsets cannot detect that, and "
-            "their error exceeds any epsilon; use ExactTest"
+            "plan_annealing: at a proposal of the pilot a row has probability 0; a subset may miss this row, so a test "
+            "errs by more than any epsilon; use ExactTest"
         )
     centre = pairs.states.mean(axis=0)
     looks = {"batch_size": test.batch_size, "n_obs": target.n_obs, "growth": test.growth}
@@ -181,8 +181,8 @@ def errors_of_pairs(pairs: Any, epsilons: Sequence[float], **test: Any) -> tuple
     """Return the error Delta, shape (n_epsilons, n_pairs), and the share of the data read, shape (n_epsilons,).
 
     Delta is the error of the acceptance probability for each epsilon and pair. `pairs` begins with log ratios and
-    scales; `test` holds settings of `acceptance_probability_error`. Where the log ratio is -inf, no test errs or reads
-    data; the share is the mean over the other pairs.
+    scales; `test` holds settings of `acceptance_probability_error`. Where the log ratio is -inf, outside the support,
+    no test errs or reads data; the share is the mean over the other pairs.
     """
     log_ratio, tau = pairs[:2]
     inside = np.isfinite(log_ratio)

@@ -40,7 +40,7 @@ from approxmcmc.design.work import Counted
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
 from approxmcmc.surrogate import SurrogateTransition
-from approxmcmc.targets import Laplace
+from approxmcmc.targets.sparse_normal import NormalLaw
 
 SHARE_OF_WALKS = 0.1  # mixed with independent draws, which on their own may stick in a tail
 # Standard deviations between 0 and the mode of a scale of either sign. Nearer, the two modes are one; farther, no chain
@@ -56,7 +56,7 @@ class Pairing(NamedTuple):
 
     target: Target
     sampler: Sampler
-    law: Laplace | None = None
+    law: NormalLaw | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +95,10 @@ class Candidate:
     parts: frozenset[str] = frozenset()
     seconds: Callable[[Situation, Counted], float] = lambda known, counted: seconds_with_products(known, counted, 0.0)
     is_counted: bool = False
+
+    def compiles(self, known: Situation) -> frozenset[str]:
+        """Return the parts of a model that the candidate and its law need compiled; none for NUTS (it has own code)."""
+        return frozenset() if self.is_counted else self.parts | known.parts_of(self.law) | {"terms"}
 
 
 def candidates(target: Target) -> tuple[Candidate, ...]:
@@ -145,7 +149,7 @@ def _no_gradient(known: Situation) -> str:
 
 
 def _no_mode_or_gradient(known: Situation) -> str:
-    """Return why Langevin steps are not possible, or ""; in the metric of a pilot trajectories mix faster."""
+    """Return why Langevin steps are not possible, or ""; without a mode to expand at, trajectories are better."""
     return _no_gradient(known) or known.why_no_expansion
 
 
@@ -154,7 +158,7 @@ def _no_mode(known: Situation) -> str:
 
 
 def _no_single_mode(known: Situation) -> str:
-    """Return why draws around the mode do not fit, or ""; unknown before the mode is found."""
+    """Return why draws around the mode do not fit, or ""; a mirrored second mode is noticed once the first is found."""
     why = _no_mode(known)
     if why or not known.has("mode"):
         return why
@@ -195,7 +199,7 @@ TALL = (
         of_trajectory,
         _no_gradient,
         law="pilot",
-        parts=frozenset({"gradient"}),
+        parts=frozenset({"gradient", "trajectory"}),
         seconds=seconds_of_trajectories,
     ),
     # The best walks give about .33 / d effective draws per step.

@@ -8,13 +8,14 @@
 2. A trial counts what a step reads, and measures effective draws per step and the error of a test. That gives a cost
    estimate, the *price*,
 
-       seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
+       seconds to E effective draws: u + max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - u),
 
-   s the seconds of an effective draw, t those of a step, n the least number of steps of a run. The risk is in squared
-   posterior standard deviations. Trials are short while a rival could be better, see `contest`.
+   s the seconds of an effective draw, t those of a step, n the least number of steps of a run, u those of all that is
+   still to be done besides the draws, error the predicted bias. The risk is in squared posterior standard deviations.
+   Trials are short while a rival could be better, see `contest`.
 3. A candidate with a floor above the best price is not tried: branch and bound (Land and Doig 1960). Trials end when
    the best run is short, or trials have used their share of the budget.
-4. An exact sampler is chosen if it is nearly as fast; else the fastest whose predicted error is allowed.
+4. The fastest whose predicted error is allowed is chosen; if `bias` is None, an exact one that is nearly as fast.
 
 Seconds are those of the constants in `work`: the choice is a function of seed, model, versions and kind of processor.
 """
@@ -68,7 +69,7 @@ class Choice:
         Where chains start, shape (chains, dim): the states of the trial after a fixed number of steps. None if
         there was no trial.
     tune
-        Number of tuning steps that suffice from there.
+        Number of tuning steps that suffice from `initvals`.
     table
         A `pandas.DataFrame` with a row for each candidate, the chosen one first.
     sentence
@@ -108,12 +109,11 @@ def choose_sampler(
     Parameters
     ----------
     target
-        A target of the library, or a ``pymc.Model``.
+        A target of the library, a ``pymc.Model``, or a ``bambi.Model``.
     time_limit
-        Seconds of sampling that the user has; the choice then minimises the predicted risk at their end. Without effect
-        if `target_ess` is given.
+        Seconds of sampling that the user has; the choice then minimises the predicted risk at their end.
     target_ess
-        Wanted effective draws of every parameter. If neither this nor `time_limit` is given, 400.
+        Wanted effective draws of every parameter, in place of `time_limit`. If neither is given, 400.
     bias
         ``"none"`` allows only exact samplers; a number allows a bias of that many posterior standard deviations. None
         allows 0.02, but takes an exact sampler if one needs at most twice the time of the fastest.
@@ -128,13 +128,13 @@ def choose_sampler(
     Returns
     -------
     Choice
-        Give ``choice.target``, ``choice.sampler`` and ``initvals=choice.initvals`` to `sample`, which does all of
-        this itself without a sampler.
+        Give ``choice.target``, ``choice.sampler`` and ``initvals=choice.initvals`` to `sample`; if `sample` is given no
+        sampler, it does all of this itself.
 
     Raises
     ------
     InvalidInputError
-        When an argument is out of range.
+        When an argument is out of range, or `time_limit` and `target_ess` are both given.
     IncompatibleError
         If no candidate fits the target; the message gives a reason for each, such as a density that is NaN, infinite
         or improper.
@@ -149,8 +149,9 @@ def choose_sampler(
     Costs are seconds of counted work (terms, gradients, products of matrices, compilation for a new model), computed
     with constants of the library. With a `random_seed` the choice is the same in every run on one kind of processor.
     The column ``measured_us_per_step`` and the columns of seconds are clock times, and do not affect the choice.
-    `predicted_error` is E|alpha^ - alpha| times steps per effective draw, which is of the size of the bias of the worst
-    parameter, or above it. The cost of a sampler that was not tried is its floor, and its verdict says so.
+    `predicted_error` is the mean absolute error of the test's acceptance probability times steps per effective draw,
+    which is of the size of the bias of the worst parameter, or above it. The cost of a sampler that was not tried is
+    its floor, and its verdict says so.
 
     References
     ----------

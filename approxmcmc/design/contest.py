@@ -58,10 +58,9 @@ def floor_of(candidate: Candidate, known: Situation, goal: Wanted) -> tuple[floa
     The bound falls once another candidate has made a part that this one needs.
     """
     floor = candidate.floor(known)
-    shared = known.seconds_of(candidate.law) + known.seconds_to_compile(candidate.parts)
-    afterwards = audits_of(candidate, known)
     trial = 0.0 if candidate.is_counted else floor.trial
-    set_up = floor.set_up + trial + shared + afterwards
+    set_up = floor.set_up + trial + known.seconds_of(candidate.law)
+    set_up += known.seconds_to_compile(candidate.compiles(known)) + audits_of(candidate, known)
     return goal.price(set_up, floor.per_draw, floor.per_step), not floor.foretold
 
 
@@ -125,9 +124,9 @@ def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed
         with warnings.catch_warnings():
             # Ignore the warning of a core that is too large: its cost shows that.
             warnings.simplefilter("ignore", SamplingWarning)
-            entry.set_up = candidate.floor(known).set_up
+            entry.set_up, parts = candidate.floor(known).set_up, candidate.compiles(known)
             entry.setting = candidate.make(known)
-            known.compiled.update({"terms", *candidate.parts})
+            known.compiled.update(parts)
             entry.set_up_seconds = time.perf_counter() - began
             law = entry.setting.law
             trial = Trial(

@@ -88,8 +88,8 @@ def of_gradient_steps(known: Situation) -> Floor:
 
 def of_trajectory(known: Situation) -> Floor:
     """Return the floor of trajectories: d^(1/4) gradients and a density for each effective draw."""
-    leapfrogs = known.dim**0.25
-    step = known.pass_seconds + leapfrogs * (known.gradient_seconds + 2.0 * PRODUCT * known.dim**2) + _step(known, 1.0)
+    leapfrogs, product = known.dim**0.25, PRODUCT * known.metric_numbers
+    step = known.pass_seconds + leapfrogs * (known.gradient_seconds + 2.0 * product) + _step(known, 0.0) + product
     return Floor(0.0, step, per_step=step)
 
 
@@ -123,7 +123,8 @@ def seconds_with_products(known: Situation, counted: Counted, products: float) -
 
 def seconds_of_trajectories(known: Situation, counted: Counted) -> float:
     """Return the seconds of trajectories: two products for each gradient of all rows, and one for the momentum."""
-    return seconds_with_products(known, counted, counted.steps + 2.0 * counted.gradients / known.target.n_obs)
+    products = counted.steps + 2.0 * counted.gradients / known.target.n_obs
+    return seconds_with_products(known, counted, 0.0) + products * PRODUCT * known.metric_numbers
 
 
 def seconds_with_a_core(known: Situation, counted: Counted) -> float:

@@ -7,6 +7,11 @@ machine or container, and never more than 4 GB. Machines with 8 GB or more there
 import os
 from pathlib import Path
 
+from approxmcmc.contracts import Target
+from approxmcmc.engine.files.mapped_files import is_mapped
+from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.predictors.base import PredictorsTarget
+
 SHARE, MOST = 0.5, 4e9  # share of all memory; bytes
 MATRICES = 8  # matrices (dim, dim): a covariance, its factor and its inverse, and temporary copies
 CGROUP = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -28,6 +33,22 @@ def why_too_large(wanted: float) -> str:
 def of_matrices(dim: int, chains: int) -> float:
     """Return the bytes for a covariance of `dim` parameters, and for its factor in each of `chains` chains."""
     return 8.0 * dim**2 * (MATRICES + chains)
+
+
+def why_rows_too_large(target: Target, chains: int) -> str:
+    """Return why the Taylor expansions of all rows of a target would take too much memory, or ""."""
+    dim = target.variables.size
+    if isinstance(target, LinearTarget):
+        numbers = 4.0
+    elif isinstance(target, PredictorsTarget):
+        numbers = float(target.likelihood.n_numbers)
+    else:
+        numbers = 1.0 + dim + dim * (dim + 1) / 2.0
+    matrices = of_matrices(dim, chains)
+    too_large = why_too_large(8.0 * numbers * target.n_obs + matrices)
+    if too_large and any(is_mapped(array) for array in target.compile().data):  # then the numbers are mapped, too
+        return why_too_large(matrices)
+    return too_large
 
 
 def _all_memory() -> float:

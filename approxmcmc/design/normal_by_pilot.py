@@ -4,10 +4,12 @@ The pilot makes rounds of steps, each with the covariance measured in the previo
 2001). If the target has a gradient, steps are Hamiltonian trajectories: in the metric of the posterior each gives
 nearly an independent draw, while a walk needs about d steps.
 
-With thousands of parameters, as in crossed effects, no chain is long enough to measure a covariance. Then the inverse
-of minus the Hessian takes its place, at the mean of a round's states: effects have a normal law given the scales.
+With more than 600 parameters, as in crossed effects, no round is long enough to measure a covariance. Then the inverse
+of minus the Hessian takes its place, at the mean of a round's states, if terms are functions of linear predictors:
+effects have a nearly normal law given the scales.
 """
 
+import dataclasses
 import math
 import time
 import warnings
@@ -25,15 +27,19 @@ from approxmcmc.proposals import Hamiltonian, RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.assembly import assemble, make_steps
 from approxmcmc.targets import Laplace
-from approxmcmc.targets.expansion.quadratic import inverse, is_positive_definite
+from approxmcmc.targets.expansion.quadratic import is_positive_definite
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.posterior import Posterior
 from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.sparse_normal import NormalLaw, SparseNormal, normal_by_precision
 
-FIRST = 0.01  # variance of each coordinate to begin with; it adapts within about ten steps
+FIRST = (
+    0.01  # variance of each coordinate in the metric of the first round; its step size adapts within about ten steps
+)
 # Growth of a standard deviation in the last round: at most 3.7 on a hierarchy of 10 parameters, 1e11 on separable
 # classes.
 RUNAWAY = 5.0
+LEAPFROGS = 8  # gradients of a trajectory, about; only for estimates of cost
 # Parameters for each state of a round, above which states say less of a covariance than the Hessian does.
 TOO_MANY = 3.0
 
@@ -45,20 +51,20 @@ class PilotSettings(NamedTuple):
     """
 
     rounds: tuple[int, ...]
-    proposal: Callable[[np.ndarray], Proposal]
+    proposal: Callable[[Any], Proposal]
     memory: float
 
 
 def trajectories(cov: Any) -> Hamiltonian:
     """Return trajectories of 2.2 standard deviations for the covariance `cov`, or the `Laplace` with it.
 
-    On a normal distribution their draws are independent, or better.
+    On a normal distribution their draws are independent or negatively correlated.
     """
     dim = len(getattr(cov, "mode", cov))
     return Hamiltonian(dim**-0.25, length=2.2, preconditioner=cov, target_acceptance=0.8)
 
 
-def _walk(cov: np.ndarray) -> RandomWalk:
+def _walk(cov: Any) -> RandomWalk:
     return RandomWalk(2.38 / math.sqrt(len(cov)), target_acceptance=0.25, preconditioner=cov)
 
 
@@ -80,7 +86,7 @@ def why_no_gradient(target: Target) -> str:
     return ""
 
 
-def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
+def normal_by_pilot(target: Any, *, random_seed: Any = None) -> NormalLaw:
     """Return a normal distribution with mean and covariance of an exact chain, for a posterior without a useful mode.
 
     Each round proposes with the covariance that the round before measured, shrunk towards its diagonal; the step size
@@ -102,7 +108,8 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
     """
     began = time.perf_counter()
     dim, evaluations = target.variables.size, 0
-    theta, spread, bent = np.array(target.initial_point(), dtype=np.float64), np.full(dim, math.sqrt(FIRST)), None
+    theta, bent = np.array(target.initial_point(), dtype=np.float64), None
+    spread: np.ndarray | NormalLaw = np.full(dim, math.sqrt(FIRST))
     rounds, proposal, memory = BY_WALK if why_no_gradient(target) else BY_TRAJECTORIES
     has_many = is_by_curvature(target)
     for steps, sequence in zip(rounds, seed_sequences(random_seed, len(rounds))[0], strict=True):
@@ -112,22 +119,23 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> Laplace:
         run = make_steps(made.chains[0], steps, dim, who="a pilot run stopped")
         states = run.draws[half:]
         evaluations += made.evaluations * target.n_obs + int(run.counts[:, [EVALUATIONS, GRADIENTS]].sum())
-        theta, before = states[-1].copy(), np.diag(spread) if spread.ndim > 1 else np.square(spread)
+        theta, before = states[-1].copy(), _sd(spread)
         bent = _by_curvature(target, states.mean(axis=0)) if has_many else None
         spread = _measured(states, half / (half + memory * dim)) if bent is None else bent
         if is_last and bent is not None:
             break
-    growth = np.sqrt(np.diag(spread) / before)
+    growth = _sd(spread) / before
     if growth.max() > RUNAWAY:
         warnings.warn(
             f"normal_by_pilot: the standard deviation of {target.variables.labels()[growth.argmax()]} still grew by a "
-            f"factor of {growth.max():.3g} in the last of {len(rounds)} rounds: the posterior may be improper, "
-            "as under a flat prior with separable classes or collinear predictors; give it a proper prior",
+            f"factor of {growth.max():.3g} in the last round of steps: the posterior may be improper, as under a flat "
+            "prior with separable classes or collinear predictors; give it a proper prior",
             SamplingWarning,
             stacklevel=3,
         )
     passes, seconds = evaluations // target.n_obs, time.perf_counter() - began
-    return Laplace(states.mean(axis=0), spread, decrement=math.nan, passes=passes, seconds=seconds)
+    law = Laplace(states.mean(axis=0), spread, decrement=math.nan) if bent is None else bent
+    return dataclasses.replace(law, passes=passes, seconds=seconds)
 
 
 def is_by_curvature(target: Target) -> bool:
@@ -136,16 +144,41 @@ def is_by_curvature(target: Target) -> bool:
     return isinstance(target, LinearTarget | PredictorsTarget) and target.variables.size > TOO_MANY * last
 
 
+def gradients_of_pilot(target: Target) -> int:
+    """Return about how many gradients on all data a pilot with trajectories takes."""
+    rounds = BY_TRAJECTORIES.rounds
+    return LEAPFROGS * sum(rounds[:2] if is_by_curvature(target) else rounds)
+
+
+def numbers_of_metric(target: Target, law: Any) -> float:
+    """Return how many numbers a product with the metric of a pilot's `law` reads: dim^2, or fewer if it is sparse.
+
+    Before the pilot (`law` is None) the answer is a lower bound: dim, if the target has effects of many categories.
+    """
+    if isinstance(law, SparseNormal):
+        return law.factor.numbers
+    has_effects = isinstance(target, PredictorsTarget) and target.design.codes.size > 0
+    dim = target.variables.size
+    return float(dim if law is None and has_effects and is_by_curvature(target) else dim**2)
+
+
 def _measured(states: np.ndarray, weight: float) -> np.ndarray:
-    """Return the covariance of states, shape (n, dim), shrunk towards its diagonal; `weight` is that of the whole."""
+    """Return the covariance of states (n, dim), shrunk towards its diagonal; the covariance has the share `weight`."""
     found = np.cov(states, rowvar=False).reshape(2 * states.shape[1:])
     return weight * found + (1.0 - weight) * np.diag(np.diag(found)) + 1e-12 * np.eye(len(found))
 
 
-def _by_curvature(target: Target, theta: np.ndarray) -> np.ndarray | None:
-    """Return the inverse of minus the Hessian at theta; None if it is not positive definite."""
+def _by_curvature(target: Target, theta: np.ndarray) -> NormalLaw | None:
+    """Return the normal law at theta with the precision minus the Hessian; None if it is not positive definite."""
     try:
         precision = -Posterior(target).at(theta).hessian
     except NotFiniteError:
         return None
-    return inverse(precision) if is_positive_definite(precision) else None
+    return normal_by_precision(theta, precision) if is_positive_definite(precision) else None
+
+
+def _sd(spread: Any) -> np.ndarray:
+    """Return the standard deviations of a law or a covariance, or `spread` itself if it holds them."""
+    if isinstance(spread, NormalLaw):
+        return spread.sd
+    return np.sqrt(np.diag(spread)) if spread.ndim > 1 else spread

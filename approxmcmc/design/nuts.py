@@ -1,7 +1,7 @@
 """NUTS among the candidates: its cost is counted, since its compilation takes longer than a trial could save.
 
 A draw of a tuned trajectory (`interop.nuts_seconds`) counts as one effective draw, or as 0.4 of one if the other
-candidates integrate group effects out.
+candidates integrate group effects out, 0.1 with few groups.
 """
 
 from approxmcmc.contracts import Target, TwinnedTarget, pymc_model_of
@@ -14,6 +14,9 @@ from approxmcmc.nuts.settings import NUTS, TUNE, preferred
 # that 1000 draws give 400 effective ones. In eleven models of docs/street.md a draw counted as .5, .5, .46, .45, .44,
 # .4, .15, .034, .03, .014 and .013 effective draws.
 RUNS_OF_EFFECTS = 2.5
+# The same with few groups, whose scale is uncertain: with twelve rats of five rows, trajectories diverged in three of
+# five runs of 4000 draws, and with twelve hospitals in four of six.
+RUNS_OF_FEW, FEW_GROUPS = 10.0, 30
 # Above the default of .8: of six runs of `baseball` of docs/street.md one had a divergence with .8, none with .9, and
 # sampling took a tenth longer.
 CAREFUL = 0.9
@@ -29,7 +32,7 @@ def name(target: Target | None = None) -> str:
 
 
 def why_not(known: Situation) -> str:
-    """Return "" if a target can make a PyMC model, else that it has none; it is only made if NUTS may be the best."""
+    """Return "" if a target can make a PyMC model, else why not; the model is only made if NUTS may be the best."""
     return "" if isinstance(known.target, TwinnedTarget) else "the target has no PyMC model"
 
 
@@ -38,10 +41,10 @@ def why_alone(known: Situation) -> str:
     seconds = known.seconds_to_compile(frozenset({"terms", "gradient"}))
     if not seconds:
         return ""
-    integral = known.term_work.code == "groups"
-    what = "the integrals over groups" if integral else "the terms of the rows"
+    slow = {"groups": "the integrals over groups", "library": "the prior"}
+    what = slow.get(known.term_work.code, "the terms of the rows")
     why = f"; {known.target.why_no_structure}" if known.target.why_no_structure else ""
-    return f": they would compile {what} and their gradient ({seconds:.0f} s){why}"
+    return f": they would compile {what} and the gradient ({seconds:.0f} s){why}"
 
 
 def sampler(target: Target) -> NUTS:
@@ -60,8 +63,7 @@ def sampler(target: Target) -> NUTS:
 def seconds_per_draw(known: Situation) -> float:
     """Return the seconds of a draw of a chain; no fewer than a trajectory took in a trial on the model as written.
 
-    On a horseshoe of 63 parameters, tuning took 36 million gradients of 2000 rows in a chain, although the rule
-    predicts 11 for each draw.
+    On a horseshoe of 63 parameters, tuning took far more gradients than the rule for normal posteriors predicts.
     """
     work = known.written_work
     tried = known.trajectories if work.dim == known.dim else []  # with integrated groups the trial ran on another model
@@ -73,13 +75,18 @@ def floor(known: Situation) -> Floor:
 
     NUTS has no trial, so `choose_sampler` takes this estimate as its cost.
     """
-    draw, integrated = seconds_per_draw(known), known.written_work.dim != known.dim
-    kept = draw * (RUNS_OF_EFFECTS if integrated else 1.0)
+    draw, runs = seconds_per_draw(known), 1.0
+    if known.written_work.dim != known.dim:  # the terms are groups
+        runs = RUNS_OF_FEW if known.target.n_obs < FEW_GROUPS else RUNS_OF_EFFECTS
+    kept = draw * runs
     return Floor(set_up_seconds(known), kept, per_step=kept)
 
 
 def set_up_seconds(known: Situation) -> float:
     """Return the seconds before the first kept draw: compilation, and tuning of all chains."""
-    has_factors = known.term_work.code == "matrices"
-    compilation = COMPILE_FACTORS if has_factors else seconds_to_compile(known.written_work)
-    return compilation + known.chains * TUNE["nutpie"] * seconds_per_draw(known)
+    return compilation(known) + known.chains * TUNE["nutpie"] * seconds_per_draw(known)
+
+
+def compilation(known: Situation) -> float:
+    """Return the seconds in which nutpie compiles the model."""
+    return COMPILE_FACTORS if known.term_work.code == "matrices" else seconds_to_compile(known.written_work)

@@ -129,7 +129,7 @@ def collect_pairs(
 ) -> Pairs:
     """Run an exact chain of `tune` + `n_pairs` steps; return the pairs of the last `n_pairs` steps.
 
-    It takes a pass over the data for each step, and four more.
+    It takes a pass over the data for each proposal inside the support, and four more.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def collect_pairs(
 
 
 def pairs_from(states: np.ndarray, target: Target, proposal: CompiledProposal, rng: np.random.Generator) -> Pairs:
-    """Return the pairs of one proposal from each of the states, shape (n_pairs, dim); each takes two passes."""
+    """Return the pairs of one proposal from each of the states, shape (n_pairs, dim); each takes at most two passes."""
     began, rows = time.perf_counter(), AllRows(target)
     propose, memory = compiled_propose(proposal), proposal.make_state()
     states, proposed = np.array(states, dtype=np.float64), np.empty(states.shape)

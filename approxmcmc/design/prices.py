@@ -1,8 +1,9 @@
 """Cost estimates (prices) of candidates: the user's goal, and the cost of each candidate to reach it.
 
-    price = seconds to E effective draws: max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - set-up),
+    price = seconds to E effective draws: u + max(E s, n t),    or    risk at a `time_limit` T: error^2 + s / (T - u),
 
-where s is the seconds for an effective draw, t the seconds for a step, and n the smallest number of steps of a run. The
+where s is the seconds for an effective draw, t the seconds for a step, n the smallest number of steps of a run, u the
+seconds of all that is still to be done besides the draws, tuning and audits included, and error the predicted bias. The
 risk is in squared posterior standard deviations. Seconds are those of counted work on one core (`work`): they depend
 neither on a clock nor on the number of cores.
 """
@@ -127,7 +128,11 @@ class Entry:
 
 
 def checked_goal(time_limit: Any, target_ess: Any, bias: Any, fewest_steps: float = 0.0) -> Wanted:
-    """Return the user's goal, checked; `target_ess` has precedence over `time_limit`."""
+    """Return the user's goal, checked: `target_ess` or `time_limit`, not both."""
+    if target_ess is not None and time_limit is not None:
+        raise InvalidInputError(
+            f"choose_sampler takes one goal: give target_ess={target_ess!r} or time_limit={time_limit!r}, not both"
+        )
     if target_ess is not None and not 0.0 < target_ess < math.inf:
         raise InvalidInputError(f"choose_sampler: target_ess must be positive, found {target_ess!r}")
     if time_limit is not None and not time_limit > 0.0:
@@ -138,4 +143,4 @@ def checked_goal(time_limit: Any, target_ess: Any, bias: Any, fewest_steps: floa
         )
     allowed = ALLOWED_BIAS if bias is None else 0.0 if isinstance(bias, str) else float(bias)
     wanted = ENOUGH if target_ess is None else float(target_ess)
-    return Wanted(wanted, time_limit if target_ess is None else None, allowed, bias is None, fewest_steps)
+    return Wanted(wanted, time_limit, allowed, bias is None, fewest_steps)

@@ -1,9 +1,9 @@
 """Batch size and epsilon: the sequential test that reads the least data at an allowed error.
 
-The error of the acceptance probability, Delta(Lambda, tau), and the data used are known for every test from a recursion
-(`acceptance.laws.recursion`). Pilot pairs (Lambda_b, tau_b) say which decisions a chain faces. So the design is a small
-optimisation that evaluates no further likelihood terms: for each batch size (and boundary shape), epsilon is raised
-until
+The error of the acceptance probability, Delta(Lambda, tau), and the data used are known for every sequential t-test
+from a recursion (`acceptance.laws.recursion`). Pilot pairs (Lambda_b, tau_b) say which decisions a chain faces. So the
+design is a small optimisation that evaluates no further likelihood terms: for each batch size (and boundary shape),
+epsilon is raised until
 
     mean_b |Delta_b| = error  ("mean"),   or   max_b |Delta_b| = error  ("worst"),
 
@@ -123,7 +123,7 @@ def design_test(
     -----
     Guarantee: the error is the allowed one in the Gaussian regime, for pairs like those of the pilot. This does not
     hold for heavy-tailed terms; audits of the chain detect them. If a datum has probability 0 at a proposal of the
-    pilot, epsilon is 0. The pilot costs ``4 + tune + n_pairs`` passes over the data.
+    pilot, epsilon is 0. The pilot costs at most ``4 + tune + n_pairs`` passes.
 
     References
     ----------

@@ -1,8 +1,8 @@
 r"""Step and batch size of SGLD for a wanted error of its covariance.
 
-In the metric of the posterior, M its covariance, z = L^-1 (theta - mean) and L L' = M, a step of SGLD on a normal
-posterior is z' = (1 - alpha/2) z + (alpha/2) noise + N(0, alpha I), and with gradients of whitened covariance W(z) its
-stationary covariance C solves
+In the metric of the posterior, M its covariance, z = L^-1 (theta - mean) and L L' = M, an SGLD step of size alpha on a
+normal posterior is z' = (1 - alpha/2) z + (alpha/2) noise + N(0, alpha I), and with gradients of whitened covariance
+W(z) its stationary covariance C solves
 
 .. math:: C = (1 - \alpha/2)^2 C + \tfrac{\alpha^2}{4} \mathrm{E}\, W(z) + \alpha I .
 
@@ -103,8 +103,8 @@ def design_sgld(
         Cost of a step without the gradients of its minibatch, in gradients of a term; None: ``20 + 2 dim``, which
         was measured at 50 parameters.
     n_points
-        Points at which the noise is measured, in pairs with mean and covariance exactly those of N(mode, (1 + e) cov);
-        None: twice the larger of 8 and dim.
+        Points at which the noise is measured, in pairs with exactly the mean of N(mode, (1 + e) cov), and exactly its
+        covariance if there are at least 2 dim points; None: twice the larger of 8 and dim.
     random_seed
         Seed of the random points and rows.
 

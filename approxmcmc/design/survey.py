@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Target, TermWork, WrittenWork
-from approxmcmc.design.memory import of_matrices, why_too_large
-from approxmcmc.design.normal_by_pilot import BY_TRAJECTORIES, is_by_curvature, normal_by_pilot
+from approxmcmc.design.memory import of_matrices, why_rows_too_large, why_too_large
+from approxmcmc.design.normal_by_pilot import BY_WALK, gradients_of_pilot, normal_by_pilot, numbers_of_metric
 from approxmcmc.design.work import AUDITED, PRODUCT, STEP, TRANSITION, AuditSeconds, Light, Rates, compilation, rates_of
-from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError, SamplingWarning
 from approxmcmc.surrogate import CoreRows
 from approxmcmc.surrogate.pilot import STEPS, run_pilot
@@ -24,6 +23,7 @@ from approxmcmc.targets import Laplace, laplace
 from approxmcmc.targets.expansion.own import ExpandsItself
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.sparse_normal import NormalLaw
 
 # Errors that may end a set-up: a density that is NaN, infinite or improper, a singular matrix, too little memory.
 FAILURES = (ApproxMCMCError, ArithmeticError, MemoryError, np.linalg.LinAlgError, ValueError)
@@ -31,8 +31,6 @@ FAILURES = (ApproxMCMCError, ArithmeticError, MemoryError, np.linalg.LinAlgError
 EXPANSION_PASSES = 10  # passes over the data, if terms have linear predictors; the survey is the most expensive one
 NEWTON_STEPS = 4  # of the search for the mode, on all data
 CLIMB = 40  # gradients of BFGS before the Newton steps
-LEAPFROGS = 8  # gradients of a trajectory of a pilot chain
-WALK_STEPS = 4500  # of a pilot chain without gradients
 ONE_BY_ONE = 20.0  # cost of a gradient of a single row by PyTensor's code, in evaluations of a term
 BLAS = 0.1e-9  # seconds of a multiply-add of large matrices
 
@@ -54,7 +52,7 @@ class Situation:
     chains
         Number of chains of the run that follows.
     compiled
-        Parts of the model that candidates have compiled so far: "terms", "gradient", "expansion".
+        Parts of the model that candidates have compiled so far: "terms", "gradient", "expansion", "trajectory".
     undefined
         Candidates that met a density that is NaN or infinite.
     trajectories
@@ -139,21 +137,24 @@ class Situation:
         Raises
         ------
         IncompatibleError
-            When no mode was found; the message has the reason.
+            When a mode would not describe the posterior; the errors of a failed search are raised as they are.
         """
         if self.why_no_mode:
             raise IncompatibleError(self.why_no_mode)
         return self._once("mode", lambda: laplace(self.target))  # type: ignore[no-any-return]  # kept as Any
 
     @property
-    def pilot(self) -> Laplace:
+    def pilot(self) -> NormalLaw:
         """The normal approximation by a pilot chain, whether there is a mode or not."""
         return self._once("pilot", self._run_pilot)  # type: ignore[no-any-return]  # kept beside an error
 
     @property
-    def fit(self) -> Laplace:
+    def fit(self) -> NormalLaw:
         """The normal approximation at the mode, or by a pilot if no mode was found."""
-        return self.pilot if self.why_no_expansion else self.mode
+        try:
+            return self.mode
+        except FAILURES:  # which `why_no_expansion` names
+            return self.pilot
 
     @property
     def why_no_expansion(self) -> str:
@@ -185,15 +186,20 @@ class Situation:
         found = self._found.get("core rows")
         return found.pilot if isinstance(found, CoreRows) else None
 
+    @property
+    def metric_numbers(self) -> float:
+        """Numbers that a product with the metric of the pilot reads."""
+        return numbers_of_metric(self.target, self._found.get("pilot"))
+
     def has(self, name: str) -> bool:
         """Return whether the "mode", the "pilot" or the "core rows" have been computed, or have failed."""
         return name in self._found
 
-    def laws(self) -> list[Laplace]:
+    def laws(self) -> list[NormalLaw]:
         """Return the normal approximations computed so far."""
-        return [law for law in self._found.values() if isinstance(law, Laplace)]
+        return [law for law in self._found.values() if isinstance(law, NormalLaw)]
 
-    def _run_pilot(self) -> Laplace:
+    def _run_pilot(self) -> NormalLaw:
         """Run a pilot; raise if the posterior seems improper."""
         with warnings.catch_warnings():
             warnings.simplefilter("error", SamplingWarning)
@@ -215,26 +221,35 @@ class Situation:
         return found
 
     def seconds_of(self, law: str) -> float:
-        """Return the seconds to compute the "mode", the "pilot" or the "fit", compilation included; 0 for ""."""
+        """Return the seconds to compute the "mode", "pilot" or "fit" after compilation; 0 for "" or if it is known."""
+        missing = self._missing(law)
+        return 0.0 if not missing else self._mode_seconds if missing == "mode" else self._pilot_seconds
+
+    def parts_of(self, law: str) -> frozenset[str]:
+        """Return the parts that the "mode", "pilot" or "fit" needs compiled; none for "" or if it is known."""
+        if not (missing := self._missing(law)):
+            return frozenset()
+        if missing == "mode" and self.has_predictors:
+            return frozenset({"terms", "expansion"})
+        if not self.has_gradient:
+            return frozenset({"terms"})
+        return frozenset({"terms", "gradient"} if missing == "mode" else {"terms", "gradient", "trajectory"})
+
+    def _missing(self, law: str) -> str:
+        """Return which of "mode" and "pilot" is still to be computed for a law, or ""; a "fit" needs one of the two."""
         if law == "fit":
             law = "pilot" if self.why_no_expansion else "mode"
-        if not law or self.has(law) or (law == "mode" and self.target.known_law is not None):
-            return 0.0
-        return (self._pilot_seconds if law == "pilot" else self._mode_seconds) + self.seconds_to_compile(
-            frozenset({"terms", "expansion" if law == "mode" and self.has_predictors else "gradient"})
-        )
+        return "" if self.has(law) or (law == "mode" and self.target.known_law is not None) else law
 
     def seconds_to_compile(self, parts: frozenset[str]) -> float:
-        """Return the seconds to compile the parts that this model still lacks."""
-        return compilation(self.term_work.code, parts, self.compiled)
+        """Return the seconds to compile those of `parts` that no candidate has compiled yet."""
+        return compilation(self.term_work.code, parts - self.compiled, compiles_prior=self.target.compiles_prior)
 
     @property
     def _pilot_seconds(self) -> float:
         if not self.has_gradient:
-            return WALK_STEPS * (self.pass_seconds + STEP + PRODUCT * self.dim**2)
-        rounds = BY_TRAJECTORIES.rounds
-        gradients = LEAPFROGS * sum(rounds[:2] if is_by_curvature(self.target) else rounds)
-        return gradients * (self.gradient_seconds + 2.0 * PRODUCT * self.dim**2)
+            return sum(BY_WALK.rounds) * (self.pass_seconds + STEP + PRODUCT * self.dim**2)
+        return gradients_of_pilot(self.target) * (self.gradient_seconds + 2.0 * PRODUCT * self.metric_numbers)
 
     @property
     def _mode_seconds(self) -> float:
@@ -249,15 +264,11 @@ class Situation:
     @property
     def _columns(self) -> int:
         """Number of summands in the predictors of a row."""
-        target = self.target
-        return int(target.design.additions if isinstance(target, PredictorsTarget) else self.dim)
+        return int(self.target.design.additions if isinstance(self.target, PredictorsTarget) else self.dim)
 
     @functools.cached_property
     def expansion_seconds(self) -> float:
-        """Lower bound of the seconds to find core rows: expand every row, and run the pilot chain on the surrogate.
-
-        Rows are expanded by closed forms, by gradients row by row, or by differences of terms.
-        """
+        """Lower bound of the seconds to find core rows: expand every row, run the pilot chain on the surrogate."""
         dim, n_obs, chain = self.dim, self.target.n_obs, 0.0
         if self.target.normal_prior is None:  # otherwise the core may be empty, and no pilot chain is needed
             chain = sum(STEPS) * TRANSITION * dim**0.25 * 3.0 * PRODUCT * dim**2
@@ -277,19 +288,9 @@ class Situation:
     @property
     def why_no_rows(self) -> str:
         """Return why rows cannot be expanded, or "": a density that is not finite, or too little memory."""
-        target, dim = self.target, self.dim
         if self.undefined:
             return f"a density is not finite ({self.undefined[0]}), which an expansion of the rows would not detect"
-        if isinstance(target, LinearTarget):
-            numbers = 4.0
-        elif isinstance(target, PredictorsTarget):
-            numbers = float(target.likelihood.n_numbers)
-        else:
-            numbers = 1.0 + dim + dim * (dim + 1) / 2.0
-        too_large = why_too_large(8.0 * numbers * target.n_obs + of_matrices(dim, self.chains))
-        if too_large and any(is_mapped(array) for array in target.compile().data):  # then the numbers are mapped, too
-            return self.why_no_covariance
-        return too_large
+        return why_rows_too_large(self.target, self.chains)
 
 
 def survey(target: Any, seed: int, chains: int = 4) -> Situation:

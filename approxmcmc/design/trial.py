@@ -30,7 +30,7 @@ GLANCE = 5  # steps after which a candidate that is much too slow is given up
 LEVELS = (50, 100, 200, 400, 800)  # steps of each chain
 ENOUGH = 100.0  # effective draws; the seconds of one are then known to about 20 %
 FEWEST_AUDITS, MOST_AUDITS = 20, 100
-MOST_PARAMETERS = 50  # with an ESS that is computed; evenly spaced, because ArviZ takes a millisecond for each
+MOST_PARAMETERS = 50  # evenly spaced ones, for the ESS: each takes about half a millisecond
 
 
 class Measured(NamedTuple):

@@ -43,18 +43,22 @@ RESIDUAL, AT_RANDOM, ON_LINE, TRANSITION_STEP = 2.5, 50e-9, 2e-9, 5e-6
 # 1e6 rows of a logistic regression, and 130 ms for 1e5 groups of ten rows.
 AUDITED = 35e-9
 TRANSITION = 2.2  # posterior standard deviations that a trajectory travels
-# Seconds to compile for a new model, by origin of the code and part: terms, their gradient, and their expansion with
-# the code that reads it. First runs of PyMC's graphs took 7 s for terms, 5 for a gradient, and 20 for terms and
-# expansion; with a Cholesky factor and a linear system 38 for terms and 55 for a gradient. Poisson rows (one linear
-# predictor) took 7.6 s and Student rows (two) 8 s in all, some of it for code that is compiled once per machine.
+# Seconds to compile for a new model, by origin of the code and part: terms, their gradient, their expansion with the
+# code that reads it, and trajectories, which are compiled around the gradient. First runs of PyMC's graphs took 7 s for
+# terms, 5 for a gradient, and 20 for terms and expansion; with a Cholesky factor and a linear system 38 for terms and
+# 55 for a gradient. Poisson rows (one linear predictor) took 7.6 s and Student rows (two) 8 s in all, a Poisson and an
+# exponential outcome 12 s.
 COMPILATION = {
-    "library": {"terms": 0.0, "gradient": 0.0, "expansion": 0.0},
-    "groups": {"terms": 0.0, "gradient": 6.0, "expansion": 6.0},  # terms are compiled when the model is read
-    "python": {"terms": 0.5, "gradient": 0.7, "expansion": 2.5},
-    "predictor": {"terms": 3.0, "gradient": 2.0, "expansion": 4.0},
-    "graph": {"terms": 5.0, "gradient": 5.0, "expansion": 12.0},
-    "matrices": {"terms": 38.0, "gradient": 55.0, "expansion": 100.0},
+    "library": {"terms": 0.0, "gradient": 0.0, "expansion": 0.0, "trajectory": 0.0},
+    "groups": {"terms": 0.0, "gradient": 6.0, "expansion": 6.0, "trajectory": 6.0},  # terms are compiled at reading
+    "python": {"terms": 0.5, "gradient": 0.7, "expansion": 2.5, "trajectory": 0.7},
+    "predictor": {"terms": 4.0, "gradient": 3.0, "expansion": 5.0, "trajectory": 3.0},
+    "graph": {"terms": 5.0, "gradient": 5.0, "expansion": 12.0, "trajectory": 5.0},
+    "matrices": {"terms": 38.0, "gradient": 55.0, "expansion": 100.0, "trajectory": 55.0},
 }
+# The same for a prior that PyTensor compiles, besides the terms; more variables cost hardly more. Draws around the mode
+# took 4.9 s with three variables, trajectories 8.6 s with four, and 15.3 s with seven and the terms of a predictor.
+PRIOR = {"terms": 3.0, "gradient": 2.0, "expansion": 2.0, "trajectory": 3.5}
 
 
 class Counted(NamedTuple):
@@ -116,9 +120,10 @@ def rates_of(work: TermWork) -> Rates:
     return Rates(work.operations * operation + stored, slope)
 
 
-def compilation(code: str, parts: frozenset[str], made: set[str]) -> float:
-    """Return the seconds to compile `parts` of code with this origin, without those in `made`, which exist already."""
-    return sum(COMPILATION[code][part] for part in parts - made)
+def compilation(code: str, parts: frozenset[str], *, compiles_prior: bool) -> float:
+    """Return the seconds to compile `parts` of terms from this origin, and of the prior if `compiles_prior`."""
+    seconds = sum(COMPILATION[code][part] for part in parts)
+    return seconds + (sum(PRIOR[part] for part in parts) if compiles_prior else 0.0)
 
 
 def seconds_of_steps(rates: Rates, dim: int, counted: Counted, products: float) -> float:

@@ -16,12 +16,13 @@ bootstrap moves the mean over replicates by Student's t,
 .. math:: \bar E + \frac{g^T D}{\sqrt{R (R - 1)}} \sqrt{\frac{R - 1}{\chi^2_{R - 1}}}, \quad g \sim N(0, I_R), \qquad
           V = \hat V \frac{\nu}{\chi^2_\nu},
 
-adds a fresh error of the reference, and subtracts :math:`2 (V/R + e^2)`, since its squared mean holds the noise twice.
+adds a fresh error of the reference, and subtracts :math:`2 (V/R + e^2)`, since the square of the moved mean holds the
+noise twice.
 The degrees of freedom are :math:`\nu = (R - 1) k` for k independent coordinates of equal variance. In general
 :math:`k = (tr \Sigma)^2 / tr \Sigma^2` (Satterthwaite); its estimate from few replicates is noisy and too large where
 :math:`\hat V` is too small, so its distance from 1 is multiplied by (R - 1) / (R + 7). That rule was found by
-simulation: nominal 95 % then cover 93 to 100 % for R from 5 on, K = 1, 10, 50, independent or correlated coordinates,
-and any bias.
+simulation: nominal 95 % intervals then cover 93 to 100 % for R from 5 on, K = 1, 10, 50, independent or correlated
+coordinates, and any bias.
 """
 
 import math
@@ -37,9 +38,9 @@ QUANTITIES = ("bias_sq", "variance", "risk")
 class Resampling(NamedTuple):
     """The random numbers of the bootstrap. All estimands and grid points share them, so their intervals are joint.
 
-    All are standard normal. `replicates` (draw, replicate): g of the module's text, minus its mean. `scales` (draw, 2):
-    turned into chi-square variables, the second for a setting that is compared with the first. `reference` (draw,
-    batch): how far the reference moves along each of its directions.
+    All are made from standard normal numbers. `replicates` (draw, replicate): g of the module's text, minus its mean.
+    `scales` (draw, 2): turned into chi-square variables, the second for a setting that is compared with the first.
+    `reference` (draw, batch): how far the reference moves along each of its directions.
     """
 
     replicates: np.ndarray
@@ -179,8 +180,8 @@ def _directions_of(scatter: np.ndarray, degrees: int, n_coordinates: int) -> flo
 def _shared_variation(scatter: np.ndarray, other: np.ndarray, degrees: int) -> float:
     """Return the dependence of two sample variances, 0 to 1: the RV coefficient minus its expectation by chance.
 
-    The result is lowered by about one standard error: with the estimate itself nominal 95 % cover 91 to 92 % at five
-    blocks, since a dependence that is found too strong narrows the interval.
+    The result is lowered by about one standard error: with the estimate itself, nominal 95 % intervals cover 91 to 92 %
+    at five blocks, since a dependence that is found too strong narrows the interval.
     """
     size = math.sqrt((scatter**2).sum() * (other**2).sum())
     if degrees == 1 or size == 0.0:

@@ -28,7 +28,7 @@ def spread(total: float, weights: np.ndarray) -> np.ndarray:
 
 
 def with_clock(trace: xr.DataTree, clock: Any = None, warmup_seconds: Any = None) -> xr.DataTree:
-    """Return a trace with the record ``perf_counter_diff``, the seconds of each draw.
+    """Return a trace with the given seconds of its draws, as its record ``perf_counter_diff``, and of its warm-up.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ def with_clock(trace: xr.DataTree, clock: Any = None, warmup_seconds: Any = None
     Returns
     -------
     xarray.DataTree
-        The trace itself if nothing is given and nothing is missing; otherwise a copy that shares its arrays. The
-        attribute ``clock`` of ``sample_stats`` says how draws were timed.
+        The trace itself if nothing is given and it has ``sample_stats``; otherwise a copy that shares its arrays. With
+        `clock`, the attribute ``clock`` of ``sample_stats`` says how draws were timed.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 r"""Check convergence and the number of effective draws: split R-hat, bulk and tail ESS, and a target ESS.
 
-The statistics are those of `rank_statistics`. The limits come from Vehtari, Gelman, Simpson, Carpenter and Buerkner
-(2021) and from PyMC: R-hat at most 1.01, or the value that chance explains, and ESS at least 100 per chain, both
-checked from 100 draws per chain on. The statistics show how chains move in their stationary distribution; they cannot
-show that it is biased.
+The statistics are those of `rank_statistics`. The limits 1.01 of R-hat and 100 of the ESS per chain come from Vehtari,
+Gelman, Simpson, Carpenter and Buerkner (2021) and from PyMC; the limit of R-hat is wider if chance explains more
+(`r_hat_limit`). Both are checked from 100 draws per chain on. The statistics show how chains move in their stationary
+distribution; they cannot show that it is biased.
 """
 
 import itertools
@@ -23,9 +23,9 @@ FEWEST_DRAWS = 100  # per chain, as in PyMC: with fewer no chain can hold LEAST_
 LARGEST_R_HAT, BY_CHANCE = 1.01, 0.05  # limit of R-hat; share of runs with converged chains that may exceed it
 CHAINS_APART = 1.1  # limit of R-hat above which the chains are in different places
 LEAST_ESS = 100  # per chain
-# Longer chains are thinned to 1250 to 2500 draws. No verdict changes: if ESS is below 100 per chain, the
-# autocorrelation time is over 12 of the thinned draws. 2 x 20 000 draws of 54 parameters take .3 s instead of 1 to 2.5
-# s.
+# Longer chains are thinned to 1250 to 2500 draws. Verdicts hardly change: if ESS is below 100 per chain, the
+# autocorrelation time is over 12 of the thinned draws. For 2 x 20 000 draws of 54 parameters this takes .3 s instead of
+# 1 to 2.5 s.
 MOST_DRAWS = 2500
 MOST_PARAMETERS = 500  # to check, evenly spaced; each takes half a millisecond
 NAMED = 3  # most parameters that a sentence names
@@ -57,7 +57,7 @@ class Sample(NamedTuple):
 
 
 def convergence(posterior: xr.Dataset, *, weighted: bool = False) -> list[Finding]:
-    """Check R-hat, bulk and tail ESS of every parameter.
+    """Check R-hat, bulk and tail ESS of the parameters; of more than 500, of 500 evenly spaced ones.
 
     Parameters
     ----------
@@ -181,9 +181,9 @@ def _advice(r_hat: float, shortage: float, posterior: xr.Dataset) -> str:
 def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.ndarray, float], float]:
     """Return a function ``measure(draws, enough)`` of flat draws, shape (chains, draws, dim).
 
-    It returns the smallest bulk or tail ESS of the parameters that move, computed from at most 2500 draws per chain, or
-    `judged_at_least` if that is more. A bulk ESS below `enough` is returned without computing the tail ESS, which takes
-    twice as long. 0 if no parameter moves, or with fewer than 4 draws.
+    It returns the smallest bulk or tail ESS of the parameters that move, or of 500 of them, computed from at most 2500
+    draws per chain, or `judged_at_least` if that is more. A bulk ESS below `enough` is returned without computing the
+    tail ESS, which takes twice as long. 0 if no parameter moves, or with fewer than 4 draws.
 
     Examples
     --------
@@ -210,6 +210,8 @@ def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.n
 
 def chains_agree(variables: Variables) -> Callable[[np.ndarray], bool]:
     """Return a function that says whether flat draws, shape (chains, draws, dim), pass `convergence`'s R-hat check.
+
+    A single chain passes.
 
     Examples
     --------

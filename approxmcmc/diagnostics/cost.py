@@ -56,8 +56,8 @@ def cost_summary(
         - ``decisions_made``, ``rounds_per_decision``: accept/reject answers, looks at the data that each took.
         - ``decisions_audited``, ``wrong_decisions``; ``wrong_decision_rate`` with its limits ``wrong_decision_lower``
           and ``wrong_decision_upper``, ``wrong_accept_rate``, ``wrong_reject_rate``: per audited decision, NaN without.
-        - ``acceptance_rate``: mean acceptance probability (of the steps' own estimates); ``accepted``: share of kept
-          steps.
+        - ``acceptance_rate``: mean acceptance probability, as each step estimated it; ``accepted``: share of the kept
+          draws whose last step accepted its proposal.
         - ``seconds``, ``seconds_per_draw``: wall-clock of the draws, audits and set-up excluded.
         - ``tuning_seconds``, ``tuning_datapoints_touched``, ...: the tuning steps, in no other column.
         - ``clock``, for a trace of another library: how its draws were timed, or that this is unknown.

@@ -79,8 +79,8 @@ def wrong_decision_rate(
 
     Notes
     -----
-    Rates are per audited decision, so wrong accepts plus wrong rejects are wrong decisions. The difference of the two
-    is the error of the acceptance probability; errors of both kinds cancel in it and add up here. Neighbouring
+    Rates are per audited decision, so wrong accepts plus wrong rejects are wrong decisions. Wrong accepts minus wrong
+    rejects are the error of the acceptance probability, in which the two kinds cancel. Neighbouring
     decisions of a chain are dependent, so the interval is slightly too short for a chain that moves slowly. For
     MinibatchBarker the rate counts differences from the exact decision with the same u, which are noise, not bias.
 

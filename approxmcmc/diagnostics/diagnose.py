@@ -116,9 +116,9 @@ def _of_gate(gate: Gate, short: bool) -> Finding:
 
 
 def report(found: Iterable[Finding]) -> str:
-    """Return the failed checks as a block of lines, most serious first; empty for a clean run.
+    """Return the failed checks as a block of lines; empty for a clean run.
 
-    Findings with the same advice share it.
+    They keep their order, but findings with the same advice are put together and share it.
 
     Examples
     --------

@@ -67,8 +67,8 @@ def _useless(attrs: Mapping[str, Any]) -> Finding | None:
     if ratio > VARIANCE_RATIO:
         sentence = f"control variates help little: {sentence} (limit: {VARIANCE_RATIO:g})"
         advice = (
-            'expand nearer to the posterior (at="mode"); at the mode, data are too few for the number of parameters, '
-            "and ExactTest may be as fast"
+            'expand nearer to the posterior (at="mode"); if that was done, the data are too few for the number of '
+            "parameters, and ExactTest may be as fast"
         )
         return Finding("gain of the expansion", "warning", sentence, advice, ratio, VARIANCE_RATIO)
     return Finding("gain of the expansion", "ok", sentence, value=ratio, limit=VARIANCE_RATIO)

@@ -2,8 +2,8 @@ r"""Is a run biased? Gates computed from its audits, without a reference or a se
 
 An audit takes a kept draw theta and a proposal theta' of the sampler, and evaluates all N terms at both. That gives the
 log ratio Lambda, the probability alpha to accept on all data, and the test's own probability alpha^ over its subsets.
-If the draws come from the posterior, detailed balance makes pi(theta) q(theta'|theta) alpha symmetric in the two
-states, so antisymmetric functions of them average to 0:
+If the draws come from the posterior pi, detailed balance makes pi(theta) q(theta'|theta) alpha, q the proposal's
+density, symmetric in the two states, so antisymmetric functions of them average to 0:
 
     sign score  E[alpha sign(Lambda)] = 0,    energy drift  E[alpha (log pi(theta') - log pi(theta))] = 0.
 
@@ -79,7 +79,7 @@ class Mean(NamedTuple):
 
 
 def gates(stats: xr.Dataset) -> list[Gate]:
-    """Return the gates that the audits of a run allow, most serious first.
+    """Return the gates that the audits of a run allow: those of the test, of the draws, of the terms, of their number.
 
     Parameters
     ----------
@@ -107,9 +107,9 @@ def gates(stats: xr.Dataset) -> list[Gate]:
 def distance(error: np.ndarray, noise: np.ndarray) -> np.ndarray:
     r"""Return estimates of abs(delta) without upward bias, from `error` = delta^ = delta + noise of sd s = `noise`.
 
-    With z = delta^ / s and g(z) = erf(z / (h sqrt 2)), s (z g(z) - g'(z)) has the mean delta E g(z) by Stein's identity
-    for normal noise: at most abs(delta), near it beyond a standard error or two, and 0 for delta = 0, where
-    abs(delta^) has the mean 0.8 s.
+    With z = delta^ / s, h = `SMOOTHING` and g(z) = erf(z / (h sqrt 2)), s (z g(z) - g'(z)) has the mean delta E g(z) by
+    Stein's identity for normal noise: at most abs(delta), nearly abs(delta) from one or two s on, and 0 for delta = 0,
+    where abs(delta^) has the mean 0.8 s.
     """
     z = np.divide(error, noise, out=np.full_like(error, np.inf), where=noise > 0.0)
     slope = math.sqrt(2.0 / math.pi) / SMOOTHING * np.exp(-0.5 * (z / SMOOTHING) ** 2)
@@ -206,8 +206,9 @@ def _of_the_draws(stats: xr.Dataset) -> tuple[Gate | None, ...]:
 def _heavy_terms(stats: xr.Dataset) -> Gate | None:
     """Return the gate on whether the n terms that a decision reads suffice to estimate the error of their mean.
 
-    The estimated log ratio has standard deviation N S_l / sqrt(n) sqrt(1 - n/N). The variance that the test estimates
-    for it has relative standard error sqrt((kurtosis - 1) / n). Decisions are affected only if both are large.
+    The estimated log ratio has standard deviation N S_l / sqrt(n) sqrt(1 - n/N), with S_l that of the N terms. The
+    variance that the test estimates for it has relative standard error sqrt((kurtosis - 1) / n). Decisions are affected
+    only if both are large.
     """
     n_obs = float(stats.attrs.get("n_obs", math.nan))
     decisions = float(stats["decisions_made"].sum()) if "decisions_made" in stats else 0.0
@@ -267,14 +268,13 @@ def _audited(stats: xr.Dataset, name: str) -> np.ndarray:
 def accumulated_error(gates: Iterable[Gate], convergence: Iterable[Finding], steps: int) -> list[Finding]:
     """Check the errors of a test, added up over the steps per effective draw; empty if either is unknown.
 
-    The check fails if the product of E|alpha^ - alpha| and the steps per effective draw exceeds `LARGEST`: either the
-    lower end of its interval does, or the product does and the error of decisions is more than three standard errors
-    above 0. Absolute errors are skewed, so few audits may leave the second in doubt.
+    The check fails if the product of E|alpha^ - alpha| and the steps per effective draw exceeds `LARGEST`, and either
+    the lower end of its interval does too, or the error is more than three standard errors above 0.
 
     Parameters
     ----------
     gates, convergence
-        Findings of the audits, and of R-hat and ESS.
+        The gates of the audits, and the findings on R-hat and ESS.
     steps
         Number of steps of all chains together.
     """
@@ -292,7 +292,7 @@ def accumulated_error(gates: Iterable[Gate], convergence: Iterable[Finding], ste
             "warning" if fires else "ok",
             f"the test's acceptance probability is off by {error.value:.2g} in each step, and the chains need "
             f"{memory:.0f} steps per effective draw: over these, errors add up to about {value:.2g} (limit "
-            f"{LARGEST:g}), which biases the draws",
+            f"{LARGEST:g}){', which biases the draws' * fires}",
             f"{DECIDE_BETTER}; or use a proposal with a shorter autocorrelation time",
             value,
             LARGEST,

@@ -29,7 +29,7 @@ def stopped(posterior: xr.Dataset) -> Finding:
         return Finding("end of the run", "warning", sentence, value=draws)
     ended = "ended at its time limit with" if reason else "made all of its"
     every = int(posterior.attrs.get("thinned_by", 1))
-    thinned = f", 1 in {every} of those made, to bound the memory" if every > 1 else ""
+    thinned = f", 1 in {every} of those made" if every > 1 else ""
     return Finding("end of the run", "ok", f"sampling {ended} {draws} draws per chain{thinned}", value=draws)
 
 

@@ -1,8 +1,8 @@
 """Check weighted draws by the effective sample size, Pareto k, and the sample size that the KL divergence requires.
 
 With rho = d nu / d mu (target nu, proposal mu) and L = KL(nu || mu) = E_nu log rho, about exp(L) draws are necessary
-and sufficient. Theorem 1.1 proves this for I_n(f) = (1/n) sum f(X_i) rho(X_i), X_i ~ mu, which needs *normalised*
-weights rho:
+and sufficient to estimate I(f) = E_nu f. Theorem 1.1 proves this for I_n(f) = (1/n) sum f(X_i) rho(X_i), X_i ~ mu,
+which needs *normalised* weights rho:
 
     n = exp(L + t), t >= 0:  E |I_n(f) - I(f)| <= ||f||_{L2(nu)} (exp(-t/4) + 2 sqrt(P_nu(log rho > L + t/2))),
     n = exp(L - t), t >= 0:  P(I_n(1) >= 1 - delta) <= exp(-t/2) + P_nu(log rho <= L - t/2) / (1 - delta).
@@ -167,7 +167,7 @@ def chatterjee_diaconis_bound(
         `mass_bound` bounds the probability that the mean weight, which has expectation 1, reaches 1 - delta; NaN if n >
         exp(L). Theorem 1.2, on the self-normalised average that `importance_estimates` returns: with probability at
         least 1 - `self_normalised_risk`, its error is less than `self_normalised_error` times ||f||, or times the
-        standard deviation of f; inf if eps >= 1; a risk of 1 or more is an empty statement. `blind_mass` and
+        standard deviation of f; inf if `error_bound` >= 1; a risk of 1 or more is an empty statement. `blind_mass` and
         `blind_risk`, for n < exp(L): with probability at least 1 - `blind_risk`, all draws lie in a set of states with
         probability `blind_mass` under the target. Attributes: `kl`, `needed` = exp(L), and `estimated`, 1 if L and the
         tail come from `log_weights`, else 0.

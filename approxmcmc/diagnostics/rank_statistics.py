@@ -1,10 +1,10 @@
 r"""Rank-normalised split R-hat, bulk ESS and tail ESS of many parameters at once.
 
-Draws are replaced by normal scores of their ranks, :math:`z = \Phi^{-1}((r - 3/8) / (S + 1/4))`, and each chain is cut
-in half. R-hat compares the variances between and within the halves; the effective sample size is
-:math:`S / \tau`, with :math:`\tau = -1 + 2 \sum_t \rho_t` summed over Geyer's initial monotone sequence. The tail ESS
-is that of the indicators of the 5 % and 95 % quantiles, whichever is smaller. Vehtari, Gelman, Simpson, Carpenter and
-Buerkner (2021).
+S draws are replaced by normal scores of their ranks r, :math:`z = \Phi^{-1}((r - 3/8) / (S + 1/4))`, and each chain is
+cut in half. R-hat compares the variances between and within the halves; the effective sample size is :math:`S / \tau`,
+with :math:`\tau = -1 + 2 \sum_t \rho_t`, :math:`\rho_t` the autocorrelation at lag t, summed over Geyer's initial
+monotone sequence. The tail ESS is that of the indicators of the 5 % and 95 % quantiles, whichever is smaller. Vehtari,
+Gelman, Simpson, Carpenter and Buerkner (2021).
 
 The values are those of ArviZ 1.x, bit by bit. Runs compute them while they sample. Importing `arviz_stats` takes .6 CPU
 seconds, and its functions take 1.2 (tail ESS) to 2 (the others) times as long as these.

@@ -27,7 +27,9 @@ class _ToStandardError(logging.StreamHandler[TextIO]):
 
 
 def first_clause(text: str) -> str:
-    """Return the part of a message before its first semicolon, colon or full stop: the problem, without the advice.
+    """Return the part of a message before its first semicolon, colon or full stop with a space after it.
+
+    This is the problem, without the advice.
 
     >>> first_clause("the model has no observed variable; give one variable observed=")
     'the model has no observed variable'

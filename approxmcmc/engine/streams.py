@@ -1,8 +1,8 @@
 """Random streams: one family per chain, one generator per purpose.
 
-Chain k depends only on the seed and on k: not on the number of chains, threads or chunks. Proposals, acceptance
-uniforms, data order, audits and starting points have separate generators, so an audit never shifts the chain, and two
-tests that read different data still see the same proposals and the same uniforms.
+The streams of chain k depend on the seed and on k alone, not on the number of chains, threads or chunks. Proposals,
+acceptance uniforms, data order, audits and starting points have separate generators, so an audit never shifts the
+chain, and two tests that read different data still get the same random numbers for proposals and thresholds.
 """
 
 from collections.abc import Sequence

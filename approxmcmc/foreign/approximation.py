@@ -62,8 +62,8 @@ def matched_normals(n_draws: int, dim: int, seed: int) -> np.ndarray:
 class LaplaceApproximation(LibrarySampler):
     """The normal distribution at the posterior's mode with the curvature there, as a sampler of a study.
 
-    Guarantee: biased; the error of means and variances is of order 1 / n_obs if the posterior is smooth and has one
-    mode. Deterministic except for its draws.
+    Guarantee: biased, unless the posterior is normal; the error of means and the relative error of variances are of
+    order 1 / n_obs if the posterior is smooth and has one mode. Deterministic except for its draws.
 
     Parameters
     ----------

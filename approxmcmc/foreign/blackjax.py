@@ -61,7 +61,7 @@ class BlackjaxNUTS(JaxSampler):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BlackjaxMCLMC(JaxSampler):
-    """Microcanonical Langevin Monte Carlo of blackjax on all data: it conserves energy, and rejects nothing.
+    """Microcanonical Langevin Monte Carlo of blackjax on all data: moves of nearly constant energy, none rejected.
 
     Guarantee: biased by its step size, which its warm-up sets by the variance of the energy error.
 
@@ -171,7 +171,7 @@ class BlackjaxSGLD(JaxSampler):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BlackjaxSGHMC(JaxSampler):
-    """Stochastic gradient Hamiltonian Monte Carlo of blackjax: ten steps with friction on one minibatch.
+    """Stochastic gradient Hamiltonian Monte Carlo of blackjax: each draw takes steps with friction on one minibatch.
 
     Guarantee: biased, by the step size (its Euler steps inflate variances in the first order) and by the noise of the
     gradient. The momentum is redrawn for each draw.

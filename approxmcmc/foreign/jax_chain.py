@@ -197,7 +197,7 @@ class JaxSampler(LibrarySampler):
 
     @abc.abstractmethod
     def kernel(self, target: Target, density: Density) -> JaxKernel:
-        """Return warm-up and step of this sampler on a log density; called once per target."""
+        """Return warm-up and step of this sampler on a log density."""
 
     def program(self, target: Target) -> JaxProgram:
         """Return the compiled sampler; cached, so that the next chain of a study does not compile again."""

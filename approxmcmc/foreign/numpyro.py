@@ -149,7 +149,7 @@ class NumPyroADVI(LibrarySampler):
     Parameters
     ----------
     iterations
-        Steps of the optimiser; fewer if the time limit comes first.
+        Steps of the optimiser, rounded up to a multiple of 100; fewer if the time limit comes first.
     learning_rate
         Learning rate of Adam.
     n_draws

@@ -17,7 +17,7 @@ from approxmcmc.interop.graphs import rebuild
 
 CONSTANT, AFFINE, OTHER = "constant", "affine", "other"
 
-# Operations whose result holds entries, or sums of entries, of their first input; the others must be constant.
+# Operations whose result holds entries, or sums of entries, of their first input; the other inputs must be constant.
 MOVING = (
     "DimShuffle",
     "ExpandDims",
@@ -166,7 +166,7 @@ def cut(graph: Any, theta: Any, count: Callable[[list[Any]], list[int]]) -> list
 
 
 def _weights_rows(node: Any, factors: list[Any]) -> bool:
-    """Return whether an operation multiplies by an array, such as a factor for each row, which the design takes."""
+    """Return whether an operation multiplies by an array: a product with a matrix, or a factor for each entry."""
     if _name(node.op) in MULTIPLYING:
         return True
     is_product = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul | TrueDiv)

@@ -13,6 +13,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from approxmcmc.contracts import TermWork
@@ -95,17 +96,15 @@ class GraphLikelihood(RowLikelihood):
 
     def terms(self) -> Callable[..., None]:
         """Return the batch function of the terms, around a graph compiled by PyTensor."""
-        return self._loop([self._graph], ["out[:n] = found[0]"])
+        return self._loop([self._graph], "out[:n]")
 
     def slopes(self) -> Callable[..., None]:
         """Return the batch function of the slopes, around graphs compiled by PyTensor."""
-        lines = [f"out[{k}, :n] = found[{k}]" for k in range(self.n_predictors)]
-        return self._loop(self._slopes(), lines)
+        return self._loop(self._slopes(), "out[{}, :n]")
 
     def expansion(self) -> Callable[..., None]:
         """Return the batch function of value, slopes and second derivatives, around graphs compiled by PyTensor."""
-        lines = [f"out[:n, {k}] = found[{k}]" for k in range(self.n_numbers)]
-        return self._loop(self._expansion(), lines)
+        return self._loop(self._expansion(), "out[:n, {}]")
 
     def _slopes(self) -> list[Any]:
         return [self._derivative(self._graph_of_rows, k) for k in range(self.n_predictors)]
@@ -116,19 +115,24 @@ class GraphLikelihood(RowLikelihood):
         return [self._graph_of_rows, *slopes, *bends]
 
     def _derivative(self, graph: Any, k: int) -> Any:
-        """Return the graph of the derivative of each row of `graph` in the row's predictor k; shape (rows,)."""
+        """Return the graph of the derivative of each row of `graph` in the row's predictor k.
+
+        It has one entry for each row, or a single one if it is the same constant in all rows.
+        """
         for one, given in self.quantities:
             if k < one.size:
                 if one.row_axis is None and given not in self._scalars:
                     found = _forward(graph, one, given, k)
                 else:
                     found = _backward(graph, one, self._scalars.get(given, given), k)
-                return simplify(found + pt.zeros_like(graph))  # a constant gets the length of the rows
+                return _without_copies(simplify(found))
             k -= one.size
         raise AssertionError
 
-    def _loop(self, graphs: list[Any], lines: list[str]) -> Callable[..., None]:
-        """Return the batch function that evaluates `graphs`, then runs `lines`, which copy the results to `out`."""
+    def _loop(self, graphs: list[Any], place: str) -> Callable[..., None]:
+        """Return the batch function that evaluates `graphs`, and writes the results to their places in `out`."""
+        single = [graph.type.shape == (1,) for graph in graphs]
+        lines = [f"{place.format(k)} = found[{k}]{'[0]' if one else ''}" for k, one in enumerate(single)]
         etas, outputs = self._of_predictors(graphs)
         example = [*([np.full(FEW, 0.1)] * len(etas)), *(column[:FEW].copy() for column in self.columns)]
         inputs = [*etas, *self._inputs]
@@ -191,9 +195,22 @@ def over_rows(graph: Any, scalars: Mapping[Any, Any]) -> Any:
 
 
 def _backward(graph: Any, one: Quantity, given: Any, place: int) -> Any:
-    """Return the derivatives in column `place` of a quantity with rows; row i of `graph` depends only on its row i."""
+    """Return the derivatives of `graph` in column `place` of a quantity with rows.
+
+    Row i of `graph` must depend on no other row of the quantity than row i.
+    """
     slope: Any = pt.grad(graph.sum(), given, disconnected_inputs="ignore")
     return slope if given.ndim == 1 else pt.moveaxis(slope, one.row_axis or 0, 0).flatten(2)[:, place]
+
+
+def _without_copies(graph: Any) -> Any:
+    """Return the graph of a vector; if it holds copies of one number, as a vector of length 1.
+
+    PyTensor takes two seconds to compile an array of copies, for the messages about its shape.
+    """
+    filled = graph.owner is not None and isinstance(graph.owner.op, Alloc)
+    value = graph.owner.inputs[0] if filled else graph
+    return pt.atleast_1d(value) if all(value.broadcastable) else graph
 
 
 def _forward(graph: Any, one: Quantity, given: Any, place: int) -> Any:

@@ -1,6 +1,6 @@
 r"""Choose coordinates of group effects for groups with many rows, where the prior matters little.
 
-A hierarchy is usually written with standard normal z and effects sigma z (non-centred; Papaspiliopoulos, Roberts and
+A hierarchy is often written with standard normal z and effects sigma z (non-centred; Papaspiliopoulos, Roberts and
 Skoeld 2007). Many rows determine sigma z_j almost exactly. Then z_j = (sigma z_j) / sigma depends strongly on sigma,
 and the posterior is a curved ridge that no linear scaling straightens. Samplers move a_j = sigma z_j instead, with
 

@@ -54,7 +54,7 @@ def numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Seque
     except (NumbaError, NotImplementedError, TypeError, AttributeError, AssertionError) as error:
         reason = f"{type(error).__name__}: {first_line(error)}"
         raise IncompatibleError(
-            f"from_pymc: PyTensor cannot compile the model's terms ({reason}); sample it by NUTS, amc.NUTS()"
+            f"from_pymc: PyTensor cannot compile the model's terms ({reason}); sample the model by NUTS, amc.NUTS()"
         ) from error
     count_kernel()
     return function.vm.jit_fn
@@ -71,12 +71,12 @@ def gradient_kernel(gradient: Any, data: Data) -> Any:
 
 
 def log_prior_kernel(prior: Any) -> Any:
-    """Return the compiled ``log_prior(theta) -> float`` around PyTensor's ``prior(theta)``; not kept on disk."""
+    """Return ``log_prior(theta) -> float``, compiled around PyTensor's ``prior(theta)``, and not kept on disk."""
     return _bind(make_log_prior, prior, signature=LOG_PRIOR.signature)
 
 
 def prior_gradient_kernel(gradient: Any) -> Any:
-    """Return the compiled ``add_prior_gradient(theta, out)`` around PyTensor's ``gradient(theta)``, not on disk."""
+    """Return ``add_prior_gradient(theta, out)``, compiled around PyTensor's ``gradient(theta)``; not kept on disk."""
     return _bind(make_add_prior_gradient, gradient, signature=ADD_PRIOR_GRADIENT)
 
 

@@ -271,7 +271,7 @@ def _some_terms(target: StructuredTarget, theta: np.ndarray, rows: np.ndarray) -
 
 
 def _points(source: ModelOfPyMC, target: StructuredTarget, rng: np.random.Generator) -> list[np.ndarray]:
-    """Return points around the initial one at which predictors move by about 1."""
+    """Return random points around the initial one, so near that most predictors move by 1 or less."""
     X = target.X if isinstance(target, LinearTarget) else target.design.X
     dim = int(source.theta.type.shape[0])
     squares = np.square(X).sum() / max(len(X), 1)

@@ -68,7 +68,7 @@ class ModelOfPyMC:
         return over_flat(graphs, self.theta, self.values, self.start, self.scales)
 
     def _score(self) -> Any:
-        """Return the gradient of the log-likelihood of all rows, in the model's own coordinates."""
+        """Return a function, the gradient of the log-likelihood of all rows in the model's own coordinates."""
         [full] = over_flat([self.rows.all_terms().sum()], self.theta, self.values, self.start)
         return pytensor.function([self.theta], pt.grad(full, self.theta), mode="FAST_COMPILE")
 
@@ -98,11 +98,11 @@ class ModelOfPyMC:
         return rebuild(terms, frozen)
 
     def refuse_changed_data(self) -> None:
-        """Raise if the model's data have changed since it was read."""
+        """Raise if the model's data have changed since they were read."""
         changed = [leaf.name for leaf, known in self.shared if content_hash(value_of(leaf)) != known]
         if changed:
             raise InvalidInputError(
-                f"PyMCTarget: the data {changed} were changed (pm.set_data) after the target was made from the model; "
+                f"from_pymc: the data {changed} were changed (pm.set_data) after the target was made from the model; "
                 "call from_pymc(model) again"
             )
 

@@ -19,6 +19,8 @@ from approxmcmc.targets.tall_data import Prior
 class PriorOfPyMC(Prior):
     """A log prior compiled by PyTensor, such as that of a hierarchy."""
 
+    is_graph = True
+
     def __init__(self, source: ModelOfPyMC) -> None:
         super().__init__(math.inf, None, who="PyMCTarget")
         self.scale, self.source = math.nan, source

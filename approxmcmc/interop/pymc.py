@@ -88,7 +88,8 @@ def from_pymc(
     -------
     PyMCTarget, LinearTarget, PredictorsTarget, IntegratedOfPyMC
         Its theta is the flat unconstrained vector, in the order of ``model.initial_point()``, without integrated
-        effects. Draws are returned constrained, under the model's names, dims and coords, as from ``pm.sample``. The
+        effects; effects that are sampled scaled, and scales of integrated effects, have coordinates of their own. Draws
+        are returned constrained, under the model's names, dims and coords, as from ``pm.sample``. The
         trace's attribute ``integrated`` says which effects were integrated out, or ``group_effects`` (and the target's
         attribute ``effects``) which group effects are sampled in what coordinates, and why.
 
@@ -118,7 +119,7 @@ def from_pymc(
     Many rows per group determine sigma z_j almost exactly, so z_j depends strongly on sigma: a curved ridge, which
     samplers follow slowly (Papaspiliopoulos, Roberts and Skoeld 2007). In a = sigma z the posterior is nearly normal;
     its density has the Jacobian factor ``sigma ** -J``, J the length of z. The posterior is the same, whatever else the
-    model computes from z. If groups hardly differ, this density has no mode, and the model's own coordinates are kept.
+    model computes from z. If groups hardly differ, this density may have no mode, and the model's coordinates are kept.
 
     With `data` the graph is read from the model's own rows, and its terms are evaluated on all given rows, in blocks,
     at three points. Every array with rows must be named; float32 arrays are kept, and converted to the model's type row
@@ -138,7 +139,7 @@ def from_pymc(
     ...     sigma = pm.HalfNormal("sigma", 1.0)
     ...     _ = pm.Normal("y", X @ beta, sigma, observed=X[:, 0] + rng.normal(size=1000))
     >>> amc.from_pymc(model)  # doctest: +SKIP
-    PyMCTarget(y: 1000 rows; beta, sigma)
+    PredictorsOfPyMC(y: 1000 rows; beta, sigma)
     """
     model = summed(without_formula(model), latents)
     if integrate is True and (data is not None or deterministics):

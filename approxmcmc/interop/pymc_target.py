@@ -224,9 +224,9 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         broken = [name for name, array in arrays if not np.isfinite(array[row]).all()]
         cause = f"{broken} hold NaN or infinity there." if broken else "they may lie outside the support."
         raise InvalidInputError(
-            f"from_pymc: row {row} of the observed variable {self.source.rows.name!r} {fault}, and "
-            f"{int(bad.sum()) - 1} others: {cause} Leave out or correct such rows, or give the variables an "
-            "initval at which they can occur"
+            f"from_pymc: row {row} of the observed variable {self.source.rows.name!r} {fault} (such rows: "
+            f"{int(bad.sum())}): {cause} Leave out or correct such rows, or give the variables an initval at which "
+            "they can occur"
         )
 
     @property

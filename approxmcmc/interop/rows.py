@@ -208,7 +208,7 @@ class Rows:
         return sum_trailing(terms)
 
     def _sizes(self) -> dict[Any, Any]:
-        """Map each constant or dim length that fixes a random variable's size to the number of rows read."""
+        """Return the size over the rows read, by the constant or dim length that fixes a random variable's size."""
         count = self.inputs[0].shape[0]
         variables = [v for v in (*ancestors(self.parameters), *self.variables) if v.owner is not None]
         sizes = [size for v in variables if (size := _size_of(v.owner)) is not None]

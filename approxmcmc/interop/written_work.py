@@ -13,7 +13,11 @@ WITH_BRANCHES = 100.0  # operations: code with branches is not vectorised, and t
 
 
 def work_as_written(model: Any, sizes: Sequence[int], dim: int) -> WrittenWork:
-    """Return the counted work of the graph that NUTS evaluates; `sizes` are the rows of each observed variable."""
+    """Return the counted work of the likelihood that NUTS evaluates.
+
+    `model` is a ``pm.Model``, `sizes` are the numbers of rows of its observed variables, and `dim` is the number of
+    parameters.
+    """
     logps = model.logp(vars=model.observed_RVs, sum=False)
     operations = sum(
         n * operations_of_a_row(simplify(one), n, WITH_BRANCHES) for one, n in zip(logps, sizes, strict=True)

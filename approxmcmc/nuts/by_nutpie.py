@@ -43,7 +43,7 @@ def compile_model(model: Any, names: Sequence[str] | None) -> NutpieModel:
 
 
 class NutpieChain:
-    """One chain; its thread begins at the first `run`."""
+    """Chain number `k` of a job, which nutpie ends after `most` draws; its thread begins at the first `run`."""
 
     def __init__(self, job: NUTSJob, compiled: Any, k: int, most: int, adaptation: str) -> None:
         self._job, self._compiled, self._most, self._adaptation = job, compiled, most, adaptation

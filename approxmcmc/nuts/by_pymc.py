@@ -101,7 +101,7 @@ def _sample(job: NUTSJob, clock: StepClock, draws: int) -> xr.DataTree | None:
 
 
 def _settings(job: NUTSJob) -> dict[str, Any]:
-    """Return settings of NUTS if it moves some of the variables; PyMC raises on unused settings."""
+    """Return `target_accept` for NUTS, unless it is PyMC's default or would be unused, at which PyMC raises."""
     continuous = len(job.model.discrete_value_vars) < len(job.model.free_RVs)
     return {"nuts": {"target_accept": job.target_accept}} if continuous and job.target_accept != 0.8 else {}
 

@@ -67,7 +67,7 @@ def thinned(name: str, values: np.ndarray, every: int) -> np.ndarray:
 
 
 def _counted(stats: dict[str, np.ndarray], n_obs: int, *, only_nuts: bool) -> dict[str, np.ndarray]:
-    """Return `stats` with counts of gradients, terms and data: `n_obs` of each for each leapfrog step.
+    """Return `stats` with counts of gradients, terms and data, `n_obs` for each leapfrog step, if steps are recorded.
 
     With other step methods (`only_nuts` False) only gradients are counted, because their reads are unknown.
     """
@@ -97,7 +97,7 @@ def _arrays(posterior: xr.Dataset) -> dict[str, np.ndarray]:
     }
 
 
-SHOWN = 1500  # characters of PyMC's text
+SHOWN = 1500  # most characters of the output of `model.debug` in a message
 
 
 def why_no_start(model: Any, error: Exception) -> str:

@@ -16,7 +16,7 @@ from approxmcmc.sampling.assembly import as_points
 from approxmcmc.sampling.goals import Goal
 from approxmcmc.sampling.progress import progress
 
-KEPT = 3  # compiled models: a study or a notebook uses one model repeatedly
+KEPT = 3  # compiled models in the cache: a study or a notebook uses one model repeatedly
 MOST = 2**31  # draws of a chain that runs until `more` returns 0
 _compiled: dict[Any, by_nutpie.NutpieModel] = {}
 

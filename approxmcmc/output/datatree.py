@@ -110,7 +110,7 @@ def _attrs(attrs: Mapping[str, Any], tuning_totals: Mapping[str, Any], settings:
 
 
 def sanitize_attrs(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return attributes that netCDF can store: bool as 0/1, None dropped, large integers as text, other types as JSON.
+    """Return attributes that netCDF can store: bool as 0/1, None dropped, integers above 64 bits as text, dict as JSON.
 
     Examples
     --------

@@ -14,8 +14,8 @@ from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.errors import InvalidInputError, naming_the_arguments
 from approxmcmc.output.datatree import sanitize_attrs
 
-# Rejected proposals repeat rows, which zlib already compresses at its lowest level; level 4 takes three times as long
-# and saves a few per cent more.
+# A rejected proposal repeats a draw, which zlib already compresses at its lowest level; level 4 takes three times as
+# long and saves a few per cent more.
 _COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
 _DRAWS_PER_CHUNK = 10_000
 _SAMPLE_GROUPS = ("posterior", "sample_stats")
@@ -41,7 +41,7 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
     Raises
     ------
     InvalidInputError
-        If `trace` is not a DataTree with draws.
+        If `trace` is not a DataTree with one of these groups.
     FileNotFoundError, IsADirectoryError
         If the folder does not exist, or `path` is one.
     OSError
@@ -84,7 +84,7 @@ def write_tree(tree: xr.DataTree, path: Path, *, compressed: bool = True) -> Non
 
 @contextlib.contextmanager
 def without_a_cluster() -> Iterator[None]:
-    """Context in which xarray takes no lock from Dask's scheduler to write a file; outside it, xarray would fail.
+    """Context in which xarray takes no lock from an active Dask cluster to write a file, which would fail.
 
     No lock is needed, because no other process knows the name of the file.
     """
@@ -166,7 +166,7 @@ def _with_storable_attrs(trace: xr.DataTree) -> xr.DataTree:
 
 
 def _encoding(trace: xr.DataTree) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return netCDF encodings that compress every numeric array; arrays without entries cannot be chunked."""
+    """Return netCDF encodings that compress numeric arrays; scalars and arrays without entries cannot be chunked."""
     return {
         node.path: {
             str(name): {**_COMPRESSION, "chunksizes": _chunks(variable)}

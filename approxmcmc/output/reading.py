@@ -60,7 +60,7 @@ def check_origin(trace: xr.DataTree, target: Target, sampler: Any, *, who: str) 
     Raises
     ------
     InvalidInputError
-        When it was; a trace without a record of its origin is accepted.
+        When the trace records another sampler or target; a trace without a record of its origin is accepted.
     """
     attrs = trace["posterior"].attrs
     asked = json.loads(json.dumps(dict(sampler.to_dict()), default=str))
@@ -94,7 +94,7 @@ def shuffled_by(trace: xr.DataTree) -> np.random.Generator | None:
 
 
 def adapted_by_chain(trace: xr.DataTree) -> list[Mapping[str, float]]:
-    """Return the tuned values of each chain in the trace, by name; a selection of chains is found by its labels."""
+    """Return the tuned values of each chain in the trace, by name; the labels of the chains say which they are."""
     posterior = trace["posterior"].to_dataset()
     tuned = {
         str(name).removeprefix(TUNED): np.atleast_1d(values)

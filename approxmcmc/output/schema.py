@@ -1,7 +1,7 @@
 """Every variable that this library's own samplers may write to ``sample_stats``; NUTS of PyMC and nutpie adds others.
 
-Values are per kept draw and summed over the steps that thinning dropped, unless the meaning says otherwise; so sums
-over draws are totals, and rates are ratios of sums, never means of ratios.
+A value is the sum over the steps of a kept draw, those dropped by thinning included, unless the meaning says otherwise.
+So sums over draws are totals, and rates are ratios of sums, never means of ratios.
 """
 
 import dataclasses

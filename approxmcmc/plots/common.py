@@ -125,7 +125,7 @@ def logarithmic(collection: PlotCollection) -> None:
 
 
 def _thin_tick_labels(axis: Any) -> None:
-    """Remove minor tick labels, which overlap; on an axis below a factor of 30, label 1, 2 and 5 of each decade."""
+    """Remove minor tick labels, which overlap; on an axis that spans less than a factor of 30, label 1, 2, 5."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()

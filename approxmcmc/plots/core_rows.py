@@ -71,7 +71,8 @@ def plot_core_rows(
     widest first; of more than 200 rows, only those at even distances on a logarithmic axis are drawn. A row that does
     not vary is left out. The plot expands all rows again, with the cost of making the target.
 
-    A core row with a small spread belongs to a wall: it forbids a half-space that no draw enters.
+    A core row with a small spread is one that you named, or belongs to a wall: its term forbids a half-space that no
+    draw enters.
 
     Examples
     --------

@@ -173,9 +173,9 @@ def plot_calibration(
     -----
     Each audit records the standardised mean :math:`\mu_{std} = (\Lambda - \log u) / \tau` of its decision on all data.
     If the log-likelihood terms are in the Gaussian regime, the probability of a wrong decision depends on the data only
-    through it (`sequential_test_error`). Audits are sorted by this probability and cut into groups of equal size; each
-    group is a point, its mean probability against the share that was wrong, with the interval of Clopper and Pearson.
-    Points above the diagonal show that the test errs more often than this theory predicts.
+    through :math:`\mu_{std}` (`sequential_test_error`). Audits are sorted by this probability and cut into groups of
+    equal size; each group is a point, its mean probability against the share that was wrong, with the interval of
+    Clopper and Pearson. Points above the diagonal show that the test errs more often than this theory predicts.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Proposals: each draws a new state and returns the log q ratio of the move. One proposal per file."""
+"""Proposals: each draws a new state, and returns the log q ratio of the move if a test needs it."""
 
 from approxmcmc.proposals.adaptive_direction import AdaptiveDirection
 from approxmcmc.proposals.crank_nicolson import Independence, PreconditionedCrankNicolson

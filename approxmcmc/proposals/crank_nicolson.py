@@ -7,7 +7,7 @@ It is reversible for N(c, Sigma), so that
     log q(theta|theta') - log q(theta'|theta) = log N(theta; c, Sigma) - log N(theta'; c, Sigma).
 
 If c and Sigma come from the Laplace approximation, the normal part of the posterior cancels, so a decision depends only
-on the error of the approximation. Nearly all proposals are then accepted, at any step length and any dimension.
+on the error of the approximation. If this error is small, nearly all proposals are accepted, whatever rho.
 """
 
 import dataclasses

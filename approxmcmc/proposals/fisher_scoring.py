@@ -1,13 +1,15 @@
 r"""Stochastic-gradient Fisher scoring (SGFS): Langevin steps preconditioned by a curvature estimated on minibatches.
 
-With the running covariance :math:`V_t` of the gradients of single data, :math:`V_t = (1 - 1/t) V_{t-1} + \hat V/t`, the
-Fisher information of all data is estimated by :math:`\hat I = N V_t`. With the estimate :math:`\hat g` of the gradient
-from n of N data, and :math:`\gamma = N/n`,
+Let :math:`\hat V` be the covariance of the gradients of single data in the minibatch of step t, and
+:math:`V_t = (1 - 1/t) V_{t-1} + \hat V/t`. The Fisher information of all data is estimated by :math:`\hat I = N V_t`.
+With the estimate :math:`\hat g` of the gradient from n of N data, :math:`\gamma = N/n`, the step size :math:`\alpha`
+and a matrix B,
 
 .. math:: \theta' = \theta + 2 \left[\gamma \hat I + \tfrac{4}{\alpha} B\right]^{-1} (\hat g(\theta) + \eta),
           \qquad \eta \sim N(0, \tfrac{4}{\alpha} B).
 
-For large steps all the noise comes from the minibatch; the matrix in brackets gives it the posterior's covariance.
+For large steps all the noise comes from the minibatch, and the matrix in brackets gives the draws the posterior's
+covariance.
 """
 
 import dataclasses
@@ -142,8 +144,8 @@ class StochasticGradientFisherScoring(Component, Proposal):
     -----
     Guarantee: none at fixed settings; biased. If the posterior is normal, the prior weak and B the information, the
     stationary distribution is the posterior at *any* step size. gamma = N/n: the (n + N)/n of the paper is for
-    minibatches drawn with replacement; without replacement the gradient's noise is smaller by 1 - n/N.
-    Cost: n gradients and n dim^2 / 2 + dim^3 / 3 multiplications a step.
+    minibatches drawn with replacement; without replacement the variance of the gradient's noise is 1 - n/N times as
+    large. Cost: n gradients and n dim^2 / 2 + dim^3 / 3 multiplications a step.
 
     References
     ----------

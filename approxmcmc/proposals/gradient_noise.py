@@ -1,7 +1,8 @@
 r"""Compute how much noise friction must still add if the estimated gradients are noisy.
 
-A kick by an estimated gradient of covariance V adds h^2 W to the covariance of the velocity, W = L' V L (it heats). In
-BAOAB, friction then adds N(0, S) with
+With h, c, gamma and L as in :mod:`~approxmcmc.proposals.hamiltonian_step`, a kick by an estimated gradient of
+covariance V adds h^2 W to the covariance of the velocity, W = L' V L (it heats). In BAOAB, friction then adds N(0, S)
+with
 
 .. math:: S = (1 - c^2) I - \tfrac{(1 + c)^2}{4} h^2 W
 

@@ -22,10 +22,19 @@ from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
+from approxmcmc.engine.sparse_factor import NO_FACTOR, SparseFactor
 from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.proposals.covariance import check_target_acceptance, tuned_factor
-from approxmcmc.proposals.hamiltonian_step import checked_time, draw_velocity, drift, kick
+from approxmcmc.proposals.hamiltonian_step import (
+    checked_time,
+    draw_velocity,
+    drift,
+    drift_sparsely,
+    kick,
+    kick_sparsely,
+    sparse_factor_of,
+)
 from approxmcmc.proposals.langevin import PosteriorGradient, forget, recall, write_gradient
 from approxmcmc.proposals.langevin_step import checked_preconditioner, gradient_of, spread_of
 
@@ -39,6 +48,7 @@ FARTHEST = 1e30
 class TrajectoryState(NamedTuple):
     """The settings; `log_factor`, the log of the tuned factor on the step; and a cache of two points.
 
+    `factor` is the sparse factor of M^-1, empty if M is given by `scale` or `upper`, and `work` its scratch.
     `here` is the last current theta, `there` the end of the last trajectory, `slope` and `slope_there` their gradients.
     """
 
@@ -50,11 +60,30 @@ class TrajectoryState(NamedTuple):
     upper: np.ndarray
     target_acceptance: float
     log_factor: np.ndarray
+    factor: SparseFactor
+    work: np.ndarray
     velocity: np.ndarray
     here: np.ndarray
     slope: np.ndarray
     there: np.ndarray
     slope_there: np.ndarray
+
+
+@compiled
+def kicked(time: float, state: TrajectoryState, slope: np.ndarray) -> float:
+    """Kick the velocity along `slope` in the metric of the state; return the kinetic energy gained."""
+    if state.factor.rest.shape[0] > 0:
+        return kick_sparsely(time, state.factor, slope, state.velocity, state.work)
+    return kick(time, state.scale, state.upper, slope, state.velocity)
+
+
+@compiled
+def drifted(time: float, state: TrajectoryState) -> None:
+    """Move ``state.there`` along the velocity for a time, in place, in the metric of the state."""
+    if state.factor.rest.shape[0] > 0:
+        drift_sparsely(time, state.factor, state.velocity, state.there, state.work)
+    else:
+        drift(time, state.scale, state.upper, state.velocity, state.there)
 
 
 @compiled
@@ -65,21 +94,21 @@ def propose(
 
     If that energy exceeds FARTHEST, `out` becomes theta, and -inf is returned, a rejection.
     """
-    scale, upper, velocity, there = state.scale, state.upper, state.velocity, state.there
+    there = state.there
     recall(state, theta, count)
-    draw_velocity(rng, velocity)
+    draw_velocity(rng, state.velocity)
     h = state.step_size * math.exp(state.log_factor[0]) * (1.0 + JITTER * (2.0 * rng.random() - 1.0))
     length = state.length * (SHORTEST + (LONGEST - SHORTEST) * rng.random())
     steps = min(state.most_steps, max(1, int(length / h + 0.5)))
     assign(there, theta)
     count[TOUCHED] += state.gradient.n_obs
-    work = kick(0.5 * h, scale, upper, state.slope, velocity)
+    work = kicked(0.5 * h, state, state.slope)
     for k in range(steps):
         if not work < FARTHEST:
             break
-        drift(h, scale, upper, velocity, there)
+        drifted(h, state)
         write_gradient(state.gradient, there, state.slope_there, count)
-        work += kick(h if k < steps - 1 else 0.5 * h, scale, upper, state.slope_there, velocity)
+        work += kicked(h if k < steps - 1 else 0.5 * h, state, state.slope_there)
     if work >= FARTHEST:
         assign(out, theta)
         return -math.inf
@@ -100,14 +129,15 @@ class Hamiltonian(Component, Proposal):
     Parameters
     ----------
     step_size
-        h, the time of a leapfrog step, for velocities of variance 1: theta moves by about h L in a step, L L' = M. If M
-        is the posterior covariance, steps below 2 are stable. Each trajectory multiplies h by U(.9, 1.1).
+        h, the time of a leapfrog step, for velocities of variance 1: theta moves by about h L in a step, L L' = M. If
+        the posterior is normal and M its covariance, steps below 2 are stable. Each trajectory multiplies h by U(.9,
+        1.1).
     length
         The time of a trajectory, which each trajectory multiplies by U(.6, 1.4). For a normal posterior, with M its
         covariance, pi / 2 is a quarter period and leads to an independent point.
     preconditioner
-        M: a covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation. None: the
-        identity. Masses are M^-1.
+        M: a covariance, shape (dim, dim), standard deviations, shape (dim,), a Laplace approximation, or a
+        `SparseNormal`, whose precision is M^-1. None: the identity. Masses are M^-1.
     target_acceptance
         Target acceptance rate in (0, 1). Tuning adapts h to reach this rate; afterwards h is fixed. None: h is used as
         given. 0.651 is best in high dimension (Beskos et al. 2013); use a higher rate if the curvature varies.
@@ -160,20 +190,24 @@ class Hamiltonian(Component, Proposal):
         object.__setattr__(self, "step_size", checked_time(self.step_size, who="Hamiltonian"))
         if not 0.0 < self.length < math.inf:
             raise InvalidInputError(f"Hamiltonian: length is a time and must be positive, found {self.length!r}")
-        object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner, who="Hamiltonian"))
+        if sparse_factor_of(self.preconditioner) is None:
+            object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner, who="Hamiltonian"))
         check_target_acceptance(self.target_acceptance, who="Hamiltonian")
         object.__setattr__(self, "most_steps", checked_integer(self.most_steps, "most_steps", who="Hamiltonian"))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile the proposal; its state holds the logarithm of the tuned factor."""
         known, dim = gradient_of(target, who="Hamiltonian"), target.variables.size
-        spread = spread_of(self.preconditioner, dim, who="Hamiltonian")
+        factor = sparse_factor_of(self.preconditioner)
+        given = self.preconditioner if factor is None else self.preconditioner.sd
+        spread = spread_of(given, dim, who="Hamiltonian")
         kernels = known.add_gradient, known.add_prior_gradient, known.prior_rows
         gradient = PosteriorGradient(known.data, known.n_obs, ALL_ROWS, *kernels)
         settings = (gradient, self.step_size, self.length, self.most_steps, *spread, self.target_acceptance or 0.0)
 
         def make_state() -> TrajectoryState:
-            return TrajectoryState(*settings, np.zeros(1), *(np.full(dim, math.nan) for _ in range(5)))
+            scratch = (np.full(dim, math.nan) for _ in range(6))
+            return TrajectoryState(*settings, np.zeros(1), factor or NO_FACTOR, *scratch)
 
         records = ("gradient_evaluations",)
         if self.target_acceptance is None:

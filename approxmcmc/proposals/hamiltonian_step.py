@@ -10,7 +10,8 @@ g the gradient of log p(theta | x) (underdamped Langevin dynamics). A step is co
 - A, a drift:   theta <- theta + t L v;
 - O, friction:  v <- c v + N(0, (1 - c^2) I),  c = exp(-gamma t).
 
-L is given as for Langevin steps: an empty `upper` stands for a diagonal M with standard deviations `scale`.
+L is given as for Langevin steps: an empty `upper` stands for a diagonal M with standard deviations `scale`. With a
+sparse factor of the precision, M^-1 = G G', L is the inverse of G'.
 """
 
 import math
@@ -19,6 +20,8 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.compiler.vectors import assign
+from approxmcmc.engine.sparse_factor import SparseFactor, solve, solve_transposed
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.proposals.covariance import add_column
 
@@ -52,6 +55,32 @@ def drift(time: float, scale: np.ndarray, upper: np.ndarray, velocity: np.ndarra
 
 
 @compiled
+def kick_sparsely(
+    time: float, factor: SparseFactor, gradient: np.ndarray, velocity: np.ndarray, work: np.ndarray
+) -> float:
+    """Add time L' g to the velocity, L = G'^-1, and return the change of the kinetic energy; `work` is scratch."""
+    assign(work, gradient)
+    solve(factor, work)
+    gained = 0.0
+    for j in range(velocity.shape[0]):
+        change = time * work[j]
+        gained += change * (velocity[j] + 0.5 * change)
+        velocity[j] += change
+    return gained
+
+
+@compiled
+def drift_sparsely(
+    time: float, factor: SparseFactor, velocity: np.ndarray, theta: np.ndarray, work: np.ndarray
+) -> None:
+    """Add time L v to theta, L = G'^-1; `work` is scratch."""
+    assign(work, velocity)
+    solve_transposed(factor, work)
+    for j in range(theta.shape[0]):
+        theta[j] += time * work[j]
+
+
+@compiled
 def draw_velocity(rng: np.random.Generator, velocity: np.ndarray) -> None:
     """Draw v from N(0, I)."""
     for j in range(velocity.shape[0]):
@@ -63,6 +92,12 @@ def rub(rng: np.random.Generator, keep: float, spread: float, velocity: np.ndarr
     """Apply friction: replace the velocity v by keep v + spread z, z ~ N(0, I)."""
     for j in range(velocity.shape[0]):
         velocity[j] = keep * velocity[j] + spread * rng.standard_normal()
+
+
+def sparse_factor_of(preconditioner: Any) -> SparseFactor | None:
+    """Return the sparse factor G of M^-1 that a preconditioner holds, if it holds one."""
+    factor = getattr(preconditioner, "factor", None)
+    return factor if isinstance(factor, SparseFactor) else None
 
 
 def checked_time(step_size: Any, *, who: str) -> float:

@@ -198,9 +198,9 @@ class Langevin(Component, Proposal):
     Notes
     -----
     Guarantee: with :class:`ExactTest`, exact (MALA). With :class:`AlwaysAccept` this is the unadjusted Langevin
-    algorithm, biased by order alpha; on a normal target of precision A it is stable for alpha M < 4/A and has the
-    variance 1 / (A (1 - alpha A / 4)). With another test, the guarantee of the test.
-    Cost: N gradients a step, at theta'; the gradient at theta is cached.
+    algorithm, biased by order alpha; on a one-dimensional normal target of precision A it is stable for alpha M < 4/A
+    and has the variance 1 / (A (1 - alpha M A / 4)). With another test, the guarantee of the test. Cost: N gradients a
+    step, at theta' with a test, where the gradient at theta is cached, and at theta without one.
 
     References
     ----------

@@ -59,7 +59,7 @@ def draw_minibatch(rng: np.random.Generator, minibatch: MinibatchGradient, count
 
 @compiled
 def book_reads(minibatch: MinibatchGradient, minibatches: int, count: np.ndarray) -> None:
-    """Add the data that `minibatches` minibatches read for one proposal, at most all data once, to `count`."""
+    """Add to `count` how many rows the minibatches of a proposal read, at most all rows once, and the prior's rows."""
     count[TOUCHED] += min(minibatches * minibatch.batch_size, minibatch.n_obs) + minibatch.prior_rows
 
 

@@ -70,7 +70,7 @@ def make_couple_either(first: Callable[..., Any], second: Callable[..., Any]) ->
 
 @cached_by_content(maxsize=64)
 def make_adapt_either(first: Callable[..., None] | None, second: Callable[..., None] | None) -> Callable[..., None]:
-    """Return the function that adapts the member that proposed last; None for a member that does not adapt."""
+    """Return the function that adapts the member that proposed last; a member that does not adapt gives None."""
 
     def adapt(state: MixtureState, acceptance: float, step: int) -> None:
         if state.chosen[0] == FIRST:

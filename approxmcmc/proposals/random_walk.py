@@ -144,8 +144,8 @@ class RandomWalk(Component, Proposal):
     Notes
     -----
     On a Gaussian target the best exact random walk has Sigma = 2.38^2 / dim times the posterior covariance and
-    accepts 0.44 (dim 1) down to 0.234 (Roberts, Gelman and Gilks 1997). With an approximate test smaller steps are
-    better, because the test then reads less data.
+    accepts from 0.44 (one dimension) down to 0.234 (many) of its proposals (Roberts, Gelman and Gilks 1997). With an
+    approximate test smaller steps are better, because the test then reads less data.
 
     Examples
     --------

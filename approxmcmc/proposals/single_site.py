@@ -65,7 +65,7 @@ class SingleSite(Component, Proposal):
 
     Notes
     -----
-    Metropolis et al. (1953) for spins. One step changes at most one site; a Gibbs sweep draws all D of them.
+    Metropolis et al. (1953) for spins. One step changes at most one site; a Gibbs sweep draws every site.
 
     Examples
     --------
@@ -88,7 +88,7 @@ class SingleSite(Component, Proposal):
     def probabilities(self, target: Any, states: np.ndarray) -> np.ndarray:
         """Return the probability of each step between `states`, (n, n): 1 / (D (n_states - 1)) if one site differs.
 
-        `n_states` is the number of states of this site. Other steps have probability 0.
+        D is the number of sites, `n_states` the number of states of this site. Other steps have probability 0.
         """
         different = states[:, None, :] != states[None, :, :]
         chance = different / (target.n_states - 1.0) / states.shape[1]

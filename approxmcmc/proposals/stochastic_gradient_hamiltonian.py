@@ -197,7 +197,8 @@ class StochasticGradientHamiltonian(Component, Proposal):
     compensated. On other targets the positions have an additional error of order h^2. With :class:`ExactTest`, exact
     for any step, friction and minibatch: AMAGOLD (Zhang, Cooper and De Sa 2020), here with BAOAB; with other tests, the
     guarantee of the test. Cost: T n gradients a draw without a test, (T + 1) n with a test, and twice as many with
-    control variates. With ``"tune"`` a tuning step costs n more gradients and dim^3 multiplications.
+    control variates. With ``"tune"`` each step of the tuning costs n more gradients (2 n with control variates) and 2
+    dim^3 multiplications.
 
     References
     ----------
@@ -220,7 +221,7 @@ class StochasticGradientHamiltonian(Component, Proposal):
 
     error_untested = (
         "untested trajectories along minibatch gradients are biased, by order step_size^2, and by step_size "
-        "times the part of their noise that friction does not compensate"
+        "times the part of the gradients' noise that friction does not compensate"
     )
 
     step_size: float

@@ -181,12 +181,12 @@ class StochasticGradientLangevin(Component, Proposal):
 
     Notes
     -----
-    Guarantee: with :class:`AlwaysAccept`, biased at any fixed alpha (SGLD): for a normal target of precision A and
-    estimates of the gradient with variance V, the stationary variance is (1 + alpha V / 4) / (A (1 - alpha A / 4)).
+    Guarantee: with :class:`AlwaysAccept`, biased at any fixed alpha (SGLD): for a normal target of precision A, M = 1
+    and estimates of the gradient with variance V, the stationary variance is (1 + alpha V / 4) / (A (1 - alpha A / 4)).
     With decreasing steps, weighted averages are asymptotically exact. With :class:`ExactTest`, exact; with
-    :class:`SequentialTTest`, the sampler of Korattikara, Chen and Welling, with the bias of the test.
-    Noise of the minibatch lowers the acceptance rate, so choose alpha by risk, not by acceptance rate.
-    Cost: n gradients a step without a test, 2 n with a test; n more with control variates.
+    :class:`SequentialTTest`, the sampler of Korattikara, Chen and Welling, with the bias of the test. Noise of the
+    minibatch lowers the acceptance rate, so choose alpha by risk, not by acceptance rate. Cost: n gradients a step
+    without a test, 2 n with a test; n more with control variates.
 
     References
     ----------
@@ -206,7 +206,7 @@ class StochasticGradientLangevin(Component, Proposal):
     """
 
     error_untested = (
-        "untested steps along minibatch gradients are biased, by order step_size and more with their noise; "
+        "untested steps along minibatch gradients are biased, by order step_size, and more if gradients are noisy; "
         "with DecreasingStep weighted averages are asymptotically exact"
     )
 

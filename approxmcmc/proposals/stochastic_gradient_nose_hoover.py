@@ -12,7 +12,8 @@ Gradient noise adds some B to A, which need not be known: the distribution
 
 is invariant. (Ding et al. 2014. The generator applied to it: the terms in xi of the friction, xi (d - |v|^2), and of
 the noise, (A + B) (|v|^2 - d), add up to (xi - A - B) (d - |v|^2), and the drift of xi gives the same with the other
-sign.) A step is B A D O D A B (Leimkuhler and Shang 2016), D half a step of xi, O friction at a fixed xi.
+sign.) A step is: kick, drift, D, friction at a fixed xi, D, drift, kick, where D is half a step of xi (Leimkuhler and
+Shang 2016).
 """
 
 import dataclasses
@@ -63,7 +64,7 @@ def adjust_friction(time: float, velocity: np.ndarray, friction: np.ndarray) -> 
 
 @compiled
 def spread_at(friction: float, noise: float, time: float) -> float:
-    """Return the standard deviation of the noise over a time t, sqrt(A (1 - exp(-2 xi t)) / xi)."""
+    """Return the standard deviation of the noise over a time t, sqrt(A (1 - exp(-2 xi t)) / xi); A is `noise`."""
     decay = 2.0 * friction * time
     share = -math.expm1(-decay) / decay if abs(decay) > 1e-8 else 1.0
     return math.sqrt(2.0 * noise * time * share)

@@ -4,8 +4,9 @@ In whitened coordinates phi = L^-1 theta, with scores g = L' grad log pi(theta),
 
     k_0(x, y) = g(x)'g(y) k + g(x)' d_y k + g(y)' d_x k + tr d_x d_y k,    k(x, y) = (1 + |x - y|^2)^(-1/2),
 
-and E k_0(X, X') over independent draws of a distribution is its squared discrepancy: 0 only for the posterior. It is
-linear in either score, so independent minibatches at the two draws leave the mean over pairs unbiased.
+and E k_0(X, X') over independent draws of a distribution is the squared discrepancy of this distribution: 0 only for
+the posterior. k_0 is linear in either score, so independent minibatches at the two draws leave the mean over pairs
+unbiased.
 """
 
 from collections.abc import Mapping

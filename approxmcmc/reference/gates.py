@@ -36,7 +36,7 @@ class Gates:
     Raises
     ------
     InvalidInputError
-        If a limit is not a number, or R-hat's is below 1, which no draws can satisfy.
+        If a limit is negative or not a number, or R-hat's is below 1, which no draws can satisfy.
 
     References
     ----------

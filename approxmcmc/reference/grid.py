@@ -55,7 +55,8 @@ def grid_reference(
     Raises
     ------
     InvalidInputError
-        If there are more than two parameters, or the bounds are not increasing and finite.
+        If there are more than two parameters, the bounds are not increasing and finite, or `n_points` is even or below
+        5.
     GoldStandardError
         If the log density is NaN somewhere, the bounds cut off mass, or the grid is too coarse: every second point
         gives a mean or sd that differs by more than 1e-4 sd.

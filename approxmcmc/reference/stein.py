@@ -93,7 +93,7 @@ def gradient_of(target: Any, *, who: str) -> CompiledGradient:
 def scores_of(target: Any, states: np.ndarray) -> np.ndarray:
     """Return grad log pi at states of shape (..., dim), on all data; same shape.
 
-    If the rows came from sources, the active Dask cluster computes the sums.
+    If the rows came from sources and a Dask cluster is active, it computes the sums.
     """
     gradient, parts, flat = target.compile_gradient(), parts_of(target), states.reshape(-1, states.shape[-1])
     if parts is None:

@@ -1,4 +1,4 @@
-"""Samplers: each combines target, proposal and test into one step. One sampler per file or folder."""
+"""Samplers: each makes a step from a target and, for example, a proposal and a test."""
 
 from approxmcmc.samplers.firefly import ExplicitZ, Firefly, ImplicitZ
 from approxmcmc.samplers.gibbs import Gibbs, PoissonGibbs

@@ -40,7 +40,7 @@ def counted_model(target: Any, points: np.ndarray) -> CountedModel:
     if counts is None:
         raise IncompatibleError(
             "transition_matrix of an exchange sampler needs the number of data sets for each value of the statistic, "
-            f"known for Ising lattices up to 12 wide; found {target!r}"
+            f"known for Ising lattices up to 12 wide (the shorter side); found {target!r}"
         )
     statistics, log_counts = counts
     log_prior = target.compile_log_prior()

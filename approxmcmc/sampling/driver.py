@@ -40,8 +40,8 @@ def run(
 
     `draws` is the number of draws per chain, or goals that decide from the draws whether they suffice. Draws dropped by
     thinning are not kept, and the attribute ``thin`` is the number of steps between kept draws. From the snapshot
-    `begun` the chains resume, and their earlier seconds count. Checkpoints are written during the run and at the end,
-    unless a chain failed.
+    `begun` the chains resume, and their earlier seconds count. Checkpoints are written while no chain has failed, at
+    the end only if one is due: the caller stores the finished run.
 
     Raises
     ------
@@ -208,7 +208,7 @@ class ChainsUnderWay:
                 return "interrupt"  # leaving the pool waits for running chunks, 50 ms each
 
     def _keep(self, *, ended: bool = False) -> None:
-        """Store a snapshot while no chain is running; after the end only if one is due, because the trace follows."""
+        """Store a snapshot, while no chain is running; after the end only if one is due: the trace is stored next."""
         if self.checkpoints is not None and (not ended or self.checkpoints.due(self.steps)):
             self.checkpoints.keep(self.snapshot(self.seconds), self.steps)
 
@@ -242,7 +242,7 @@ def _stack(
 
 
 def _tuning_totals(recorders: Sequence[Recorder], program: Program) -> dict[str, np.ndarray]:
-    """Return the sums over tuning steps, per chain; log densities are left out because their sum has no meaning."""
+    """Return the sums over tuning steps, per chain, of counts and seconds; sums of other values have no meaning."""
     totals = {
         name: np.array([recorder.tuning_counts[COUNT_NAMES.index(name)] for recorder in recorders])
         for name in program.count_names

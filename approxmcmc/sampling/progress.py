@@ -120,7 +120,8 @@ def _report_compilations(before: Compiled, over: threading.Event) -> None:
     while not over.wait(SECONDS_BETWEEN_LOOKS):
         now = compiled_so_far()
         kernels, seconds = now.kernels - before.kernels, now.seconds - before.seconds
-        if now.current and seconds >= due and (kernels or now.current >= SECONDS_UNTOLD):  # false while files are read
+        # Not while kernels are read from files.
+        if now.current and seconds >= due and (kernels or now.current >= SECONDS_UNTOLD):
             kept = "" if due > SECONDS_UNTOLD else ", once for this machine and kind of model"
             with contextlib.suppress(OSError, ValueError):
                 tell("compiling%s: kernel %d, %.0f s", kept, kernels + 1, seconds)

@@ -11,7 +11,7 @@ from approxmcmc.engine.extras import extra
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources.base import DataSource, check_alone, check_numbers, column_names
 
-FEWEST_ROWS = 1 << 16  # of a block, which consists of several chunks
+FEWEST_ROWS = 1 << 16  # of a block; smaller chunks are joined
 
 
 class ZarrArray(DataSource):

@@ -46,17 +46,17 @@ def run_cell(
     plan, cell
         The cell, and its plan.
     sample
-        Called like :func:`approxmcmc.sample`, with one chain on one core.
+        Called like :func:`approxmcmc.sample`, with one chain on one core; not called for a foreign sampler.
     probe
         Returns the seconds of a fixed piece of work.
 
     Returns
     -------
     dict
-        The record. Its ``status`` is ``done``; ``failed`` when `sample` raised (``error`` holds the traceback); or
-        ``invalid`` when a log density or a draw was not finite, or the budget ended before the first draw. Counts are
-        totals, tuning included. ``wall_seconds`` and ``cpu_seconds`` time the whole call, ``sampling_seconds`` its
-        steps, ``setup_seconds`` the rest.
+        The record. Its ``status`` is ``done``; ``invalid`` when a SamplingError was raised, a draw was not finite, or
+        the budget ended before the first draw; or ``failed`` when another error was raised (``error`` holds the
+        traceback). Counts are totals, tuning included. ``wall_seconds`` and ``cpu_seconds`` time the whole call,
+        ``sampling_seconds`` its steps, ``setup_seconds`` the rest.
     DataTree or None
         The trace of one chain.
 
@@ -118,6 +118,8 @@ def _chain(plan: Plan, cell: Cell, sample: Callable[..., xr.DataTree]) -> xr.Dat
 
 def with_processor_time(trace: xr.DataTree, share: float) -> xr.DataTree:
     """Return a trace with the record ``thread_time_diff``; if it is missing, wall-clock seconds multiplied by `share`.
+
+    A trace without either record is returned unchanged.
 
     Parameters
     ----------

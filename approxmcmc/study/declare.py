@@ -62,7 +62,7 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Gold:
-    """Settings of gold standards, which NUTS of PyMC or the function `by` makes, with quality gates.
+    """Settings of gold standards, which NUTS or the function `by` makes, with quality gates.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """Engines compute the cells, in this process or on Dask workers. They yield finished cells and take no decisions.
 
-The message to a worker is a `Job`, the source of the study, with the key of a cell. It never contains arrays.
+The message to a worker is a `Job`, with the source of the study, and the key of a cell. It contains no data: a worker
+makes the targets itself.
 
 A worker has one thread and gets its next cell when it has finished one, so cells start in the order of the plan, block
 by block. When a worker dies its cell is given to another one, once; after a second death the cell is recorded as
@@ -185,7 +186,7 @@ def run_on_dask(
     Raises
     ------
     StudyError
-        If the scheduler cannot be reached, or is lost, or there has been no worker for five minutes.
+        If the given scheduler cannot be reached, or is lost, or there has been no worker for five minutes.
     """
     waiting = collections.deque(cells)
     flying: dict[Future[Finished], Cell] = {}
@@ -217,7 +218,7 @@ def _reachable(scheduler: str | None) -> Iterator[None]:
     except LOSSES as error:
         if scheduler is None:
             raise
-        # Otherwise Dask would log a list of all cancelled tasks.
+        # The text of a CancelledError would list all cancelled tasks.
         why = error if isinstance(error, OSError) else CONNECTION_LOST
         raise StudyError(
             f"The Dask scheduler at {scheduler} cannot be reached ({why}). Finished cells are kept: start a scheduler, "

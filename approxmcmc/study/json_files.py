@@ -63,8 +63,8 @@ def check_name(role: str, name: str) -> None:
     """Raise StudyError unless the name of a `role` (study, preset, target, sampler) is valid as a file name."""
     pattern = r"[a-z0-9][a-z0-9_-]*" if role in ("study", "preset") else r"[A-Za-z0-9][A-Za-z0-9_.-]*"
     if not isinstance(name, str) or not re.fullmatch(pattern, name):
-        case = " in lower case" if role in ("study", "preset") else ""
+        marks = "'_' and '-', in lower case" if role in ("study", "preset") else "'_', '-' and '.'"
         raise StudyError(
-            f"The name of a {role} is used for files, so it must start with a letter or digit and contain letters, "
-            f"digits, '_' and '-'{case}; found {name!r}."
+            f"The name of a {role} is used for files, so it must start with a letter or digit and contain only "
+            f"letters, digits, {marks}; found {name!r}."
         )

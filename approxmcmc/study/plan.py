@@ -5,9 +5,9 @@ content of the target, settings of the sampler, budget, tuning, thinning, starti
 identity and code version, and names the folder of the cell. Neither depends on the preset or on the position in the
 plan, so a study that grows keeps its cells.
 
-Seeds are hashes, too. The seed of the chain comes from the identity, so a change of code that does not affect the
-distribution leaves the draws unchanged. The seed of the starting point comes from (study seed, target, replicate), so
-all settings of one block start at one point, unless a proposal provides a start, as in `sample`.
+Seeds are hashes, too. The seed of the chain comes from the identity, so a change of code leaves it unchanged. The seed
+of the starting point comes from (study seed, target, replicate), so all settings of one block start at one point,
+unless a proposal provides a start, as in `sample`.
 """
 
 import dataclasses

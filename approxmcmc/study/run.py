@@ -78,7 +78,7 @@ def run_study(
     probe: Callable[[], float] | None = None,
     listener: Listener | None = None,
 ) -> Outcome:
-    """Make the gold standards, then every planned cell without a record.
+    """Make the gold standards, then every planned cell without a record, then the biases that the study asks for.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def run_study(
     keys
         Run exactly these cells, even if they have records.
     fail_fast
-        Stop at the first cell that fails, and before the cells if a gold standard is refused.
+        Stop at the first cell that fails, and before the cells if a gold standard is not accepted.
     path
         The study's file, for workers to import; without it the study itself is sent to them.
     sample

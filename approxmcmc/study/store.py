@@ -107,7 +107,7 @@ class Store:
     def write_cell(self, record: Record, draws: "xr.DataTree | None") -> None:
         """Write a finished cell: its draws, if it has any, then its record.
 
-        The old result is removed only after the new draws are on disk, so that a full disk does not lose it.
+        The old result is removed only after the new draws are on disk, so a disk too full for them does not lose it.
         """
         from approxmcmc.output.files import save
 
@@ -123,7 +123,7 @@ class Store:
             path.unlink(missing_ok=True)
 
     def count_attempt(self, key: str, run_id: str) -> int:
-        """Record an attempt to run a cell, and return their number; if it is above 1, a process has died."""
+        """Record an attempt of a run at a cell, and return how many it has made; above 1, a process has died."""
         path = self.cell_folder(key) / f"attempts-{run_id}.tmp"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as stream:
@@ -182,7 +182,7 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the store against a second run; the system releases the lock however this process ends.
+        """Lock the store against a second run, if its file system has locks; the lock ends with this process.
 
         Raises
         ------

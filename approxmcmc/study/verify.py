@@ -110,7 +110,7 @@ def compare_stores(first: Path, second: Path) -> "pd.DataFrame":
 
 
 def geometric_mean(ratios: Sequence[float]) -> tuple[float, float, float]:
-    """Return the geometric mean of positive ratios and its 95 % t-interval; NaN if there are none."""
+    """Return the geometric mean of the positive finite ratios and its 95 % t-interval; NaN where undefined."""
     from scipy.special import stdtrit
 
     logs = np.log([ratio for ratio in ratios if ratio > 0 and math.isfinite(ratio)])

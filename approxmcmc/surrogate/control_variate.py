@@ -5,9 +5,9 @@
 
 with w_i the second-order expansion of term i at theta_hat, Q = sum_i w_i and r_i = log p(x_i | theta) - w_i(theta). Q
 is a quadratic function that costs d^2 multiplications and reads no data. Q is added to the log prior. The r_i are the
-new terms, of the order of |theta - theta_hat|^3, and a test needs only a few of them where it needed thousands of the
-old terms. The linear part of Q is kept wherever theta_hat lies, so the posterior is the same at any theta_hat, mode or
-not.
+new terms, of the order of |theta - theta_hat|^3, so a test that reads a sample of terms needs few of them where it
+needed thousands of the old terms. The linear part of Q is kept wherever theta_hat lies, so the posterior is the same at
+any theta_hat, mode or not.
 """
 
 import time

@@ -75,8 +75,8 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     pilot
         The pilot's mean, covariance and some of its draws.
     laplace
-        The normal distribution for proposals and starts: S itself if the core is empty and light rows are expanded,
-        otherwise the pilot's normal distribution.
+        The normal distribution for proposals and starts: if the core is empty and light rows are expanded, an
+        approximation of S, which is exact if the prior is normal; otherwise the pilot's normal distribution.
     surrogate
         S, compiled.
     spread
@@ -109,9 +109,10 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     step reads them than if a test samples them. With ``expand=False`` the core is the walls and the rows with outlying
     terms. On data without heavy rows the core is empty.
 
-    Coefficients of light rows are averages over the normal distribution of the pilot's draws (Price 1958), or Taylor's
-    if these at least halve the variance of the residuals over the draws. Each evaluation of S reads the core:
-    `datapoints_touched` and `likelihood_evaluations` count these reads.
+    In a generalised linear model the coefficients of light rows are averages over the normal distribution of the
+    pilot's draws (Price 1958), or Taylor's if these at least halve the variance of the residuals over the draws. In
+    other models they are Taylor's. Each evaluation of S reads the core: `datapoints_touched` and
+    `likelihood_evaluations` count these reads.
 
     References
     ----------
@@ -186,10 +187,10 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
         return core
 
     def _normal_law(self, here: Quadratic) -> Laplace:
-        """Return S as a normal distribution if the core is empty and rows are expanded; otherwise the pilot.
+        """Return a normal approximation of S if the core is empty and rows are expanded; otherwise the pilot.
 
-        `here` is the quadratic of the light rows and the prior at the centre. The pilot is returned, too, if it has no
-        maximum.
+        `here` is the quadratic of the light rows and the prior at the centre. The pilot is returned, too, if this
+        quadratic has no maximum.
         """
         if self.core.size or not self.expand or not is_positive_definite(-here.hessian):
             return self.pilot
@@ -231,8 +232,8 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     def compile_surrogate(self, kernel: str) -> CompiledSurrogate:
         """Compile proposals from S with the kernel of this name, the pilot's metric, and a step that is tuned on S.
 
-        The step is tuned at the first call for a kernel. If S is normal, its mean and covariance are returned instead
-        of a state, and nothing is tuned.
+        The step is tuned at the first call for a kernel. If `laplace` approximates S, its mean and covariance are
+        returned instead of a state, and nothing is tuned.
         """
         moves = kernel_named(kernel)
         if self.laplace is not self.pilot:

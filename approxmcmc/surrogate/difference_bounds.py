@@ -2,10 +2,10 @@ r"""Bound how much one term can change between two states, for exact subsampling
 
     |l_i(theta, theta')| <= c_i M(theta, theta'),    M symmetric.
 
-*Residuals of an expansion.* Let f be the term as a function of its predictor, h_i = |L' x_i|^2, delta = x_i' (theta -
-c). Take the Taylor polynomial of order 2 at c, with its slope changed by a_i and half its second derivative by b_i. Its
-residual has a slope of at most K_i delta^2 / 2 + |a_i| + 2 |b_i delta|, which integrates from theta to theta' to at
-most
+*Residuals of an expansion.* Let f be the term as a function of its predictor, c the centre, L the Cholesky factor of a
+covariance, h_i = |L' x_i|^2, delta = x_i' (theta - c). Take the Taylor polynomial of order 2 at c, with its slope
+changed by a_i and half its second derivative by b_i. Its residual has a slope of at most K_i delta^2 / 2 + |a_i| + 2
+|b_i delta|, which integrates from theta to theta' to at most
 
     K_i |delta'^3 - delta^3| / 6 + |a_i (delta' - delta)| + |b_i (delta'^2 - delta^2)| <= c_i (P_3 + P_2 / 2 + 3 P_1),
     c_i = max(K_i h_i^(3/2) / 6, 2 |b_i| h_i, |a_i| h_i^(1/2) / 3),

@@ -241,7 +241,7 @@ def adapt(state: SurrogateState, acceptance: float, step: int, wanted: float) ->
 
 
 class TunedState(NamedTuple):
-    """The state of a chain on a surrogate, for pilots: it reads S only, and tunes its step to the rate `wanted`."""
+    """The state of a pilot's chain, which reads S only and tunes its step size to the acceptance rate `wanted`."""
 
     theta: np.ndarray
     proposed: np.ndarray

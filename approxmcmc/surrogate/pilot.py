@@ -3,8 +3,8 @@
 The mode and the curvature there understate a skewed posterior: with rare categories the mean lies one or two standard
 deviations of the Laplace approximation away, and some directions are ten times as wide. The pilot expands at the mode,
 keeps as a core the walls and the rows whose residuals vary over draws of the Laplace approximation, and runs a chain on
-this surrogate. The chain reads no light row; its bias costs speed later, never correctness. With an empty core there is
-no chain: the pilot is the Laplace approximation.
+this surrogate. The chain reads no light row, so it is biased; if an exact test decides later, this only costs speed.
+With an empty core there is no chain: the pilot is the Laplace approximation.
 """
 
 import dataclasses
@@ -62,7 +62,7 @@ class Pilot(Laplace):
 
 
 def normal_pilot(fit: Laplace) -> Pilot:
-    """Return a pilot with mode and covariance of a Laplace approximation, and 16 independent draws of its normal."""
+    """Return a pilot with mode and covariance of a Laplace approximation, and 16 independent draws from it."""
     rng = np.random.default_rng(0)  # for set-up only: equal targets show equal numbers
     draws = fit.mode + rng.standard_normal((DRAWS, fit.mode.size)) @ fit.cholesky.T
     return Pilot(fit.mode, fit.cov, fit.decrement, fit.passes, fit.seconds, draws=draws)

@@ -27,7 +27,7 @@ from approxmcmc.targets.expansion.quadratic import Quadratic
 from approxmcmc.targets.linear import LinearTarget
 
 THINNEST_WALL = 1.0  # a wall direction is one in which a predictor's variance is larger, in squared units of its scale
-MANY = 1 << 18  # from this number of rows on, a copy of a mapped array is a temporary file, in memory before
+MANY = 1 << 18  # from this number of rows on, a copy of a mapped array is a temporary file; shorter ones are in memory
 
 
 def rows_of(data: tuple[np.ndarray, ...], n_obs: int, rows: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -149,10 +149,10 @@ class SurrogateTransition(Component, Proposal):
     -----
     Guarantee: with :class:`ExactTest` or :class:`PoissonTest` (without a test `MetropolisHastings` takes the cheaper
     one) exact for the target's posterior, whatever the surrogate; a bad surrogate costs speed. With
-    :class:`AlwaysAccept` the surrogate itself is sampled, which is biased by its error.
-    The transition is reversible: each move leaves S invariant, and their order is random. Step and metric are tuned by
-    the target's pilot, never while sampling. If the core is empty and S a normal distribution, proposals are
-    independent draws of it, whatever the kernel. Cost: about ten passes over the core, counted in
+    :class:`AlwaysAccept` the surrogate, or its normal approximation, is sampled, which is biased by its error. The
+    transition is reversible: each move leaves S invariant, and their order is random. Step and metric are tuned by the
+    target's pilot, never while sampling. If the core is empty and S has a normal approximation, proposals are
+    independent draws of that, whatever the kernel. Cost: about ten passes over the core, counted in
     ``gradient_evaluations`` and ``likelihood_evaluations``; the core counts once in ``datapoints_touched``.
 
     References
@@ -198,7 +198,8 @@ class SurrogateTransition(Component, Proposal):
     def with_meetings(self, target: Target) -> Proposal:
         """Return this proposal mixed with short random-walk steps, by which coupled chains can meet exactly.
 
-        Surrogate transitions only bring chains close. If S is normal with an empty core, return the proposal itself.
+        Surrogate transitions only bring chains close. If proposals are independent draws of a normal distribution,
+        return the proposal itself.
         """
         known = _surrogate_of(target, self.kernel)
         if known.normal_law is not None:

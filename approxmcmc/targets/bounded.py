@@ -120,7 +120,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
         return compile_bound(self._data, self._sums, gaps, log_bound)
 
     def compile(self) -> CompiledTarget:
-        """Compile the functions of the plain target."""
+        """Compile the functions of `target`."""
         return self.target.compile()
 
     def initial_point(self) -> np.ndarray:
@@ -138,7 +138,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The observed data of the plain target."""
+        """The observed data of `target`."""
         return self.target.observed_data
 
     @property

@@ -1,7 +1,8 @@
 """Base of doubly intractable targets: p(theta | y) proportional to p(theta) exp(theta's(y)) / Z(theta).
 
 Z(theta) sums exp(theta's(y')) over all possible data and depends on theta, so a Metropolis-Hastings ratio needs a
-number that is too expensive to compute. Exchange samplers need draws y' ~ f(.|theta) instead, and use only s(y').
+number that is too expensive to compute unless the model is small. Exchange samplers need draws y' ~ f(.|theta) instead,
+and use only s(y').
 
 Reference: Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 3.
 """

@@ -5,7 +5,8 @@ Here every log B_i is a quadratic function of theta, so that
 
     sum_i log B_i(theta) = theta' Q theta + l' theta + c,
 
-with Q, l and c formed once. For a linear model a bound is a function of eta_i = x_i' theta:
+with Q, l and c formed once. For a linear model a bound is a function of eta_i = x_i' theta (sigma is the logistic
+function):
 
 - *Jaakkola-Jordan* (logistic): log B = a s^2 + s/2 + c with s = +-eta, a = -tanh(xi/2) / (4 xi) and c = -a xi^2 - log(2
   cosh(xi/2)); it touches the likelihood at s = xi and s = -xi.

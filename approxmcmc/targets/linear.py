@@ -43,7 +43,7 @@ def unit_normal_derivatives(eta: float, y: float) -> tuple[float, float]:
 def numerical_derivatives(function: Callable[[float, float], float]) -> Callable[[float, float], tuple[float, float]]:
     """Return ``derivatives(eta, y)``, the first two derivatives in eta of a function by five-point differences.
 
-    The errors of the derivatives, about 1e-9 and 1e-8 of the scale of the function, make no sampler inexact: the
+    The errors of the derivatives, about 1e-9 and 1e-8 of the scale of the function, make no exact sampler inexact: the
     expansion differs slightly from the Taylor polynomial, and the residuals correct the difference.
     """
     at = compiled(function)

@@ -1,4 +1,4 @@
-"""Logistic regression: its law of a row, its bounds, and its twin in PyMC."""
+"""Logistic regression: the log-likelihood of a row, its bounds, and the twin in PyMC."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -126,7 +126,7 @@ class LogisticRegression(LinearTarget, BoundedTarget):
         return (y + 1.0) / 2.0 if -1.0 in classes else y
 
     def second_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
-        """Return the largest m (1 - m), m = 1 / (1 + exp(-t)), over abs(t - eta_i) <= reach_i: that nearest to 0."""
+        """Return the largest m (1 - m), m = 1 / (1 + exp(-t)), over abs(t - eta_i) <= reach_i: at the t nearest 0."""
         mean = 1.0 / (1.0 + np.exp(-np.maximum(np.abs(eta) - reach, 0.0)))
         return mean * (1.0 - mean)
 

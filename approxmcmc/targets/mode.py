@@ -3,9 +3,9 @@
 The search is Newton's method on all data (`newton`). For a target without second derivatives in closed form it begins
 with BFGS, which needs only gradients.
 
-With many data the search begins on n of the N rows, drawn at random. The mode of these rows is about (d N / n)^(1/2)
-posterior standard deviations from the mode of all rows, and two Newton steps on all data cover this distance: the
-search takes three passes at 10^7 data.
+With many data the search, unless it is told where to start, begins on n of the N rows, drawn at random. With d
+parameters the mode of these rows is about (d N / n)^(1/2) posterior standard deviations from the mode of all rows, and
+two Newton steps on all data cover this distance: with closed forms the search takes three passes at 10^7 data.
 """
 
 import dataclasses
@@ -84,7 +84,7 @@ def find_mode(
         A target with continuous parameters. Models with linear predictors or groups use closed forms; other targets use
         their gradient if they have one (`grad_loglik`), else differences.
     start
-        Where to begin, shape (dim,); None is the target's initial point.
+        Where to begin, shape (dim,); None is the target's initial point, or with many data the mode of some rows.
     tolerance
         Largest allowed distance from the mode, in posterior standard deviations, by the decrement.
     max_passes

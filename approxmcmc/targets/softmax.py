@@ -1,12 +1,12 @@
 """Softmax regression: two or more classes, each with a vector of coefficients.
 
-The bound of Boehning (1992) replaces the Hessian of the log partition function by an upper bound that does not depend
-on theta. With eta = (x' beta_1, ..., x' beta_K), lse(eta) = log sum_k exp(eta_k), t the datum's class, any eta_0,
+The bound of Boehning (1992) replaces the Hessian of the log partition function by an upper bound without theta. With
+eta = (x' beta_1, ..., x' beta_K), lse(eta) = log sum_k exp(eta_k), t the datum's class, any eta_0,
 
     log B = eta_t - [lse(eta_0) + g'(eta - eta_0) + (eta - eta_0)' A (eta - eta_0) / 2],   g = softmax(eta_0),
     A = (I - 11'/K) / 2,
 
-which touches the likelihood at eta_0. It only needs X'X, not a (K p, K p) matrix, since A is the same for all data.
+which touches the likelihood at eta_0. Sums of log B only need X'X, not a (K p, K p) matrix: A is the same for all data.
 """
 
 import copy
@@ -22,14 +22,16 @@ from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.numerics import exp_to_700
 from approxmcmc.engine.terms.batches import Data, datum_at, log_terms_type
 from approxmcmc.engine.terms.gradients import ROWS, gradient_signature
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import IncompatibleError
 from approxmcmc.targets.given import design_matrix, design_source, kept, response_source
 from approxmcmc.targets.likelihood_bounds import ROWS as ROWS_OF_SUMS
 from approxmcmc.targets.likelihood_bounds import check_kind, compile_bound
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood, log_sum_exp
 from approxmcmc.targets.predictors.design import Design, Predictor
-from approxmcmc.targets.tall_data import Prior, TallDataTarget
+from approxmcmc.targets.softmax_tables import WHO, SoftmaxTable, classes_of, prior_of
+from approxmcmc.targets.tables import categorical_columns
+from approxmcmc.targets.tall_data import TallDataTarget
 
 
 @compiled(fastmath=set(BATCH_FASTMATH))
@@ -154,12 +156,12 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
     ----------
     X
         Predictors, shape (n, p), float32 or float64; a DataFrame's columns become the labels of the coefficients. X
-        and y may be sources (`approxmcmc.sources`).
+        and y may be sources (`approxmcmc.sources`). With columns of text or categories the result is a `SoftmaxTable`.
     y
         Classes, shape (n,); any integers or whole numbers. Sorted, they label the dimension ``category``.
     prior_scale
-        Prior standard deviation s of every coefficient, finite. The likelihood does not change if one vector is added
-        to all beta_k, so a flat prior gives an improper posterior.
+        Prior standard deviation s of every coefficient, finite: with a flat prior the posterior is improper, because
+        adding the same vector to all beta_k does not change the likelihood.
     intercept
         Add a column of ones in front, called "intercept", with the same prior.
     prior
@@ -191,6 +193,13 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
 
     by_row = ("data", "X", "y", "design", "responses")
 
+    def __new__(
+        cls, X: Any = None, y: Any = None, prior_scale: float = 1.0, intercept: bool = False, **settings: Any
+    ) -> Any:
+        """Return a softmax regression: a `SoftmaxTable` if X is a table with categories."""
+        coded = cls is SoftmaxRegression and categorical_columns(X)
+        return SoftmaxTable(X, y, prior_scale, intercept, **settings) if coded else super().__new__(cls)
+
     def __init__(
         self,
         X: Any,
@@ -201,24 +210,15 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
         prior: Callable[..., float] | None = None,
         coef_names: Sequence[str] | None = None,
     ) -> None:
-        who = "SoftmaxRegression"
-        X, y = design_source(X, intercept=intercept), response_source(y)
-        self.given = kept((X, y))
-        X, y, coefs = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
-        labels = self._labels = np.unique(y)
-        if len(labels) < 2 or (labels != np.round(labels)).any():
-            raise InvalidInputError(f"{who}: y must hold two or more classes, as integers; found {labels[:5].tolist()}")
-        self.prior = Prior(prior_scale, prior, who=who)
-        if prior is None and math.isinf(self.prior.scale):
-            raise InvalidInputError(
-                f"{who}: prior_scale must be finite, found {prior_scale}; a flat prior gives an improper posterior"
-            )
-        self.n_classes = len(labels)
+        X, y = given = design_source(X, intercept=intercept), response_source(y)
+        self.given = kept(given)
+        X, y, coefs = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=WHO)
+        self._labels, self.prior = classes_of(y), prior_of(prior_scale, prior)
+        coords: dict[str, list[Any]] = {"category": [int(label) for label in self._labels], "coef": coefs}
+        self.n_classes = len(self._labels)
         self.likelihood = SoftmaxLikelihood(self.n_classes)
         self._set_rows(X, y)
-        shape = {"beta": (self.n_classes, len(coefs))}
-        coords: dict[str, list[Any]] = {"category": [int(label) for label in labels], "coef": coefs}
-        self.variables = Variables(shape, {"beta": ("category", "coef")}, coords)
+        self.variables = Variables({"beta": (self.n_classes, len(coefs))}, {"beta": tuple(coords)}, coords)
 
     def _set_rows(self, X: np.ndarray, y: np.ndarray) -> None:
         (n, p), self.X, self.y = X.shape, X, np.searchsorted(self._labels, y).astype(np.int64, copy=False)
@@ -253,7 +253,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
 
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Return Boehning's lower bound of the likelihood: "tuned" touches it at `at`, "untuned" at 0."""
-        check_kind(kind, ("tuned", "untuned"), at, who="SoftmaxRegression")
+        check_kind(kind, ("tuned", "untuned"), at, who=WHO)
         p = self.X.shape[1]
         beta_0 = np.reshape(np.zeros(self.n_classes * p) if kind == "untuned" or at is None else at, (-1, p))
         eta_0 = self.X @ beta_0.T
@@ -285,14 +285,14 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
 
     def to_pymc(self) -> Any:
         """Return the same posterior as a `pymc.Model`, with the same names and labels."""
+        if self.prior.function is not None:
+            raise IncompatibleError(f"{WHO}: a prior given as a function has no PyMC twin; use prior_scale")
         import pymc as pm
 
-        if self.prior.function is not None:
-            raise IncompatibleError("SoftmaxRegression: a prior given as a function has no PyMC twin; use prior_scale")
         with pm.Model(coords=dict(self.variables.coords)) as model:
             beta = pm.Normal("beta", 0.0, self.prior.scale, dims=("category", "coef"))
-            X = np.asarray(self.X, np.float64)
-            pm.Categorical("y", logit_p=pm.math.dot(X, beta.T), observed=self.y.astype(np.int32))
+            eta = pm.math.dot(np.asarray(self.X, np.float64), beta.T)
+            pm.Categorical("y", logit_p=eta, observed=self.y.astype(np.int32))
         return model
 
     def __repr__(self) -> str:

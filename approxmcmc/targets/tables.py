@@ -1,15 +1,18 @@
 """Regressions on tables: a column of numbers has a slope, a column of text or categories an effect for each level."""
 
+import dataclasses
 import numbers
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources import DataSource, as_source
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.predictors.assemble import Treatment, labels_of
+from approxmcmc.targets.predictors.assemble import PredictorPart, Treatment, labels_of, read_part
+from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.predictors.design import Design, Predictor
 from approxmcmc.targets.predictors.target import PredictorTarget
 
 
@@ -29,6 +32,56 @@ def categorical_columns(X: Any) -> tuple[str, ...]:
 def _is_of_numbers(column: Any) -> bool:
     """Whether a column of Python objects holds only numbers."""
     return column.dtype == object and all(isinstance(value, numbers.Real) for value in column)
+
+
+class Treated(NamedTuple):
+    """The variables of a table, by treatment coding: their designs, as for `PredictorTarget`, and labels of entries.
+
+    `reference_levels` holds the level with effect 0 of each column that has one, by column.
+    """
+
+    designs: Mapping[str, Any]
+    labels: Mapping[str, tuple[str, ...]]
+    reference_levels: Mapping[str, str]
+
+    @property
+    def axes(self) -> dict[str, str]:
+        """The name of the axis of each variable."""
+        return {name: "coef" if name == "beta" else f"{name}_dim" for name in self.designs}
+
+    @property
+    def coords(self) -> dict[str, tuple[str, ...]]:
+        """The labels of each axis."""
+        return {axis: self.labels[name] for name, axis in self.axes.items()}
+
+    def parts(self, n: int, *, who: str) -> list[PredictorPart]:
+        """Return the contribution of each variable to a predictor of n rows."""
+        return [read_part(name, design, n, name, who=who) for name, design in self.designs.items()]
+
+
+def read_table(X: Any, *, intercept: bool, coef_names: Any, who: str) -> Treated:
+    """Return the variables of a table, by treatment coding, see `TableRegression`."""
+    if coef_names is not None:
+        raise InvalidInputError(f"{who}: coef_names is for arrays; leave it out, as the columns of a table have names")
+    X = X if as_source(X) is None else as_source(X)
+    columns = {str(name): _levels(X, name, who=who) for name in categorical_columns(X)}
+    slopes = [name for name in X.columns if str(name) not in columns]
+    if "beta" in columns:
+        raise InvalidInputError(f"{who}: 'beta' is the name of the slopes; rename the column 'beta'")
+    treated = list(columns) if intercept else list(columns)[1:]
+    designs = {name: Treatment(one) if name in treated else one for name, one in columns.items()}
+    labels = {name: labels_of(one)[name in treated :] for name, one in columns.items()}
+    if slopes or intercept:
+        designs = {"beta": _numbers(X, slopes, intercept=intercept, who=who), **designs}
+        labels["beta"] = (*(["intercept"] if intercept else []), *map(str, slopes))
+    return Treated(designs, labels, {name: labels_of(columns[name])[0] for name in treated})
+
+
+def spread(part: PredictorPart, first: int, step: int) -> PredictorPart:
+    """Return a part whose entries are first, first + step, ... of a variable with several predictors."""
+    if part.codes is not None:
+        return dataclasses.replace(part, codes=np.where(part.codes < 0, -1, first + step * part.codes))
+    return dataclasses.replace(part, entries=first + step * np.arange(part.length))
 
 
 class TableRegression(PredictorTarget):
@@ -63,69 +116,71 @@ class TableRegression(PredictorTarget):
         pymc_model: Callable[[], Any] | None = None,
         who: str,
     ) -> None:
-        if coef_names is not None:
-            raise InvalidInputError(
-                f"{who}: coef_names is for arrays; leave it out, as the columns of a table have names"
-            )
-        X = X if as_source(X) is None else as_source(X)
         self.who, self.pymc_law = who, pymc_law
-        columns = {str(name): _levels(X, name, who=who) for name in categorical_columns(X)}
-        slopes = [name for name in X.columns if str(name) not in columns]
-        if "beta" in columns:
-            raise InvalidInputError(f"{who}: 'beta' is the name of the slopes; rename the column 'beta'")
-        treated = list(columns) if intercept else list(columns)[1:]
-        self.reference_levels: Mapping[str, str] = {name: labels_of(columns[name])[0] for name in treated}
-        labels = {f"{name}_dim": labels_of(one)[name in treated :] for name, one in columns.items()}
-        designs = {name: Treatment(one) if name in treated else one for name, one in columns.items()}
-        dims = {name: [f"{name}_dim"] for name in columns}
-        if slopes or intercept:
-            designs = {"beta": _numbers(X, slopes, intercept=intercept, who=who), **designs}
-            dims["beta"], labels["coef"] = ["coef"], (*(["intercept"] if intercept else []), *map(str, slopes))
+        table = read_table(X, intercept=intercept, coef_names=coef_names, who=who)
+        self.reference_levels = table.reference_levels
         super().__init__(
             loglik_eta,
-            {"eta": designs},
+            {"eta": table.designs},
             y,
             derivatives=derivatives_eta,
             prior_scale=prior_scale,
             prior=prior,
-            dims=dims,
-            coords=labels,
+            dims={name: [axis] for name, axis in table.axes.items()},
+            coords=table.coords,
             pymc_model=pymc_model,
         )
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """Trace attributes: the reference level of each column, as one text."""
-        return {**super().setup_attrs, "reference_levels": _listed(self.reference_levels)}
+        """Trace attributes: the reference level of each column that has one, as one text."""
+        return {**super().setup_attrs, "reference_levels": listed(self.reference_levels)}
 
     def to_pymc(self) -> Any:
         """Return the same posterior as a `pymc.Model`, with the same names and labels."""
         if self.pymc_law is None or self.prior.function is not None:
             return super().to_pymc()
         import pymc as pm
-        import pytensor.tensor as pt
 
         [one] = self.design.predictors
         with pm.Model(coords={axis: list(labels) for axis, labels in self.variables.coords.items()}) as model:
-            parts = []
-            for name in self.variables.shapes:
-                axes = self.variables.dims[name]
-                flat = np.isinf(self.prior.scale)
-                parts.append(pm.Flat(name, dims=axes) if flat else pm.Normal(name, 0.0, self.prior.scale, dims=axes))
-            theta = pt.concatenate([*parts, np.zeros(1)])  # a code of `dim` is a reference level
-            dense = np.asarray(self.design.X[:, slice(*one.columns)], dtype=np.float64)
-            eta = sum((theta[codes] for codes in self.design.codes.T), dense @ theta[np.array(one.places, dtype=int)])
-            eta = eta + sum(v * theta[j] for j, v in zip(one.shared, one.values, strict=True))
-            self.pymc_law(eta, self.responses[0])
+            self.pymc_law(predictor_of_pymc(self.design, one, theta_of_pymc(self)), self.responses[0])
         return model
 
     def __repr__(self) -> str:
         """Show the model, its size and its reference levels."""
         size = f"n_obs={self.n_obs}, dim={self.variables.size}"
-        return f"{self.who}({size}; reference levels: {_listed(self.reference_levels)})"
+        return f"{self.who}({size}; reference levels: {listed(self.reference_levels)})"
 
 
-def _listed(levels: Mapping[str, str]) -> str:
+def theta_of_pymc(target: PredictorsTarget) -> Any:
+    """Add the variables of a target to the PyMC model of the current context; return theta, followed by a 0.
+
+    The 0 is the entry of codes of a reference level.
+    """
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    parts, scale = [], target.prior.scale
+    for name in target.variables.shapes:
+        axes = target.variables.dims[name]
+        one = pm.Flat(name, dims=axes) if np.isinf(scale) else pm.Normal(name, 0.0, scale, dims=axes)
+        parts.append(one.ravel())
+    return pt.concatenate([*parts, np.zeros(1)])
+
+
+def predictor_of_pymc(design: Design, one: Predictor, theta: Any) -> Any:
+    """Return a predictor of all rows as a graph of `theta`."""
+    dense = np.asarray(design.X[:, slice(*one.columns)], dtype=np.float64)
+    eta = sum(
+        (theta[codes] for codes in design.codes[:, slice(*one.codes)].T),
+        dense @ theta[np.array(one.places, dtype=int)],
+    )
+    return eta + sum(v * theta[j] for j, v in zip(one.shared, one.values, strict=True))
+
+
+def listed(levels: Mapping[str, str]) -> str:
+    """Return reference levels as one text."""
     return ", ".join(f"{name}={level}" for name, level in levels.items())
 
 
@@ -145,7 +200,7 @@ def _numbers(X: Any, names: list[str], *, intercept: bool, who: str) -> Any:
 def _levels(X: Any, name: str, *, who: str) -> Any:
     """Return the column `name` of a source, or of a DataFrame as categories, without levels that have no row.
 
-    Raises if the column of a DataFrame has a missing value or a single level.
+    Raises if the column of a DataFrame holds no labels, has a missing value, or has a single level.
     """
     if isinstance(X, DataSource):
         return X[name]

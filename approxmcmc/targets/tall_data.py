@@ -73,6 +73,9 @@ class Prior:
         What messages call the target and the function.
     """
 
+    is_graph = False
+    """Whether the prior is a graph, compiled by PyTensor for each model."""
+
     def __init__(
         self,
         scale: float,
@@ -135,11 +138,16 @@ class TallDataTarget(
 
     @abc.abstractmethod
     def _log_terms(self) -> Any:
-        """Return the compiled batch kernel of the terms; called once per `sample`."""
+        """Return the compiled batch kernel of the terms; called at set-up."""
 
     @abc.abstractmethod
     def _identity(self) -> str:
         """Return a text that identifies the likelihood's code and settings, without the data."""
+
+    @property
+    def compiles_prior(self) -> bool:  # type: ignore[override]  # a constant of other targets
+        """Whether the log prior is compiled for each model, by PyTensor."""
+        return self.prior.is_graph
 
     def compile(self) -> CompiledTarget:
         """Compile terms and prior."""
@@ -166,7 +174,7 @@ class TallDataTarget(
         return CompiledGradient(self._term_gradients(), self.compile_prior_gradient(), self.data, self.n_obs)
 
     def compile_prior_gradient(self) -> Any:
-        """Compile the gradient of the prior, or differences of it if the prior is a function without a gradient."""
+        """Compile the gradient of the log prior; by differences if the prior is a function without a gradient."""
         return self.prior.compile_gradient(self.initial_point() + 0.1, self.variables.labels())
 
     def _term_gradients(self) -> Any:

@@ -57,7 +57,7 @@ PRESETS = {
 
 
 def answer(model: str, who: str, limit: float, seed: int) -> dict[str, Any]:
-    """Draw by one contender; return CPU seconds, effective draws, means and standard deviations."""
+    """Draw from a model by the contender `who`, in at most `limit` seconds; return seconds, ESS, means and sds."""
     made = MODELS[model]()
     if who == OURS:
         trace = amc.sample(made, target_ess=ENOUGH, time_limit=limit, cores=1, random_seed=seed, progressbar=False)

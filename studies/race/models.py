@@ -31,14 +31,14 @@ def regression(observe: Callable[[Any, np.ndarray, np.random.Generator], None], 
 
 
 def bernoulli(eta: Any, truth: np.ndarray, rng: np.random.Generator) -> None:
-    """Observe successes."""
+    """Add Bernoulli responses with the logit `eta`."""
     import pymc as pm
 
     pm.Bernoulli("y", logit_p=eta, observed=rng.random(truth.size) < 1.0 / (1.0 + np.exp(-truth)))
 
 
 def poisson_with_offset(eta: Any, truth: np.ndarray, rng: np.random.Generator) -> None:
-    """Observe counts of known exposures."""
+    """Add Poisson counts with known exposures and the log rate `eta` / 2."""
     import pymc as pm
 
     exposure = np.exp(rng.normal(scale=0.5, size=truth.size))
@@ -47,7 +47,7 @@ def poisson_with_offset(eta: Any, truth: np.ndarray, rng: np.random.Generator) -
 
 
 def negative_binomial(eta: Any, truth: np.ndarray, rng: np.random.Generator) -> None:
-    """Observe counts that vary more than Poisson counts."""
+    """Add negative binomial counts with the log mean `eta` / 2."""
     import pymc as pm
 
     alpha, mean = pm.Exponential("alpha", 1.0), np.exp(0.5 * truth)
@@ -56,7 +56,7 @@ def negative_binomial(eta: Any, truth: np.ndarray, rng: np.random.Generator) -> 
 
 
 def student_t(eta: Any, truth: np.ndarray, rng: np.random.Generator) -> None:
-    """Observe with Student-t noise."""
+    """Add responses with mean `eta` and Student-t noise."""
     import pymc as pm
 
     sigma = pm.HalfNormal("sigma", 1.0)
@@ -64,7 +64,7 @@ def student_t(eta: Any, truth: np.ndarray, rng: np.random.Generator) -> None:
 
 
 def ordered(eta: Any, truth: np.ndarray, rng: np.random.Generator) -> None:
-    """Observe one of four grades."""
+    """Add one of four ordered grades for each row, by cutpoints on `eta` plus logistic noise."""
     import pymc as pm
 
     steps = pm.HalfNormal("steps", 2.0, shape=2)
@@ -74,7 +74,7 @@ def ordered(eta: Any, truth: np.ndarray, rng: np.random.Generator) -> None:
 
 
 def mixture(eta: Any, truth: np.ndarray, rng: np.random.Generator) -> None:
-    """Observe one row in five with three times the noise."""
+    """Add responses with mean `eta` and normal noise, three times as large in one row of five."""
     import pymc as pm
 
     share = pm.Beta("share", 2.0, 8.0)

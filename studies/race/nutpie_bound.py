@@ -25,7 +25,10 @@ TUNE, ENOUGH = 300, 400.0
 
 
 def nutpie_within(problem: TallProblem, seconds: float, *, whitened: bool) -> dict[str, Any]:
-    """Return the figures of one nutpie chain that ran for at most `seconds` of wall time, without compilation."""
+    """Return the figures of one nutpie chain that ran for at most `seconds` of wall time, without compilation.
+
+    With `whitened` it moves in the coordinates in which the Laplace approximation is N(0, I).
+    """
     import nutpie
 
     compiled = nutpie.compile_pymc_model(in_laplace_metric(problem) if whitened else problem.target.to_pymc())

@@ -63,7 +63,7 @@ def jax_chain(problem: Problem, sampler: JaxSampler) -> Callable[[int], Lap]:
 
 
 def careful_step(problem: Problem) -> float:
-    """Return a tenth of the largest stable step of SGLD, which is twice the smallest variance of the posterior."""
+    """Return a fifth of the smallest variance of the posterior: a tenth of the largest stable step of SGLD."""
     return 0.2 * float(np.linalg.eigvalsh(problem.fit.cov)[0])
 
 

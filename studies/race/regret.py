@@ -3,12 +3,14 @@
 Each model has a separate process. `choose_sampler` chooses; then every candidate that fits the target runs for 400
 effective draws of the worst parameter, or until a limit of seconds, and its time is then scaled:
 
-    seconds to an answer = set-up + 400 x seconds of sampling / ESS,    regret = seconds of the chosen / least seconds.
+    seconds to an answer = compilation + set-up + 400 x seconds of sampling / ESS,
+    regret = seconds of the chosen / least seconds.
 
-Set-up is the candidate's form of the target with its mode or pilot; compilation and tuning are left out for all.
-Seconds are CPU seconds; a candidate's time is their median over rounds. A biased candidate competes if its predicted
-error was allowed. A candidate whose least possible time is above the smallest time so far is not run, and neither is a
-model that has an answer in the folder.
+Compilation is counted, as in the choice: that of a model that is new to the machine, so that choice and hindsight are
+of the same state. Set-up is the candidate's form of the target with its mode or pilot; tuning is left out for all.
+Both, and sampling, are CPU seconds; a candidate's time is their median over rounds. A biased candidate competes if its
+predicted error was allowed. A candidate whose least possible time is above the smallest time so far is not run, and
+neither is a model that has an answer in the folder.
 """
 
 import argparse
@@ -27,6 +29,7 @@ import numpy as np
 import pandas as pd
 
 import approxmcmc as amc
+from approxmcmc.design import nuts
 from approxmcmc.design.candidates import Candidate, Pairing, candidates
 from approxmcmc.design.prices import TOO_BIASED
 from approxmcmc.design.survey import Situation, survey
@@ -52,6 +55,7 @@ def in_hindsight(model: str, *, limit: float, rounds: int, seed: int) -> dict[st
     fresh = functools.partial(survey, target, seed)
     verdicts = dict(zip(choice.table["candidate"], choice.table["verdict"], strict=True))
     # A fresh survey has no form of the target yet, so each candidate's set-up includes its form.
+    compiled = {one.name: _compilation(one, known) for one in candidates(target)}
     floors = {one.name: _seconds_at_best(one, known) for one in candidates(target)}
     seconds: dict[str, list[float]] = {}
     failed: dict[str, str] = {}
@@ -65,18 +69,23 @@ def in_hindsight(model: str, *, limit: float, rounds: int, seed: int) -> dict[st
                 one.make(fresh())  # compiles
                 setting, set_up = _timed(one.make, fresh())
                 runs = (seconds_of_draws(setting, limit, seed + k) for k in range(rounds))
-                seconds[one.name] = [set_up + run for run in runs]
+                seconds[one.name] = [compiled[one.name] + set_up + run for run in runs]
         except amc.errors.ApproxMCMCError as error:
             reason = str(error)
         if reason:
             failed[one.name] = reason
     size = {"n_obs": int(target.n_obs), "dim": int(target.variables.size)}
-    return {"model": model, **size, "chosen": choice.name, "seconds": seconds, "failed": failed}
+    found = {"chosen": choice.name, "seconds": seconds, "compilation": compiled, "failed": failed}
+    return {"model": model, **size, **found}
+
+
+def _compilation(one: Candidate, known: Situation) -> float:
+    return nuts.compilation(known) if one.is_counted else known.seconds_to_compile(one.compiles(known))
 
 
 def _seconds_at_best(one: Candidate, known: Situation) -> float:
-    floor = one.floor(known)
-    return floor.set_up + ENOUGH * floor.per_draw
+    floor, parts = one.floor(known), one.compiles(known)
+    return known.seconds_to_compile(parts) + floor.set_up + ENOUGH * floor.per_draw
 
 
 def _timed(make: Callable[[Situation], Pairing], known: Situation) -> tuple[Pairing, float]:

@@ -59,7 +59,7 @@ def numpy_walk(problem: Problem) -> Callable[[int], Lap]:
 
 
 def our_rivals(problem: Problem, first_look: int = 500) -> list[Rival]:
-    """Return the rivals of this library; `first_look` is for t-tests without control variates."""
+    """Return the rivals of this library; `first_look` is the batch size of t-tests without control variates."""
     n_obs = problem.target.n_obs
 
     def t_test(proposal: str, epsilon: float, order: str) -> Callable[[], Callable[[int], Lap]]:

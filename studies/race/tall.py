@@ -1,6 +1,6 @@
-"""Rare categories: surrogate transitions on core rows against exact Langevin steps, on the data of `tall_target`.
+"""Surrogate transitions on core rows against exact Langevin steps, on the data of `tall_target` and on dense data.
 
-Random walks and independent draws of the Laplace approximation, the rivals on dense data, hardly move here.
+Random walks and independent draws of the Laplace approximation, the other rivals, hardly move on rare categories.
 """
 
 import functools

@@ -120,7 +120,10 @@ def contest(name: str, *, tall: bool) -> tuple[Any, list[Rival], Callable[[], Ca
 
 
 def run(preset: str, folder: Path, *, with_peers: bool = False, only: Iterable[str] = ()) -> dict[str, Any]:
-    """Race on every problem of a preset, write race.json, race.csv and race.md; return the contents of race.json."""
+    """Race on every problem of a preset, or on those in `only`; `with_peers` adds samplers of other libraries.
+
+    Write race.json, race.csv and race.md; return the contents of race.json.
+    """
     found: dict[str, Any] = {"preset": preset, "versions": versions(), "results": []}
     folder.mkdir(parents=True, exist_ok=True)
     for name in tuple(only) or PRESETS[preset]:

@@ -20,7 +20,7 @@ def won(eta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def five_factors() -> None:
-    """Fit a logistic regression, 12 000 rows of five crossed factors, with flat priors of the scales."""
+    """Write a logistic regression, 12 000 rows of five crossed factors, with flat priors of the scales."""
     sizes = (40, 25, 15, 10, 6)
     levels, eta, rng = _crossed(12_000, sizes)
     predictor = pm.Normal("mu", 0.0, 2.0)
@@ -31,7 +31,7 @@ def five_factors() -> None:
 
 
 def incomes() -> None:
-    """Fit whether incomes are high, of 5000 people of the census data a9a, by five factors, not centred."""
+    """Write a model of high incomes of 5000 people of the census data a9a, by five factors, not centred."""
     (bits, won, *_), _ = PEOPLE.find()
     starts = np.concatenate([[0], np.cumsum(LEVELS)])
     predictor = pm.Normal("mu", 0.0, 2.0)
@@ -43,7 +43,7 @@ def incomes() -> None:
 
 
 def reaction_times() -> None:
-    """Fit 5000 log reaction times of 60 subjects and 40 items, with a slope for each subject."""
+    """Write a model of 5000 log reaction times of 60 subjects and 40 items, with a slope for each subject."""
     (subject, item), eta, rng = _crossed(5000, (60, 40))
     x = rng.normal(size=5000)
     mu, beta = pm.Normal("mu", 0.0, 2.0), pm.Normal("beta", 0.0, 1.0)
@@ -56,7 +56,7 @@ def reaction_times() -> None:
 
 
 def insurance() -> None:
-    """Fit 6000 counts of claims with exposures, by three factors with effects that sum to zero."""
+    """Write a model of 6000 counts of claims with exposures, by three factors with effects that sum to zero."""
     sizes = (30, 12, 5)
     levels, eta, rng = _crossed(6000, sizes)
     exposure = rng.uniform(0.2, 1.0, size=6000)
@@ -67,7 +67,7 @@ def insurance() -> None:
 
 
 def shops_and_days() -> None:
-    """Fit 4000 overdispersed counts of 80 shops and 52 weeks."""
+    """Write a model of 4000 overdispersed counts of 80 shops and 52 weeks."""
     (shop, week), eta, rng = _crossed(4000, (80, 52))
     mu, alpha = pm.Normal("mu", 0.0, 2.0), pm.Exponential("alpha", 0.5)
     a = pm.Normal("a", 0.0, pm.HalfNormal("scale_shop", 1.0), shape=80)
@@ -77,7 +77,7 @@ def shops_and_days() -> None:
 
 
 def items() -> None:
-    """Fit 2000 answers of 120 persons to 24 items: the logit is ability minus difficulty."""
+    """Write a model of 2000 answers of 120 persons to 24 items: the logit is ability minus difficulty."""
     (person, item), eta, rng = _crossed(2000, (120, 24))
     ability = pm.Normal("ability", 0.0, 1.0, shape=120)
     difficulty = pm.Normal("difficulty", 0.0, 1.5, shape=24)
@@ -85,7 +85,7 @@ def items() -> None:
 
 
 def items_that_discriminate() -> None:
-    """Fit 3000 answers of 150 persons to 20 items by the model of `items` with a positive slope for each item."""
+    """Write the model of `items` with a positive slope for each item: 3000 answers of 150 persons to 20 items."""
     (person, item), eta, rng = _crossed(3000, (150, 20))
     ability, difficulty = pm.Normal("ability", shape=150), pm.Normal("difficulty", 0.0, 1.5, shape=20)
     slope = pm.LogNormal("slope", 0.0, 0.5, shape=20)
@@ -93,7 +93,7 @@ def items_that_discriminate() -> None:
 
 
 def opinions() -> None:
-    """Fit a survey: 3000 answers by state, age, education and the interaction of the last two, not centred."""
+    """Write a model of 3000 answers by state, age, education and the interaction of the last two, not centred."""
     (state, age, school), eta, rng = _crossed(3000, (50, 4, 5))
     predictor = pm.Normal("mu", 0.0, 1.5)
     cells = {"state": (50, state), "age": (4, age), "school": (5, school), "age_school": (20, 5 * age + school)}

@@ -22,7 +22,7 @@ def _scales(*names: str) -> list[Any]:
 
 
 def normal_not_centred() -> None:
-    """Fit 12 000 normal rows in 400 groups with intercepts, not centred."""
+    """Write a model of 12 000 normal rows in 400 groups with intercepts, not centred."""
     data = Groups(12_000, 400)
     mu, beta, [tau, noise] = pm.Normal("mu", 0.0, 2.0), pm.Normal("beta", 0.0, 1.0), _scales("tau", "noise")
     z = pm.Normal("z", shape=400)
@@ -31,7 +31,7 @@ def normal_not_centred() -> None:
 
 
 def normal_centred() -> None:
-    """Fit the model of `normal_not_centred`, centred."""
+    """Write the model of `normal_not_centred`, centred."""
     data = Groups(12_000, 400)
     mu, beta, [tau, noise] = pm.Normal("mu", 0.0, 2.0), pm.Normal("beta", 0.0, 1.0), _scales("tau", "noise")
     a = pm.Normal("a", mu, tau, shape=400)
@@ -39,7 +39,7 @@ def normal_centred() -> None:
 
 
 def normal_slopes() -> None:
-    """Fit 12 000 normal rows in 400 groups with intercepts and slopes, centred."""
+    """Write a model of 12 000 normal rows in 400 groups with intercepts and slopes, centred."""
     data = Groups(12_000, 400)
     mu, slope, [tau, tilt, noise] = pm.Normal("mu"), pm.Normal("slope"), _scales("tau", "tilt", "noise")
     a, b = pm.Normal("a", mu, tau, shape=400), pm.Normal("b", slope, tilt, shape=400)
@@ -48,7 +48,7 @@ def normal_slopes() -> None:
 
 
 def correlated_slopes() -> None:
-    """Fit 3000 normal rows in 150 groups with correlated intercepts and slopes, not centred."""
+    """Write a model of 3000 normal rows in 150 groups with correlated intercepts and slopes, not centred."""
     data = Groups(3000, 150)
     mean, [noise] = pm.Normal("mean", shape=2), _scales("noise")
     chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0))
@@ -58,7 +58,7 @@ def correlated_slopes() -> None:
 
 
 def logistic_groups() -> None:
-    """Fit a logistic regression, 6000 rows in 600 groups, not centred."""
+    """Write a logistic regression, 6000 rows in 600 groups, not centred."""
     data = Groups(6000, 600)
     mu, beta, [tau], z = pm.Normal("mu"), pm.Normal("beta"), _scales("tau"), pm.Normal("z", shape=600)
     won = data.rng.random(data.rows) < 1.0 / (1.0 + np.exp(-data.eta))
@@ -66,7 +66,7 @@ def logistic_groups() -> None:
 
 
 def poisson_groups() -> None:
-    """Fit Poisson counts, 5000 rows in 300 groups, centred."""
+    """Write a model of Poisson counts, 5000 rows in 300 groups, centred."""
     data = Groups(5000, 300)
     mu, beta, [tau] = pm.Normal("mu"), pm.Normal("beta"), _scales("tau")
     a = pm.Normal("a", mu, tau, shape=300)
@@ -75,7 +75,7 @@ def poisson_groups() -> None:
 
 
 def schools_and_classes() -> None:
-    """Fit 4000 pupils in 200 classes of 40 schools, with normal noise, not centred."""
+    """Write a model of 4000 pupils in 200 classes of 40 schools, with normal noise, not centred."""
     data = Groups(4000, 200)
     school = np.arange(200) // 5
     observed = data.eta + data.rng.normal(scale=0.5, size=40)[school][data.group] + data.rng.normal(size=data.rows)
@@ -86,7 +86,7 @@ def schools_and_classes() -> None:
 
 
 def outliers_in_groups() -> None:
-    """Fit 4000 rows with Student-t noise in 120 groups, not centred."""
+    """Write a model of 4000 rows with Student-t noise in 120 groups, not centred."""
     data = Groups(4000, 120)
     mu, beta, [tau, noise] = pm.Normal("mu"), pm.Normal("beta"), _scales("tau", "noise")
     nu, z = pm.Gamma("nu", 2.0, 0.1), pm.Normal("z", shape=120)

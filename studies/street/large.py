@@ -7,7 +7,7 @@ from studies.street.factors import won
 
 
 def many_groups() -> None:
-    """Fit a logistic regression, 300 000 rows in 30 000 groups, not centred."""
+    """Write a logistic regression, 300 000 rows in 30 000 groups, not centred."""
     rng = np.random.default_rng(0)
     group, x = rng.integers(30_000, size=300_000), rng.normal(size=300_000)
     eta = 0.3 + rng.normal(scale=0.7, size=30_000)[group] + 0.5 * x
@@ -17,7 +17,7 @@ def many_groups() -> None:
 
 
 def users_and_items() -> None:
-    """Fit a logistic regression, 200 000 rows of 2000 users and 500 items, centred."""
+    """Write a logistic regression, 200 000 rows of 2000 users and 500 items, centred."""
     rng = np.random.default_rng(0)
     user, item = rng.integers(2000, size=200_000), rng.integers(500, size=200_000)
     eta = 0.3 + rng.normal(scale=0.7, size=2000)[user] + rng.normal(scale=0.5, size=500)[item]
@@ -27,7 +27,7 @@ def users_and_items() -> None:
 
 
 def many_columns() -> None:
-    """Fit a logistic regression, 50 000 rows of 500 columns."""
+    """Write a logistic regression, 50 000 rows of 500 columns."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50_000, 500))
     eta = X @ rng.normal(scale=0.05, size=500)

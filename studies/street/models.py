@@ -20,7 +20,7 @@ KIND = {function.__name__: name for name, kind in KINDS.items() for function in 
 
 
 def counts_before() -> None:
-    """Fit geometric counts of two crossed factors with slopes.
+    """Write a model of geometric counts of two crossed factors with slopes.
 
     This and the next two models are not of the street: they are run first, to fill the caches of a used machine.
     """
@@ -33,7 +33,7 @@ def counts_before() -> None:
 
 
 def groups_before() -> None:
-    """Fit normal rows of 40 groups."""
+    """Write a model of normal rows of 40 groups."""
     rng = np.random.default_rng(9)
     group, x = rng.integers(40, size=800), rng.normal(size=800)
     a = pm.Normal("a", pm.Normal("mu"), pm.HalfNormal("tau", 1.0), shape=40)
@@ -41,7 +41,7 @@ def groups_before() -> None:
 
 
 def line_before() -> None:
-    """Fit a Weibull regression, which compiles the product X @ beta that most regressions of the street share."""
+    """Write a Weibull regression, which compiles the product X @ beta that most regressions of the street share."""
     rng = np.random.default_rng(9)
     X, kind = rng.normal(size=(900, 3)), rng.integers(3, size=900)
     shapes, beta = pm.HalfNormal("shapes", 2.0, shape=3), pm.Normal("beta", shape=3)

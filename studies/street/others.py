@@ -5,7 +5,7 @@ import pymc as pm
 
 
 def a_curve() -> None:
-    """Fit logistic growth, 1000 measurements."""
+    """Write a model of logistic growth, 1000 measurements."""
     rng = np.random.default_rng(0)
     t = np.sort(rng.uniform(0.0, 10.0, 1000))
     height, rate, middle = pm.HalfNormal("height", 10.0), pm.HalfNormal("rate", 2.0), pm.Normal("middle", 5.0, 3.0)
@@ -15,7 +15,7 @@ def a_curve() -> None:
 
 
 def two_normals() -> None:
-    """Fit a mixture with ordered means, 1000 values."""
+    """Write a model of a mixture with ordered means, 1000 values."""
     rng = np.random.default_rng(0)
     values = np.where(rng.random(1000) < 0.35, rng.normal(-1.5, 0.8, 1000), rng.normal(1.5, 1.2, 1000))
     share, scales = pm.Beta("share", 2.0, 2.0), pm.HalfNormal("scales", 2.0, shape=2)
@@ -24,7 +24,7 @@ def two_normals() -> None:
 
 
 def three_outcomes() -> None:
-    """Fit three correlated outcomes of 3000 persons."""
+    """Write a model of three correlated outcomes of 3000 persons."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=3000)
     noise = rng.multivariate_normal(np.zeros(3), [[1.0, 0.5, 0.2], [0.5, 1.0, 0.3], [0.2, 0.3, 1.0]], 3000)
@@ -34,7 +34,7 @@ def three_outcomes() -> None:
 
 
 def smooth() -> None:
-    """Fit a Gaussian process, 80 points."""
+    """Write a model of a Gaussian process, 80 points."""
     rng = np.random.default_rng(0)
     x = np.linspace(0.0, 10.0, 80)
     length, height = pm.Gamma("length", 2.0, 1.0), pm.HalfNormal("height", 2.0)
@@ -44,7 +44,7 @@ def smooth() -> None:
 
 
 def volatility() -> None:
-    """Fit stochastic volatility: 300 returns with a random walk of their log scale."""
+    """Write a model of stochastic volatility: 300 returns with a random walk of their log scale."""
     rng = np.random.default_rng(0)
     walk = np.cumsum(rng.normal(scale=0.15, size=300))
     step = pm.Exponential("step", 10.0)
@@ -54,7 +54,7 @@ def volatility() -> None:
 
 
 def missing_values() -> None:
-    """Fit a line of 400 points, 40 outcomes not observed."""
+    """Write a model of a line of 400 points, 40 outcomes not observed."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=400)
     values = np.ma.masked_array(0.5 + x + rng.normal(size=400), mask=np.arange(400) % 10 == 0)
@@ -63,7 +63,7 @@ def missing_values() -> None:
 
 
 def two_outcomes() -> None:
-    """Fit a count and a duration of 2000 persons that share a predictor."""
+    """Write a model of a count and a duration of 2000 persons that share a predictor."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=2000)
     a, b = pm.Normal("a", 0.0, 1.0, shape=2), pm.Normal("b", 0.0, 1.0, shape=2)

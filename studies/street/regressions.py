@@ -22,39 +22,39 @@ def _predictor(X: np.ndarray) -> Any:
 
 
 def straight_line() -> None:
-    """Fit 1000 normal rows with unknown noise."""
+    """Write a model of 1000 normal rows with unknown noise."""
     X, eta, rng = _data(1000)
     pm.Normal("y", _predictor(X), pm.HalfNormal("noise", 1.0), observed=eta + rng.normal(size=1000))
 
 
 def logistic() -> None:
-    """Fit a logistic regression, 3000 rows and ten slopes."""
+    """Write a logistic regression, 3000 rows and ten slopes."""
     X, eta, rng = _data(3000, 10)
     pm.Bernoulli("y", logit_p=_predictor(X), observed=rng.random(3000) < 1.0 / (1.0 + np.exp(-eta)))
 
 
 def eyes() -> None:
-    """Fit a logistic regression of open or closed eyes on 14 electrodes, 11 984 rows of real data."""
+    """Write a logistic regression of open or closed eyes on 14 electrodes, 11 984 rows of real data."""
     data = eeg_eye_state()
     pm.Bernoulli("y", logit_p=_predictor(data.X_train[:, 1:]), observed=data.y_train)
 
 
 def counts() -> None:
-    """Fit Poisson counts with known exposures."""
+    """Write a model of Poisson counts with known exposures."""
     X, eta, rng = _data()
     exposure = np.exp(rng.normal(scale=0.5, size=ROWS))
     pm.Poisson("y", exposure * pm.math.exp(_predictor(X)), observed=rng.poisson(exposure * np.exp(0.5 * eta)))
 
 
 def overdispersed_counts() -> None:
-    """Fit negative binomial counts."""
+    """Write a model of negative binomial counts."""
     X, eta, rng = _data()
     observed = rng.poisson(np.exp(0.5 * eta) * rng.gamma(2.0, 0.5, size=ROWS))
     pm.NegativeBinomial("y", mu=pm.math.exp(_predictor(X)), alpha=pm.Exponential("alpha", 1.0), observed=observed)
 
 
 def many_zeros() -> None:
-    """Fit zero-inflated Poisson counts, 20 000 rows."""
+    """Write a model of zero-inflated Poisson counts, 20 000 rows."""
     X, eta, rng = _data(20_000)
     share = pm.Beta("share", 2.0, 2.0)
     observed = rng.poisson(np.exp(0.5 * eta)) * (rng.random(20_000) < 0.7)
@@ -62,7 +62,7 @@ def many_zeros() -> None:
 
 
 def durations() -> None:
-    """Fit gamma durations."""
+    """Write a model of gamma durations."""
     X, eta, rng = _data()
     shape = pm.Exponential("shape", 0.5)
     mean = pm.math.exp(_predictor(X))
@@ -70,7 +70,7 @@ def durations() -> None:
 
 
 def shares() -> None:
-    """Fit shares between 0 and 1 with a beta distribution."""
+    """Write a model of shares between 0 and 1 with a beta distribution."""
     X, eta, rng = _data()
     p, nu = 1.0 / (1.0 + np.exp(-eta)), pm.HalfNormal("nu", 20.0)
     mean = pm.math.sigmoid(_predictor(X))
@@ -79,7 +79,7 @@ def shares() -> None:
 
 
 def survival() -> None:
-    """Fit Weibull times, censored at 3."""
+    """Write a model of Weibull times, censored at 3."""
     X, eta, rng = _data()
     shape = pm.HalfNormal("shape", 2.0)
     law = pm.Weibull.dist(alpha=shape, beta=pm.math.exp(_predictor(X)))
@@ -87,7 +87,7 @@ def survival() -> None:
 
 
 def three_classes() -> None:
-    """Fit a softmax regression of three classes."""
+    """Write a softmax regression of three classes."""
     X, _, rng = _data(ROWS, 4)
     logits = X @ rng.normal(size=(4, 3)) + rng.gumbel(size=(ROWS, 3))
     a = pm.Normal("a", 0.0, 2.0, shape=3)
@@ -96,7 +96,7 @@ def three_classes() -> None:
 
 
 def grades() -> None:
-    """Fit an ordered logistic regression of four grades."""
+    """Write a model of an ordered logistic regression of four grades."""
     X, eta, rng = _data()
     cuts = pm.Normal("cuts", [-1.0, 0.5, 2.0], 2.0, transform=pm.distributions.transforms.ordered, shape=3)
     rows = X @ pm.Normal("beta", 0.0, 1.0, shape=SLOPES)
@@ -105,14 +105,14 @@ def grades() -> None:
 
 
 def outliers() -> None:
-    """Fit rows with Student-t noise of unknown scale and degrees of freedom."""
+    """Write a model of rows with Student-t noise of unknown scale and degrees of freedom."""
     X, eta, rng = _data()
     scale, nu = pm.HalfNormal("scale", 1.0), pm.Gamma("nu", 2.0, 0.1)
     pm.StudentT("y", nu=nu, mu=_predictor(X), sigma=scale, observed=eta + rng.standard_t(4.0, size=ROWS))
 
 
 def varying_scale() -> None:
-    """Fit 20 000 normal rows; the logarithm of their noise is linear in the predictors."""
+    """Write a model of 20 000 normal rows; the logarithm of their noise is linear in the predictors."""
     X, eta, rng = _data(20_000)
     gamma = pm.Normal("gamma", 0.0, 1.0, shape=SLOPES)
     noise = np.exp(0.3 * X[:, 0]) * rng.normal(size=20_000)
@@ -120,14 +120,14 @@ def varying_scale() -> None:
 
 
 def quantile() -> None:
-    """Fit the upper quartile, by an asymmetric Laplace likelihood."""
+    """Write a model of the upper quartile, by an asymmetric Laplace likelihood."""
     X, eta, rng = _data()
     scale = pm.HalfNormal("scale", 1.0)
     pm.AsymmetricLaplace("y", b=1.0 / scale, q=0.75, mu=_predictor(X), observed=eta + rng.normal(size=ROWS))
 
 
 def horseshoe() -> None:
-    """Fit a logistic regression, 1000 rows and 20 slopes, with a horseshoe prior; 18 true slopes are 0."""
+    """Write a logistic regression, 1000 rows and 20 slopes, with a horseshoe prior; 18 true slopes are 0."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(1000, 20))
     tau, local = pm.HalfCauchy("tau", 0.1), pm.HalfCauchy("local", 1.0, shape=20)

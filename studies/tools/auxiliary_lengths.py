@@ -16,7 +16,10 @@ LONGEST = 64_000
 def auxiliary_lengths(
     target: Any, thetas: np.ndarray, names: Sequence[str], lengths: Sequence[int], *, repeats: int, random_seed: int
 ) -> Table:
-    """Tabulate mean statistics at `thetas`, shape (n, dim), as differences from those of the longest chains."""
+    """Tabulate mean statistics at `thetas`, shape (n, dim), as differences from those of the longest chains.
+
+    `lengths` holds numbers of updates; `repeats` graphs are drawn for each theta and length.
+    """
     import pandas as pd
 
     rng = np.random.default_rng(random_seed)

@@ -47,7 +47,7 @@ def visits() -> Any:
 
 @functools.cache
 def triples() -> Any:
-    """Return the posterior of 500 groups of three 0/1 rows; groups differ so widely that most have three equal rows."""
+    """Return the posterior of 500 groups of three responses 0 or 1; in most groups all three are equal."""
     rng = np.random.default_rng(3)
     group, X = _groups(rng, np.full(500, 3))
     eta = X @ [0.5, 0.5] + 2.0 * rng.normal(size=500)[group]
@@ -148,7 +148,10 @@ def poisson_of_row(eta: float, y: float) -> float:
 def log_mean_likelihood(
     of_row: Callable[[float, float], float], rng: Any, theta: np.ndarray, data: tuple[np.ndarray, ...]
 ) -> float:
-    """Return the sum over groups of the log of the mean likelihood of the group's rows, over draws u ~ N(0, I)."""
+    """Return the sum over groups of the log of the mean, over draws u ~ N(0, I), of the likelihood of the group's rows.
+
+    ``of_row(eta, y)`` is the log-likelihood of a row.
+    """
     W, y, spans, (n_effects, n_draws), places, products, weights, logs = data
     phi = sums_of(factors_of(theta, places), products, weights, logs)
     n_fixed = W.shape[1] - n_effects

@@ -1,7 +1,8 @@
 """Figures of the theory of Noisy Monte Carlo where transition matrices are known: bounds and true distances.
 
 After Alquier, Friel, Everitt and Boland (2016): lemma 3.1, corollary 2.3, theorem 3.2, remark 2.2, lemmas 2.4 and 3.3,
-theorem 3.4, and section 5's question of the asymptotic variance.
+theorem 3.4, and section 5's question of the asymptotic variance. ``sampler(N)`` makes the sampler with N auxiliary
+draws, `counts` holds values of N, `grid` values of theta.
 """
 
 import math
@@ -65,7 +66,7 @@ def losses(
         f"{best['delta']:.4f}. A bound above the line at 1 says nothing."
     )
     table = (
-        "Corollary 2.3 multiplies the largest E|a^ - a|, or lemma 3.1 (theorem_bound), by the factor of the exact "
+        "Corollary 2.3 multiplies the largest E|a^ - a|, or lemma 3.1 (the theorem bound), by the factor of the exact "
         f"chain. Theorem 3.2 uses of the model only kappa = e^(T S) = e^{kappa:.1f} = {math.exp(kappa):.3g} "
         "and bounds of prior and proposal densities: decimal logarithms of 1 - rho, of its one-step error and of its "
         "bound on the distance of the distributions, which is at most 1 anyway."
@@ -93,7 +94,7 @@ def uniform_constants(target: Any, count: int, scale: float) -> Any:
 
 
 def first_differences(target: Any, sampler: Callable[[int], Any], grid: np.ndarray, runs: int) -> list[Figure]:
-    """Draw P(tau > n), tau the step of the first different decision, for a few N: exact, simulated, lower bound."""
+    """Plot P(tau > n) for a few N, tau the first step at which the noisy chain decides otherwise than the exact one."""
     import pandas as pd
 
     steps, start = 40, float(grid[int(0.7 * len(grid))])

@@ -20,7 +20,7 @@ from approxmcmc.samplers.firefly.step import CompiledZUpdate, ZUpdate
 
 @compiled
 def ask_each(rng: np.random.Generator, bright: Bright, first_dark: int, state: ImplicitState) -> int:
-    """Write each datum of ``bright.order[first_dark:]`` to `state.candidates` with probability q; return how many."""
+    """Write each index in ``bright.order[first_dark:]`` to `state.candidates` with probability q; return how many."""
     n = 0
     for place in range(first_dark, bright.order.shape[0]):
         if rng.random() < state.q[0]:

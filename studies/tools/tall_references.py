@@ -25,7 +25,8 @@ FRIENDLY = ("mnist_7v9", "ijcnn1")  # where NUTS passes its checks in an hour; p
 class Effort:
     """Draws of a reference, and the limits of its checks.
 
-    `draws` and `tune` are numbers for each of four chains, `thin` the steps per draw of the second kernel.
+    `draws` and `tune` are for each of the four chains of a kernel; `thin` is the steps per draw of the second kernel,
+    MALA, which checks the first one, surrogate transitions on core rows.
     """
 
     draws: int

@@ -1,4 +1,4 @@
-"""The samplers of the study on real tall data, each in the metric of its target's Laplace approximation.
+"""The samplers of the studies on tall data, each in the metric of its target's Laplace approximation.
 
 A recipe makes a sampler from a Laplace approximation: a walk of 2.38 / sqrt(d) of its standard deviations (Roberts,
 Gelman and Gilks 1997), Langevin steps, independent draws, or transitions of the surrogate of core rows.

@@ -27,12 +27,12 @@ SMALL = 0.1  # a step whose discretisation error, 2.5 % of a variance, is too sm
 def unadjusted_steps(
     results: "StudyResults", mean: np.ndarray, sd: np.ndarray, *, kind: str, tuned: str, remark: str = ""
 ) -> Table:
-    """Tabulate memory, inflated variances and far-off draws of an unadjusted sampler by step size.
+    """Tabulate correlation times, inflated variances and far-off draws of an unadjusted sampler by step size.
 
     Parameters
     ----------
     mean, sd
-        Of the posterior, or of what stands in for it.
+        Of the posterior, or of the reference chain in its place.
     kind, tuned
         Names of two samplers of the study: the unadjusted one, with the knob ``step_size``, and the one with a test,
         whose tuned steps the caption lists.

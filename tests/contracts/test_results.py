@@ -10,7 +10,7 @@ import pytest
 from approxmcmc.errors import StudyError
 from approxmcmc.study import published
 from approxmcmc.study.load import load_study
-from approxmcmc.study.report.drawn_page import columns_of, scores_of
+from approxmcmc.study.report.drawn_page import columns_of, in_words, scores_of
 from approxmcmc.study.report.markdown import picture
 from approxmcmc.study.report.shipped import unpacked
 from approxmcmc.study.report.tables import risk_table
@@ -147,7 +147,7 @@ def test_the_picture_of_the_readme_is_drawn_from_its_table():
     words, table = published.shipped("austerity_mnist")
     pieces = [piece for section in unpacked(words["sections"], table) for piece in section.pieces]
     [risk] = [piece for piece in pieces if piece.title == "Risk against time, mnist_7v9"]
-    assert shape(picture(risk, "p0")) == shape(
+    assert shape(in_words(table)(picture(risk, "p0"))) == shape(
         (DOCS / "_static" / "austerity_mnist_risk.svg").read_text(encoding="utf-8")
     )
 

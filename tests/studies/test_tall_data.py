@@ -1,20 +1,23 @@
 """The tall-data benchmark: its parts, and what the time of our samplers includes."""
 
 import json
+import math
 import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from approxmcmc.study.load import load_study
 from approxmcmc.study.report.evidence import gather
+from approxmcmc.study.report.scores import Scores
 from approxmcmc.study.report.who_wins import who_wins
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.run import run_study
-from studies.tools import on_the_clock, tall_models
+from studies.tools import against_nuts, on_the_clock, tall_models
 from studies.tools.in_laplace_metric import InLaplaceMetric, core_rows
 from studies.tools.on_the_clock import OnTheClock
 from studies.tools.tall_samplers import surrogate
@@ -128,3 +131,30 @@ def test_the_smoke_preset_runs_to_its_page(tmp_path):
     assert outcome.statuses == {"done": 12} and outcome.exit_code == 0
     results = StudyResults.open(study, "smoke", tmp_path)
     assert {contest.target for contest in gather(results)} == {"mnist_7v9", "logistic"}
+
+
+def test_the_picture_of_nuts_and_core_rows_says_who_has_less_risk(monkeypatch):
+    """Four posteriors at one time: NUTS is worse, better, not told apart, and without a draw."""
+    planted = {
+        "worse": (1.0, 80.0, 60.0, 110.0),
+        "better": (1.0, 0.1, 0.08, 0.12),
+        "open": (1.0, 2.0, 1.05, 4.0),  # above 1 alone, but not with all verdicts of the picture together
+        "late": (math.nan, math.nan, math.nan, math.nan),
+    }
+    contests = []
+    for name, (risk, *ratio) in planted.items():
+        own = dict(zip(("ratio", "ratio_lower", "ratio_upper"), ratio, strict=True))
+        rows = [
+            {"setting": "core_exact", "risk": 1.0, "ratio": 1.0, "ratio_lower": 1.0, "ratio_upper": 1.0},
+            {"setting": "nutpie", "risk": risk} | own,
+        ]
+        table = pd.DataFrame([row | {"estimand": "posterior means", "time": 98.0} for row in rows])
+        contests.append(Scores(name, "core_exact", table))
+    monkeypatch.setattr(against_nuts, "gather", lambda results: contests)
+    results = SimpleNamespace(target=lambda name: SimpleNamespace(n_obs=1000))
+    figure, table = against_nuts.against_nuts(results)
+    assert table.data["less risk"].tolist() == ["core rows", "NUTS", "not established", "core rows"]
+    assert table.data["no draw yet"].tolist() == ["", "", "", "nutpie"]
+    assert figure.data.about.unique().tolist() == ["100 s"]
+    told = [text.get_text() for text in figure.figure.axes[0].texts]
+    assert told[:2] == ["core rows", "80 [60, 110] times"] and told[-1] == "NUTS: no draw yet"

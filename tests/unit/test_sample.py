@@ -253,7 +253,9 @@ class TestWarnings:
         x[17] = 2100.0
         target = amc.FunctionTarget(loglik, lambda theta: -50.0 * theta[0] ** 2, data=x, n_obs=2000, dim=1)
         sampler = amc.MetropolisHastings(amc.RandomWalk(0.2), amc.SequentialTTest(epsilon=0.01, batch_size=100))
-        with pytest.warns(SamplingWarning, match=r"of 800 audited decisions were wrong \(above 0\..*predict 0\.0"):
+        with pytest.warns(
+            SamplingWarning, match=r"of 800 audited decisions were wrong \(a rate above 0\..*predict 0\.0"
+        ):
             draw(target, sampler, draws=400, audit_every=1, initvals=np.zeros(1))
 
     @pytest.mark.needs_jit

@@ -5,7 +5,7 @@ Clopper and Pearson (1934), the root of P(Binomial(n, rate) >= w) = 0.001, with 
 
 With l_i the n terms read, and s_l their standard deviation, the trace records max_i |l_i - mean| / (s_l sqrt(n)) for
 each decision that stopped early. This ratio tends to 0 if the central limit theorem holds. If it does not, the terms
-are heavy-tailed and the error of a t-test is larger than computed.
+are heavy-tailed, and a t-test may err more often than computed.
 """
 
 from collections.abc import Mapping
@@ -27,9 +27,8 @@ SMALLEST_RUN = 50  # audited decisions
 MU_STD_GRID = np.linspace(0.0, 6.0, 65) + 1e-9
 HEAVIEST_TERM = 0.5  # if one term makes up half of the spread, the central limit theorem does not hold
 SHARE_OF_HEAVY_DRAWS = 0.1
-# Ratio var r / var l over data, of residuals to terms. At the mode it is far smaller in any problem where control
-# variates are useful. Such residuals are cubic: heavy-tailed, but so small that the tails affect few decisions, which
-# audits check.
+# Residuals r (terms minus control variates) count as small if var r / var l over the data is at most this, with l the
+# terms. They are nearly cubic: heavy-tailed, but so small that the tails affect few decisions, which audits check.
 VARIANCE_RATIO = 0.05
 
 
@@ -46,7 +45,7 @@ class WrongDecisions(NamedTuple):
     def __str__(self) -> str:
         """Return the numbers as the beginning of a sentence."""
         return (
-            f"{self.wrong} of {self.audited} audited decisions were wrong (above {self.lower:.3f} with 99.9 % "
+            f"{self.wrong} of {self.audited} audited decisions were wrong (a rate above {self.lower:.3f} with 99.9 % "
             "confidence)"
         )
 
@@ -59,13 +58,13 @@ def wrong_decisions(stats: "xr.Dataset") -> WrongDecisions:
 
 
 def expected_errors(stats: "xr.Dataset", *, epsilon: float, tol: float, **looks: Any) -> np.ndarray | None:
-    """Return the predicted error of the sequential t-test at each draw's audited decision; None without audits.
+    """Return the predicted error probability of each draw's audited sequential t-test; None without audits.
 
-    Each audit records the standardised mean mu_std = (Lambda - log u) / tau of its decision; in the Gaussian regime the
-    error depends on the data only through mu_std. A stop by tolerance adds the error of a near tie, which is no sign of
-    heavy tails. If the trace has an ``epsilon`` for a draw, it replaces `epsilon`. `looks` holds `batch_size`, `growth`
-    and `boundary_shape`. Return None also if ``tol > 0`` and only kept draws are audited: then the stop and the audit
-    of a draw belong to different decisions.
+    Each audit records mu_std, the log ratio minus the threshold in units of tau (see `contracts.acceptance`); in the
+    Gaussian regime the error depends on the data only through mu_std. A stop by the tolerance `tol` of
+    `SequentialTTest` adds the error of a near tie, which is no sign of heavy tails. If the trace has an ``epsilon`` for
+    a draw, it replaces `epsilon`. `looks` holds `batch_size`, `growth` and `boundary_shape`. Return None also if
+    ``tol > 0`` and only kept draws are audited: then the stop and the audit of a draw belong to different decisions.
     """
     if "audited_mu_std" not in stats or (tol > 0.0 and stats.attrs.get("audit_policy") == "auto"):
         return None

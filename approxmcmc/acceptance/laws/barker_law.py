@@ -1,7 +1,8 @@
 """The minibatch Barker test's acceptance probability, and a bound of its distance from Barker's rule.
 
-Let X be the terms standardised by their mean and standard deviation, b the number of data read, and S the logistic
-function. The theorem of Berry and Esseen bounds the error of the test,
+Let X be the terms standardised by their mean and standard deviation, b the number of data read, S the logistic
+function, and Delta, Delta*, X_nc and X_corr as in `barker_decision`. The theorem of Berry and Esseen bounds the error
+of the test,
 
     sup_y |P(Delta* + X_nc + X_corr < y) - S(y - Delta)| <= (6.4 E|X|^3 + 2 E|X|) / sqrt(b) + (error of the correction).
 
@@ -9,8 +10,8 @@ The constants are those of the theorem for Student's statistic. The bound holds 
 number b that does not depend on them; it is loose: 0.1 takes 13 900 normal terms.
 
 Given the data read, the acceptance probability is a sum of normal distribution functions, one for each atom of the
-correction distribution; at n = N it is Barker's probability. In the Gaussian regime Delta* + X_nc is N(Lambda, sigma^2)
-at whatever n the test stops.
+correction distribution; if all N data are read, it is Barker's probability. In the Gaussian regime Delta* + X_nc is
+N(Delta, sigma^2), however many data the test reads.
 
 Reference: Seita, Pan, Chen and Canny (2017), An Efficient Minibatch Acceptance Test for Metropolis-Hastings, UAI,
 section 5.
@@ -56,8 +57,9 @@ def minibatch_barker_error_bound(terms: Any, batch_size: Any, *, correction_erro
 
     Notes
     -----
-    For normal terms it is 11.81 / sqrt(b). It bounds the error of the acceptance probability at this pair of states;
-    if it holds at all pairs, it bounds the total variation distance of the two transition kernels from any state.
+    For normal terms the bound is 11.81 / sqrt(b). It bounds the error of the acceptance probability at this pair of
+    states; a bound for all pairs also bounds, from any state, the total variation distance between a step with this
+    test and a step with Barker's exact rule.
 
     References
     ----------
@@ -85,10 +87,10 @@ def minibatch_barker_error_bound(terms: Any, batch_size: Any, *, correction_erro
 
 @compiled
 def bound_from_moments(moments: np.ndarray, correction_error: float) -> float:
-    """Return `minibatch_barker_error_bound` for the terms read, with bounds of its absolute moments E|X|^3 and E|X|.
+    """Return `minibatch_barker_error_bound` for the terms read, with upper bounds in place of E|X|^3 and E|X|.
 
-    They are sqrt(E X^4) and 1 (Cauchy and Schwarz), because running moments are not absolute. For normal terms this
-    makes the result 11 percent larger.
+    These bounds are sqrt(E X^4) and 1 (Cauchy and Schwarz), because `moments` holds no absolute moments. For normal
+    terms they make the result 11 percent larger.
     """
     spread = THIRD_MOMENT * math.sqrt(max(kurtosis(moments), 1.0)) + FIRST_MOMENT
     return spread / math.sqrt(moments[0]) + correction_error
@@ -108,7 +110,8 @@ def enumerated_probability(
 ) -> np.ndarray:
     """Return the acceptance probability of each pair, shape (pairs,): the mean over all ways to draw the `looks`.
 
-    `differences` (pairs, N) are the terms l_i, `log_rest` (pairs,) the log ratios of prior and proposal.
+    `differences` (pairs, N) holds the terms log p(x_i|theta') - log p(x_i|theta), `log_rest` (pairs,) the log ratios of
+    prior and proposal.
     """
     n_obs = differences.shape[1]
 
@@ -139,7 +142,7 @@ def gaussian_probability(
     correction: CorrectionDistribution,
     rule: str,
 ) -> np.ndarray:
-    """Return the acceptance probability in the Gaussian regime, at each pair of `log_ratio` and `tau`."""
+    """Return the acceptance probability at each (log_ratio, tau), in the Gaussian regime of `contracts.acceptance`."""
     smooth = np.zeros(log_ratio.shape)
     for atom, weight in zip(correction.atoms, correction.weights, strict=True):
         smooth += weight * ndtr((log_ratio + atom) / correction.sigma)

@@ -1,8 +1,9 @@
 """The distribution of the sequential test's statistic over all looks, as a recursion over a Brownian bridge.
 
 With many terms, the test depends on the population of terms through one number only, the standardised mean
-``mu_std = (mu - mu_0) sqrt(N - 1) / sigma_l``. After the fraction pi_j = n_j / N, drawn without replacement, the
-statistic z_j is a Brownian bridge with drift divided by its standard deviation:
+``mu_std = (mu - mu_0) sqrt(N - 1) / sigma_l``, mu and sigma_l the mean and standard deviation of all N terms, mu_0 the
+threshold. After the fraction pi_j = n_j / N, drawn without replacement, the statistic z_j is a Brownian bridge with
+drift divided by its standard deviation:
 
     z_j ~ N(mu_std m_j, 1),   m_j = sqrt(pi_j / (1 - pi_j)),   corr(z_i, z_j) = m_i / m_j   (i < j).
 
@@ -26,14 +27,15 @@ from scipy.special import expit, ndtr, roots_legendre
 
 from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
 
-# A statistic 40 standard errors from zero has the right sign in float64 arithmetic, so larger limits are set to 40.
+# In float64 the probability that a statistic 40 standard errors from zero has the wrong sign is 0, so larger limits are
+# set to 40.
 CERTAIN = 40.0
 LEAST_NODES = 96
 NODES_PER_SPREAD = 8  # number of quadrature nodes on [-G, G], divided by G / (smallest standard deviation of a step)
 NEGLIGIBLE = 1e-18
 KNOTS_PER_FEATURE = 10  # on the axis asinh(mu_std m_{J-1}), where features are 1 / G wide: interpolation adds < 1e-6
 NOISE_NODES = 64
-LAST_NOISE = 40.0  # largest noise of the threshold in the integral; the probability of a larger one is exp(-40)
+LAST_NOISE = 40.0  # largest noise of the threshold in the integral; the probability of a larger one is about exp(-40)
 
 Characteristic = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -49,7 +51,10 @@ def schedule(
 
 
 def narrowest_feature(n_obs: int, batch_size: int, growth: float) -> float:
-    """Return sqrt(n_J / n_{J-1} - 1), the least distance in mu_std over which the test changes much; 1 if J = 1."""
+    """Return the least distance in mu_std over which the test changes much, sqrt(n_J / n_{J-1} - 1).
+
+    n_j is the number of terms read at look j of J; 1 if J = 1.
+    """
     looks = look_sizes(n_obs, batch_size, growth)
     return math.sqrt(looks[-1] / looks[-2] - 1.0) if looks.size > 1 else 1.0
 

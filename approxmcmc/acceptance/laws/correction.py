@@ -215,9 +215,9 @@ def _ridge(sigma: float, regularisation: float, points: int) -> tuple[np.ndarray
 def _half_line(
     sigma: float, stretch: float, half_width: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return atoms >= 0, the matrix from their weights to P(sum <= x) for x in [0, 20], S(x), and multiplicities.
+    """Return atoms >= 0, the matrix from weights to P(N(0, sigma^2) + X_corr <= x) for x in [0, 20], S(x), and counts.
 
-    An atom at 0 has the multiplicity 1, others have 2: they stand for the atom with the other sign as well.
+    The atom at 0 counts once, each other one twice: it stands for the atom with the other sign as well.
     """
     step = stretch * min(0.1, 0.5 * sigma)
     atoms = step * np.arange(round(half_width / step) + 1)

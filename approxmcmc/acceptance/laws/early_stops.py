@@ -1,8 +1,9 @@
 """Errors of a sequential test that stops early at a tie, or by tolerance near a tie.
 
 At a tie (mu = mu_0) a stop before the last look claims a difference that does not exist. The probability of such a stop
-is the Type-I error over all looks. A test with ``tol > 0`` also stops once the log ratio is known to within `tol`. Such
-a decision is near a tie and may well be wrong; the recursion in `bridge` gives the probability of this error.
+is the Type-I error over all looks. A test with ``tol > 0`` also stops once the standard error of the log ratio is at
+most `tol`. Such a decision is near a tie and may well be wrong; the recursion in `bridge` gives the probability of this
+error.
 
 Reference: Pocock (1977), Group sequential methods in the design and analysis of clinical trials.
 """
@@ -26,10 +27,11 @@ def type_one_error(
     thresholds: str = "student",
     boundary_shape: float = 0.5,
 ) -> float:
-    """Return the probability that any look before the last stops the test when mu = mu_0.
+    """Return the probability that any look before the last stops the test at a tie, mu = mu_0.
 
-    The Type-I error is P(some |z_j| > G_j, j < J | mu_std = 0). It is ``2 epsilon`` with one early look and larger with
-    more, because every look is another chance to stop.
+    With z_j the statistic and G_j the critical value of look j of J, it is P(some |z_j| > G_j, j < J | mu_std = 0).
+    With ``thresholds="normal"`` and ``boundary_shape=0.5`` it is ``2 epsilon`` if there is one early look, and larger
+    if there are more: each is another chance to stop.
 
     Examples
     --------
@@ -52,7 +54,7 @@ def epsilon_for_type_one_error(
     thresholds: str = "student",
     boundary_shape: float = 0.5,
 ) -> float:
-    """Return the `epsilon` whose test has the wanted Type-I error over all its looks: the Pocock (1977) boundary.
+    """Return the `epsilon` whose test has the wanted Type-I error over all its looks, as Pocock (1977) proposed.
 
     Parameters
     ----------
@@ -113,9 +115,9 @@ def tolerance_stop_error(
 ) -> np.ndarray:
     """Return the probability that a decision which stopped by tolerance is wrong, in the Gaussian regime.
 
-    The look at which ``tol`` stops a test depends on the population of terms alone, not on the sample. At this look
-    abs(z) <= G, and the test decides by the sign of z. The error is P(z < 0 | the t-test did not stop at this look or
-    before, mu_std > 0).
+    In this regime the look at which ``tol`` stops a test depends on the population of terms alone, not on the sample.
+    At this look the statistic z is within the critical value, and the test decides by the sign of z. The error is
+    P(z < 0 | the t-test did not stop at this look or before, mu_std > 0).
 
     Parameters
     ----------

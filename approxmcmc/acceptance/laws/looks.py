@@ -66,17 +66,17 @@ def look_sizes(n_obs: int, batch_size: int, growth: float = 1.0) -> np.ndarray:
 def critical_values(looks: np.ndarray, epsilon: float, thresholds: str = "student", shape: float = 0.5) -> np.ndarray:
     """Return G_j, the value that |t| must exceed at each look before the last for the test to stop there.
 
-    G_j = F^{-1}_{n_j - 1}(1 - epsilon), with F_v the Student distribution of v degrees of freedom. One tail has
-    probability `epsilon`, so each look is a two-sided test of level 2 epsilon. This is Pocock's (1977) boundary. The
-    family of Wang and Tsiatis (1987) multiplies it by (n_j / N)^(shape - 1/2).
+    G_j = F^{-1}_{n_j - 1}(1 - epsilon), n_j the terms read, F_v the Student distribution of v degrees of freedom. One
+    tail has probability `epsilon`, so each look is a two-sided test of level 2 epsilon. This is Pocock's (1977)
+    boundary. The family of Wang and Tsiatis (1987) multiplies it by (n_j / N)^(shape - 1/2).
 
     Parameters
     ----------
     looks
         Cumulative numbers of terms from `look_sizes`; shape (J,).
     epsilon
-        Probability of a wrong decision at one look when mu = mu_0; from 0 (never stop early, exact) to 0.5 (always stop
-        at the first look).
+        Probability of a wrong decision at one look at a tie (the mean of all terms is the threshold); from 0 (never
+        stop early, exact) to 0.5 (always stop at the first look).
     thresholds
         "student", or "normal" for quantiles of the normal distribution at every look.
     shape
@@ -105,7 +105,7 @@ def critical_values(looks: np.ndarray, epsilon: float, thresholds: str = "studen
         raise InvalidInputError(f"thresholds must be one of {THRESHOLDS}, found {thresholds!r}.")
     if not 0.0 <= shape <= 0.5:
         raise InvalidInputError(
-            f"boundary_shape must lie between 0 (strict early looks) and 0.5 (equal looks), found {shape!r}."
+            f"boundary_shape must lie between 0 (strict early looks) and 0.5 (all looks alike), found {shape!r}."
         )
     degrees = np.asarray(looks[:-1], dtype=np.float64) - 1.0
     # Epsilon 0 and 0.5 are handled explicitly, because the quantile functions return NaN or rounding noise there.

@@ -1,8 +1,9 @@
 """Compute the probability that a test accepts, given the terms of a pair of states, by the best available method.
 
-A pair (x, x') gives differences l_i = log p(x_i|x') - log p(x_i|x), the exact log ratio Lambda = c + sum l_i and the
-scale tau = sqrt(N) S_l. A test that reads all data accepts with probability P(T(u) < Lambda), T(u) the random
-threshold; one that uses no ratio, with probability 1. For other tests there are two methods:
+A pair (theta, theta') gives differences l_i = log p(x_i|theta') - log p(x_i|theta), the exact log ratio Lambda = c +
+sum l_i, c the log ratio of prior and proposal, and the scale tau = sqrt(N) S_l, S_l the standard deviation of the l_i.
+A test that reads all data accepts with probability P(T(u) < Lambda), T(u) the random threshold; one that uses no ratio,
+with probability 1. For other tests there are two methods:
 
 ``enumerate``  exact: enumerate all ways to draw the looks; for each the probability over u has a closed form. Tiny N.
 ``gaussian``   the regime of many terms, where the probability depends on Lambda and tau only.
@@ -90,8 +91,8 @@ def refuse_impossible_terms(test: AcceptanceTest, terms: np.ndarray) -> None:
     if not np.isfinite(terms).all():
         raise IncompatibleError(
             "transition_matrix: every datum and table entry must have positive probability, found 0 in some state: "
-            f"whether {test!r} rejects it depends on which data it reads first. Use ExactTest, or estimate_delta, "
-            "which replicates decisions"
+            f"whether {test!r} rejects this state depends on which data it reads first. Use ExactTest, or "
+            "estimate_delta, which replicates decisions"
         )
 
 
@@ -116,9 +117,9 @@ def acceptance_probability(
     test
         A test with a computable acceptance probability, such as `ExactTest` or `SequentialTTest`.
     differences
-        l_i of every pair, shape (pairs, N).
+        The terms log p(x_i|theta') - log p(x_i|theta) of every pair, shape (pairs, N).
     log_rest
-        c of every pair, log ratio of priors and proposal densities; shape (pairs,).
+        The log ratio of priors and proposal densities of every pair; shape (pairs,).
     method
         "enumerate", "gaussian", or "auto": enumerate if there are at most 3000 ways to draw the looks.
     conditional
@@ -141,14 +142,14 @@ def acceptance_probability(
 
 
 def scales(differences: np.ndarray) -> np.ndarray:
-    """Return tau = sqrt(N) S_l of terms of shape (pairs, N)."""
+    """Return tau = sqrt(N) S_l of terms of shape (pairs, N), S_l their standard deviation; shape (pairs,)."""
     return np.asarray(math.sqrt(differences.shape[1]) * differences.std(axis=1, ddof=1))
 
 
 def gaussian_probability(
     test: AcceptanceTest, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str
 ) -> np.ndarray:
-    """Return the acceptance probability in the Gaussian regime from Lambda and tau; shape of `log_ratio`.
+    """Return the acceptance probability in the Gaussian regime; shape of `log_ratio`, tau as in `scales`.
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 The functions here are for one decision with a known standardised mean (`sequential_test_error`) and for one pair of
 states with a random threshold: its error (`acceptance_probability_error`), and the acceptance probability, by
-enumeration of the looks or in the Gaussian regime; `early_stops` handles ties. They share the recursion in `bridge`.
+enumeration of the looks or in the Gaussian regime. All but the enumeration use the recursion in `bridge`.
 
 Given the order of the data, a look with mean m and limit w stops for thresholds mu_0 outside m -+ w. So the thresholds
 that are still undecided form an interval, the thresholds that accept form intervals too, and the probability over u has
@@ -48,8 +48,9 @@ def sequential_test_error(
     Parameters
     ----------
     mu_std
-        Standardised distance of the population's mean from the threshold, (mu - mu_0) sqrt(N - 1) / sigma_l: a number,
-        an array or a DataArray; any sign, infinity allowed. At 0 the exact decision is "not above".
+        Standardised distance of the mean mu of all N terms from the threshold mu_0, (mu - mu_0) sqrt(N - 1) / sigma_l
+        with sigma_l the standard deviation of the terms (divisor N): a number, an array or a DataArray; any sign,
+        infinity allowed. At 0 the exact decision is "not above".
     epsilon, batch_size, n_obs, growth, boundary_shape
         The test, as in `SequentialTTest`; see `look_sizes` and `critical_values`.
     thresholds
@@ -111,7 +112,7 @@ def acceptance_probability_error(
     log_ratio
         Lambda, the exact log acceptance ratio: number, array or DataArray.
     tau
-        Scale of the population on the same axis, N sigma_l / sqrt(N - 1) = sqrt(N) S_l, at least 0. Arrays broadcast
+        sqrt(N) S_l, with S_l the standard deviation of the N terms (divisor N - 1); at least 0. Arrays broadcast
         against `log_ratio` as in NumPy; two DataArrays broadcast by the names of their dims.
     epsilon, batch_size, n_obs, growth, thresholds, boundary_shape
         The test, as in `sequential_test_error`.
@@ -127,7 +128,8 @@ def acceptance_probability_error(
     Raises
     ------
     InvalidInputError
-        When an argument is NaN, negative or outside its range, or shapes do not broadcast.
+        When `log_ratio` or `tau` is not finite, `tau` is negative, a setting is outside its range, or shapes do not
+        broadcast.
 
     Examples
     --------
@@ -232,7 +234,8 @@ def enumerated_probability(
 ) -> np.ndarray:
     """Return the acceptance probability of each pair, shape (pairs,): the mean over all ways to draw the `looks`.
 
-    `differences` (pairs, N) are the terms l_i, `log_rest` (pairs,) the log ratios of prior and proposal.
+    `differences` (pairs, N) holds the terms log p(x_i|theta') - log p(x_i|theta), `log_rest` (pairs,) the log ratios of
+    prior and proposal.
     """
     n_obs = differences.shape[1]
     critical = np.append(critical_values(looks, epsilon, shape=boundary_shape), 0.0)
@@ -264,7 +267,10 @@ def enumerated_probability(
 
 
 def gaussian_probability(log_ratio: np.ndarray, tau: np.ndarray, *, rule: str, **test: Any) -> np.ndarray:
-    """Return the acceptance probability at each (Lambda, tau); `test` as for `acceptance_probability_error`."""
+    """Return the acceptance probability of each pair in the Gaussian regime.
+
+    Arguments as for `acceptance_probability_error`; `test` holds those from `epsilon` on.
+    """
     pairs = np.stack([log_ratio.ravel(), tau.ravel()]).round(14)
     distinct, place = np.unique(pairs, axis=1, return_inverse=True)
     error = acceptance_probability_error(distinct[0], distinct[1], rule=rule, **test)["error"].values

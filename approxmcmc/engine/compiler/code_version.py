@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2]
-# The subpackages with code that affects draws and counts; diagnostics, plots and reports can change without a rerun.
+# The subpackages that make the draws and counts of a given sampler; plots and reports can change without a rerun.
 ROOMS_THAT_DRAW = (
     "contracts", "engine", "targets", "proposals", "acceptance", "surrogate", "samplers", "sampling", "interop",
     "foreign",
@@ -19,10 +19,10 @@ FILES_THAT_DRAW = ("api.py", "runs.py")
 
 @functools.cache
 def code_version() -> str:
-    """Return a hash of the package's code that affects draws, without comments, docstrings and layout.
+    """Return a hash of the package's code that makes draws, without comments, docstrings and layout.
 
-    The package's version number is included. Equal hashes mean equal draws with equal libraries; the libraries'
-    versions are part of the provenance.
+    The package's version number is included. Equal hashes mean equal draws of a given sampler with equal libraries;
+    the libraries' versions are part of the provenance.
     """
     digest = hashlib.blake2b(version("approxmcmc").encode(), digest_size=8)
     for path in sorted(_files_that_draw(), key=lambda path: path.relative_to(PACKAGE).as_posix()):

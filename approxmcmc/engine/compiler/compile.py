@@ -118,7 +118,7 @@ def bind(
 ) -> Callable[..., Any]:
     """Compile the function ``make(*parts)``; plain functions among the parts are compiled first, under `fastmath`.
 
-    Equal parts give the same kernel: `make` runs once for them.
+    With `cache`, equal parts give the same kernel. `make` runs once for them.
     """
     function = closure(make, *parts, fastmath=fastmath)
     return kernel(function, signature, fastmath=fastmath, cache=cache, allocates=allocates)
@@ -144,7 +144,7 @@ def closure(
 ) -> Callable[..., Any]:
     """Compile the plain functions among the parts, and return ``make(*parts)``, which is not compiled.
 
-    Equal parts give the same function object.
+    Equal parts give the same function object, as long as it is among the last 256 used.
     """
     return _closure(make, fastmath, *parts)  # type: ignore[no-any-return]  # the cache hides the type
 
@@ -158,7 +158,7 @@ def _closure(make: Callable[..., Any], fastmath: frozenset[str], *parts: Any) ->
 
 @cached_by_content(maxsize=256)
 def _part(function: Callable[..., Any], fastmath: frozenset[str]) -> Any:
-    """Return the numba dispatcher of a plain function; all kernels that call the function share it."""
+    """Return the numba dispatcher of a plain function; kernels that call the function with these flags share it."""
     return njit(**_options(fastmath))(function)
 
 

@@ -2,7 +2,7 @@
 
 One file per kernel: its name is the hash of the kernel's content (see `identity`), its signature, the processor, and
 the versions of Python (3.13, say, whose releases share their byte code), numba and llvmlite. A file is therefore never
-stale, only unused, and two processes that write the same file write the same bytes. Kernels that came with the package
+stale, only unused, and two processes that write the same file write the same kernel. Kernels that came with the package
 are read if this processor has none of its own (see `shipped`). This file uses private parts of numba:
 `Dispatcher._cache`, `CompileResult._reduce` and `_rebuild`, `Environment._memo`, `codegen().magic_tuple()`. If any of
 them fails, kernels are compiled again in every process, which costs seconds and changes no result.

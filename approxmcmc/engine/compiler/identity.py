@@ -19,7 +19,8 @@ import numpy as np
 
 from approxmcmc.errors import CompilationError
 
-# Functions of these packages are identified by their versions, which are part of the cache key.
+# Functions of these packages count by their names only. The versions of Python, numba and llvmlite are part of the name
+# of a stored kernel (see `disk_cache`), which contains numba's own forms of NumPy's functions.
 PINNED_PACKAGES = frozenset({"numpy", "numba", "math", "builtins", "llvmlite", "scipy", "cmath", "operator"})
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def interrupts_delayed() -> Iterator[None]:
-    """Delay SIGINT (Ctrl-C) until the end of this context; do nothing outside of the main thread."""
+    """Delay SIGINT (Ctrl-C) to the end of this context; do nothing outside of the main thread or without a handler."""
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield

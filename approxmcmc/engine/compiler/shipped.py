@@ -45,7 +45,11 @@ def read_shipped(file_name: Callable[[tuple[Any, ...]], str], native: tuple[Any,
 
 @functools.cache
 def _are_used(wish: str) -> bool:
-    """Return whether shipped kernels are used: not if `wish` is "0", or the user has set a processor for numba."""
+    """Return whether shipped kernels are used; `wish` is the value of ``APPROXMCMC_SHIPPED``.
+
+    They are not used if `wish` is "0", there are none, the user has set a processor for numba, this processor lacks
+    instructions, or it sums in 512 bits and `wish` is not "1".
+    """
     if wish == "0" or config.CPU_NAME is not None or not FOLDER.is_dir():
         return False
     features = binding.get_host_cpu_features()

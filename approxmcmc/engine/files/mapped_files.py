@@ -85,7 +85,8 @@ def nameless_array(shape: tuple[int, ...], dtype: Any, folder: Path, *, who: str
 def claim_room(descriptor: int, n_bytes: int, folder: Path, *, who: str) -> None:
     """Reserve `n_bytes` for an open file now; raise InvalidInputError if the disk is full.
 
-    Otherwise writing to a mapped file on a full disk would kill the process.
+    Otherwise writing to a mapped file on a full disk would kill the process. Nothing is done if the system, or the file
+    system, cannot reserve space.
     """
     if not hasattr(os, "posix_fallocate"):  # macOS and Windows
         return

@@ -234,14 +234,14 @@ def sum_terms(log_terms: Any, theta: np.ndarray, data: Data, order: np.ndarray, 
 
 
 def full_terms(log_terms: Any, theta: np.ndarray, data: tuple[np.ndarray, ...], n_obs: int) -> np.ndarray:
-    """Return all N terms at one theta; shape (n_obs,). For set-up and explanations, not for steps."""
+    """Return all N terms at one theta, in a new array of shape (n_obs,)."""
     out = np.empty(n_obs)
     log_terms(theta, data, np.empty(0, dtype=np.int64), 0, n_obs, out)
     return out
 
 
 def scale_of(differences: np.ndarray) -> float:
-    """Return tau = sqrt(N) S_l of the terms l_i of a pair of states; 0 for one term, inf if a term is not finite."""
+    """Return tau, sqrt(N) times the standard deviation of N differences; 0 for N = 1, inf if one is not finite."""
     if not np.isfinite(differences).all():
         return np.inf
     return float(np.sqrt(differences.size) * differences.std(ddof=1)) if differences.size > 1 else 0.0

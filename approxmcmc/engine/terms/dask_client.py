@@ -14,7 +14,7 @@ LOSSES = (CancelledError, OSError)
 
 
 def active_client() -> Any:
-    """Return the active Dask client, ``with Client(...):``, or None.
+    """Return the active Dask client, ``with Client(...):``; None without one, or if it is asynchronous or closed.
 
     The check imports nothing.
     """

@@ -39,7 +39,10 @@ def make_add_gradient(grad_loglik: Callable[..., None]) -> Callable[..., None]:
 
 
 def make_add_linear_gradient(derivatives_eta: Callable[..., Any]) -> Callable[..., None]:
-    """Return the batch kernel of a linear model; ``derivatives_eta(eta, y)[0]`` is the slope in eta, data = (X, y)."""
+    """Return the batch kernel of a linear model with data = (X, y) and predictors eta = x_i' theta.
+
+    ``derivatives_eta(eta, y)[0]`` is the derivative of a term in eta.
+    """
 
     def add_linear_gradient(
         theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray
@@ -94,7 +97,10 @@ def gradient_kernel(grad_loglik: Callable[..., None], data: Data) -> Any:
 
 
 def linear_gradient_kernel(derivatives_eta: Callable[..., Any], data: Data) -> Any:
-    """Return the batch kernel of a linear model; ``derivatives_eta(eta, y)[0]`` is the slope in eta, data = (X, y)."""
+    """Return the batch kernel of a linear model with data = (X, y) and predictors eta = x_i' theta.
+
+    ``derivatives_eta(eta, y)[0]`` is the derivative of a term in eta.
+    """
     signature = gradient_signature(type_of(data))
     return bind(make_add_linear_gradient, derivatives_eta, signature=signature, fastmath=BATCH_FASTMATH)
 

@@ -10,8 +10,8 @@ A decision reads a growing simple random sample without replacement. Two schedul
   blocks in a new random order, each from its front, and stops at the row at which its look ends. The copy is in random
   order, so any n places chosen independently of the data hold a simple random sample: one decision has the same
   distribution as with rows. Decisions of a chain are no longer independent of each other, because they share a
-  partition; with N/m >= 150 blocks the resulting error is a quarter of the test's own. With fewer blocks each chain
-  owns a copy, and shuffles it again every 200 decisions.
+  partition; with N/m >= 150 blocks the resulting error was a quarter to a third of the test's own. With fewer blocks
+  each chain owns a copy, and shuffles it again every 200 decisions.
 
 Blocks are read repeatedly, so their terms at the current theta are cached: for each block, the terms of its leading
 rows and the version of theta that they belong to. A decision then evaluates only at theta', unless the block was not
@@ -37,7 +37,7 @@ from approxmcmc.errors import InvalidInputError
 BLOCK_SIZE, N_OBS, PERIOD, DECISIONS, VERSION, BLOCK, OFFSET = range(7)  # indices into the cursor
 
 ORDERS = ("auto", "rows", "blocks")
-BLOCKS_FROM = 10_000  # rows; with fewer, an exact step is as fast as any test, so blocks would save nothing
+BLOCKS_FROM = 10_000  # rows; with fewer, an exact step of a regression is as fast as a test's, so blocks save nothing
 ENOUGH_BLOCKS = 150  # the error of a fixed partition falls like 1 / sqrt(number of blocks)
 RESHUFFLE_EVERY = 200  # decisions
 LEAST_BLOCK, SMALLEST_BLOCK, LARGEST_BLOCK = 32, 512, 2048  # rows; see `block_size`

@@ -20,7 +20,7 @@ ROWS = 1 << 20  # least rows of a part: a Dask task costs about 1 ms, a pass ove
 
 
 def spans(offsets: np.ndarray, rows: int = ROWS) -> list[tuple[int, int]]:
-    """Return the limits of the parts: whole blocks, each at least `rows` rows, except for the last.
+    """Return the limits of the parts: whole blocks, and at least `rows` rows in each part but the last.
 
     Examples
     --------

@@ -5,8 +5,8 @@
 Blocks and the order of their sums depend only on the number of rows, so results are the same, bit by bit, on any number
 of threads. Kernels release the interpreter lock, and process a few rows at a time, which stay in the cache.
 
-Only set-up uses these passes; chains have their own threads. On a Dask cluster each worker makes the passes over its
-part of the rows with such threads: `approxmcmc.engine.terms.partitions`.
+Set-up and audits use these passes, steps do not: chains have their own threads. On a Dask cluster each worker makes the
+passes over its part of the rows with such threads: `approxmcmc.engine.terms.partitions`.
 """
 
 import concurrent.futures

@@ -82,7 +82,7 @@ def by_row(data: Sequence[np.ndarray], n_obs: int) -> list[bool]:
 
 
 def word_of(data: Sequence[np.ndarray], n_obs: int) -> type[np.signedinteger]:
-    """Return the integer type in which a shuffle moves rows: its size is that of the smallest number of the arrays.
+    """Return the integer type in which a shuffle moves rows: it has the bytes of the shortest item of the arrays.
 
     Only arrays with `n_obs` rows count; without any it is int64.
     """
@@ -174,7 +174,7 @@ def _on_disk(array: np.ndarray, permutation: np.ndarray, place: str, *, named: b
 def check_rows_are_terms(
     target: CompiledTarget, copy: tuple[np.ndarray, ...], permutation: np.ndarray, theta: np.ndarray
 ) -> int:
-    """Check that terms of a shuffled copy equal those of the target; return the number of terms evaluated.
+    """Check that the first terms of a shuffled copy equal those of the target; return the number of terms evaluated.
 
     Raises
     ------

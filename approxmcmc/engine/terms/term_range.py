@@ -85,7 +85,7 @@ def user_range(function: Callable[..., float]) -> Any:
 def distance_range() -> Any:
     """Return the kernel of a linear model, which returns 2 L R ||theta' - theta||, with ``numbers = [L R]``.
 
-    L bounds the derivative of every log p(y_i | eta) in eta, R is the largest norm of a row of predictors.
+    L bounds the derivative of every log p(y_i | eta) in eta = x_i' theta, R is the largest norm of a row x_i.
     """
     return kernel(_by_distance, TERM_RANGE.signature)
 
@@ -93,8 +93,9 @@ def distance_range() -> Any:
 def remainder_range() -> Any:
     """Return the kernel of a linear model's control variates: the range of the remainders of second order.
 
-    (L3 R^3 / 3) (||theta' - t||^3 + ||theta - t||^3), with ``numbers = [L3 R^3, *t]``; L3 bounds the third derivative
-    of every log p(y_i | eta) in eta (Bardenet, Doucet and Holmes 2017, section 7).
+    (L3 R^3 / 3) (||theta' - t||^3 + ||theta - t||^3), with ``numbers = [L3 R^3, *t]``; t is the point of the expansion,
+    R as in `distance_range`, and L3 bounds the third derivative of every log p(y_i | eta) in the predictor eta
+    (Bardenet, Doucet and Holmes 2017, section 7).
     """
     return kernel(_by_remainder, TERM_RANGE.signature)
 
@@ -107,8 +108,8 @@ MOST_STEPS, LEAST_STEP = 60, 1e-9  # limits of Newton's method, which usually ta
 def largest_on_circle(a: float, b: float, c: float) -> float:
     """Return the maximum of x (a x^2 + b x y + c y^2) over x^2 + y^2 = 1; a, b and c not negative, a positive.
 
-    It lies at x, y >= 0. There t = y / x is a root of b + (2 c - 3 a) t - 2 b t^2 - c t^3, which has one positive root,
-    is concave, and negative at 2^(1/2): Newton's method descends to the root from there.
+    It lies at x, y >= 0. There t = y / x is the largest root of b + (2 c - 3 a) t - 2 b t^2 - c t^3. For t >= 0 this is
+    concave, and it is negative at 2^(1/2): Newton's method descends to the root from there.
     """
     t = math.sqrt(2.0)
     for _ in range(MOST_STEPS):

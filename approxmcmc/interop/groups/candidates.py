@@ -1,7 +1,7 @@
 """Find the variables of a PyMC model that are effects of independent groups, and the group of each row.
 
 A candidate is a free normal variable with an entry, or a row of entries, for each group. No other free variable and no
-potential may depend on it, and each row only on the entries of one group, see `labels`.
+potential may depend on it, and a row of data only on the entries of one group, see `labels`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph, shap
 
 
 class GroupEffects(NamedTuple):
-    """Variables with effects of the same groups as entries, and the axis of each variable that counts the groups.
+    """Variables whose entries are effects of the same groups, and the axis of each variable that counts the groups.
 
     `rows` holds the label of the group of every row, `FREE` for a row without one.
     """

@@ -92,7 +92,7 @@ class EffectsOfModel:
         return [np.concatenate(column) for column in zip(*columns, strict=True)]
 
     def _function(self, named: Sequence[Named]) -> Any:
-        """Return the function of many thetas and u that evaluates the variables `named`, compiled once."""
+        """Return the function that evaluates the variables `named` at n pairs (theta, u), compiled once."""
         names = tuple(one.name for one in named)
         if names not in self._compiled:
             theta = self.coordinates.theta

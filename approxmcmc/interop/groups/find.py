@@ -59,17 +59,18 @@ def _refuse_if_nuts_is_cheaper(work: WrittenWork) -> None:
     seconds = seconds_to_compile(work) + DRAWS * seconds_of_trajectory(work)
     if seconds < CODE:
         raise NotGroupsError(
-            f"NUTS needs about {seconds:.0f} s, less than quadrature to compile ({CODE:g} s); give "
-            "from_pymc(model) to integrate the effects out"
+            f"NUTS needs about {seconds:.0f} s, less than the {CODE:g} s in which the code of quadrature is compiled; "
+            "give from_pymc(model) to integrate the effects out"
         )
 
 
 def _nuts_moves(source: ModelOfGroups, effects: GroupEffects) -> bool:
     """Return whether NUTS meets no funnel: effects are not centred, or rows determine them.
 
-    References: Betancourt and Girolami (2015). With twelve hospitals of one row each, centred, trajectories diverged in
-    four of six runs. Rows determine only the sum of several factors: of 60 subjects and 40 items, centred, NUTS made 50
-    effective draws in 4000.
+    Effects are centred if their location or scale has parameters (Betancourt and Girolami 2015). With twelve hospitals
+    of one row each, centred, trajectories diverged in four of six runs. If each row has effects of several sets, such
+    as subjects and items, rows determine only their sum: of 60 subjects and 40 items, centred, 4000 draws of NUTS were
+    worth 50 independent ones.
     """
     above = set(ancestors([parent for variable in effects.axes for parent in variable.owner.inputs]))
     is_determined = len(source.sets) == 1 and source.y.size >= DETERMINED * effects.n_groups

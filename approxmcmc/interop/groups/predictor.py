@@ -50,7 +50,10 @@ def standard_effects(values: ValuesOfGraph, factors: FactorsOfModel, effects: Gr
 
 
 def _one_group(shape: tuple[int, ...], axis: int) -> list[np.ndarray]:
-    """Return, for each effect of a group, a mask of the entries of the variable that are this effect."""
+    """Return, for each effect k of a group, a mask of the entries that are effect k of any group.
+
+    `shape` is that of the variable of effects, and `axis` its axis of groups.
+    """
     other = tuple(n for place, n in enumerate(shape) if place != axis)
     numbers = np.broadcast_to(np.expand_dims(np.arange(int(np.prod(other))).reshape(other), axis), shape)
     return [numbers == k for k in range(int(np.prod(other)))]

@@ -16,6 +16,8 @@ from approxmcmc.targets.tall_data import Prior
 class PriorOfCoordinates(Prior):
     """The log prior of a model's parameters in theta's `Coordinates`; `model_hash` identifies the model."""
 
+    is_graph = True
+
     def __init__(self, coordinates: Coordinates, model_hash: str) -> None:
         super().__init__(math.inf, None, who="from_pymc")
         self.scale, self.coordinates, self.model_hash = math.nan, coordinates, model_hash

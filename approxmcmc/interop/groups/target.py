@@ -94,9 +94,10 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         return {"effect_number": range(self.n_effects)}
 
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
-        """Return draws of u, shape (thetas, groups, K); groups without rows follow the prior.
+        """Return draws of u, shape (thetas, groups, K); for groups without rows from the prior.
 
-        They are exact, except by quadrature with two effects of a group: then each is the last state of 8 Gibbs sweeps.
+        Draws are exact, except by quadrature with two effects of a group: then a draw is the last state of 8 Gibbs
+        sweeps.
         """
         u = rng.standard_normal((len(thetas), len(groups), self.n_effects))
         places = np.minimum(np.searchsorted(self.grouping.labels, groups), len(self.grouping.labels) - 1)
@@ -107,7 +108,10 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     def name_latents(
         self, thetas: np.ndarray, drawn: np.ndarray, groups: np.ndarray
     ) -> Mapping[str, tuple[tuple[str, ...], np.ndarray]]:
-        """Return the effects and deterministics of `groups` by name, dims and values, from draws of u (`drawn`)."""
+        """Return the effects and deterministics of `groups` by name, dims and values, from draws of u (`drawn`).
+
+        Deterministics without an axis of groups are left out unless `groups` holds all groups of the model.
+        """
         complete = np.unique(groups).size == self.groups.n_groups
         named = [one for one in self.named if complete or one.axis is not None]
         values = self.model_effects.evaluate(named, thetas, drawn, groups)
@@ -155,10 +159,32 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         return f"{self.groups.name} of {self.groups.n_groups} groups integrated out {self.how}{sign}"
 
     def to_pymc(self) -> Any:
-        """Return the model itself, whose posterior of these parameters is the same."""
+        """Return the model itself, effects included: its posterior of the other parameters is the target's."""
         return self.source.model
 
     def __repr__(self) -> str:
         """Return the observed variable and the sizes as text."""
         sizes = f"{self.source.y.size} rows in {self.n_obs} groups, dim={self.variables.size}"
         return f"{type(self).__name__}({self.source.observed.name}: {sizes}; without {self.groups.name})"
+<<<<<<< HEAD
+=======
+
+
+def checked_path(path: str) -> str:
+    """Return `path`, the folder that the run will fill with draws of effects; raise if it cannot be made.
+
+    Raises
+    ------
+    InvalidInputError
+        When `path` does not end with ``.zarr``, or exists.
+    MissingExtraError
+        When zarr is not installed.
+    """
+    with extra("sources", f"latents={path!r}"):
+        import zarr  # noqa: F401
+    if not path.endswith(".zarr"):
+        raise InvalidInputError(f"from_pymc: latents must be 'auto', labels of groups or a .zarr path, found {path!r}")
+    if Path(path).exists():
+        raise InvalidInputError(f"from_pymc: latents={path!r} exists; remove it, or name another folder")
+    return path
+>>>>>>> main

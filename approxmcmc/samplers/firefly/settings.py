@@ -204,7 +204,7 @@ class Firefly(Component, ProposalSampler):
         return FireflyProgram(rows, bound, theta_update, z_update, attrs, watched=self.bound == "own")
 
     def why_not_invariant(self, target: Target) -> str:
-        """Return "": the chain leaves the joint distribution invariant if the bound holds; otherwise a run stops."""
+        """Return "": the joint distribution is invariant if the bound holds; a run that sees it fail stops."""
         return ""
 
     def _theta_update(self, joint: JointTarget) -> CompiledThetaUpdate:

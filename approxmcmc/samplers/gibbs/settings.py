@@ -4,9 +4,8 @@ A sweep visits every site once, or D random sites, and draws each from its condi
 
     x_i = 1  iff  logit(u) < L_i,    L_i = sum_n l_n,    l_n = log psi_n(x_i = 1, rest) - log psi_n(x_i = 0, rest),
 
-the sum over the terms that contain the site ("pairs", if every term is a table of three sites). An acceptance test
-decides whether a sum of terms is above a threshold. So every test can be used, with threshold logit(u) and c = 0, and
-may decide after a few terms.
+the sum over the factors psi_n that contain the site (the papers say "pairs": a factor of three sites has two others).
+An acceptance test decides whether a sum of terms is above a threshold, here logit(u), and may decide after a few terms.
 
 References: Geman and Geman (1984); Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, sections 5
 and 6.3; in the conference version (2014) supplement F.
@@ -109,7 +108,7 @@ class Gibbs(Component, TestedSampler):
     conditional: str = "auto"
 
     def __post_init__(self) -> None:
-        """Check the names and the role of the test."""
+        """Check the names, and that `test` is an `AcceptanceTest`."""
         for name, value, known in (("scan", self.scan, tuple(SCANS)), ("conditional", self.conditional, CONDITIONALS)):
             if value not in known:
                 raise InvalidInputError(f"Gibbs: {name} must be one of {known}, found {value!r}")

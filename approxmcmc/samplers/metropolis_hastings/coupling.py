@@ -1,6 +1,7 @@
 """Coupled chains of Metropolis-Hastings with the exact test: proposals drawn together, one threshold for both.
 
-    (x', y') by the proposal's own coupling,  one u;  X moves iff T(u) < Lambda(x, x'),  Y iff T(u) < Lambda(y, y').
+    (x', y') by the proposal's own coupling,  one u with its threshold T;  X moves iff T < Lambda(x, x'),  Y iff T <
+    Lambda(y, y').
 
 If each chain proposes the other's state, as on the sites of a discrete target, they meet iff exactly one of them moves.
 Y then uses 1 - u, which makes a meeting as likely as possible.

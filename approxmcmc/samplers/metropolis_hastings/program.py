@@ -137,8 +137,8 @@ class MetropolisHastingsProgram(Program):
         """Return the data that a chain reads, the order in which it reads them, and the number of terms evaluated.
 
         Terms are evaluated at `theta` to check that the shuffled rows are those of the target. A chain that reads
-        blocks reads a shuffled copy of the data. All chains share the copy of the first chain, shuffled by its random
-        stream or in the order of files, unless every chain shuffles a copy anew.
+        blocks reads a shuffled copy of the data. All chains share the copy of the first chain, shuffled by this chain's
+        random stream or, on disk, in a fixed order, unless every chain shuffles a copy anew.
         """
         target, schedule = self.target, self.schedule
         if schedule.name != "blocks":

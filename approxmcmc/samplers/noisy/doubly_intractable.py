@@ -1,8 +1,8 @@
 """Code shared by the samplers of doubly intractable posteriors: auxiliary draws, and the ratio of normalisers.
 
-The posterior is p(theta) exp(theta's(y)) / Z(theta). Draws y'_1 ... y'_N at theta' replace the normalisers:
+The posterior is p(theta) exp(theta's(y)) / Z(theta). Means over draws of data replace two expectations:
 
-    Z(theta) / Z(theta') = E exp((theta - theta')'s(y'))        and        grad log Z(theta) = E s(y) at theta.
+    Z(theta) / Z(theta') = E exp((theta - theta')'s(y')),  y' at theta';        grad log Z(theta) = E s(y),  y at theta.
 """
 
 import math

@@ -164,7 +164,7 @@ def langevin_program(
     """Return the program of a Langevin sampler on a target; ``make_step(simulate)`` returns its step.
 
     If `fresh_for_ratio`, the ratio is estimated from a separate draw, otherwise from G'. `decides` is False if every
-    step is accepted.
+    step inside the support is accepted.
     """
     who = type(sampler).__name__
     check_target(target, who)

@@ -7,15 +7,15 @@ With auxiliary data y'_1 ... y'_N drawn at theta', the ratio is estimated by
 and depends on the data only through their statistics. The probability of a value of the statistic at theta is
 proportional to the number of data sets with this value times exp(theta' s). For N = 1 (exchange, exact) and N =
 infinity (Metropolis-Hastings, exact) the acceptance probability is a sum in closed form. For other N the distribution
-of the mean is a convolution. Each term is first capped, V = min(1, a W / N) in [0, 1]; then E min(1, V_1 + ... + V_N)
-is computed on a lattice of [0, 1] with M steps. Each atom is split between its two lattice neighbours so that the mean
-is preserved.
+of the mean is a convolution. Each term is first capped, V_k = min(1, a_k / N) in [0, 1], with a_k the ratio estimated
+by draw k alone; then E min(1, V_1 + ... + V_N) is computed on a lattice of [0, 1] with M steps. Each atom is split
+between its two lattice neighbours so that the mean is preserved.
 
-The split adds noise Z, of mean 0 given the sum X, and variance at most N / (4 M^2). Because min(1, .) is concave, the
-result can only be too low, by at most E Z^+ = E|Z| / 2 <= sqrt(N) / (4 M): 0.0012 at N = 100. The measured error is
-2e-6 (see the tests). Because E min(1, a^) <= min(1, a), an acceptance probability that is too low is farther from the
-exact one. So the computed one-step error delta is too large, and bounds that grow with delta hold for the sampler. The
-stationary distribution of the matrix is approximate.
+The split adds noise Z to the sum of the V_k, of mean 0 given this sum, and variance at most N / (4 M^2). Because min(1,
+.) is concave, the result can only be too low, by at most E Z^+ = E|Z| / 2 <= sqrt(N) / (4 M): 0.0012 at N = 100. The
+measured error is 2e-6 (see the tests). Because E min(1, a^) <= min(1, a), a the exact ratio, an acceptance probability
+that is too low is farther from the exact one. So the computed one-step error delta is too large, and bounds that grow
+with delta hold for the sampler. The stationary distribution of the matrix is approximate.
 
 References: Murray, Ghahramani and MacKay (2006); Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo.
 """

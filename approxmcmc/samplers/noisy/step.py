@@ -81,8 +81,8 @@ def follow(proposal: CompiledProposal, who: str) -> Callable[..., float]:
     """Return MOVE of a proposal, which draws theta'; raise if the proposal must learn whether theta' was accepted."""
     if proposal.settle is not None:
         raise IncompatibleError(
-            f"{who} needs a proposal without memory, such as RandomWalk: it does not report decisions, "
-            "on which the velocity of this proposal depends"
+            f"{who} does not report its decisions, on which the velocity of this proposal depends; "
+            "use a proposal without memory, such as RandomWalk"
         )
     return make_follow_proposal(proposal.propose)
 

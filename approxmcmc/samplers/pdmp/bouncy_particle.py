@@ -68,7 +68,10 @@ def reflect(flight: Flight, normal: np.ndarray) -> None:
 
 @compiled
 def turn_by_row(rng: np.random.Generator, flight: Flight, record: np.ndarray, slope: float, ceiling: float) -> bool:
-    """Bounce off a row with probability max(0, -s a'v) / (its bound); return whether it bounced."""
+    """Bounce off a row with probability max(0, -s a'v) / (`ceiling` |a| |v|), and return whether it bounced.
+
+    The arguments are those of `turn_by_row` in `zigzag`.
+    """
     normal, along = record[SCALARS:], 0.0
     for j in range(normal.shape[0]):
         along += flight.velocity[j] * normal[j]
@@ -96,7 +99,7 @@ class BouncyParticle(ProcessSampler):
     Raises
     ------
     InvalidInputError
-        When a setting is not positive, or `fit` is not a `Laplace`.
+        When a setting is not positive, `fit` is not a `Laplace`, or a bound does not hold at one of 8 draws of the fit.
     IncompatibleError
         As for :class:`ZigZag`.
 

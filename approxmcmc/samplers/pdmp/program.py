@@ -42,7 +42,7 @@ class ProcessSampler(Component, Sampler):
         return start
 
     def why_not_invariant(self, target: Target) -> str:
-        """Return "": the process leaves the posterior invariant if the bounds hold; otherwise a run stops."""
+        """Return "": the process leaves the posterior invariant if the bounds hold; a run that sees one fail stops."""
         return ""
 
 
@@ -74,7 +74,7 @@ class PDMPProgram(Program):
         self.loop = compile_chain(pdmp_step(dynamics), self.new_state(fit.mode.copy(), 0))
 
     def expected_reads(self) -> float:
-        """Return the mean number of rows that a draw reads if the posterior is the normal approximation."""
+        """Predict the mean number of rows that a draw reads, from their bounds at draws of the normal approximation."""
         rng, dim = np.random.default_rng(0), self.split.center.size
         radii = np.square(rng.standard_normal((PREDICTION_DRAWS, dim))).sum(axis=1)
         speed = np.ones(PREDICTION_DRAWS)

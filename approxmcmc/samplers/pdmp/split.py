@@ -1,6 +1,7 @@
 r"""The energy of a generalised linear model as a quadratic, and one small residual for each row.
 
-In the coordinates phi = L^-1 (theta - c) of a normal approximation N(c, L L'), with a_i = L' x_i, delta_i = a_i' phi,
+In the coordinates phi = L^-1 (theta - c) of a normal approximation N(c, L L'), with a_i = L' x_i, delta_i = a_i' phi
+and f_i(eta) = log p(y_i | eta),
 
     -log p(theta | x) = Q(phi) - sum_i r_i(phi) + const,    Q(phi) = g'phi + phi' H phi / 2,
     r_i = f_i(eta_i) - (Taylor's polynomial of f_i of order k_i, without its constant),    eta_i = x_i' c + delta_i.
@@ -11,8 +12,8 @@ the slope s_i = r_i'(delta_i). Because abs(delta_i) <= abs(a_i) rho, rho = abs(p
     order 0:  abs(s_i) <= sup abs(f')             order 1:  abs(s_i) <= sup abs(f'') abs(a_i) rho
     order 2:  abs(s_i) <= sup abs(f''') abs(a_i)^2 rho^2 / 2
 
-Each row uses the order with the smallest bound at rho = sqrt(dim), where most of the mass of N(c, L L') lies. A row of
-a rare category, with a very uncertain predictor, gets order 0, because a polynomial would approximate it badly.
+Each row uses the order with the smallest bound at rho = sqrt(dim), near which most of the mass of N(c, L L') lies. A
+row of a rare category, with a very uncertain predictor, gets order 0, because a polynomial would approximate it badly.
 """
 
 import itertools

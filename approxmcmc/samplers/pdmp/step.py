@@ -45,8 +45,9 @@ class Dynamics(NamedTuple):
 
     ``start(rng, flight)`` draws a velocity from its distribution. ``plan(rng, flight) -> time`` draws the time to the
     next turn by the quadratic, or another turn without data, and stores its kind; ``turn(rng, flight)`` makes this
-    turn. ``turn_by_row(rng, flight, record, slope, ceiling) -> bool`` makes the turn of a row with probability (its
-    rate) / (its bound), where abs(slope) <= ceiling. `norm` is the order of the norm of a_i in the bound, 1 or 2.
+    turn. ``turn_by_row(rng, flight, record, slope, ceiling) -> bool`` makes the turn of a row with probability (rate of
+    the row) / (bound of this rate), where abs(slope) <= ceiling. `norm` is the order of the norm of a_i in the bound, 1
+    or 2.
     """
 
     start: Callable[..., None]

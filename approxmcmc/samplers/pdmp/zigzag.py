@@ -56,9 +56,10 @@ def turn(rng: np.random.Generator, flight: Flight) -> None:
 
 @compiled
 def turn_by_row(rng: np.random.Generator, flight: Flight, record: np.ndarray, slope: float, ceiling: float) -> bool:
-    """Draw a coordinate j in proportion to abs(a_j), reverse it with probability (its rate) / (its bound).
+    """Draw a coordinate j in proportion to abs(a_j), and reverse it or not; return whether it was reversed.
 
-    The rate is max(0, -v_j s a_j). Returns whether the coordinate was reversed.
+    The row's `record` holds its whitened covariates a; `slope` is s, the derivative of the row's remainder in its
+    predictor. Coordinate j is reversed with probability max(0, -v_j s a_j) / (`ceiling` abs(a_j)).
     """
     last, left, j = flight.velocity.shape[0] - 1, rng.random() * record[LENGTH], 0
     while j < last and left >= abs(record[SCALARS + j]):

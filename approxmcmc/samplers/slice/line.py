@@ -68,8 +68,8 @@ def make_slice_move(is_inside: Callable[..., int], forget: Callable[..., None]) 
     """Return the move to a point of the slice on a line through theta; ``state.proposal`` is the line's `SliceState`.
 
     ``is_inside(streams, state, t, log_height, count, value)`` returns whether theta + t direction lies in the slice, 1
-    or 0, or -1 if a density is NaN; ``forget(state)`` follows every comparison that is not the last. The move returns
-    MOVED, STAYED or FAILED, and does not change theta: the last comparison was at the new point.
+    or 0, or -1 for an undefined density; ``forget(state)`` follows every comparison that is not the last. The move
+    returns MOVED, STAYED or FAILED, and does not change theta: the last comparison was at the new point.
     """
 
     def step_out(

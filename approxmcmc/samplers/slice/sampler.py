@@ -52,7 +52,7 @@ def slice_step(test: CompiledTest) -> Callable[..., int]:
 def make_is_inside(decide: Callable[..., tuple[int, float]]) -> Callable[..., int]:
     """Return the function that decides whether theta + t direction, the proposed state, lies in the slice.
 
-    It returns 1 or 0, or -1 if a log density is NaN.
+    It returns 1 or 0, or -1 if a log density is NaN or +inf.
     """
 
     def is_inside(
@@ -153,8 +153,8 @@ class SliceSampler(Component, Sampler):
     Guarantee: exact with :class:`ExactTest`; biased with an approximate test. The comparisons of one step read data
     independently. If an end is wrongly found outside, a part of the slice is cut off; if a point is wrongly found
     inside, it is accepted. The error has the order of the test's error times the number of comparisons. With an integer
-    `audit_every` the trace counts wrong comparisons. No step size needs tuning: a width ten times too small or too
-    large costs comparisons, not mixing.
+    `audit_every` the trace counts wrong comparisons. No step size needs tuning: a width that is too large costs
+    comparisons, not mixing, and so does one that is less than `max_steps` times too small.
 
     Records: ``decisions_made`` counts comparisons; ``datapoints_touched`` and ``likelihood_evaluations`` add them up.
 

@@ -37,9 +37,9 @@ def without_gold(target: str, *, gold_wanted: bool, own_figures: bool) -> list[s
     target
         Its name.
     gold_wanted
-        Whether the study asks for gold standards by NUTS.
+        Whether the study asks for gold standards.
     own_figures
-        Whether the study has its own figures; a study without NUTS checks its chains there.
+        Whether the study has its own figures; a study without a gold standard checks its chains there.
     """
     return [
         _why_no_risk(target, gold_wanted, own_figures),
@@ -53,8 +53,8 @@ def _why_no_risk(target: str, gold_wanted: bool, own_figures: bool) -> str:
         return f"No gold standard of {target} was accepted, so this page states no risk."
     if own_figures:
         return (
-            "The study asks for no gold standard by NUTS. Its own figures say what the chains are compared with, and "
-            "how far they are from it."
+            "The study asks for no gold standard: its own figures say what the chains are compared with, and how far "
+            "they are from it."
         )
     return "The study asks for no gold standard, so this page states no risk."
 
@@ -118,9 +118,9 @@ def _against(best: str, exact: str | None, rows: dict[str, Any], unknown: list[s
     near = [label for label in others if label not in far]
     parts = []
     if near:
-        parts.append(f"The order of it and {in_words(near)} is not established.")
+        parts.append(f"The order of {best} and {in_words(near)} is not established.")
     if far:
-        parts.append(f"It has less risk than {in_words(far)}: {how}.")
+        parts.append(f"{best} has less risk than {in_words(far)}: {how}.")
     if unknown:
         risk = "its risk is" if len(unknown) == 1 else "their risks are"
         parts.append(f"Some chain of {in_words(unknown)} had no draw by then, so {risk} unknown.")

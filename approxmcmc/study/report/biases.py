@@ -74,7 +74,7 @@ def told_of(results: "StudyResults") -> list[SettingBiases]:
 def gap_to_gold(
     found: "xr.Dataset", run: "xr.DataTree", reference: "xr.DataTree | None", estimands: Any = None
 ) -> "pd.DataFrame | None":
-    """Return the mean of the draws minus that of the gold standard, in sds of the draws; a row for each coordinate.
+    """Return the mean of the draws minus that of the gold standard, in sds of the draws, for coordinates that vary.
 
     The limits include the Monte Carlo errors of both means. None if there is no gold standard.
     """

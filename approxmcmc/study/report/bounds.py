@@ -66,7 +66,7 @@ def bounds_section(results: "StudyResults") -> list[Section]:
 
 
 def verdicts(results: "StudyResults") -> Iterator[Figure | Table | Note]:
-    """Yield a sentence, a figure and two tables for each bound that the study declares."""
+    """Yield for each bound that the study declares a note and, if a cell is done, a figure and two tables."""
     for name in results.study.bounds:
         check = checked(results, name)
         if check is None:
@@ -101,7 +101,7 @@ def checked(results: "StudyResults", name: str) -> "xr.DataTree | None":
 
 
 def summary(name: str, check: "xr.DataTree") -> str:
-    """Return one sentence: how many bounds of each label passed, failed or were inconclusive."""
+    """Return a paragraph: how many bounds have each verdict and label, and where distances and bounds come from."""
     import collections
 
     counted = collections.Counter(

@@ -60,8 +60,8 @@ def census_table(results: "StudyResults") -> Table:
         rows.append(row)
     return Table(
         "Census of cells",
-        "One cell is one chain of one setting. Failed: an exception or a dead process; invalid: draws "
-        "that are not finite; stale: made by an earlier version of the code; noisy: the speed probe drifted. Noisy "
+        "One cell is one chain of one setting. Failed: an exception or a dead process; invalid: no draw, or one "
+        "that is not finite; stale: made by an earlier version of the code; noisy: the speed probe drifted. Noisy "
         "cells stay in every figure.",
         pd.DataFrame(rows),
     )
@@ -97,7 +97,7 @@ def failures_table(results: "StudyResults") -> Table | None:
 
 
 def warnings_table(results: "StudyResults") -> Table | None:
-    """List the warnings of the samplers, with the number of cells of each setting that warned."""
+    """Tabulate the number of cells of each setting that warned, with one of the warnings; None without warnings."""
     import pandas as pd
 
     if "warnings" not in results.records:

@@ -30,7 +30,7 @@ PROCESSOR = PageClock("processor_time", "thread_time_diff", "processor")
 
 
 def clock_of(results: "StudyResults") -> PageClock:
-    """Return the clock of a study's page: the processor's if the median cell had less than .9 of a core, or the wall's.
+    """Return the clock of a study's page: the processor's if the median cell had less than .9 of a core, else the wall.
 
     The wall clock is also used if a trace has no record of the processor's.
     """

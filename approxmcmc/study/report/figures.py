@@ -72,8 +72,8 @@ def risk_with_setup(contest: Contest) -> Figure | None:
         "time",
         title=f"Risk against time with compilation, {contest.target}",
         x_label=f"compilation, and {contest.clock.name} time per chain (s)",
-        caption="The same risk, each curve moved right by what its user waits for in a fresh process before the first "
-        f"step: {told}; 0 s for others. That is the longest compilation of any cell of the setting.",
+        caption="The same risk, each curve moved right by the compilation that a user of the setting waits for in a "
+        f"fresh process before the first step: {told}; 0 s for others. It is the longest of any cell of the setting.",
     )
 
 

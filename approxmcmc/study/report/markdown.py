@@ -1,10 +1,8 @@
 """Sections of a report as Markdown for the documentation: pictures inside the page, tables with their intervals.
 
-Pages of the documentation contain each picture as SVG text whose colour follows the theme, and need no network.
-
-Pictures are small SVG files. The ink is ``currentColor``: inside a page it follows the page's theme, as a file it is
-black. From matplotlib's document, unused ids are removed, repeated styles are written once, and coordinates keep
-visible precision. This leaves a third of the bytes.
+Pages of the documentation contain each picture as SVG text, so they need no network. The ink is ``currentColor``:
+inside a page the picture follows the page's theme, as a file it is black. From matplotlib's document, unused ids are
+removed, repeated styles are written once, and coordinates keep visible precision. This leaves a third of the bytes.
 """
 
 import re

@@ -45,8 +45,8 @@ def predict_setting(
 ) -> Prediction | None:
     """Return the prediction for a sampler, given by its settings, from its proposals at draws spread over the traces.
 
-    Return None if the distribution of its decisions is unknown, or if its proposal adapts during the run, because then
-    its settings do not determine its steps.
+    Return None if the sampler is not Metropolis-Hastings, if the distribution of the test's decisions is unknown, or if
+    the proposal adapts during the run, because then its settings do not determine its steps.
     """
     stored = MetropolisHastings.found_in(sampler)
     if stored is None or not isinstance(target, Target) or stored.test.decision_law(np.zeros(1), target.n_obs) is None:

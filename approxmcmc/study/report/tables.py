@@ -64,7 +64,8 @@ def risk_table(scores: Scores) -> Table:
         "Estimates with 95 % bootstrap intervals over replicates; n/R: replicates that finished, of those "
         f"planned.{what} "
         "A negative bias² is an unbiased estimate of a value near zero. Floor: squared standard error of the gold "
-        "standard. Blank: a replicate has no draw yet, or the risk does not exceed the floor.",
+        "standard. Blank: a replicate has no draw yet. A risk that does not exceed the floor bounds a ratio on one "
+        "side only.",
         data,
         headings={"bias_sq": "bias²", "time": "time (s)", "ratio": "ratio to exact"},
     )

@@ -120,9 +120,12 @@ def setting_in_words(label: str) -> str:
     --------
     >>> setting_in_words("control_variates[epsilon=0.2,batch_size=500]"), setting_in_words("core_t_test")
     ('control variates (epsilon 0.2, batch size 500)', 'core rows, t-test')
+    >>> setting_in_words("t_test_05")
+    't-test 0.05'
     """
     code, _, knobs = re.sub(r"[\\\]'\"]", "", label).partition("[")
-    name = " ".join(SPELLED.get(word, word) for word in code.split("_")).replace("t test", "t-test")
+    name = " ".join(SPELLED.get(word, word) for word in code.split("_"))
+    name = re.sub(r"t test (?=\d)", "t-test 0.", name).replace("t test", "t-test")
     told = ", ".join(knob.strip().replace("=", " ").replace("_", " ") for knob in knobs.split(","))
     return f"{name} ({told})" if knobs else name
 

@@ -106,7 +106,8 @@ class BayesianNetwork(FactorGraph):
         Raises
         ------
         InvalidInputError
-            When the event names an observed or unknown variable, or the evidence has probability 0.
+            When the event names an observed or unknown variable or an impossible state, or the evidence has probability
+            0.
         """
         unknown = [name for name in event if name not in self.names]
         if unknown:

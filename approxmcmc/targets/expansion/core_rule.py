@@ -35,7 +35,7 @@ def by_weight(spreads: np.ndarray) -> np.ndarray:
 
 
 def rows_that_vary(seen: Survey, largest: float) -> np.ndarray:
-    """Return the smallest core for which the sum of all other residuals has at most the standard deviation `largest`.
+    """Return the heaviest rows, so many that the sum of all other residuals has at most the sd `largest`.
 
     Booleans (rows,). The standard deviation of a sum is at most the sum of the standard deviations, so the residuals
     of the lightest rows are not evaluated one by one; with 10^7 light rows, none is evaluated.

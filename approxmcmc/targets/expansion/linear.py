@@ -131,10 +131,10 @@ class LinearExpansion(Expansion):
     def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> Survey | None:
         """Return the survey of Taylor's quadratics if bounds prove that every row is light, in one cheap pass.
 
-        If K bounds the third derivative, the error of a quadratic is at most K abs(delta)^3 / 6. Under the normal
-        distribution delta ~ N(0, h_i), with sixth moment 15 h_i^3 and h_i <= lambda |x_i|^2, lambda the largest
-        eigenvalue of the covariance. So the sum of all errors has a standard deviation of at most 15^(1/2) K
-        lambda^(3/2) sum |x_i|^3 / 6. None if that is above `largest`, if a row may be a wall, or if K is unknown.
+        If K bounds the third derivative, the error of a quadratic is at most K abs(delta)^3 / 6, delta ~ N(0, h_i) with
+        sixth moment 15 h_i^3; h_i <= lambda |x_i|^2, lambda the largest eigenvalue of the covariance. So the sum of all
+        errors has a standard deviation of at most 15^(1/2) K lambda^(3/2) sum |x_i|^3 / 6. None if that is above
+        `largest`, a row may be a wall, K or the predictor's scale is unknown, or the order is 1.
         """
         bound, scale = self.target.third_derivative_bound, self.target.predictor_scale
         if bound is None or scale is None or self.order != 2:
@@ -156,7 +156,7 @@ class LinearExpansion(Expansion):
 
         One pass, or two if there are many walls. With `averaged` the coefficients of a row that is not a wall are E f'
         and E f'' / 2 over eta_i ~ N(x_i' center, h_i), h_i = |L' x_i|^2, L = `cholesky`: the best quadratic in mean
-        square (Price 1958). If Taylor's residuals vary less than half as much over the draws, its coefficients stay.
+        square (Price 1958); but Taylor's if these at least halve the variance of the residuals over the draws.
         """
         law, n_rows, dim = (center, np.ascontiguousarray(cholesky), draws), len(self.y), len(center)
         reach = REACH_ALONE if self.target.predictor_scale is None else REACH_OF_FEW

@@ -119,7 +119,7 @@ def register_statistic(statistic: GraphStatistic) -> None:
 
 
 def find_statistics(statistics: Sequence[str | GraphStatistic]) -> tuple[GraphStatistic, ...]:
-    """Return the statistics with these names, checked; objects are returned unchanged."""
+    """Return the statistics with these names; check given objects, and return them unchanged."""
     if isinstance(statistics, (str, GraphStatistic)) or not (isinstance(statistics, Sequence) and statistics):
         raise InvalidInputError(
             f"ERGM: statistics must be a sequence of names, such as ('edges', 'two_stars'); found {statistics!r}"

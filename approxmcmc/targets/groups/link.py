@@ -5,7 +5,8 @@ r"""Map the coordinates of a chain to the parameters of the groups: sums of prod
 Each factor is a coordinate of theta, its exponential, or its absolute value. A table says which, so that models which
 differ only in their tables share compiled kernels. The table is stored with the data:
 ``places`` (1, F, 2) = coordinate and kind of each factor, ``products`` (1, M, 1 + D) = j and the factors of each
-product, padded with -1, ``weights`` (1, M) = alpha_m, and ``logs`` (1, n), 1 if phi_j is the logarithm of the sum.
+product, at most D, padded with -1, ``weights`` (1, M) = alpha_m, and ``logs`` (1, n), 1 if phi_j is the logarithm of
+the sum.
 """
 
 import math

@@ -59,7 +59,7 @@ class NormalGroups(NormalTerms):
     Raises
     ------
     InvalidInputError
-        If shapes do not fit, a value is not finite, or an error is not positive.
+        If shapes do not fit, a value is not finite, or an error or a scale is not positive.
 
     Notes
     -----
@@ -142,7 +142,7 @@ class NormalGroups(NormalTerms):
         self._start = np.concatenate([np.zeros(len(coef)), L, means[-1:] if noise else []])
 
     def _link(self) -> Any:
-        """Return the table that maps theta to phi: L gets zeros above its diagonal; the noise is exp(theta_d)."""
+        """Return the table that maps theta to phi: L gets zeros above its diagonal; all other entries are unchanged."""
         p, q, d = self.variables.n_coef, self.n_effects, self.variables.size
         places = [(j, AS_IT_IS) for j in range(d)]
         products = [(j, 1.0, [j]) for j in range(p)]
@@ -156,7 +156,7 @@ class NormalGroups(NormalTerms):
         return link(places, products, logs)
 
     def initial_point(self) -> np.ndarray:
-        """Return coefficients of 0, L with `effect_scale` / 2 on its diagonal, and log(noise) at its prior median."""
+        """Return coefficients 0, L with `effect_scale` / 2 on its diagonal, and the median of log(noise), if any."""
         return self._start.copy()
 
     @property

@@ -1,4 +1,4 @@
-"""Base of all targets of normal groups: terms, gradients and draws of effects, from the triangles of their rows."""
+"""Base of all targets of normal groups: terms, gradients and draws of effects; see `triangles` for what they read."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +35,7 @@ class NormalTerms(LinkedTerms):
     def effects_given(self, phi: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return mean m (..., groups, K) and triangle C (..., groups, K, K) of u ~ N(m, (CC')^-1) given rows and phi.
 
-        The precision is I + A'A and the mean (I + A'A)^-1 A' r_1 / tau.
+        The precision is I + A'A and the mean (I + A'A)^-1 A' r_1 / tau, with A, r_1 and tau of `normal_kernels`.
         """
         q, K, R = self.n_columns, self.n_effects, self.data[0][groups]
         p = R.shape[1] - q - 1

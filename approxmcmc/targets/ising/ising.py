@@ -80,13 +80,13 @@ class Ising(ExponentialFamily):
         return (self.lattice > 0).astype(np.int64).ravel(), 2.0 * field.reshape(-1, 1)
 
     def _log_normalizers(self, thetas: np.ndarray) -> np.ndarray | None:
-        """Return log Z at each row of `thetas`, by the transfer recursion; None if the lattice is over 16 wide."""
+        """Return log Z at each row of `thetas`, by the transfer recursion; None if the shorter side is over 16."""
         if not self._has_recursion:
             return None
         return np.array([exact_lattice.log_normalizer(theta, *self.lattice.shape) for theta in thetas[:, 0]])
 
     def statistic_counts(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the values of s and the log number of lattices with each; None if the lattice is over 12 wide."""
+        """Return the values of s and the log number of lattices with each; None if the shorter side is over 12."""
         if min(self.lattice.shape) > exact_lattice.WIDEST_COUNTS:
             return None
         counts = exact_lattice.level_counts(*self.lattice.shape)
@@ -95,9 +95,9 @@ class Ising(ExponentialFamily):
         return values[counts > 0.0, None], np.log(counts[counts > 0.0])
 
     def moments(self, theta: Any) -> tuple[float, float]:
-        """Return mean and variance of s(y') under f(.|theta); for lattices up to 16 wide."""
+        """Return mean and variance of s(y') under f(.|theta); the lattice's shorter side must be at most 16."""
         if not self._has_recursion:
-            raise IncompatibleError(f"{self!r}: exact moments need a lattice at most {exact_lattice.WIDEST} wide")
+            raise IncompatibleError(f"{self!r}: exact moments need a shorter side of at most {exact_lattice.WIDEST}")
         return exact_lattice.moments(self._checked_theta(theta)[0], *self.lattice.shape)
 
     @property

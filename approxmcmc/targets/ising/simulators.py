@@ -175,7 +175,7 @@ def couple_from_the_past(
     uniforms = np.empty((0, n_sites))
     sweeps = 1
     while True:
-        # Row k holds what sweep k before the present used, and uses again: a fresh draw would bias the law.
+        # Row k holds what sweep k before the present used, and uses again: fresh numbers would bias the draw.
         longer = np.empty((sweeps, n_sites))
         longer[: uniforms.shape[0]] = uniforms
         for k in range(uniforms.shape[0], sweeps):

@@ -199,7 +199,7 @@ def make({", ".join(names)}):
 def differences(function: Callable[..., float], K: int, m: int) -> Callable[..., tuple[float, ...]]:
     """Return the ``derivatives`` of a function of K + m numbers, see `ScalarLikelihood`, by differences.
 
-    The errors of the derivatives, about 1e-9 and 1e-8 of the scale of the function, make no sampler inexact: the
+    The errors of the derivatives, about 1e-9 and 1e-8 of the scale of the function, make no exact sampler inexact: the
     expansion differs slightly from the Taylor polynomial, and the residuals correct the difference.
     """
     return closure(_difference_maker(K, m), function, fastmath=BATCH_FASTMATH)

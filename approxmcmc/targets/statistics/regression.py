@@ -12,10 +12,12 @@ from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import design_matrix, design_source, response_source
 from approxmcmc.targets.normal_prior import NormalPrior
+from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood
-from approxmcmc.targets.predictors.design import Design, Predictor
+from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.statistics.target import NormalStatistics
+from approxmcmc.targets.tables import Treated, categorical_columns, listed, read_table, spread
 from approxmcmc.targets.tall_data import SMALLEST_SCALE, Prior
 
 LOG_SIGMA_SCALE = 1.5  # standard deviation of the prior of log(sigma): two of them are a factor of 20
@@ -71,7 +73,8 @@ class LinearRegression(NormalStatistics):
     ----------
     X
         Predictors, shape (n, p), float32 or float64; a DataFrame's columns become the labels of `beta`. X and y may be
-        sources (`approxmcmc.sources`), which are written to a local file and mapped.
+        sources (`approxmcmc.sources`), which are written to a local file and mapped. Columns of text or categories are
+        coded as integers, as for :class:`LogisticRegression`.
     y
         Outcomes, shape (n,); or (n, J) for J outcomes, each with separate coefficients and scale.
     sigma
@@ -93,6 +96,8 @@ class LinearRegression(NormalStatistics):
     ----------
     plain
         The model of single rows, with n terms, for tests that read some rows, and for cross-validation.
+    reference_levels
+        The level with effect 0 of each column of text or categories that has one; also an attribute of the trace.
 
     Raises
     ------
@@ -134,11 +139,10 @@ class LinearRegression(NormalStatistics):
         intercept: bool = False,
         coef_names: Sequence[str] | None = None,
     ) -> None:
-        X, y = design_source(X, intercept=intercept), response_source(y)
-        Y = checked_array(y, "y", who=WHO).astype(np.float64, copy=False)
+        Y = checked_array(response_source(y), "y", who=WHO).astype(np.float64, copy=False)
         Y = Y[:, None] if Y.ndim == 1 else Y
-        first = Y[:, 0] if Y.ndim == 2 and Y.shape[1] else Y
-        X, _, coef = design_matrix(X, first, intercept=intercept, coef_names=coef_names, who=WHO)
+        table, parts = _read(X, Y, intercept=intercept, coef_names=coef_names)
+        self.reference_levels = table.reference_levels
         for name, value in {"sigma": 1.0 if sigma is None else sigma, "sigma_scale": sigma_scale}.items():
             if not 0.0 < value < math.inf:
                 raise InvalidInputError(f"{WHO}: {name} must be positive and finite, found {value!r}")
@@ -146,39 +150,60 @@ class LinearRegression(NormalStatistics):
             raise InvalidInputError(
                 f"{WHO}: prior_scale must be positive (inf for a flat prior), found {prior_scale!r}"
             )
-        variables = _variables(coef, Y.shape[1], knows_sigma=sigma is not None)
+        variables = _variables(table, Y.shape[1], knows_sigma=sigma is not None)
         scales = np.full(variables.size, prior_scale, dtype=np.float64)
         means, n_scales = np.zeros(variables.size), 0 if sigma is not None else Y.shape[1]
         scales[variables.size - n_scales :] = LOG_SIGMA_SCALE
         means[variables.size - n_scales :] = math.log(sigma_scale)
         law = NormalPrior(means, scales) if prior is None else Prior(1.0, prior, who=WHO)
-        super().__init__(RowsOfRegression(_design(X, Y.shape[1], sigma, weights), Y, variables, law))
+        super().__init__(RowsOfRegression(_design(parts, Y, variables, sigma, weights), Y, variables, law))
+
+    @property
+    def setup_attrs(self) -> Mapping[str, Any]:
+        """Trace attributes: the reference level of each column that has one, as one text."""
+        named = {"reference_levels": listed(self.reference_levels)} if self.reference_levels else {}
+        return {**super().setup_attrs, **named}
 
 
-def _variables(coef: list[str], J: int, *, knows_sigma: bool) -> Variables:
-    """Return the variables of a regression of J outcomes on columns with the labels `coef`."""
-    many = J > 1
-    shapes: dict[str, tuple[int, ...]] = {"beta": (len(coef), J) if many else (len(coef),)}
-    dims = {"beta": ("coef", "outcome") if many else ("coef",)}
-    coords: dict[str, Sequence[Any]] = {"coef": coef, **({"outcome": list(range(J))} if many else {})}
+def _read(X: Any, Y: np.ndarray, *, intercept: bool, coef_names: Any) -> tuple[Treated, list[PredictorPart]]:
+    """Return the variables of the mean of an outcome, and their contributions to it."""
+    if categorical_columns(X):
+        table = read_table(X, intercept=intercept, coef_names=coef_names, who=WHO)
+        if "sigma" in table.designs:
+            raise InvalidInputError(f"{WHO}: 'sigma' is the name of the scale; rename the column 'sigma'")
+        return table, table.parts(len(Y), who=WHO)
+    first = Y[:, 0] if Y.ndim == 2 and Y.shape[1] else Y
+    X = design_source(X, intercept=intercept)
+    X, _, coef = design_matrix(X, first, intercept=intercept, coef_names=coef_names, who=WHO)
+    return Treated({"beta": X}, {"beta": tuple(coef)}, {}), [PredictorPart("beta", X)]
+
+
+def _variables(table: Treated, J: int, *, knows_sigma: bool) -> Variables:
+    """Return the variables of a regression of J outcomes, each with the variables of `table` and a scale."""
+    outcomes, outcome = ((J,), ("outcome",)) if J > 1 else ((), ())
+    shapes = {name: (len(table.labels[name]), *outcomes) for name in table.designs}
+    dims = {name: (axis, *outcome) for name, axis in table.axes.items()}
+    coords: dict[str, Sequence[Any]] = {axis: list(labels) for axis, labels in table.coords.items()}
+    coords |= {"outcome": list(range(J))} if outcomes else {}
     if knows_sigma:
         return Variables(shapes, dims, coords)
-    sigma = {"sigma": ("outcome",)} if many else {}
-    return RegressionVariables({**shapes, "sigma": (J,) if many else ()}, {**dims, **sigma}, coords)
+    return RegressionVariables(
+        {**shapes, "sigma": outcomes}, {**dims, **({"sigma": outcome} if outcome else {})}, coords
+    )
 
 
-def _design(X: np.ndarray, J: int, sigma: float | None, weights: Any) -> Design:
+def _design(
+    parts: list[PredictorPart], Y: np.ndarray, variables: Variables, sigma: float | None, weights: Any
+) -> Design:
     """Return J means that share the columns of X, and J log scales, each a parameter or known, minus log(w) / 2."""
-    n, p = X.shape
-    dim = p * J + (J if sigma is None else 0)
-    span: tuple[int, int] = (0, 0)
-    places: list[int] = []
+    n, J = Y.shape
+    known = [] if sigma is None else [PredictorPart(None, shared={0: math.log(sigma)})]
     if weights is not None:
         w = checked_array(weights, "weights", who=WHO).astype(np.float64)
         if w.shape != (n,) or not (w > 0.0).all():
             raise InvalidInputError(f"{WHO}: weights must be {n} positive numbers, found {w!r}")
-        X, span, places = np.column_stack([X, -0.5 * np.log(w)]), (p, p + 1), [dim]
-    means = [Predictor((0, p), [i * J + j for i in range(p)]) for j in range(J)]
-    entries = [(p * J + j, 1.0) if sigma is None else (dim, math.log(sigma)) for j in range(J)]
-    scales = [Predictor(span, places, shared=[place], values=[value]) for place, value in entries]
-    return Design(dim, X, np.empty((n, 0), np.int32), (), [*means, *scales])
+        known.append(PredictorPart(None, -0.5 * np.log(w)[:, None]))
+    predictors = {f"mean {j}": [spread(part, j, J) for part in parts] for j in range(J)}
+    for j in range(J):
+        predictors[f"scale {j}"] = known if sigma is not None else [*known, PredictorPart("sigma", shared={j: 1.0})]
+    return assemble(predictors, variables, n)

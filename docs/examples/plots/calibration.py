@@ -4,7 +4,7 @@ Predicted against audited errors
 
 A sequential t-test says beforehand how often it will err, if the terms of the log-likelihood behave. Audits measure how
 often the test did err. Where points lie on the diagonal, the prediction can be trusted. Where they lie above it, the
-terms are heavy-tailed, and the test errs more often than its epsilon allows.
+terms are heavy-tailed, and the test errs more often than predicted.
 """
 
 import approxmcmc as amc

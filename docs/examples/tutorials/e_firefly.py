@@ -13,8 +13,8 @@ use another sampler.
 #
 # Take a logistic regression. Each row's likelihood is a curve in its predictor, and a Gaussian can lie below that curve
 # and touch it at one place. Where they touch, the row adds no information to the bound: it stays *dark*. The further
-# apart they are, the likelier the row is *bright* and must be read. Each bound is a Gaussian in theta, and the product
-# over all rows costs no more than one of them.
+# apart they are, the likelier the row is *bright* and must be read. Each bound is a Gaussian in theta, so the product
+# over all rows is one Gaussian, and costs the same for any number of rows.
 
 import arviz as az
 import matplotlib.pyplot as plt
@@ -100,5 +100,5 @@ for name, trace in traces.items():
 # An evaluation costs more in Firefly than in a pass over all rows, where rows are contiguous: on MNIST untuned bounds
 # read half of the data, and are slower. Tuned bounds win if the mode is found quickly and the likelihood has a bound
 # (logistic, softmax, robust regression, or your own). On the same models
-# :class:`approxmcmc.CoreRows` and :class:`approxmcmc.ControlVariate` are usually faster still: :doc:`/race` has the
+# :class:`approxmcmc.CoreRows` and :class:`approxmcmc.ControlVariate` are usually faster still: :doc:`/race` has their
 # numbers. More on :doc:`/samplers/firefly`.

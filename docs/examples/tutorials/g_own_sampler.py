@@ -13,8 +13,8 @@ with stochastic gradient Langevin dynamics in plain NumPy.
 #
 # ``run`` makes one chain and times each draw. The arguments are the sampler's inputs: a target with its data
 # and prior, a time limit, a number of draws, a seed, and the start that all samplers of the same replicate share. SGLD
-# takes half a step along the gradient, estimated from a batch of rows, adds noise of the size of the step, and never
-# rejects.
+# moves by half the step size times the gradient, estimated from a batch of rows, adds noise with the step size as
+# variance, and never rejects.
 
 import dataclasses
 import tempfile

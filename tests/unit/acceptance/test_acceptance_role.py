@@ -198,11 +198,11 @@ class TestProblems:
     @pytest.mark.parametrize(
         ("test", "stats", "sentence"),
         [
-            (T, {"max_term_ratio": np.where(SOME, 0.6, 0.1)}, "in 30% of the draws one log-likelihood term exceeded"),
+            (T, {"max_term_ratio": np.where(SOME, 0.6, 0.1)}, "in 30% of the draws one log-likelihood term made up"),
             (
                 T,
                 {"audited_mu_std": 2.0, "wrong_decisions": SOME},
-                r"30 of 100 audited decisions were wrong \(above 0\.171 .*, where the test's settings predict 0\.004",
+                r"30 of 100 audited decisions were wrong \(a rate above 0\.171 .* the test's settings predict 0\.004",
             ),
             (
                 EPOCHS,

@@ -212,7 +212,7 @@ class TestFalseBoundsAreRefused:
         bound = np.ones(4), lambda a, b: np.inf
         test = amc.acceptance.BernsteinTest(0.1, 2)
         amc.MetropolisHastings(WALK, test).build(linear(bound, lambda a, b: 3.0 * abs(a[0] - b[0])))
-        with pytest.raises(InvalidInputError, match=r"false: between theta .* they differ by .* at most"):
+        with pytest.raises(InvalidInputError, match=r"false: between theta .* two terms differ by .* at most"):
             amc.MetropolisHastings(WALK, test).build(linear(bound, lambda a, b: 2.0 * abs(a[0] - b[0])))
 
     def test_of_an_expansion_by_a_response_that_was_not_looked_at(self):

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.contracts import TermWork
-from approxmcmc.design import choose_sampler, contest, memory, nuts, prices
+from approxmcmc.contracts import TermWork, WrittenWork
+from approxmcmc.design import choose_sampler, contest, memory, nuts, prices, work
 from approxmcmc.design.candidates import TALL
 from approxmcmc.design.normal_by_pilot import normal_by_pilot, trajectories
 from approxmcmc.design.survey import Situation
@@ -132,6 +132,13 @@ def test_less_time_is_a_price_in_risk(logistic):
     assert 50 - 1e-3 < tuning < 1000 + 1e-3
 
 
+def test_two_goals_are_refused_but_a_run_may_have_both(logistic):
+    with pytest.raises(amc.errors.InvalidInputError, match="give target_ess=50 or time_limit=60"):
+        choose_sampler(logistic, target_ess=50, time_limit=60)
+    trace = amc.sample(logistic, target_ess=50, time_limit=60, random_seed=1, progressbar=False)
+    assert "seconds to 50 effective draws" in trace["sample_stats"].attrs["chosen"]
+
+
 def test_steps_that_a_run_makes_anyway_are_in_the_price():
     """4000 steps, whatever they say: a sampler that mixes well in expensive steps is not cheap."""
     goal = prices.checked_goal(None, None, None, 4000)
@@ -222,6 +229,7 @@ def _known(dim=16, n_obs=1000, target=None, **made):
         compile=lambda: SimpleNamespace(data=()),
         reads_rows=True,
         known_law=None,
+        compiles_prior=False,
         mirrored=(),
         term_work=TermWork(1e-6 / 0.15e-9, 3e-6 / 0.15e-9, 0.0),
     )
@@ -247,6 +255,36 @@ def test_what_a_candidate_would_have_to_make_is_in_its_floor_until_it_is_made():
     assert without - with_mode == pytest.approx((40 + 4 * 34) * 3e-3, rel=1e-3)  # a climb, and four Newton steps
 
 
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("Hamiltonian trajectories, exact test", ("terms", "gradient", "trajectory")),
+        ("independent draws and a walk, exact test", ("terms", "gradient")),
+        ("NUTS by nutpie", ()),
+    ],
+)
+def test_code_is_paid_for_once_and_with_it_a_prior_of_pytensor(name, parts):
+    """The law that a candidate needs and its own steps share parts: none of them is counted twice."""
+    goal, one = prices.checked_goal(None, None, None), _named(name)
+    floors = []
+    for code, prior, compiled in (
+        ("library", False, ()),
+        ("graph", False, ()),
+        ("graph", True, ()),
+        ("graph", True, parts),
+    ):
+        known = _known()
+        known.target.written_work = WrittenWork(1e4, 16, False, 1.0)
+        known.target.term_work = TermWork(1.0, 1.0, 0.0, code)
+        known.target.compiles_prior = prior
+        known.compiled.update(compiled)
+        floors.append(contest.floor_of(one, known, goal)[0])
+    plain, terms, both, made = floors
+    assert terms - plain == pytest.approx(sum(work.COMPILATION["graph"][part] for part in parts), abs=1e-3)
+    assert both - terms == pytest.approx(sum(work.PRIOR[part] for part in parts))
+    assert made == pytest.approx(plain, abs=1e-3)
+
+
 def test_a_biased_sampler_pays_for_its_audits():
     goal = prices.checked_goal(None, None, None)
     *_, exact, biased = OURS
@@ -262,6 +300,15 @@ def test_a_failed_search_for_a_mode_is_not_repeated_and_leaves_the_pilot():
     assert _named("independent draws and a walk, exact test").why_not(known) == "no mode here"
     with pytest.raises(amc.errors.InvalidInputError, match="no mode here"):
         _ = known.mode
+
+
+def test_a_walk_whose_search_for_the_mode_fails_takes_the_pilot(monkeypatch):
+    def fail(target):
+        raise amc.errors.InvalidInputError("no mode here")
+
+    monkeypatch.setattr("approxmcmc.design.survey.laplace", fail)
+    known = _known(pilot=LAW)
+    assert known.why_no_expansion == "" and known.fit is LAW and known.why_no_expansion == "no mode here"
 
 
 @pytest.mark.parametrize(("mode", "fits"), [(0.0, True), (0.5, True), (3.0, False), (-3.0, False), (9.0, True)])
@@ -454,12 +501,15 @@ def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried(lo
     assert nuts.seconds_per_draw(known) == counted
 
 
-def test_draws_of_nuts_count_less_where_it_moves_effects_that_others_integrate(logistic):
+def test_draws_of_nuts_count_less_where_it_moves_effects_that_others_integrate(logistic, monkeypatch):
     known, hierarchy = Situation(logistic), Situation(logistic)
     work = known.written_work
     hierarchy.__dict__["written_work"] = work._replace(dim=work.dim + 100)
     assert nuts.floor(known).per_step == nuts.seconds_per_draw(known)
     assert nuts.floor(hierarchy).per_step == nuts.RUNS_OF_EFFECTS * nuts.seconds_per_draw(hierarchy)
+    monkeypatch.setattr(nuts, "FEW_GROUPS", logistic.n_obs + 1)
+    assert nuts.floor(hierarchy).per_step == nuts.RUNS_OF_FEW * nuts.seconds_per_draw(hierarchy)
+    assert nuts.floor(known).per_step == nuts.seconds_per_draw(known)
 
 
 def test_nuts_reads_all_rows_whatever_stands_for_them(logistic):

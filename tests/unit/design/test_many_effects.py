@@ -6,6 +6,9 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.design import normal_by_pilot as pilots
+from approxmcmc.design.floors import seconds_of_trajectories
+from approxmcmc.design.survey import Situation
+from approxmcmc.design.work import PRODUCT, Counted
 from approxmcmc.interop.nuts_seconds import seconds_of_trajectory
 from approxmcmc.targets.expansion import quadratic
 from approxmcmc.targets.posterior import Posterior
@@ -66,7 +69,7 @@ def test_the_metric_of_many_parameters_is_the_inverse_hessian_where_that_is_posi
     for name, value in (("z_user", OF_USERS), ("z_item", OF_ITEMS), ("b", 0.4)):
         states[[k for k, label in enumerate(target.variables.labels()) if label.startswith(name)]] = value
     found = pilots._by_curvature(target, states)
-    np.testing.assert_allclose(found @ -Posterior(target).at(states).hessian, np.eye(len(states)), atol=1e-8)
+    np.testing.assert_allclose(found.cov @ -Posterior(target).at(states).hessian, np.eye(len(states)), atol=1e-8)
     assert pilots._by_curvature(target, -4.0 * states) is None  # far off, where the noise would rather be larger
 
 
@@ -93,3 +96,19 @@ def test_nuts_is_charged_for_the_ridge_between_intercept_and_effects(target):
     work = target.written_work
     assert work.longer == pytest.approx(max(ratios) ** 0.5)
     assert seconds_of_trajectory(work) == pytest.approx(work.longer * seconds_of_trajectory(work._replace(longer=1.0)))
+
+
+def test_trajectories_are_charged_for_the_numbers_of_a_sparse_metric(target, monkeypatch):
+    dim = target.variables.size
+    assert pilots.numbers_of_metric(target, None) == dim**2  # few parameters: a covariance, measured by the pilot
+    monkeypatch.setattr(pilots, "TOO_MANY", 0.1)
+    assert pilots.numbers_of_metric(target, None) == dim
+    users = np.arange(200)  # each linked to one of 9 others
+    precision = np.diag(np.full(209, 9.0))
+    precision[users, 200 + users % 9] = precision[200 + users % 9, users] = 0.1
+    law = pilots.normal_by_precision(np.zeros(209), precision)
+    assert pilots.numbers_of_metric(target, law) == 2 * 200 + 9**2
+    known = Situation(target, _found={"pilot": law})
+    one = Counted(1.0, 0.0, float(target.n_obs), 0.0, 0.0)
+    dense = seconds_of_trajectories(Situation(target, _found={"pilot": target}), one)
+    assert dense - seconds_of_trajectories(known, one) == pytest.approx(3.0 * PRODUCT * (dim**2 - 481))

@@ -69,9 +69,7 @@ def test_sample_leaves_effects_that_nuts_moves_while_an_integral_is_compiled(row
         pm.Poisson("y", pm.math.exp(effect[np.arange(rows) % 40]), observed=np.arange(rows) % 4)
     assert find.integrated(small) == "integrated"
     if is_left:
-        with pytest.raises(
-            NotGroupsError, match=r"effect: NUTS needs about \d+ s, less than quadrature to compile \(12"
-        ):
+        with pytest.raises(NotGroupsError, match=r"effect: NUTS needs about \d+ s, less than the 12"):
             find.integrated(small, if_cheaper=True)
         monkeypatch.setattr(find, "DRAWS", 100 * find.DRAWS)
     assert find.integrated(small, if_cheaper=True) == "integrated"

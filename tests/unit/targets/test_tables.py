@@ -48,6 +48,50 @@ def robust(X, y, **settings):
     return amc.targets.RobustRegression(X, y, 3.0, 0.5, **settings)
 
 
+def softmax(X, y, **settings):
+    return amc.targets.SoftmaxRegression(X, (np.arange(N) % 7) % 3, **settings)
+
+
+def normal(X, y, **settings):
+    weights = 1.0 + np.arange(N) % 2
+    return amc.targets.LinearRegression(X, np.arange(N) % 7, weights=weights, **settings)
+
+
+def two_outcomes(X, y, **settings):
+    return amc.targets.LinearRegression(X, np.column_stack([y, np.arange(N) % 7]), sigma=0.7, **settings)
+
+
+@pytest.mark.parametrize(("model", "shape"), [(softmax, (3, 6)), (normal, (6,)), (two_outcomes, (6, 2))])
+def test_a_model_of_several_predictors_is_that_of_indicators(model, shape, table, y, rng):
+    """The entries of each variable are together: by class for a softmax, by column for normal rows."""
+    found, expected = model(table, y, intercept=True), model(indicators(table), y)
+    n = expected.variables.size
+    places = np.arange(np.prod(shape)).reshape(shape)
+    parts = np.split(places, [3, 5], axis=shape.index(6))
+    order = np.concatenate([*(part.ravel() for part in parts), np.arange(places.size, n)])
+    theta = rng.normal(size=n)
+    if model is not softmax:
+        found, expected = found.plain, expected.plain
+    terms, gradient = terms_and_gradient(found, theta[order])
+    expected_terms, expected_gradient = terms_and_gradient(expected, theta)
+    np.testing.assert_allclose(terms, expected_terms, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(gradient, expected_gradient[order], rtol=1e-10, atol=1e-10)
+
+
+def test_statistics_of_a_table_are_those_of_its_rows(table, y, rng):
+    target = normal(table, y, intercept=True)
+    theta = 0.3 * rng.normal(size=target.variables.size)
+    rows = terms_and_gradient(target.plain, theta)[0].sum()
+    compiled, total = target.compile(), np.empty(1)
+    compiled.log_terms(theta, compiled.data, ALL_ROWS, 0, 1, total)
+    assert total[0] == pytest.approx(rows, rel=1e-10)
+    assert target.reference_levels == {"kind": "a", "site": "20"}
+    assert target.setup_attrs["reference_levels"] == "kind=a, site=20"
+    assert "reference_levels" not in normal(indicators(table), y).setup_attrs
+    with pytest.raises(InvalidInputError, match="'sigma' is the name of the scale"):
+        normal(table.rename(columns={"kind": "sigma"}), y)
+
+
 @pytest.mark.parametrize("model", [amc.targets.LogisticRegression, robust])
 def test_terms_and_gradients_are_those_of_indicators(model, table, y, rng):
     theta = rng.normal(size=6)
@@ -113,14 +157,14 @@ def test_tables_of_numbers_are_as_before(table, y):
 
 @pytest.mark.needs_jit
 @pytest.mark.parametrize(  # the constant of PyMC's Student-t distribution is correct to 1e-8
-    ("model", "error"), [(amc.targets.LogisticRegression, 1e-12), (robust, 1e-8)]
+    ("model", "error"), [(amc.targets.LogisticRegression, 1e-12), (robust, 1e-8), (softmax, 1e-12)]
 )
 def test_the_twin_of_pymc_has_the_same_density(model, error, table, y, rng):
     target = model(table, y, intercept=True)
-    theta = rng.normal(size=6)
+    theta = rng.normal(size=target.variables.size)
     density = target.to_pymc().compile_logp(mode="FAST_COMPILE")
     point = {name: value[0] for name, value in target.variables.unpack(theta[None]).items()}
-    expected = terms_and_gradient(target, theta)[0].sum() - 0.5 * theta @ theta - 3.0 * np.log(2.0 * np.pi)
+    expected = terms_and_gradient(target, theta)[0].sum() - 0.5 * theta @ theta - 0.5 * theta.size * np.log(2.0 * np.pi)
     assert density(point) == pytest.approx(expected, rel=error)
 
 

@@ -1,0 +1,42 @@
+"""NUTS with its usual warm-up against steps on core rows, and two fitted approximations, on five posteriors for longer.
+
+The picture has, for each posterior and after 1, 10 and 100 seconds, the risk of steps on core rows over that of NUTS.
+"""
+
+import dataclasses
+
+import approxmcmc as amc
+from approxmcmc import foreign
+from approxmcmc.study import Budget
+from studies.tall_data import GOLD, PROBLEMS
+from studies.tall_data import study as tall_data
+from studies.tools.against_nuts import against_nuts
+from studies.tools.in_laplace_metric import InLaplaceMetric, core_rows
+from studies.tools.on_the_clock import OnTheClock
+from studies.tools.tall_samplers import surrogate
+
+SETS = ("mnist_7v9", "ijcnn1", "logistic_1e5", "student_t", "covertype")
+SAMPLERS = {
+    "nutpie": foreign.NutpieNUTS(),
+    "core_exact": OnTheClock(InLaplaceMetric(surrogate(amc.acceptance.CheapestExactTest()), core_rows), thin=100),
+    "laplace": foreign.LaplaceApproximation(),
+    "pymc_advi": foreign.PyMCADVI(),
+    "pymc_nuts": foreign.PyMCNUTS(tune=500),
+}
+
+study = dataclasses.replace(
+    tall_data,
+    name="tall_nuts",
+    reference="Five posteriors of the frozen suite of this library, real and simulated",
+    targets={name: PROBLEMS[name] for name in SETS},
+    samplers=SAMPLERS,
+    budget=Budget(seconds=100.0),
+    replicates=5,
+    gold=dataclasses.replace(GOLD, draws=30_000),
+    families={},
+    analyses=(against_nuts,),
+    presets={
+        "smoke": tall_data.presets["smoke"] | {"samplers": {name: SAMPLERS[name] for name in ("nutpie", "core_exact")}},
+        "published": {},
+    },
+)
