@@ -501,12 +501,15 @@ def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried(lo
     assert nuts.seconds_per_draw(known) == counted
 
 
-def test_draws_of_nuts_count_less_where_it_moves_effects_that_others_integrate(logistic):
+def test_draws_of_nuts_count_less_where_it_moves_effects_that_others_integrate(logistic, monkeypatch):
     known, hierarchy = Situation(logistic), Situation(logistic)
     work = known.written_work
     hierarchy.__dict__["written_work"] = work._replace(dim=work.dim + 100)
     assert nuts.floor(known).per_step == nuts.seconds_per_draw(known)
     assert nuts.floor(hierarchy).per_step == nuts.RUNS_OF_EFFECTS * nuts.seconds_per_draw(hierarchy)
+    monkeypatch.setattr(nuts, "FEW_GROUPS", logistic.n_obs + 1)
+    assert nuts.floor(hierarchy).per_step == nuts.RUNS_OF_FEW * nuts.seconds_per_draw(hierarchy)
+    assert nuts.floor(known).per_step == nuts.seconds_per_draw(known)
 
 
 def test_nuts_reads_all_rows_whatever_stands_for_them(logistic):
