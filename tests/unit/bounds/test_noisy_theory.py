@@ -274,9 +274,9 @@ def test_constants_of_theorem_3_2_that_are_none(wrong):
 def test_a_set_may_not_be_larger_than_its_densities_allow():
     densities = {"largest_theta": 0.0, "largest_statistic": 4.0, "prior_constant": 1.0, "proposal_constant": 1.0}
     assert bounds.uniform_exchange_bound(1, volume=1.0, **densities).log_gap == 0.0
-    with pytest.raises(InvalidInputError, match="volume=1.5 is impossible"):
+    with pytest.raises(InvalidInputError, match=r"volume=1\.5 is impossible"):
         bounds.uniform_exchange_bound(1, volume=1.5, **densities)
-    with pytest.raises(InvalidInputError, match="volume=1.5 is impossible"):  # also where the bound would be defined
+    with pytest.raises(InvalidInputError, match=r"volume=1\.5 is impossible"):  # also where the bound would be defined
         bounds.uniform_exchange_bound(1, volume=1.5, **densities | {"prior_constant": 2.0})
 
 
