@@ -76,7 +76,7 @@ def couplings(
     n_couplings
         Independent couplings.
     max_steps
-        Steps of X after which a coupling is stopped.
+        Steps of X, the chain that is ahead, after which a coupling is stopped.
     initvals
         pi_0: an array (dim,) from which both chains start, or a function ``draw(rng) -> theta`` called for each chain;
         for a matrix, the index of a state or such a function. None: the target's random starting points; for a matrix,

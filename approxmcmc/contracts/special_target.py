@@ -155,7 +155,7 @@ EFFECT, GROUP = "effect", "group"
 
 
 class LatentTarget(abc.ABC):
-    """A target with the effects of its groups integrated out; it can draw them for given parameters."""
+    """What draws the latent variables of groups that a target integrated or summed out, for given parameters."""
 
     @property
     @abc.abstractmethod

@@ -125,6 +125,9 @@ class Target(abc.ABC):
             return plain.written_work
         return WrittenWork(6.0 * self.n_obs * self.term_work.operations, self.variables.size, multiplies=True)
 
+    summed: Any = None  # a `LatentTarget`
+    """What draws the discrete variables that were summed out, if there are any."""
+
     @property
     def plain(self) -> "Target":
         """The target that this one wraps, with the same posterior and single rows as terms; else this target itself."""

@@ -253,6 +253,7 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted,
         beside = f"; next best: {rivals[0].candidate.name}, {rivals[0].price:.2g}"
     guarantee = "exact" if chosen.exact else f"biased, by up to about {found.error:.2g} posterior sd"
     sentence = f"{chosen.candidate.name} ({guarantee}), estimated {goal.unit}: {chosen.price:.2g}{beside}"
+    sentence += _summed(known.target)
     taken = sum(law.seconds for law in known.laws())
     attrs = {
         "setup_mode_seconds": taken,
@@ -269,6 +270,11 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted,
     return Choice(setting.target, setting.sampler, found.starts, tune, table, sentence, attrs, name)
 
 
+def _summed(target: Target) -> str:
+    """Return what was summed out of the model of a target, as the end of a sentence."""
+    return f"; {target.plain.summed.sentence}" if target.plain.summed is not None else ""
+
+
 def _only_nuts(target: Target) -> Choice:
     """Return NUTS for a model that cannot be read row by row, and why no other candidate fits it."""
     sampler, name = nuts.sampler(target), nuts.name(target)
@@ -276,6 +282,6 @@ def _only_nuts(target: Target) -> Choice:
     others = [(one.name, one.exact, f"not possible: {why}") for one in TALL if not one.is_counted]
     rows = [(name, True, "chosen"), *others]
     table = pd.DataFrame([(*row, *[math.nan] * (len(COLUMNS) - len(row))) for row in rows], columns=COLUMNS)
-    sentence = f"{name} (exact): {why}"
+    sentence = f"{name} (exact): {why}{_summed(target)}"
     attrs = {"chosen": sentence, "choice": table.to_json(orient="records")}
     return Choice(target, sampler, None, sampler.tuning_steps(target), table, sentence, attrs, name)

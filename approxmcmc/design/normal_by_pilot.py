@@ -33,11 +33,13 @@ from approxmcmc.targets.posterior import Posterior
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.sparse_normal import NormalLaw, SparseNormal, normal_by_precision
 
-FIRST = 0.01  # variance of each coordinate to begin with; it adapts within about ten steps
+FIRST = (
+    0.01  # variance of each coordinate in the metric of the first round; its step size adapts within about ten steps
+)
 # Growth of a standard deviation in the last round: at most 3.7 on a hierarchy of 10 parameters, 1e11 on separable
 # classes.
 RUNAWAY = 5.0
-LEAPFROGS = 8  # gradients of a trajectory
+LEAPFROGS = 8  # gradients of a trajectory, about; only for estimates of cost
 # Parameters for each state of a round, above which states say less of a covariance than the Hessian does.
 TOO_MANY = 3.0
 

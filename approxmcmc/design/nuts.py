@@ -1,7 +1,7 @@
 """NUTS among the candidates: its cost is counted, since its compilation takes longer than a trial could save.
 
 A draw of a tuned trajectory (`interop.nuts_seconds`) counts as one effective draw, or as 0.4 of one if the other
-candidates integrate group effects out.
+candidates integrate group effects out, 0.1 with few groups.
 """
 
 from approxmcmc.contracts import Target, TwinnedTarget, pymc_model_of
@@ -14,6 +14,9 @@ from approxmcmc.nuts.settings import NUTS, TUNE, preferred
 # that 1000 draws give 400 effective ones. In eleven models of docs/street.md a draw counted as .5, .5, .46, .45, .44,
 # .4, .15, .034, .03, .014 and .013 effective draws.
 RUNS_OF_EFFECTS = 2.5
+# The same with few groups, whose scale is uncertain: with twelve rats of five rows, trajectories diverged in three of
+# five runs of 4000 draws, and with twelve hospitals in four of six.
+RUNS_OF_FEW, FEW_GROUPS = 10.0, 30
 # Above the default of .8: of six runs of `baseball` of docs/street.md one had a divergence with .8, none with .9, and
 # sampling took a tenth longer.
 CAREFUL = 0.9
@@ -72,8 +75,10 @@ def floor(known: Situation) -> Floor:
 
     NUTS has no trial, so `choose_sampler` takes this estimate as its cost.
     """
-    draw, integrated = seconds_per_draw(known), known.written_work.dim != known.dim
-    kept = draw * (RUNS_OF_EFFECTS if integrated else 1.0)
+    draw, runs = seconds_per_draw(known), 1.0
+    if known.written_work.dim != known.dim:  # the terms are groups
+        runs = RUNS_OF_FEW if known.target.n_obs < FEW_GROUPS else RUNS_OF_EFFECTS
+    kept = draw * runs
     return Floor(set_up_seconds(known), kept, per_step=kept)
 
 

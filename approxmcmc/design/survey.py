@@ -137,7 +137,7 @@ class Situation:
         Raises
         ------
         IncompatibleError
-            When no mode was found; the message has the reason.
+            When a mode would not describe the posterior; the errors of a failed search are raised as they are.
         """
         if self.why_no_mode:
             raise IncompatibleError(self.why_no_mode)
@@ -151,7 +151,10 @@ class Situation:
     @property
     def fit(self) -> NormalLaw:
         """The normal approximation at the mode, or by a pilot if no mode was found."""
-        return self.pilot if self.why_no_expansion else self.mode
+        try:
+            return self.mode
+        except FAILURES:  # which `why_no_expansion` names
+            return self.pilot
 
     @property
     def why_no_expansion(self) -> str:
@@ -265,10 +268,7 @@ class Situation:
 
     @functools.cached_property
     def expansion_seconds(self) -> float:
-        """Lower bound of the seconds to find core rows: expand every row, and run the pilot chain on the surrogate.
-
-        Rows are expanded by closed forms, by gradients row by row, or by differences of terms.
-        """
+        """Lower bound of the seconds to find core rows: expand every row, run the pilot chain on the surrogate."""
         dim, n_obs, chain = self.dim, self.target.n_obs, 0.0
         if self.target.normal_prior is None:  # otherwise the core may be empty, and no pilot chain is needed
             chain = sum(STEPS) * TRANSITION * dim**0.25 * 3.0 * PRODUCT * dim**2

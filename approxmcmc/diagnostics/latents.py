@@ -23,7 +23,7 @@ SEED = 0x1A7E  # of draws of effects; differs from the run's seed
 def latents(
     trace: xr.DataTree, target: Target, groups: Any = None, *, random_seed: int | np.random.Generator = 0
 ) -> xr.Dataset:
-    """Draw the groups' effects that a target integrated out, one for each draw of a trace.
+    """Draw the latent variables that a target integrated or summed out, one value for each draw of a trace.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def latents(
         Trace of a run on `target`, or on an expansion of it.
     target
         The target that integrates effects out: `targets.NormalGroups`, `targets.GroupedTarget`, or the target that
-        `from_pymc` returned for a model with groups.
+        `from_pymc` returned for a model with groups, or with discrete variables that are summed out.
     groups
         Labels of the wanted groups; None: all.
     random_seed
@@ -41,8 +41,8 @@ def latents(
     -------
     xarray.Dataset
         ``effect``, dims (chain, draw, group), is added to the linear predictor of the group's rows. With random slopes
-        it has the further axis ``effect_name``. For a PyMC model: its effects, and the deterministics of groups, under
-        the model's names, dims and coords.
+        it has the further axis ``effect_name``. For a PyMC model: its effects or discrete variables, and the
+        deterministics that depend on them, under the model's names, dims and coords.
 
     Raises
     ------
@@ -69,20 +69,21 @@ def latents(
     >>> dict(amc.latents(trace, schools, groups=[0, 3]).sizes)
     {'chain': 1, 'draw': 100, 'group': 2}
     """
-    if not isinstance(target, LatentTarget):
+    source = _source(target)
+    if source is None:
         raise IncompatibleError(
             f"latents needs the target that integrates effects out, such as NormalGroups, found {target!r}; "
             "give the plain target of an expansion"
         )
-    places = _places(target, groups)
+    places = _places(source, groups)
     thetas = flat_draws(trace, target)
     flat = np.ascontiguousarray(thetas.reshape(-1, thetas.shape[2]))
-    drawn = target.draw_latents(np.random.default_rng(random_seed), flat, places)
+    drawn = source.draw_latents(np.random.default_rng(random_seed), flat, places)
     coords = {name: trace["posterior"].coords[name] for name in ("chain", "draw")}
-    labels = {**target.coords_of_latents, target.group_dim: target.group_labels[places]}
+    labels = {**source.coords_of_latents, source.group_dim: source.group_labels[places]}
     named = {
         name: (("chain", "draw", *dims), value.reshape(*thetas.shape[:2], *value.shape[1:]))
-        for name, (dims, value) in target.name_latents(flat, drawn, places).items()
+        for name, (dims, value) in source.name_latents(flat, drawn, places).items()
     }
     used = {dim for dims, _ in named.values() for dim in dims}
     return xr.Dataset(named, {**coords, **{name: list(known) for name, known in labels.items() if name in used}})
@@ -98,11 +99,12 @@ def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
     the trace; without the name, PyMC would silently draw the missing variable from its prior.
     """
     plain = target.plain
-    if not isinstance(plain, LatentTarget) or plain.latents_wanted is None:
+    source = _source(plain)
+    if source is None or source.latents_wanted is None:
         return trace
     posterior = trace["posterior"].to_dataset()
-    sizes, wanted = posterior.sizes, plain.latents_wanted
-    n_numbers = len(plain.group_labels) * sizes["chain"] * sizes["draw"]
+    sizes, wanted = posterior.sizes, source.latents_wanted
+    n_numbers = len(source.group_labels) * sizes["chain"] * sizes["draw"]
     seed = np.random.default_rng([SEED, zlib.crc32(str(posterior.attrs.get("seed")).encode())])
     if wanted == "auto" and n_numbers <= MOST_NUMBERS:
         drawn = latents(trace, plain, random_seed=seed)
@@ -117,7 +119,7 @@ def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
         told = "the groups asked for are in the group latents of the trace"
         trace["latents"] = xr.DataTree(latents(trace, plain, wanted, random_seed=seed))
     missing.attrs["long_name"] = told
-    absent = dict.fromkeys(plain.latent_roots, missing)
+    absent = dict.fromkeys(source.latent_roots, missing)
     trace["posterior"] = posterior.assign(absent).assign_attrs(latents=told)
     return trace
 
@@ -128,9 +130,11 @@ def _write(trace: xr.DataTree, target: Any, path: Path, *, rng: np.random.Genera
     Chunks are not compressed: that would save 7 % of the folder, and take three times as long as writing it.
     """
     posterior = trace["posterior"].to_dataset()
-    sizes, n_groups = posterior.sizes, len(target.group_labels)
+    source = _source(target)
+    assert source is not None
+    sizes, n_groups = posterior.sizes, len(source.group_labels)
     step = max(1, AT_ONCE // (sizes["chain"] * n_groups))
-    chunks = {"chain": sizes["chain"], "draw": step, target.group_dim: -(-n_groups // -(-n_groups // CHUNK))}
+    chunks = {"chain": sizes["chain"], "draw": step, source.group_dim: -(-n_groups // -(-n_groups // CHUNK))}
     with whole_folder(path, untouched_for=SLOWEST_CHUNK) as unfinished:
         for lo in range(0, sizes["draw"], step):
             some = xr.DataTree.from_dict({"posterior": posterior.isel(draw=slice(lo, lo + step))})
@@ -144,6 +148,11 @@ def _write(trace: xr.DataTree, target: Any, path: Path, *, rng: np.random.Genera
             else:
                 drawn.to_zarr(unfinished, append_dim="draw", consolidated=False)
             os.utime(unfinished)
+
+
+def _source(target: Target) -> LatentTarget | None:
+    """Return what draws the latent variables that a target integrated or summed out, if there are any."""
+    return target if isinstance(target, LatentTarget) else target.summed
 
 
 def _places(target: LatentTarget, groups: Any) -> np.ndarray:

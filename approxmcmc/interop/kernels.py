@@ -54,7 +54,7 @@ def numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Seque
     except (NumbaError, NotImplementedError, TypeError, AttributeError, AssertionError) as error:
         reason = f"{type(error).__name__}: {first_line(error)}"
         raise IncompatibleError(
-            f"from_pymc: PyTensor cannot compile the model's terms ({reason}); sample it by NUTS, amc.NUTS()"
+            f"from_pymc: PyTensor cannot compile the model's terms ({reason}); sample the model by NUTS, amc.NUTS()"
         ) from error
     count_kernel()
     return function.vm.jit_fn

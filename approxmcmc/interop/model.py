@@ -1,5 +1,6 @@
 """Read a PyMC model: its rows, variables, data and hash; and the methods of all targets made from one."""
 
+import functools
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,12 +13,14 @@ from pymc.data import MinibatchOp
 from pymc.model.transform.basic import remove_minibatched_nodes
 from pytensor.graph.traversal import ancestors
 
-from approxmcmc.contracts import WrittenWork, content_hash
+from approxmcmc.contracts import Variables, WrittenWork, content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, over_flat, rebuild, value_of
 from approxmcmc.interop.hierarchies import Effects, group_effects
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
 from approxmcmc.interop.rows import Rows
+from approxmcmc.interop.summed.draws import SummedOut
+from approxmcmc.interop.summed.model import SummedModel
 from approxmcmc.interop.variables import ModelVariables, describe_variables, flat, multiplier, refuse_unsuitable
 from approxmcmc.interop.written_work import work_as_written
 
@@ -53,7 +56,7 @@ class ModelOfPyMC:
         self.values = [model.rvs_to_values[variable] for variable in model.free_RVs]
         self.theta = pt.vector("theta", shape=(sum(np.size(self.start[v.name]) for v in self.values),))
         self.rows = Rows(model, row_dim, data)
-        self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
+        self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in _shared(self.given)]
         self.hash = model_hash(model) or f"{UNREADABLE} {uuid.uuid4()}"  # unique, so it never matches another model
         self.effects = group_effects(model, self.rows.n_rows, self._score) if scale_effects else []
         scaled = [(one.effect, one.scale) for one in self.effects if one.scale is not None]
@@ -140,15 +143,23 @@ class TargetOfPyMC:
     source: ModelOfPyMC
     n_obs: int
 
+    variables: Variables
+
+    @functools.cached_property
+    def summed(self) -> SummedOut | None:
+        """What draws the indicators that were summed out of the model, if there are any."""
+        model = self.source.given
+        return SummedOut(model, self.variables) if isinstance(model, SummedModel) else None
+
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
         """The observed data, under the variables' names."""
-        return self.source.observed_data
+        return (self.summed or self.source).observed_data
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
         """The model's data containers without the observed ones, as in `pm.sample`."""
-        return self.source.constant_data
+        return (self.summed or self.source).constant_data
 
     @property
     def written_work(self) -> WrittenWork:
@@ -176,8 +187,9 @@ class TargetOfPyMC:
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """The coordinates of group effects, and why, for the trace's attributes."""
-        return {"group_effects": "; ".join(one.reason for one in self.effects)} if self.effects else {}
+        """The coordinates of group effects, and why, and what was summed out, for the trace's attributes."""
+        found = {"group_effects": "; ".join(one.reason for one in self.effects)} if self.effects else {}
+        return found if self.summed is None else {**found, "integrated": self.summed.sentence}
 
     def to_pymc(self) -> Any:
         """Return the model itself.
@@ -197,6 +209,12 @@ class TargetOfPyMC:
     def __repr__(self) -> str:
         """Return the observed variable, its number of rows, and the free variables as text."""
         return f"{type(self).__name__}({self.source.rows.name}: {self.n_obs} rows; {self.source.names})"
+
+
+def _shared(model: Any) -> list[Any]:
+    """Return the data of a model that can change; with indicators summed out, those of the model with them."""
+    whole = model.given if isinstance(model, SummedModel) else model
+    return [leaf for leaf in leaves([whole.logp()]) if is_shared(leaf)]
 
 
 def _has_minibatches(model: Any) -> bool:

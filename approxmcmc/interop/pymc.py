@@ -13,19 +13,19 @@ linker.
 from collections.abc import Mapping
 from typing import Any
 
-from numba.core.errors import NumbaError
-
 from approxmcmc.contracts import Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.groups.find import integrated
-from approxmcmc.interop.groups.target import IntegratedOfPyMC, checked_path
-from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError
+from approxmcmc.interop.groups.target import IntegratedOfPyMC
+from approxmcmc.interop.groups.values import NOT_UNDERSTOOD, NoEffectsError, NotGroupsError
+from approxmcmc.interop.latents_wanted import checked_latents
 from approxmcmc.interop.libraries import without_formula
 from approxmcmc.interop.linear_predictor import StructuredTarget, family_of, structured_target
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import NoLinearPredictorError
 from approxmcmc.interop.pymc_target import PyMCTarget
 from approxmcmc.interop.rows import first_line, law_name
+from approxmcmc.interop.summed.model import SummedModel, summed
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.compression import explain_rows
 from approxmcmc.targets.given import with_sources
@@ -35,9 +35,6 @@ from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
-
-# What PyTensor and numba raise at graphs that cannot be rebuilt, differentiated, compiled, or read on a subset of rows.
-NOT_UNDERSTOOD = AssertionError, AttributeError, IndexError, NotImplementedError, NumbaError, TypeError, ValueError
 
 
 def from_pymc(
@@ -57,8 +54,9 @@ def from_pymc(
     ----------
     model
         A ``pm.Model`` with observed variables over the same rows, which are independent given the parameters, and
-        continuous free variables; of a ``bambi.Model`` its PyMC model is taken. Several observed variables are one
-        model: a row's term is their sum.
+        continuous free variables; discrete ones with an entry for each row or group are summed out (see the page on
+        hierarchies). Of a ``bambi.Model`` its PyMC model is taken. Several observed variables are one model: a row's
+        term is their sum.
     row_dim
         Name of the dim that counts the rows, for models in which another axis is as long as the data.
     deterministics
@@ -77,10 +75,10 @@ def from_pymc(
         `sample` uses for a ``pm.Model``: as "auto", but not by quadrature if NUTS draws from the model in the time that
         compiling the quadrature takes, and meets no funnel. The posterior of the other parameters is the same.
     latents
-        Which of the integrated effects `sample` stores in the trace. "auto": all, if groups times draws are at most
-        1e7, else none. A list of labels of groups: the effects of these groups. None: none, and `approxmcmc.latents`
-        draws them later. A path that ends with ``.zarr``: all are written to this folder instead, as float32, for
-        `xarray.open_zarr`.
+        Which of the variables that were integrated or summed out `sample` stores in the trace. "auto": all, if groups
+        times draws are at most 1e7, else none. A list of labels of groups: those of these groups. None: none, and
+        `approxmcmc.latents` draws them later. A path that ends with ``.zarr``: all are written to this folder instead,
+        as float32, for `xarray.open_zarr`.
     data
         Rows in place of those in the model, by the names of its data containers: sources (`approxmcmc.sources`), such
         as columns of Parquet files, or arrays, which may be mapped. For data that do not fit into memory: write the
@@ -143,7 +141,7 @@ def from_pymc(
     >>> amc.from_pymc(model)  # doctest: +SKIP
     PredictorsOfPyMC(y: 1000 rows; beta, sigma)
     """
-    model = without_formula(model)
+    model = summed(without_formula(model), latents)
     if integrate is True and (data is not None or deterministics):
         raise InvalidInputError(
             "from_pymc: integrate=True takes the rows and the variables of the model itself, so `data` and "
@@ -153,11 +151,14 @@ def from_pymc(
     if integrate is True or (integrate and data is None and structure and not deterministics and row_dim is None):
         whole = _integrated(model, always=integrate is True, if_cheaper=integrate == "if cheaper")
         if isinstance(whole, IntegratedOfPyMC):
-            is_path = isinstance(latents, str) and latents != "auto"
-            whole.latents_wanted = checked_path(latents) if is_path else latents
+            whole.latents_wanted = checked_latents(latents)
             return whole
         if integrate is True:
             raise IncompatibleError(f"from_pymc: no effects can be integrated out: {whole}; give integrate='auto'")
+    if data is not None and isinstance(model, SummedModel):
+        raise IncompatibleError(
+            f"from_pymc: {model.sentence}, for the rows of the model only; with data= write a pm.Mixture in their place"
+        )
     if data is not None:
         given = with_sources(dict(data))
         rows = {name: checked_array(one, name, who="from_pymc", keep_float32=True) for name, one in given.items()}
@@ -201,6 +202,8 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     if isinstance(model, Target):
         return f"{model!r}: {explain_rows(model)}"
     model = without_formula(model)
+    if (without := summed(model)) is not model:
+        return f"{without.sentence}; {explain(without, row_dim)}"
     whole = _integrated(model, if_cheaper=True) if row_dim is None else NoEffectsError("row_dim is given")
     if isinstance(whole, IntegratedOfPyMC):
         sizes = f"{whole.n_obs} terms, one per group, and {whole.variables.size} parameters"
@@ -210,7 +213,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
         source = ModelOfPyMC(model, row_dim)
         source.rows.terms()  # raises if rows have no terms of their own
     except IncompatibleError as error:
-        if not left:
+        if not left and not isinstance(model, SummedModel):
             raise
         names = ", ".join(variable.name for variable in model.observed_RVs)
         return f"{names}: no row is a term{left}; why no row is one: {error}"

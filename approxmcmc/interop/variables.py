@@ -1,6 +1,7 @@
 """The variables of a PyMC model and the flat unconstrained vector that samplers move."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from pytensor.graph.replace import vectorize_graph
 
 from approxmcmc.contracts import Variables
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.interop.graphs import over_flat
+from approxmcmc.interop.graphs import over_flat, rebuild
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +27,14 @@ class ModelVariables(Variables):
     constrain, unconstrain
         ``constrain(thetas)`` maps many thetas, shape (n, dim), to constrained values by name; ``unconstrain(values)``
         maps one set of values by name to theta.
+    unconstrain_draws
+        Maps the values of n draws by name to thetas, shape (n, dim).
     """
 
     unconstrained: Variables = dataclasses.field(default_factory=lambda: Variables({}))
     constrain: Callable[[np.ndarray], Mapping[str, np.ndarray]] | None = None
     unconstrain: Callable[[Mapping[str, Any]], np.ndarray] | None = None
+    unconstrain_draws: Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = None
 
     @property
     def size(self) -> int:
@@ -54,12 +58,11 @@ class ModelVariables(Variables):
         return self.unconstrain(values)
 
     def pack_draws(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Map constrained values with leading axes (chain, draw) to thetas, one by one; shape (chain, draw, size)."""
+        """Map constrained values with leading axes (chain, draw) to thetas; shape (chain, draw, size)."""
+        assert self.unconstrain_draws is not None
         chains, draws = next(iter(values.values())).shape[:2]
-        packed = [
-            self.pack({name: value[place] for name, value in values.items()}) for place in np.ndindex(chains, draws)
-        ]
-        return np.reshape(packed, (chains, draws, self.size))
+        flat = {name: value.reshape((chains * draws, *value.shape[2:])) for name, value in values.items()}
+        return self.unconstrain_draws(flat).reshape((chains, draws, self.size))
 
 
 def describe_variables(
@@ -89,6 +92,16 @@ def describe_variables(
         overrides = {model[name]: np.asarray(value) for name, value in given.items()}
         return multiply(flat(make_initial_point_fn(model=model, overrides=overrides)(0), values))
 
+    def unconstrain_draws(given: Mapping[str, np.ndarray]) -> np.ndarray:
+        free = [variable.name for variable in model.free_RVs]
+        pieces = forward()(*(given[name] for name in free))
+        packed = np.concatenate([piece.reshape((len(piece), -1)) for piece in pieces], axis=1).astype(np.float64)
+        return np.array([multiply(one) for one in packed]) if scales else packed
+
+    @functools.cache
+    def forward() -> Any:
+        return _forward(model)
+
     first = {name: value[0] for name, value in constrain(multiply(flat(start, values))[None, :]).items()}
     defaults = {variable.name: first[variable.name] for variable in model.free_RVs}
     named = {name: dims for name, dims in model.named_vars_to_dims.items() if None not in dims}
@@ -109,7 +122,20 @@ def describe_variables(
         defaults=defaults,
         constrain=constrain,
         unconstrain=unconstrain,
+        unconstrain_draws=unconstrain_draws,
     )
+
+
+def _forward(model: Any) -> Any:
+    """Return the function that maps many constrained values of the free variables to unconstrained ones."""
+    transforms = {one: model.rvs_to_transforms[one] for one in model.free_RVs}
+    graphs = [
+        one if transform is None else transform.forward(one, *one.owner.inputs) for one, transform in transforms.items()
+    ]
+    single = {one: one.type() for one in transforms}
+    many = [pt.tensor(dtype=one.dtype, shape=(None, *one.type.shape)) for one in single.values()]
+    batched = vectorize_graph(rebuild(graphs, single), dict(zip(single.values(), many, strict=True)))
+    return pytensor.function(many, batched, mode="FAST_COMPILE", on_unused_input="ignore")
 
 
 def flat(point: Mapping[str, Any], values: Sequence[Any]) -> np.ndarray:
@@ -145,12 +171,11 @@ def refuse_unsuitable(model: Any) -> None:
     Raises
     ------
     IncompatibleError
-        When the model has no observed variable, missing values, discrete or no free variables.
+        When the model has no observed variable, missing values, or no free variables.
     """
     observed = [variable.name for variable in model.observed_RVs]
     free = [variable.name for variable in model.free_RVs]
     missing = [name for name in free if name.endswith("_unobserved")]
-    discrete = [variable.name for variable in model.free_RVs if not str(variable.dtype).startswith("float")]
     if missing:
         reason = (
             f"missing values in the observed data became the parameters {missing}; leave out the rows with missing "
@@ -158,11 +183,6 @@ def refuse_unsuitable(model: Any) -> None:
         )
     elif not observed:
         reason = "the model has no observed variable; give one variable observed="
-    elif discrete:
-        reason = (
-            f"the free variables {discrete} are discrete, and proposals need continuous ones; sum them out "
-            "(pm.Mixture), or sample the model by NUTS and PyMC's discrete steps, amc.sample(model)"
-        )
     elif not free:
         reason = "the model has no free variable; there is nothing to sample"
     else:

@@ -11,9 +11,12 @@ import numpy as np
 from approxmcmc.contracts import Target, TwinnedTarget, Variables, content_hash
 from approxmcmc.engine.messages import first_clause
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError
+from approxmcmc.interop.groups.values import NOT_UNDERSTOOD
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
-from approxmcmc.interop.pymc import NOT_UNDERSTOOD, from_pymc
+from approxmcmc.interop.pymc import from_pymc
 from approxmcmc.interop.rows import first_line
+from approxmcmc.interop.summed.draws import SummedOut
+from approxmcmc.interop.summed.model import SummedModel, summed
 
 
 def target_of(model: Any) -> Target:
@@ -22,6 +25,7 @@ def target_of(model: Any) -> Target:
     This is the result of :func:`from_pymc`, or if that raises, a `WholeModel` with the reason.
     """
     try:
+        model = summed(model)
         return from_pymc(model, integrate="if cheaper")
     except ApproxMCMCError as error:
         return WholeModel(model, str(error).removeprefix("from_pymc: "))
@@ -69,11 +73,21 @@ class WholeModel(TwinnedTarget, Target):
         self.n_obs = max([1, *(len(np.atleast_1d(values)) for values in self.observed_data.values())])
 
     @functools.cached_property
+    def summed(self) -> SummedOut | None:  # type: ignore[override]  # a property, too
+        """What draws the indicators that were summed out of the model, if there are any."""
+        return SummedOut(self.model, self.variables) if isinstance(self.model, SummedModel) else None
+
+    @property
+    def setup_attrs(self) -> Mapping[str, Any]:
+        """What was summed out, for the trace's attributes."""
+        return {} if self.summed is None else {"integrated": self.summed.sentence}
+
+    @functools.cached_property
     def observed_data(self) -> Mapping[str, np.ndarray]:  # type: ignore[override]  # a property, too
         """The observed data, under the variables' names, as `pm.sample` stores them."""
         from pymc.backends.arviz import find_observations
 
-        return _arrays(find_observations(self.model))
+        return _arrays(find_observations(self.model if self.summed is None else self.model.given))
 
     @functools.cached_property
     def constant_data(self) -> Mapping[str, np.ndarray]:  # type: ignore[override]  # a property, too

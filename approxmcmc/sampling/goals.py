@@ -25,7 +25,7 @@ FEWEST_DRAWS = 100  # per chain; with fewer an ESS is mostly its own noise
 LEAST_GROWTH, MOST_GROWTH = 1.25, 4.0  # an early ESS is a rough guess, so jumps are limited
 HALVED = 4  # divides the number of draws kept at a goal, because the next goal has at most four times as many
 BYTES = 2**25  # largest size of the draws and records of a chain
-FEWEST_KEPT = 1000  # draws kept at least, whatever their size
+FEWEST_KEPT = 1000  # a chain may keep this many draws, however large each is, before it drops every second one
 ENOUGH = 400  # effective draws by default: standard errors of .05 posterior standard deviations
 # If draws do not suffice they are thinned by up to 16, or further as long as all steps together take less than a minute
 # of counted work. If chains still do not mix, the run warns instead of continuing for ever.

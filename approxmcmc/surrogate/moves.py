@@ -1,8 +1,8 @@
 """Moves that leave a density of few rows invariant: a trajectory, a random walk, a slice in a wall direction.
 
 The surrogate S(theta) is a log density: prior, a quadratic for the light rows of the data, exact terms for the few
-rows of the core. If all responses of a rare category are equal, S is nearly a half-normal with a wall: flat on one
-side, falling to 0 within one logit on the other. A trajectory in all directions would need steps as short as the wall
+rows of the core. If all responses of a rare category are equal, exp(S) has a wall: on one side it follows the prior,
+and it falls to 0 within one logit on the other. A trajectory in all directions would need steps as short as the wall
 is thick. So the momentum has no component in a wall direction, which is the direction that crosses a wall. Each wall
 direction has a slice update instead, on a line on which the linear predictors of the core change by stored numbers.
 

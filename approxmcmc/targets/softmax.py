@@ -197,9 +197,8 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
         cls, X: Any = None, y: Any = None, prior_scale: float = 1.0, intercept: bool = False, **settings: Any
     ) -> Any:
         """Return a softmax regression: a `SoftmaxTable` if X is a table with categories."""
-        if cls is not SoftmaxRegression or not categorical_columns(X):
-            return super().__new__(cls)
-        return SoftmaxTable(X, y, prior_scale, intercept, **settings)
+        coded = cls is SoftmaxRegression and categorical_columns(X)
+        return SoftmaxTable(X, y, prior_scale, intercept, **settings) if coded else super().__new__(cls)
 
     def __init__(
         self,

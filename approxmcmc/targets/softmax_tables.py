@@ -29,11 +29,12 @@ def classes_of(y: np.ndarray) -> np.ndarray:
 
 def prior_of(scale: float, prior: Callable[..., float] | None) -> Prior:
     """Return the prior of all coefficients; if `prior` is None, it is normal and its `scale` must be finite."""
+    checked = Prior(scale, prior, who=WHO)
     if prior is None and math.isinf(scale):
         raise InvalidInputError(
             f"{WHO}: prior_scale must be finite, found {scale}; a flat prior gives an improper posterior"
         )
-    return Prior(scale, prior, who=WHO)
+    return checked
 
 
 class SoftmaxTable(PredictorsTarget):

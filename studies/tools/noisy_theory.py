@@ -94,7 +94,7 @@ def uniform_constants(target: Any, count: int, scale: float) -> Any:
 
 
 def first_differences(target: Any, sampler: Callable[[int], Any], grid: np.ndarray, runs: int) -> list[Figure]:
-    """Draw P(tau > n), tau the step of the first different decision, for a few N: exact, simulated, lower bound."""
+    """Plot P(tau > n) for a few N, tau the first step at which the noisy chain decides otherwise than the exact one."""
     import pandas as pd
 
     steps, start = 40, float(grid[int(0.7 * len(grid))])

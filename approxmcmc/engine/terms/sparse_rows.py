@@ -12,9 +12,10 @@ import numpy as np
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
 from approxmcmc.engine.terms.batches import datum_at
 
-# A stored difference costs two numbers and a gather. Measured ratios of sparse to dense time: .13 at 18 of 124 columns
-# (a9a), .19 at 25 of 117 (KDD99, one-hot), .56 at 12 of 54 (Covertype), 1.5 at 23 of 40 (KDD99, shares).
-LARGEST_SHARE = 0.25
+# A stored difference costs two numbers and a gather. Measured ratios of sparse to dense time, where the row with the
+# most differences has 18 in 124 columns: .13 (a9a); 25 in 117: .19 (KDD99, one-hot); 12 in 54: .56 (Covertype); 23 in
+# 40: 1.5 (KDD99, shares).
+LARGEST_SHARE = 0.25  # of the columns, in the row with the most differences
 LOOKED_AT = 1001  # rows whose medians give the common row; odd, so that a median is a value of the column
 PIECE = 8192  # rows compared at a time
 

@@ -72,7 +72,7 @@ def _effects(
         raise NotGroupsError("it is one multivariate normal vector, whose entries are not independent")
     if model.rvs_to_transforms[variable] is not None:
         raise NotGroupsError("it has a transform")
-    _refuse_other_users(model, variable)
+    refuse_other_users(model, variable)
     axes = [0] if isinstance(node.op, MvNormalRV) or len(shape) == 1 else list(range(len(shape)))
     for axis in sorted(axes, key=lambda axis: -shape[axis]):
         if shape[axis] < 2:
@@ -96,7 +96,7 @@ def _is_indexed(values: ValuesOfGraph, variable: Any, shape: tuple[int, ...]) ->
     return any(variable in node.inputs for node in values.nodes) and max(shape) > 2
 
 
-def _refuse_other_users(model: Any, variable: Any) -> None:
+def refuse_other_users(model: Any, variable: Any) -> None:
     """Raise if another free variable or a potential depends on the effects in `variable`."""
     for other in model.free_RVs:
         if other is not variable and variable in set(ancestors(other.owner.inputs)):

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from pytensor import config
 from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import WrittenWork
@@ -11,11 +10,9 @@ from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
 from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
-from approxmcmc.interop.groups.values import NotGroupsError
+from approxmcmc.interop.groups.values import NO_TRACES, NotGroupsError
 from approxmcmc.interop.nuts_seconds import seconds_of_trajectory, seconds_to_compile
 
-# Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
-NO_TRACES = config.change_flags(traceback__limit=0)
 # Seconds in which quadrature is compiled for a new model (11, 19 and 20 in three models of docs/street.md), and the
 # steps of NUTS: 4 chains of 400 tuning steps and 1000 draws.
 CODE, DRAWS = 12.0, 4 * (400 + 1000)

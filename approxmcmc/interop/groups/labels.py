@@ -2,8 +2,8 @@
 
 An entry has the label of a group, `FREE` if it depends on no effect, and `MIXED` if it depends on the effects of
 several groups. Operations that move entries move labels; elementwise operations join the labels of their inputs; sums
-and products of matrices join labels along the axes that they add up. Results of any other operation on effects are
-`MIXED`.
+and products of matrices join labels along the axes that they add up; an entry found by an index has the label of the
+index, too. Results of any other operation on effects are `MIXED`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,6 +32,7 @@ MOVING = {
     "ScalarFromTensor",
     "Identity",
 }
+INDEXING = {"AdvancedSubtensor", "AdvancedSubtensor1"}
 STACKING = {"MakeVector": slice(0, None), "SetSubtensor": slice(0, 2)}
 MULTIPLYING = {"Dot", "Matmul", "BatchedDot"}
 
@@ -78,6 +79,10 @@ def _labels(node: Any, values: ValuesOfGraph, labels: Sequence[Any], shape: tupl
     if data is not None and all(known is None for known in _others(labels, data)):
         arrays[data] = full[data]
         return np.asarray(compute(node, arrays)[0]).astype(np.int64).reshape(shape)  # stacking may change the type
+    if name in INDEXING:
+        return _joined(
+            [_of_index(node, k, arrays, known) for k, known in enumerate(labels) if known is not None], shape
+        )
     if name in MULTIPLYING and min(full[0].ndim, full[1].ndim) >= 1:
         left = join_along(full[0], -1)
         right = join_along(full[1], max(full[1].ndim - 2, 0))
@@ -93,6 +98,28 @@ def _joined(labels: Sequence[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
         if (one != FREE).any():
             total = join(total, one)
     return total
+
+
+def _of_index(node: Any, place: int, arrays: Sequence[np.ndarray], labels: np.ndarray) -> np.ndarray:
+    """Return the labels that input number `place` of an indexing operation, with these labels, gives to its result.
+
+    An index finds its own labels: they replace the data along its axis, and it counts them.
+    """
+    arrays = list(arrays)
+    if place == 0:
+        arrays[0] = labels
+    else:
+        axis, lengths = _axis_of_index(node, place), list(arrays[0].shape)
+        lengths[axis] = labels.size
+        arrays[0] = np.broadcast_to(np.moveaxis(labels.reshape((-1,) + (1,) * (len(lengths) - 1)), 0, axis), lengths)
+        arrays[place] = np.arange(labels.size).reshape(labels.shape)
+    return np.asarray(compute(node, arrays)[0])
+
+
+def _axis_of_index(node: Any, place: int) -> int:
+    """Return the axis of the data to which input number `place` of an indexing operation belongs."""
+    entries = getattr(node.op, "idx_list", None)  # older versions of PyTensor have one input for each axis
+    return place - 1 if entries is None else list(entries).index(place - 1)
 
 
 def _data_inputs(node: Any) -> slice | None:

@@ -2,15 +2,12 @@
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import CompiledTarget, LatentTarget, WrittenWork, content_hash
-from approxmcmc.engine.extras import extra
-from approxmcmc.errors import InvalidInputError
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.coordinates import Coordinates, GlobalVariables, labels_of_model
 from approxmcmc.interop.groups.effects import EffectsOfModel, Named
@@ -169,22 +166,3 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         """Return the observed variable and the sizes as text."""
         sizes = f"{self.source.y.size} rows in {self.n_obs} groups, dim={self.variables.size}"
         return f"{type(self).__name__}({self.source.observed.name}: {sizes}; without {self.groups.name})"
-
-
-def checked_path(path: str) -> str:
-    """Return `path`, the folder that the run will fill with draws of effects; raise if it cannot be made.
-
-    Raises
-    ------
-    InvalidInputError
-        When `path` does not end with ``.zarr``, or exists.
-    MissingExtraError
-        When zarr is not installed.
-    """
-    with extra("sources", f"latents={path!r}"):
-        import zarr  # noqa: F401
-    if not path.endswith(".zarr"):
-        raise InvalidInputError(f"from_pymc: latents must be 'auto', labels of groups or a .zarr path, found {path!r}")
-    if Path(path).exists():
-        raise InvalidInputError(f"from_pymc: latents={path!r} exists; remove it, or name another folder")
-    return path

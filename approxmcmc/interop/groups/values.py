@@ -5,12 +5,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numba.core.errors import NumbaError
 from pymc.distributions.transforms import CholeskyCovPacked
+from pytensor import config
 from pytensor.compile.mode import Mode
 from pytensor.graph.traversal import ancestors, toposort
 
 from approxmcmc.interop.graphs import evaluate, is_shared, value_of
 
+# What PyTensor and numba raise at graphs that cannot be rebuilt, differentiated, compiled, or read on a subset of rows.
+NOT_UNDERSTOOD = AssertionError, AttributeError, IndexError, NotImplementedError, NumbaError, TypeError, ValueError
+# Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
+NO_TRACES = config.change_flags(traceback__limit=0)
 # Graphs that are evaluated only a few times are not compiled.
 PYTHON = Mode(linker="py", optimizer="fast_compile")
 
@@ -31,9 +37,8 @@ class ValuesOfGraph:
     """
 
     def __init__(self, model: Any, graphs: Sequence[Any]) -> None:
-        rng = np.random.default_rng(0)
-        free = model.free_RVs
-        self.of: dict[Any, Any] = {variable: rng.uniform(0.5, 1.5, shape_of(model, variable)) for variable in free}
+        rng, free = np.random.default_rng(0), model.free_RVs
+        self.of: dict[Any, Any] = {variable: _value_of(model, variable, rng) for variable in free}
         self.fixed: set[Any] = set()
         self.nodes = [node for node in toposort(graphs, blockers=free) if node.outputs[-1] not in self.of]
         for leaf in ancestors(graphs, blockers=free):
@@ -48,6 +53,14 @@ class ValuesOfGraph:
     def shape(self, variable: Any) -> tuple[int, ...]:
         """Return the shape of a variable."""
         return np.shape(self.of[variable])
+
+
+def _value_of(model: Any, variable: Any, rng: np.random.Generator) -> np.ndarray:
+    """Return a random value of a free variable; the initial value of a discrete one, which may be an index."""
+    shape = shape_of(model, variable)
+    if str(variable.dtype).startswith("float"):
+        return rng.uniform(0.5, 1.5, shape)
+    return np.broadcast_to(model.initial_point()[model.rvs_to_values[variable].name], shape).astype(variable.dtype)
 
 
 def shape_of(model: Any, variable: Any) -> tuple[int, ...]:

@@ -80,7 +80,7 @@ def _conditional(
     site: int,
     method: str,
 ) -> tuple[np.ndarray, str]:
-    """Return a site's realised conditional in every state, shape (states, n_states[site]), and the method used."""
+    """Return a site's probabilities under the test's errors in every state, and how they were computed."""
     if conditionals is None:
         return np.asarray(target.conditional(points, site)), "closed form"
     n = int(conditionals.n_terms[site])

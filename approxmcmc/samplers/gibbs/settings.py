@@ -108,7 +108,7 @@ class Gibbs(Component, TestedSampler):
     conditional: str = "auto"
 
     def __post_init__(self) -> None:
-        """Check the names and the role of the test."""
+        """Check the names, and that `test` is an `AcceptanceTest`."""
         for name, value, known in (("scan", self.scan, tuple(SCANS)), ("conditional", self.conditional, CONDITIONALS)):
             if value not in known:
                 raise InvalidInputError(f"Gibbs: {name} must be one of {known}, found {value!r}")

@@ -89,7 +89,7 @@ class Exchange(Component, ProposalSampler):
     auxiliary: Any = "auto"
 
     def __post_init__(self) -> None:
-        """Check the role of the proposal and the number of draws."""
+        """Raise unless `proposal` is a `Proposal` and the number of draws is positive."""
         check_proposal(self.proposal, "Exchange")
         object.__setattr__(self, "n_auxiliary", checked_integer(self.n_auxiliary, "n_auxiliary", who="Exchange"))
 

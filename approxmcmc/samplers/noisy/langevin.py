@@ -132,7 +132,7 @@ class NoisyLangevin(Component, Sampler):
         check_steps(self)
 
     def build(self, target: DoublyIntractableTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:
-        """Check the pairing, compile it, and return the program that starts chains; it makes no decisions."""
+        """Check and compile the pairing; return the program of chains that accept every step in the support."""
 
         def step(simulate: Callable[..., None]) -> Callable[..., int]:
             return make_step(make_drift(simulate), no_estimate, keep_nothing, adapt_nothing, False)

@@ -126,7 +126,7 @@ class PseudoMarginal(Component, ProposalSampler):
     refresh: bool = False
 
     def __post_init__(self) -> None:
-        """Check the role of the proposal."""
+        """Raise unless `proposal` is a `Proposal`."""
         check_proposal(self.proposal, "PseudoMarginal")
 
     def build(self, target: EstimatedTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:
@@ -234,7 +234,7 @@ class NoisyMetropolisHastings(Component, ProposalSampler):
     proposal: Any
 
     def __post_init__(self) -> None:
-        """Check the role of the proposal."""
+        """Raise unless `proposal` is a `Proposal`."""
         check_proposal(self.proposal, "NoisyMetropolisHastings")
 
     def build(self, target: EstimatedTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:

@@ -19,7 +19,7 @@ class Interval(NamedTuple):
     upper: float
 
     def columns(self, name: str) -> dict[str, float]:
-        """Return the three columns of a report table: name, name_lower, name_upper."""
+        """Return three entries of a row of a report's table, by column: name, name_lower, name_upper."""
         return {name: self.value, f"{name}_lower": self.lower, f"{name}_upper": self.upper}
 
 

@@ -257,7 +257,9 @@ def _rows(groups: Sequence[FactorGroup], *, by_site: bool) -> tuple[np.ndarray, 
     starts[ranked] = np.cumsum(sizes[ranked]) - sizes[ranked]
     flat = np.empty(int(sizes.sum()))
     if flat.size > np.iinfo(np.int32).max:
-        raise InvalidInputError(f"the tables hold {flat.size:.3g} entries with their copies, at most 2^31 are possible")
+        raise InvalidInputError(
+            f"the tables hold {flat.size:.3g} entries, one copy for each site of a table; less than 2^31 are possible"
+        )
     done = 0
     for block in blocks:
         flat[starts[done : done + len(block), None] + np.arange(block.shape[1])] = block

@@ -93,7 +93,7 @@ class ERGM(ExponentialFamily):
         return " ".join(f"{statistic.name} {content_id(statistic.change)}" for statistic in self.statistics)
 
     def initial_point(self) -> np.ndarray:
-        """Return the log odds of an edge for "edges" and 0 for the rest, or the middle of `prior_bounds`."""
+        """Return the middle of `prior_bounds` if given; else log odds of an edge for "edges", 0 for the rest."""
         point = np.zeros(self.variables.size)
         names = list(self.variables.coords["statistic"])
         if "edges" in names and self.prior.bounds is None:

@@ -152,7 +152,7 @@ class DistinctColumns:
         return self.width - width, self.width
 
     def add_codes(self, codes: np.ndarray, weights: np.ndarray | None) -> None:
-        """Add a column of codes (n,), and the weights (n, 1) that multiply the entries; None for weights 1."""
+        """Add codes (n,), indices of entries of theta, and weights (n, 1) that multiply these entries; None: 1."""
         self.codes.append(codes)
         self.weights.append(-1 if weights is None else self.add((weights,))[0])
 
@@ -164,7 +164,7 @@ class DistinctColumns:
         return np.concatenate(arrays, axis=1) if arrays else np.empty((self.n, 0))
 
     def coded(self) -> np.ndarray:
-        """Return all codes, (n, C)."""
+        """Return all columns of codes, shape (n, C): indices of entries of theta, as `Design` takes them."""
         return np.array(self.codes, dtype=np.int32).reshape(-1, self.n).T.copy()
 
 

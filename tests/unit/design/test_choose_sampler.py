@@ -302,6 +302,15 @@ def test_a_failed_search_for_a_mode_is_not_repeated_and_leaves_the_pilot():
         _ = known.mode
 
 
+def test_a_walk_whose_search_for_the_mode_fails_takes_the_pilot(monkeypatch):
+    def fail(target):
+        raise amc.errors.InvalidInputError("no mode here")
+
+    monkeypatch.setattr("approxmcmc.design.survey.laplace", fail)
+    known = _known(pilot=LAW)
+    assert known.why_no_expansion == "" and known.fit is LAW and known.why_no_expansion == "no mode here"
+
+
 @pytest.mark.parametrize(("mode", "fits"), [(0.0, True), (0.5, True), (3.0, False), (-3.0, False), (9.0, True)])
 def test_draws_around_a_mode_are_not_chosen_where_chains_reach_its_mirror_image(mode, fits):
     independent = _named("independent draws and a walk, exact test")
@@ -492,12 +501,15 @@ def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried(lo
     assert nuts.seconds_per_draw(known) == counted
 
 
-def test_draws_of_nuts_count_less_where_it_moves_effects_that_others_integrate(logistic):
+def test_draws_of_nuts_count_less_where_it_moves_effects_that_others_integrate(logistic, monkeypatch):
     known, hierarchy = Situation(logistic), Situation(logistic)
     work = known.written_work
     hierarchy.__dict__["written_work"] = work._replace(dim=work.dim + 100)
     assert nuts.floor(known).per_step == nuts.seconds_per_draw(known)
     assert nuts.floor(hierarchy).per_step == nuts.RUNS_OF_EFFECTS * nuts.seconds_per_draw(hierarchy)
+    monkeypatch.setattr(nuts, "FEW_GROUPS", logistic.n_obs + 1)
+    assert nuts.floor(hierarchy).per_step == nuts.RUNS_OF_FEW * nuts.seconds_per_draw(hierarchy)
+    assert nuts.floor(known).per_step == nuts.seconds_per_draw(known)
 
 
 def test_nuts_reads_all_rows_whatever_stands_for_them(logistic):

@@ -13,8 +13,8 @@ from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
-from approxmcmc.interop.groups.target import checked_path
 from approxmcmc.interop.groups.values import PYTHON
+from approxmcmc.interop.latents_wanted import checked_latents
 
 pytestmark = [
     pytest.mark.needs_jit,  # PyTensor's numba backend cannot do without the compiler
@@ -325,10 +325,10 @@ def test_a_folder_for_effects_is_checked_before_the_run(tmp_path):
     assert amc.from_pymc(hierarchy(), latents=str(tmp_path / "new.zarr")).latents_wanted.endswith("new.zarr")
     for name, reason in {str(tmp_path): "or a .zarr path", "": "or a .zarr path"}.items():
         with pytest.raises(InvalidInputError, match=reason):
-            checked_path(name)
+            checked_latents(name)
     (tmp_path / "old.zarr").mkdir()
     with pytest.raises(InvalidInputError, match="exists; remove it"):
-        checked_path(str(tmp_path / "old.zarr"))
+        checked_latents(str(tmp_path / "old.zarr"))
 
 
 def test_changed_data_are_refused():

@@ -1,0 +1,1 @@
+"""Sum discrete variables with an entry for each row, or each group of rows, out of PyMC models."""

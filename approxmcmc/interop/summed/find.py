@@ -1,0 +1,107 @@
+"""Find the discrete variables of a PyMC model that can be summed out, and the rows that each of their entries reaches.
+
+Examples are indicators of mixtures, outliers and structural zeros, classes of persons, and the state of a site that is
+visited several times. Such a variable takes finitely many values, its entries are independent given the parameters, no
+other free variable and no potential depends on it, and each row depends only on one entry, see `groups.labels`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.op import RandomVariable
+
+from approxmcmc.interop.graphs import evaluate
+from approxmcmc.interop.groups.candidates import refuse_other_users
+from approxmcmc.interop.groups.labels import FREE, MIXED, join, join_along, labels_of
+from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph, shape_of
+from approxmcmc.interop.rows import law_name
+
+MOST_STATES = 32  # terms of a sum: the graph of the likelihood is repeated for each
+
+
+class Indicators(NamedTuple):
+    """Discrete variables of the same shape and the values of each; `rows` maps observed variables to entries.
+
+    An array of `rows` holds the entry that each row depends on, as its position in the flat variable; None if the
+    leading axes of the observed variable are those of the indicators.
+    """
+
+    supports: Mapping[Any, np.ndarray]
+    shape: tuple[int, ...]
+    rows: Mapping[Any, np.ndarray | None]
+
+
+def indicators(model: Any, variables: Sequence[Any]) -> Indicators:
+    """Return the discrete `variables` of a model as indicators that can be summed out.
+
+    Raises
+    ------
+    NotGroupsError
+        With the reason why they cannot be summed out.
+    """
+    if len(variables) == len(model.free_RVs):
+        raise NotGroupsError("the model has no other parameters")
+    for one in variables:
+        refuse_other_users(model, one)
+    observed = [one for one in model.observed_RVs if set(variables) & set(ancestors([one]))]
+    for one in observed:
+        if not isinstance(one.owner.op, RandomVariable):
+            raise NotGroupsError(f"the {law_name(one)} variable {one.name} depends on it, and cannot be read")
+    parents = {one: one.owner.op.dist_params(one.owner) for one in (*observed, *variables)}
+    values = ValuesOfGraph(model, [parameter for parameters in parents.values() for parameter in parameters])
+    supports = {one: _support(one, values) for one in variables}
+    if (states := np.prod([len(one) for one in supports.values()])) > MOST_STATES:
+        raise NotGroupsError(f"it has {states} states, and at most {MOST_STATES} are summed out")
+    shapes = {shape_of(model, one) for one in variables}
+    if len(shapes) > 1:
+        raise NotGroupsError(f"discrete variables of different shapes, {sorted(shapes)}, are not summed out together")
+    [shape] = shapes
+    if np.prod(shape, dtype=int) < 2:
+        raise NotGroupsError("all rows depend on its single entry, so no row would have a term of its own")
+    entries = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    labels = labels_of(values, dict.fromkeys(variables, entries))
+    return Indicators(supports, shape, {one: _rows(model, one, parents[one], labels, entries) for one in observed})
+
+
+def _support(variable: Any, values: ValuesOfGraph) -> np.ndarray:
+    """Return the values that a discrete variable can take, in order."""
+    law, parameters = law_name(variable), variable.owner.op.dist_params(variable.owner)
+    known = [values.of[one] for one in parameters]
+    if law == "Bernoulli":
+        return np.arange(2)
+    if law == "Categorical":
+        return np.arange(known[0].shape[-1])
+    if law == "DiscreteUniform" and values.fixed.issuperset(parameters):
+        return np.arange(np.min(known[0]), np.max(known[1]) + 1, dtype=np.int64)
+    if law in ("Binomial", "BetaBinomial") and parameters[0] in values.fixed:
+        return np.arange(np.max(known[0]) + 1)
+    raise NotGroupsError(f"its distribution, {law}, has no finite list of values")
+
+
+def _rows(
+    model: Any, observed: Any, parameters: Sequence[Any], labels: Mapping[Any, np.ndarray], entries: np.ndarray
+) -> np.ndarray | None:
+    """Return the entry that each row of an observed variable depends on; None if axes are shared."""
+    operation = observed.owner.op
+    shape = np.shape(evaluate(model.rvs_to_values[observed]))
+    batch = shape[: len(shape) - operation.ndim_supp]
+    found = np.full(batch, FREE)
+    for one, n_axes in zip(parameters, operation.ndims_params, strict=True):
+        if one in labels:
+            own = labels[one]
+            for _ in range(n_axes):
+                own = join_along(own, -1)
+            found = join(found, np.broadcast_to(own, batch))
+    if (found == MIXED).any():
+        raise NotGroupsError(f"a row of {observed.name} depends on several of its entries")
+    if (found == FREE).any():
+        raise NotGroupsError(f"some rows of {observed.name} depend on none of its entries")
+    same_axes = batch[: entries.ndim] == entries.shape
+    if same_axes and (found.reshape((*entries.shape, -1)) == entries[..., None]).all():
+        return None
+    rows = found.reshape((len(found), -1))
+    if entries.ndim > 1 or (rows != rows[:, :1]).any():
+        raise NotGroupsError(f"it has the shape {entries.shape}, and the rows of {observed.name} another")
+    return rows[:, 0]

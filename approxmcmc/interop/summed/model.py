@@ -1,0 +1,172 @@
+"""The PyMC model without its indicators: one observed variable has the summed log density of all rows they reach."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.logprob.abstract import MeasurableOp, _logprob
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.graph.traversal import ancestors
+
+from approxmcmc.errors import IncompatibleError
+from approxmcmc.interop.graphs import by_numpy, simplify
+from approxmcmc.interop.groups.values import NO_TRACES, NOT_UNDERSTOOD, PYTHON, NotGroupsError
+from approxmcmc.interop.latents_wanted import checked_latents
+from approxmcmc.interop.rows import first_line
+from approxmcmc.interop.summed.find import Indicators, indicators
+from approxmcmc.interop.summed.terms import log_sum_exp, terms_of_states
+
+SPREAD = 0.3  # standard deviation of the random point around the initial point
+RELATIVE = 1e-6
+
+
+class SummedRows(MeasurableOp, Op):
+    """Rows whose log density is the logarithm of the sum of the exponentials of its inputs, one input for each state.
+
+    The inputs contain the data, so it makes no random draws: the user's model does.
+    """
+
+    __props__ = ("dtype", "ndim")
+    ndim_supp = 0
+
+    def __init__(self, dtype: str, ndim: int) -> None:
+        self.dtype, self.ndim = dtype, ndim
+
+    def make_node(self, *terms: Any) -> Any:
+        """Return the node that stands for the rows with these terms."""
+        rows = pt.tensor(dtype=self.dtype, shape=(None,) * self.ndim)
+        return Apply(self, [pt.as_tensor_variable(one) for one in terms], [rows])
+
+    def perform(self, node: Any, inputs: Any, output_storage: Any) -> None:
+        """Raise: the inputs are log densities."""
+        raise NotImplementedError("rows with indicators summed out are drawn from the model with its indicators")
+
+
+@_logprob.register(SummedRows)
+def _log_density(op: Any, values: Any, *terms: Any, **kwargs: Any) -> Any:
+    return log_sum_exp(terms)
+
+
+class SummedModel(pm.Model):
+    """A model without its indicators, which are `found`, and `given`, the user's model with them.
+
+    Free variables, potentials, data and the deterministics that do not depend on indicators are those of `given`.
+    `latents_wanted` says which indicators `sample` draws.
+    """
+
+    latents_wanted: Any = "auto"
+
+    def __init__(self, given: Any, found: Indicators) -> None:
+        super().__init__(model=None)
+        self.given, self.found = given, found
+        for name, labels in given.coords.items():
+            self.add_coord(name, labels, length=given.dim_lengths[name])
+        dims = given.named_vars_to_dims
+        for one in given.data_vars:
+            self.data_vars.append(one)
+            self.add_named_variable(one, dims.get(one.name))
+        for one in given.free_RVs:
+            if one not in found.supports:
+                transform, initval = given.rvs_to_transforms[one], given.rvs_to_initial_values[one]
+                how = {"default_transform": None, "transform": transform, "initval": initval}
+                self.register_rv(one, one.name, dims=dims.get(one.name), **how)
+        self.terms, rows = terms_of_states(given, found)
+        kept = [one for one in given.observed_RVs if one not in found.rows]
+        name = " and ".join(one.name for one in found.rows)
+        first = next(iter(found.rows))
+        op = SummedRows(rows.dtype, rows.ndim)
+        self.register_rv(
+            op(*self.terms), name, observed=rows, dims=dims.get(name) if found.rows[first] is None else None
+        )
+        for one in kept:
+            self.register_rv(one, one.name, observed=given.rvs_to_values[one], dims=dims.get(one.name))
+        for one in given.potentials:
+            self.potentials.append(one)
+            self.add_named_variable(one, dims.get(one.name))
+        for one in given.deterministics:
+            if not set(found.supports) & set(ancestors([one])):
+                self.deterministics.append(one)
+                self.add_named_variable(one, dims.get(one.name))
+        self._compare()
+
+    def _compare(self) -> None:
+        """Compare the terms of each state with the model's own densities, all entries in that state, at a random point.
+
+        Raises
+        ------
+        NotGroupsError
+            When they differ, so the graph was misread.
+        """
+        rng, found, given = np.random.default_rng(0), self.found, self.given
+        point = {name: rng.normal(value, SPREAD) for name, value in self.initial_point().items()}
+        own = pytensor.function(
+            [self.rvs_to_values[one] for one in self.free_RVs],
+            [by_numpy(simplify(one)) for one in self.replace_rvs_by_values(self.terms)],
+            mode=PYTHON,
+            on_unused_input="ignore",
+        )
+        variables = [*found.supports, *found.rows]
+        expected = pytensor.function(
+            [given.rvs_to_values[one] for one in given.free_RVs],
+            [by_numpy(simplify(one)) for one in given.logp(vars=variables, sum=False, jacobian=False)],
+            mode=PYTHON,
+            on_unused_input="ignore",
+        )
+        mine = own(*(point[self.rvs_to_values[one].name] for one in self.free_RVs))
+        states = itertools.product(*found.supports.values())
+        for state, terms in zip(states, mine, strict=True):
+            fixed = {
+                given.rvs_to_values[one].name: np.full(found.shape, k, dtype=one.dtype)
+                for one, k in zip(found.supports, state, strict=True)
+            }
+            parts = expected(*({**point, **fixed}[given.rvs_to_values[one].name] for one in given.free_RVs))
+            total = np.zeros(found.shape)
+            for one, part in zip(variables, parts, strict=True):
+                rows = found.rows.get(one)
+                if rows is None:
+                    total += part.reshape((*found.shape, -1)).sum(axis=-1)
+                else:
+                    np.add.at(total, rows, part.reshape((len(rows), -1)).sum(axis=1))
+            if not np.allclose(np.broadcast_to(terms, found.shape), total, RELATIVE, RELATIVE, equal_nan=True):
+                raise NotGroupsError(f"the terms of state {state} differ from those of the model")
+
+    @property
+    def sentence(self) -> str:
+        """A sentence: the indicators, and their number of values and of entries."""
+        size = " by ".join(map(str, self.found.shape))
+        values = ", ".join(f"{one.name} ({len(support)} values)" for one, support in self.found.supports.items())
+        return f"{values} of {size} entries summed out"
+
+
+def summed(model: Any, latents: Any = "auto") -> Any:
+    """Return a PyMC model with its discrete variables summed out; any other object is returned unchanged.
+
+    `latents` says which of their draws `sample` stores.
+
+    Raises
+    ------
+    IncompatibleError
+        When discrete variables cannot be summed out; the message gives the reason.
+    """
+    discrete = [one for one in getattr(model, "free_RVs", ()) if not str(one.dtype).startswith("float")]
+    if not discrete or not model.observed_RVs or any(one.name.endswith("_unobserved") for one in discrete):
+        return model
+    try:
+        with NO_TRACES:
+            found = SummedModel(model, indicators(model, discrete))
+    except NotGroupsError as error:
+        reason = str(error)
+    except NOT_UNDERSTOOD as error:
+        reason = f"the graph was not understood ({first_line(error)})"
+    else:
+        found.latents_wanted = checked_latents(latents)
+        return found
+    names = [one.name for one in discrete]
+    raise IncompatibleError(
+        f"from_pymc: the free variables {names} are discrete, and proposals need continuous ones; they cannot be "
+        f"summed out: {reason}. Sample the model by NUTS and PyMC's discrete steps, amc.sample(model)"
+    )
