@@ -88,7 +88,7 @@ class BayesianNetwork(FactorGraph):
         super().__init__([self.tables[name].shape[-1] for name in self.names], groups, variables)
 
     def given(self, **evidence: int) -> "BayesianNetwork":
-        """Return the network with further evidence, states by name, such as ``given(wet=1)``."""
+        """Return the network with further observed states, by the names of variables, such as ``given(wet=1)``."""
         return BayesianNetwork(self.tables, self.parents, {**self.evidence, **evidence})
 
     def log_evidence(self) -> float:
