@@ -8,8 +8,7 @@ FAIL           the lower limit is above it: if the bound is rigorous, the theory
 INCONCLUSIVE   neither
 no bound       the bound does not exist, because a contraction coefficient is unknown or 1 (every random walk on R^d)
 
-A verdict is only as strong as the label of its bound: a vacuous bound (1 or more) passes at every measured distance, a
-heuristic one may fail although nothing is wrong.
+A verdict is only as strong as its bound: a vacuous one (1 or more) passes at any distance, a heuristic one may fail.
 
 There are two routes. If a transition matrix is available (a discrete target of at most 2048 states, or a `grid`),
 :func:`approxmcmc.bounds.exact` computes the bounds B1 to B5 of `bounds.statements`. Otherwise the contraction
