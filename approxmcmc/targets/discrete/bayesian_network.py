@@ -1,7 +1,8 @@
 """Bayesian networks over discrete variables: p(x) = prod_v P(x_v | parents of v), given what was observed.
 
-Evidence cuts the tables down to the unobserved variables, so the target is p(unobserved, evidence) as a function of the
-unobserved, and its normalising constant is P(evidence).
+Evidence cuts the tables down to the unobserved variables: the target is p(unobserved, evidence) as a function of the
+unobserved, without the factors that contain no unobserved variable. Its normalising constant times these factors is
+P(evidence), see `log_evidence`.
 
 Reference: Pearl (1988), Probabilistic Reasoning in Intelligent Systems, chapters 3 and 4 (stochastic simulation).
 """
