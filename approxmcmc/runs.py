@@ -104,7 +104,7 @@ def _as_chosen(target: Target, settings: Settings, book: Book) -> RunPlan:
 
 
 def _first(seed: Any) -> int:
-    """Return the seed of the trials: the seed that the trace stores, or the first if it stores one for each chain."""
+    """Return the seed for the trials of `choose_sampler`: that of the trace, or the first if each chain has one."""
     return int(seed if isinstance(seed, int) else seed[0])
 
 

@@ -38,7 +38,7 @@ def logprior(theta):
 
 @functools.cache
 def normal_mean(n: int = N):
-    """Return the target: normal quantiles as data, with mean 0 and variance 1 exactly."""
+    """Return a normal mean as target; its data are normal quantiles, scaled to mean 0 and variance 1."""
     from scipy.special import ndtri
 
     x = ndtri((np.arange(n) + 0.5) / n)

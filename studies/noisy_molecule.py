@@ -71,7 +71,7 @@ def chains(thin: int | None = None, n_updates: int = UPDATES):
 
 
 def covariance(factor: float = 1.0) -> np.ndarray:
-    """Return the shape of the steps, times the square of a factor."""
+    """Return the covariance of the steps: `COVARIANCE` times the square of a factor."""
     return factor**2 * np.array(COVARIANCE)
 
 

@@ -79,7 +79,7 @@ SAMPLERS = {
 
 
 def start(target: Any, rng: np.random.Generator) -> np.ndarray:
-    """Return a point near one of the two modes."""
+    """Return a point near one of the two modes, each with probability 1/2."""
     mode = np.array([0.0, 1.0]) if rng.random() < 0.5 else np.array([1.0, -1.0])
     return mode + 0.1 * rng.standard_normal(2)
 

@@ -44,7 +44,7 @@ def make_threshold_form(half_width: Callable[..., float]) -> Callable[..., float
             outcome = read_table(rng, table, before, n)
             if outcome == UNDEFINED:
                 return math.nan
-            # A datum of probability 0 at theta' rejects, whatever the rest.
+            # A datum of probability 0 at theta' rejects for every u that no earlier look has decided.
             mean = moments[MEAN] if outcome == FINITE else -math.inf
             cut = min(max(mean, lower), upper)
             if n == n_obs or outcome != FINITE:

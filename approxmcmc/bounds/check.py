@@ -1,18 +1,18 @@
 """Compare measured distances with bounds, at several values of one knob of a sampler, and give a verdict for each.
 
-For each value of the knob, measure the *distance* of the approximate stationary distribution from the posterior, with
-confidence limits, and compare it with every bound. The verdict follows from the limits, never from the point estimate:
+For each value of the knob, measure the *distance* of the approximate stationary distribution from the posterior, and
+compare it with every bound. The verdict follows from its confidence limits:
 
 PASS           the upper limit of the distance is at most the bound
 FAIL           the lower limit is above it: if the bound is rigorous, the theory or an implementation is wrong
 INCONCLUSIVE   neither
 no bound       the bound does not exist, because a contraction coefficient is unknown or 1 (every random walk on R^d)
 
-A verdict is only as strong as the label of its bound: a vacuous bound always passes, a heuristic one may fail.
+A verdict is only as strong as its bound: a vacuous one (1 or more) passes at any distance, a heuristic one may fail.
 
 There are two routes. If a transition matrix is available (a discrete target of at most 2048 states, or a `grid`),
 :func:`approxmcmc.bounds.exact` computes the bounds B1 to B5 of `bounds.statements`. Otherwise the contraction
-coefficient is 1 or unknown: B1 to B4 do not exist, and B5 uses `coupled` and errors of replicated decisions, if given.
+coefficient is 1 or unknown: B1 to B4 do not exist, and B5 exists if `coupled` is given.
 """
 
 import math

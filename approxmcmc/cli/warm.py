@@ -63,10 +63,9 @@ def logistic(n_obs: int, kinds: int = 0) -> Any:
 
 
 def hierarchies() -> dict[str, Callable[[], Any]]:
-    """Return functions that make a PyMC hierarchy for each of three distributions, and one of persons and items."""
-    ordinary = {
-        f"PyMC hierarchy, {law}": functools.partial(hierarchy, law) for law in ("normal", "Bernoulli", "Poisson")
-    }
+    """Return functions that make a PyMC hierarchy for each of four distributions, and one of persons and items."""
+    laws = ("normal", "Bernoulli", "binomial", "Poisson")
+    ordinary = {f"PyMC hierarchy, {law}": functools.partial(hierarchy, law) for law in laws}
     return {**ordinary, "PyMC hierarchy, items": items}
 
 
@@ -84,6 +83,8 @@ def hierarchy(law: str) -> Any:
             pm.Normal("y", eta, pm.HalfNormal("noise", 1.0), observed=truth + rng.normal(size=ROWS))
         elif law == "Bernoulli":
             pm.Bernoulli("y", logit_p=eta, observed=truth + rng.logistic(size=ROWS) > 0.0)
+        elif law == "binomial":
+            pm.Binomial("y", n=9, logit_p=eta, observed=rng.binomial(9, 1.0 / (1.0 + np.exp(-truth))))
         else:
             pm.Poisson("y", pm.math.exp(eta), observed=rng.poisson(np.exp(truth)))
     return model

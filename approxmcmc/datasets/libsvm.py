@@ -77,7 +77,7 @@ def people_stand_in(n: int = 20_000) -> Dataset:
 
 
 def fetch_people() -> dict[str, np.ndarray]:
-    """Fetch the rows from OpenML through scikit-learn; return the arrays of the file by name."""
+    """Fetch the rows from OpenML through scikit-learn; return the arrays of ``a9a.npz`` by name."""
     with extra("downloads", "The download of a data set"):
         from sklearn.datasets import fetch_openml
 

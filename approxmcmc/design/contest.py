@@ -24,10 +24,10 @@ NEARLY = 2.0  # an exact sampler may cost this many times the fastest
 # Seconds: if an exact sampler needs less, a biased one, with its trial, audits and compilation, saves nothing.
 WORTHWHILE = 2.0
 SHARE_OF_TRIALS = 0.15  # of the budget
-SHARE_OF_TRIAL = 0.05  # of the seconds that a candidate would need
+SHARE_OF_TRIAL = 0.05  # of the least seconds that the candidate, the best so far, or a rival by its floor needs
 LEAST_TRIAL, LEAST_FOR_TRIALS = 0.25, 1.0  # negligible time, in seconds: for one trial, for all
 # Least effective draws of a reliable trial. On a horseshoe of 63 parameters a walk seemed to give 4 effective draws in
-# 6200 steps. It would have been preferred to trajectories, which gave 60, although its run had R-hat 1.4.
+# 6200 cheap steps, and would have been preferred to trajectories, whose trial gave 60; its run had R-hat 1.4.
 TELLING = 15.0
 # Factor by which a short trial may err: trials of 200 steps of core rows on MNIST found .12, .40 and .98 effective
 # draws per step.

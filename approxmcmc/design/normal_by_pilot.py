@@ -153,7 +153,7 @@ def gradients_of_pilot(target: Target) -> int:
 def numbers_of_metric(target: Target, law: Any) -> float:
     """Return how many numbers a product with the metric of a pilot's `law` reads: dim^2, or fewer if it is sparse.
 
-    Before the pilot (`law` is None) the answer is a lower bound: dim, if the target has effects of many categories.
+    Before the pilot (`law` is None) the answer is dim, a lower bound, if the metric may be sparse; else dim^2.
     """
     if isinstance(law, SparseNormal):
         return law.factor.numbers

@@ -37,7 +37,7 @@ def why_not(known: Situation) -> str:
 
 
 def why_alone(known: Situation) -> str:
-    """Return what keeps the other candidates from being as fast as NUTS, if it is code that they compile; or ""."""
+    """Return which code the other candidates would first have to compile, and the seconds of this; "" if none."""
     seconds = known.seconds_to_compile(frozenset({"terms", "gradient"}))
     if not seconds:
         return ""

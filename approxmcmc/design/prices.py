@@ -139,7 +139,7 @@ def checked_goal(time_limit: Any, target_ess: Any, bias: Any, fewest_steps: floa
         raise InvalidInputError(f"choose_sampler: time_limit must be positive seconds, or None, found {time_limit!r}")
     if (bias != "none") if isinstance(bias, str) else not (bias is None or bias >= 0.0):
         raise InvalidInputError(
-            f'choose_sampler: bias must be "none", a number of posterior standard deviations, or None; found {bias!r}'
+            f'choose_sampler: bias must be "none" (exact only), 0 or more posterior sd, or None; found {bias!r}'
         )
     allowed = ALLOWED_BIAS if bias is None else 0.0 if isinstance(bias, str) else float(bias)
     wanted = ENOUGH if target_ess is None else float(target_ess)

@@ -201,7 +201,7 @@ def standard_points(rng: np.random.Generator, pairs: int, dim: int) -> np.ndarra
 
 
 def mean_covariance(minibatch: Any, points: np.ndarray) -> np.ndarray:
-    """Return the covariance of the gradients that a minibatch samples, averaged over points; shape (dim, dim)."""
+    """Return the covariance of the gradients of single rows, averaged over points; shape (dim, dim)."""
     dim = points.shape[1]
     total, mean, covariance, score = np.zeros((dim, dim)), np.zeros(dim), np.zeros((dim, dim)), np.zeros(dim)
     for theta in points:

@@ -100,7 +100,7 @@ class Trial:
         self._burn_in(hopeless)
 
     def _burn_in(self, hopeless: Callable[[float], bool]) -> None:
-        """Burn the chains in; stop after a few steps if `hopeless(seconds per step)`."""
+        """Burn the chains in; give up after `GLANCE` steps if `hopeless` is true of the counted seconds of a step."""
         self._advance(GLANCE)
         if hopeless(self.seconds / self.draws[..., 0].size):
             self.gave_up = True

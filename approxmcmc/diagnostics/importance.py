@@ -209,7 +209,7 @@ def chatterjee_diaconis_bound(
 
 
 def _bounds(t: float, kl: float, tail: Callable[[float], float], delta: float) -> tuple[float, ...]:
-    """Return the numbers of both theorems, in the order of `STATEMENTS`; NaN where a theorem does not cover this n."""
+    """Return the numbers of `STATEMENTS` at n = exp(kl + t); NaN for a statement that does not hold at this n."""
     above = float(tail(kl + t / 2.0))  # for t < 0 this is L - |t|/2, as the lower bounds of both theorems require
     error = risk = self_error = mass = blind = blind_risk = math.nan
     if t >= 0.0:

@@ -76,7 +76,7 @@ def replace_nodes(graphs: Sequence[Any], make: Callable[[Any, list[Any]], list[A
 
 
 def is_signed(operation: Any) -> bool:
-    """Return whether an operation is a random variable with its own graph that marks which inputs are parameters."""
+    """Return whether an operation is a `SymbolicRandomVariable` whose signature says which inputs are parameters."""
     return isinstance(operation, SymbolicRandomVariable) and operation.extended_signature is not None
 
 
@@ -107,7 +107,9 @@ def by_numpy(graph: Any) -> Any:
 
 
 def merge_branches(graph: Any) -> Any:
-    """Rebuild switch(c, f(a), f(b)) as f(switch(c, a, b)), which computes f once; f may have other inputs in common.
+    """Rebuild switch(c, f(a), f(b)) as f(switch(c, a, b)), which computes f once.
+
+    Further inputs of f must be the same in both branches.
 
     The Bernoulli density switch(y, -softplus(-eta), -softplus(eta)) is the case that matters: compiled code evaluates
     both branches, and the softplus is most of the cost of a row. Stabilise the graph first: otherwise log(sigmoid) and

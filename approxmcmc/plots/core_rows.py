@@ -1,4 +1,4 @@
-"""Core rows: the part of each row's term that a quadratic does not fit over the posterior."""
+"""Plot how far the terms of core rows and of light rows depart from their quadratics over the posterior."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

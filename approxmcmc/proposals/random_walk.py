@@ -192,8 +192,8 @@ class RandomWalk(Component, Proposal):
             scale = scale**2 * self.preconditioner
         if scale.ndim and scale.shape[0] != dim:
             raise IncompatibleError(
-                f"RandomWalk: the target has {dim} parameters, scale has shape {scale.shape}; "
-                f"give a number, {dim} standard deviations or a {dim} x {dim} covariance"
+                f"RandomWalk: the target has {dim} parameters, scale (times the preconditioner, if there is one) has "
+                f"shape {scale.shape}; give {dim} standard deviations or a {dim} x {dim} covariance, or a number alone"
             )
         correlated = scale.ndim == 2
         if correlated:

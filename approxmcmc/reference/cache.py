@@ -77,5 +77,5 @@ def _read(path: Path, key: str) -> xr.DataTree:
     if attrs.get("cache_key") != key:
         raise ValueError("it belongs to another model or other settings")
     if attrs.get("draws_hash") != draws_hash(tree):
-        raise ValueError("its draws differ from those stored")
+        raise ValueError("its draws do not match the hash stored with them")
     return tree

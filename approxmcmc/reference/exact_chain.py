@@ -290,6 +290,7 @@ def _complain(report: Any, settings: dict[str, int], *, enforce: bool) -> None:
         raise GoldStandardError(
             f"{message} R-hat and ESS need more draws or steps (`draws`, `Kernel(thin=...)`) or a kernel that mixes "
             "better; a second kernel that disagrees says that one of the two kernels is wrong or has not converged, "
-            "and failed identities of Stein say so of the first. `enforce=False` returns these draws with the report."
+            "and failed identities of Stein say this of the first kernel. `enforce=False` returns these draws with the "
+            "report."
         )
     warnings.warn(f"{message} Errors measured with it include its own.", SamplingWarning, stacklevel=3)

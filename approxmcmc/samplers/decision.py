@@ -1,4 +1,4 @@
-"""Make one decision by an acceptance test, and audit it if it is chosen; for Metropolis-Hastings and Gibbs."""
+"""Make one decision by an acceptance test, and audit it if it was chosen for an audit; used by several samplers."""
 
 import math
 from collections.abc import Callable

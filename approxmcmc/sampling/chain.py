@@ -216,7 +216,7 @@ class CompiledChain:
 
     @property
     def memory(self) -> dict[str, Any]:
-        """Return the arrays and numbers that change during the run, by name, and the numbers of the set-up."""
+        """Return the arrays that change during the run, by name, and the numbers of the set-up."""
         return self.loop.memory(self.state, self.fixed)
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:

@@ -235,7 +235,7 @@ class EffectiveDraws(_Looks):
         return self._expected, f"ESS {self.ess:.0f} of {self.target:.0f}"
 
     def found(self, draws: np.ndarray) -> Mapping[str, float]:
-        """Return the target and the ESS of the draws, computed again if the last check did not reach the target."""
+        """Return the target ESS and that of the draws, computed again if the last check did not reach the target."""
         ess = self.ess if self.ess >= self.target else self.smallest_ess(draws, 0.0)
         return {
             "target_ess": self.target,

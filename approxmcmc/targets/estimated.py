@@ -27,7 +27,7 @@ def compile_estimate(estimate: Callable[..., float]) -> Callable[..., float]:
 
 
 class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
-    """Base of both targets: a prior, data, names, and a random function, compiled and checked."""
+    """Base of `EstimatedLikelihood` and `EstimatedRatio`: a prior, data, names, and a function that estimates."""
 
     of: ClassVar[str]
     signature: ClassVar[str]

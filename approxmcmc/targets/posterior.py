@@ -95,7 +95,8 @@ class Posterior:
                 f"{self.target!r}: the log prior is not finite around theta = {theta}; start, or expand, inside the "
                 "support"
             )
-        # Rounding error of the central difference, in standard deviations, for the step DIFFERENCE max(1, |theta|).
+        # Rounding changes the prior's gradient, a central difference, by eps |H| h, where h = DIFFERENCE
+        # max(1, |theta|); that is eps sqrt(|H|) h standard deviations of the prior.
         off = np.sqrt(np.abs(np.diag(hessian))) * DIFFERENCE * np.maximum(1.0, np.abs(theta)) * np.finfo(float).eps
         if off.max() > UNSEEN:
             raise NotFiniteError(

@@ -152,7 +152,7 @@ class FunctionTarget(TallDataTarget):
         self.prior.compile(dim)
 
     def with_rows(self, given: Any, n_obs: int) -> Self:
-        """Return this model with other `data`, in which arrays with a row for each term have `n_obs` rows."""
+        """Return this model with `given` as its data; arrays in it with a row for each term must have `n_obs` rows."""
         other = copy.copy(self)
         other.given, other.data, other.n_obs = None, checked_arrays(given, "data", who="FunctionTarget"), n_obs
         return other

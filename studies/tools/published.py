@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def moment(variable: str, place: int, kind: str) -> "Callable[[xr.DataTree], float]":
-    """Return the measure "mean" or "sd" of one coordinate of a variable, over the draws of a chain."""
+    """Return a function of a trace: the "mean" or the "sd" of one coordinate of a variable over all draws."""
 
     def measure(trace: "xr.DataTree") -> float:
         values = trace["posterior"][variable].to_numpy()[..., place]

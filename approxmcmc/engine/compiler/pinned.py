@@ -77,7 +77,7 @@ class _Place:
         self._thin: Any = kernel(make(_reader(kind, symbol)), signature, cache=False, content=content)
 
     def hold(self, known: Any, free: list["_Place"]) -> Any:
-        """Return a kernel for the context in `known`, with the thin one's code; its deletion frees the place."""
+        """Return the thin kernel for the context in `known`; when the returned kernel is deleted, the place is free."""
         self._words[:] = np.fromiter(_words(self._kind, known), np.uint64)
         ours = njit(self._thin.py_func)
         for found in self._thin.overloads.values():

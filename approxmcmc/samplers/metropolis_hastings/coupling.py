@@ -162,7 +162,7 @@ def couple_metropolis(
     IncompatibleError
         When the proposal has no coupling, or still adapts.
     InvalidInputError
-        When `adapted` lacks tuned values.
+        By `start` of the returned coupling, when `adapted` lacks tuned values.
     """
     proposal = proposal.with_meetings(target)
     built = proposal.build_proposal(target)

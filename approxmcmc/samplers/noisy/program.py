@@ -160,7 +160,7 @@ class AuditedChain:
 
     @property
     def memory(self) -> Mapping[str, Any]:
-        """Return the arrays and numbers that change during the run, by name."""
+        """Return the arrays that change during the run, by name, and the numbers of the set-up."""
         return self.chain.memory
 
     def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:

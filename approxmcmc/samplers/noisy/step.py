@@ -118,7 +118,7 @@ def make_step(
         log_q_ratio = move(streams, state.move, theta, proposed, count)
         threshold = draw_threshold(streams.uniform)
         log_prior = state.log_prior_of(proposed)
-        # The move of a population has replaced theta by another member, so its prior is computed again.
+        # If `move` is that of a population, it has written another member to theta, so its prior is computed again.
         log_rest = -math.inf
         if log_prior != -math.inf:
             log_rest = log_prior - state.log_prior_of(theta) + log_q_ratio

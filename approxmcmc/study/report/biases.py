@@ -96,7 +96,7 @@ def gap_to_gold(
 
 
 def _errors(values: np.ndarray) -> np.ndarray:
-    """Return standard errors of means by batch means, of values (chain, draw, coordinate)."""
+    """Return the standard error of each coordinate's mean, by batch means; `values` is (chain, draw, coordinate)."""
     size = max(1, int(np.sqrt(values.shape[1])))
     batches = values[:, : values.shape[1] // size * size].reshape(-1, size, values.shape[2]).mean(axis=1)
     return batches.std(axis=0, ddof=1) / np.sqrt(len(batches)) if len(batches) > 1 else np.full(values.shape[2], np.nan)

@@ -76,7 +76,7 @@ class Note:
 class Section:
     """A heading, then in this order: paragraphs, a list of terms with their meanings, figures and tables, commands.
 
-    All of it is plain text; the page escapes it.
+    All words are plain text, which the page escapes.
     """
 
     title: str

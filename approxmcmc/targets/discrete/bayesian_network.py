@@ -1,7 +1,8 @@
 """Bayesian networks over discrete variables: p(x) = prod_v P(x_v | parents of v), given what was observed.
 
-Evidence cuts the tables down to the unobserved variables, so the target is p(unobserved, evidence) as a function of the
-unobserved, and its normalising constant is P(evidence).
+Evidence cuts the tables down to the unobserved variables: the target is p(unobserved, evidence) as a function of the
+unobserved, without the factors that contain no unobserved variable. Its normalising constant times these factors is
+P(evidence), see `log_evidence`.
 
 Reference: Pearl (1988), Probabilistic Reasoning in Intelligent Systems, chapters 3 and 4 (stochastic simulation).
 """
@@ -88,7 +89,7 @@ class BayesianNetwork(FactorGraph):
         super().__init__([self.tables[name].shape[-1] for name in self.names], groups, variables)
 
     def given(self, **evidence: int) -> "BayesianNetwork":
-        """Return the network with further evidence, states by name, such as ``given(wet=1)``."""
+        """Return the network with further observed states, by the names of variables, such as ``given(wet=1)``."""
         return BayesianNetwork(self.tables, self.parents, {**self.evidence, **evidence})
 
     def log_evidence(self) -> float:

@@ -287,7 +287,7 @@ class LinearExpansion(Expansion):
         return gradient._replace(add_gradient=parts, data=data)
 
     def packed(self, data: Data) -> Data:
-        """Return (X, y), or (base, values, columns, y) if most entries have the common value of their column."""
+        """Return (X, y), or (base, values, columns, y) if each row has at least 3/4 of the values of a common row."""
         X, y = data
         rows = sparse_rows(X)
         return data if rows is None else (*rows, y)

@@ -154,7 +154,8 @@ class Looked(NamedTuple):
 def look(rows: np.ndarray, y: np.ndarray, functions: RowFunctions, law: Law) -> Looked:
     """Expand `rows` with responses `y` at the centre of `law`, and compute their residuals at its draws.
 
-    Averaged coefficients are those of the best quadratic under the law, by Gauss-Hermite quadrature.
+    Where the coefficients are averages over the law, they are those of the best quadratic under it, by Gauss-Hermite
+    quadrature.
     """
     eta, delta = times(rows, law.center), np.ascontiguousarray(times(rows, law.moves).T)
     leverage = squared_lengths(times(rows, law.cholesky))

@@ -85,7 +85,7 @@ class PredictorExpansion(Expansion):
         bends *= self.order == 2
 
     def _sum(self, numbers: np.ndarray, rows: slice | np.ndarray) -> Quadratic:
-        """Return the sum of the expansions of `rows`; `numbers` holds their rows of the expansion."""
+        """Return the sum of the expansions of `rows`; `numbers` holds those of these rows, in the same order."""
         K = self.K
         bends = np.zeros((K, K, len(numbers)))
         if self.order == 2:

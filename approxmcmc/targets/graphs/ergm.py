@@ -203,6 +203,6 @@ def checked_graph(graph: Any) -> np.ndarray:
         i, j = np.argwhere(adjacency != adjacency.T)[0].tolist()
         raise InvalidInputError(
             f"ERGM: the graph is directed: ({i}, {j}) is {adjacency[i, j]}, ({j}, {i}) is {adjacency[j, i]}; give a "
-            "symmetric matrix, for instance graph | graph.T"
+            "symmetric matrix, for instance np.maximum(graph, np.transpose(graph))"
         )
     return np.ascontiguousarray(adjacency, dtype=np.int64)
