@@ -6,11 +6,12 @@ from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import WrittenWork
 from approxmcmc.interop.groups.candidates import GroupEffects
+from approxmcmc.interop.groups.forms import MOST_NUMBERS
 from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
 from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
-from approxmcmc.interop.groups.values import NO_TRACES, NotGroupsError
+from approxmcmc.interop.groups.values import NO_TRACES, NotGroupsError, shape_of, size
 from approxmcmc.interop.nuts_seconds import seconds_of_trajectory, seconds_to_compile
 
 # Seconds in which quadrature is compiled for a new model (11, 19 and 20 in three models of docs/street.md), and the
@@ -46,12 +47,31 @@ def integrated(model: Any, *, always: bool = False, if_cheaper: bool = False) ->
                     f"leave too few terms to sample (fewer than {FEW_GROUPS}); integrate=True integrates them out "
                     "anyway"
                 )
-            if if_cheaper and _nuts_moves(source, effects):
-                _refuse_if_nuts_is_cheaper(source.written_work)
+            if not always and _nuts_moves(source, effects):
+                _refuse_if_many_effects_remain(source, effects)
+                if if_cheaper:
+                    _refuse_if_nuts_is_cheaper(source.written_work)
             return QuadratureGroupsOfPyMC(source, effects, source.law, always=always)
         except NotGroupsError as error:
             reasons.append(f"{effects.name}: {error}")
     raise NotGroupsError("; ".join(reasons))
+
+
+def _refuse_if_many_effects_remain(source: ModelOfGroups, effects: GroupEffects) -> None:
+    """Raise if L effects of crossed factors would remain, and L^2 is above the number of groups.
+
+    The terms are then too few for a normal approximation at the mode (see `Situation.why_no_mode`), so trajectories
+    sample the model with or without the integrated effects, and a gradient of an integral evaluates each row at eight
+    nodes or more. A Hessian of all parameters must not be too large.
+    """
+    sizes = {v: size(shape_of(source.model, v)) for v in source.model.free_RVs}
+    remain = sum(sizes[v] for one in source.sets if one is not effects for v in one.axes)
+    if remain**2 > effects.n_groups and sum(sizes.values()) ** 2 <= MOST_NUMBERS:
+        raise NotGroupsError(
+            f"{remain} effects of other factors would remain, too many for the terms of {effects.n_groups} groups (at "
+            "most their square root), so trajectories with all effects cost less; integrate=True integrates them out "
+            "anyway"
+        )
 
 
 def _refuse_if_nuts_is_cheaper(work: WrittenWork) -> None:

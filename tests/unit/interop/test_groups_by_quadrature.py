@@ -297,6 +297,30 @@ def test_a_few_large_groups_stay_parameters_unless_asked():
 
 
 @pytest.mark.recompiles
+def test_crossed_effects_stay_parameters_if_too_many_of_them_would_remain():
+    """Four levels of the other factor are more than the square root of 12 groups, three are not."""
+
+    def crossed(levels, effect):
+        with pm.Model() as model:
+            other = pm.HalfNormal("s_other") * pm.Normal("other", shape=levels)
+            bernoulli(effect(pm.HalfNormal("s"))[GROUP] + other[np.arange(N) % levels])
+        return model
+
+    def scaled(s):
+        return s * pm.Normal("z", shape=G)
+
+    with pytest.raises(
+        NotGroupsError, match="z: 4 effects of other factors would remain, too many for the terms of 12"
+    ):
+        integrated(crossed(4, scaled))
+    assert "z: 4 effects of other factors would remain" in amc.explain(crossed(4, scaled))
+    assert integrated(crossed(4, scaled), always=True).n_obs == G
+    assert integrated(crossed(3, scaled)).n_obs == G
+    centred = crossed(4, lambda s: pm.Normal("b", pm.Normal("mu"), s, shape=G))
+    assert integrated(centred).n_obs == G  # trajectories would meet a funnel
+
+
+@pytest.mark.recompiles
 def test_a_few_effects_of_known_scale_stay_coefficients_unless_asked():
     with pm.Model() as model:
         bernoulli(pm.Normal("ability", 0.0, 1.0, shape=G)[GROUP] - pm.Normal("difficulty", shape=3)[OTHER])
