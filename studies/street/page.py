@@ -30,7 +30,7 @@ def markdown(found: pd.DataFrame) -> str:
         f"extended to 400 effective draws where it has fewer; {scaled} if both runs are scaled to 400. The median "
         f"ratio of CPU seconds is {ratio:.2f}, and scaled {to_400:.2f}. Our runs that report a problem: {told}."
     )
-    return "\n".join([*lines, "", counted, *([f"Not run: {', '.join(missing)}."] if missing else []), ""])
+    return "\n".join([*lines, "", counted, *([f"Not run on both sides: {', '.join(missing)}."] if missing else []), ""])
 
 
 def _line(row: pd.Series) -> str:
