@@ -94,7 +94,7 @@ def test_careless_input_is_refused_by_name():
         _regression_on(zoo.X, zoo.Z, row_dim="row")
     X = zoo.X.copy()
     X[[3, 5], 1] = np.nan
-    with pytest.raises(InvalidInputError, match=r"row 3 .*'y' .*NaN .* 1 others.*shape \(300, 3\)'\] hold NaN"):
+    with pytest.raises(InvalidInputError, match=r"row 3 .*'y' .*NaN .*such rows: 2.*shape \(300, 3\)'\] hold NaN"):
         _regression_on(X, zoo.Z)
 
 
