@@ -43,7 +43,9 @@ class SummedRows(MeasurableOp, Op):
 
     def perform(self, node: Any, inputs: Any, output_storage: Any) -> None:
         """Raise: the inputs are log densities."""
-        raise NotImplementedError("rows with indicators summed out are drawn from the model with its indicators")
+        raise IncompatibleError(
+            "rows with indicators summed out cannot be drawn; draw them from your own model, which has the indicators"
+        )
 
 
 @_logprob.register(SummedRows)
