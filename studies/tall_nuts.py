@@ -1,6 +1,6 @@
 """NUTS with its usual warm-up against steps on core rows, and two fitted approximations, on five posteriors for longer.
 
-The picture has, for each posterior and after 1, 10 and 100 seconds, the risk of steps on core rows over that of NUTS.
+The picture has, for each posterior and after 1, 10 and 100 seconds, the risk of NUTS over that of steps on core rows.
 """
 
 import dataclasses

@@ -209,7 +209,7 @@ class ThinnedTest(AcceptanceTest):
     def expected_reads(self, target: Target | Population) -> float:
         """Return the mean number of data that a decision reads between typical states of the target's pilot.
 
-        A pilot is a short run, or the Laplace approximation, made with the target. NaN if there is none.
+        A pilot is a short run, or the Laplace approximation, made with the target. NaN if the target has no pilot.
 
         Examples
         --------

@@ -33,9 +33,8 @@ from approxmcmc.targets.posterior import Posterior
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.sparse_normal import NormalLaw, SparseNormal, normal_by_precision
 
-FIRST = (
-    0.01  # variance of each coordinate in the metric of the first round; its step size adapts within about ten steps
-)
+# Variance of each coordinate in the metric of the first round; its step size adapts within about ten steps.
+FIRST = 0.01
 # Growth of a standard deviation in the last round: at most 3.7 on a hierarchy of 10 parameters, 1e11 on separable
 # classes.
 RUNAWAY = 5.0

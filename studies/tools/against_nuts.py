@@ -64,7 +64,7 @@ def _verdict(row: Any, verdicts: int) -> str:
 
 
 def _told(row: Any) -> str:
-    """Return the ratio in words, or why there is none."""
+    """Return the ratio in words, or the sampler that has no draw."""
     if row.missing:
         return "" if row.less == NOBODY else f"{'core rows' if row.less == BY_NUTS else 'NUTS'}: no draw yet"
     if math.isinf(row.ratio_upper):

@@ -47,8 +47,8 @@ def read_shipped(file_name: Callable[[tuple[Any, ...]], str], native: tuple[Any,
 def _are_used(wish: str) -> bool:
     """Return whether shipped kernels are used; `wish` is the value of ``APPROXMCMC_SHIPPED``.
 
-    They are not used if `wish` is "0", there are none, the user has set a processor for numba, this processor lacks
-    instructions, or it sums in 512 bits and `wish` is not "1".
+    They are not used if `wish` is "0", the package has no such folder, the user has set a processor for numba, this
+    processor lacks instructions, or it sums in 512 bits and `wish` is not "1".
     """
     if wish == "0" or config.CPU_NAME is not None or not FOLDER.is_dir():
         return False
