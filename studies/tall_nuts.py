@@ -9,10 +9,9 @@ import dataclasses
 import approxmcmc as amc
 from approxmcmc import foreign
 from approxmcmc.study import Budget
-from studies.tall_data import GOLD, PROBLEMS
+from studies.tall_data import PRECISE_GOLD, PROBLEMS
 from studies.tall_data import study as tall_data
 from studies.tools.against_nuts import against_nuts
-from studies.tools.gold import precise_exact_chain
 from studies.tools.in_laplace_metric import InLaplaceMetric, core_rows
 from studies.tools.on_the_clock import OnTheClock
 from studies.tools.tall_samplers import surrogate
@@ -35,7 +34,7 @@ study = dataclasses.replace(
     budget=Budget(seconds=100.0),
     budgets={"covertype": Budget(seconds=1000.0)},
     replicates=5,
-    gold=dataclasses.replace(GOLD, draws=30_000, by=precise_exact_chain),
+    gold=PRECISE_GOLD,
     families={},
     analyses=(against_nuts,),
     presets={
