@@ -260,6 +260,10 @@ study = Study(
             "replicates": 2,
             "gold": gold.QUICK,
         },
-        "published": {"like": "quick", "replicates": 5},
+        "published": {
+            "like": "quick",
+            "replicates": 5,
+            "gold": Gold(chains=4, draws=10_000, by=gold.precise_exact_chain),
+        },
     },
 )
