@@ -78,6 +78,7 @@ def sentences(scores: Scores, verdicts: int) -> list[str]:
         who + _who(scores, best, known[best], verdicts),
         _against(best, scores.exact, known, unknown, verdicts),
         _why(best, best == scores.exact, known[best]),
+        f"The squared error of the gold standard of {scores.target} is {beside_least_risk(table)}.",
     ]
 
 
