@@ -121,14 +121,19 @@ def scores_of(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Scores]:
     if len(risks):
         ends = [name for name in risks if name.endswith(("_lower", "_upper"))]
         risks.loc[risks.replicates < LEAST_REPLICATES, ends] = math.nan
-        itself = risks.setting == risks.target.map(words["exact"])
-        ratio = ["ratio", "ratio_lower", "ratio_upper"]
-        risks.loc[itself & risks.ratio.notna(), ratio] = 1.0
-        risks.loc[(risks.ratio_lower <= 0.0) & np.isinf(risks.ratio_upper), ratio] = math.nan  # says nothing
     return [
-        Scores(str(target), words["exact"].get(target), rows.drop(columns="target").reset_index(drop=True))
+        Scores(str(target), words["exact"].get(target), _told(rows.drop(columns="target"), words["exact"].get(target)))
         for target, rows in (risks.groupby("target", sort=False) if len(risks) else ())
     ]
+
+
+def _told(risks: "pd.DataFrame", exact: str | None) -> "pd.DataFrame":
+    """Return risks without the ratios that say nothing: an interval from 0 to infinity, or an end over itself."""
+    risks, ratio = risks.reset_index(drop=True), ["ratio", "ratio_lower", "ratio_upper"]
+    if exact is not None:
+        risks.loc[(risks.setting == exact) & risks.ratio.notna(), ratio] = 1.0
+        risks.loc[(risks.ratio_lower <= 0.0) & np.isinf(risks.ratio_upper), ratio] = math.nan
+    return risks
 
 
 def _risks(scores: Sequence[Scores]) -> list[Section]:
