@@ -53,7 +53,7 @@ def test_the_numbers_that_ship_are_those_of_the_store_with_what_they_came_from(m
 
 def test_the_page_has_an_interval_with_every_estimate(made):
     _, page = made
-    [risks] = re.findall(r"### Risk at three budgets.*?</table>", page, flags=re.DOTALL)
+    [risks] = re.findall(r"### Risk at each budget.*?</table>", page, flags=re.DOTALL)
     cells = re.findall(r'<td class="number">(.*?)</td>', risks)
     floors_and_times, rows = 2, risks.count("<tr><td")
     with_interval = [cell for cell in cells if 'class="interval"' in cell]

@@ -834,10 +834,10 @@ def test_a_browser_folds_families_and_filters_rows(tmp_path):
     text = page.read_text(encoding="utf-8").replace(
         "</body>",
         """<script>
-        var all = document.querySelectorAll("#risk-at-three-budgets-toy tbody tr");
+        var all = document.querySelectorAll("#risk-at-each-budget-toy tbody tr");
         function shown() { return Array.from(all).filter(function (row) { return !row.hidden; }).length; }
-        var told = [shown()], search = document.querySelector("#risk-at-three-budgets-toy input[type=search]");
-        document.querySelector("#risk-at-three-budgets-toy input[type=checkbox]").click(); told.push(shown());
+        var told = [shown()], search = document.querySelector("#risk-at-each-budget-toy input[type=search]");
+        document.querySelector("#risk-at-each-budget-toy input[type=checkbox]").click(); told.push(shown());
         search.value = "NUTS 6/6"; search.dispatchEvent(new Event("input")); told.push(shown());
         search.value = "nowhere"; search.dispatchEvent(new Event("input")); told.push(shown());
         document.title = "rows " + told.join(" ");

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from approxmcmc.study.declare import Declaration
+from approxmcmc.study.declare import Budget, Declaration
 from approxmcmc.study.report import census, figures, tables
 from approxmcmc.study.report.answer import answers, without_gold
 from approxmcmc.study.report.biases import bias_section, sentence, told_of
@@ -169,10 +169,8 @@ def _own_figures(found: _Found, title: str = "The study's own figures") -> list[
 def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
     """Return the design as Morris, White and Crowther (2019) order it: aims, data, estimands, methods, performance."""
     study = results.study
-    limits = {"draws": "draws", "seconds": "s of sampling"}
-    budget = " or ".join(
-        f"{value:,g} {limits[name]}" for name, value in dataclasses.asdict(study.budget).items() if value is not None
-    )
+    others = "".join(f", on {target} {_budget_in_words(own)}" for target, own in study.budgets.items())
+    budget = f"{_budget_in_words(study.budget)} per chain{others}"
     kept, chains = counted(study.thin, "step"), counted(study.replicates, "chain")
     terms = (
         ("Aims", f"{OWN_AIMS if study.gold is None else AIMS} After {study.reference}."),
@@ -181,10 +179,15 @@ def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
         ("Estimands", estimands_in_words(study)),
         ("Methods", "; ".join(setting.label for setting in study.settings())),
         ("Performance", (OWN_PERFORMANCE if study.gold is None else RISK) + COUNTED),
-        ("Budget", f"{budget} per chain, {counted(study.tune, 'tuning step')}, {kept} for each draw that is kept"),
+        ("Budget", f"{budget}, {counted(study.tune, 'tuning step')}, {kept} for each draw that is kept"),
         ("Replicates", f"{chains} of each setting, interleaved in blocks; study seed {study.seed}"),
     )
     return Section("Design", terms=terms)
+
+
+def _budget_in_words(budget: Budget) -> str:
+    limits = {"draws": "draws", "seconds": "s of sampling"}
+    return " or ".join(f"{value:,g} {limits[name]}" for name, value in dataclasses.asdict(budget).items() if value)
 
 
 def estimands_in_words(study: Declaration) -> str:
@@ -229,20 +232,24 @@ def gold_section(results: "StudyResults") -> Section:
         instead = " Its own figures say what the chains are compared with." if results.study.analyses else ""
         return Section("Gold standard", (f"The study has no gold standard.{instead}",))
     reports = {name: results.gold_report(name) for name in results.study.targets}
-    text = tuple(_fate(name, report, results.reference(name) is not None) for name, report in reports.items())
+    text = tuple(_fate(name, report, results.reference(name)) for name, report in reports.items())
     table = census.gates_table(reports)
     commands = tuple(str(report["command"]) for report in reports.values() if report and report.get("command"))
     return Section("Gold standard", text, pieces=(table,) if table else (), commands=commands)
 
 
-def _fate(name: str, report: Mapping[str, Any] | None, used: bool) -> str:
+def _fate(name: str, report: Mapping[str, Any] | None, reference: Any) -> str:
     if report is None:
         return f"{name}: no gold standard has been made."
-    if report["status"] == "accepted" and not used:
+    if report["status"] == "accepted" and reference is None:
         return (
             f"{name}: the stored gold standard is damaged, or the study has changed since; the next run makes another."
         )
-    return f"{name}: {report['status']}, made in {report['seconds']:.0f} s."
+    made = f"{name}: {report['status']}, made in {report['seconds']:.0f} s"
+    if reference is None or "scores" not in reference.children:
+        return f"{made}."
+    scored = reference["scores"].sizes["chain"] * reference["scores"].sizes["at_draw"]
+    return f"{made}. Gradients at {scored:,} of its draws serve as control variates for means and variances."
 
 
 def census_section(results: "StudyResults", judged: Sequence[Contest]) -> Section:

@@ -1,4 +1,4 @@
-"""Tables of numbers: risk at three budgets, failures counted as infinite, cost, seconds, convergence diagnostics."""
+"""Tables of numbers: risk at each budget, failures counted as infinite, cost, seconds, convergence diagnostics."""
 
 import dataclasses
 import math
@@ -66,7 +66,7 @@ def risk_table(scores: Scores) -> Table:
     else:
         what += f" Ratio: risk over that of {scores.exact}, formed within blocks, paired bootstrap."
     return Table(
-        f"Risk at three budgets, {scores.target}",
+        f"Risk at each budget, {scores.target}",
         "Estimates with 95 % bootstrap intervals over replicates; n/R: replicates that finished, of those "
         f"planned.{what} "
         "A negative bias² is an unbiased estimate of a value near zero. Floor: squared standard error of the gold "
