@@ -10,9 +10,9 @@ import pytest
 from approxmcmc.errors import StudyError
 from approxmcmc.study import published
 from approxmcmc.study.load import load_study
-from approxmcmc.study.report.drawn_page import columns_of, in_words, scores_of
+from approxmcmc.study.report.drawn_page import columns_of, scores_of
 from approxmcmc.study.report.markdown import picture
-from approxmcmc.study.report.shipped import unpacked
+from approxmcmc.study.report.shipped import in_words, unpacked
 from approxmcmc.study.report.spent import spent, spent_block
 from approxmcmc.study.report.tables import risk_table
 from approxmcmc.study.report.verdicts import AGREES, DIFFERS, OPEN, verdict, verdicts_block

@@ -6,6 +6,7 @@ census, machine, R-hat and ESS, error bounds, provenance.
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ BLIND = (
     "distribution, not to the posterior, so these statistics cannot see bias: good values here say nothing about the "
     "risk above."
 )
+AIMS = "Which setting has least risk at a given time, and what its approximation costs."
+OWN_AIMS = "How far each setting is from what is known, and what it costs."
 RISK = (
     "risk = bias² + variance of the running mean, relative to the gold standard; the estimate of bias² is corrected "
     "for the noise of the replicates and the error of the gold standard; intervals by bootstrap over replicates; "
@@ -170,10 +173,7 @@ def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
     budget = f"{_budget_in_words(study.budget)} per chain{others}"
     kept, chains = counted(study.thin, "step"), counted(study.replicates, "chain")
     terms = (
-        (
-            "Aims",
-            f"Which setting has least risk at a given time, and what its approximation costs. After {study.reference}.",
-        ),
+        ("Aims", f"{OWN_AIMS if study.gold is None else AIMS} After {study.reference}."),
         ("Data", "; ".join(f"{c.target}, N = {counted(results.target(c.target).n_obs, 'term')}" for c in contests)),
         ("Data order", data_order(contests) or "no cell is done yet"),
         ("Estimands", estimands_in_words(study)),
@@ -194,11 +194,12 @@ def estimands_in_words(study: Declaration) -> str:
     """Return a description of the estimands; for a function that makes them, its docstring."""
     if callable(study.estimands):
         told = (inspect.getdoc(study.estimands) or study.estimands.__name__).splitlines()[0]
+        told = re.sub(r"^Return (\w+: )?(.)", lambda found: found[2].upper(), told)
         return f"{told} Averaged over coordinates: {', '.join(study.average_over) or 'none'}."
     averaged = {
         name: " (averaged over its coordinates)" if name in study.average_over else "" for name in study.estimands or {}
     }
-    return "; ".join(f"{name}{how}" for name, how in averaged.items()) or "mean of every coordinate"
+    return "; ".join(f"{name.replace('_', ' ')}{how}" for name, how in averaged.items()) or "mean of every coordinate"
 
 
 def risk_sections(contest: Contest, *, several: bool) -> list[Section]:
@@ -220,7 +221,9 @@ def cost_section(results: "StudyResults", contests: Sequence[Contest]) -> Sectio
     """Return the section with two tables for all targets: the cost of decisions, and seconds."""
     made = tables.cost_table, tables.seconds_table
     by_target = [{contest.target: table(results, contest) for contest in contests} for table in made]
-    return Section("Cost", pieces=tuple(tables.over_targets(found) for found in by_target if found))
+    costs, seconds = (tables.over_targets(found) if found else None for found in by_target)
+    kept = [costs] if costs and tables.tells_costs(costs.data) else []
+    return Section("Cost", pieces=(*kept, *([seconds] if seconds else [])))
 
 
 def gold_section(results: "StudyResults") -> Section:

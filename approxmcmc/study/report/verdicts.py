@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from approxmcmc.study.report.drawn_page import in_words
 from approxmcmc.study.report.markdown import plain_text
-from approxmcmc.study.report.shipped import rows_of
+from approxmcmc.study.report.shipped import in_words, rows_of
 from approxmcmc.study.report.wording import estimate_text, number
 
 if TYPE_CHECKING:
