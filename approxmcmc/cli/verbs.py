@@ -239,6 +239,24 @@ def verify(args: Arguments) -> int:
     return 0 if table["equal"].all() else 1
 
 
+def adopt(args: Arguments) -> int:
+    """Keep the stale cells whose first draws the present code repeats; return 1 if a cell is not kept, else 0."""
+    from approxmcmc.api import sample
+    from approxmcmc.study.adopt import adopt as keep
+
+    study, preset, _ = open_study(args)
+    if args.draws < 1:
+        raise StudyError(f"adopt needs --draws of at least 1; found {args.draws}.")
+    table = keep(study, preset, Path(args.store), sample=sample, draws=args.draws, listener=_tell_adopted)
+    print(f"{len(table)} stale cells, {int(table['equal'].sum()) if len(table) else 0} kept")
+    return 0 if len(table) == 0 or table["equal"].all() else 1
+
+
+def _tell_adopted(row: "Mapping[str, Any]") -> None:
+    verdict = "kept" if row["equal"] else "DIFFERENT: it stays stale"
+    print(f"{row['target']}  {row['label']}  replicate {row['replicate']}: first {row['draws']} draws, {verdict}")
+
+
 def doctor(args: Arguments) -> int:
     """Print what affects speed and the last bits of draws: this machine, its threads and its software."""
     import time

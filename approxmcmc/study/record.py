@@ -56,6 +56,7 @@ class Record(TypedDict, total=False):
     noisy: bool
     provenance: str | None
     code_version: str
+    drawn_by: str
     run: str
 
 

@@ -12,12 +12,14 @@ from approxmcmc.engine.compiler.code_version import code_version
 from approxmcmc.errors import StudyError
 from approxmcmc.study.cell import run_cell
 from approxmcmc.study.declare import Budget
+from approxmcmc.study.plan import Cell, Plan
 from approxmcmc.study.record import Record
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
 
 CONFIDENCE = 0.95
 
@@ -61,14 +63,16 @@ def verify(
     cells = {cell.key: cell for cell in results.plan.cells}
     rows = []
     for row in done.iloc[np.sort(chosen)].to_dict("records"):
-        budget = Budget(draws=int(row["draws"]))  # a budget of seconds would stop at another draw
-        plan = dataclasses.replace(
-            results.plan, study=dataclasses.replace(results.plan.study, budget=budget, budgets={})
-        )
-        record, _ = run_cell(plan, cells[row["key"]], sample=sample, probe=lambda: 0.0)
+        record, _ = repeat(results.plan, cells[row["key"]], int(row["draws"]), sample=sample)
         equal = record.get("draws_hash") == row["draws_hash"]
         rows.append({**{name: row[name] for name in ("key", "target", "label", "replicate", "draws")}, "equal": equal})
     return pd.DataFrame(rows)
+
+
+def repeat(plan: Plan, cell: Cell, draws: int, *, sample: Callable[..., Any]) -> "tuple[Record, xr.DataTree | None]":
+    """Run a cell again with a budget of draws, because a budget of seconds would stop at another draw."""
+    study = dataclasses.replace(plan.study, budget=Budget(draws=draws), budgets={})
+    return run_cell(dataclasses.replace(plan, study=study), cell, sample=sample, probe=lambda: 0.0)
 
 
 def compare_stores(first: Path, second: Path) -> "pd.DataFrame":

@@ -20,6 +20,7 @@ from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import GoldStandardError, NotFiniteError, SamplingWarning, StudyError
 from approxmcmc.output.files import save
 from approxmcmc.study import Budget, Gold, Study, knob, vary
+from approxmcmc.study.adopt import adopt
 from approxmcmc.study.cell import run_cell
 from approxmcmc.study.engines import Job
 from approxmcmc.study.listen import Lines
@@ -602,3 +603,31 @@ def test_a_cell_keeps_what_its_chain_was_told():
     plan = make_plan(toy_study(), "paper")
     record, _ = run_cell(plan, plan.cells[0], sample=sample, probe=quiet_probe)
     assert record["warnings"] == ["movement is bad", "of something else"]
+
+
+# --- after a change of the code ---
+
+
+def test_cells_whose_draws_did_not_change_are_kept_and_the_others_stay_stale(tmp_path, monkeypatch):
+    study = toy_study(budget=Budget(draws=20))
+    execute(study, tmp_path)
+    monkeypatch.setattr("approxmcmc.study.plan.code_version", lambda: "later")
+    assert execute(study, tmp_path / "none")[0].statuses == {"done": 6}  # the new version makes its own cells
+
+    def changed(target, sampler, **rest):
+        trace = toy_sample(target, sampler, **rest)
+        if sampler.epsilon == 0.2:
+            trace["posterior"]["beta"][0, 3] += 1e-12  # planted: another last bit of one draw
+        return trace
+
+    told = []
+    table = adopt(study, "paper", tmp_path, sample=changed, draws=5, listener=told.append)
+    assert table.groupby("label").equal.all().to_dict() == {
+        "walk[epsilon=0.0]": True, "walk[epsilon=0.05]": True, "walk[epsilon=0.2]": False,
+    }  # fmt: skip
+    assert len(told) == 6 and set(table.draws) == {5}
+    kept = StudyResults.open(study, "paper", tmp_path, allow_stale=True).records
+    assert kept[kept.label != "walk[epsilon=0.2]"].drawn_by.notna().all() and (kept.status == "done").sum() == 4
+    outcome, _ = execute(study, tmp_path)
+    assert outcome.statuses == {"done": 6} and results_of(study, tmp_path).records.drawn_by.notna().sum() == 4
+    assert adopt(study, "paper", tmp_path, sample=toy_sample).empty

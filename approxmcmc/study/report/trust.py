@@ -25,6 +25,12 @@ def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
     sentences = _gold(results, contests)
     if results.stale:
         sentences.append("An earlier version of the code drew these cells.")
+    earlier = int(results.records["drawn_by"].notna().sum())
+    if earlier:
+        sentences.append(
+            f"An earlier version of the code drew {earlier} of these cells; the version of the others repeats their "
+            "first draws bit for bit."
+        )
     census = census_table(results).data
     noisy, planned, done = (int(census[name].sum()) if len(census) else 0 for name in ("noisy", "planned", "done"))
     share = cpu_share(results)
