@@ -8,6 +8,7 @@ import numpy as np
 
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.plan import make_plan
+from approxmcmc.study.record import Record
 from approxmcmc.study.results import latest
 from approxmcmc.study.store import Store
 from approxmcmc.study.verify import repeat
@@ -56,15 +57,15 @@ def adopt(
     records = latest(plan, store.records())
     rows = []
     for cell in plan.cells:
-        record = records.get(cell.identity, {})
-        if record.get("status") != "done" or record["code_version"] == plan.code_version:
+        record = records.get(cell.identity)
+        if record is None or record["status"] != "done" or record["code_version"] == plan.code_version:
             continue
         trace, count = store.trace(record["key"]), min(draws, record["draws"])
         _, again = repeat(plan, cell, count, sample=sample)
-        equal = again is not None and _equal(trace["posterior"], again["posterior"], count)
+        equal = again is not None and _equal(trace, again, count)
         drawn_by = record.get("drawn_by") or record["code_version"]
         if equal:
-            kept = {"key": cell.key, "code_version": plan.code_version, "drawn_by": drawn_by}
+            kept: Record = {"key": cell.key, "code_version": plan.code_version, "drawn_by": drawn_by}
             store.write_cell({**record, **kept}, trace)
         row = {"target": cell.target, "label": cell.label, "replicate": cell.replicate}
         rows.append(row | {"drawn_by": drawn_by, "draws": count, "equal": equal})
@@ -73,7 +74,5 @@ def adopt(
 
 
 def _equal(first: "xr.DataTree", second: "xr.DataTree", draws: int) -> bool:
-    names = set(first.data_vars)
-    return names == set(second.data_vars) and all(
-        np.array_equal(first[name].isel(draw=slice(draws)), second[name]) for name in names
-    )
+    old, new = (trace["posterior"].to_dataset() for trace in (first, second))
+    return set(old) == set(new) and all(np.array_equal(old[name].isel(draw=slice(draws)), new[name]) for name in old)
