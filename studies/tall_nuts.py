@@ -17,9 +17,11 @@ from studies.tools.on_the_clock import OnTheClock
 from studies.tools.tall_samplers import surrogate
 
 SETS = ("mnist_7v9", "ijcnn1", "logistic_1e5", "student_t", "covertype")
+CORE = InLaplaceMetric(surrogate(amc.acceptance.CheapestExactTest()), core_rows)
 SAMPLERS = {
     "nutpie": foreign.NutpieNUTS(),
-    "core_exact": OnTheClock(InLaplaceMetric(surrogate(amc.acceptance.CheapestExactTest()), core_rows), thin=100),
+    "core_exact_10": OnTheClock(CORE, thin=10),
+    "core_exact": OnTheClock(CORE, thin=100),  # short steps: every tenth draw of 100 s would not fit into memory
     "laplace": foreign.LaplaceApproximation(),
     "pymc_advi": foreign.PyMCADVI(),
     "pymc_nuts": foreign.PyMCNUTS(tune=500),
