@@ -285,8 +285,14 @@ def test_what_the_page_prints_is_escaped(page):
 def test_banners_name_loose_gold_failed_gates_noise_and_losses(page):
     _, text = page
     banners = re.findall(r'<p class="banner">(.*?)</p>', text, flags=re.DOTALL)
-    assert len(banners) == 5
-    words = ("synthetic", "min_bulk_ess 1000 instead of 10000", "failed bulk_ess", "noisy")
+    assert len(banners) == 6
+    words = (
+        "Times are wall-clock times",
+        "synthetic",
+        "min_bulk_ess 1000 instead of 10000",
+        "failed bulk_ess",
+        "noisy",
+    )
     for word in (*words, "have no result"):
         assert any(word in banner for banner in banners), word
 
