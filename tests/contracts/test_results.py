@@ -11,10 +11,11 @@ import pytest
 from approxmcmc.errors import StudyError
 from approxmcmc.study import published
 from approxmcmc.study.load import load_study
-from approxmcmc.study.report.drawn_page import columns_of, in_words, scores_of
+from approxmcmc.study.report.drawn_page import columns_of, scores_of
 from approxmcmc.study.report.intervals import mean_interval
 from approxmcmc.study.report.markdown import picture
-from approxmcmc.study.report.shipped import unpacked
+from approxmcmc.study.report.shipped import in_words, unpacked
+from approxmcmc.study.report.spent import spent, spent_block
 from approxmcmc.study.report.tables import risk_table
 from approxmcmc.study.report.verdicts import AGREES, DIFFERS, OPEN, all_compared, verdict, verdicts_block
 
@@ -206,3 +207,12 @@ def test_each_comparable_number_of_a_paper_has_its_verdict():
         assert counts[0] == sum(counts[1:]) == sum(line.count("*: ") + line.count("* |") for line in lines)
         total += counts[0]
     assert total == all_compared()  # the verdicts of the page share one error rate
+
+
+def test_the_machine_time_of_all_studies_is_summed():
+    lines = spent_block().splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines[2:]]
+    assert [row[0] for row in rows[:-1]] == sorted(published.shipped_studies(), key=lambda name: -spent(name)[1])
+    assert rows[-1][0] == "all" and float(rows[-1][2].replace(",", "")) > 60.0
+    frame = published.load_results("tall_logistic", "Seconds per cell, logistic_1e5")
+    assert spent("tall_logistic")[1] == pytest.approx((frame["cells"] * frame["whole cell, CPU"]).sum())

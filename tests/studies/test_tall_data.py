@@ -151,10 +151,16 @@ def test_the_picture_of_nuts_and_core_rows_says_who_has_less_risk(monkeypatch):
         table = pd.DataFrame([row | {"estimand": "posterior means", "time": 98.0} for row in rows])
         contests.append(Scores(name, "core_exact", table))
     monkeypatch.setattr(against_nuts, "gather", lambda results: contests)
-    results = SimpleNamespace(target=lambda name: SimpleNamespace(n_obs=1000))
+    budgets = {"worse": 1000.0}
+    study = SimpleNamespace(budget_of=lambda name: SimpleNamespace(seconds=budgets.get(name, 100.0)))
+    results = SimpleNamespace(target=lambda name: SimpleNamespace(n_obs=1000), study=study)
     figure, table = against_nuts.against_nuts(results)
     assert table.data["less risk"].tolist() == ["core rows", "NUTS", "not established", "core rows"]
     assert table.data["no draw yet"].tolist() == ["", "", "", "nutpie"]
-    assert figure.data.about.unique().tolist() == ["100 s"]
+    assert figure.data.about.tolist() == ["1000 s", "100 s", "100 s", "100 s"]
+    assert [tick.get_text() for tick in figure.figure.axes[0].get_xticklabels()] == [
+        "after about 100 s",
+        "after about 1000 s",
+    ]
     told = [text.get_text() for text in figure.figure.axes[0].texts]
     assert told[:2] == ["core rows", "80 [60, 110] times"] and told[-1] == "NUTS: no draw yet"

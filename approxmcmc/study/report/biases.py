@@ -193,11 +193,14 @@ def _evidence(told: Sequence[SettingBiases]) -> Table | None:
 
 
 def _figure(target: str, told: Sequence[SettingBiases]) -> Figure | None:
-    """Draw the biases of all estimands, a panel per setting, with the gaps to the gold standard."""
+    """Draw the biases of all estimands, a panel per setting, with the gaps to the gold standard.
+
+    None if no setting is judged biased or small: such a picture shows only wide intervals.
+    """
     import pandas as pd
 
     mine = [one for one in told if one.target == target and len(one.in_sds())]
-    if not mine:
+    if not {one.verdict for one in mine} & {"biased", "small"}:
         return None
     rows = -(-len(mine) // PANELS_A_ROW)
     figure, axes = subplots(rows, min(len(mine), PANELS_A_ROW), figsize=(8.6, 2.6 * rows), squeeze=False)

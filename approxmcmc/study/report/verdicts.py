@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from scipy import special
 
 from approxmcmc.study.published import shipped, shipped_studies
-from approxmcmc.study.report.drawn_page import in_words
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.markdown import plain_text
-from approxmcmc.study.report.shipped import rows_of
+from approxmcmc.study.report.shipped import in_words, rows_of
 from approxmcmc.study.report.wording import estimate_text, number
 
 if TYPE_CHECKING:
