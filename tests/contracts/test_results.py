@@ -81,7 +81,7 @@ def test_no_number_of_a_result_is_typed():
         (page.name, one)
         for page in PAGES
         for one in sentences(page.read_text(encoding="utf-8"))
-        if typed(one, linked=page in STUDY_PAGES)
+        if typed(one, linked=page in STUDY_PAGES or (page.name == "papers.md" and "](" in one))
     ]
 
 
