@@ -80,8 +80,11 @@ def all_compared() -> int:
 def verdicts_block(words: Mapping[str, Any], table: "pd.DataFrame") -> str:
     """Return the verdicts on the published numbers of a study as Markdown, without speeds of another machine."""
     rows = compared(words, table)
-    ends, together = ("paper", "ours", "ours_lower", "ours_upper", "comparable?"), all_compared()
-    found = [verdict(*(row[name] for name in ends), together=together) for row in rows]
+    together = all_compared()
+    found = [
+        verdict(row["paper"], row["ours"], row["ours_lower"], row["ours_upper"], row["comparable?"], together)
+        for row in rows
+    ]
     counts = Counter(kind for kind, _ in found)
     worded = in_words(table)
     lines = [
