@@ -8,8 +8,9 @@ import approxmcmc.couplings
 from approxmcmc.errors import IncompatibleError, StudyError
 from approxmcmc.study import Bias
 from approxmcmc.study.listen import Listener
-from approxmcmc.study.report.biases import gap_to_gold, sentence, told_of
+from approxmcmc.study.report.biases import SettingBiases, bias_section, gap_to_gold, sentence, told_of
 from approxmcmc.study.report.page import write_report
+from approxmcmc.study.report.pieces import Figure
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.run import run_study
 from tests.fakes import fake_trace
@@ -151,3 +152,9 @@ def test_the_gap_to_a_gold_standard_stands_beside_them(rng):
             1.96 * np.hypot(1800**-0.5, 4000**-0.5) * (0.5 if label == "beta[0]" else 1), rel=0.5
         )
     assert gap_to_gold(fake_bias(), mine, None) is None
+
+
+@pytest.mark.parametrize(("verdict", "drawn"), [("biased", True), ("small", True), ("inconclusive", False)])
+def test_biases_that_decide_nothing_have_no_picture(verdict, drawn):
+    [section] = bias_section([SettingBiases("toy", "a setting", fake_bias(verdict), "", None)])
+    assert any(isinstance(piece, Figure) for piece in section.pieces) == drawn
