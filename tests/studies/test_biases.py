@@ -10,6 +10,7 @@ from approxmcmc.study import Bias
 from approxmcmc.study.listen import Listener
 from approxmcmc.study.report.biases import SettingBiases, bias_section, gap_to_gold, sentence, told_of
 from approxmcmc.study.report.page import write_report
+from approxmcmc.study.report.pieces import Figure
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.run import run_study
 from tests.fakes import fake_trace
@@ -167,3 +168,9 @@ def test_the_interval_of_the_largest_bias_allows_for_the_choice_of_the_largest(r
         alone += np.abs(noise).max() <= 1.96
     assert alone < 100  # planted
     assert held >= 180  # a true 95 % misses 180 of 200 with probability 2e-3
+
+
+@pytest.mark.parametrize(("verdict", "drawn"), [("biased", True), ("small", True), ("inconclusive", False)])
+def test_biases_that_decide_nothing_have_no_picture(verdict, drawn):
+    [section] = bias_section([SettingBiases("toy", "a setting", fake_bias(verdict), "", None)])
+    assert any(isinstance(piece, Figure) for piece in section.pieces) == drawn

@@ -34,6 +34,8 @@ def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
             "rest."
         )
     else:
+        if share >= LEAST_CPU_SHARE:
+            sentences.append(f"Times are those of the wall clock, because the median cell had {share:.0%} of a core.")
         sentences += _shared_wall(results, noisy, planned, share)
     if done < planned:
         sentences.append(
@@ -43,16 +45,14 @@ def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
 
 
 def _shared_wall(results: "StudyResults", noisy: int, planned: int, share: float) -> list[str]:
-    """Return why the clock is that of the wall, and warnings: noisy cells, a busy machine, unequal shares of a core."""
-    busy = share < LEAST_CPU_SHARE
-    why = "some cells record no processor times" if busy else f"the median cell had {share:.0%} of a core"
-    sentences = [f"Times are wall-clock times, because {why}."]
+    """Return warnings about wall-clock seconds: noisy cells, a busy machine, unequal shares of a core."""
+    sentences = []
     if noisy:
         sentences.append(
             f"{noisy} of {planned} cells are noisy: the machine's speed drifted while they ran. Trust the figures "
             "against data read more than those against time."
         )
-    if busy:
+    if share < LEAST_CPU_SHARE:
         sentences.append(
             f"The median cell had {share:.0%} of a core, so its wall-clock time includes time given to other programs. "
             "Settings were interleaved, so ratios are less affected than seconds."
