@@ -46,14 +46,13 @@ class EmceeStretch(ForeignSampler):
         ensemble = emcee.EnsembleSampler(count, initial.size, log_density, vectorize=True)
         rng = np.random.default_rng(seed)
         here = emcee.State(initial + 0.01 * rng.standard_normal((count, initial.size)), random_state=_legacy(seed))
-        thetas, taken, began = [], [], limit_clock()
+        thetas, ends, began = [], [time.perf_counter()], limit_clock()
         while len(thetas) * count < draws and (seconds is None or limit_clock() - began < seconds):
-            before = time.perf_counter()
             here = next(ensemble.sample(here, iterations=1, store=False))
             thetas.append(here.coords.copy())
-            taken.append(np.full(count, (time.perf_counter() - before) / count))
+            ends.append(time.perf_counter())
         kept = np.reshape(thetas, (-1, initial.size))
-        return chain_trace(self, target, kept, seconds=np.concatenate(taken))
+        return chain_trace(self, target, kept, seconds=np.repeat(np.diff(ends) / count, count))
 
 
 def _legacy(seed: int) -> Any:
