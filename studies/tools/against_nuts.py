@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from approxmcmc.study.results import StudyResults
 
-NUTS, CORE = "nutpie", "core_exact"
+NUTS, LAPLACE = "nutpie", "laplace"
+CORES = ("core_exact_10", "core_exact")  # they differ in thinning; a posterior has the first that was run
 CORE_ROWS, BY_NUTS, OPEN, NOBODY = "core rows", "NUTS", "not established", "no draw yet"
 PAINT = {CORE_ROWS: COLOURS[0], BY_NUTS: COLOURS[1], OPEN: "#9aa1a9", NOBODY: "#ffffff"}
 
@@ -25,7 +26,7 @@ def against_nuts(results: "StudyResults") -> "list[Figure | Table]":
     """Draw and tabulate the risk of NUTS over that of steps on core rows, by posterior and time."""
     import pandas as pd
 
-    contests = [contest for contest in gather(results) if contest.estimands and CORE in contest.settings]
+    contests = [contest for contest in gather(results) if contest.estimands and _core(contest)]
     if not contests:
         return []
     verdicts = sum(len(contest.times) for contest in contests)
@@ -35,9 +36,13 @@ def against_nuts(results: "StudyResults") -> "list[Figure | Table]":
         f"Who has less risk in the {data.estimand.iloc[0]} after so many seconds of one chain, tuning and search for "
         "the mode included; below it the risk of NUTS over that of steps on core rows, with its 95 % interval, which "
         "includes the error of the gold standard. Verdicts hold together at 95 %. NUTS is nutpie's, with 400 steps of "
-        "warm-up, during which it has no draw."
+        "warm-up, during which it has no draw. The last line names the Laplace approximation where its risk is below "
+        "that of both."
     )
-    told = "The same for every estimand: the risk of NUTS over that of steps on core rows."
+    told = (
+        "The same for every estimand: the risks of NUTS and of the Laplace approximation, over that of steps on core "
+        "rows."
+    )
     title = "Who has less risk, NUTS or core rows?"
     return [Figure(title, caption, _grid(drawn), drawn), Table("NUTS over core rows", told, data.drop(columns="about"))]
 
@@ -46,18 +51,31 @@ def _rows(results: "StudyResults", contest: Contest, verdicts: int) -> Iterator[
     budget = results.study.budget_of(contest.target)
     longest = budget.seconds or contest.times[-1]
     size = f"{setting_in_words(contest.target)}, {results.target(contest.target).n_obs:,} rows"
+    core = _core(contest)
     for estimand in contest.estimands:
         for time in contest.times:
             here = contest.at(estimand, time)
-            missing = [name for name in (NUTS, CORE) if name not in here.index or math.isnan(here.risk[name])]
-            ratio = NOTHING if missing else Interval(*(here[f"ratio{end}"][NUTS] for end in ("", "_lower", "_upper")))
-            if CORE in missing:
+            missing = [name for name in (NUTS, core) if name not in here.index or math.isnan(here.risk[name])]
+            ratio = NOTHING if missing else _ratio(here, NUTS)
+            fitted = NOTHING if core in missing else _ratio(here, LAPLACE)
+            if core in missing:
                 less = BY_NUTS if NUTS not in missing else NOBODY
             else:
                 less = CORE_ROWS if missing else _verdict(here.loc[NUTS], verdicts)
+            nuts_is_more = missing or here.risk[NUTS] > here.risk.get(LAPLACE, math.inf)
+            least = fitted.upper < 1.0 and nuts_is_more and _verdict(here.loc[LAPLACE], verdicts) == BY_NUTS
             column = f"{float(f'{longest * time / contest.times[-1]:.1g}'):g} s"
             about = {"data": size, "about": column, "estimand": estimand, "seconds": time, "less risk": less}
-            yield about | ratio.columns("ratio") | {"no draw yet": ", ".join(missing)}
+            columns = ratio.columns("NUTS over core rows") | fitted.columns("Laplace over core rows")
+            yield about | columns | {"Laplace is less": least, "no draw yet": ", ".join(missing)}
+
+
+def _core(contest: Contest) -> str:
+    return next((name for name in CORES if name in contest.settings), "")
+
+
+def _ratio(here: "pd.DataFrame", name: str) -> Interval:
+    return Interval(*(here[f"ratio{end}"][name] for end in ("", "_lower", "_upper"))) if name in here.index else NOTHING
 
 
 def _verdict(row: Any, verdicts: int) -> str:

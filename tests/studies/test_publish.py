@@ -150,6 +150,9 @@ def test_a_legend_has_room_for_names_in_words():
     samples = [handle.get_window_extent() for handle in legend.legend_handles]
     assert not any(text.overlaps(other) for text in texts for other in samples)
     assert legend._ncols < 3 and max(text.x1 for text in texts) <= again.bbox.x1
+    document = svg_document(again)  # cut at what is drawn, so that a legend of more lines is below the former edge
+    height = float(re.search(r'viewBox="0 0 \S+ (\S+)"', document)[1])
+    assert max(float(y) for y in re.findall(r'<text[^>]* y="(\S+)"', document)) < height
 
 
 def test_a_slim_picture_keeps_its_words_styles_and_references():

@@ -103,10 +103,10 @@ def test_a_rival_enters_with_the_file_of_the_documentation(monkeypatch):
     [code] = [block for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) if "MySampler" in block]
     scope = {}
     exec(code, scope)
-    rival, suite = scope["study"], load_study(STUDY).with_preset("published")
+    rival, suite = scope["study"].with_preset("published"), load_study(STUDY).with_preset("published")
     assert set(rival.samplers) - set(load_study(STUDY).samplers) == {"mine"}
     assert (rival.targets.keys(), rival.budget, rival.gold) == (suite.targets.keys(), suite.budget, suite.gold)
-    assert rival.preset_names == ["paper"]
+    assert "mala" in rival.samplers and scope["study"].preset_names[0] == "published"
 
 
 @pytest.mark.slow

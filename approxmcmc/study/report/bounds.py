@@ -17,7 +17,7 @@ RULES = (
     "A verdict compares a bound with the interval of the distance: PASS if the upper limit is at most the bound, FAIL "
     "if the lower limit exceeds it, otherwise INCONCLUSIVE; no bound if a contraction coefficient is 1 or unknown. The "
     "label says how much a verdict means: the bound is rigorous, heuristic, vacuous (1 or more, so it always passes), "
-    "or not applicable."
+    "or not applicable. Each interval holds at 95 % on its own, not all of a page together."
 )
 TITLES = {
     "b1": "B1, Theorem 1: delta / (1 - eta_1)",

@@ -237,7 +237,8 @@ def _add_legend(figure: Any, samples: dict[str, Any], legend: dict[str, Any]) ->
         added = figure.legend(samples.values(), samples, ncols=columns, **look)
         room = 1.0 - added.get_window_extent().width / figure.bbox.width
         if room >= 0.0 or columns == 1:
-            added.set_bbox_to_anchor((max(0.0, min(legend["at"][0], room)), legend["at"][1]))
+            place = max(0.0, min(legend["at"][0], room)), legend["at"][1]
+            added.set_bbox_to_anchor(place, figure.transSubfigure)
             return
         added.remove()
 
