@@ -62,12 +62,11 @@ def _rows(results: "StudyResults", contest: Contest, verdicts: int) -> Iterator[
                 less = BY_NUTS if NUTS not in missing else NOBODY
             else:
                 less = CORE_ROWS if missing else _verdict(here.loc[NUTS], verdicts)
-            nuts_is_more = missing or here.risk[NUTS] > here.risk.get(LAPLACE, math.inf)
-            least = fitted.upper < 1.0 and nuts_is_more and _verdict(here.loc[LAPLACE], verdicts) == BY_NUTS
             column = f"{float(f'{longest * time / contest.times[-1]:.1g}'):g} s"
             about = {"data": size, "about": column, "estimand": estimand, "seconds": time, "less risk": less}
-            columns = ratio.columns("NUTS over core rows") | fitted.columns("Laplace over core rows")
-            yield about | columns | {"Laplace is less": least, "no draw yet": ", ".join(missing)}
+            below = fitted.upper < 1.0 and (NUTS in missing or fitted.upper < ratio.lower)
+            columns = ratio.columns("ratio") | fitted.columns("Laplace over core rows")
+            yield about | columns | {"Laplace below both": below, "no draw yet": ", ".join(missing)}
 
 
 def _core(contest: Contest) -> str:
@@ -98,11 +97,14 @@ def _grid(data: "pd.DataFrame") -> Any:
     names, times = (list(dict.fromkeys(data[column])) for column in ("data", "about"))
     times.sort(key=lambda time: float(time.split()[0]))
     figure, axes = subplots(figsize=(9.6, 1.0 + 0.75 * len(names)))
-    for row in data.rename(columns={"less risk": "less", "no draw yet": "missing"}).itertuples():
+    short = {"less risk": "less", "no draw yet": "missing", "Laplace below both": "fitted"}
+    for row in data.rename(columns=short).itertuples():
         x, y = times.index(row.about), names.index(row.data)
         axes.add_patch(Rectangle((x - 0.48, y - 0.45), 0.96, 0.9, color=PAINT[row.less], alpha=0.45, linewidth=0))
-        axes.text(x, y - 0.14, row.less, ha="center", va="center", fontsize=10, fontweight="bold", color=INK)
-        axes.text(x, y + 0.2, _told(row), ha="center", va="center", fontsize=8, color=INK)
+        axes.text(x, y - 0.24, row.less, ha="center", va="center", fontsize=10, fontweight="bold", color=INK)
+        axes.text(x, y + 0.04, _told(row), ha="center", va="center", fontsize=8, color=INK)
+        if row.fitted:
+            axes.text(x, y + 0.28, "Laplace approximation less", ha="center", va="center", fontsize=8, color=INK)
     axes.set(xlim=(-0.5, len(times) - 0.5), ylim=(len(names) - 0.5, -0.5))
     axes.set_xticks(range(len(times)), [f"after about {time}" for time in times])
     axes.set_yticks(range(len(names)), names)

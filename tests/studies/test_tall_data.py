@@ -148,6 +148,8 @@ def test_the_picture_of_nuts_and_core_rows_says_who_has_less_risk(monkeypatch):
             {"setting": "core_exact", "risk": 1.0, "ratio": 1.0, "ratio_lower": 1.0, "ratio_upper": 1.0},
             {"setting": "nutpie", "risk": risk} | own,
         ]
+        if name == "worse":  # a fit that is better than both
+            rows.append({"setting": "laplace", "risk": 0.1, "ratio": 0.1, "ratio_lower": 0.05, "ratio_upper": 0.2})
         table = pd.DataFrame([row | {"estimand": "posterior means", "time": 98.0} for row in rows])
         contests.append(Scores(name, "core_exact", table))
     monkeypatch.setattr(against_nuts, "gather", lambda results: contests)
@@ -163,4 +165,5 @@ def test_the_picture_of_nuts_and_core_rows_says_who_has_less_risk(monkeypatch):
         "after about 1000 s",
     ]
     told = [text.get_text() for text in figure.figure.axes[0].texts]
-    assert told[:2] == ["core rows", "80 [60, 110] times"] and told[-1] == "NUTS: no draw yet"
+    assert told[:3] == ["core rows", "80 [60, 110] times", "Laplace approximation less"]
+    assert told[-1] == "NUTS: no draw yet" and sum(table.data["Laplace below both"]) == 1

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 # Spelling of names of settings, data sets and gates that differs from the code's: whole names, then single words.
 NAMES = {
-    "bfmi": "energy (BFMI)", "bulk_ess": "bulk ESS", "core_sum": "core rows (all rows)", "dense_1e5": "dense simulated",
+    "bfmi": "energy (BFMI)", "bulk_ess": "bulk ESS", "core_sum": "core rows (all rows)",
+    "core_exact_10": "core rows (exact, every tenth step)", "dense_1e5": "dense simulated",
     "emcee_stretch": "stretch move of emcee", "logistic_1e5": "simulated logistic",
     "nutpie_short": "nutpie (short warm-up)", "pymc_advi": "ADVI of PyMC", "pymc_nuts": "NUTS of PyMC",
     "r_hat": "R-hat", "relative_mcse": "relative MCSE", "second_bulk_ess": "bulk ESS, second kernel",
