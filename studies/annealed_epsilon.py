@@ -157,11 +157,12 @@ def canonical(results: Any) -> list[Any]:
     panel.set_ylabel("risk over that of the exact sampler")
     panel.legend(fontsize=7)
     own = data[data.setting == "annealed"]
+    spans = [f"{steps} steps at epsilon {epsilon:g}" for epsilon, steps in zip(test.epsilons, test.steps, strict=False)]
+    plan = ", ".join([*spans, f"then epsilon {test.epsilons[-1]:g}"])
     caption = (
         "Risk of the mean of z^2, exact from transition matrices, started in the posterior; the schedule is planned "
-        f"from the true bias, variance and cost; planned epochs {test.epsilons} with {test.steps} steps. Annealed "
-        "over best fixed: at most "
-        f"{own['to best'].max():.3f}; annealed over exact: at most {own['to exact'].max():.3f}."
+        f"from the true bias, variance and cost: {plan}. Curves that are not seen lie above the frame. Annealed over "
+        f"best fixed: at most {own['to best'].max():.3f}; annealed over exact: at most {own['to exact'].max():.3f}."
     )
     return [Figure("Canonical case: annealed against every fixed epsilon", caption, figure, data)]
 

@@ -88,6 +88,12 @@ def coupled(results):
     )  # fmt: skip
 
 
+HEADINGS = {
+    "delta_sampled": "these pairs", "delta_quantile": "99 % of pairs", "delta_max": "all pairs",
+    "delta_max_model": "Gaussian regime", "mean_error_upper": "mean error, upper limit",
+}  # fmt: skip
+
+
 def errors_of_decisions(results) -> list:
     """Tabulate Delta, estimated by replicated decisions; each number has its label."""
     import pandas as pd
@@ -133,13 +139,13 @@ def errors_of_decisions(results) -> list:
     caption = (
         f"Errors of acceptance probabilities at {n_pairs} pairs from a chain, {replications} decisions each. The "
         "largest upper confidence limit of a pair (Clopper-Pearson, union bound), as three statements: about these "
-        "pairs (sampled), about 99 % of pairs (quantile), about all (max). The last is heuristic at best, and so is "
-        "the second, as the pairs of one chain are dependent. Model: the largest error in the Gaussian regime, "
-        "without the noise of few decisions. Mean error: over pairs, and its upper limit."
+        "pairs, about 99 % of pairs, about all. The last is heuristic at best, and so is the second, as the pairs of "
+        "one chain are dependent. Gaussian regime: the largest error there, without the noise of few decisions. Mean "
+        "error: over pairs, and its upper limit."
     )
     drawn = "Each point is a pair of states. Scatter about the line is the binomial noise of the replications."
     return [
-        Table("Delta by replicated decisions", caption, pd.DataFrame(rows), formats={"epsilon": "g"}),
+        Table("Delta by replicated decisions", caption, pd.DataFrame(rows), HEADINGS, {"epsilon": "g"}),
         Figure("Errors of single decisions", drawn, figure, pd.DataFrame(data)),
     ]
 

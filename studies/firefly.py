@@ -17,8 +17,10 @@ import approxmcmc as amc
 from approxmcmc.datasets import Dataset, synthetic_stand_in
 from approxmcmc.study import Budget, Gold, PaperValue, Study
 from approxmcmc.study.measures import seconds_of_draws
-from approxmcmc.study.report import Note, Table
+from approxmcmc.study.report import Figure, Note, Table
+from approxmcmc.study.report.figures import log_axes
 from approxmcmc.study.report.intervals import rate_interval
+from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from studies.tools import gold
 from studies.tools.efficiency import effective_samples
 from studies.tools.mnist import images
@@ -161,7 +163,30 @@ def queries(results: Any) -> list[Table]:
         "full-data chain of the same kind (of the random walk for the slice) in the same block. Gradients are not "
         "counted as queries."
     )
-    return [Table("Queries and speed-up", caption, pd.DataFrame(rows))] if rows else []
+    data = pd.DataFrame(rows)
+    return [speed_ups(data), Table("Queries and speed-up", caption, data)] if rows else []
+
+
+def speed_ups(data: Any) -> Figure:
+    """Draw what Firefly gains: effective samples over those of a full-data chain, per evaluation and per second."""
+    shown = data[data["bright data"].notna()]
+    figure, axes = subplots(1, 2, figsize=(9.6, 0.8 + 0.3 * len(shown)), sharey=True)
+    places = np.arange(len(shown))
+    for panel, name, unit in zip(axes, ("query", "second"), ("likelihood evaluation", "second"), strict=True):
+        value, lower, upper = (shown[f"speed-up per {name}{end}"].to_numpy() for end in ("", "_lower", "_upper"))
+        panel.errorbar(value, places, xerr=[value - lower, upper - value], fmt="o", markersize=5, color=COLOURS[0])
+        panel.axvline(1.0, color=INK, linewidth=0.8, linestyle="--")
+        log_axes(panel, y=False)
+        panel.set_xlabel(f"effective samples per {unit}, over the exact chain's")
+    axes[0].set_yticks(
+        places, [f"{target}, {label}" for target, label in zip(shown.target, shown.sampler, strict=True)]
+    )
+    axes[0].invert_yaxis()
+    caption = (
+        "Firefly with untuned and tuned bounds, with Langevin steps and with slices, beside the chain that reads all "
+        "data: ratios with 95 % Student intervals over chains. Right of the dashed line Firefly gains."
+    )
+    return Figure("What Firefly saves", caption, figure, shown)
 
 
 def _bright(traces: Any) -> float:

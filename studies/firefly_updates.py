@@ -21,6 +21,7 @@ from approxmcmc.study.measures import seconds_of_draws
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.intervals import mean_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
+from approxmcmc.study.report.wording import setting_in_words
 from studies.firefly import WALK, any_mnist, data_used, mnist, small_mnist, start
 from studies.tools.one_by_one_z import OneByOneZ
 
@@ -99,7 +100,28 @@ def updates_and_bounds(results: Any) -> list[Any]:
         "Realised: mean number of bright data along the Firefly chain. Bulk effective sample size, median over "
         "coordinates. Student intervals over chains."
     )
-    return [Table("Updates of z and bounds", caption, table), brightness(table)] if rows else []
+    return [effective_steps(table), Table("Updates of z and bounds", caption, table), brightness(table)] if rows else []
+
+
+def effective_steps(table: Any) -> Figure:
+    """Draw the effective draws of a step over its time, with intervals, and lines of equal effective draws a second."""
+    figure, axis = subplots(figsize=(8.6, 4.4))
+    names, ends = ("us per step", "ESS per 1000 steps"), np.array([6.0, 500.0])
+    for rate in (10, 30, 100):
+        axis.plot(ends, 1e-3 * rate * ends, color=INK, linestyle=":", linewidth=0.8)
+        axis.annotate(
+            f"{rate} a second", (ends[0], 1e-3 * rate * ends[0]), (2, -10), textcoords="offset points", fontsize=8
+        )
+    for k, (update, rows) in enumerate(table.groupby("update", sort=False)):
+        x, y = (rows[name].to_numpy() for name in names)
+        half = [np.minimum((rows[f"{name}_upper"] - rows[name]).fillna(0.0), 0.9 * rows[name]) for name in names]
+        axis.errorbar(x, y, half[1], half[0], fmt="os^"[k], color=COLOURS[k], capsize=2, label=f"{update} update")
+        for bound, a, b in zip(rows["bound"], x, y, strict=True):
+            axis.annotate(f"{setting_in_words(bound)} bound", (a, b), (6, -10), textcoords="offset points", fontsize=8)
+    axis.set(xscale="log", yscale="log", xlabel="microseconds per step", ylabel="effective draws per 1000 steps")
+    axis.legend(fontsize=8)
+    caption = "Bars: Student intervals over chains. On a dotted line the effective draws per second are equal."
+    return Figure("What a step costs and gives", caption, figure, table)
 
 
 def brightness(table: Any) -> Figure:

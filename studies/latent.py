@@ -29,6 +29,7 @@ from approxmcmc.reference.chain_gates import ChainGates
 from approxmcmc.reference.exact_chain import langevin_kernel, mixture_kernel
 from approxmcmc.study import Budget, Gold, Study, knob, vary
 from approxmcmc.study.report import Figure, Table
+from approxmcmc.study.report.figures import legend_below
 from approxmcmc.study.report.intervals import mean_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from approxmcmc.targets.groups.accuracy import MANY_STEPS, terms_of
@@ -162,22 +163,23 @@ def _densities(runs: Any) -> tuple[Any, Any]:
     import pandas as pd
     from scipy.stats import gaussian_kde
 
-    names = list(dict.fromkeys(run["data"] for run in runs))
-    figure, axes = subplots(1, len(names), figsize=(3.2 * len(names), 3.2), squeeze=False)
+    names, samplers = (list(dict.fromkeys(run[name] for run in runs)) for name in ("data", "sampler"))
+    colours = {sampler: COLOURS[place % len(COLOURS)] for place, sampler in enumerate(samplers)}
+    figure, axes = subplots(1, len(names), figsize=(3.2 * len(names), 3.6), squeeze=False)
     frames = []
     for panel, name in zip(axes[0], names, strict=True):
         shown = [run for run in runs if run["data"] == name]
         true = shown[0]["true"]
         grid = np.linspace(max(true.mean() - 4.5 * true.std(), 0.0), true.mean() + 4.5 * true.std(), 120)
         panel.fill_between(grid, gaussian_kde(true[:: 1 + len(true) // 4000])(grid), color=INK, alpha=0.18, linewidth=0)
-        for place, run in enumerate(shown):
+        for run in shown:
             draws = run["scale"][:: 1 + len(run["scale"]) // 4000]
             height = gaussian_kde(draws)(grid) if draws.std() > 0.0 else np.full(len(grid), math.nan)
-            panel.plot(grid, height, color=COLOURS[place % len(COLOURS)], label=run["sampler"], linewidth=1.2)
+            panel.plot(grid, height, color=colours[run["sampler"]], label=run["sampler"], linewidth=1.2)
             frames.append(pd.DataFrame({"data": name, "sampler": run["sampler"], "scale": grid, "density": height}))
         panel.set(title=name, xlabel="standard deviation of intercepts")
     axes[0, 0].set_ylabel("density")
-    axes[0, -1].legend(fontsize=6)
+    legend_below(figure, axes[0, -1:])
     return figure, pd.concat(frames)
 
 

@@ -66,7 +66,7 @@ def matrix(results) -> list:
         "Right: every mean within .1 posterior sd of the reference and every sd within 10 %, by intervals that hold "
         "together with probability .95; wrong: one of them outside; undecided: the Monte Carlo error is too large to "
         "tell. "
-        "Warned: at least one check of `amc.diagnose` fails. Largest sd ratio: the larger over the smaller."
+        "Warned: at least one check of amc.diagnose fails. Largest sd ratio: the larger over the smaller."
     )
     formats = {"R-hat": ".3f", "min ESS": ".0f"}
     return [

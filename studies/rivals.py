@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.extras import extra
+from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.foreign import ForeignSampler, chain_trace
 from approxmcmc.study import Budget, Gold
 from studies import tall_data
@@ -45,16 +46,13 @@ class EmceeStretch(ForeignSampler):
         ensemble = emcee.EnsembleSampler(count, initial.size, log_density, vectorize=True)
         rng = np.random.default_rng(seed)
         here = emcee.State(initial + 0.01 * rng.standard_normal((count, initial.size)), random_state=_legacy(seed))
-        thetas, taken, began = [], [], time.perf_counter()
-        before = began
-        while len(thetas) * count < draws and (seconds is None or before - began < seconds):
+        thetas, ends, began = [], [time.perf_counter()], limit_clock()
+        while len(thetas) * count < draws and (seconds is None or limit_clock() - began < seconds):
             here = next(ensemble.sample(here, iterations=1, store=False))
-            now = time.perf_counter()
             thetas.append(here.coords.copy())
-            taken.append(np.full(count, (now - before) / count))
-            before = now
+            ends.append(time.perf_counter())
         kept = np.reshape(thetas, (-1, initial.size))
-        return chain_trace(self, target, kept, seconds=np.concatenate(taken))
+        return chain_trace(self, target, kept, seconds=np.repeat(np.diff(ends) / count, count))
 
 
 def _legacy(seed: int) -> Any:

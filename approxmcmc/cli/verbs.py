@@ -40,10 +40,10 @@ def list_studies(args: Arguments) -> int:
 def _size(study: "Declaration") -> str:
     from approxmcmc.study.listen import clock
 
-    cells = len(study.targets) * len(study.settings()) * study.replicates
-    seconds = study.budget.seconds
-    return f"{cells} cells" + (
-        f", {clock(cells * seconds)} of sampling" if seconds else f", {study.budget.draws} draws each"
+    chains = len(study.settings()) * study.replicates
+    limits = [study.budget_of(target).seconds or 0.0 for target in study.targets]
+    return f"{chains * len(limits)} cells" + (
+        f", {clock(chains * sum(limits))} of sampling" if all(limits) else f", {study.budget.draws} draws each"
     )
 
 

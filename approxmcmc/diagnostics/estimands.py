@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
+from approxmcmc.diagnostics.control_variates import controlled
 from approxmcmc.diagnostics.records import group
 from approxmcmc.errors import GoldStandardError, InvalidInputError
 
@@ -19,6 +20,7 @@ Estimand = Callable[[xr.Dataset], xr.DataArray]
 
 # Enough batches to estimate the correlations between coordinates; the size of their errors comes from ArviZ's MCSE.
 _BATCHES = 50
+ROUNDING = 1e-14  # relative spread of numbers that differ by rounding only
 
 
 class Layout(NamedTuple):
@@ -95,6 +97,9 @@ def evaluate(name: str, function: Estimand, trace: xr.DataTree, dims: tuple[str,
 def evaluate_reference(name: str, function: Estimand, reference: xr.DataTree, like: Layout) -> Reference:
     """Return the reference's values for the coordinates of `like`, in their order.
 
+    A reference with a group `scores` (see :func:`approxmcmc.reference.exact_chain_reference`) has gradients at some of
+    its draws, which serve as control variates; for each coordinate the mean with the smaller error is returned.
+
     Raises
     ------
     GoldStandardError
@@ -126,21 +131,29 @@ def evaluate_reference(name: str, function: Estimand, reference: xr.DataTree, li
             f"reference; the reference lacks {_some(missing)} and has in addition {_some(surplus)}. "
             "Traces and reference need the same shapes and the same coordinate labels."
         )
-    if labels == like.labels:
-        return _moments(name, found.values)
     position = {label: k for k, label in enumerate(labels)}
-    return _moments(name, found.values[..., [position[label] for label in like.labels]])
+    values = found.values[..., [position[label] for label in like.labels]]
+    plain = _moments(name, values, values)
+    if "scores" not in reference.children:
+        return plain
+    scores = reference["scores"].to_dataset()
+    values = values[:, scores["at_draw"].to_numpy()]
+    without_noise = controlled(values, scores["theta"].to_numpy(), scores["score"].to_numpy())
+    precise = _moments(name, without_noise, values)
+    better = precise.mcse < plain.mcse
+    return Reference(*(np.where(better, ours, theirs) for ours, theirs in zip(precise, plain, strict=True)))
 
 
-def _moments(name: str, values: np.ndarray) -> Reference:
+def _moments(name: str, values: np.ndarray, estimand: np.ndarray) -> Reference:
+    """Return the mean of `values` with its error, and the sd of the estimand, which has the same posterior mean."""
     import arviz_stats as az  # imported late: it takes .6 s, and only a reference needs it
 
     chains, draws, _ = values.shape
     dataset = xr.Dataset({"f": (("chain", "draw", "coordinate"), values)})
     mcse = np.asarray(az.mcse(dataset, method="mean")["f"])
     # Equal numbers have no spread, whatever the rounding of their mean.
-    sd = np.where(np.ptp(values, axis=(0, 1)) == 0.0, 0.0, values.std(axis=(0, 1)))
-    mcse = np.where(sd == 0, 0.0, mcse)
+    sd = np.where(np.ptp(estimand, axis=(0, 1)) == 0.0, 0.0, estimand.std(axis=(0, 1)))
+    mcse = np.where(np.ptp(values, axis=(0, 1)) <= ROUNDING * np.abs(values).max(axis=(0, 1)), 0.0, mcse)
     if not np.all(np.isfinite(mcse)):
         raise GoldStandardError(
             f"The Monte Carlo error of {name!r} cannot be estimated from the reference, which has {chains} chains of "

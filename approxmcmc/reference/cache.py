@@ -64,7 +64,7 @@ def cached(key: str, folder: str | os.PathLike[str] | None, compute: Callable[[]
 def draws_hash(tree: xr.DataTree) -> str:
     """Return a hash of the names and values of all arrays of numbers or booleans in posterior and sample_stats."""
     parts: list[str | np.ndarray] = []
-    for group in ("posterior", "sample_stats"):
+    for group in sorted({"posterior", "sample_stats"} & set(tree.children)):
         for name, variable in sorted(tree[group].data_vars.items()):
             if variable.dtype.kind in "biuf":
                 parts += [f"{group}/{name}", variable.to_numpy()]

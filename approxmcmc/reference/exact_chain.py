@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import xarray as xr
 
 from approxmcmc.acceptance import ExactTest
@@ -16,12 +15,12 @@ from approxmcmc.contracts import DifferentiableTarget, Target, content_hash
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.output.datatree import build_trace
-from approxmcmc.output.reading import flat_draws
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.reference.cache import cached
 from approxmcmc.reference.chain_gates import ChainGates, judge_chains
 from approxmcmc.reference.posterior import describe
-from approxmcmc.reference.stein import BATCHES, Deviations, scores_of, stein_deviations
+from approxmcmc.reference.scored_draws import scored_draws_of
+from approxmcmc.reference.stein import BATCHES, stein_deviations
 from approxmcmc.reference.summary import Estimands
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.assembly import assemble
@@ -124,7 +123,7 @@ def run_kernel(
 
 
 METHOD = "long exact chain"
-STEIN_DRAWS = 2000  # evenly spaced; each costs a gradient on all data
+SCORED_DRAWS = 2000  # of all chains; each costs a gradient on all data
 DEFAULT_CHAIN_GATES = ChainGates()
 
 
@@ -137,6 +136,7 @@ def exact_chain_reference(
     tune: int = 1000,
     chains: int = 4,
     second_draws: int | None = None,
+    scored_draws: int = SCORED_DRAWS,
     random_seed: int = 0,
     gates: ChainGates = DEFAULT_CHAIN_GATES,
     enforce: bool = True,
@@ -163,6 +163,11 @@ def exact_chain_reference(
         As in `sample`.
     second_draws
         Draws of the second kernel's chains, which need to confirm the first and not to reach its error; None = `draws`.
+    scored_draws
+        Draws of all chains at which the gradient on all data is computed, evenly spaced: for Stein's identities, and as
+        control variates, with which `risk` and studies estimate posterior means and variances more precisely than all
+        draws do. About ten draws per control variate are needed, of which there are d linear and d (d + 1) / 2
+        quadratic ones.
     random_seed
         An integer, so that the gold standard can be repeated.
     gates
@@ -183,7 +188,8 @@ def exact_chain_reference(
     -------
     xarray.DataTree
         As `reference_posterior` returns, with the attribute `method` "long exact chain" and, instead of a `command`,
-        `kernel` and `second_kernel`.
+        `kernel` and `second_kernel`. Group `scores`: `theta` and `score`, the gradients of log pi, of dims (chain,
+        at_draw, parameter).
 
     Raises
     ------
@@ -211,6 +217,7 @@ def exact_chain_reference(
     fewer = checked_integer(draws if second_draws is None else second_draws, "second_draws", BATCHES)
     settings = {name: checked_integer(value, name, least) for name, (value, least) in counts.items()}
     settings["random_seed"] = checked_integer(random_seed, "random_seed", 0)
+    scored = checked_integer(scored_draws, "scored_draws", chains * BATCHES)
     if not isinstance(target, Target) or not isinstance(target, DifferentiableTarget):
         raise IncompatibleError(
             "A long exact chain is checked by Stein's identities, which need a target with gradients; found "
@@ -224,8 +231,10 @@ def exact_chain_reference(
     how: dict[str, Any] = {"cache_dir": cache_dir, "cores": cores, "progressbar": progressbar}
     tree = _draw(target, kernel, settings, **how)
     other = _draw(target, second, settings | {"random_seed": settings["random_seed"] + 1, "draws": fewer}, **how)
+    tree["scores"] = xr.DataTree(scored_draws_of(target, tree["posterior"].to_dataset(), scored, cache_dir))
+    deviations = stein_deviations(tree["scores/theta"].to_numpy(), tree["scores/score"].to_numpy())
     report, summaries = judge_chains(
-        tree["posterior"].to_dataset(), other["posterior"].to_dataset(), _deviations(target, tree), gates, estimands
+        tree["posterior"].to_dataset(), other["posterior"].to_dataset(), deviations, gates, estimands
     )
     tree["posterior"].attrs |= {
         "method": METHOD,
@@ -268,16 +277,6 @@ def _draw(target: Target, kernel: Kernel, settings: dict[str, int], *, cache_dir
     settings = {**settings, "thin": checked_integer(kernel.thin, "thin")}
     key = content_hash(METHOD, target.content_hash(), form.content_hash(), kernel.sampler.to_dict(), settings)
     return cached(key, cache_dir, lambda: run_kernel(form, kernel.sampler, settings, **how))
-
-
-def _deviations(target: Any, tree: xr.DataTree) -> Deviations:
-    """Return the deviations from Stein's identities at evenly spaced draws."""
-    posterior = tree["posterior"].to_dataset()
-    step = max(1, posterior.sizes["chain"] * posterior.sizes["draw"] // STEIN_DRAWS)
-    thinned = posterior.isel(draw=slice(None, None, min(step, posterior.sizes["draw"] // BATCHES)))
-    theta = flat_draws(xr.DataTree.from_dict({"posterior": thinned}), target)
-    theta = target.variables.with_signs(theta, np.random.default_rng(0))
-    return stein_deviations(theta, scores_of(target, theta))
 
 
 def _complain(report: Any, settings: dict[str, int], *, enforce: bool) -> None:

@@ -16,7 +16,7 @@ import xarray as xr
 from approxmcmc.contracts import ForeignSampler, Target
 from approxmcmc.engine.limit_clock import processor_seconds
 from approxmcmc.errors import SamplingError, SamplingWarning, StudyError
-from approxmcmc.study.declare import Declaration
+from approxmcmc.study.declare import Budget
 from approxmcmc.study.machine import is_noisy, one_thread, speed_probe, stopwatch
 from approxmcmc.study.plan import Cell, Plan
 from approxmcmc.study.record import Record, planned_record
@@ -96,21 +96,21 @@ def run_cell(
 
 
 def _chain(plan: Plan, cell: Cell, sample: Callable[..., xr.DataTree]) -> xr.DataTree:
-    study, target = plan.study, plan.study.target(cell.target)
+    study, target, budget = plan.study, plan.study.target(cell.target), plan.study.budget_of(cell.target)
     initial = cell.starting_point(study, target)
     if isinstance(cell.sampler, ForeignSampler):
-        return foreign_chain(study, cell.sampler, target, seed=cell.seed, initial=initial)
+        return foreign_chain(budget, cell.sampler, target, seed=cell.seed, initial=initial)
     return sample(
         target,
         cell.sampler,
-        draws=study.budget.most_draws,
+        draws=budget.most_draws,
         tune=study.tune,
         chains=1,
         cores=1,
         random_seed=cell.seed,
         initvals=initial,
         thin=study.thin,
-        time_limit=study.budget.seconds,
+        time_limit=budget.seconds,
         audit_every=study.audit_every,
         progressbar=False,
     )
@@ -189,16 +189,16 @@ def defect(trace: xr.DataTree) -> str | None:
 
 
 def foreign_chain(
-    study: Declaration, sampler: ForeignSampler, target: Target, *, seed: int, initial: np.ndarray
+    budget: Budget, sampler: ForeignSampler, target: Target, *, seed: int, initial: np.ndarray
 ) -> xr.DataTree:
-    """Run a foreign sampler within the study's budget, and return its trace.
+    """Run a foreign sampler within a budget, and return its trace.
 
     Raises
     ------
     StudyError
         If the trace is not one chain of the target's variables with a clock.
     """
-    trace = sampler.run(target, seconds=study.budget.seconds, draws=study.budget.most_draws, seed=seed, initial=initial)
+    trace = sampler.run(target, seconds=budget.seconds, draws=budget.most_draws, seed=seed, initial=initial)
     fault = _fault(trace, target)
     if fault:
         raise StudyError(

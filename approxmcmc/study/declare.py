@@ -145,6 +145,7 @@ class Declaration:
     targets: Mapping[str, Callable[[], Target]]
     samplers: Mapping[str, Any]
     budget: Budget
+    budgets: Mapping[str, Budget] = dataclasses.field(default_factory=dict)
     reference: str = ""
     estimands: Mapping[str, Callable[..., Any]] | Callable[[Any], Mapping[str, Callable[..., Any]]] | None = None
     average_over: tuple[str, ...] = ()
@@ -173,12 +174,21 @@ class Declaration:
         for field, least in (("replicates", 1), ("tune", 0), ("thin", 1)):
             if getattr(self, field) < least:
                 raise StudyError(f"Study {self.name!r} needs {field} >= {least}; found {getattr(self, field)}.")
+        self._check_budgets()
         self._check_estimands()
         self._check_samplers()
         self._check_labels()
         self._check_bounds()
         self._check_paper_values()
         self._check_presets()
+
+    def _check_budgets(self) -> None:
+        unknown = sorted(set(self.budgets) - set(self.targets))
+        if unknown:
+            raise StudyError(
+                f"Study {self.name!r}: `budgets` names {unknown}, which are not among its targets "
+                f"{sorted(self.targets)}."
+            )
 
     def _check_estimands(self) -> None:
         if callable(self.estimands):  # their names are known only with the gold standard
@@ -263,6 +273,10 @@ class Declaration:
         overrides = dict(self.presets.get(preset, {}))
         base = self.with_preset(overrides.pop(LIKE)) if LIKE in overrides else self
         return dataclasses.replace(base, **overrides)
+
+    def budget_of(self, target: str) -> Budget:
+        """Return the budget of each chain on a target."""
+        return self.budgets.get(target, self.budget)
 
     def settings(self) -> list[Setting]:
         """Return every sampler with its knobs fixed, in the order declared."""

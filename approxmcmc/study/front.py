@@ -28,6 +28,8 @@ class Study(Declaration):
         Samplers by name, each a sampler or a family made by :func:`vary`.
     budget
         Budget of each chain.
+    budgets
+        Budgets of targets that need another one, by the target's name.
     estimands
         Functions of the posterior Dataset (dims chain, draw, ...), by name; None for the mean of every coordinate. Or a
         function of the gold standard's posterior that returns them, such as :func:`standard_estimands`.

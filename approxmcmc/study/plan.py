@@ -126,6 +126,9 @@ def make_plan(study: Declaration, preset: str) -> Plan:
     design = {
         **common,
         "replicates": study.replicates,
+        **(
+            {"budgets": {name: dataclasses.asdict(own) for name, own in study.budgets.items()}} if study.budgets else {}
+        ),
         "targets": hashes,
         "samplers": {setting.label: describe(setting.sampler) for setting in settings},
     }
@@ -151,7 +154,14 @@ def _cell(
     replicate: int,
     code: str,
 ) -> Cell:
-    law = {**common, "target": target_hash, "sampler": describe(setting.sampler), "replicate": replicate}
+    budget = dataclasses.asdict(study.budget_of(target))
+    law = {
+        **common,
+        "budget": budget,
+        "target": target_hash,
+        "sampler": describe(setting.sampler),
+        "replicate": replicate,
+    }
     if isinstance(setting.sampler, ForeignSampler):
         law["foreign"] = _foreign_law(setting.sampler, study.target(target))
     identity = digest("cell", law)

@@ -116,7 +116,7 @@ def planned_record(cell: Cell, plan: Plan) -> Record:
         "order_in_block": cell.order_in_block,
         "seed": cell.seed,
         "start_seed": cell.start_seed,
-        "budget": dataclasses.asdict(plan.study.budget),
+        "budget": dataclasses.asdict(plan.study.budget_of(cell.target)),
         "code_version": plan.code_version,
     }
 

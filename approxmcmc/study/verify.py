@@ -62,7 +62,9 @@ def verify(
     rows = []
     for row in done.iloc[np.sort(chosen)].to_dict("records"):
         budget = Budget(draws=int(row["draws"]))  # a budget of seconds would stop at another draw
-        plan = dataclasses.replace(results.plan, study=dataclasses.replace(results.plan.study, budget=budget))
+        plan = dataclasses.replace(
+            results.plan, study=dataclasses.replace(results.plan.study, budget=budget, budgets={})
+        )
         record, _ = run_cell(plan, cells[row["key"]], sample=sample, probe=lambda: 0.0)
         equal = record.get("draws_hash") == row["draws_hash"]
         rows.append({**{name: row[name] for name in ("key", "target", "label", "replicate", "draws")}, "equal": equal})

@@ -2,7 +2,8 @@
 
 An empty block ``{study} NAME`` becomes the page of a study, below its title and opening paragraph; with ``; TITLE`` the
 picture of that title comes first. ``{picture} NAME; TITLE`` is one picture of it, ``{columns} NAME; TITLE; COLUMN;
-...`` some columns of one of its tables, ``{verdicts} NAME`` the numbers that a paper printed beside ours. The role
+...`` some columns of one of its tables, ``{verdicts} NAME`` the numbers that a paper printed beside ours, and
+``{spent} all`` the machine time of all studies. The role
 ``{result}`` of ``NAME; PIECE; COLUMN = VALUE; ...; COLUMN`` is a number of one row, to the digits that its interval
 supports; ``{estimate}`` has the interval with it. A number that is not there is a warning, hence an error of the build.
 """
@@ -21,6 +22,7 @@ from approxmcmc.errors import StudyError
 from approxmcmc.study.load import load_study
 from approxmcmc.study.published import shipped
 from approxmcmc.study.report.drawn_page import columns_of, figure_of, page_body
+from approxmcmc.study.report.spent import spent_block
 from approxmcmc.study.report.verdicts import verdicts_block
 from studies.race import chart
 from studies.street import page as street
@@ -34,10 +36,15 @@ STUDY, PICTURE, COLUMNS, VERDICTS = (
 _log = logging.getLogger(__name__)
 
 
+SPENT = "```{spent} all\n```"
+
+
 def draw_pages(app: Any, document: str, source: list[str]) -> None:
-    """Replace the blocks of the four kinds by what they name in the results that ship with the package."""
+    """Replace the blocks by what they name in the results that ship with the package."""
     for line, drawn in ((STUDY, _page), (PICTURE, _picture), (COLUMNS, _columns), (VERDICTS, _verdicts)):
         source[0] = line.sub(functools.partial(_drawn, app.env, document, drawn), source[0])
+    if SPENT in source[0]:
+        source[0] = source[0].replace(SPENT, spent_block())
 
 
 def _drawn(env: Any, document: str, drawn: Callable[..., str], line: re.Match[str]) -> str:

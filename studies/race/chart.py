@@ -4,15 +4,17 @@
 
 For each problem without rare categories it writes ``race_N.svg``, bars of min-ESS per second by sampler, and
 ``race_N.md``, a table that fits on a screen. The problems with rare categories share one picture, ``race_rare.svg``,
-with the seconds to 400 effective draws. From the first problem it draws ``race_risk.svg``, the picture of the front
+and one table, ``race_rare.md``, with the seconds to 400 effective draws. The table ``race_levers.md`` says how much
+each lever gains on each problem. From the first problem it draws ``race_risk.svg``, the picture of the front
 page. It turns a ``race_regret.csv`` in the same folder (written by `studies.race.regret`) into ``race_regret.md``, and
 a ``race_fits.csv`` (written by `studies.race.fits`) into ``race_fits.md``.
 """
 
 import csv
 import math
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,19 @@ FRONT = {
     "t-test .05, pCN(0)": True,
     "control variates, pCN(0), .05": True,
 }
+# The table of levers: lever, what is compared, the row of the race and its column of ratios.
+TO_EXACT, TO_NUTS = "to the exact step, same proposal, steps", "to NUTS of nutpie, min-ESS/s"
+GAINS = (
+    ("proposal, pCN(0)", "to the walk, exact steps, min-ESS/s", "exact, pCN(0)", "ess_vs_walk"),
+    ("subsampling, rows", "t-test .05, walk, to the exact step", "t-test .05, rows, walk", "steps_vs_same"),
+    ("subsampling, blocks", "t-test .05, walk, to the exact step", "t-test .05, walk", "steps_vs_same"),
+    ("control variates, walk, .01", TO_EXACT, "control variates, walk, .01", "steps_vs_same"),
+    ("control variates, pCN(0), .01", TO_EXACT, "control variates, pCN(0), .01", "steps_vs_same"),
+    ("control variates, pCN(0), .05", TO_EXACT, "control variates, pCN(0), .05", "steps_vs_same"),
+    ("all levers but subsampling", TO_NUTS, "exact, pCN(0)", "ess_vs_nuts"),
+    ("all, .01", TO_NUTS, "control variates, pCN(0), .01", "ess_vs_nuts"),
+    ("all, .05", TO_NUTS, "control variates, pCN(0), .05", "ess_vs_nuts"),
+)
 # The colour of a bar: the index of the first of these levers that its row names.
 LEVERS = {"control variates": 2, "subsampling": 1, "proposal": 0, "none": 3, "no compilation": 3}
 OTHERS = "#8c959f"  # other libraries
@@ -50,9 +65,11 @@ def main(source: Path, folder: Path) -> None:
         _write(folder / f"race_{number}.svg", svg_document(_bars(problem, raced)))
         _write(folder / f"race_{number}.md", table(raced))
     _write(folder / "race_risk.svg", svg_document(_risk([row for row in rows if row["problem"] == problems[0]])))
+    _write(folder / "race_levers.md", levers({problem: _by_rival(rows, problem) for problem in problems}))
     rare = [row for row in rows if row["problem"].startswith(RARE)]
     if rare:
         _write(folder / "race_rare.svg", svg_document(_rare(rare)))
+        _write(folder / "race_rare.md", rare_table(rare))
     if (regret := source.with_name("race_regret.csv")).exists():
         _write(folder / "race_regret.md", regret_table(pd.read_csv(regret)))
     if (fits := source.with_name("race_fits.csv")).exists():
@@ -71,6 +88,56 @@ def table(rows: Sequence[Row]) -> str:
         cells += [two_digits(float(times)) if times else "–", f"{float(row['bias']):.3f}" if told else "–"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
+
+
+def rare_table(rows: Sequence[Row]) -> str:
+    """Return the table of the problems with rare categories as Markdown, with ratios to MALA over rounds."""
+    headings = ("data", "sampler", "µs per step", "min-ESS/s", "times MALA", "s to 400 effective draws")
+    lines = [f"| {' | '.join(headings)} |", "|---|---|--:|--:|--:|--:|"]
+    before = ""
+    for row in rows:
+        data = row["problem"].removeprefix(RARE)
+        middle, *ends = _three(row["ess_vs_mala"]) or [1.0]
+        cells = ["" if data == before else data, re.sub(r"(\w+Test|steps=\d+)", r"`\1`", row["rival"])]
+        cells += [_spaced(float(row[name])) for name in ("us_per_step", "ess_per_second")]
+        cells += [f"{_spaced(middle)} [{', '.join(map(_spaced, ends))}]" if ends else _spaced(middle)]
+        lines.append(f"| {' | '.join([*cells, row['seconds_to_400'] or '–'])} |")
+        before = data
+    return "\n".join([*lines, ""])
+
+
+def levers(problems: Mapping[str, Mapping[str, Row]]) -> str:
+    """Return the table of the gain of each lever on each problem, from its rows by sampler, as Markdown."""
+    lines = [f"| lever | what is compared | {' | '.join(problems)} |", f"|---|---|{'--:|' * len(problems)}"]
+
+    def add(lever: str, what: str, gains: Iterable[float]) -> None:
+        lines.append(f"| {lever} | {what} | {' | '.join(map(_spaced, gains))} |")
+
+    raced = list(problems.values())
+    add("compilation", "exact walk, to NumPy", (1 / _three(r["NumPy exact, walk"]["steps_vs_same"])[0] for r in raced))
+    rows, blocks = (
+        [float(r[name]["us_per_step"]) for r in raced] for name in ("t-test .05, rows, walk", "t-test .05, walk")
+    )
+    add(
+        "order of the data", "blocks to rows, same test", (row / block for row, block in zip(rows, blocks, strict=True))
+    )
+    for lever, what, name, column in GAINS:
+        add(lever, what, (_three(r[name][column])[0] for r in raced))
+    return "\n".join([*lines, ""])
+
+
+def _by_rival(rows: Sequence[Row], problem: str) -> dict[str, Row]:
+    return {row["rival"]: row for row in rows if row["problem"] == problem}
+
+
+def _three(cell: str) -> list[float]:
+    """Return median, smallest and largest of the rounds; an empty list for an empty cell."""
+    return [float(value) for value in cell.strip("()").split(",") if value]
+
+
+def _spaced(value: float) -> str:
+    """Return a number with two significant digits, with spaces between thousands from ten thousand on."""
+    return f"{float(two_digits(value)):,.0f}".replace(",", " ") if value >= 1e4 else two_digits(value)
 
 
 def _bars(problem: str, rows: Sequence[Row]) -> Any:

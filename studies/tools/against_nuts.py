@@ -1,4 +1,4 @@
-"""Draw one picture of all posteriors: who has less risk after 1, 10 and 100 seconds, NUTS or steps on core rows."""
+"""Draw one picture of all posteriors: who has less risk after 1, 10, 100 (1000) seconds, NUTS or steps on core rows."""
 
 import math
 from collections.abc import Iterator
@@ -28,8 +28,8 @@ def against_nuts(results: "StudyResults") -> "list[Figure | Table]":
     contests = [contest for contest in gather(results) if contest.estimands and CORE in contest.settings]
     if not contests:
         return []
-    longest = max(contest.times[-1] for contest in contests)
-    data = pd.DataFrame([row for contest in contests for row in _rows(results, contest, longest, len(contests))])
+    verdicts = sum(len(contest.times) for contest in contests)
+    data = pd.DataFrame([row for contest in contests for row in _rows(results, contest, verdicts)])
     drawn = data[data.estimand == data.estimand.iloc[0]]
     caption = (
         f"Who has less risk in the {data.estimand.iloc[0]} after so many seconds of one chain, tuning and search for "
@@ -42,7 +42,9 @@ def against_nuts(results: "StudyResults") -> "list[Figure | Table]":
     return [Figure(title, caption, _grid(drawn), drawn), Table("NUTS over core rows", told, data.drop(columns="about"))]
 
 
-def _rows(results: "StudyResults", contest: Contest, longest: float, targets: int) -> Iterator[dict[str, Any]]:
+def _rows(results: "StudyResults", contest: Contest, verdicts: int) -> Iterator[dict[str, Any]]:
+    budget = results.study.budget_of(contest.target)
+    longest = budget.seconds or contest.times[-1]
     size = f"{setting_in_words(contest.target)}, {results.target(contest.target).n_obs:,} rows"
     for estimand in contest.estimands:
         for time in contest.times:
@@ -52,7 +54,7 @@ def _rows(results: "StudyResults", contest: Contest, longest: float, targets: in
             if CORE in missing:
                 less = BY_NUTS if NUTS not in missing else NOBODY
             else:
-                less = CORE_ROWS if missing else _verdict(here.loc[NUTS], 3 * targets)
+                less = CORE_ROWS if missing else _verdict(here.loc[NUTS], verdicts)
             column = f"{float(f'{longest * time / contest.times[-1]:.1g}'):g} s"
             about = {"data": size, "about": column, "estimand": estimand, "seconds": time, "less risk": less}
             yield about | ratio.columns("ratio") | {"no draw yet": ", ".join(missing)}
@@ -76,6 +78,7 @@ def _grid(data: "pd.DataFrame") -> Any:
     from matplotlib.patches import Rectangle
 
     names, times = (list(dict.fromkeys(data[column])) for column in ("data", "about"))
+    times.sort(key=lambda time: float(time.split()[0]))
     figure, axes = subplots(figsize=(9.6, 1.0 + 0.75 * len(names)))
     for row in data.rename(columns={"less risk": "less", "no draw yet": "missing"}).itertuples():
         x, y = times.index(row.about), names.index(row.data)

@@ -23,22 +23,6 @@ def agreement(table: Any) -> dict[str, float]:
     }
 
 
-def worst(found: Any) -> dict[str, Any]:
-    """Return the estimand of the largest bias in posterior sds, with its interval, verdict and checks."""
-    relative = np.abs(found["bias"] / found["posterior_sd"].where(found["posterior_sd"] > 0.0))
-    at = found.isel(estimand=int(relative.argmax("estimand")))
-    return {
-        "verdict": str(found["verdict"].item()),
-        "estimand": str(at["estimand"].item()),
-        **{f"bias (sd){end}": float(at[f"bias{end}"] / at["posterior_sd"]) for end in ("", "_lower", "_upper")},
-        "TV bound": float(found["tv_bound"]),
-        "audits": int(found["n_audits"]),
-        "passes": float(found["passes"]),
-        "seconds": float(found["seconds"]),
-        "reasons": str(found["reasons"].item()),
-    }
-
-
 def cost(results: Any) -> list[Table]:
     """Tabulate the error of each estimated bias, its passes over the data, and those of an equally exact mean."""
     import pandas as pd

@@ -12,7 +12,7 @@ with (DOCS / "_static" / "race.csv").open(newline="", encoding="utf-8") as file:
     ROWS = list(csv.DictReader(file))
 
 
-def raced():
+def raced_rows():
     """Return the rows of each problem that has a table of its own."""
     names = dict.fromkeys(row["problem"] for row in ROWS if not row["problem"].startswith(chart.RARE))
     return {name: [row for row in ROWS if row["problem"] == name] for name in names}
@@ -20,7 +20,7 @@ def raced():
 
 def test_each_problem_has_its_picture_and_its_table(tmp_path):
     chart.main(DOCS / "_static" / "race.csv", tmp_path)
-    for number, (problem, rows) in enumerate(raced().items(), start=1):
+    for number, (problem, rows) in enumerate(raced_rows().items(), start=1):
         section = PAGE.split(f"## {problem}\n")[1].split("\n## ")[0]
         assert f"_generated/race_{number}.svg" in section and f"_generated/race_{number}.md" in section
         assert (tmp_path / f"race_{number}.md").read_text(encoding="utf-8") == chart.table(rows)
@@ -31,12 +31,18 @@ def test_each_problem_has_its_picture_and_its_table(tmp_path):
         assert f"{{include}} _generated/{name}" in levers and (tmp_path / name).exists()
 
 
-def test_rare_categories_on_the_page_and_in_the_file_are_the_same():
-    table = re.search(r"^\| data \| sampler .*?\n\n", PAGE, flags=re.MULTILINE | re.DOTALL)[0]
-    shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[2:]]
+def test_the_tables_of_rare_categories_and_levers_show_what_the_file_holds():
+    rare = [row for row in ROWS if row["problem"].startswith(chart.RARE)]
+    shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in chart.rare_table(rare).splitlines()[2:]]
     told = [(cells[2].replace(" ", ""), cells[3].replace(" ", ""), cells[5]) for cells in shown]
-    held = [row for row in ROWS if row["problem"].startswith(chart.RARE)]
-    assert told == [(row["us_per_step"], row["ess_per_second"], row["seconds_to_400"] or "–") for row in held]
+    assert told == [(row["us_per_step"], row["ess_per_second"], row["seconds_to_400"] or "–") for row in rare]
+    assert shown[1][4] == "400 [250, 600]" and shown[0][4] == "1" and shown[-1][4] == "27 000 [19 000, 29 000]"
+    raced = {name: {row["rival"]: row for row in rows} for name, rows in raced_rows().items()}
+    lines = dict(line.strip("| ").split(" | ", 1) for line in chart.levers(raced).splitlines()[2:])
+    assert lines["compilation"].endswith("| 2.3 | 3.2 | 7.1 | 3.1")
+    assert lines["all, .05"].endswith("| 38 | 5000 | 10 000 | 240 000")
+    for page, name in (("race.md", "race_rare"), ("race_levers.md", "race_levers")):
+        assert f"{{include}} _generated/{name}.md" in (DOCS / page).read_text(encoding="utf-8")
 
 
 def test_a_row_without_effective_draws_tells_no_bias():

@@ -101,7 +101,7 @@ def test_the_table_sets_ours_beside_the_papers(tmp_path):
     inside = sum(
         table.loc[name, "difference_lower"] <= 0 <= table.loc[name, "difference_upper"] for name in ("mean", "ratio")
     )
-    assert f"Of 2 comparable numbers, {inside} lie" in section.text[1]
+    assert f"contains {inside} of 2 comparable numbers" in section.text[1]
     assert published_section(toy_study().results("paper", tmp_path / "none")) == []
 
 

@@ -58,6 +58,7 @@ def test_a_knob_needs_different_values(values):
         ({"targets": {}}, "at least one target"),
         ({"targets": {"a/b": ToyTarget}}, "found 'a/b'"),
         ({"replicates": 0}, "replicates >= 1"),
+        ({"budgets": {"plane": Budget(draws=1)}}, r"`budgets` names \['plane'\], which are not .*\['plain'\]"),
         ({"average_over": ("mean",)}, "not among the estimands"),
         ({"samplers": {"a": ToySampler(), "a[]": ToySampler()}}, "found 'a\\[\\]'"),
         ({"presets": {"smoke": {"replicate": 1}}}, "did you mean 'replicates'"),
@@ -69,6 +70,13 @@ def test_a_knob_needs_different_values(values):
 def test_a_wrong_declaration_says_what_is_wrong(changes, message):
     with pytest.raises(StudyError, match=message):
         toy_study(**changes)
+
+
+def test_a_target_with_a_budget_of_its_own_has_the_cells_of_a_study_with_that_budget():
+    targets = {"plain": ToyTarget, "slow": lambda: ToyTarget(3)}
+    mixed = cells_of(toy_study(targets=targets, budgets={"slow": Budget(draws=50)}))
+    short, long = (cells_of(toy_study(targets=targets, budget=Budget(draws=n))) for n in (20, 50))
+    assert mixed == {name: (long if name[0] == "slow" else short)[name] for name in mixed}
 
 
 @pytest.mark.parametrize("arguments", [{}, {"seconds": 0.0}, {"draws": 0}])

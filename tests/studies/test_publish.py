@@ -53,11 +53,11 @@ def test_the_numbers_that_ship_are_those_of_the_store_with_what_they_came_from(m
 
 def test_the_page_has_an_interval_with_every_estimate(made):
     _, page = made
-    [risks] = re.findall(r"### Risk at three budgets.*?</table>", page, flags=re.DOTALL)
+    [risks] = re.findall(r"### Risk at each budget.*?</table>", page, flags=re.DOTALL)
     cells = re.findall(r'<td class="number">(.*?)</td>', risks)
-    floors_and_times = 2
+    floors_and_times, rows = 2, risks.count("<tr><td")
     with_interval = [cell for cell in cells if 'class="interval"' in cell]
-    assert len(with_interval) + floors_and_times * 9 + sum(not cell for cell in cells) == len(cells)
+    assert len(with_interval) + floors_and_times * rows + sum(not cell for cell in cells) == len(cells)
     assert not re.search(r"(src|href)=\"(https?:)?//", page)
     assert "ValueError" in page and "<script>" not in page  # the failed cell, escaped
     for block in re.findall(r"```\{raw\} html\n(.*?)\n?```", page, flags=re.DOTALL):
@@ -134,6 +134,25 @@ def test_a_picture_comes_back_from_its_marks():
     right.imshow(np.zeros((2, 2)))
     with pytest.raises(TypeError, match="image"):
         marks_of(figure)
+
+
+def test_a_legend_has_room_for_names_in_words():
+    """Names in words are longer than those of the code; none reaches the next sample, nor the edge of the picture."""
+    figure, axes = subplots(figsize=(6.0, 3.0))
+    for name in ("a", "b", "c"):
+        axes.plot([0.0, 1.0], label=name)
+    figure.legend(loc="outside lower center", ncols=3)
+    again = drawn(*marks_of(figure), {"a": "core rows, " * 6, "b": "exact", "c": "t-test"}.get)
+    again.draw_without_rendering()
+    [legend] = again.legends
+    texts = [text.get_window_extent() for text in legend.get_texts()]
+    assert [text.get_text() for text in legend.get_texts()] == ["core rows, " * 6, "exact", "t-test"]
+    samples = [handle.get_window_extent() for handle in legend.legend_handles]
+    assert not any(text.overlaps(other) for text in texts for other in samples)
+    assert legend._ncols < 3 and max(text.x1 for text in texts) <= again.bbox.x1
+    document = svg_document(again)  # cut at what is drawn, so that a legend of more lines is below the former edge
+    height = float(re.search(r'viewBox="0 0 \S+ (\S+)"', document)[1])
+    assert max(float(y) for y in re.findall(r'<text[^>]* y="(\S+)"', document)) < height
 
 
 def test_a_slim_picture_keeps_its_words_styles_and_references():

@@ -30,6 +30,7 @@ from approxmcmc.study.load import load_study
 from approxmcmc.study.report import tables
 from approxmcmc.study.report.answer import answers, sentences
 from approxmcmc.study.report.clocks import PROCESSOR, WALL
+from approxmcmc.study.report.drawn_page import scores_of as published_scores
 from approxmcmc.study.report.evidence import contest_of, exact_setting, gather, paired_ratio
 from approxmcmc.study.report.figures import _marked, log_axes, risk_against_time
 from approxmcmc.study.report.intervals import (
@@ -39,7 +40,7 @@ from approxmcmc.study.report.intervals import (
     rate_interval,
     share_interval,
 )
-from approxmcmc.study.report.page import write_page, write_report
+from approxmcmc.study.report.page import table_view, write_page, write_report
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.predictions import log_term_differences, predict_setting
 from approxmcmc.study.report.scores import Scores, widened
@@ -285,7 +286,7 @@ def test_what_the_page_prints_is_escaped(page):
 def test_banners_name_loose_gold_failed_gates_noise_and_losses(page):
     _, text = page
     banners = re.findall(r'<p class="banner">(.*?)</p>', text, flags=re.DOTALL)
-    assert len(banners) == 5
+    assert len(banners) == 6 and "Times are those of the wall clock, because" in text
     words = ("synthetic", "min_bulk_ess 1000 instead of 10000", "failed bulk_ess", "noisy")
     for word in (*words, "have no result"):
         assert any(word in banner for banner in banners), word
@@ -300,7 +301,7 @@ def test_page_says_that_convergence_diagnostics_cannot_see_bias(page):
 def test_answer_names_the_best_setting_and_says_where_it_cannot_tell(page):
     _, text = page
     answer = text[text.index('id="answer"') : text.index("<nav")]
-    assert answer.count("<p>") == 4  # the last counts the verdicts
+    assert answer.count("<p>") == 5  # the last two: the error of the gold standard, and how many verdicts
     table = gather(make_results())[0].at_budgets
     last = table[table.time == table.time.max()]
     assert last.loc[last.risk.idxmin(), "setting"] in answer
@@ -811,7 +812,7 @@ def test_a_picture_of_many_settings_names_the_best_of_each_family_and_the_exact_
     handles, labels = figure.figure.axes[0].get_legend_handles_labels()
     assert set(labels) == {f"{family_best}, best of 11", "nuts", "laplace", "austerity[epsilon=0]"}
     assert len(figure.figure.axes[0].collections) >= len(labels)
-    assert figure.data["setting"].nunique() == 14 and "the CSV has all" in figure.caption
+    assert figure.data["setting"].nunique() == 14 and "the other members of a family" in figure.caption
     members = [line for line in figure.figure.axes[0].lines if line.get_linewidth() < 1.0]
     assert len(members) >= 10
     assert len({handle.get_color() for handle in handles}) == 4
@@ -834,10 +835,10 @@ def test_a_browser_folds_families_and_filters_rows(tmp_path):
     text = page.read_text(encoding="utf-8").replace(
         "</body>",
         """<script>
-        var all = document.querySelectorAll("#risk-at-three-budgets-toy tbody tr");
+        var all = document.querySelectorAll("#risk-at-each-budget-toy tbody tr");
         function shown() { return Array.from(all).filter(function (row) { return !row.hidden; }).length; }
-        var told = [shown()], search = document.querySelector("#risk-at-three-budgets-toy input[type=search]");
-        document.querySelector("#risk-at-three-budgets-toy input[type=checkbox]").click(); told.push(shown());
+        var told = [shown()], search = document.querySelector("#risk-at-each-budget-toy input[type=search]");
+        document.querySelector("#risk-at-each-budget-toy input[type=checkbox]").click(); told.push(shown());
         search.value = "NUTS 6/6"; search.dispatchEvent(new Event("input")); told.push(shown());
         search.value = "nowhere"; search.dispatchEvent(new Event("input")); told.push(shown());
         document.title = "rows " + told.join(" ");
@@ -848,4 +849,40 @@ def test_a_browser_folds_families_and_filters_rows(tmp_path):
     found = subprocess.run(
         [*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120, check=False
     )
-    assert "<title>rows 9 42 3 0</title>" in found.stdout  # three families at three times; all; one setting; none
+    assert "<title>rows 9 41 3 0</title>" in found.stdout  # three families at three times; all with a risk; one; none
+
+
+def test_a_column_without_entries_is_left_out_and_settings_have_no_trailing_zeros():
+    data = pd.DataFrame(
+        {"epsilon": [0.05, 0.2], "gap": [math.nan, math.nan], "what": ["", None], "risk": [0.21, 0.123]}
+    )
+    view = table_view(Table("T", "", data))
+    assert [column["heading"] for column in view["columns"]] == ["epsilon", "risk"]
+    assert [[cell["text"] for cell in row] for row in view["rows"]] == [["0.05", "0.210"], ["0.2", "0.123"]]
+
+
+def test_a_table_of_costs_is_shown_if_it_is_about_subsampling():
+    reads_all = pd.DataFrame({"data per decision": [1.0, math.nan], "audited": [0, 0]})
+    assert not tables.tells_costs(reads_all)
+    assert tables.tells_costs(reads_all.assign(audited=[0, 3]))
+    assert tables.tells_costs(reads_all.assign(**{"data per decision": [1.0, 0.1]}))
+
+
+def test_a_risk_table_leaves_out_missing_risks_and_the_variance_of_rounding():
+    scores = scores_of(row_of("exact", 1.0), row_of("late", math.nan), row_of("fitted", 0.5, bias=0.5))
+    fitted = scores.at_budgets.setting == "fitted"
+    scores.at_budgets.loc[fitted, ["variance", "variance_lower", "variance_upper"]] = 1e-31, 1e-32, 1e-30
+    data = tables.risk_table(scores).data.set_index("setting")
+    assert list(data.index) == ["exact", "fitted"]
+    assert (data.loc["fitted", ["variance", "variance_lower", "variance_upper"]] == 0.0).all()
+    assert data.loc["exact", "variance"] > 0.0
+
+
+def test_a_ratio_from_zero_to_infinity_says_nothing():
+    rows = [row_of("exact", 1.0, ratio=(1.0, 1.0, math.inf)), row_of("fast", 0.1, ratio=(0.8, 0.0, math.inf))]
+    rows.append(row_of("slow", 2.0, ratio=(2.0, 1.5, math.inf)))
+    table = pd.DataFrame(rows).assign(piece="risk", target="toy").astype(str)
+    [scores] = published_scores({"exact": {"toy": "exact"}}, table)
+    ratios = scores.at_budgets.set_index("setting")[["ratio", "ratio_lower", "ratio_upper"]]
+    assert list(ratios.loc["exact"]) == [1.0] * 3
+    assert ratios.loc["fast"].isna().all() and list(ratios.loc["slow"]) == [2.0, 1.5, math.inf]

@@ -30,7 +30,7 @@ from approxmcmc.study.run import Outcome, run_study
 from approxmcmc.study.store import Store, hash_of_draws
 from approxmcmc.study.verify import compare_stores, geometric_mean, verify
 from tests.fakes import fake_trace
-from tests.studies.toys import ToySampler, quiet_probe, toy_sample, toy_study
+from tests.studies.toys import ToySampler, ToyTarget, quiet_probe, toy_sample, toy_study
 
 # What two runs with equal seeds and a budget of draws must agree on.
 REPRODUCIBLE = [
@@ -265,6 +265,13 @@ def test_a_cell_counts_processor_seconds(tmp_path):
 
     execute(toy_study(replicates=1), tmp_path, sample=waiting)
     assert max(spent) < 0.1
+
+
+def test_chains_have_the_budget_of_their_target(tmp_path):
+    study = toy_study(targets={"plain": ToyTarget, "slow": lambda: ToyTarget(3)}, budgets={"slow": Budget(draws=50)})
+    execute(study, tmp_path)
+    records = results_of(study, tmp_path).records
+    assert records.groupby("target").draws.unique().map(list).to_dict() == {"plain": [20], "slow": [50]}
 
 
 def test_verify_repeats_the_draws_of_a_budget_of_seconds(tmp_path):

@@ -18,10 +18,17 @@ def answers(scores: Sequence[Scores]) -> list[str]:
     """Return the sentences on all targets that have a gold standard; of equal sentences only the last is kept."""
     judged = [one for one in scores if one.estimands]
     verdicts = sum(len(one.settings) - 1 for one in judged)
-    told = [sentence for one in judged for sentence in sentences(one, max(verdicts, 1))]
+    told = [sentence for one in judged for sentence in [*sentences(one, max(verdicts, 1)), *_gold(one)]]
     if verdicts > 1 and any(map(_decided, judged)):
         told.append(f"These are {verdicts} verdicts; together they err in at most one page of twenty.")
     return list(dict.fromkeys(reversed(told)))[::-1]
+
+
+def _gold(scores: Scores) -> list[str]:
+    """Return a sentence on the error of the gold standard; empty if the sentences on the settings have it."""
+    table = scores.at_last_budget(scores.estimands[0])
+    beside = f"The squared error of the gold standard of {scores.target} is {beside_least_risk(table)}."
+    return [beside] if _decided(scores) and table.risk.notna().any() else []
 
 
 def _decided(scores: Scores) -> bool:

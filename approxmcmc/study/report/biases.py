@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import special
 
 from approxmcmc.diagnostics.estimands import evaluate, evaluate_reference, resolve
 from approxmcmc.study.biases import as_one_run
+from approxmcmc.study.report.intervals import Interval
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.svg import COLOURS, subplots
 
@@ -132,7 +134,8 @@ def _verdicts(told: Sequence[SettingBiases]) -> Table:
     import pandas as pd
 
     caption = (
-        "One row per setting. Largest bias: the largest of all estimands, with its interval. Gap: difference between "
+        "One row per setting. Largest bias: the largest of all estimands, with the interval that holds for all of them "
+        "together. Gap: difference between "
         "the same mean and the gold standard, with the Monte Carlo error of both; if the largest bias is that of a "
         "square, the gap is that of the coordinate with the largest one."
     )
@@ -145,8 +148,10 @@ def _verdict_of(one: SettingBiases) -> dict[str, Any]:
     biases = one.in_sds()
     if len(biases):
         worst = biases["bias"].abs().idxmax()
+        stretch = float(special.ndtri(1.0 - 0.025 / len(biases)) / special.ndtri(0.975))  # Bonferroni
+        value, *ends = biases.loc[worst, list(LIMITS)]
         row |= {"estimand": worst}
-        row |= {f"largest bias (sd){end}": biases.loc[worst, f"bias{end}"] for end in ("", "_lower", "_upper")}
+        row |= Interval(value, *(value + stretch * (end - value) for end in ends)).columns("largest bias (sd)")
         if one.gap is not None and len(one.gap):
             at = worst if worst in one.gap.index else one.gap["gap"].abs().idxmax()
             row |= {f"gap to gold standard (sd){end}": one.gap.loc[at, f"gap{end}"] for end in ("", "_lower", "_upper")}
@@ -188,11 +193,14 @@ def _evidence(told: Sequence[SettingBiases]) -> Table | None:
 
 
 def _figure(target: str, told: Sequence[SettingBiases]) -> Figure | None:
-    """Draw the biases of all estimands, a panel per setting, with the gaps to the gold standard."""
+    """Draw the biases of all estimands, a panel per setting, with the gaps to the gold standard.
+
+    None if no setting is judged biased or small: such a picture shows only wide intervals.
+    """
     import pandas as pd
 
     mine = [one for one in told if one.target == target and len(one.in_sds())]
-    if not mine:
+    if not {one.verdict for one in mine} & {"biased", "small"}:
         return None
     rows = -(-len(mine) // PANELS_A_ROW)
     figure, axes = subplots(rows, min(len(mine), PANELS_A_ROW), figsize=(8.6, 2.6 * rows), squeeze=False)

@@ -17,7 +17,7 @@ RULES = (
     "A verdict compares a bound with the interval of the distance: PASS if the upper limit is at most the bound, FAIL "
     "if the lower limit exceeds it, otherwise INCONCLUSIVE; no bound if a contraction coefficient is 1 or unknown. The "
     "label says how much a verdict means: the bound is rigorous, heuristic, vacuous (1 or more, so it always passes), "
-    "or not applicable."
+    "or not applicable. Each interval holds at 95 % on its own, not all of a page together."
 )
 TITLES = {
     "b1": "B1, Theorem 1: delta / (1 - eta_1)",
@@ -104,9 +104,9 @@ def summary(name: str, check: "xr.DataTree") -> str:
     """Return a paragraph: how many bounds have each verdict and label, and where distances and bounds come from."""
     import collections
 
+    columns = (check.dataset[key].to_numpy().ravel() for key in ("verdict", "label", "value"))
     counted = collections.Counter(
-        (str(verdict), str(label))
-        for verdict, label in zip(*(check.dataset[key].to_numpy().ravel() for key in ("verdict", "label")), strict=True)
+        (str(verdict), str(label)) for verdict, label, value in zip(*columns, strict=True) if value != 0.0
     )
     words = ", ".join(
         f"{count} {verdict}" + ("" if verdict == "no bound" else f" ({label})")
@@ -119,15 +119,13 @@ def _table(name: str, check: "xr.DataTree") -> Table:
     from approxmcmc.bounds import check_table
 
     frame, knob = check_table(check), check.attrs["knob"]
-    frame = frame.assign(
-        bound=[TITLES[str(bound)] for bound in frame["bound"]],
-        distance_lower=frame["distance_lower"],
-        distance_upper=frame["distance_upper"],
+    frame = frame[frame["value"] > 0.0].assign(
+        bound=lambda rows: [TITLES[str(bound)] for bound in rows["bound"]],
     )[[knob, "bound", "distance", "distance_lower", "distance_upper", "value", "label", "looseness", "verdict"]]
     caption = (
         "Distance of the approximate stationary distribution from the posterior "
         f"({check.attrs['distance_source']}; interval {check.attrs['confidence']:.0%}), each bound with its label, and "
-        "its looseness: bound / truth."
+        "its looseness: bound / truth. Rows without a bound are left out, and exact settings, whose bounds are 0."
     )
     headings = {"value": "bound's value", "bound": "bound"}
     return Table(f"Verdicts: {name}", caption, frame, headings=headings, formats={knob: "g"})
@@ -170,7 +168,7 @@ def _figure(name: str, check: "xr.DataTree") -> list[Figure]:
         values = positive["value"].sel(bound=bound)
         if values.notnull().any() and bound in ("b1", "b2", "b3", "b4", "b5", "b3_delta_max", "b5_delta_max"):
             labels = sorted(set(map(str, positive["label"].sel(bound=bound).values)))
-            name = f"B{str(bound)[1:].replace('_delta_max', ', D Delta')}"
+            name = f"B{str(bound)[1:].replace('_delta_max', ', largest error')}"
             axes.plot(positive[knob], values, label=f"{name} ({', '.join(labels)})", linewidth=1.2)
     x = table[knob].values
     low, high = (table[key].values for key in ("distance_lower", "distance_upper"))

@@ -6,10 +6,11 @@ census, machine, R-hat and ESS, error bounds, provenance.
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from approxmcmc.study.declare import Declaration
+from approxmcmc.study.declare import Budget, Declaration
 from approxmcmc.study.report import census, figures, tables
 from approxmcmc.study.report.answer import answers, without_gold
 from approxmcmc.study.report.biases import bias_section, sentence, told_of
@@ -30,6 +31,8 @@ BLIND = (
     "distribution, not to the posterior, so these statistics cannot see bias: good values here say nothing about the "
     "risk above."
 )
+AIMS = "Which setting has least risk at a given time, and what its approximation costs."
+OWN_AIMS = "How far each setting is from what is known, and what it costs."
 RISK = (
     "risk = bias² + variance of the running mean, relative to the gold standard; the estimate of bias² is corrected "
     "for the noise of the replicates and the error of the gold standard; intervals by bootstrap over replicates; "
@@ -166,36 +169,37 @@ def _own_figures(found: _Found, title: str = "The study's own figures") -> list[
 def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
     """Return the design as Morris, White and Crowther (2019) order it: aims, data, estimands, methods, performance."""
     study = results.study
-    limits = {"draws": "draws", "seconds": "s of sampling"}
-    budget = " or ".join(
-        f"{value:,g} {limits[name]}" for name, value in dataclasses.asdict(study.budget).items() if value is not None
-    )
+    others = "".join(f", on {target} {_budget_in_words(own)}" for target, own in study.budgets.items())
+    budget = f"{_budget_in_words(study.budget)} per chain{others}"
     kept, chains = counted(study.thin, "step"), counted(study.replicates, "chain")
     terms = (
-        (
-            "Aims",
-            f"Which setting has least risk at a given time, and what its approximation costs. After {study.reference}.",
-        ),
+        ("Aims", f"{OWN_AIMS if study.gold is None else AIMS} After {study.reference}."),
         ("Data", "; ".join(f"{c.target}, N = {counted(results.target(c.target).n_obs, 'term')}" for c in contests)),
         ("Data order", data_order(contests) or "no cell is done yet"),
         ("Estimands", estimands_in_words(study)),
         ("Methods", "; ".join(setting.label for setting in study.settings())),
         ("Performance", (OWN_PERFORMANCE if study.gold is None else RISK) + COUNTED),
-        ("Budget", f"{budget} per chain, {counted(study.tune, 'tuning step')}, {kept} for each draw that is kept"),
+        ("Budget", f"{budget}, {counted(study.tune, 'tuning step')}, {kept} for each draw that is kept"),
         ("Replicates", f"{chains} of each setting, interleaved in blocks; study seed {study.seed}"),
     )
     return Section("Design", terms=terms)
+
+
+def _budget_in_words(budget: Budget) -> str:
+    limits = {"draws": "draws", "seconds": "s of sampling"}
+    return " or ".join(f"{value:,g} {limits[name]}" for name, value in dataclasses.asdict(budget).items() if value)
 
 
 def estimands_in_words(study: Declaration) -> str:
     """Return a description of the estimands; for a function that makes them, its docstring."""
     if callable(study.estimands):
         told = (inspect.getdoc(study.estimands) or study.estimands.__name__).splitlines()[0]
+        told = re.sub(r"^Return (\w+: )?(.)", lambda found: found[2].upper(), told)
         return f"{told} Averaged over coordinates: {', '.join(study.average_over) or 'none'}."
     averaged = {
         name: " (averaged over its coordinates)" if name in study.average_over else "" for name in study.estimands or {}
     }
-    return "; ".join(f"{name}{how}" for name, how in averaged.items()) or "mean of every coordinate"
+    return "; ".join(f"{name.replace('_', ' ')}{how}" for name, how in averaged.items()) or "mean of every coordinate"
 
 
 def risk_sections(contest: Contest, *, several: bool) -> list[Section]:
@@ -217,7 +221,9 @@ def cost_section(results: "StudyResults", contests: Sequence[Contest]) -> Sectio
     """Return the section with two tables for all targets: the cost of decisions, and seconds."""
     made = tables.cost_table, tables.seconds_table
     by_target = [{contest.target: table(results, contest) for contest in contests} for table in made]
-    return Section("Cost", pieces=tuple(tables.over_targets(found) for found in by_target if found))
+    costs, seconds = (tables.over_targets(found) if found else None for found in by_target)
+    kept = [costs] if costs and tables.tells_costs(costs.data) else []
+    return Section("Cost", pieces=(*kept, *([seconds] if seconds else [])))
 
 
 def gold_section(results: "StudyResults") -> Section:
@@ -226,20 +232,24 @@ def gold_section(results: "StudyResults") -> Section:
         instead = " Its own figures say what the chains are compared with." if results.study.analyses else ""
         return Section("Gold standard", (f"The study has no gold standard.{instead}",))
     reports = {name: results.gold_report(name) for name in results.study.targets}
-    text = tuple(_fate(name, report, results.reference(name) is not None) for name, report in reports.items())
+    text = tuple(_fate(name, report, results.reference(name)) for name, report in reports.items())
     table = census.gates_table(reports)
     commands = tuple(str(report["command"]) for report in reports.values() if report and report.get("command"))
     return Section("Gold standard", text, pieces=(table,) if table else (), commands=commands)
 
 
-def _fate(name: str, report: Mapping[str, Any] | None, used: bool) -> str:
+def _fate(name: str, report: Mapping[str, Any] | None, reference: Any) -> str:
     if report is None:
         return f"{name}: no gold standard has been made."
-    if report["status"] == "accepted" and not used:
+    if report["status"] == "accepted" and reference is None:
         return (
             f"{name}: the stored gold standard is damaged, or the study has changed since; the next run makes another."
         )
-    return f"{name}: {report['status']}, made in {report['seconds']:.0f} s."
+    made = f"{name}: {report['status']}, made in {report['seconds']:.0f} s"
+    if reference is None or "scores" not in reference.children:
+        return f"{made}."
+    scored = reference["scores"].sizes["chain"] * reference["scores"].sizes["at_draw"]
+    return f"{made}. Gradients at {scored:,} of its draws serve as control variates for means and variances."
 
 
 def census_section(results: "StudyResults", judged: Sequence[Contest]) -> Section:

@@ -6,10 +6,10 @@ how many digits of a number are shown.
 
 import dataclasses
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from approxmcmc.engine.checks import nearest
 from approxmcmc.errors import StudyError
@@ -18,11 +18,11 @@ from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.markdown import figure_block, plain_text, section_block, table_block
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.scores import Scores
-from approxmcmc.study.report.shipped import RISK, rows_of, unpacked
-from approxmcmc.study.report.tables import risk_table
+from approxmcmc.study.report.shipped import RISK, in_words, rows_of, unpacked
+from approxmcmc.study.report.tables import risk_table, tells_costs
 from approxmcmc.study.report.trust import limits
 from approxmcmc.study.report.who_wins import who_wins
-from approxmcmc.study.report.wording import setting_in_words, slug
+from approxmcmc.study.report.wording import slug
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,8 +31,6 @@ WITHOUT_INTERVAL = (
     "Intervals are 95 %. A blank is undefined, never zero. A number without an interval is a setting, a count, an "
     "exact value, or a summary of these chains; its caption says which."
 )
-CODE = re.compile(r"[a-z]\w*(\[.+\])?")
-NAMING = ("series", "setting", "sampler", "winner", "no less", "label", "target", "data", "estimand")
 
 
 def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequence[str] = (), opening: str = "") -> str:
@@ -64,13 +62,17 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
     parts.append(plain_text(f"{_source(words)} {WITHOUT_INTERVAL}"))
     number = 1
     for section in [*sections[:1], *_risks(scores), *sections[1:]]:
-        rest = tuple(piece for piece in section.pieces if piece is not first)
+        rest = tuple(piece for piece in section.pieces if piece is not first and _says_something(piece))
         if rest or section.text or section.terms or section.commands:
             text, number = section_block(section, rest, number)
             parts.append(text if section.title in ("Census", "Provenance") else worded(text))
     if commands:
         parts += ["## Not run", *(f"```text\n{command}\n```" for command in commands)]
     return "\n\n".join(parts) + "\n"
+
+
+def _says_something(piece: Figure | Table) -> bool:
+    return not piece.title.startswith("Cost of a decision") or tells_costs(piece.data)
 
 
 def figure_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str) -> str:
@@ -120,9 +122,18 @@ def scores_of(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Scores]:
         ends = [name for name in risks if name.endswith(("_lower", "_upper"))]
         risks.loc[risks.replicates < LEAST_REPLICATES, ends] = math.nan
     return [
-        Scores(str(target), words["exact"].get(target), rows.drop(columns="target").reset_index(drop=True))
+        Scores(str(target), words["exact"].get(target), _told(rows.drop(columns="target"), words["exact"].get(target)))
         for target, rows in (risks.groupby("target", sort=False) if len(risks) else ())
     ]
+
+
+def _told(risks: "pd.DataFrame", exact: str | None) -> "pd.DataFrame":
+    """Return risks without the ratios that say nothing: an interval from 0 to infinity, or an end over itself."""
+    risks, ratio = risks.reset_index(drop=True), ["ratio", "ratio_lower", "ratio_upper"]
+    if exact is not None:
+        risks.loc[(risks.setting == exact) & risks.ratio.notna(), ratio] = 1.0
+        risks.loc[(risks.ratio_lower <= 0.0) & np.isinf(risks.ratio_upper), ratio] = math.nan
+    return risks
 
 
 def _risks(scores: Sequence[Scores]) -> list[Section]:
@@ -136,15 +147,3 @@ def _source(words: Mapping[str, Any]) -> str:
     suite = f"suite version {words['version']}"
     source = f"Source: {words['reference'] or 'not stated'}. Preset {words['preset']}, {suite}."
     return f"{source} {clock}, on {made or 'a machine that was not named'}."
-
-
-def in_words(table: "pd.DataFrame") -> Callable[[str], str]:
-    """Return a function of a text that replaces code names of settings and data sets by words."""
-    columns = [name for name in NAMING if name in table]
-    names = {part for name in columns for cell in set(table[name]) for part in re.split(r", (?![^\[]*\])", cell)}
-    words = {name: setting_in_words(name) for name in sorted(names, key=len, reverse=True) if CODE.fullmatch(name)}
-    spelled: dict[str, str] = {}
-    for name in (name for name, told in words.items() if told != name):
-        spelled |= dict.fromkeys((re.sub(r"([_\[\]])", r"\\\1", name), escape(name), name), words[name])
-    pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, spelled)) + r")(?![\w\[]|\.\w)") if spelled else None
-    return lambda text: pattern.sub(lambda found: spelled[found[1]], text) if pattern else text

@@ -1,4 +1,4 @@
-"""The numbers behind the page, computed once: risk curves, risk at three budgets, and ratios to the exact sampler.
+"""The numbers behind the page, computed once: risk curves, risk at each budget, and ratios to the exact sampler.
 
 Ratios are formed inside blocks: replicate r of every setting ran in block r, close in time and on the same machine, so
 the bootstrap draws whole blocks. With f_r the running mean of replicate r, f* the reference and e its standard error,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 BOOTSTRAPS = 2000
 GRID_POINTS = 30
-BUDGET_SHARES = (0.01, 0.1, 1.0)
+LONG = 300.0  # seconds: chains as long as this have a fourth budget, so that their pages start at about a second, too
 MANY = 10**6  # data: a test that reads so many in one look always reads all, whatever its settings
 QUANTITIES = ("risk", "bias_sq", "variance")
 
@@ -93,7 +93,7 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
     clock = clock_of(results)
     clocks = {label: completion_clocks(runs, clock.axis, True) for label, runs in traces.items()}
     longest = _longest(clocks.values())
-    budgets = longest * np.array(BUDGET_SHARES)
+    budgets = longest * 10.0 ** np.arange(-3.0 if longest > LONG else -2.0, 1.0)
     if reference is None:
         return Contest(target, exact, pd.DataFrame(), traces, None, clock, budgets, pd.DataFrame(), pd.DataFrame())
     replicates = {label: done_replicates(results, target, label, len(runs)) for label, runs in traces.items()}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 LARGEST_PANELS = 4
-FOLDED = " Thin lines: the other members of a family, without bands; the CSV has all."
+FOLDED = " Thin lines: the other members of a family, without bands."
 SHORT_AXIS = 20.0  # ratio of the ends; on a shorter axis labels only at decades could be missing altogether
 FARTHEST_FLOOR = 1e-2  # share of the least value drawn: a floor below it is only stated in the caption
 BANDS = "Bands: 95 % intervals over replicates, from five replicates on."
@@ -107,7 +107,7 @@ def _curves(contest: Contest, curves: "pd.DataFrame", axis: str, *, title: str, 
     if len(drawn_in_full(labels, contest.exact, contest.at_last_budget(estimands[0]))) < len(labels):
         caption += FOLDED
     if len(contest.estimands) > len(estimands):
-        caption += f" The first {len(estimands)} of {len(contest.estimands)} estimands; the CSV has all."
+        caption += f" The first {len(estimands)} of {len(contest.estimands)} estimands."
     floors = enumeration([number(float(f)) for f in curves.floor.unique()[:LARGEST_PANELS]])
     caption += f" {BANDS} Hatched, unless far below: the squared standard error of the gold standard, {floors}."
     return Figure(title, caption, figure, curves.drop(columns=[c for c in curves if c.startswith(("bias", "var"))]))

@@ -5,7 +5,7 @@ positions are rows of a table: ``x`` and ``y`` in data units, and the name of th
 stored as text.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,7 +66,6 @@ def _panel(axes: "Axes") -> dict[str, Any]:
         "title": axes.get_title() or axes.get_title(loc="left"),
         "bare": not shown,
         "grid": [bool(axis.get_gridlines()[0].get_visible()) if shown else False for axis in (axes.xaxis, axes.yaxis)],
-        "aspect": axes.get_aspect() != "auto",
         "x": _scale(axes.xaxis, axes.get_xlim()),
         "y": _scale(axes.yaxis, axes.get_ylim()),
     }
@@ -203,39 +202,45 @@ def _rounded(column: np.ndarray, scale: dict[str, Any]) -> np.ndarray:
 # --- from a table to its picture ---
 
 
-def drawn(words: dict[str, Any], data: "pd.DataFrame") -> Any:
-    """Return the figure drawn from the dict and the table that :func:`marks_of` returned."""
+def drawn(words: dict[str, Any], data: "pd.DataFrame", worded: Callable[[str], str] = str) -> Any:
+    """Return the figure drawn from what :func:`marks_of` returned; its legends have the names that `worded` returns."""
     with styled():
-        return _drawn(words, data)
+        return _drawn(words, data, worded)
 
 
-def _drawn(words: dict[str, Any], data: "pd.DataFrame") -> Any:
+def _drawn(words: dict[str, Any], data: "pd.DataFrame", worded: Callable[[str], str]) -> Any:
     from approxmcmc.study.report.figures import log_axes
 
     figure, spare = subplots(figsize=tuple(words["size"]))
     spare.remove()
     figure.set_layout_engine("none")
     panels = [figure.add_axes(tuple(panel["box"])) for panel in words["panels"]]
-    places = {int(mark): rows for mark, rows in data.groupby("mark", sort=False)}
     handles: dict[str, list[Artist]] = {}
-    for number, mark in enumerate(words["marks"]):
-        if number in places:
-            rows = places[number]
-            label = str(rows["series"].iloc[0] or "")
-            artist = KINDS[mark["kind"]](panels[mark["panel"]], rows[["x", "y"]].to_numpy(dtype=float), mark)
-            artist.set_label(label or "_")
-            handles.setdefault(label, []).append(artist)
+    for number, rows in data.groupby("mark"):
+        mark, label = words["marks"][int(number)], str(rows["series"].iloc[0] or "")
+        artist = KINDS[mark["kind"]](panels[mark["panel"]], rows[["x", "y"]].to_numpy(dtype=float), mark)
+        artist.set_label(label or "_")
+        handles.setdefault(label, []).append(artist)
     for axes, panel in zip(panels, words["panels"], strict=True):
         log_axes(axes, x=panel["x"]["scale"] == "log", y=panel["y"]["scale"] == "log")
         _furnish(axes, panel)
     for legend in words["legends"]:
-        entries = [name for name in legend["entries"] if name in handles]
-        samples: list[Any] = [tuple(handles[name][:2]) for name in entries]
-        figure.legend(
-            samples, entries, loc="upper left", borderaxespad=0.0,
-            bbox_to_anchor=tuple(legend["at"]), ncols=legend["columns"], fontsize=legend["size"],
-        )  # fmt: skip
+        known = [name for name in legend["entries"] if name in handles]
+        _add_legend(figure, {worded(name): tuple(handles[name][:2]) for name in known}, legend)
     return figure
+
+
+def _add_legend(figure: Any, samples: dict[str, Any], legend: dict[str, Any]) -> None:
+    """Add a legend at its place; if it is wider than the picture, in fewer columns."""
+    look = {"loc": "upper left", "borderaxespad": 0.0, "fontsize": legend["size"]}
+    for columns in range(legend["columns"], 0, -1):
+        added = figure.legend(samples.values(), samples, ncols=columns, **look)
+        room = 1.0 - added.get_window_extent().width / figure.bbox.width
+        if room >= 0.0 or columns == 1:
+            place = max(0.0, min(legend["at"][0], room)), legend["at"][1]
+            added.set_bbox_to_anchor(place, figure.transSubfigure)
+            return
+        added.remove()
 
 
 def _furnish(axes: Any, panel: dict[str, Any]) -> None:
@@ -272,10 +277,8 @@ def _draw_points(axes: "Axes", places: np.ndarray, mark: dict[str, Any]) -> "Art
 def _draw_segments(axes: "Axes", places: np.ndarray, mark: dict[str, Any]) -> "Artist":
     from matplotlib.collections import LineCollection
 
-    lines = LineCollection(
-        list(places.reshape(-1, 2, 2)), colors=mark["colour"], linewidths=mark["width"], **_style(mark)
-    )
-    return axes.add_collection(lines)
+    look = {"colors": mark["colour"], "linewidths": mark["width"], **_style(mark)}
+    return axes.add_collection(LineCollection(list(places.reshape(-1, 2, 2)), **look))
 
 
 def _draw_area(axes: "Axes", places: np.ndarray, mark: dict[str, Any]) -> "Artist":

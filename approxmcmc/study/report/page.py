@@ -123,18 +123,24 @@ def _saved_table_view(piece: Table, anchor: str, scratch: Path) -> dict[str, Any
 
 
 def table_view(piece: Table) -> dict[str, Any]:
-    """Return headings and cells of a table as a page shows them: an estimate and its interval share one cell."""
+    """Return headings and cells of a table as a page shows them: an estimate and its interval share one cell.
+
+    A column without any entry is left out. A column of settings, such as 0.05 and 0.1, has no trailing zeros.
+    """
     present = list(piece.data.columns)
-    names = [c for c in present if not any(c == f"{base}{end}" for base in present for end in ("_lower", "_upper"))]
+    ends = {f"{base}{end}" for base in present for end in ("_lower", "_upper")}
     records = piece.data.to_dict("records")
+    names = [name for name in present if name not in ends and any(_has_entry(record[name]) for record in records)]
+    formats = {name: "g" for name in names if f"{name}_lower" not in present and _are_settings(piece.data[name])}
+    formats |= piece.formats
     columns = [
         {
             "heading": piece.headings.get(name, str(name).replace("_", " ")),
-            "numeric": any(_is_number(record[name]) for record in records) and piece.formats.get(name) != "code",
+            "numeric": any(_is_number(record[name]) for record in records) and formats.get(name) != "code",
         }
         for name in names
     ]
-    rows = [[_cell(record, name, piece.formats) for name in names] for record in records]
+    rows = [[_cell(record, name, formats) for name in names] for record in records]
     return {"columns": columns, "rows": rows, "families": _families(records)}
 
 
@@ -174,6 +180,15 @@ def _cell(record: Mapping[Any, Any], name: str, formats: Mapping[str, str]) -> d
         else:
             cell["text"] = text
     return cell
+
+
+def _has_entry(value: Any) -> bool:
+    return value not in ("", None) and not (isinstance(value, float) and math.isnan(value))
+
+
+def _are_settings(column: Any) -> bool:
+    """Return whether all entries are numbers of at most two digits, small enough to be written without a power."""
+    return all(_is_number(x) and (x == 0 or 1e-4 <= abs(x) < 100) and float(f"{x:.2g}") == x for x in column)
 
 
 def _is_number(value: Any) -> bool:

@@ -91,6 +91,9 @@ def _facts(results: "StudyResults") -> dict[str, Any]:
         "preset": results.preset,
         "reference": study.reference,
         "budget": dataclasses.asdict(study.budget),
+        **(
+            {"budgets": {name: dataclasses.asdict(own) for name, own in study.budgets.items()}} if study.budgets else {}
+        ),
         "command": results.command,
         "clock": clock_of(results).name,
         "provenance": results.provenance,

@@ -7,6 +7,7 @@ from approxmcmc.study.measures import MEASURES, PaperValue
 from approxmcmc.study.report.evidence import done_replicates
 from approxmcmc.study.report.intervals import NOTHING, Interval, mean_interval, rate_interval
 from approxmcmc.study.report.pieces import Section, Table
+from approxmcmc.study.report.wording import counted
 
 if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
@@ -81,4 +82,4 @@ def _verdict(rows: list[dict[str, Any]]) -> str:
     if not judged:
         return "No number can be compared: each has no interval, or depends on machine and code."
     inside = sum(row["difference_lower"] <= 0.0 <= row["difference_upper"] for row in judged)
-    return f"Of {len(judged)} comparable numbers, {inside} lie within our interval, which is wide with few replicates."
+    return f"Our interval contains {inside} of {counted(len(judged), 'comparable number')}; a wide one decides nothing."

@@ -89,7 +89,7 @@ def can_rank(table: "pd.DataFrame") -> bool:
 def beside_least_risk(table: "pd.DataFrame") -> str:
     """Return a phrase that compares the gold standard's squared error with the least risk."""
     share = floor_share(table)
-    return f"{share:.0%} of the least risk" if share <= 1.0 else "above the least risk"
+    return f"{float(f'{100.0 * share:.2g}'):g}% of the least risk" if share <= 1.0 else "above the least risk"
 
 
 def widened(row: Any, name: str, verdicts: int) -> tuple[float, float]:

@@ -10,11 +10,13 @@ import gzip
 import io
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.study.report.marks import drawn, marks_of
 from approxmcmc.study.report.pieces import Figure, Section, Table
+from approxmcmc.study.report.wording import setting_in_words
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +24,20 @@ if TYPE_CHECKING:
 RISK = "risk"  # the piece with the risks at three times
 DIGITS = "%.7g"
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf|nan")
+CODE = re.compile(r"[a-z]\w*(\[.+=.+\])?")
+NAMING = (
+    "series",
+    "setting",
+    "sampler",
+    "winner",
+    "no less",
+    "label",
+    "target",
+    "data",
+    "estimand",
+    "statistic",
+    "gate",
+)
 
 
 def packed(sections: Sequence[Section], risks: "pd.DataFrame | None") -> "tuple[list[dict[str, Any]], pd.DataFrame]":
@@ -65,7 +81,7 @@ def unpacked(words: Sequence[Mapping[str, Any]], table: "pd.DataFrame") -> list[
 def _piece(words: Mapping[str, Any], table: "pd.DataFrame") -> Figure | Table:
     data = rows_of(table, words["title"], words["columns"])
     if words["kind"] == "Figure":
-        return Figure(words["title"], words["caption"], drawn(words["picture"], data), data)
+        return Figure(words["title"], words["caption"], drawn(words["picture"], data, in_words(table)), data)
     return Table(words["title"], words["caption"], data, words["headings"], words["formats"])
 
 
@@ -85,6 +101,18 @@ def _values(column: "pd.Series[str]") -> Any:
         return pd.to_numeric(column)
     cells = zip(column, numeric, strict=True)
     return pd.Series([float(text) if number else text or None for text, number in cells], column.index, dtype=object)
+
+
+def in_words(table: "pd.DataFrame") -> Callable[[str], str]:
+    """Return a function of a text that replaces code names of settings and data sets by words."""
+    columns = [name for name in NAMING if name in table]
+    names = {part for name in columns for cell in set(table[name]) for part in re.split(r", (?![^\[]*\])", cell)}
+    words = {name: setting_in_words(name) for name in sorted(names, key=len, reverse=True) if CODE.fullmatch(name)}
+    spelled: dict[str, str] = {}
+    for name in (name for name, told in words.items() if told != name):
+        spelled |= dict.fromkeys((re.sub(r"([_\[\]])", r"\\\1", name), escape(name), name), words[name])
+    pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, spelled)) + r")(?![\w\[]|\.\w)") if spelled else None
+    return lambda text: pattern.sub(lambda found: spelled[found[1]], text) if pattern else text
 
 
 def to_bytes(table: "pd.DataFrame") -> bytes:

@@ -1,4 +1,4 @@
-"""Tables of numbers: risk at three budgets, failures counted as infinite, cost, seconds, convergence diagnostics."""
+"""Tables of numbers: risk at each budget, failures counted as infinite, cost, seconds, convergence diagnostics."""
 
 import dataclasses
 import math
@@ -26,10 +26,14 @@ from approxmcmc.study.report.predictions import Prediction, predict_setting
 from approxmcmc.study.report.scores import Scores, can_rank
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
     from approxmcmc.study.results import StudyResults
 
+
+ROUNDING = 1e-20  # variance over squared bias; below it, the variance is that of rounding
+PART = 0.5  # share of the data
 
 # --- risk ---
 
@@ -42,13 +46,15 @@ def risk_table(scores: Scores) -> Table:
     ranked = len(scores.settings) > FEW and all(can_rank(scores.at_last_budget(name)) for name in scores.estimands)
     order = ["time", "estimand", "risk"] if ranked else ["time"]  # with many settings, the best ones come first
     place = {"estimand": lambda column: column.map(scores.estimands.index)}
-    data = scores.at_budgets.sort_values(
+    data = scores.at_budgets.dropna(subset="risk").sort_values(
         order,
         ascending=[name != "time" for name in order],
         kind="stable",
         ignore_index=True,
         key=lambda column: place.get(column.name, lambda same: same)(column),
     )
+    rounding = data.variance_upper < ROUNDING * data.bias_sq.abs()  # a fitted distribution is the same in every chain
+    data.loc[rounding, ["variance", "variance_lower", "variance_upper"]] = 0.0
     delivered = [f"{n:.0f}/{planned:.0f}" for n, planned in zip(data.replicates, data.planned, strict=True)]
     data.insert(3, "n/R", delivered)
     data = data.drop(columns=["replicates", "planned"])
@@ -60,12 +66,12 @@ def risk_table(scores: Scores) -> Table:
     else:
         what += f" Ratio: risk over that of {scores.exact}, formed within blocks, paired bootstrap."
     return Table(
-        f"Risk at three budgets, {scores.target}",
+        f"Risk at each budget, {scores.target}",
         "Estimates with 95 % bootstrap intervals over replicates; n/R: replicates that finished, of those "
         f"planned.{what} "
         "A negative bias² is an unbiased estimate of a value near zero. Floor: squared standard error of the gold "
-        "standard. Blank: a replicate has no draw yet. A risk that does not exceed the floor bounds a ratio on one "
-        "side only.",
+        "standard. A setting is missing at a time at which a replicate has no draw. A risk that does not exceed the "
+        "floor bounds a ratio on one side only.",
         data,
         headings={"bias_sq": "bias²", "time": "time (s)", "ratio": "ratio to exact"},
     )
@@ -154,6 +160,11 @@ def cost_table(results: "StudyResults", contest: Contest) -> Table:
         },
         formats=percent | {"wrong decisions": ".2%", "predicted wrong": ".2%"},
     )
+
+
+def tells_costs(costs: "pd.DataFrame") -> bool:
+    """Return whether a table of costs is about subsampling: some setting is audited, or reads a part of the data."""
+    return bool((costs["audited"] > 0).any() or (costs["data per decision"] < PART).any())
 
 
 def _prediction(target: Any, traces: Sequence["xr.DataTree"], sampler: Any) -> Prediction | None:

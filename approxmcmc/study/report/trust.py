@@ -34,6 +34,8 @@ def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
             "rest."
         )
     else:
+        if share >= LEAST_CPU_SHARE:
+            sentences.append(f"Times are those of the wall clock, because the median cell had {share:.0%} of a core.")
         sentences += _shared_wall(results, noisy, planned, share)
     if done < planned:
         sentences.append(

@@ -1,16 +1,22 @@
 """Verdicts on published numbers, computed from the table that ships: agrees, differs or undecided.
 
-A number agrees if our interval contains it and is narrow; a wide interval decides nothing.
+A number agrees if our interval contains it and is narrow; a wide interval decides nothing. The page of the papers has a
+verdict for each comparable number of all studies. So each interval is widened until all of them hold together with
+probability 95 % (Bonferroni), by the quantiles of Student's t for the fewest replicates that have an interval.
 """
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from approxmcmc.study.report.drawn_page import in_words
+from scipy import special
+
+from approxmcmc.study.published import shipped, shipped_studies
+from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.markdown import plain_text
-from approxmcmc.study.report.shipped import rows_of
+from approxmcmc.study.report.shipped import in_words, rows_of
 from approxmcmc.study.report.wording import estimate_text, number
 
 if TYPE_CHECKING:
@@ -23,19 +29,27 @@ COMPARABLE, INCOMPARABLE = "yes", "no: "  # beginning of a remark on a number th
 HEADER = ["| printed in | number | paper | ours | verdict |", "|---|---|---|---|---|"]
 
 
-def verdict(paper: float, ours: float, lower: float, upper: float, remark: str = COMPARABLE) -> tuple[str, str]:
+def verdict(
+    paper: float, ours: float, lower: float, upper: float, remark: str = COMPARABLE, together: int = 1
+) -> tuple[str, str]:
     """Return the verdict on a printed number, given ours and its interval, and the reason ("" for none).
+
+    `together` is the number of verdicts that all hold with probability 95 %.
 
     Examples
     --------
     >>> verdict(0.60, 0.62, 0.55, 0.69), verdict(0.60, 0.72, 0.66, 0.78)
     (('agrees', ''), ('differs', '+20%'))
+    >>> verdict(0.60, 0.72, 0.66, 0.78, together=100)
+    ('undecided', 'our interval is wide')
     >>> verdict(-2.52, -2.74, -8.11, 2.64)
     ('undecided', 'our interval is wide')
     """
     why = "" if remark == COMPARABLE else remark
     if math.isnan(lower) or math.isnan(upper):
         return OPEN, "too few chains for an interval"
+    stretch = quantile(together) / quantile(1)
+    lower, upper = ours - stretch * (ours - lower), ours + stretch * (upper - ours)
     if not lower <= paper <= upper:
         by = f"{ours / paper - 1:+.0%}" if paper * ours > 0.0 else "another sign"
         return DIFFERS, f"{by}; {why}" if why else by
@@ -44,14 +58,32 @@ def verdict(paper: float, ours: float, lower: float, upper: float, remark: str =
     return AGREES, why
 
 
+def quantile(verdicts: int) -> float:
+    """Return the quantile of Student's t for one of so many verdicts that together err in 5 %."""
+    return float(special.stdtrit(LEAST_REPLICATES - 1, 1.0 - 0.025 / verdicts))
+
+
+def compared(words: Mapping[str, Any], table: "pd.DataFrame") -> list[dict[str, Any]]:
+    """Return the rows of a study's published numbers, without speeds of another machine; empty if it has none."""
+    pieces = [piece for section in words["sections"] for piece in section["pieces"]]
+    columns = next((piece["columns"] for piece in pieces if piece["title"] == NUMBERS), None)
+    listed = rows_of(table, NUMBERS, columns).to_dict("records")
+    return [row for row in listed if not row["comparable?"].startswith(INCOMPARABLE)]
+
+
+@functools.cache
+def all_compared() -> int:
+    """Return how many printed numbers of all studies that ship have a verdict."""
+    return sum(len(compared(*shipped(name))) for name in shipped_studies())
+
+
 def verdicts_block(words: Mapping[str, Any], table: "pd.DataFrame") -> str:
     """Return the verdicts on the published numbers of a study as Markdown, without speeds of another machine."""
-    pieces = [piece for section in words["sections"] for piece in section["pieces"]]
-    [columns] = (piece["columns"] for piece in pieces if piece["title"] == NUMBERS)
-    listed = rows_of(table, NUMBERS, columns).to_dict("records")
-    rows = [row for row in listed if not row["comparable?"].startswith(INCOMPARABLE)]
+    rows = compared(words, table)
+    together = all_compared()
     found = [
-        verdict(row["paper"], row["ours"], row["ours_lower"], row["ours_upper"], row["comparable?"]) for row in rows
+        verdict(row["paper"], row["ours"], row["ours_lower"], row["ours_upper"], row["comparable?"], together)
+        for row in rows
     ]
     counts = Counter(kind for kind, _ in found)
     worded = in_words(table)

@@ -31,7 +31,7 @@ def who_wins(scores: Sequence[Scores], families: Mapping[str, str]) -> list[Sect
     longest = max(one.times[-1] for one in scores)
     verdicts = sum(len(one.settings) - 1 for one in scores) * len(scores[0].times)
     rows = [
-        {"data": one.target, "about": f"{float(f'{longest * share / scores[0].times[-1]:.1g}'):g} s"}
+        {"data": one.target, "about": f"{float(f'{longest * share / scores[0].times[-1]:.2g}'):g} s"}
         | _winner(one, estimand, time, verdicts)
         for one in scores
         for estimand in one.estimands

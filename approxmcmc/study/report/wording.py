@@ -8,11 +8,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from approxmcmc.study.report.evidence import Contest
 
-# Spelling of the words in names of settings and data sets that differs from the code's.
-SPELLED = {word: word.upper() for word in ("bergm", "gimh", "mala", "mcwm", "mnist", "sghmc", "sgld")} | {
-    "7v9": "7 and 9", "core": "core rows,", "covertype": "Covertype", "kdd99": "KDD99", "laplace": "Laplace",
+# Spelling of names of settings, data sets and gates that differs from the code's: whole names, then single words.
+NAMES = {
+    "bfmi": "energy (BFMI)", "bulk_ess": "bulk ESS", "core_sum": "core rows (all rows)", "dense_1e5": "dense simulated",
+    "emcee_stretch": "stretch move of emcee", "logistic_1e5": "simulated logistic",
+    "nutpie_short": "nutpie (short warm-up)", "pymc_advi": "ADVI of PyMC", "pymc_nuts": "NUTS of PyMC",
+    "r_hat": "R-hat", "relative_mcse": "relative MCSE", "second_bulk_ess": "bulk ESS, second kernel",
+    "second_kernel": "difference of two kernels", "second_r_hat": "R-hat, second kernel",
+    "stein_gradient": "Stein's identity, first", "stein_identity": "Stein's identity, second",
+    "student_t": "Student's t", "tail_ess": "tail ESS",
 }  # fmt: skip
+SPELLED = {word: word.upper() for word in ("bergm", "gimh", "mala", "mcwm", "mnist", "sghmc", "sgld")} | {
+    word: word.capitalize() for word in (
+        "barker", "bernstein", "covertype", "firefly", "fisher", "gibbs", "langevin", "laplace", "metropolis",
+        "poisson", "taylor", "tuna",
+    )
+} | {"7v9": "7 and 9", "austerity": "t-test", "kdd99": "KDD99"}  # fmt: skip
+COUNTS = {"n_auxiliary": "auxiliary draw", "n_draws": "draw", "n_updates": "update"}
 NO_INTERVAL = "[no interval]"
+LARGEST_COUNT = 1e7  # a larger one is rounded
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -35,7 +49,7 @@ def number(value: Any, spec: str = "") -> str:
         return "∞" if value > 0 else "−∞"
     if spec:
         return format(value, spec).replace("-", "−")
-    if float(value).is_integer() and abs(value) < 1e9:
+    if float(value).is_integer() and abs(value) < LARGEST_COUNT:
         return f"{int(value):,}".replace("-", "−")
     exponent = _exponent(float(value))
     if -3 <= exponent < 5:
@@ -119,15 +133,24 @@ def setting_in_words(label: str) -> str:
     Examples
     --------
     >>> setting_in_words("control_variates[epsilon=0.2,batch_size=500]"), setting_in_words("core_t_test")
-    ('control variates (epsilon 0.2, batch size 500)', 'core rows, t-test')
-    >>> setting_in_words("t_test_05")
-    't-test 0.05'
+    ('control variates (epsilon 0.2, batch size 500)', 'core rows (t-test)')
+    >>> setting_in_words("t_test_05"), setting_in_words("gibbs[scan='random']")
+    ('t-test 0.05', 'Gibbs (random scan)')
     """
     code, _, knobs = re.sub(r"[\\\]'\"]", "", label).partition("[")
-    name = " ".join(SPELLED.get(word, word) for word in code.split("_"))
+    name = NAMES.get(code) or " ".join(SPELLED.get(word, word) for word in code.split("_"))
     name = re.sub(r"t test (?=\d)", "t-test 0.", name).replace("t test", "t-test")
-    told = ", ".join(knob.strip().replace("=", " ").replace("_", " ") for knob in knobs.split(","))
-    return f"{name} ({told})" if knobs else name
+    name = re.sub(r"^core (?!rows)(.+)", r"core rows (\1)", name)
+    told = [_knob(*knob.strip().partition("=")[::2]) for knob in knobs.split(",")]
+    return f"{name} ({', '.join(told)})" if knobs else name
+
+
+def _knob(name: str, value: str) -> str:
+    """Return a knob and its value in words: "epsilon 0.2", "5 draws", "tuned bound"."""
+    if name in COUNTS:
+        return counted(int(value), COUNTS[name])
+    knob = name.replace("_", " ")
+    return f"{knob} {value.removesuffix('.0')}" if value[:1].isdigit() else f"{SPELLED.get(value, value)} {knob}"
 
 
 def enumeration(names: list[str]) -> str:

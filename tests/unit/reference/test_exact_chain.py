@@ -162,7 +162,8 @@ def test_a_long_chain_is_labelled_described_and_cached(target, tmp_path, monkeyp
     assert "Mixture" in first["posterior"].attrs["second_kernel"]
     assert GateReport.from_json(attrs["gates"]).passed
     assert first["reference_moments"]["beta"].dims == ("moment", "coef")
-    assert len(list(tmp_path.iterdir())) == 2
+    assert first["scores/score"].shape == (4, 400, 2)
+    assert len(list(tmp_path.iterdir())) == 3  # draws of both kernels, and gradients
 
     monkeypatch.setattr(exact_chain, "run_kernel", None)  # another run would fail
     again = exact_chain_reference(target, gates=LENIENT, cache_dir=tmp_path, **SHORT)
