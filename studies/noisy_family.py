@@ -224,9 +224,7 @@ def against_the_posterior(results: Any) -> list[Any]:
     caption = (
         "Bias in exact posterior standard deviations, Student intervals over chains. Exact: exchange at N = 1, and "
         "GIMH; their rows show how far above 0 the TV of exact samplers is, because it is computed over 24 bins of "
-        f"theta. Standard deviation of the estimated likelihood in units of its mean, over the posterior: {sizes}. In "
-        "the table of costs the likelihood of the lattice is one datum, which is not read for a proposal outside the "
-        "prior's interval; the pseudo-likelihood reads 16, one for each site."
+        f"theta. Standard deviation of the estimated likelihood in units of its mean, over the posterior: {sizes}."
     )
     drawn = "Draws of all chains (steps) and the exact posterior density (dashed)."
     frame = pd.DataFrame(curves)

@@ -12,10 +12,9 @@ import pytest
 
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.study.load import load_study
-from studies.tools.bias_tables import agreement, worst
+from studies.tools.bias_tables import agreement
 from studies.tools.in_laplace_metric import unwrapped
 from studies.tools.known_biases import LAWS, canonical, enumerable, normal_mean
-from tests.studies.test_biases import fake_bias
 
 STUDY = Path(__file__).parents[2] / "studies" / "bias_without_gold.py"
 
@@ -62,12 +61,6 @@ def test_agreement_is_one_for_errors_of_the_size_that_they_say(rng):
     assert found["correlation"] > 0.95 and found["error of a bias"] == pytest.approx(0.2)
     off = pd.DataFrame(columns | {"bias": -columns["bias"]})
     assert agreement(off)["rms z"] > 5.0  # planted: the sign
-
-
-def test_the_worst_estimand_is_that_of_the_largest_bias_in_sds():
-    row = worst(fake_bias("not applicable", worst=-0.3))
-    assert row["estimand"] == "beta[0]" and row["verdict"] == "not applicable"
-    assert row["bias (sd)"] == pytest.approx(-0.3) and row["bias (sd)_upper"] == pytest.approx(-0.28)
 
 
 def test_coverage_knows_the_laws_that_it_draws_from():
