@@ -3,9 +3,9 @@
 Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, sections 3.5, 3.6 and 4.2. The drift at theta is estimated
 from N graphs drawn at theta. They may be those of the step that led to theta, the default of
 `approxmcmc.samplers.MALAExchange`, or be drawn anew in each step. With an exact test both leave the posterior
-invariant, and the text of the paper that we have does not say which it does. Near the dense phase of graphs some of the
-drawn graphs are dense, the drift leads far away, and almost every proposal is refused: chains stay at one point for
-hundreds or thousands of steps. Kept graphs last as long as the stay.
+invariant, and the text of the paper that we have does not say which it does. Chains stay at one point for hundreds or
+thousands of steps. Our explanation, not tested: near the dense phase some of the drawn graphs are dense, the drift
+leads far away, and almost every proposal is refused. Kept graphs last as long as the stay.
 
 Steps are those that accept about a quarter while the chain moves, 1.5 covariances of the Florentine posterior and 1.1
 of the molecule's; the paper, too, chose them by pilot runs. Auxiliary chains are as in the paper: 1000 updates from the
