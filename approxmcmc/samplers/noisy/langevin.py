@@ -212,7 +212,8 @@ class MALAExchange(Component, Sampler):
         As for :class:`NoisyLangevin`.
     refresh
         True: redraw the auxiliary draws for the drift at theta in each step. False: keep them from the step that led to
-        theta, which halves the cost and keeps the chain exact.
+        theta, which halves the cost and keeps the chain exact. Kept draws that mislead the drift do so until the chain
+        moves: look for long stays at one point.
     target_acceptance
         Target acceptance rate in (0, 1). Tuning adapts the step size to reach this rate; afterwards the step size is
         fixed. None: the step size is used as given.
