@@ -177,7 +177,7 @@ def record(label: str, epsilon: float, replicate: int, lost: bool) -> dict:
         "setup_seconds": 0.1, "compile_seconds": 1.5 if replicate == 0 else 0.0,
         "probe_before": 0.05, "probe_after": 0.051,
         "noisy": replicate == 1 and epsilon == 0.0, "block": replicate, "order_in_block": int(10 * epsilon),
-        "provenance": "p", "code_version": "c0de",
+        "provenance": "p", "code_version": "c0de", "drawn_by": None,
     }  # fmt: skip
 
 
