@@ -35,7 +35,8 @@ def controlled(values: np.ndarray, theta: np.ndarray, scores: np.ndarray) -> np.
     -----
     Guarantee: unbiased if the draws are from the posterior, because the coefficients that are used in a chain come from
     the other chains. The chains remain correlated a little by these shared fits; with `ENOUGH` draws per coefficient
-    that is below the Monte Carlo error. With fewer draws only the linear functions are used, or none.
+    that is below the Monte Carlo error. With fewer draws only the linear functions are used; with fewer still, with one
+    chain, or where draws repeat so often that the regression has no unique solution, the values are returned as given.
 
     References
     ----------
@@ -64,7 +65,10 @@ def controlled(values: np.ndarray, theta: np.ndarray, scores: np.ndarray) -> np.
     gram, cross = (np.sum([each[part] for each in moments], axis=0) for part in (0, 1))
     kept = []
     for chain, (own_gram, own_cross) in enumerate(moments):
-        coefficients = cho_solve(cho_factor(gram - own_gram), cross - own_cross)[1:]
+        try:
+            coefficients = cho_solve(cho_factor(gram - own_gram), cross - own_cross)[1:]
+        except np.linalg.LinAlgError:
+            return values
         kept.append(values[chain] - functions(chain) @ coefficients)
     return np.stack(kept)
 

@@ -91,7 +91,9 @@ def test_few_draws_leave_out_the_quadratic_functions_or_all(monkeypatch):
     squares = controlled(theta[:, few] ** 2, theta[:, few], scores[:, few])
     assert 0.01 < squares.std() < (theta[:, few] ** 2).std()
     assert np.ptp(controlled(theta[:, few], theta[:, few], scores[:, few]), axis=(0, 1)).max() < 1e-9
-    assert controlled(theta[:1], theta[:1], scores[:1]) is not None
+    np.testing.assert_array_equal(controlled(theta[:1], theta[:1], scores[:1]), theta[:1])  # one chain
+    stuck, at = np.repeat(theta[:, :1], 300, axis=1), np.repeat(scores[:, :1], 300, axis=1)  # 3 points, 6 regressors
+    assert np.isfinite(controlled(stuck**3, stuck, at)).all()
     np.testing.assert_array_equal(controlled(theta[:, :5], theta[:, :5], scores[:, :5]), theta[:, :5])
     monkeypatch.setattr(control_variates, "ENOUGH", 2)
     assert np.ptp(controlled(theta[:, few] ** 2, theta[:, few], scores[:, few]), axis=(0, 1)).max() < 1e-9

@@ -173,6 +173,20 @@ def test_a_long_chain_is_labelled_described_and_cached(target, tmp_path, monkeyp
     assert attach_reference(trace, again)["reference_moments"].attrs["method"] == "long exact chain"
 
 
+@pytest.mark.needs_jit
+def test_gradients_that_fail_steins_identities_are_no_control_variates(target, tmp_path, monkeypatch):
+    right = exact_chain.scored_draws_of
+
+    def wrong(*args):
+        scores = right(*args)
+        return scores.assign(score=scores["score"] + 5.0)  # planted: their mean is 5, not 0
+
+    monkeypatch.setattr(exact_chain, "scored_draws_of", wrong)
+    with pytest.warns(SamplingWarning, match="stein_gradient"):
+        tree = exact_chain_reference(target, gates=LENIENT, enforce=False, cache_dir=tmp_path, **SHORT)
+    assert "scores" not in tree.children
+
+
 @pytest.mark.recompiles
 def test_another_form_of_the_posterior_gives_the_same_law(target, tmp_path):
     """Control variates with the exact test: another kernel by its sums, the same posterior."""
