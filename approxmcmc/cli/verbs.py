@@ -41,9 +41,12 @@ def _size(study: "Declaration") -> str:
     from approxmcmc.study.listen import clock
 
     chains = len(study.settings()) * study.replicates
-    limits = [study.budget_of(target).seconds or 0.0 for target in study.targets]
-    return f"{chains * len(limits)} cells" + (
-        f", {clock(chains * sum(limits))} of sampling" if all(limits) else f", {study.budget.draws} draws each"
+    budgets = [study.budget_of(target) for target in study.targets]
+    limits, draws = [budget.seconds or 0.0 for budget in budgets], sorted({budget.most_draws for budget in budgets})
+    return f"{chains * len(budgets)} cells" + (
+        f", {clock(chains * sum(limits))} of sampling"
+        if all(limits)
+        else f", {' or '.join(map(str, draws))} draws each"
     )
 
 

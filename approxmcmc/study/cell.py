@@ -16,7 +16,7 @@ import xarray as xr
 from approxmcmc.contracts import ForeignSampler, Target
 from approxmcmc.engine.limit_clock import processor_seconds
 from approxmcmc.errors import SamplingError, SamplingWarning, StudyError
-from approxmcmc.study.declare import Budget
+from approxmcmc.study.budget import Budget
 from approxmcmc.study.machine import is_noisy, one_thread, speed_probe, stopwatch
 from approxmcmc.study.plan import Cell, Plan
 from approxmcmc.study.record import Record, planned_record

@@ -16,48 +16,13 @@ from typing import Any, Self
 from approxmcmc.contracts import ForeignSampler, Sampler, Target
 from approxmcmc.engine.checks import nearest
 from approxmcmc.errors import StudyError
+from approxmcmc.study.budget import Budget
 from approxmcmc.study.json_files import check_name
 from approxmcmc.study.knobs import Setting, Vary
 from approxmcmc.study.measures import MEASURES, Measure, PaperValue
 
-LARGEST_NUMBER_OF_DRAWS = 1_000_000
 FULL_PRESET = "paper"
 LIKE = "like"  # of a preset: the name of another one, whose fields it starts from
-
-
-@dataclasses.dataclass(frozen=True)
-class Budget:
-    """The budget of one chain: a number of draws, seconds, or both (the first one reached ends the chain).
-
-    Parameters
-    ----------
-    seconds
-        Processor seconds of the cell from the first step, tuning included, compilation and set-up excluded, so that a
-        chain on a busy core draws as much as any other. Samplers of other libraries count wall-clock seconds.
-    draws
-        Draws kept after tuning; with `seconds` alone, at most a million.
-
-    Notes
-    -----
-    A budget of draws is bit-reproducible. A budget of seconds fixes the time, not the draws; the record keeps the
-    number of draws, so that ``approxmcmc verify`` can repeat them exactly.
-    """
-
-    seconds: float | None = None
-    draws: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.seconds is None and self.draws is None:
-            raise StudyError("Budget needs `seconds`, `draws` or both; found neither.")
-        if self.seconds is not None and not self.seconds > 0:
-            raise StudyError(f"Budget needs `seconds` > 0; found {self.seconds}.")
-        if self.draws is not None and self.draws < 1:
-            raise StudyError(f"Budget needs `draws` >= 1; found {self.draws}.")
-
-    @property
-    def most_draws(self) -> int:
-        """The argument ``draws`` of `sample`: the budget's draws, or a million if it has only seconds."""
-        return LARGEST_NUMBER_OF_DRAWS if self.draws is None else self.draws
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,6 +238,12 @@ class Declaration:
         overrides = dict(self.presets.get(preset, {}))
         base = self.with_preset(overrides.pop(LIKE)) if LIKE in overrides else self
         return dataclasses.replace(base, **overrides)
+
+    @property
+    def own_budgets(self) -> dict[str, Any]:
+        """The budgets of single targets as an entry of a JSON file; no entry if all targets have the same."""
+        own = {name: dataclasses.asdict(budget) for name, budget in self.budgets.items()}
+        return {"budgets": own} if own else {}
 
     def budget_of(self, target: str) -> Budget:
         """Return the budget of each chain on a target."""

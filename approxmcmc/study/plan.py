@@ -126,9 +126,7 @@ def make_plan(study: Declaration, preset: str) -> Plan:
     design = {
         **common,
         "replicates": study.replicates,
-        **(
-            {"budgets": {name: dataclasses.asdict(own) for name, own in study.budgets.items()}} if study.budgets else {}
-        ),
+        **study.own_budgets,
         "targets": hashes,
         "samplers": {setting.label: describe(setting.sampler) for setting in settings},
     }
@@ -154,14 +152,8 @@ def _cell(
     replicate: int,
     code: str,
 ) -> Cell:
-    budget = dataclasses.asdict(study.budget_of(target))
-    law = {
-        **common,
-        "budget": budget,
-        "target": target_hash,
-        "sampler": describe(setting.sampler),
-        "replicate": replicate,
-    }
+    law = {**common, "budget": dataclasses.asdict(study.budget_of(target))}
+    law |= {"target": target_hash, "sampler": describe(setting.sampler), "replicate": replicate}
     if isinstance(setting.sampler, ForeignSampler):
         law["foreign"] = _foreign_law(setting.sampler, study.target(target))
     identity = digest("cell", law)

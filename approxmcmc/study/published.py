@@ -49,7 +49,7 @@ def load_results(name: str, piece: str = "risk") -> "pd.DataFrame":
     name
         Name of the study, such as ``"tall_data"``.
     piece
-        Title of a table or picture of its page; ``"risk"`` for the risks at three times.
+        Title of a table or picture of its page; ``"risk"`` for the risks at each budget.
 
     Returns
     -------

@@ -10,8 +10,8 @@ import numpy as np
 
 from approxmcmc.engine.compiler.code_version import code_version
 from approxmcmc.errors import StudyError
+from approxmcmc.study.budget import Budget
 from approxmcmc.study.cell import run_cell
-from approxmcmc.study.declare import Budget
 from approxmcmc.study.plan import Cell, Plan
 from approxmcmc.study.record import Record
 from approxmcmc.study.results import StudyResults

@@ -33,10 +33,8 @@ GENERATED = ROOT / "docs" / "_generated"
 STUDY, PICTURE, COLUMNS, VERDICTS = (
     re.compile(rf"^```\{{{kind}\}} (.+)\n```$", re.MULTILINE) for kind in ("study", "picture", "columns", "verdicts")
 )
-_log = logging.getLogger(__name__)
-
-
 SPENT = "```{spent} all\n```"
+_log = logging.getLogger(__name__)
 
 
 def draw_pages(app: Any, document: str, source: list[str]) -> None:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from approxmcmc.study.declare import Budget, Declaration
+from approxmcmc.study.budget import Budget
+from approxmcmc.study.declare import Declaration
 from approxmcmc.study.report import census, figures, tables
 from approxmcmc.study.report.answer import answers, without_gold
 from approxmcmc.study.report.biases import bias_section, sentence, told_of

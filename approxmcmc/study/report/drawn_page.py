@@ -137,7 +137,7 @@ def _told(risks: "pd.DataFrame", exact: str | None) -> "pd.DataFrame":
 
 
 def _risks(scores: Sequence[Scores]) -> list[Section]:
-    return [Section("Risk at three times", pieces=tuple(map(risk_table, scores)))] if scores else []
+    return [Section("Risk at each budget", pieces=tuple(map(risk_table, scores)))] if scores else []
 
 
 def _source(words: Mapping[str, Any]) -> str:

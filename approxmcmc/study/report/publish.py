@@ -72,7 +72,7 @@ def _title(results: "StudyResults") -> str:
 
 
 def risks_of(results: "StudyResults") -> "pd.DataFrame | None":
-    """Return the risks at three times of all targets that have a gold standard; None if no target has one."""
+    """Return the risks at each budget of all targets that have a gold standard; None if no target has one."""
     import pandas as pd
 
     judged = [contest for contest in gather(results) if contest.reference is not None]
@@ -91,9 +91,7 @@ def _facts(results: "StudyResults") -> dict[str, Any]:
         "preset": results.preset,
         "reference": study.reference,
         "budget": dataclasses.asdict(study.budget),
-        **(
-            {"budgets": {name: dataclasses.asdict(own) for name, own in study.budgets.items()}} if study.budgets else {}
-        ),
+        **study.own_budgets,
         "command": results.command,
         "clock": clock_of(results).name,
         "provenance": results.provenance,

@@ -1,4 +1,4 @@
-"""Risks of the settings of one target at three times, from which verdicts follow.
+"""Risks of the settings of one target at each budget, from which verdicts follow.
 
 A verdict needs five replicates, because fewer give no useful interval. Settings are ranked only if the squared error of
 the gold standard is at most a tenth of the least risk. A page makes many verdicts, so their intervals hold jointly:

@@ -1,7 +1,7 @@
 """Pack the results of a study into two files that ship with the package: one of numbers, one of text.
 
 ``NAME.csv.gz`` is one table with the rows of all tables and pictures: the first column names the piece that a row
-belongs to, and a row has the columns of that piece; the rows ``risk`` are the risks at three times. ``NAME.json`` holds
+belongs to, and a row has the columns of that piece; the rows ``risk`` are the risks at each budget. ``NAME.json`` holds
 sections, captions, headings, styles of pictures, and the provenance of the numbers. Pages are drawn from the two files,
 see :mod:`approxmcmc.study.report.drawn_page`.
 """
@@ -21,7 +21,7 @@ from approxmcmc.study.report.wording import setting_in_words
 if TYPE_CHECKING:
     import pandas as pd
 
-RISK = "risk"  # the piece with the risks at three times
+RISK = "risk"  # the piece with the risks at each budget
 DIGITS = "%.7g"
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf|nan")
 CODE = re.compile(r"[a-z]\w*(\[.+=.+\])?")

@@ -39,7 +39,7 @@ PART = 0.5  # share of the data
 
 
 def risk_table(scores: Scores) -> Table:
-    """Tabulate risk, bias², variance and the ratio to the exact setting at three times.
+    """Tabulate risk, bias², variance and the ratio to the exact setting at each budget.
 
     More than ten settings that can be ranked are sorted by risk, others stay in the order of the study.
     """
