@@ -165,9 +165,9 @@ def exact_chain_reference(
         Draws of the second kernel's chains, which need to confirm the first and not to reach its error; None = `draws`.
     scored_draws
         Draws of all chains, at least 20 of each, at which the gradient on all data is computed, evenly spaced: for
-        Stein's identities, and as control variates, with which `risk` and studies estimate posterior means and variances
-        more precisely than all draws do. About ten draws per control variate are needed, of which there are d linear
-        and d (d + 1) / 2 quadratic ones.
+        Stein's identities, and as control variates, with which `risk` and studies estimate posterior means and
+        variances more precisely than all draws do. About ten draws per control variate are needed, of which there are d
+        linear and d (d + 1) / 2 quadratic ones.
     random_seed
         An integer, so that the gold standard can be repeated.
     gates
