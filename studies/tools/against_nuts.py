@@ -64,7 +64,8 @@ def _rows(results: "StudyResults", contest: Contest, verdicts: int) -> Iterator[
                 less = CORE_ROWS if missing else _verdict(here.loc[NUTS], verdicts)
             column = f"{float(f'{longest * time / contest.times[-1]:.1g}'):g} s"
             about = {"data": size, "about": column, "estimand": estimand, "seconds": time, "less risk": less}
-            below = fitted.upper < 1.0 and (NUTS in missing or fitted.upper < ratio.lower)
+            most = math.nan if math.isnan(fitted.value) else widened(here.loc[LAPLACE], "ratio", verdicts)[1]
+            below = most < 1.0 and (NUTS in missing or most < widened(here.loc[NUTS], "ratio", verdicts)[0])
             columns = ratio.columns("ratio") | fitted.columns("Laplace over core rows")
             yield about | columns | {"Laplace below both": below, "no draw yet": ", ".join(missing)}
 
