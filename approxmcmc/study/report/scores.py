@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 # Share of the least risk; above it, the error of the gold standard affects the order of the settings.
 LARGEST_FLOOR = 0.1
+TINY = 1e-3  # of the least risk: a smaller error of the gold standard is not told to its digits
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -89,6 +90,8 @@ def can_rank(table: "pd.DataFrame") -> bool:
 def beside_least_risk(table: "pd.DataFrame") -> str:
     """Return a phrase that compares the gold standard's squared error with the least risk."""
     share = floor_share(table)
+    if share < TINY:
+        return f"less than {TINY:.1%} of the least risk"
     return f"{float(f'{100.0 * share:.2g}'):g}% of the least risk" if share <= 1.0 else "above the least risk"
 
 
