@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -73,9 +73,13 @@ def _by_pieces(array: np.ndarray) -> bytes:
     def of_piece(lo: int) -> bytes:
         return hashlib.sha256(np.ascontiguousarray(array[lo : lo + rows]).data).digest()
 
-    starts = range(0, len(array), rows)
+    return b"".join(in_threads(of_piece, range(0, len(array), rows)))
+
+
+def in_threads(hash_piece: Callable[[int], bytes], starts: Sequence[int]) -> list[bytes]:
+    """Return ``hash_piece(start)`` of every start, in their order, computed on all cores or NUMBA_NUM_THREADS."""
     threads = int(os.environ.get("NUMBA_NUM_THREADS", os.cpu_count() or 1))
-    if threads < 2:
-        return b"".join(map(of_piece, starts))
+    if threads < 2 or len(starts) < 2:
+        return list(map(hash_piece, starts))
     with concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="hash") as pool:
-        return b"".join(pool.map(of_piece, starts))
+        return list(pool.map(hash_piece, starts))

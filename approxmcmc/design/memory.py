@@ -4,22 +4,19 @@ Free memory changes from moment to moment, but the choice must not. So the limit
 machine or container, and never more than 4 GB. Machines with 8 GB or more therefore leave out the same candidates.
 """
 
-import os
-from pathlib import Path
-
 from approxmcmc.contracts import Target
 from approxmcmc.engine.files.mapped_files import is_mapped
+from approxmcmc.engine.memory import all_memory
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.predictors.base import PredictorsTarget
 
 SHARE, MOST = 0.5, 4e9  # share of all memory; bytes
 MATRICES = 8  # matrices (dim, dim): a covariance, its factor and its inverse, and temporary copies
-CGROUP = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
 def most_memory() -> float:
     """Return the bytes that a candidate may take."""
-    return min(MOST, SHARE * _all_memory())
+    return min(MOST, SHARE * all_memory())
 
 
 def why_too_large(wanted: float) -> str:
@@ -49,11 +46,3 @@ def why_rows_too_large(target: Target, chains: int) -> str:
     if too_large and any(is_mapped(array) for array in target.compile().data):  # then the numbers are mapped, too
         return why_too_large(matrices)
     return too_large
-
-
-def _all_memory() -> float:
-    """Return the bytes that the machine has, or that the process may use; infinity if neither is known."""
-    known = [float(path.read_text()) for path in CGROUP if path.exists() and path.read_text().strip().isdigit()]
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        known.append(float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES"))
-    return min(known, default=float("inf"))

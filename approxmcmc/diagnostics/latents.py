@@ -15,8 +15,6 @@ from approxmcmc.output.reading import flat_draws
 
 MOST_NUMBERS = 10**7  # groups times draws stored in a trace by default
 AT_ONCE, CHUNK = 1 << 21, 1 << 16  # draws of groups in memory, and groups in a chunk of a folder
-SLOWEST_CHUNK = 600.0  # seconds to draw and write that many: an older unfinished folder is that of a killed writer
-PLAIN: dict[str, Any] = {"compressors": None}
 SEED = 0x1A7E  # of draws of effects; differs from the run's seed
 
 
@@ -127,23 +125,26 @@ def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
 def _write(trace: xr.DataTree, target: Any, path: Path, *, rng: np.random.Generator) -> None:
     """Write the effects of all groups as float32 to the folder `path`, which appears once it is complete.
 
-    Chunks are not compressed: that would save 7 % of the folder, and take three times as long as writing it.
+    Chunks are not compressed: that would save 7 % of the folder, and take three times as long as writing it. Each has a
+    CRC, so that Zarr raises on a damaged one.
     """
+    from zarr.codecs import Crc32cCodec
+
     posterior = trace["posterior"].to_dataset()
     source = _source(target)
     assert source is not None
     sizes, n_groups = posterior.sizes, len(source.group_labels)
     step = max(1, AT_ONCE // (sizes["chain"] * n_groups))
     chunks = {"chain": sizes["chain"], "draw": step, source.group_dim: -(-n_groups // -(-n_groups // CHUNK))}
-    with whole_folder(path, untouched_for=SLOWEST_CHUNK) as unfinished:
+    with whole_folder(path) as unfinished:
         for lo in range(0, sizes["draw"], step):
             some = xr.DataTree.from_dict({"posterior": posterior.isel(draw=slice(lo, lo + step))})
             drawn = latents(some, target, random_seed=rng).astype(np.float32)
             if lo == 0:
-                encoding = {
-                    name: {"chunks": tuple(chunks.get(str(dim), drawn.sizes[dim]) for dim in one.dims), **PLAIN}
-                    for name, one in drawn.data_vars.items()
-                }
+                codecs = {"compressors": [Crc32cCodec()]}
+                encoding: dict[Any, dict[str, Any]] = {name: dict(codecs) for name in drawn.variables}
+                for name, variable in drawn.data_vars.items():
+                    encoding[name]["chunks"] = tuple(chunks.get(str(dim), drawn.sizes[dim]) for dim in variable.dims)
                 drawn.to_zarr(unfinished, mode="w", consolidated=False, encoding=encoding)
             else:
                 drawn.to_zarr(unfinished, append_dim="draw", consolidated=False)

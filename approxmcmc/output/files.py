@@ -1,4 +1,8 @@
-"""Traces on disk: one run is one flat netCDF file, written atomically."""
+"""Traces on disk: one run is one flat netCDF file, written atomically, with a checksum at its end.
+
+A file of another program has no checksum, and is read without. Before numbers are read, their claimed size is compared
+with the size of the file and with the memory of the machine.
+"""
 
 import contextlib
 import errno
@@ -10,7 +14,9 @@ from typing import Any
 
 import xarray as xr
 
+from approxmcmc.engine.files.checksums import has_checksum, why_damaged
 from approxmcmc.engine.files.whole_files import whole_file
+from approxmcmc.engine.memory import all_memory
 from approxmcmc.errors import InvalidInputError, naming_the_arguments
 from approxmcmc.output.datatree import sanitize_attrs
 
@@ -20,6 +26,8 @@ _COMPRESSION = {"zlib": True, "complevel": 1, "shuffle": True}
 _DRAWS_PER_CHUNK = 10_000
 _SAMPLE_GROUPS = ("posterior", "sample_stats")
 CHECKPOINT = "checkpoint"  # the group that a run needs to resume
+# zlib stores at most 1032 bytes in one. A file that claims more holds numbers that were never written.
+_MOST_BYTES_IN_ONE, _ALWAYS_ALLOWED = 1100, 1e9
 
 
 @naming_the_arguments
@@ -50,8 +58,8 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
     Notes
     -----
     Plain ``trace.to_netcdf(path)`` writes a file with the same content. This one is compressed (zlib 1 with shuffle,
-    chunks of one chain and up to 10 000 draws), survives a crash during writing, and converts attributes that netCDF
-    cannot store (bool, None, dict).
+    chunks of one chain and up to 10 000 draws), survives a crash during writing, converts attributes that netCDF
+    cannot store (bool, None, dict), and ends with a checksum, which `load` compares and other programs ignore.
 
     Examples
     --------
@@ -75,7 +83,7 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
 def write_tree(tree: xr.DataTree, path: Path, *, compressed: bool = True) -> None:
     """Write a tree to one netCDF file atomically, compressed or, which is faster, not."""
     storable = _with_storable_attrs(tree)
-    with whole_file(path) as temporary, without_a_cluster():
+    with whole_file(path, checksum=True) as temporary, without_a_cluster():
         try:
             storable.to_netcdf(temporary, engine="netcdf4", encoding=_encoding(storable) if compressed else {})
         except RuntimeError as error:  # all that netCDF4 says about a full disk is "NetCDF: HDF error"
@@ -113,7 +121,8 @@ def load(path: str | os.PathLike[str]) -> xr.DataTree:
     FileNotFoundError
         If there is no such file.
     InvalidInputError
-        If the file is not netCDF, or holds no group ``posterior`` or ``sample_stats``.
+        If the file is not netCDF, holds no group ``posterior`` or ``sample_stats``, or claims more numbers than fit in
+        memory; if it was written by `save` or `sample`, also if a single bit has changed since.
     """
     path = Path(path)
     if not path.is_file():
@@ -132,15 +141,49 @@ def load(path: str | os.PathLike[str]) -> xr.DataTree:
 
 
 def read_tree(path: Path) -> xr.DataTree:
-    """Read a netCDF file of groups into memory and close it; raise on any other file."""
+    """Read a netCDF file of groups into memory and close it; raise on any other file, and on a damaged one."""
     try:
+        damage = why_damaged(path) if has_checksum(path) else None
+    except OSError as error:
+        damage = str(error)
+    if damage:
+        raise InvalidInputError(
+            f"{path} is not read: {damage}. Copy it again from where it is intact, or remove it. If you changed the "
+            "file yourself, open it with xarray and save it under another name"
+        )
+    try:
+        _refuse_what_memory_cannot_hold(path)
         with xr.open_datatree(path, engine="netcdf4") as opened:
             return opened.load()
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a damaged block of compressed numbers
+    except InvalidInputError:
+        raise
+    except MemoryError as error:
+        raise InvalidInputError(f"{path} does not fit in memory ({error}); open it with xarray, in parts") from error
+    except Exception as error:  # a damaged file without checksum fails in many ways, in HDF5, netCDF4 and xarray
         raise InvalidInputError(
-            f"`load` needs a netCDF-4 file with a trace; {path} cannot be read as one ({error}). "
-            "It may be of another format, or cut off by a copy that failed."
+            f"{path} cannot be read as a netCDF-4 file with a trace ({error}). It may be of another format, or cut off "
+            "by a copy that failed."
         ) from error
+
+
+def _refuse_what_memory_cannot_hold(path: Path) -> None:
+    import netCDF4
+
+    with netCDF4.Dataset(path) as file:
+        claimed = _claimed_bytes(file)
+    stored, memory = path.stat().st_size, all_memory()
+    if claimed > memory or claimed > max(_MOST_BYTES_IN_ONE * stored, _ALWAYS_ALLOWED):
+        raise InvalidInputError(
+            f"{path} has {stored} bytes and claims {claimed / 1e9:.3g} GB of numbers, which is more than "
+            + (f"the memory of {memory / 1e9:.3g} GB" if claimed > memory else "a file of this size can hold")
+            + ": it is not read. If you know where it comes from, open it with xarray, in parts"
+        )
+
+
+def _claimed_bytes(group: Any) -> float:
+    """Return the bytes of all variables of a netCDF group and the groups below; a text counts as a pointer."""
+    sizes = [float(variable.size) * getattr(variable.dtype, "itemsize", 8) for variable in group.variables.values()]
+    return sum(sizes) + sum(map(_claimed_bytes, group.groups.values()))
 
 
 def without_checkpoint(tree: xr.DataTree) -> xr.DataTree:

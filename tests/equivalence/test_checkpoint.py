@@ -2,6 +2,7 @@
 
 import errno
 import functools
+import os
 import time
 import warnings
 
@@ -15,6 +16,7 @@ from approxmcmc.checkpoints import when as checkpoints
 from approxmcmc.checkpoints.book import open_book
 from approxmcmc.checkpoints.tables import read_checkpoint
 from approxmcmc.checkpoints.when import Checkpoints, Snapshot
+from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.errors import CheckpointWarning, InvalidInputError
 from approxmcmc.sampling import driver, goals, recorder
 from tests.examples import SAMPLERS, TARGETS
@@ -247,10 +249,13 @@ def test_a_run_that_is_killed_again_and_again(tmp_path, kill):
 
 
 def test_what_a_run_that_was_killed_in_its_first_checkpoint_left_is_removed(tmp_path):
-    (tmp_path / ".run.nc.0123.tmp").write_bytes(b"a part")
-    (tmp_path / ".other.nc.0123.tmp").write_bytes(b"of another run")
-    open_book(tmp_path / "run.nc", {}, any_seed=True)
-    assert [path.name for path in tmp_path.iterdir()] == [".other.nc.0123.tmp"]
+    with whole_file(tmp_path / "run.nc") as mine, whole_file(tmp_path / "other.nc") as another:
+        for temporary in (mine, another):
+            temporary.write_bytes(b"a part")
+            os.utime(temporary, (0.0, 0.0))
+        open_book(tmp_path / "run.nc", {}, any_seed=True)
+        assert list(tmp_path.iterdir()) == [another]
+        mine.write_bytes(b"a part")
 
 
 @plain_python

@@ -1,26 +1,30 @@
 """Arrays in files: mapped, never in memory as a whole, with their disk space reserved in advance.
 
-A file with a name belongs to some data, is shared by chains, runs and processes, and is written atomically. A file
-without a name is scratch, and disappears with its process.
+A file with a name belongs to some data, is shared by chains, runs and processes, and is written atomically, with a
+checksum. The first use in a process computes the checksum again, which reads the file once: .7 s of CPU time per GB,
+spread over all cores. A run reads all rows once more, for the hash of its target. A file without a name is scratch, and
+disappears with its process.
 """
 
 import errno
 import mmap
 import os
 import tempfile
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from approxmcmc.engine.files.checksums import why_damaged
 from approxmcmc.engine.files.paths import why_not_trusted
 from approxmcmc.engine.files.whole_files import remove_leftovers, whole_file
 from approxmcmc.engine.messages import detail, tell
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import CacheWarning, InvalidInputError
 
 TOLD = 10**8  # bytes; a message reports the writing of a larger file, because it takes a second or more
-A_BLOCK_AT_MOST = 3600.0  # seconds; a file that has not grown for so long belongs to a killed writer
+_checked: set[tuple[Any, ...]] = set()  # states of files whose checksum this process has found right
 
 
 def is_mapped(array: np.ndarray) -> bool:
@@ -43,29 +47,77 @@ def _mapped(array: np.ndarray) -> Any:
 def named_array(
     path: Path, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray], *, who: str, mode: str = "r"
 ) -> np.ndarray:
-    """Return the array in the file `path`, mapped; if the file is missing, write `blocks`, the rows in pieces, first.
+    """Return the array in the file `path`, mapped; write `blocks`, the rows in pieces, if the file is missing.
 
-    `mode` as in `numpy.memmap`: "r" for a read-only array, "c" for a copy-on-write array. `who` begins messages.
+    The stem of the file's name must identify the data. `mode` as in `numpy.memmap`: "r" for a read-only array, "c" for
+    a copy-on-write array. `who` begins messages.
 
     Raises
     ------
     InvalidInputError
-        When there is no space for the file, or another user may have written it.
+        When there is no space for the file, another user may have written it, or the rows have another shape.
+
+    Warns
+    -----
+    CacheWarning
+        When the file is damaged, or holds other rows or types: it is written again.
     """
+    remove_leftovers(path)
+    if path.exists():
+        _refuse_untrusted(path, who)
+        if why := _why_unusable(path, shape, dtype):
+            warnings.warn(f"{who}: {path} is not used, and is written again: {why}", CacheWarning, stacklevel=2)
+            _write(path, shape, dtype, blocks, who=who)
+    else:
+        _write(path, shape, dtype, blocks, who=who)
+    _refuse_untrusted(path, who)
+    return np.asarray(np.load(path, mmap_mode=mode))  # type: ignore[call-overload]  # a literal there
+
+
+def _write(path: Path, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray], *, who: str) -> None:
     n_bytes = int(np.prod(shape)) * dtype.itemsize
-    remove_leftovers(path, untouched_for=A_BLOCK_AT_MOST)
-    if not path.exists():
-        (tell if n_bytes >= TOLD else detail)("%s: %.3g GB are written once to %s", who, n_bytes / 1e9, path.parent)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as temporary, temporary.open("wb") as file:
+    (tell if n_bytes >= TOLD else detail)("%s: %.3g GB are written once to %s", who, n_bytes / 1e9, path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path, checksum=True, content=path.stem) as temporary:
+        with temporary.open("wb") as file:
             header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)  # type: ignore[arg-type]  # its type asks for more
-            claim_room(file.fileno(), file.tell() + n_bytes, path.parent, who=who)
+            first = file.tell()
+            claim_room(file.fileno(), first + n_bytes, path.parent, who=who)
             for block in blocks:
                 file.write(block.data)
+            written = file.tell() - first
+        if written != n_bytes:
+            raise InvalidInputError(
+                f"{who}: rows of shape {shape} and type {dtype} need {n_bytes} bytes, and the blocks had {written}; "
+                "the data have changed since they were opened: open them again"
+            )
+    _checked.add(_state(path))
+
+
+def _refuse_untrusted(path: Path, who: str) -> None:
     if why := why_not_trusted(path):
         raise InvalidInputError(f"{who}: its file {path.name} is not read: {why}")
-    return np.asarray(np.load(path, mmap_mode=mode))  # type: ignore[arg-type]  # a literal there
+
+
+def _why_unusable(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> str | None:
+    """Return why a file is not the one that holds these rows; None if it is."""
+    if _state(path) not in _checked:
+        if why := why_damaged(path, content=path.stem):
+            return why
+        _checked.add(_state(path))
+    try:
+        rows = np.load(path, mmap_mode="r")
+    except (ValueError, EOFError) as error:
+        return f"NumPy cannot read it ({error})"
+    if (rows.shape, rows.dtype) != (shape, dtype):
+        return f"it holds rows of shape {rows.shape} and type {rows.dtype}, needed are {shape} and {dtype}"
+    return None
+
+
+def _state(path: Path) -> tuple[Any, ...]:
+    status = path.stat()
+    return str(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def nameless_array(shape: tuple[int, ...], dtype: Any, folder: Path, *, who: str) -> np.ndarray:

@@ -1,25 +1,55 @@
-"""Files and folders that are written atomically."""
+"""Files and folders that are written atomically, and the temporary files that killed writers left.
+
+A file is written under a temporary name, which replaces the name of the file once all is on disk. The temporary name is
+
+    .<start of the name>.<hash of the name>.<machine>-<process>.<random>.tmp
+
+so that its length does not depend on the name, and the next writer of the same file can see whether the process that
+wrote it still runs.
+"""
 
 import contextlib
 import glob
+import hashlib
 import os
+import platform
 import shutil
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from approxmcmc.engine.files.checksums import add_checksum
+
+NAME_KEPT = 100  # bytes of the name of a file in its temporary name; systems allow 255 bytes in all
+# Seconds after which a temporary file counts as left, if it cannot be seen whether its writer still runs, as on another
+# machine. Every writer makes a block of rows, or a chunk of effects, in less.
+UNTOUCHED = 3600.0
+
 
 @contextlib.contextmanager
-def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
+def whole_file(path: Path, *, durable: bool = True, checksum: bool = False, content: str = "") -> Iterator[Path]:
     """Yield a temporary name in the folder of `path`; if no error occurs, that file then replaces `path`.
 
-    Readers see the old file or the new one, never a part. `durable`: flush to disk before returning, so that even after
-    a power cut one of the two is complete.
+    Readers see the old file or the new one, never a part. What killed writers of `path` left is removed.
+
+    Parameters
+    ----------
+    path
+        The file to write.
+    durable
+        Flush to disk before returning, so that even after a power cut the old file or the new one is complete.
+    checksum
+        Add a checksum to the end of the file, see `approxmcmc.engine.files.checksums`.
+    content
+        What the file holds, for the checksum.
     """
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    remove_leftovers(path)
+    temporary = _temporary_name(path)
     try:
         yield temporary
+        if checksum:
+            add_checksum(temporary, content)
         if durable:
             _flush_to_disk(temporary)
         os.replace(temporary, path)
@@ -30,13 +60,13 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def whole_folder(path: Path, *, untouched_for: float) -> Iterator[Path]:
+def whole_folder(path: Path) -> Iterator[Path]:
     """Yield the name of a folder to make, next to `path`; if no error occurs, it then replaces the folder `path`.
 
-    Leftovers of killed writers are removed first; so every writer must touch its folder within `untouched_for` seconds.
+    What killed writers of `path` left is removed. A writer must touch its folder once in `UNTOUCHED` seconds.
     """
-    remove_leftovers(path, untouched_for=untouched_for)
-    temporary, earlier = (path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp") for _ in range(2))
+    remove_leftovers(path)
+    temporary, earlier = _temporary_name(path), _temporary_name(path)
     try:
         yield temporary
         with contextlib.suppress(FileNotFoundError):
@@ -47,16 +77,49 @@ def whole_folder(path: Path, *, untouched_for: float) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def remove_leftovers(path: Path, *, untouched_for: float = 0.0) -> None:
-    """Remove temporary files and folders that killed writers of `path` left next to it.
+def remove_leftovers(path: Path) -> None:
+    """Remove temporary files and folders next to `path` that killed writers of `path` left.
 
-    Only those not modified for `untouched_for` seconds are removed. Call only if no writer of `path` is active, or
-    every writer touches its file within `untouched_for` seconds.
+    Only those are removed whose process has ended on this machine, or that were not modified for `UNTOUCHED` seconds.
     """
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        with contextlib.suppress(FileNotFoundError):  # already renamed by its writer
-            if time.time() - leftover.stat().st_mtime >= untouched_for:
+    for leftover in path.parent.glob(f"{glob.escape(_start_of_temporary_name(path))}.*.tmp"):
+        with contextlib.suppress(FileNotFoundError):  # already renamed by its writer, or removed by another one
+            if _writer_has_ended(leftover) or time.time() - leftover.stat().st_mtime >= UNTOUCHED:
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+
+
+def _temporary_name(path: Path) -> Path:
+    writer = f"{_machine()}-{os.getpid()}"
+    return path.with_name(f"{_start_of_temporary_name(path)}.{writer}.{uuid.uuid4().hex[:12]}.tmp")
+
+
+def _start_of_temporary_name(path: Path) -> str:
+    name = os.fsencode(path.name)
+    shown = name[:NAME_KEPT].decode(errors="ignore")
+    return f".{shown}.{hashlib.sha256(name).hexdigest()[:12]}"
+
+
+def _writer_has_ended(temporary: Path) -> bool:
+    """Return whether the process that wrote a temporary file ran on this machine, and has ended."""
+    machine, _, process = temporary.name.split(".")[-3].partition("-")
+    if os.name != "posix" or machine != _machine() or not process.isdigit():
+        return False
+    try:
+        os.kill(int(process), 0)  # sends no signal
+    except ProcessLookupError:
+        return True
+    except (PermissionError, OverflowError):
+        return False
+    return False
+
+
+def _machine() -> str:
+    """Return a short text that differs where a process may have another number: by machine, boot and container."""
+    parts = [platform.node()]
+    with contextlib.suppress(OSError):  # Linux only
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:8]
 
 
 def _flush_to_disk(path: Path) -> None:

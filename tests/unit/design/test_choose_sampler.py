@@ -336,12 +336,12 @@ def test_where_rows_are_few_for_a_hierarchy_no_mode_is_sought():
 
 
 def test_memory_is_counted_as_time_is(monkeypatch):
-    monkeypatch.setattr(memory, "_all_memory", lambda: 16e9)
+    monkeypatch.setattr(memory, "all_memory", lambda: 16e9)
     known = _known(dim=30_000)
     verdicts = [one.why_not(known) for one in OURS]
     assert verdicts[0] == "it would take 86 GB of memory, and may take 4" and all("GB of memory" in v for v in verdicts)
     assert {one.why_not(_known()) for one in OURS} == {""}
-    monkeypatch.setattr(memory, "_all_memory", lambda: 1e5)
+    monkeypatch.setattr(memory, "all_memory", lambda: 1e5)
     assert "GB of memory" in _named("random walk, exact test").why_not(_known(dim=100))
 
 

@@ -67,7 +67,7 @@ def test_what_only_nuts_samples_says_why_the_others_cannot():
 def test_a_candidate_without_memory_leaves_the_table(monkeypatch):
     best, _, _ = answer(logistic())
     assert "NUTS" not in best
-    monkeypatch.setattr(memory, "_all_memory", lambda: 1e2)
+    monkeypatch.setattr(memory, "all_memory", lambda: 1e2)
     chosen, verdicts, _ = answer(logistic())
     assert "NUTS" in chosen and "GB of memory, and may take" in verdicts[best]
 

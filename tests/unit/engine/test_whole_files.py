@@ -1,13 +1,12 @@
 """A file appears whole or not at all."""
 
 import os
+import signal
 import time
 
-import numpy as np
 import pytest
 
-from approxmcmc.engine.files.mapped_files import A_BLOCK_AT_MOST, named_array
-from approxmcmc.engine.files.whole_files import remove_leftovers, whole_file
+from approxmcmc.engine.files.whole_files import UNTOUCHED, remove_leftovers, whole_file, whole_folder
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -44,19 +43,62 @@ class TestWholeFile:
             other.write_text("other")
         assert path.read_text() == "one"  # the last to finish
 
+    @pytest.mark.parametrize("length", [1, 216, 217, 218, 255])
+    @pytest.mark.parametrize("letter", ["a", "é", "😀"])
+    def test_every_name_that_the_system_allows_can_be_written(self, tmp_path, durable, length, letter):
+        path = tmp_path / (letter * (length // len(letter.encode())) or "a")
+        with whole_file(path, durable=durable) as temporary:
+            temporary.write_text("new")
+        assert list(tmp_path.iterdir()) == [path]
 
-def test_what_killed_writers_left_is_removed_and_what_is_being_written_stays(tmp_path):
-    """With the next use of the file, also where it is there already."""
-    path, rows = tmp_path / "rows.npy", np.arange(4.0)
-    with whole_file(path) as live, whole_file(path) as killed, whole_file(tmp_path / "other.npy") as other:
-        for temporary in (live, killed, other):
-            temporary.write_bytes(b"half")
-        for temporary in (killed, other):
-            os.utime(temporary, (time.time() - A_BLOCK_AT_MOST - 1.0,) * 2)
-        np.testing.assert_array_equal(named_array(path, (4,), rows.dtype, [rows], who="test"), rows)
-        assert (live.exists(), killed.exists(), other.exists()) == (True, False, True)
-        killed.write_bytes(b"half")
+
+def left_by_a_killed_writer(path, *, folder=False):
+    """Start to write `path` in another process, and kill it there."""
+    if (child := os.fork()) == 0:
+        with (whole_folder if folder else whole_file)(path) as temporary:
+            temporary.mkdir() if folder else temporary.write_text("half")
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+class TestLeftovers:
+    def test_the_next_writer_removes_what_killed_writers_left_at_once(self, tmp_path):
+        path, other = tmp_path / "rows.npy", tmp_path / "other.npy"
+        left_by_a_killed_writer(path)
+        left_by_a_killed_writer(other)
+        assert len(list(tmp_path.iterdir())) == 2
+        with whole_file(path) as temporary:
+            temporary.write_text("new")
+        [of_another_file] = set(tmp_path.iterdir()) - {path}
+        assert of_another_file.name.startswith(".other.npy.")
+
+    def test_folders_too(self, tmp_path):
+        path = tmp_path / "effects.zarr"
+        left_by_a_killed_writer(path, folder=True)
+        with whole_folder(path) as temporary:
+            temporary.mkdir()
+        assert list(tmp_path.iterdir()) == [path]
+
+    def test_what_a_running_process_writes_stays(self, tmp_path):
+        """For an hour without a change, because the number of a process is used again."""
+        path = tmp_path / "rows.npy"
+        with whole_file(path) as live:
+            live.write_text("half")
+            remove_leftovers(path)
+            assert live.exists()
+            os.utime(live, (time.time() - UNTOUCHED - 1.0,) * 2)
+            remove_leftovers(path)
+            assert not live.exists()
+            live.write_text("whole")
+
+    def test_what_another_machine_writes_stays_though_no_process_here_has_its_number(self, tmp_path, monkeypatch):
+        path = tmp_path / "rows.npy"
+        left_by_a_killed_writer(path)
+        monkeypatch.setattr("approxmcmc.engine.files.whole_files._machine", lambda: "another")
         remove_leftovers(path)
-        assert (live.exists(), killed.exists(), other.exists()) == (False, False, True)
-        for temporary in (live, killed):
-            temporary.write_bytes(b"whole")
+        [left] = tmp_path.iterdir()
+        os.utime(left, (time.time() - UNTOUCHED - 1.0,) * 2)
+        remove_leftovers(path)
+        assert list(tmp_path.iterdir()) == []
