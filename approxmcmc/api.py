@@ -80,8 +80,9 @@ def sample(
     thin
         Steps per kept draw. The record of a kept draw adds up the costs and decisions of all its steps.
     time_limit
-        Seconds, counted from the first step. Includes tuning and audits; excludes compilation and set-up. Chains
-        advance in turn, and the trace is cut to the shortest chain. If ``audit_every="auto"`` audits after the chains,
+        Seconds, counted from the first step. Includes tuning and audits; excludes compilation and set-up. Limit and
+        Ctrl-C are checked about every 50 ms, within thinned draws too, but not within a step, such as one sweep of
+        `Gibbs` or one trajectory of `Hamiltonian`; a run of `NUTS` makes whole chains. Chains advance in turn, and the trace is cut to the shortest chain. If ``audit_every="auto"`` audits after the chains,
         the chains get ten elevenths of these seconds.
     target_ess
         Run until the smallest bulk and tail ESS over all variables (at most 500 coordinates), with all chains together,

@@ -37,7 +37,7 @@ from approxmcmc.output.files import CHECKPOINT, read_tree, without_checkpoint, w
 from approxmcmc.sampling.goals import Goal
 from approxmcmc.sampling.recorder import Snapshot
 
-FORMAT = 2
+FORMAT = 3
 IN_TRACE, ONE_NUMBER, OWN = 0, 1, 2
 PARTS = ("mark", "first", "own", "rest")
 Piece = tuple[int, np.ndarray]

@@ -68,12 +68,13 @@ class Chain(Protocol):
     def proposed(self) -> np.ndarray | None:
         """The last proposal, shape (dim,); None if steps make no proposal."""
 
-    def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
-        """Make ``n_draws * thin`` steps.
+    def advance(self, steps: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
+        """Make `steps` steps, which need not be whole draws: the next call completes an unfinished draw.
 
-        Each `thin`-th state is written to `draws`, and records of the `thin` steps up to it to `counts` and `values`.
-        Return the number of draws made. It is below `n_draws` only if a log density was NaN or a check of the chain
-        failed: see :meth:`explain_failure`.
+        Each `thin`-th state since the start is written to the next row of `draws`, and records of the `thin` steps up
+        to it to `counts` and `values`. All calls that share a draw have the same `thin`. Return the number of steps
+        made. It is below `steps` only if a log density was NaN or a check of the chain failed: see
+        :meth:`explain_failure`; the draws are then those that these steps complete.
         """
 
     @property

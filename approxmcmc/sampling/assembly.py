@@ -208,7 +208,7 @@ def make_steps(chain: Chain, n: int, dim: int, *, thin: int = 1, who: str) -> St
     """
     counts, values = np.empty((n, len(COUNT_NAMES)), np.int64), np.empty((n, len(VALUE_NAMES)))
     made = Steps(np.empty((n, dim)), counts, values)
-    if chain.advance(n, thin, *made) < n:
+    if chain.advance(n * thin, thin, *made) < n * thin:
         raise NotFiniteError(f"{who}: {chain.explain_failure()}")
     return made
 

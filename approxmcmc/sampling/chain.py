@@ -2,6 +2,9 @@
 
     repeat for each draw:  repeat `thin` times:  step;  then record theta, counts, values, seconds.
 
+The loop makes a given number of steps, so it may end between two draws: what the unfinished draw has recorded is part
+of the chain (:class:`Clock`), and the next call completes it. Draws and records do not depend on where the loop ends.
+
 A step is ``step(streams, state, count, value) -> status``: it moves ``state.theta`` in place, adds what it read,
 evaluated and decided to `count`, writes its values to `value`, and returns 1 if it moved, 0 if it stayed, and FAILED if
 a log density was NaN; a failure ends the chain after the last complete draw.
@@ -44,20 +47,33 @@ STAYED, MOVED, FAILED = 0, 1, -1
 
 
 class Clock(NamedTuple):
-    """The progress of a chain.
+    """The progress of a chain, and the records of its unfinished draw.
 
     `steps` (1,): steps made. `n_tune`: number of tuning steps, the first ones. `audit_probability`: the probability
-    that a decision is audited.
+    that a decision is audited. `begun` (1,): steps made of the unfinished draw. `acceptance` (1,): the sum of their
+    acceptance rates, divided by the steps of a draw. `count`, `value`: their counts and values.
     """
 
     steps: np.ndarray
     n_tune: int
     audit_probability: float
+    begun: np.ndarray
+    acceptance: np.ndarray
+    count: np.ndarray
+    value: np.ndarray
 
 
 def new_clock(n_tune: int, audit_probability: float = 0.0) -> Clock:
     """Return the clock of a chain before its first step."""
-    return Clock(np.zeros(1, dtype=np.int64), int(n_tune), float(audit_probability))
+    return Clock(
+        steps=np.zeros(1, dtype=np.int64),
+        n_tune=int(n_tune),
+        audit_probability=float(audit_probability),
+        begun=np.zeros(1, dtype=np.int64),
+        acceptance=np.zeros(1),
+        count=np.zeros(len(COUNT_NAMES), dtype=np.int64),
+        value=np.zeros(len(VALUE_NAMES)),
+    )
 
 
 @compiled
@@ -93,29 +109,46 @@ def book_audit(decision: int, exact: int, count: np.ndarray) -> None:
 
 @cached_by_content(maxsize=64)
 def make_chain(step: Callable[..., int]) -> Callable[..., int]:
-    """Return the loop around a step, ``advance(streams, state, thin, draws, counts, values) -> draws made``."""
+    """Return the loop around a step, ``advance(streams, state, steps, thin, draws, counts, values) -> steps made``."""
 
     def advance(
-        streams: Streams, state: Any, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray
+        streams: Streams,
+        state: Any,
+        steps: int,
+        thin: int,
+        draws: np.ndarray,
+        counts: np.ndarray,
+        values: np.ndarray,
     ) -> int:
-        for draw in range(draws.shape[0]):
+        clock = state.clock
+        count, value = clock.count, clock.value
+        made, draw = 0, 0
+        while made < steps:
             started = nanoseconds()
-            count, value = counts[draw], values[draw]
-            count[:] = 0
-            assign(value, BLANK_VALUES)
-            acceptance_rate = 0.0
-            for _ in range(thin):
+            if clock.begun[0] == 0:
+                count[:] = 0
+                assign(value, BLANK_VALUES)
+                clock.acceptance[0] = 0.0
+            steps_now = min(thin - clock.begun[0], steps - made)
+            for _ in range(steps_now):
                 status = step(streams, state, count, value)
                 if status == FAILED:
-                    return draw
-                acceptance_rate += value[ACCEPTANCE_RATE] / thin
-                state.clock.steps[0] += 1
-            assign(draws[draw], state.theta)
-            count[ACCEPTED] = status
-            value[ACCEPTANCE_RATE] = acceptance_rate
-            value[LP] = state.log_density[0]
+                    return made
+                clock.acceptance[0] += value[ACCEPTANCE_RATE] / thin
+                clock.steps[0] += 1
+                clock.begun[0] += 1
+                made += 1
             value[SECONDS] += 1e-9 * (nanoseconds() - started)  # audits have subtracted their time
-        return draws.shape[0]
+            if clock.begun[0] == thin:
+                assign(draws[draw], state.theta)
+                count[ACCEPTED] = status
+                value[ACCEPTANCE_RATE] = clock.acceptance[0]
+                value[LP] = state.log_density[0]
+                assign(counts[draw], count)
+                assign(values[draw], value)
+                clock.begun[0] = 0
+                draw += 1
+        return made
 
     return advance
 
@@ -125,7 +158,15 @@ def make_entry(advance: Callable[..., int]) -> Callable[..., int]:
     """Return the loop as a function that gets the addresses of its generators in place of the generators."""
     advance = compiled(inline="always")(advance)  # two functions would be optimised twice
 
-    def enter(generators: Any, state: Any, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
+    def enter(
+        generators: Any,
+        state: Any,
+        steps: int,
+        thin: int,
+        draws: np.ndarray,
+        counts: np.ndarray,
+        values: np.ndarray,
+    ) -> int:
         streams = Streams(
             generator_at(generators.proposal),
             generator_at(generators.uniform),
@@ -133,13 +174,13 @@ def make_entry(advance: Callable[..., int]) -> Callable[..., int]:
             generator_at(generators.audit),
             generator_at(generators.start),
         )
-        return advance(streams, state, thin, draws, counts, values)
+        return advance(streams, state, steps, thin, draws, counts, values)
 
     return enter
 
 
 class Loop:
-    """The loop around a step, ``loop(streams, state, thin, draws, counts, values) -> draws made``.
+    """The loop around a step, ``loop(streams, state, steps, thin, draws, counts, values) -> steps made``.
 
     The loop was compiled for a template `state`. Arrays that the template shares with a chain, such as data and tables,
     are used by many chains on many threads, so no step writes to them.
@@ -151,7 +192,7 @@ class Loop:
         self.shared = [weakref.ref(leaf) for _, leaf in leaves(state) if isinstance(leaf, np.ndarray)]
 
     def __call__(self, streams: Streams, *arguments: Any) -> int:
-        """Advance a chain by some draws; return the number of draws made."""
+        """Advance a chain by some steps; return the number of steps made."""
         return self.advance(streams, *arguments)
 
     def memory(self, state: Any, fixed: Sequence[np.ndarray]) -> dict[str, Any]:
@@ -177,7 +218,7 @@ def compile_chain(step: Callable[..., int], state: Any) -> Loop:
     if config.DISABLE_JIT:
         return Loop(make_chain(step), state)
     generators = nb.BaseTuple.from_types([ADDRESSES] * len(Streams._fields), Streams)
-    signature = nb.int64(generators, type_of(state), nb.int64, MATRIX, COUNTS, MATRIX)
+    signature = nb.int64(generators, type_of(state), nb.int64, nb.int64, MATRIX, COUNTS, MATRIX)
     loop = entry_point(kernel(make_entry(make_chain(step)), signature, allocates=False), signature)
 
     def advance(streams: Streams, *arguments: Any) -> int:
@@ -219,9 +260,9 @@ class CompiledChain:
         """Return the arrays that change during the run, by name, and the numbers of the set-up."""
         return self.loop.memory(self.state, self.fixed)
 
-    def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
-        """Make ``n_draws * thin`` steps and record every `thin`-th state; return the draws made."""
-        return int(self.loop(self.streams, self.state, thin, draws[:n_draws], counts[:n_draws], values[:n_draws]))
+    def advance(self, steps: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
+        """Make `steps` steps and record every `thin`-th state; return the steps made."""
+        return int(self.loop(self.streams, self.state, steps, thin, draws, counts, values))
 
 
 class WatchedChain(CompiledChain):
@@ -235,21 +276,25 @@ class WatchedChain(CompiledChain):
         super().__init__(*arguments, **settings)
         self.watch, self.begun_at = watch, self.state.theta.copy()
 
-    def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
-        """Make ``n_draws * thin`` steps, from check to check; return the draws made."""
-        done, steps = 0, self.state.clock.steps
-        while done < n_draws:
-            checks = int(steps[0]).bit_length()
-            rows = min(n_draws - done, math.ceil(((1 << checks) - steps[0]) / thin))
-            made = super().advance(rows, thin, draws[done:], counts[done:], values[done:])
-            done += made
-            if made < rows:
-                return done
-            is_due, theta = int(steps[0]).bit_length() > checks, self.state.theta
-            if is_due and not self.watch(self.begun_at, theta, counts[done - 1]):
-                assign(self.state.proposed, theta)  # reported as the place where the check failed
-                return done - 1
-        return done
+    def advance(self, steps: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
+        """Make `steps` steps, from check to check; return the steps made, without those of a draw that fails it."""
+        clock = self.state.clock
+        made, rows = 0, 0
+        while made < steps:
+            begun = int(clock.begun[0])
+            checks = int(clock.steps[0] - begun).bit_length()  # at the last draw
+            draws_until_check = math.ceil(((1 << checks) - (clock.steps[0] - begun)) / thin)
+            wanted = min(steps - made, draws_until_check * thin - begun)
+            done = super().advance(wanted, thin, draws[rows:], counts[rows:], values[rows:])
+            made += done
+            rows += (begun + done) // thin
+            if done < wanted:
+                return made
+            is_due = clock.begun[0] == 0 and int(clock.steps[0]).bit_length() > checks
+            if is_due and not self.watch(self.begun_at, self.state.theta, counts[rows - 1]):
+                assign(self.state.proposed, self.state.theta)  # reported as the place where the check failed
+                return made - 1
+        return made
 
 
 def names_recorded(counts: Iterable[str], values: Iterable[str]) -> tuple[list[str], list[str]]:

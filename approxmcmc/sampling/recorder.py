@@ -99,6 +99,8 @@ class Recorder:
         self.tables = [[GrowingRows(rows) for rows in none] for _ in self.done]
         self.tuning_counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
         self.tuning_values = np.zeros(len(VALUE_NAMES))
+        self.begun = 0  # steps made of the next draw
+        self.elapsed, self.on_processor = 0.0, 0.0  # seconds of the chunks since the last draw
         self.seconds_per_step = math.inf
         self.chunk_steps = 0
         self.failure = ""
@@ -125,7 +127,7 @@ class Recorder:
     @property
     def steps(self) -> int:
         """Steps made so far."""
-        return sum(done * thin for done, thin in zip(self.done, self.thin, strict=True))
+        return self.begun + sum(done * thin for done, thin in zip(self.done, self.thin, strict=True))
 
     def advance(self) -> None:
         """Make one chunk of steps: about 50 ms, and at most twice as many steps as in the last chunk.
@@ -135,27 +137,44 @@ class Recorder:
         """
         phase = self.phase
         thin = self.thin[phase]
-        affordable = min(CHUNK_SECONDS / self.seconds_per_step, 2 * self.chunk_steps) / thin
-        rows = min(max(1, int(affordable)), self.wanted[phase] - self.done[phase])
-        self.chunk_steps = rows * thin
+        steps = self.chunk_steps = self._plan_steps()
+        rows = (self.begun + steps) // thin
         draws = np.full((rows, self.dim), math.nan)
         counts = np.empty((rows, len(COUNT_NAMES)), dtype=np.int64)
         values = np.empty((rows, len(VALUE_NAMES)))
         started, own = time.perf_counter(), time.thread_time()
         try:
-            made = self.chain.advance(rows, thin, draws, counts, values)
-            self.failure = self.chain.explain_failure() if made < rows else ""
+            made = self.chain.advance(steps, thin, draws, counts, values)
+            rows = (self.begun + made) // thin
+            self.failure = self.chain.explain_failure() if made < steps else ""
         except Exception as error:  # from the user's function; the draw is intact: a step writes it last
-            made = int(np.isfinite(draws).all(axis=1).sum())
+            rows = int(np.isfinite(draws).all(axis=1).sum())
             self.error, self.failure = error, _explain(error, self.chain)
         elapsed, own = time.perf_counter() - started, time.thread_time() - own
-        self.seconds_per_step = max(elapsed / (rows * thin), 1e-9)
-        if not TICKS_IN_KERNELS:
-            values[:, SECONDS] = elapsed / rows
-        values[:, THREAD_SECONDS] = values[:, SECONDS] * (own / max(elapsed, 1e-9))  # less if the core was shared
-        self._record(phase, draws[:made], counts[:made], values[:made])
+        self.seconds_per_step = max(elapsed / steps, 1e-9)
+        self.begun = (self.begun + steps) % thin
+        self.elapsed += elapsed
+        self.on_processor += own
+        if rows:
+            self._record(phase, draws[:rows], counts[:rows], values[:rows])
+
+    def _plan_steps(self) -> int:
+        """Return the number of steps of the next chunk: whole draws, or a part of one draw that takes longer."""
+        phase = self.phase
+        thin = self.thin[phase]
+        affordable = max(1, int(min(CHUNK_SECONDS / self.seconds_per_step, 2 * self.chunk_steps)))
+        to_the_next_draw = thin - self.begun
+        if affordable < to_the_next_draw:
+            return affordable
+        more_draws = min((affordable - to_the_next_draw) // thin, self.wanted[phase] - self.done[phase] - 1)
+        return to_the_next_draw + more_draws * thin
 
     def _record(self, phase: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> None:
+        if not TICKS_IN_KERNELS:
+            values[:, SECONDS] = self.elapsed / len(draws)
+        share_of_core = self.on_processor / max(self.elapsed, 1e-9)  # below 1 if other programs used the core too
+        values[:, THREAD_SECONDS] = values[:, SECONDS] * share_of_core
+        self.elapsed, self.on_processor = 0.0, 0.0
         self.done[phase] += len(draws)
         if phase == 0:
             self.tuning_counts += counts.sum(axis=0)
@@ -189,6 +208,8 @@ class Recorder:
             "done": list(self.done),
             "thin": list(self.thin),
             "every": self.every,
+            "begun": self.begun,
+            "seconds": (self.elapsed, self.on_processor),
             "tuning_counts": self.tuning_counts.copy(),
             "tuning_values": self.tuning_values.copy(),
             **{f"warmup_{name}": table for name, table in zip(RECORDS, self.records(0), strict=True)},
@@ -207,6 +228,8 @@ class Recorder:
         for name, rng in self.chain.streams._asdict().items():
             rng.bit_generator.state = kept["streams"][name]
         self.done, self.thin, self.every = list(kept["done"]), list(kept["thin"]), int(kept["every"])
+        self.begun = int(kept["begun"])
+        self.elapsed, self.on_processor = kept["seconds"]
         self.tuning_counts, self.tuning_values = kept["tuning_counts"], kept["tuning_values"]
         for phase, prefix in enumerate(("warmup_", "")):
             draws, counts, values = (kept[f"{prefix}{name}"] for name in RECORDS)

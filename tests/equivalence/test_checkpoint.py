@@ -232,16 +232,19 @@ class TestWhileChainsGoOn:
 
 
 @plain_python
-def test_a_run_that_is_killed_again_and_again(tmp_path, kill):
-    """Tuning that is kept, thinning, and a run without a given seed."""
-    settings = QUICK | {"thin": 2, "discard_tuned_samples": False, "random_seed": None}
+def test_a_run_that_is_killed_again_and_again(tmp_path, kill, monkeypatch):
+    """Tuning that is kept, thinning, and a run without a given seed; killed within draws too, step by step."""
+    settings = QUICK | {"thin": 3, "discard_tuned_samples": False, "random_seed": None}
     path = tmp_path / "run.nc"
-    for _ in range(4):
-        kill(4)
+    monkeypatch.setattr(recorder, "CHUNK_SECONDS", 0.0)
+    begun = []
+    for _ in range(6):
+        kill(6)
         with pytest.raises(Killed):
             amc.sample(TARGET, SAMPLER, checkpoint=path, **settings)
+        begun += [chain["begun"] for chain in read_checkpoint(path).snapshot.chains]
     done = [chain["done"] for chain in read_checkpoint(path).snapshot.chains]
-    assert max(map(sum, done)) > 3
+    assert max(map(sum, done)) > 3 and max(begun) > 0
     kill.never()
     trace = amc.sample(TARGET, SAMPLER, checkpoint=path, **settings)
     seed = int(trace["posterior"].attrs["seed"])

@@ -66,13 +66,13 @@ def test_kept_terms_change_nothing_but_the_cost(test, monkeypatch):
     kept = draw(test, chains=1, tune=0, draws=450, audit_every=7)
     advance = CompiledChain.advance
 
-    def step_by_step(self, n_draws, thin, draws, counts, values):
-        for done in range(n_draws):
+    def step_by_step(self, steps, thin, draws, counts, values):
+        for done in range(steps):
             self.state.evidence.order.cursor[VERSION] += 1  # nothing kept is of this version
             one = slice(done, done + 1)
             if advance(self, 1, thin, draws[one], counts[one], values[one]) == 0:
                 return done
-        return n_draws
+        return steps
 
     monkeypatch.setattr(CompiledChain, "advance", step_by_step)
     uncached = draw(test, chains=1, tune=0, draws=450, audit_every=7)

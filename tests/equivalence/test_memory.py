@@ -55,7 +55,7 @@ def seal(chain):
 @pytest.mark.recompiles
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_chain_goes_on_from_what_it_remembers(sampler, seed, monkeypatch):
-    """On the first target that a setting fits."""
+    """On the first target that a setting fits; from within a draw of two steps."""
     plant(monkeypatch, {})
     monkeypatch.setattr(barker_decision, "REPLICATIONS", 2)  # 64 are slow without the compiler
     monkeypatch.setattr(order, "RESHUFFLE_EVERY", 2)  # data that change are remembered, too
@@ -68,13 +68,14 @@ def test_a_chain_goes_on_from_what_it_remembers(sampler, seed, monkeypatch):
             continue
         theta = np.asarray(target.initial_point(), dtype=np.float64)
         whole, first, second = (Run(built[1], theta, seed) for _ in range(3))
-        whole.advance(9)
+        whole.advance(10, thin=2)
         seal(first.chain)
-        first.advance(3, 2)
+        first.advance(3, 2, thin=2)
         left = remembered(first.chain)
-        assert_same(whole, first.advance(4))  # what was written down is a copy
-        second.draws, second.counts, second.values = first.draws[:5], first.counts[:5], first.values[:5]
-        assert_same(whole, recalled(second, *left).advance(4))
+        assert_same(whole, first.advance(5, thin=2))  # what was written down is a copy
+        second.draws, second.counts, second.values = first.draws[:2], first.counts[:2], first.values[:2]
+        second.begun = 1
+        assert_same(whole, recalled(second, *left).advance(5, thin=2))
         fitted += 1
     assert fitted
 

@@ -1,6 +1,7 @@
 """Runs that must be equal bit for bit."""
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -120,6 +121,22 @@ def test_a_failure_ends_every_chain_at_the_same_draw(monkeypatch):
     short = fail(cores=2)
     assert_same(one, short)
     assert short.posterior.attrs["failure"] == failure
+
+
+def test_chunks_within_draws_leave_no_trace(monkeypatch):
+    """Draws of seven steps, whole in their chunks and one step to a chunk: all records are equal, bit by bit."""
+    settings = {"draws": 20, "thin": 7, "audit_every": 2}
+    whole = draw(SequentialTTest(0.1, 50), **settings)
+    monkeypatch.setattr(recorder, "CHUNK_SECONDS", 0.0)
+    assert_same(whole, draw(SequentialTTest(0.1, 50), **settings))
+
+
+def test_a_time_limit_is_noticed_within_a_draw():
+    """A draw of 10^7 steps takes minutes; the limit is a fifth of a second."""
+    began = time.perf_counter()
+    trace = draw(ExactTest(), draws=2, tune=0, thin=10**7, time_limit=0.2, chains=1, audit_every=None)
+    assert trace.posterior.attrs["stopped"] == "time_limit" and trace.posterior.sizes["draw"] == 0
+    assert time.perf_counter() - began < 30.0
 
 
 def test_thinning_keeps_every_kth_state_and_adds_up_costs():

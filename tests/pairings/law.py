@@ -176,9 +176,9 @@ def replicate(
         chain = program.start(start, own, 0)
         fill_population(chain, posterior, rng)
         if burn:
-            chain.advance(1, burn, out, counts, values)
-        done = chain.advance(draws, thin, out, counts, values)
-        assert done == draws, chain.explain_failure()
+            chain.advance(burn, burn, out, counts, values)
+        done = chain.advance(draws * thin, thin, out, counts, values)
+        assert done == draws * thin, chain.explain_failure()
     features = posterior.features(thetas.reshape(-1, dim)).reshape(n, draws, -1)
     return features.mean(axis=1) - posterior.expected
 

@@ -163,18 +163,21 @@ class AuditedChain:
         """Return the arrays that change during the run, by name, and the numbers of the set-up."""
         return self.chain.memory
 
-    def advance(self, n_draws: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
-        """Make and record ``n_draws * thin`` steps, audit the listed decisions, and return the draws made."""
+    def advance(self, steps: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
+        """Make and record `steps` steps, audit the listed decisions, and return the steps made."""
         state: NoisyState = self.chain.state
-        first, audits = state.clock.steps[0], new_audit_list(n_draws * thin, state.theta.size)
+        first, begun = state.clock.steps[0], state.clock.begun[0]
+        audits = new_audit_list(steps, state.theta.size)
         self.chain.state = state._replace(audits=audits)
-        made = self.chain.advance(n_draws, thin, draws, counts, values)
+        made = self.chain.advance(steps, thin, draws, counts, values)
+        finished = (begun + made) // thin
         for k in range(audits.length[0]):
             log_ratio = audits.log_rest[k]
             if log_ratio > -math.inf:
                 there, here = tuple(audits.proposed[k]), tuple(audits.theta[k])
                 log_ratio += self.log_likelihood(there) - self.log_likelihood(here)
             exact = int(audits.threshold[k] < log_ratio)
-            book_audit(int(audits.decision[k]), exact, counts[(audits.step[k] - first) // thin])
+            row = (begun + audits.step[k] - first) // thin
+            book_audit(int(audits.decision[k]), exact, counts[row] if row < finished else state.clock.count)
         self.chain.state = state  # the list of audits is not part of the chain's state
         return made

@@ -150,7 +150,7 @@ def test_a_call_makes_so_many_steps_and_at_least_one_draw(most, thin, calls, mon
     advance = chain.advance
     chain.advance = lambda n, every, *rows: made.append((n, every)) or advance(n, every, *rows)
     delta.visited_states(chain, 0, 3, thin, 1)
-    assert made == [(n, thin) for n in calls]
+    assert made == [(n * thin, thin) for n in calls]
 
 
 def test_a_pinned_proposal_goes_and_comes_back():
@@ -446,8 +446,8 @@ def test_visited_states_are_every_so_many_steps_apart(monkeypatch):
     chain = types.SimpleNamespace(steps=0.0)
 
     def advance(n, thin, draws, counts, values):
-        assert n * thin <= 4
-        draws[:, 0] = chain.steps + thin * np.arange(1, n + 1)
+        assert n <= 4
+        draws[:, 0] = chain.steps + thin * np.arange(1, n // thin + 1)
         chain.steps = draws[-1, 0]
         return n
 

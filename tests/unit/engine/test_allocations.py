@@ -35,7 +35,7 @@ def test_every_array_that_a_chain_makes_is_freed(move, test):
     gc.collect()
     _nrt_python.memsys_enable_stats()
     before = rtsys.get_allocation_stats()
-    assert chain.advance(50, 2, draws, counts, values) == 50
+    assert chain.advance(100, 2, draws, counts, values) == 100
     after = rtsys.get_allocation_stats()
     _nrt_python.memsys_disable_stats()
     assert after.alloc - before.alloc == after.free - before.free

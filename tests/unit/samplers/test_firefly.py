@@ -44,7 +44,7 @@ def advance(chain, steps, dim, thin=1):
     """Return draws and records by name; fewer than `steps` where the chain stopped."""
     draws, counts = np.empty((steps, dim)), np.empty((steps, len(COUNT_NAMES)), dtype=np.int64)
     values = np.empty((steps, len(VALUE_NAMES)))
-    made = chain.advance(steps, thin, draws, counts, values)
+    made = chain.advance(steps * thin, thin, draws, counts, values) // thin
     records = {name: counts[:made, k] for k, name in enumerate(COUNT_NAMES)}
     return draws[:made], records | {name: values[:made, k] for k, name in enumerate(VALUE_NAMES)}
 

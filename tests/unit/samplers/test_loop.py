@@ -87,11 +87,11 @@ class TestTheLoop:
             np.full((9, len(COUNT_NAMES)), 7),
             np.full((9, len(BLANK_VALUES)), 7.0),
         )
-        return one, one.advance(n_draws, thin, draws, counts, values), draws, counts, values
+        return one, one.advance(n_draws * thin, thin, draws, counts, values), draws, counts, values
 
     def test_a_draw_is_the_last_of_its_steps_and_its_record_their_sum(self, monkeypatch):
         one, made, draws, counts, values = self.run(monkeypatch, 3, 2)
-        assert made == 3 and one.state.clock.steps.tolist() == [6] and one.proposed.tolist() == [5.0]
+        assert made == 6 and one.state.clock.steps.tolist() == [6] and one.proposed.tolist() == [5.0]
         assert draws[:, 0].tolist() == [2.0, 4.0, 6.0] + [0.0] * 6
         expected = BLANK_VALUES.copy()
         for draw, (accepted, rate) in enumerate([(1, 0.15), (1, 0.35), (0, 0.55)]):
@@ -104,8 +104,24 @@ class TestTheLoop:
 
     def test_a_failure_ends_it_at_the_last_whole_draw(self, monkeypatch):
         one, made, draws, *_ = self.run(monkeypatch, 9, 3)
-        assert made == 2 and draws[:, 0].tolist() == [3.0, 6.0] + [0.0] * 7
+        assert made == 7 and draws[:, 0].tolist() == [3.0, 6.0] + [0.0] * 7
         assert one.state.clock.steps.tolist() == [7]
+
+    @pytest.mark.parametrize("pieces", [(6,), (1, 5), (2, 4), (3, 3), (5, 1), (1, 1, 1, 1, 1, 1)])
+    def test_a_draw_that_spans_calls_is_that_of_one_call(self, monkeypatch, pieces):
+        """Bit by bit: its counts, the sum of its acceptance rates, and its seconds of 500 ns a call."""
+        one, _, *whole = self.run(monkeypatch, 2, 3)
+        one, _, *cut = self.run(monkeypatch, 0, 3)
+        rows, begun, calls = 0, 0, np.zeros(2)
+        for steps in pieces:
+            assert one.advance(steps, 3, *(table[rows:] for table in cut)) == steps
+            calls[np.unique([(begun + step) // 3 for step in range(steps)])] += 1
+            begun += steps
+            rows = begun // 3
+        np.testing.assert_allclose(cut[2][:2, SECONDS], 5e-7 * calls, rtol=1e-12)
+        cut[2][:2, SECONDS] = whole[2][:2, SECONDS]
+        for ours, theirs in zip(cut, whole, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
 
     def test_a_clock_knows_the_steps_that_tune(self):
         clock = new_clock(3)
@@ -132,7 +148,7 @@ def decided(monkeypatch, answer, exact, *, probability=0.5, draw=0.4, is_audited
     monkeypatch.setattr(audited, "nanoseconds", lambda: next(ticks))
     decision = plain(audited._make_decision(decide, audit, is_audited))
     count, value = np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(BLANK_VALUES))
-    found = decision(streams, Clock(np.zeros(1), 0, probability), "evidence", 0.2, 0.3, "state", count, value)
+    found = decision(streams, new_clock(0, probability), "evidence", 0.2, 0.3, "state", count, value)
     assert found == (answer, -0.5) and asked[0] == ("order", "evidence", 0.2, 0.3, "state")
     assert asked[1:] in ([], [("evidence", 0.2, 0.3, "state")])
     return {k: n for k, n in enumerate(count.tolist()) if n}, value[SECONDS], len(asked) - 1

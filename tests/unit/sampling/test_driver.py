@@ -20,14 +20,14 @@ class TimedChain:
         self.seconds, self.now, self.made, self.chunks = seconds, 0.0, 0, []
         monkeypatch.setattr(recorder.time, "perf_counter", lambda: self.now)
 
-    def advance(self, n_draws, thin, draws, counts, values):
-        steps = range(self.made, self.made + n_draws * thin)
+    def advance(self, n_steps, thin, draws, counts, values):
+        steps = range(self.made, self.made + n_steps)
         took = sum(self.seconds(step) for step in steps)
         self.now += took
         self.made = steps.stop
         self.chunks.append((len(steps), took))
         draws[:], counts[:], values[:] = 0.0, 0, 0.0
-        return n_draws
+        return n_steps
 
 
 def chunks_of(seconds, monkeypatch, *, tune=0, draws=100_000, thin=1, planned_for=50):
@@ -47,7 +47,7 @@ def test_a_fast_first_step_does_not_plan_a_chunk_of_minutes(monkeypatch):
     assert {steps for steps, _ in chunks[-10:]} <= {4, 5}  # 5 steps of 10 ms are 50 ms, up to rounding
 
 
-@pytest.mark.parametrize("thin", [1, 10])
+@pytest.mark.parametrize("thin", [1, 10, 100_000])
 def test_chunks_grow_to_fifty_milliseconds(thin, monkeypatch):
     chunks = chunks_of(lambda step: 1e-5, monkeypatch, tune=3000, thin=thin)
     assert chunks[0] == (1, 1e-5)
@@ -60,15 +60,29 @@ def test_a_slow_step_comes_alone(monkeypatch):
     assert all(steps == 1 for steps, _ in chunks_of(lambda step: 2.0, monkeypatch))
 
 
+def test_a_draw_of_many_steps_is_made_in_chunks(monkeypatch):
+    """A draw of 1000 s: each chunk takes 50 ms, so a time limit is noticed after 50 ms."""
+    chunks = chunks_of(lambda step: 1e-3, monkeypatch, draws=2, thin=10**6, planned_for=100)
+    assert len(chunks) == 100 and max(took for _, took in chunks) < 1.1 * CHUNK_SECONDS
+
+
+@pytest.mark.parametrize("thin", [7, 64, 1000])
+def test_no_chunk_passes_the_last_draw(thin, monkeypatch):
+    """Chunks of whole draws, or of a part of one draw."""
+    chunks = chunks_of(lambda step: 1e-3, monkeypatch, draws=30, thin=thin, planned_for=10**6)
+    assert sum(steps for steps, _ in chunks) == 30 * thin
+    assert max(steps for steps, _ in chunks) <= 50
+
+
 def test_processor_time_is_the_share_of_a_core_that_the_thread_had(monkeypatch):
     """Another program had the core for three quarters of each chunk, and a quarter of a draw's time was an audit's."""
     chain = TimedChain(lambda step: 0.02, monkeypatch)
     monkeypatch.setattr(recorder.time, "thread_time", lambda: chain.now / 4)
 
-    def advance(n_draws, thin, draws, counts, values):
-        TimedChain.advance(chain, n_draws, thin, draws, counts, values)
+    def advance(steps, thin, draws, counts, values):
+        TimedChain.advance(chain, steps, thin, draws, counts, values)
         values[:, SECONDS] = 0.015
-        return n_draws
+        return steps
 
     chain.advance = advance
     made = Recorder(chain, 1, 0, 1, keep_warmup=False)
@@ -79,13 +93,26 @@ def test_processor_time_is_the_share_of_a_core_that_the_thread_had(monkeypatch):
     np.testing.assert_allclose(every_second(made.records(1))[2][:, THREAD_SECONDS], 0.015 / 2)
 
 
+def test_the_seconds_of_a_draw_are_those_of_all_its_chunks(monkeypatch):
+    """Without a clock in kernels: 1000 steps of 10 ms in chunks of 50 ms; half of the core was free."""
+    chain = TimedChain(lambda step: 0.01, monkeypatch)
+    monkeypatch.setattr(recorder.time, "thread_time", lambda: chain.now / 2)
+    monkeypatch.setattr(recorder, "TICKS_IN_KERNELS", False)
+    made = Recorder(chain, 1, 0, 1000, keep_warmup=False)
+    made.aim(Goal(2))
+    while not made.finished:
+        made.advance()
+    assert len(chain.chunks) > 300
+    np.testing.assert_allclose(made.records(1)[2][:, [SECONDS, THREAD_SECONDS]], [[10.0, 5.0]] * 2)
+
+
 class FailingChain:
     """A chain that meets a NaN after two draws, and whose model raises when it is asked for the reason."""
 
     proposed = np.array([7.0])
 
-    def advance(self, n_draws, thin, draws, counts, values):
-        made = min(n_draws, 2)
+    def advance(self, steps, thin, draws, counts, values):
+        made = min(steps, 2)
         draws[:made], counts[:], values[:] = 1.0, 0, 0.0
         return made
 
