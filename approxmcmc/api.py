@@ -80,10 +80,10 @@ def sample(
     thin
         Steps per kept draw. The record of a kept draw adds up the costs and decisions of all its steps.
     time_limit
-        Seconds, counted from the first step. Includes tuning and audits; excludes compilation and set-up. Limit and
-        Ctrl-C are checked about every 50 ms, within thinned draws too, but not within a step, such as one sweep of
-        `Gibbs` or one trajectory of `Hamiltonian`; a run of `NUTS` makes whole chains. Chains advance in turn, and the trace is cut to the shortest chain. If ``audit_every="auto"`` audits after the chains,
-        the chains get ten elevenths of these seconds.
+        Seconds, counted from the first step. Includes tuning and audits; excludes compilation and set-up. The limit and
+        Ctrl-C are checked about every 50 ms, within thinned draws too, but not within a step, such as a sweep of
+        `Gibbs` or a trajectory of `Hamiltonian`. Chains advance in turn, and the trace is cut to the shortest chain. If
+        ``audit_every="auto"`` audits after the chains, the chains get ten elevenths of these seconds.
     target_ess
         Run until the smallest bulk and tail ESS over all variables (at most 500 coordinates), with all chains together,
         reaches this number, or until `time_limit` or `draws` is reached first (a warning says so). The ESS, defined as

@@ -103,7 +103,11 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--engine", default=None, metavar="serial|dask", help="default: serial, or dask with --jobs")
+    parser.add_argument(
+        "--engine",
+        metavar="serial|processes|dask",
+        help="default: serial, or processes with --jobs, or dask with --scheduler",
+    )
     parser.add_argument("--scheduler", metavar="ADDRESS", help="a running Dask scheduler")
     parser.add_argument("--jobs", type=int, metavar="N", help="worker processes on this machine")
     parser.add_argument("--only", metavar="NAME=VALUE,...", help="cells to run, such as sampler=austerity,epsilon=0.05")

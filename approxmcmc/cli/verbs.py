@@ -79,7 +79,7 @@ def run(args: Arguments, keys: Sequence[str] | None = None) -> int:
         study,
         preset,
         args.store,
-        engine=args.engine or ("serial" if args.jobs is args.scheduler is None else "dask"),
+        engine=args.engine,
         scheduler=args.scheduler,
         jobs=args.jobs,
         only=args.only,

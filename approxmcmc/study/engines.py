@@ -1,28 +1,26 @@
-"""Engines compute the cells, in this process or on Dask workers. They yield finished cells and take no decisions.
+"""Engines compute the cells: in this process, or on the workers of a Dask cluster; `processes.py` has the third one.
 
-The message to a worker is a `Job`, with the source of the study, and the key of a cell. It contains no data: a worker
-makes the targets itself.
+They yield finished cells and take no decisions. The message to a worker is a `Job`, with the source of the study, and
+the key of a cell. It contains no data: a worker makes the targets itself.
 
 A worker has one thread and gets its next cell when it has finished one, so cells start in the order of the plan, block
-by block. When a worker dies its cell is given to another one, once; after a second death the cell is recorded as
-crashed, and the other cells continue. Local workers write to the store which cell they begin, so it is known which cell
-crashed. On a remote cluster only Dask's report is known, which may also name a cell that was waiting on the worker.
+by block. When a worker of Dask dies, Dask gives its cell to others, and reports at last that it is lost; the report may
+also name a cell that was waiting on the worker.
 """
 
 import collections
 import contextlib
 import dataclasses
 import functools
-import os
 import pickle
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from approxmcmc.engine.extras import THREAD_VARIABLES, extra
+from approxmcmc.engine.extras import extra
 from approxmcmc.engine.terms.dask_client import LOSSES, result_of
 from approxmcmc.errors import StudyError
 from approxmcmc.study.cell import run_cell
@@ -35,9 +33,6 @@ from approxmcmc.study.store import Store
 if TYPE_CHECKING:
     import xarray as xr
     from distributed import Client, Future
-
-
-MOST_ATTEMPTS = 2  # the machine may be the cause of the first death
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,10 +103,6 @@ class Job:
         store = None if self.folder is None else Store(Path(self.folder))
         if store is not None and (known := store.record(key)) is not None and known.get("run") == self.run_id:
             return Finished(known, stored=True)
-        if store is not None and store.count_attempt(key, self.run_id) > MOST_ATTEMPTS:
-            lost = self.lost(plan, cell, "crashed", f"{MOST_ATTEMPTS} processes died while they ran this cell.")
-            store.write_cell(lost.record, None)
-            return dataclasses.replace(lost, stored=True)
         provenance = _provenance()
         record, trace = run_cell(plan, cell, sample=self.sample, probe=self.probe)
         record |= {"command": self.command(key), "run": self.run_id}
@@ -151,14 +142,6 @@ def run_serially(job: Job, plan: Plan, cells: Sequence[Cell]) -> Iterator[Finish
 POLL_SECONDS = 10.0
 LONGEST_WITHOUT_WORKERS = 300.0
 CONNECTION_LOST = "the connection was lost"
-SETTINGS_OF_LOCAL_CLUSTER = {
-    **{f"distributed.nanny.pre-spawn-environ.{name}": 1 for name in THREAD_VARIABLES},
-    "distributed.scheduler.allowed-failures": 1_000_000,  # this module counts deaths itself
-    "distributed.scheduler.worker-ttl": None,  # a worker that computes may not answer, but is not dead
-    # Ctrl-C reaches every process of a terminal; the process that runs the study stops the workers.
-    "distributed.worker.preload": ["import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"],
-    "distributed.deploy.lost-worker-timeout": "1 hour",  # restarting one may take longer than the usual 15 s
-}
 
 
 def check_dask() -> None:
@@ -167,9 +150,7 @@ def check_dask() -> None:
         import distributed  # noqa: F401 (asked whether it is there)
 
 
-def run_on_dask(
-    job: Job, plan: Plan, cells: Sequence[Cell], *, scheduler: str | None = None, jobs: int | None = None
-) -> Iterator[Finished]:
+def run_on_dask(job: Job, plan: Plan, cells: Sequence[Cell], *, scheduler: str) -> Iterator[Finished]:
     """Yield the cells as they finish.
 
     Parameters
@@ -177,27 +158,30 @@ def run_on_dask(
     job, plan, cells
         What to run. Only the job and a key are sent to a worker.
     scheduler
-        Address of a running scheduler, such as ``tcp://host:8786``; its workers need the package, the study's file at
-        the same path, and the data. Draws travel back over the network. None starts worker processes on this machine,
-        which write to the store themselves.
-    jobs
-        Worker processes to start; None for one per core.
+        Address of a running scheduler, such as ``tcp://host:8786``; its workers need one thread each, the package, the
+        study's file at the same path, and the data. Draws travel back over the network.
 
     Raises
     ------
     StudyError
-        If the given scheduler cannot be reached, or is lost, or there has been no worker for five minutes.
+        If the scheduler cannot be reached, or is lost, or there has been no worker for five minutes, or a worker has
+        several threads.
     """
+    check_dask()
+    from distributed import Client
+
     waiting = collections.deque(cells)
     flying: dict[Future[Finished], Cell] = {}
     with _reachable(scheduler), ExitStack() as stack:
-        client = _client(stack, scheduler, jobs)
+        client = stack.enter_context(Client(scheduler, set_as_default=False))
         stack.callback(_cancel, client, flying)  # cancel the rest if the caller stops early
         seen = time.monotonic()
         while waiting or flying:
             if client.status != "running":
                 raise ConnectionError(CONNECTION_LOST)
-            capacity = sum(client.nthreads().values())
+            threads = client.nthreads()
+            _check_threads(threads)
+            capacity = len(threads)
             seen = time.monotonic() if capacity else seen
             if time.monotonic() - seen > LONGEST_WITHOUT_WORKERS:
                 raise StudyError(
@@ -210,14 +194,27 @@ def run_on_dask(
                 yield _result(future, flying.pop(future), job, plan)
 
 
+def _check_threads(threads: Mapping[str, int]) -> None:
+    """Raise if a worker has several threads: chains on threads of one process share its processor clock and its cores.
+
+    With two threads a budget of seconds of the processor ended after half of the draws.
+    """
+    several = {worker: n for worker, n in threads.items() if n > 1}
+    if several:
+        worker, n = next(iter(several.items()))
+        raise StudyError(
+            f"The Dask worker {worker} has {n} threads, and a cell needs a process of its own: chains on threads of "
+            "one process would use up each other's budget of seconds. Finished cells are kept: start the workers with "
+            f"`dask worker ADDRESS --nworkers {n} --nthreads 1`, and run the same command again."
+        )
+
+
 @contextlib.contextmanager
-def _reachable(scheduler: str | None) -> Iterator[None]:
-    """Raise a StudyError with advice if a remote scheduler cannot be reached; errors of a local one are unchanged."""
+def _reachable(scheduler: str) -> Iterator[None]:
+    """Raise a StudyError with advice if the scheduler cannot be reached."""
     try:
         yield
     except LOSSES as error:
-        if scheduler is None:
-            raise
         # The text of a CancelledError would list all cancelled tasks.
         why = error if isinstance(error, OSError) else CONNECTION_LOST
         raise StudyError(
@@ -253,26 +250,3 @@ def _result(future: "Future[Finished]", cell: Cell, job: Job, plan: Plan) -> Fin
         if error is lost:
             raise
         return job.lost(plan, cell, "failed", traceback.format_exc())
-
-
-def _client(stack: ExitStack, scheduler: str | None, jobs: int | None) -> "Client":
-    check_dask()
-    import dask
-    from distributed import Client, LocalCluster
-
-    if scheduler is None:
-        stack.enter_context(dask.config.set(SETTINGS_OF_LOCAL_CLUSTER))
-        cluster = LocalCluster(
-            n_workers=jobs or os.cpu_count() or 1,
-            threads_per_worker=1,
-            processes=True,
-            memory_limit=0,  # never pause or kill a cell for its memory
-            dashboard_address="127.0.0.1:0",  # any free port, so that two runs do not conflict
-            silence_logs="CRITICAL",
-        )
-        stack.enter_context(cluster)
-        client = Client(cluster, set_as_default=False)
-    else:
-        client = Client(scheduler, set_as_default=False)
-    stack.enter_context(client)
-    return client

@@ -96,7 +96,7 @@ class Study(Declaration):
         preset: str | None = None,
         store: str | os.PathLike[str] = "results",
         *,
-        engine: str = "serial",
+        engine: str | None = None,
         **options: Any,
     ) -> StudyResults:
         """Run the missing cells, and return the results.
@@ -108,7 +108,8 @@ class Study(Declaration):
         store
             Folder in which ``<study>-<preset>`` stores plan, cells, gold standards and report.
         engine
-            ``"serial"`` or ``"dask"``.
+            ``"serial"``, ``"processes"`` or ``"dask"``. None is "dask" with ``scheduler=``, "processes" with ``jobs=``,
+            else "serial".
         **options
             Further arguments of :func:`approxmcmc.study.run.run_study`, such as ``jobs`` or ``only``.
 

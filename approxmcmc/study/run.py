@@ -19,6 +19,7 @@ from approxmcmc.study.gold import make_gold, summary_line
 from approxmcmc.study.listen import Lines, Listener
 from approxmcmc.study.machine import speed_probe
 from approxmcmc.study.plan import Cell, Plan, make_plan, select
+from approxmcmc.study.processes import run_in_processes
 from approxmcmc.study.record import GoldReport, Record
 from approxmcmc.study.results import command_arguments, latest
 from approxmcmc.study.store import Store
@@ -26,7 +27,7 @@ from approxmcmc.study.store import Store
 if TYPE_CHECKING:
     import xarray as xr
 
-ENGINES = ("serial", "dask")
+ENGINES = ("serial", "processes", "dask")
 EXIT_CODES = {"ok": 0, "some cells failed": 1, "usage": 2, "a gate failed": 3, "interrupted": 130}
 
 
@@ -67,7 +68,7 @@ def run_study(
     preset: str,
     base: str | os.PathLike[str],
     *,
-    engine: str = "serial",
+    engine: str | None = None,
     scheduler: str | None = None,
     jobs: int | None = None,
     only: str | None = None,
@@ -85,8 +86,12 @@ def run_study(
     study, preset, base
         What to run, and the folder that contains ``<study>-<preset>``.
     engine
-        ``"serial"``: in this process, one cell at a time. ``"dask"``: worker processes, `jobs` of them, or the workers
-        of a `scheduler`.
+        ``"serial"``: in this process, one cell at a time. ``"processes"``: in `jobs` processes of this machine, one per
+        core if `jobs` is None; they are reached by pipes, and no port is opened. ``"dask"``: on the workers of the Dask
+        cluster whose scheduler has the address `scheduler`, with one thread each. None is "dask" with a `scheduler`,
+        "processes" with `jobs`, else "serial".
+    scheduler, jobs
+        See `engine`.
     only
         Filter of cells, such as ``"sampler=austerity,epsilon=0.05"``.
     keys
@@ -109,14 +114,7 @@ def run_study(
     MissingExtraError
         If the engine is "dask" and Dask is not installed.
     """
-    if engine not in ENGINES:
-        raise StudyError(f"There is no engine {nearest(engine, ENGINES)}")
-    if jobs is not None and jobs < 1:
-        raise StudyError(f"`jobs` is a number of worker processes, at least 1; found {jobs}.")
-    if engine == "serial" and not (scheduler is None and jobs is None):
-        raise StudyError("`scheduler` and `jobs` are for engine 'dask'; the serial engine runs one cell at a time.")
-    if engine == "dask":  # check this before hours of gold standards
-        check_dask()
+    engine = _engine(engine, scheduler, jobs)
     listener = listener or Lines()
     plan = make_plan(study, preset)
     chosen = _chosen(plan, only, keys)
@@ -140,6 +138,28 @@ def run_study(
             interrupted = True
             listener.line("interrupted; finished cells are kept, and the same command resumes from here")
     return Outcome(store, census(plan, store), tuple(gold), interrupted)
+
+
+def _engine(engine: str | None, scheduler: str | None, jobs: int | None) -> str:
+    """Return the name of the engine; raise if options do not fit, before hours of gold standards."""
+    if engine is None:
+        engine = "dask" if scheduler is not None else "serial" if jobs is None else "processes"
+    if engine not in ENGINES:
+        raise StudyError(f"There is no engine {nearest(engine, ENGINES)}")
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1):
+        raise StudyError(f"`jobs` is a number of worker processes, at least 1; found {jobs!r}.")
+    if jobs is not None and engine != "processes":
+        raise StudyError(f"`jobs` is for engine 'processes', not for {engine!r}.")
+    if scheduler is not None and engine != "dask":
+        raise StudyError(f"`scheduler` is for engine 'dask', not for {engine!r}.")
+    if engine == "dask":
+        if scheduler is None:
+            raise StudyError(
+                "Engine 'dask' needs `scheduler`, the address of a running Dask scheduler such as tcp://host:8786; "
+                "worker processes on this machine are engine 'processes'."
+            )
+        check_dask()
+    return engine
 
 
 def census(plan: Plan, store: Store) -> dict[str, int]:
@@ -222,7 +242,9 @@ def _cells(
         import cloudpickle  # type: ignore[import-untyped]
 
         job = dataclasses.replace(job, source=cloudpickle.dumps(plan.study, protocol=pickle.HIGHEST_PROTOCOL))
-    return run_on_dask(job, plan, pending, scheduler=scheduler, jobs=jobs)
+    if scheduler is None:
+        return run_in_processes(job, plan, pending, jobs=jobs)
+    return run_on_dask(job, plan, pending, scheduler=scheduler)
 
 
 def _collect(cells: Any, store: Store, listener: Listener, total: int, fail_fast: bool) -> None:

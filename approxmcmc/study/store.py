@@ -119,16 +119,8 @@ class Store:
         (folder / "record.json").unlink(missing_ok=True)  # without a record the cell does not count
         place.unlink(missing_ok=True) if draws is None else os.replace(fresh, place)
         write_json(folder / "record.json", record)
-        for path in folder.glob("*.tmp"):  # notes of attempts, and partial files of dead workers
+        for path in folder.glob("*.tmp"):  # partial files of dead workers
             path.unlink(missing_ok=True)
-
-    def count_attempt(self, key: str, run_id: str) -> int:
-        """Record an attempt of a run at a cell, and return how many it has made; above 1, a process has died."""
-        path = self.cell_folder(key) / f"attempts-{run_id}.tmp"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as stream:
-            stream.write(b".")
-        return path.stat().st_size
 
     def trace(self, key: str) -> "xr.DataTree":
         """Read the draws of a finished cell.

@@ -1,11 +1,11 @@
 """Kill -9 at random moments, repeatedly, and compare the results with those of an undisturbed run.
 
-    python -m tests.faults.kills {serial,dask,run} --kills 25 --seed 1
+    python -m tests.faults.kills {serial,processes,run} --kills 25 --seed 1
 
 Each try is a separate process, forked from this one, which has imported everything. A kill of a study comes a random
 moment after a random number of further results has been recorded, a kill of a run at a random time. A study is killed
-as a whole, or (on Dask) its main process alone, or one worker; a checkpointed run as a whole. When a study or a run has
-finished in spite of the kills, its results are compared and the next one begins.
+as a whole, or, if it runs in several processes, its main process alone, or one worker; a checkpointed run as a whole.
+When a study or a run has finished in spite of the kills, its results are compared and the next one begins.
 
 Prints one line of JSON: kills by victim, the number of studies or runs that finished, and the numbers of results that
 were lost, written twice, or different, which must be 0. `extra` counts chains that were started again, at most those in
@@ -84,7 +84,6 @@ def kill(pid: int, victim: str) -> None:
 
 def kill_studies(kills: int, rng: np.random.Generator, folder: Path, engine: str) -> dict:
     """Run studies of 24 cells and kill them, `kills` times in all; return the counts of faults."""
-    from approxmcmc.study.engines import check_dask
     from approxmcmc.study.listen import Listener
     from approxmcmc.study.results import StudyResults
     from approxmcmc.study.run import run_study
@@ -93,9 +92,7 @@ def kill_studies(kills: int, rng: np.random.Generator, folder: Path, engine: str
 
     study = toy_study(replicates=8)
     columns = ["key", "target", "label", "replicate", "status", "seed", "draws", "steps", "draws_hash"]
-    jobs = {} if engine == "serial" else {"engine": "dask", "jobs": 2}
-    if engine == "dask":
-        check_dask()
+    jobs = {} if engine == "serial" else {"jobs": 2}
 
     def run(place: Path, **options) -> None:
         run_study(study, "paper", place, sample=toy_sample, probe=quiet_probe, listener=Listener(), **options)
@@ -128,7 +125,7 @@ def kill_studies(kills: int, rng: np.random.Generator, folder: Path, engine: str
             if victim == "worker" or not ended:
                 by_victim[victim] += 1
             if victim == "main" and not ended:
-                time.sleep(3.0)  # workers end once they miss their scheduler; what they finish is recorded
+                time.sleep(0.5)  # workers end when their parent has ended
             now = recorded()
             found["lost"] += len(known.keys() - now.keys())
             found["written twice"] += sum(known[path] != now[path] for path in known.keys() & now.keys())
@@ -191,7 +188,7 @@ def kill_runs(kills: int, rng: np.random.Generator, folder: Path) -> dict:
 def main() -> int:
     """Read the command line, kill, print the counts; return 1 if there was a fault, else 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["serial", "dask", "run"])
+    parser.add_argument("what", choices=["serial", "processes", "run"])
     parser.add_argument("--kills", type=int, default=25)
     parser.add_argument("--seed", type=int, default=None)
     options = parser.parse_args()

@@ -207,8 +207,12 @@ def test_an_interrupt_keeps_what_is_done_and_no_part_of_a_chain(tmp_path):
 def test_options_that_name_nothing_are_refused(tmp_path):
     with pytest.raises(StudyError, match="did you mean 'serial'"):
         execute(toy_study(), tmp_path, engine="seriall")
-    with pytest.raises(StudyError, match="for engine 'dask'"):
-        execute(toy_study(), tmp_path, jobs=2)
+    with pytest.raises(StudyError, match="`jobs` is for engine 'processes', not for 'serial'"):
+        execute(toy_study(), tmp_path, engine="serial", jobs=2)
+    with pytest.raises(StudyError, match="`scheduler` is for engine 'dask', not for 'processes'"):
+        execute(toy_study(), tmp_path, engine="processes", scheduler="tcp://127.0.0.1:1")
+    with pytest.raises(StudyError, match="needs `scheduler`"):
+        execute(toy_study(), tmp_path, engine="dask")
     with pytest.raises(StudyError, match="at least 1; found 0"):
         execute(toy_study(), tmp_path, jobs=0)
     with pytest.raises(StudyError, match="no cells"):
@@ -541,19 +545,6 @@ def test_a_worker_that_is_asked_twice_computes_once(tmp_path, calls):
     assert len(calls()) == 2
 
 
-def test_two_dead_processes_are_blamed_on_the_cell_they_ran(tmp_path, calls):
-    job, plan = job_of(toy_study(), tmp_path), make_plan(toy_study(), "paper")
-    deadly, other = plan.cells[0].key, plan.cells[1].key
-    store = Store(tmp_path)
-    assert [store.count_attempt(deadly, "run1") for _ in range(2)] == [1, 2]
-    store.count_attempt(other, "run1")
-    assert job.perform(deadly).record["status"] == "crashed"
-    assert store.record(deadly)["error"] == "2 processes died while they ran this cell."
-    assert job.perform(other).record["status"] == "done"
-    assert len(calls()) == 1
-    assert not list(tmp_path.rglob("*.tmp"))
-
-
 def test_a_worker_without_the_store_sends_everything_back(tmp_path):
     study = toy_study()
     plan = make_plan(study, "paper")
@@ -572,20 +563,20 @@ def test_a_worker_with_another_study_refuses(tmp_path):
 
 @pytest.mark.faults
 @pytest.mark.slow
-def test_dask_blames_a_dead_worker_on_one_cell_and_gives_the_same_draws(tmp_path):
+def test_processes_blame_a_dead_worker_on_one_cell_and_gives_the_same_draws(tmp_path):
     study = toy_study(samplers={"walk": vary(ToySampler, fault=knob("", "raises", "a", "b"))}, replicates=1)
     execute(study, tmp_path / "serial")
     deadly = toy_study(samplers={"walk": vary(ToySampler, fault=knob("", "dies", "raises", "a", "b"))}, replicates=1)
-    outcome, said = execute(deadly, tmp_path / "dask", engine="dask", jobs=2)
+    outcome, said = execute(deadly, tmp_path / "processes", jobs=2)
     assert outcome.statuses == {"done": 3, "failed": 1, "crashed": 1}
     assert outcome.exit_code == 1
     assert said.count("CRASHED  plain walk[fault='dies']") == 1
-    tables = [results_of(s, tmp_path / n).records for s, n in ((study, "serial"), (deadly, "dask"))]
+    tables = [results_of(s, tmp_path / n).records for s, n in ((study, "serial"), (deadly, "processes"))]
     hashes = [table.set_index("key")["draws_hash"].dropna().to_dict() for table in tables]
     assert hashes[0] == hashes[1]
     assert len(hashes[0]) == 3
     crashed = tables[1][tables[1]["status"] == "crashed"].iloc[0]
-    assert "died" in crashed["error"]
+    assert crashed["error"] == "2 processes died while they ran this cell."
     assert crashed["command"].endswith(crashed["key"])
 
 

@@ -134,7 +134,7 @@ def test_cleaning_removes_what_a_kill_left_and_nothing_else(store, record, rng):
 def test_a_cell_that_is_made_again_in_the_same_run_keeps_nothing_of_a_dead_worker(store, record, rng):
     """Remains are only removed by the next run."""
     folder = store.cell_folder(record["key"])
-    store.count_attempt(record["key"], "run")
+    folder.mkdir(parents=True)
     (folder / ".draws.tmp.0123.tmp").write_bytes(b"half")
     store.write_cell(record, trace(rng))
     assert sorted(path.name for path in folder.iterdir()) == ["draws.nc", "record.json"]
