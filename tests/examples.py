@@ -66,6 +66,28 @@ def user_target(loglik=book.loglik):
     )  # fmt: skip
 
 
+def batch_terms(theta, rows):
+    """Return the terms of `textbook`'s model for a batch of rows."""
+    (x,) = rows
+    return np.array([book.loglik(theta, (x,), i) for i in range(len(x))])
+
+
+def batch_gradient(theta, rows):
+    """Return the gradient of the sum of these terms."""
+    (x,) = rows
+    out = np.zeros(2)
+    for i in range(len(x)):
+        book.grad_loglik(theta, (x,), i, out)
+    return out
+
+
+def in_batches():
+    """Return two normal means as a `BatchTarget`."""
+    return amc.targets.BatchTarget(
+        batch_terms, X, dim=2, gradient=batch_gradient, prior=book.logprior, grad_prior=book.grad_logprior
+    )
+
+
 def friends():
     """Return a model of a graph of six nodes."""
     graph = np.zeros((6, 6), dtype=int)
@@ -151,6 +173,7 @@ SAMPLERS = {  # those with a setting `proposal` or `test` are paired with all of
 }
 TARGETS = {
     "BayesianNetwork": weather,
+    "BatchTarget": in_batches,
     "BinaryMRF": mixed,
     "BoundedLikelihood": lambda: amc.targets.BoundedLikelihood(
         user_target(), no_gap, log_bound, np.array([(X**2).sum(), *X.sum(axis=0)])
@@ -175,6 +198,8 @@ TARGETS = {
     "SoftmaxRegression": lambda: amc.targets.SoftmaxRegression(X[:, :1], np.arange(N) % 2, prior_scale=1.0),
     "FunctionTarget": user_target,
 }
+# Targets whose functions another library makes, which may be missing; to samplers they are batch targets.
+IN_OTHER_LIBRARIES = ("JaxTarget", "TorchTarget")
 SETTINGS = {  # of classes that are paired with nothing by themselves, and further settings of others
     "AnnealedEpsilon": [amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))],
     "Auxiliary": [amc.Auxiliary(1000, "both", thin=10)],

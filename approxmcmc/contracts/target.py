@@ -23,7 +23,8 @@ class CompiledTarget(NamedTuple):
     rows lo ... hi - 1 in memory order it writes to ``current[:hi - lo]`` and ``candidate[:hi - lo]`` exactly the
     numbers that `log_terms` writes.
 
-    `prior_rows` counts the rows of the data that `log_prior` reads, if it contains more than a prior.
+    `prior_rows` counts the rows of the data that `log_prior` reads, if it contains more than a prior. `term_tolerance`
+    is the largest relative difference between two evaluations of a term, in different batches, that is only rounding.
     """
 
     log_terms: Any
@@ -32,6 +33,7 @@ class CompiledTarget(NamedTuple):
     n_obs: int
     compile_at_both: Callable[[], Any] | None = None
     prior_rows: int = 0
+    term_tolerance: float = 1e-9
 
 
 class Target(abc.ABC):
@@ -68,6 +70,9 @@ class Target(abc.ABC):
 
     why_no_terms: str = ""
     """Why the log density cannot be read term by term, so that only a `WholeSampler` can run it; "" if it can."""
+
+    why_no_choice: str = ""
+    """Why no sampler can be chosen for this target, so that its user must name one; "" if one can."""
 
     why_no_structure: str = ""
     """Why a PyMC model's graph is compiled unchanged; "" if it is not, and if `from_pymc` was given `data`."""

@@ -26,6 +26,7 @@ from approxmcmc.engine.checks import show
 from approxmcmc.engine.compiler.compile import compiled, entry_point, kernel, type_of
 from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generator_at
 from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.python_call import raise_kept
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.errors import NotFiniteError
 from approxmcmc.sampling.chain import FAILED
@@ -154,6 +155,7 @@ class Coupling:
         paths, densities = self._room(max_steps - lag + 1 if record else 0)
         places = rng if config.DISABLE_JIT else addresses(rng)
         time = int(self.loop(places, chains, shared, lag, max_steps, paths, densities))
+        raise_kept()
         if time == BROKE_OFF:
             steps = " or ".join(f"from {show(chain.theta)} to {show(chain.proposed)}" for chain in chains)
             raise NotFiniteError(f"couplings: a log density is NaN {steps}")

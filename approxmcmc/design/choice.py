@@ -170,6 +170,8 @@ def choose_sampler(
     target = as_target(target)
     if isinstance(target, Target) and target.why_no_terms:
         return _only_nuts(target)
+    if target.why_no_choice:
+        raise IncompatibleError(f"choose_sampler: {target.why_no_choice}. Name a sampler")
     target = compressed(target)
     known = survey(target, seed, chains)
     entries = [enter(one, known, goal) for one in candidates(target)]

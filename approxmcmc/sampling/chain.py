@@ -40,6 +40,7 @@ from approxmcmc.engine.compiler.clock import nanoseconds
 from approxmcmc.engine.compiler.compile import COUNTS, MATRIX, compiled, entry_point, kernel, type_of
 from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generator_at
 from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.python_call import raise_kept
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.sampling.memory import leaves
 
@@ -262,7 +263,9 @@ class CompiledChain:
 
     def advance(self, steps: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make `steps` steps and record every `thin`-th state; return the steps made."""
-        return int(self.loop(self.streams, self.state, steps, thin, draws, counts, values))
+        made = int(self.loop(self.streams, self.state, steps, thin, draws, counts, values))
+        raise_kept()  # an exception in a Python function that the kernels called
+        return made
 
 
 class WatchedChain(CompiledChain):

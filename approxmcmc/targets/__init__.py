@@ -1,5 +1,8 @@
 """Posterior distributions; a model of your own is a `FunctionTarget`, `GLMTarget` or `PredictorTarget`."""
 
+from approxmcmc.targets.batches.functions import BatchTarget
+from approxmcmc.targets.batches.jax_target import JaxTarget
+from approxmcmc.targets.batches.torch_target import TorchTarget
 from approxmcmc.targets.bounded import BoundedLikelihood
 from approxmcmc.targets.compression import compressed
 from approxmcmc.targets.discrete.bayesian_network import BayesianNetwork, alarm_network
@@ -26,6 +29,7 @@ from approxmcmc.targets.user import FunctionTarget
 __all__ = [
     "ERGM",
     "Auxiliary",
+    "BatchTarget",
     "BayesianNetwork",
     "BinaryMRF",
     "BoundedLikelihood",
@@ -37,6 +41,7 @@ __all__ = [
     "GraphStatistic",
     "GroupedTarget",
     "Ising",
+    "JaxTarget",
     "Laplace",
     "LinearRegression",
     "LogisticRegression",
@@ -46,6 +51,7 @@ __all__ = [
     "PseudoLikelihood",
     "RobustRegression",
     "SoftmaxRegression",
+    "TorchTarget",
     "Treatment",
     "alarm_network",
     "compressed",

@@ -187,7 +187,8 @@ def _compare_ends(target: Target, parts: Partitions) -> None:
     compiled.log_terms(theta, compiled.data, ends, 0, ends.size, expected)
     found = dict(parts.map(terms_at_ends, theta))
     for k, rows in enumerate(parts.where):
-        if not np.allclose(found[k], expected[2 * k : 2 * k + 2], rtol=1e-9, atol=1e-12, equal_nan=True):
+        rounding = {"rtol": compiled.term_tolerance, "atol": 1e-3 * compiled.term_tolerance}
+        if not np.allclose(found[k], expected[2 * k : 2 * k + 2], **rounding, equal_nan=True):
             raise IncompatibleError(
                 f"{target!r}: the terms of rows {rows[0]} and {rows[1] - 1} are {expected[2 * k : 2 * k + 2]} here and "
                 f"{found[k]} on a worker, which only reads rows {rows[0]} to {rows[1] - 1}. Either a term depends on "

@@ -120,6 +120,10 @@ class Prior:
         """Return means and precisions, shape (dim,) each; None if the prior is a function."""
         return None if self.function is not None else (np.zeros(dim), np.full(dim, 1.0 / self.scale**2))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Drop the kernels that subclasses cache: another process compiles them again."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_log_prior", "_gradient")}
+
     def identity(self) -> str:
         """Return a text that identifies the prior."""
         return f"normal({self.scale!r})" if self.function is None else content_id(self.function)

@@ -18,6 +18,7 @@ import numpy as np
 from numba import config
 
 from approxmcmc.contracts import CompiledTarget
+from approxmcmc.engine.compiler.python_call import raise_kept
 from approxmcmc.engine.terms.gradients import ALL_ROWS
 
 BLOCK = 1 << 15  # rows: a few milliseconds of work; handing it to a thread takes a hundredth of that
@@ -32,16 +33,23 @@ def threads() -> int:
 def over_blocks[T](work: Callable[[int, int], T], n_obs: int, block: int = BLOCK) -> Iterator[T]:
     """Yield ``work(lo, hi)`` for each block of rows lo ... hi - 1, in the order of the rows.
 
-    An exception of a block is raised in the order of the rows, whichever thread raised it first.
+    An exception of a block is raised in the order of the rows, whichever thread raised it first. It may come from a
+    Python function that a kernel called.
     """
+
+    def checked_work(lo: int, hi: int) -> T:
+        result = work(lo, hi)
+        raise_kept()
+        return result
+
     starts = range(0, n_obs, block)
     ends = [min(lo + block, n_obs) for lo in starts]
     workers = min(threads(), len(starts))
     if workers < 2:
-        yield from map(work, starts, ends)
+        yield from map(checked_work, starts, ends)
         return
     with concurrent.futures.ThreadPoolExecutor(workers, thread_name_prefix="pass") as pool:
-        yield from pool.map(work, starts, ends)
+        yield from pool.map(checked_work, starts, ends)
 
 
 def sum_over_blocks[T](work: Callable[[int, int], T], n_obs: int, block: int = BLOCK) -> T:
