@@ -9,7 +9,8 @@ import numpy as np
 
 from approxmcmc.contracts import TwinnedTarget, content_hash
 from approxmcmc.engine.compiler.code_version import source_version, version
-from approxmcmc.engine.compiler.identity import PINNED_PACKAGES, UnknownContentError, content_id
+from approxmcmc.engine.compiler.identity import UnknownContentError, content_id
+from approxmcmc.engine.compiler.libraries import counted_by_name
 
 UNREADABLE = "unreadable"  # prefix of the unique text that replaces the hash of a model which has none
 TRUSTED_PACKAGES = ("pytensor", "pymc", "pymc_extras")
@@ -49,9 +50,14 @@ def twin_id(target: TwinnedTarget) -> str | None:
     """
     try:
         twin = (type(target).to_pymc, target.pymc_model)
-        return content_id(twin, pinned=PINNED_PACKAGES | {"pymc", "pytensor"})
+        return content_id(twin, libraries=_counted_by_name)
     except UnknownContentError:
         return None
+
+
+def _counted_by_name(package: str) -> str | None:
+    """Return "" also for the libraries in which a twin is written."""
+    return "" if package in TRUSTED_PACKAGES else counted_by_name(package)
 
 
 def _walk(outputs: Iterable[Any]) -> tuple[list[Any], list[np.ndarray]]:

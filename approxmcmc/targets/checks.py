@@ -13,7 +13,7 @@ from numba import types as nb
 
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import VECTOR, type_of
-from approxmcmc.engine.compiler.identity import cached_by_content, has_stale_helpers
+from approxmcmc.engine.compiler.identity import cached_by_content, record_helpers
 from approxmcmc.errors import CompilationError, InvalidInputError
 from approxmcmc.sources import as_source
 
@@ -115,7 +115,7 @@ def plain_function(function: Any, name: str, *, who: str) -> Callable[..., Any]:
             f"{who}: {name} must be a plain Python function (def or lambda), found {type(function).__name__}; "
             "wrap builtins and methods in a function"
         )
-    has_stale_helpers(function)  # records the content of helpers before the checks compile them
+    record_helpers(function)  # before the checks compile them
     return function
 
 

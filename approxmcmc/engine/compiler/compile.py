@@ -27,7 +27,7 @@ from numba import types as nb
 from numba.core.registry import CPUDispatcher as Dispatcher
 
 from approxmcmc.engine.compiler.disk_cache import install, read_kept
-from approxmcmc.engine.compiler.identity import cached_by_content, has_stale_helpers
+from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.work import compiling, count_kernel
 
 whole: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
@@ -172,7 +172,7 @@ def _compile(
     content: str | None,
 ) -> Any:
     dispatcher = njit(**_options(fastmath), _nrt=allocates, no_cfunc_wrapper=not allocates)(function)
-    if content is not None or (cache and not has_stale_helpers(function)):
+    if content is not None or cache:
         install(dispatcher, content)
     with compiling():
         try:

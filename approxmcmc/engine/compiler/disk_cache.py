@@ -19,13 +19,11 @@ import pickle
 import re
 import sys
 import warnings
-from collections.abc import Iterable
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import numba
-from numba import types
 from numba.core import compiler
 from numba.core.caching import _Cache
 from numba.core.compiler_lock import global_compiler_lock
@@ -33,8 +31,9 @@ from numba.core.environment import Environment, lookup_environment
 from numba.core.serialize import dumps
 from numba.core.typing import signature
 
-from approxmcmc.engine.compiler.identity import UnknownContentError, content_id
+from approxmcmc.engine.compiler.identity import UnknownContentError, any_stale, content_and_helpers, content_id
 from approxmcmc.engine.compiler.shipped import read_shipped
+from approxmcmc.engine.compiler.type_names import spelled
 from approxmcmc.engine.files.paths import user_cache, why_not_trusted
 from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.engine.messages import detail
@@ -61,32 +60,6 @@ def _environment(modname: str, consts: list[Any], name: str) -> Environment:
         environment.consts[:] = consts
         environment.env_name = name
     return environment
-
-
-def spelled(numba_type: Any) -> str:
-    """Return a text that identifies a type, with the fields of named tuples in their order, which kernels rely on."""
-    if isinstance(numba_type, types.BaseTuple):
-        fields = getattr(numba_type, "fields", None) or [""] * len(numba_type)
-        items = (f"{field}: {spelled(item)}" for field, item in zip(fields, numba_type, strict=True))
-        return f"({', '.join(items)})"
-    if isinstance(numba_type, types.FunctionType):
-        return f"{numba_type} {sorted(_modules_of(numba_type.signature.args))}"
-    return str(numba_type)
-
-
-def _modules_of(numba_types: Iterable[Any]) -> set[str]:
-    """Return the modules of the named tuples among some types, nested ones included.
-
-    A kernel that reads a function pointer stores the types of its arguments as a pickle, which names their classes by
-    module: it cannot run once a class has moved.
-    """
-    found: set[str] = set()
-    for numba_type in numba_types:
-        if isinstance(numba_type, types.BaseTuple):
-            found |= _modules_of(numba_type)
-        if isinstance(numba_type, types.BaseNamedTuple):
-            found.add(numba_type.instance_class.__module__)
-    return found
 
 
 class _Unpickler(pickle.Unpickler):
@@ -198,12 +171,17 @@ def read_kept(name: str, content: str, asked: Any) -> Any:
 def install(dispatcher: Any, content: str | None = None) -> None:
     """Let `dispatcher` load and store its code on disk, named by `content` or, without it, by a hash of all its parts.
 
-    If a part cannot be hashed, do nothing.
+    Do nothing if a part cannot be hashed, or is a user's helper with code that may be older than its source.
     """
     versions = (sys.version_info[:2], numba.__version__, importlib.metadata.version("llvmlite"), SYMBOLS)
     with contextlib.suppress(UnknownContentError, AttributeError):
         name = re.sub(r"\W", "_", dispatcher.py_func.__name__)  # "<lambda>" is not a valid file name everywhere
-        digest = content_id(None, (content, versions)) if content else content_id(dispatcher, versions)
+        if content:
+            digest = content_id(None, (content, versions))
+        else:
+            digest, helpers = content_and_helpers(dispatcher, versions)
+            if any_stale(helpers):
+                return
         _name_by_content(dispatcher, digest)
         dispatcher._cache = ContentCache(name, digest)
 

@@ -11,7 +11,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from approxmcmc.engine.compiler.identity import PINNED_PACKAGES
+from approxmcmc.engine.compiler.libraries import PINNED_PACKAGES
 
 TRANSCENDENTAL = 10.0  # operations: a vectorised exponential takes 2 ns, an addition of the same loop .2
 _EXPONENTIALS = "exp expm1 exp2 log log1p log2 log10 log1mexp logaddexp sigmoid softplus pow power sqrt cbrt hypot"

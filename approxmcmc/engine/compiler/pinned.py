@@ -27,8 +27,8 @@ from numba.np.arrayobj import populate_array
 from numba.np.numpy_support import as_dtype
 
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, kernel, type_of
-from approxmcmc.engine.compiler.disk_cache import spelled
 from approxmcmc.engine.compiler.identity import content_id
+from approxmcmc.engine.compiler.type_names import spelled
 
 
 def with_context(

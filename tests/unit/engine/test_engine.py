@@ -295,7 +295,7 @@ def test_a_function_pointer_is_named_by_the_modules_of_its_states():
     from numba import types as nb
 
     from approxmcmc.engine.compiler.compile import type_of
-    from approxmcmc.engine.compiler.disk_cache import spelled
+    from approxmcmc.engine.compiler.type_names import spelled
 
     def names(module):
         """Return the names of a state and of a pointer, which numba tells from others by name alone while they live."""
