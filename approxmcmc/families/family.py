@@ -1,219 +1,151 @@
-"""Distributions of a row given its linear predictor: log density ``term(eta, y, size, shape)``, concave in eta.
+r"""A family: the distribution of a row's response given its linear predictor.
+
+.. math:: \log p(y \mid \eta) = \text{term}(\eta, y, \text{size}, \text{shape}) + \text{constants}(y, \text{size})
+          + \text{of\_row}(y, \text{size}, \text{shape}).
 
 `size` is a second number of each row: the trials of a binomial distribution, 1 otherwise. `shape` is a positive number
 that all rows share and that may be a parameter: the shape of a negative binomial or the standard deviation of a normal
-distribution, 1 otherwise. Terms leave out summands without eta: `constants` returns those that are known, and `of_row`
-those that depend on the shape.
+distribution, 1 otherwise. A term leaves out summands without eta: `constants` are known, `of_row` depend on the shape.
+
+Each family is one file of this room: its functions, what bounds them, and its counterpart in PyMC.
 """
 
-import math
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.engine.compiler.compile import closure, compiled
-from approxmcmc.engine.numerics import exp, sigmoid, softplus
-
-HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
-FAR = -25.0  # below it the asymptotic series of erfc is used, with a relative error below 1e-9
+from approxmcmc.engine.compiler.compile import closure
 
 
-def _no_slope(eta: float, y: float, size: float, shape: float) -> float:
+class Pair(NamedTuple):
+    """Term and derivatives as functions of (eta, y), for rows without a size and a shape."""
+
+    term: Callable[[float, float], float]
+    derivatives: Callable[[float, float], tuple[float, float]]
+
+
+class Minorant(NamedTuple):
+    """Lower bounds of the terms of n rows that are quadratic in eta.
+
+    ``gap(eta, *touch_i)`` is the term of row i minus its bound, and `slope` the derivative of the gap in eta. `touch`
+    are three arrays (n,); `coefficients` those of eta^2, of eta, and the constants, each (n,).
+    """
+
+    gap: Callable[..., float]
+    slope: Callable[..., float]
+    touch: tuple[np.ndarray, np.ndarray, np.ndarray]
+    coefficients: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+class PyMCFamily(NamedTuple):
+    """A family in PyMC: the name of its distribution, and the link, "logit", "probit", "log" or "identity".
+
+    ``observe(name, eta, y, size, shape)`` adds the response to the PyMC model of the current context.
+    """
+
+    distribution: str
+    link: str
+    observe: Callable[..., Any]
+
+
+def no_slope(eta: float, y: float, size: float, shape: float) -> float:
+    """Return 0, the slope in a shape that the family does not have."""
     return 0.0
 
 
-def _no_share(y: float, size: float, shape: float) -> tuple[float, float]:
+def no_share(y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return two zeros: no summand of the log density depends on a shape alone."""
     return 0.0, 0.0
 
 
-class RowFamily(NamedTuple):
-    """The functions of one distribution, see the module, and its possible y (`support`, in words).
+def no_constants(y: np.ndarray, size: np.ndarray) -> Any:
+    """Return zeros: the terms of the family are whole log densities."""
+    return np.zeros_like(y)
 
-    `derivatives` returns the first two derivatives of `term` in eta; `constants(y, size)` takes arrays. For a family
-    with a shape `in_shape` is the slope of `term` in log(shape), and `of_row(y, size, shape)` returns the summand of
-    the log density without eta, and its slope in log(shape). `merges_rows` says what the rows of a group with one
-    shared effect save: True if they are equivalent to one row (Poisson), False if they share exponentials (logit), None
-    if nothing; see `row_sums`.
+
+Bound = Callable[[np.ndarray, np.ndarray, np.ndarray, float, np.ndarray], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Family:
+    """The functions of one distribution, see the module.
+
+    Parameters
+    ----------
+    name
+        The name that users type.
+    term, derivatives
+        Functions of (eta, y, size, shape): the term, and its first two derivatives in eta.
+    constants
+        ``constants(y, size)`` of arrays: the known summands without eta.
+    support, fits
+        The possible responses, in words; and ``fits(y, size)``, which of the responses in an array are possible.
+    pair
+        Term and derivatives as functions of (eta, y); None: those above with size 1 and shape 1.
+    in_shape, of_row
+        For a family with a shape: the slope of `term` in log(shape); and ``of_row(y, size, shape)``, the summand of the
+        log density without eta, and its slope in log(shape).
+    merges_rows
+        What the rows of a group with one shared effect save: True if they are equivalent to one row (Poisson), False if
+        they share exponentials (logit), None if nothing; see `targets.groups.row_sums`.
+    predictor_scale
+        Change of eta over which the second derivative changes much, such as 1 for a logit; None if it has no scale.
+    slope_bound, second_derivative_bound, third_derivative_bound
+        Upper bounds of the absolute derivatives in eta over all rows of size 1 and all eta; None if there are none.
+    slope_within, second_derivative_within, third_derivative_within
+        ``within(eta, y, size, shape, reach)`` of arrays: upper bounds of the absolute derivatives of each row over
+        abs(t - eta) <= reach; None if unknown.
+    minorants
+        By the name of a bound of `Firefly`, ``minorant(y, eta_0)``: lower bounds of the terms, which touch them at
+        eta_0; the minorant named "untuned" reads no eta_0.
+    simulate
+        ``simulate(rng, eta, size, shape)`` draws responses; None if the family cannot.
+    twin
+        The family in PyMC; None if it has none.
     """
 
+    name: str
     term: Callable[..., float]
     derivatives: Callable[..., tuple[float, float]]
     constants: Callable[[np.ndarray, np.ndarray], Any]
     support: str
-    in_shape: Callable[..., float] = _no_slope
-    of_row: Callable[..., tuple[float, float]] = _no_share
+    fits: Callable[[np.ndarray, np.ndarray], Any]
+    pair: Pair | None = None
+    in_shape: Callable[..., float] = no_slope
+    of_row: Callable[..., tuple[float, float]] = no_share
     merges_rows: bool | None = None
+    predictor_scale: float | None = None
+    slope_bound: float | None = None
+    second_derivative_bound: float | None = None
+    third_derivative_bound: float | None = None
+    slope_within: Bound | None = None
+    second_derivative_within: Bound | None = None
+    third_derivative_within: Bound | None = None
+    minorants: Mapping[str, Callable[[np.ndarray, np.ndarray], Minorant]] = dataclasses.field(default_factory=dict)
+    simulate: Callable[..., np.ndarray] | None = None
+    twin: PyMCFamily | None = None
 
     @property
     def has_shape(self) -> bool:
         """Whether the distribution has a shape."""
-        return self.of_row is not _no_share
+        return self.of_row is not no_share
+
+    def of_pair(self, shape: float = 1.0) -> Pair:
+        """Return term and derivatives as functions of (eta, y), for rows of size 1 and this known shape."""
+        if self.pair is not None:
+            return self.pair
+        return Pair(closure(make_pair, self.term, shape), closure(make_pair, self.derivatives, shape))
 
 
-def _logit(eta: float, y: float, size: float, shape: float) -> float:
-    return y * eta - size * softplus(eta)
+def make_pair(function: Callable[..., Any], shape: float) -> Callable[..., Any]:
+    """Return a function of (eta, y) that calls `function` of (eta, y, size, shape) with size 1."""
 
+    def pair(eta: float, y: float) -> Any:
+        return function(eta, y, 1.0, shape)
 
-def _logit_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
-    mean = sigmoid(eta)
-    return y - size * mean, -size * mean * (1.0 - mean)
-
-
-def _log_binomial(y: np.ndarray, size: np.ndarray) -> Any:
-    from scipy.special import gammaln
-
-    return gammaln(size + 1.0) - gammaln(y + 1.0) - gammaln(size - y + 1.0)
-
-
-def _poisson(eta: float, y: float, size: float, shape: float) -> float:
-    return y * eta - exp(eta)
-
-
-def _poisson_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
-    mean = exp(eta)
-    return y - mean, -mean
-
-
-def _minus_log_factorial(y: np.ndarray, size: np.ndarray) -> Any:
-    from scipy.special import gammaln
-
-    return -gammaln(y + 1.0)
-
-
-@compiled
-def log_normal_cdf(x: float) -> float:
-    """Return the logarithm of the standard normal distribution function."""
-    if x > FAR:
-        return math.log(0.5 * math.erfc(-x / math.sqrt(2.0)))
-    square = x * x
-    return -0.5 * square - math.log(-x) - HALF_LOG_2_PI + math.log1p((-1.0 + (3.0 - 15.0 / square) / square) / square)
-
-
-def _probit(eta: float, y: float, size: float, shape: float) -> float:
-    return log_normal_cdf((2.0 * y - 1.0) * eta)
-
-
-def _probit_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
-    sign = 2.0 * y - 1.0
-    x = sign * eta
-    ratio = math.exp(-0.5 * x * x - HALF_LOG_2_PI - log_normal_cdf(x))
-    return sign * ratio, -ratio * (ratio + x)
-
-
-def _nothing(y: np.ndarray, size: np.ndarray) -> Any:
-    return np.zeros_like(y)
-
-
-@compiled
-def digamma(x: float) -> float:
-    """Return the slope of lgamma at x > 0, by the recursion up to 6 and then the asymptotic series, right to 1e-12."""
-    total = 0.0
-    while x < 6.0:
-        total -= 1.0 / x
-        x += 1.0
-    z = 1.0 / (x * x)
-    series = z * (1 / 12 - z * (1 / 120 - z * (1 / 252 - z * (1 / 240 - z * (1 / 132 - z * (691 / 32760 - z / 12))))))
-    return total + math.log(x) - 0.5 / x - series
-
-
-def _negative_binomial(eta: float, y: float, size: float, shape: float) -> float:
-    return y * eta - (y + shape) * softplus(eta - math.log(shape))
-
-
-def _negative_binomial_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
-    mean = sigmoid(eta - math.log(shape))
-    return y - (y + shape) * mean, -(y + shape) * mean * (1.0 - mean)
-
-
-def _negative_binomial_in_shape(eta: float, y: float, size: float, shape: float) -> float:
-    shifted = eta - math.log(shape)
-    return (y + shape) * sigmoid(shifted) - shape * softplus(shifted)
-
-
-def _negative_binomial_of_row(y: float, size: float, shape: float) -> tuple[float, float]:
-    value = math.lgamma(y + shape) - math.lgamma(shape) - y * math.log(shape)
-    return value, shape * (digamma(y + shape) - digamma(shape)) - y
-
-
-def _normal(eta: float, y: float, size: float, shape: float) -> float:
-    return -0.5 * ((y - eta) / shape) ** 2
-
-
-def _normal_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
-    return (y - eta) / shape**2, -1.0 / shape**2
-
-
-def _normal_in_shape(eta: float, y: float, size: float, shape: float) -> float:
-    return ((y - eta) / shape) ** 2
-
-
-def _normal_of_row(y: float, size: float, shape: float) -> tuple[float, float]:
-    return -math.log(shape), -1.0
-
-
-def _normal_constant(y: np.ndarray, size: np.ndarray) -> Any:
-    return np.full_like(y, -HALF_LOG_2_PI)
-
-
-FAMILIES = {
-    "logit": RowFamily(_logit, _logit_derivatives, _nothing, "0 or 1", merges_rows=False),
-    "probit": RowFamily(_probit, _probit_derivatives, _nothing, "0 or 1"),
-    "binomial": RowFamily(_logit, _logit_derivatives, _log_binomial, "integers from 0 to trials"),
-    "poisson": RowFamily(_poisson, _poisson_derivatives, _minus_log_factorial, "integers from 0", merges_rows=True),
-    # Counts with mean m = exp(eta) and variance m + m^2 / shape.
-    "negative binomial": RowFamily(
-        _negative_binomial,
-        _negative_binomial_derivatives,
-        _minus_log_factorial,
-        "integers from 0",
-        _negative_binomial_in_shape,
-        _negative_binomial_of_row,
-    ),
-    # Only beside another family: alone it has a closed form. The shape is the standard deviation.
-    "normal": RowFamily(_normal, _normal_derivatives, _normal_constant, "any number", _normal_in_shape, _normal_of_row),
-}
-
-
-def family_of(name: str) -> RowFamily:
-    """Return a family by name, or two, "poisson and normal", as one."""
-    first, _, second = name.partition(" and ")
-    return joint_of(FAMILIES[first], FAMILIES[second]) if second else FAMILIES[first]
-
-
-def joint_of(first: RowFamily, second: RowFamily) -> RowFamily:
-    """Return the family of rows that follow `first` if their size is at least 0, else `second` with size -1 - size."""
-
-    def constants(y: np.ndarray, size: np.ndarray) -> Any:
-        return np.where(size >= 0.0, first.constants(y, size), second.constants(y, -1.0 - size))
-
-    has_shape = first.has_shape or second.has_shape
-    return RowFamily(
-        closure(make_either, first.term, second.term),
-        closure(make_either, first.derivatives, second.derivatives),
-        constants,
-        f"{first.support}, or {second.support}",
-        closure(make_either, first.in_shape, second.in_shape),
-        closure(make_either_of_row, first.of_row, second.of_row) if has_shape else _no_share,
-    )
-
-
-def make_either(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that calls `first`; or, for a size below 0, `second` with the size -1 - size."""
-
-    def either(eta: float, y: float, size: float, shape: float) -> Any:
-        return first(eta, y, size, shape) if size >= 0.0 else second(eta, y, -1.0 - size, shape)
-
-    return either
-
-
-def make_either_of_row(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same as `make_either`, for functions of (y, size, shape)."""
-
-    def either(y: float, size: float, shape: float) -> Any:
-        return first(y, size, shape) if size >= 0.0 else second(y, -1.0 - size, shape)
-
-    return either
+    return pair
 
 
 def make_of_pair(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -223,9 +155,3 @@ def make_of_pair(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(eta, y)
 
     return of_four
-
-
-def of_user(loglik_eta: Callable[..., float], derivatives_eta: Callable[..., tuple[float, float]]) -> RowFamily:
-    """Return the family of a user's functions of (eta, y): the term, and its first two derivatives in eta."""
-    term, derivatives = closure(make_of_pair, loglik_eta), closure(make_of_pair, derivatives_eta)
-    return RowFamily(term, derivatives, _nothing, "any that the function accepts")

@@ -22,6 +22,8 @@ from pytensor.tensor.elemwise import Elemwise
 from scipy.special import gammaln
 
 from approxmcmc.contracts import CompiledTarget
+from approxmcmc.families import LOGIT
+from approxmcmc.families.normal import unit_normal, unit_normal_derivatives
 from approxmcmc.interop.affine import AFFINE, kinds
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.graphs import by_numpy, evaluate, simplify
@@ -31,8 +33,8 @@ from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, fi
 from approxmcmc.interop.prior import prior_of
 from approxmcmc.interop.rows import random_groups
 from approxmcmc.targets.glm import GLMTarget
-from approxmcmc.targets.linear import LinearTarget, unit_normal, unit_normal_derivatives
-from approxmcmc.targets.logistic import LogisticRegression, _bernoulli_logit, _bernoulli_logit_derivatives
+from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.logistic import LogisticRegression
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design
@@ -50,7 +52,7 @@ class Terms(NamedTuple):
     responses: tuple[np.ndarray, ...]
 
 
-class Family(NamedTuple):
+class FamilyOfPyMC(NamedTuple):
     """A distribution of PyMC, the link of its first parameter (None: identity), and how to make targets of it.
 
     ``make(X, y)`` returns a target with a design matrix, ``terms(y, scale)`` the terms for other designs.
@@ -130,7 +132,7 @@ def _terms_of_poisson(y: np.ndarray, scale: float) -> Terms:
 
 
 def _terms_of_logistic(y: np.ndarray, scale: float) -> Terms:
-    return Terms(_bernoulli_logit, _bernoulli_logit_derivatives, (y,))
+    return Terms(*LOGIT.of_pair(), (y,))
 
 
 def _poisson_regression(X: np.ndarray, y: np.ndarray) -> LinearOfPyMC:
@@ -142,9 +144,9 @@ def _normal_regression(X: np.ndarray, y: np.ndarray) -> LinearOfPyMC:
 
 
 FAMILIES = {
-    "BernoulliRV": Family("logistic regression", Sigmoid, LogisticOfPyMC, _terms_of_logistic),
-    "PoissonRV": Family("Poisson regression", Exp, _poisson_regression, _terms_of_poisson),
-    "NormalRV": Family("normal regression with a known scale", None, _normal_regression, _terms_of_normal),
+    "BernoulliRV": FamilyOfPyMC("logistic regression", Sigmoid, LogisticOfPyMC, _terms_of_logistic),
+    "PoissonRV": FamilyOfPyMC("Poisson regression", Exp, _poisson_regression, _terms_of_poisson),
+    "NormalRV": FamilyOfPyMC("normal regression with a known scale", None, _normal_regression, _terms_of_normal),
 }
 
 
@@ -184,7 +186,7 @@ def _checked(source: ModelOfPyMC, target: StructuredTarget) -> StructuredTarget:
     return target
 
 
-def family_of(source: ModelOfPyMC) -> Family | None:
+def family_of(source: ModelOfPyMC) -> FamilyOfPyMC | None:
     """Return the library's family for the model, else None.
 
     The model must have one observed variable, its distribution with the same link and an affine predictor; a normal
@@ -217,7 +219,7 @@ def _known_scale(source: ModelOfPyMC, scale: Any) -> float | None:
     return float(found[0]) if found.size == 1 and found[0] > 0.0 else None
 
 
-def _of_family(source: ModelOfPyMC, found: Predictors, family: Family) -> StructuredTarget:
+def _of_family(source: ModelOfPyMC, found: Predictors, family: FamilyOfPyMC) -> StructuredTarget:
     """Return a target with the library's own terms: a plain design matrix, or one with codes or offsets."""
     y, scale = np.asarray(source.rows.observed[0], dtype=np.float64), 1.0
     if family.link is None:

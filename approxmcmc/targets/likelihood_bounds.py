@@ -5,17 +5,10 @@ Here every log B_i is a quadratic function of theta, so that
 
     sum_i log B_i(theta) = theta' Q theta + l' theta + c,
 
-with Q, l and c formed once. For a linear model a bound is a function of eta_i = x_i' theta (sigma is the logistic
-function):
+with Q, l and c formed once. For a linear model a bound is a function of eta_i = x_i' theta, a minorant of its family:
+see `families`.
 
-- *Jaakkola-Jordan* (logistic): log B = a s^2 + s/2 + c with s = +-eta, a = -tanh(xi/2) / (4 xi) and c = -a xi^2 - log(2
-  cosh(xi/2)); it touches the likelihood at s = xi and s = -xi.
-- *Taylor* (logistic): log B = log sigma(s_0) + sigma(-s_0) (s - s_0) - (s - s_0)^2 / 8, since (log sigma)'' >= -1/4; it
-  touches at s_0 only, and is looser elsewhere.
-- *Student-t* (robust regression), r the residual in units of the scale: log B = alpha r^2 + c with alpha = -((nu + 1) /
-  2) / (nu + xi^2), the tangent in r^2; it touches at r = xi and r = -xi.
-
-References: Maclaurin and Adams (2014), Firefly Monte Carlo, sections 3.1 and 4; Jaakkola and Jordan (2000).
+Reference: Maclaurin and Adams (2014), Firefly Monte Carlo.
 """
 
 import functools
@@ -27,12 +20,10 @@ from numba import types as nb
 
 from approxmcmc.contracts import CompiledBound
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, VECTOR, closure, compiled, kernel, type_of
-from approxmcmc.engine.numerics import exp_to_700, log1p_of_fraction, softplus
 from approxmcmc.engine.terms.batches import Data, datum_at, linear_predictor, log_terms_type
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.families.family import Family, Minorant
 
-UNTUNED_LOGISTIC = 1.5  # Maclaurin and Adams (2014), section 4: P(bright) < .02 for |s| <= 1.5, < .12 for |s| <= 3
-UNTUNED_STUDENT = 1.0  # in units of the scale: P(bright) < .06 for |r| <= 1
 ROWS = 65_536  # rows per block when sums over all data are formed, so that no second copy of the data is made
 
 
@@ -125,36 +116,34 @@ def compile_bound(
     )
 
 
-def linear_bound(
-    X: np.ndarray,
-    gap: Callable[..., float],
-    slope: Callable[..., float],
-    touch: tuple[np.ndarray, np.ndarray, np.ndarray],
-    coefficients: tuple[np.ndarray, np.ndarray, np.ndarray],
-) -> CompiledBound:
-    """Return the bound of a linear model.
-
-    Parameters
-    ----------
-    X
-        Predictors, shape (n, p).
-    gap, slope
-        ``gap(eta, *touch_i)`` and its derivative in eta.
-    touch
-        Three arrays of shape (n,), which say where and how the bound of each datum touches its likelihood.
-    coefficients
-        log B_i = first_i eta_i^2 + second_i eta_i + third_i, each of shape (n,).
-    """
-    quadratic, linear, constant = coefficients
+def linear_bound(X: np.ndarray, minorant: Minorant) -> CompiledBound:
+    """Return the bound of a linear model with the predictors X (n, p), from the bounds of its rows in eta."""
+    quadratic, linear, constant = minorant.coefficients
     Q = np.zeros((X.shape[1], X.shape[1]))
     for lo in range(0, X.shape[0], ROWS):
         rows = X[lo : lo + ROWS]
         Q += (rows * quadratic[lo : lo + ROWS, None]).T @ rows
     sums = (Q, X.T @ linear, np.array([math.fsum(constant)]))
-    data = (X, np.ascontiguousarray(np.stack(np.broadcast_arrays(*touch), axis=1), dtype=np.float64))
-    gaps = closure(make_linear_gaps, gap, fastmath=BATCH_FASTMATH)
-    add_gap_gradient = closure(make_add_linear_gap_gradient, slope, fastmath=BATCH_FASTMATH)
+    touch = np.stack(np.broadcast_arrays(*minorant.touch), axis=1)
+    data = (X, np.ascontiguousarray(touch, dtype=np.float64))
+    gaps = closure(make_linear_gaps, minorant.gap, fastmath=BATCH_FASTMATH)
+    add_gap_gradient = closure(make_add_linear_gap_gradient, minorant.slope, fastmath=BATCH_FASTMATH)
     return compile_bound(data, sums, gaps, _quadratic, add_gap_gradient, _add_quadratic_gradient)
+
+
+def bound_of_family(
+    family: Family, X: np.ndarray, y: np.ndarray, kind: str, at: np.ndarray | None, *, who: str
+) -> CompiledBound:
+    """Return the bound `kind` of a linear model whose rows follow a family; tuned bounds touch the terms at theta `at`.
+
+    Raises
+    ------
+    InvalidInputError
+        If the family has no such bound, or a tuned bound has no theta to touch at.
+    """
+    check_kind(kind, tuple(family.minorants), at, who=who)
+    eta_0 = np.zeros(len(y)) if at is None else X @ at
+    return linear_bound(X, family.minorants[kind](y, eta_0))
 
 
 def check_kind(kind: str, known: tuple[str, ...], at: np.ndarray | None, *, who: str) -> None:
@@ -163,90 +152,3 @@ def check_kind(kind: str, known: tuple[str, ...], at: np.ndarray | None, *, who:
         raise InvalidInputError(f"{who}: bound must be one of {known}, found {kind!r}")
     if kind in ("tuned", "taylor") and at is None:
         raise InvalidInputError(f"{who}: the bound {kind!r} needs the theta at which it touches the likelihood")
-
-
-# ------------------------------------------------------------------------------------------------- logistic regression
-
-
-def _jaakkola_gap(eta: float, a: float, c: float, unused: float) -> float:
-    """Return the gap -log(2 cosh(eta/2)) - a eta^2 - c, which is the same for both responses."""
-    size = abs(eta)
-    return -0.5 * size - log1p_of_fraction(exp_to_700(-size)) - a * eta * eta - c
-
-
-def _jaakkola_slope(eta: float, a: float, c: float, unused: float) -> float:
-    return -0.5 * math.tanh(0.5 * eta) - 2.0 * a * eta
-
-
-def _taylor_gap(eta: float, eta_0: float, level: float, slope: float) -> float:
-    """Return the gap of a bound that touches at eta_0, where softplus has the value `level` and the slope `slope`."""
-    step = eta - eta_0
-    return level + slope * step + 0.125 * step * step - softplus(eta)
-
-
-def _taylor_slope(eta: float, eta_0: float, level: float, slope: float) -> float:
-    return slope + 0.25 * (eta - eta_0) - 0.5 * (1.0 + math.tanh(0.5 * eta))
-
-
-def log_2_cosh_half(x: np.ndarray) -> np.ndarray:
-    """Return log(2 cosh(x / 2)), without overflow."""
-    return 0.5 * np.abs(x) + np.log1p(np.exp(-np.abs(x)))
-
-
-def jaakkola_coefficients(xi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a and c of the bound that touches at s = xi and s = -xi; a = -1/8 at xi = 0."""
-    xi = np.abs(np.asarray(xi, dtype=np.float64))
-    small = xi < 1e-4  # tanh(x) / x = 1 - x^2 / 3: exact to a rounding there
-    a = -np.where(small, 0.125 * (1.0 - xi * xi / 12.0), np.tanh(0.5 * xi) / np.where(small, 1.0, 4.0 * xi))
-    return a, -a * xi * xi - log_2_cosh_half(xi)
-
-
-def logistic_bound(X: np.ndarray, y: np.ndarray, kind: str, at: np.ndarray | None) -> CompiledBound:
-    """Return the bound `kind` of logistic regression, y in {0, 1}: "tuned" or "untuned" (Jaakkola-Jordan), "taylor".
-
-    "tuned" and "taylor" touch the likelihood at theta `at`.
-    """
-    check_kind(kind, ("tuned", "untuned", "taylor"), at, who="LogisticRegression")
-    eta_0 = np.full(len(y), UNTUNED_LOGISTIC) if kind == "untuned" else X @ at
-    if kind == "taylor":
-        level, slope = np.logaddexp(0.0, eta_0), 0.5 * (1.0 + np.tanh(0.5 * eta_0))
-        linear = y - slope + 0.25 * eta_0
-        constant = slope * eta_0 - level - 0.125 * eta_0 * eta_0
-        coefficients = (np.full(len(y), -0.125), linear, constant)
-        return linear_bound(X, _taylor_gap, _taylor_slope, (eta_0, level, slope), coefficients)
-    a, c = jaakkola_coefficients(eta_0)
-    return linear_bound(X, _jaakkola_gap, _jaakkola_slope, (a, c, np.zeros(len(y))), (a, y - 0.5, c))
-
-
-# -------------------------------------------------------------------------------------------------- robust regression
-
-
-def student_coefficients(xi: np.ndarray, df: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return alpha and c of the bound of -((df + 1) / 2) log(1 + r^2 / df) that touches at r = xi and r = -xi."""
-    half, square = 0.5 * (df + 1.0), np.asarray(xi, dtype=np.float64) ** 2
-    alpha = -half / (df + square)
-    return alpha, -alpha * square - half * np.log1p(square / df)
-
-
-def student_bound(
-    X: np.ndarray, y: np.ndarray, df: float, scale: float, constant: float, kind: str, at: np.ndarray | None
-) -> CompiledBound:
-    """Return the Student-t bound `kind` of robust regression: "tuned" touches the likelihood at `at`, or "untuned".
-
-    `constant` is the log density of a residual of 0.
-    """
-    check_kind(kind, ("tuned", "untuned"), at, who="RobustRegression")
-    xi = np.full(len(y), UNTUNED_STUDENT) if kind == "untuned" else (y - X @ at) / scale
-    alpha, c = student_coefficients(xi, df)
-    half, per_scale = 0.5 * (df + 1.0), 1.0 / scale
-
-    def gap(eta: float, response: float, alpha: float, c: float) -> float:
-        r = per_scale * (response - eta)
-        return -half * math.log1p(r * r / df) - alpha * r * r - c
-
-    def slope(eta: float, response: float, alpha: float, c: float) -> float:
-        r = per_scale * (response - eta)
-        return per_scale * 2.0 * r * (half / (df + r * r) + alpha)
-
-    curved = alpha / scale**2
-    return linear_bound(X, gap, slope, (y, alpha, c), (curved, -2.0 * curved * y, curved * y * y + c + constant))

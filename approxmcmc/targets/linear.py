@@ -18,50 +18,25 @@ from approxmcmc.contracts import (
     TermWork,
     Variables,
 )
-from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.engine.compiler.identity import cached_by_content, content_id
+from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.compiler.operations import operations
 from approxmcmc.engine.terms.batches import linear_batch_kernel, linear_kernel_at_both
 from approxmcmc.engine.terms.gradients import linear_gradient_kernel
 from approxmcmc.engine.terms.term_range import distance_range
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.families import Family
+from approxmcmc.families.user import numerical_derivatives
 from approxmcmc.targets.given import design_matrix, design_source, kept, response_source
 from approxmcmc.targets.tall_data import TallDataTarget
 
-
-def unit_normal(eta: float, y: float) -> float:
-    """Return log p(y | eta) of a normal distribution with standard deviation 1, up to its constant."""
-    return -0.5 * (y - eta) ** 2
-
-
-def unit_normal_derivatives(eta: float, y: float) -> tuple[float, float]:
-    """Return the first two derivatives of log p(y | eta) in eta, for standard deviation 1."""
-    return y - eta, -1.0
-
-
-@cached_by_content(maxsize=64)
-def numerical_derivatives(function: Callable[[float, float], float]) -> Callable[[float, float], tuple[float, float]]:
-    """Return ``derivatives(eta, y)``, the first two derivatives in eta of a function by five-point differences.
-
-    The errors of the derivatives, about 1e-9 and 1e-8 of the scale of the function, make no exact sampler inexact: the
-    expansion differs slightly from the Taylor polynomial, and the residuals correct the difference.
-    """
-    at = compiled(function)
-
-    def derivatives(eta: float, y: float) -> tuple[float, float]:
-        h = 5e-3 * (1.0 + abs(eta))
-        near, far = at(eta + h, y), at(eta + 2.0 * h, y)
-        near_left, far_left = at(eta - h, y), at(eta - 2.0 * h, y)
-        first = (8.0 * (near - near_left) - (far - far_left)) / (12.0 * h)
-        second = (16.0 * (near + near_left) - (far + far_left) - 30.0 * at(eta, y)) / (12.0 * h * h)
-        return first, second
-
-    return derivatives
+ONE = np.ones(())  # size of a row without trials
 
 
 class LinearTarget(TallDataTarget):
     """Base class of generalised linear models: X, y, coefficient names, and the batch kernel of ``loglik_eta``."""
 
+    family: Family | None = None
+    """The library's family of the rows; None for a user's function."""
     _loglik_eta: Callable[[float, float], float]
     _derivatives_eta: Callable[[float, float], tuple[float, float]] | None = None
     slope_bound: float | None = None
@@ -83,6 +58,14 @@ class LinearTarget(TallDataTarget):
     def knows_derivatives(self) -> bool:
         """Whether `derivatives_eta` are exact, and not differences."""
         return self._derivatives_eta is not None
+
+    def _set_family(self, family: Family) -> None:
+        """Take terms, derivatives and their bounds from a family."""
+        self.family = family
+        self._loglik_eta, self._derivatives_eta = family.of_pair()
+        self.predictor_scale, self.slope_bound = family.predictor_scale, family.slope_bound
+        self.second_derivative_bound = family.second_derivative_bound
+        self.third_derivative_bound = family.third_derivative_bound
 
     def _set_data(self, X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None) -> None:
         who = type(self).__name__
@@ -153,6 +136,8 @@ class LinearTarget(TallDataTarget):
 
     def second_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
         """Return upper bounds of abs(d^2 log p(y_i | t) / dt^2) over abs(t - eta_i) <= reach_i; shape (rows,)."""
+        if self.family is not None and self.family.second_derivative_within is not None:
+            return self.family.second_derivative_within(eta, y, ONE, 1.0, reach)
         if self.second_derivative_bound is None:
             raise IncompatibleError(
                 f"{type(self).__name__} does not bound its second derivative, which exact subsampling of a "
@@ -162,6 +147,8 @@ class LinearTarget(TallDataTarget):
 
     def third_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
         """Return upper bounds of abs(d^3 log p(y_i | t) / dt^3) over abs(t - eta_i) <= reach_i; shape (rows,)."""
+        if self.family is not None and self.family.third_derivative_within is not None:
+            return self.family.third_derivative_within(eta, y, ONE, 1.0, reach)
         if self.third_derivative_bound is None:
             raise IncompatibleError(
                 f"{type(self).__name__} does not bound its third derivative, which exact subsampling of an expansion "
@@ -171,6 +158,21 @@ class LinearTarget(TallDataTarget):
 
     def _identity(self) -> str:
         return content_id(self._loglik_eta)
+
+    def to_pymc(self) -> Any:
+        """Return the same posterior as a `pymc.Model`, with the same names and labels; an error if there is none."""
+        if self.family is None or self.family.twin is None:
+            return super().to_pymc()
+        import pymc as pm
+
+        if self.prior.function is not None:
+            name = type(self).__name__
+            raise IncompatibleError(f"{name}: a prior given as a function has no PyMC twin; use prior_scale")
+        with pm.Model(coords={"coef": self.variables.coords["coef"]}) as model:
+            flat = np.isinf(self.prior.scale)
+            beta = pm.Flat("beta", dims="coef") if flat else pm.Normal("beta", 0.0, self.prior.scale, dims="coef")
+            self.family.twin.observe("y", np.asarray(self.X, np.float64) @ beta, self.y)
+        return model
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:

@@ -1,6 +1,5 @@
 """Robust linear regression: Student-t errors of known scale."""
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import BoundedTarget, CompiledBound
-from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.likelihood_bounds import student_bound
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.families.student_t import student_t
+from approxmcmc.targets.likelihood_bounds import bound_of_family
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.tables import TableRegression, categorical_columns
 from approxmcmc.targets.tall_data import Prior
-
-LARGEST_THIRD = (3.0 + 2.0 * math.sqrt(2.0)) / 4.0  # largest third derivative of log(1 + t^2) / 2
 
 
 class RobustRegression(LinearTarget, BoundedTarget):
@@ -71,18 +69,8 @@ class RobustRegression(LinearTarget, BoundedTarget):
         """Return a robust regression: a `TableRegression` if X is a table with categories."""
         if cls is not RobustRegression or not categorical_columns(X):
             return super().__new__(cls)
-        loglik_eta, derivatives = _student_term(*_checked(df, scale))
-        return TableRegression(
-            loglik_eta,
-            X,
-            y,
-            derivatives_eta=derivatives,
-            prior_scale=prior_scale,
-            intercept=intercept,
-            pymc_law=functools.partial(_student_of_pymc, df=df, scale=scale),
-            who="RobustRegression",
-            **settings,
-        )
+        settings = {"prior_scale": prior_scale, "intercept": intercept, "who": "RobustRegression", **settings}
+        return TableRegression.of_family(student_t(*_checked(df, scale)), X, y, **settings)
 
     def __init__(
         self,
@@ -97,58 +85,19 @@ class RobustRegression(LinearTarget, BoundedTarget):
         coef_names: Sequence[str] | None = None,
     ) -> None:
         self._set_data(X, y, intercept=intercept, coef_names=coef_names)
-        self.df, self.scale, self._constant = _checked(df, scale)
-        half = 0.5 * (self.df + 1.0)
-        self._loglik_eta, self._derivatives_eta = _student_term(self.df, self.scale, self._constant)
-        # The derivatives of log(1 + t^2) / 2, t = r / sqrt(df), are largest at t = 1, 0 and sqrt(2) - 1.
-        unit = self.scale * math.sqrt(self.df)
-        self.slope_bound, self.second_derivative_bound = half / unit, 2.0 * half / unit**2
-        self.third_derivative_bound = 2.0 * half * LARGEST_THIRD / unit**3
+        self.df, self.scale = _checked(df, scale)
+        self._set_family(student_t(self.df, self.scale))
         self.prior = Prior(prior_scale, prior, who="RobustRegression")
 
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Return the lower bound `kind` of the likelihood: "tuned", which touches at `at`, or "untuned"."""
-        return student_bound(self.X, self.y, self.df, self.scale, self._constant, kind, at)
-
-    def to_pymc(self) -> Any:
-        """Return the same posterior as a `pymc.Model`, with the same names and labels."""
-        import pymc as pm
-
-        if self.prior.function is not None:
-            raise IncompatibleError("RobustRegression: a prior given as a function has no PyMC twin; use prior_scale")
-        with pm.Model(coords={"coef": self.variables.coords["coef"]}) as model:
-            flat = np.isinf(self.prior.scale)
-            beta = pm.Flat("beta", dims="coef") if flat else pm.Normal("beta", 0.0, self.prior.scale, dims="coef")
-            _student_of_pymc(np.asarray(self.X, np.float64) @ beta, self.y, self.df, self.scale)
-        return model
+        assert self.family is not None
+        return bound_of_family(self.family, self.X, self.y, kind, at, who="RobustRegression")
 
 
-def _student_of_pymc(eta: Any, y: np.ndarray, df: float, scale: float) -> Any:
-    import pymc as pm
-
-    return pm.StudentT("y", nu=df, mu=eta, sigma=scale, observed=y)
-
-
-def _checked(df: float, scale: float) -> tuple[float, float, float]:
-    """Return degrees of freedom, scale, and the constant of the log density."""
+def _checked(df: float, scale: float) -> tuple[float, float]:
+    """Return degrees of freedom and scale; raise unless both are positive and finite."""
     for name, value in (("df", df), ("scale", scale)):
         if not 0.0 < value < math.inf:
             raise InvalidInputError(f"RobustRegression: {name} must be positive and finite, found {value!r}")
-    constant = math.lgamma(0.5 * (df + 1.0)) - math.lgamma(0.5 * df)
-    return float(df), float(scale), constant - (0.5 * math.log(math.pi * df) + math.log(scale))
-
-
-def _student_term(df: float, scale: float, constant: float) -> tuple[Callable[..., float], Callable[..., Any]]:
-    """Return two functions of (eta, y): log p(y | eta), and the pair of its first two derivatives in eta."""
-    half, per_scale = 0.5 * (df + 1.0), 1.0 / scale
-
-    def loglik_eta(eta: float, y: float) -> float:
-        r = per_scale * (y - eta)
-        return constant - half * math.log1p(r * r / df)
-
-    def derivatives(eta: float, y: float) -> tuple[float, float]:
-        r = per_scale * (y - eta)
-        weight = 2.0 * half * per_scale / (df + r * r)
-        return weight * r, weight * per_scale * (r * r - df) / (df + r * r)
-
-    return loglik_eta, derivatives
+    return float(df), float(scale)

@@ -23,11 +23,12 @@ from approxmcmc.engine.numerics import exp_to_700
 from approxmcmc.engine.terms.batches import Data, datum_at, log_terms_type
 from approxmcmc.engine.terms.gradients import ROWS, gradient_signature
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.families.categorical import log_sum_exp
 from approxmcmc.targets.given import design_matrix, design_source, kept, response_source
 from approxmcmc.targets.likelihood_bounds import ROWS as ROWS_OF_SUMS
 from approxmcmc.targets.likelihood_bounds import check_kind, compile_bound
 from approxmcmc.targets.predictors.base import PredictorsTarget
-from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood, log_sum_exp
+from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood
 from approxmcmc.targets.predictors.design import Design, Predictor
 from approxmcmc.targets.softmax_tables import WHO, SoftmaxTable, classes_of, prior_of
 from approxmcmc.targets.tables import categorical_columns

@@ -1,13 +1,15 @@
 """Regressions on tables: a column of numbers has a slope, a column of text or categories an effect for each level."""
 
 import dataclasses
+import functools
 import numbers
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.families import Family
 from approxmcmc.sources import DataSource, as_source
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.predictors.assemble import PredictorPart, Treatment, labels_of, read_part
@@ -130,6 +132,13 @@ class TableRegression(PredictorTarget):
             coords=table.coords,
             pymc_model=pymc_model,
         )
+
+    @classmethod
+    def of_family(cls, family: Family, X: Any, y: Any, **settings: Any) -> Self:
+        """Return the regression of a table whose responses follow a family."""
+        term, derivatives = family.of_pair()
+        observe = None if family.twin is None else functools.partial(family.twin.observe, "y")
+        return cls(term, X, y, derivatives_eta=derivatives, pymc_law=observe, **settings)
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:

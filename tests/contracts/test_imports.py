@@ -18,7 +18,7 @@ ORDER = (
     {"errors"},
     {"contracts"},
     {"engine"},
-    {"sources", "sampling"},
+    {"sources", "sampling", "families"},
     {"targets", "proposals", "acceptance"},
     {"surrogate", "audits"},
     {"interop", "samplers", "datasets"},

@@ -10,6 +10,7 @@ from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.numerics import log1mexp
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.families.bernoulli import jaakkola_coefficients
 from approxmcmc.samplers.firefly.implicit_z import (
     brighten,
     choose_dark,
@@ -30,7 +31,6 @@ from approxmcmc.samplers.firefly.joint import (
 )
 from approxmcmc.samplers.firefly.step import go_to_candidate
 from approxmcmc.targets import LogisticRegression
-from approxmcmc.targets.likelihood_bounds import jaakkola_coefficients
 from studies.firefly_updates import expected_bright
 from studies.tools.one_by_one_z import OneByOneZ
 from tests import firefly as textbook

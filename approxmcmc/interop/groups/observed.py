@@ -1,7 +1,7 @@
 """Read all observed variables of a model as one stack of rows, so that a group may have rows of several distributions.
 
 The graphs of their parameters are stacked in the same order, so predictors and effects are read from one graph. Rows of
-two families are told apart by the sign of their size, see `families.joint_of`.
+two families are told apart by the sign of their size, see `families.joint`.
 """
 
 import functools
@@ -13,10 +13,10 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.tensor.random.basic import NormalRV
 
+from approxmcmc.families import FAMILIES
 from approxmcmc.interop.graphs import evaluate
 from approxmcmc.interop.groups.likelihoods import LawOfRows, law_of_rows
 from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError
-from approxmcmc.targets.groups.families import FAMILIES
 
 Shapes = Sequence[tuple[int, ...]]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from approxmcmc.families import family_of
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.check import compare_with_model
 from approxmcmc.interop.groups.coordinates import Coordinates
@@ -15,7 +16,6 @@ from approxmcmc.interop.groups.predictor import labels_of_rows, n_effects_of, pr
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
-from approxmcmc.targets.groups.families import family_of
 from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.link import link
 from approxmcmc.targets.groups.quadrature_terms import LARGEST_ERROR, NODES, QuadratureTerms

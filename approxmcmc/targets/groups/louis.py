@@ -92,7 +92,7 @@ def make_expand(
     """Return the kernel that writes l, gradients and the upper triangles of second derivatives in phi.
 
     For second derivatives in the shape it writes only the covariance. `nodes` places the nodes of a group, see
-    `quadrature`; the functions after it are those of a `RowFamily`.
+    `quadrature`; the functions after it are those of a `Family`.
     """
 
     def expand(

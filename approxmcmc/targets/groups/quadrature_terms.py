@@ -10,9 +10,9 @@ from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, closure, type_of
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError, NotFiniteError
+from approxmcmc.families import Family
 from approxmcmc.targets.expansion.own import ExpandsItself
 from approxmcmc.targets.groups.accuracy import Accuracy, judge
-from approxmcmc.targets.groups.families import RowFamily
 from approxmcmc.targets.groups.grouping import Grouping, by_group
 from approxmcmc.targets.groups.linked import LinkedTerms
 from approxmcmc.targets.groups.louis import make_expand, pull_back
@@ -63,7 +63,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
     `place`.
     """
 
-    family: RowFamily
+    family: Family
     center: np.ndarray
     accuracy: Accuracy
     n_columns: int

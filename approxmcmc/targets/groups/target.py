@@ -16,14 +16,14 @@ import numpy as np
 from approxmcmc.contracts import content_hash
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.families import FAMILIES, Family
+from approxmcmc.families.user import of_user
 from approxmcmc.targets.checks import checked_array, plain_function
 from approxmcmc.targets.given import design_matrix, design_source, kept, response_source, with_sources
-from approxmcmc.targets.groups.families import FAMILIES, RowFamily, of_user
 from approxmcmc.targets.groups.grouping import ROWS, grouping
 from approxmcmc.targets.groups.link import ABS, AS_IT_IS, link
 from approxmcmc.targets.groups.quadrature_terms import QuadratureTerms
 from approxmcmc.targets.groups.variables import group_variables
-from approxmcmc.targets.linear import numerical_derivatives
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.tall_data import Prior
 
@@ -244,10 +244,10 @@ class GroupedTarget(QuadratureTerms):
 
 def _family(
     family: str | Callable[..., float], derivatives: Callable[..., tuple[float, float]] | None, who: str
-) -> RowFamily:
+) -> Family:
     if callable(family):
         term = plain_function(family, "family", who=who)
-        return of_user(term, derivatives or numerical_derivatives(term))
+        return of_user(term, derivatives)
     if family == "normal":
         raise InvalidInputError(f"{who}: normal rows need no quadrature; use targets.NormalGroups(X, y, groups)")
     if family not in FAMILIES:
@@ -264,10 +264,8 @@ def _sizes(family: str, y: np.ndarray, trials: Any, who: str) -> np.ndarray:
     if trials is not None:
         size = np.broadcast_to(checked_array(trials, "trials", who=who).astype(np.float64, copy=False), y.shape)
     for lo in range(0, len(y), ROWS) if family in FAMILIES else ():
-        some, sizes = y[lo : lo + ROWS], size[lo : lo + ROWS]
-        fits = (some >= 0.0) & (some == np.round(some))
-        if family not in ("poisson", "negative binomial"):
-            fits &= some <= sizes
+        some = y[lo : lo + ROWS]
+        fits = FAMILIES[family].fits(some, size[lo : lo + ROWS])
         if not fits.all():
             row = int(np.flatnonzero(~fits)[0])
             raise InvalidInputError(

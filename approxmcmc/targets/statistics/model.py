@@ -9,9 +9,10 @@ import dataclasses
 import numpy as np
 
 from approxmcmc.contracts import Target
-from approxmcmc.targets.linear import LinearTarget, unit_normal
+from approxmcmc.families.normal import HALF_LOG_2_PI, unit_normal
+from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.predictors.base import PredictorsTarget
-from approxmcmc.targets.predictors.closed_form import HALF_LOG_2_PI, NormalLikelihood
+from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design, Predictor
 from approxmcmc.targets.statistics.least_squares import LeastSquares, least_squares
 

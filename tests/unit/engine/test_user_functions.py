@@ -15,8 +15,8 @@ from approxmcmc.engine.compiler.disk_cache import ContentCache
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import CompilationError, InvalidInputError
+from approxmcmc.families.user import numerical_derivatives
 from approxmcmc.targets.estimated import compile_estimate
-from approxmcmc.targets.linear import numerical_derivatives
 from tests.models import logistic, normal_logprior
 
 X = np.random.default_rng(0).normal(size=(30, 2))

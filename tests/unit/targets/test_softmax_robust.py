@@ -16,8 +16,9 @@ from approxmcmc.contracts import Target as TargetProtocol
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.families.bernoulli import jaakkola_coefficients
+from approxmcmc.families.student_t import student_coefficients
 from approxmcmc.targets import LogisticRegression, RobustRegression, SoftmaxRegression, laplace
-from approxmcmc.targets.likelihood_bounds import jaakkola_coefficients, student_coefficients
 
 rng = np.random.default_rng(7)
 X = rng.normal(size=(40, 2))

@@ -1,0 +1,219 @@
+"""Responses 0 and 1, with the probability of 1 linked to eta by the logistic or the normal distribution function.
+
+Lower bounds of a logit term that are quadratic in eta (s = eta if y is 1, -eta if it is 0; sigma is the logistic
+function):
+
+- *Jaakkola-Jordan*, "tuned" and "untuned": a s^2 + s/2 + c with a = -tanh(xi/2) / (4 xi) and c = -a xi^2 - log(2
+  cosh(xi/2)); it touches the term at s = xi and s = -xi.
+- *Taylor*: log sigma(s_0) + sigma(-s_0) (s - s_0) - (s - s_0)^2 / 8, since (log sigma)'' >= -1/4; it touches at s_0
+  only, and is looser elsewhere.
+
+References: Jaakkola and Jordan (2000); Maclaurin and Adams (2014), Firefly Monte Carlo, section 3.1.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.numerics import exp_to_700, log1p_of_fraction, sigmoid, softplus
+from approxmcmc.families.binomial import (
+    is_count_of,
+    logit,
+    logit_derivatives,
+    second_within,
+    slope_within,
+    third_within,
+)
+from approxmcmc.families.family import Family, Minorant, Pair, PyMCFamily, no_constants
+from approxmcmc.families.normal import HALF_LOG_2_PI
+
+FAR = -25.0  # below it the asymptotic series of erfc is used, with a relative error below 1e-9
+UNTUNED = 1.5  # Maclaurin and Adams (2014), section 4: P(bright) < .02 for |s| <= 1.5, < .12 for |s| <= 3
+
+
+# --- logit ---
+
+
+def bernoulli_logit(eta: float, y: float) -> float:
+    """Return log p(y | eta) = y eta - log(1 + exp(eta)), y in {0, 1}."""
+    return y * eta - softplus(eta)
+
+
+def bernoulli_logit_derivatives(eta: float, y: float) -> tuple[float, float]:
+    """Return the first two derivatives of log p(y | eta) in eta: y - m and -m (1 - m), m = 1 / (1 + exp(-eta))."""
+    mean = sigmoid(eta)
+    return y - mean, -mean * (1.0 - mean)
+
+
+def _jaakkola_gap(eta: float, a: float, c: float, unused: float) -> float:
+    """Return the gap -log(2 cosh(eta/2)) - a eta^2 - c, which is the same for both responses."""
+    size = abs(eta)
+    return -0.5 * size - log1p_of_fraction(exp_to_700(-size)) - a * eta * eta - c
+
+
+def _jaakkola_slope(eta: float, a: float, c: float, unused: float) -> float:
+    return -0.5 * math.tanh(0.5 * eta) - 2.0 * a * eta
+
+
+def _taylor_gap(eta: float, eta_0: float, level: float, slope: float) -> float:
+    """Return the gap of a bound that touches at eta_0, where softplus has the value `level` and the slope `slope`."""
+    step = eta - eta_0
+    return level + slope * step + 0.125 * step * step - softplus(eta)
+
+
+def _taylor_slope(eta: float, eta_0: float, level: float, slope: float) -> float:
+    return slope + 0.25 * (eta - eta_0) - 0.5 * (1.0 + math.tanh(0.5 * eta))
+
+
+def log_2_cosh_half(x: np.ndarray) -> np.ndarray:
+    """Return log(2 cosh(x / 2)), without overflow."""
+    return 0.5 * np.abs(x) + np.log1p(np.exp(-np.abs(x)))
+
+
+def jaakkola_coefficients(xi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a and c of the bound that touches at s = xi and s = -xi; a = -1/8 at xi = 0."""
+    xi = np.abs(np.asarray(xi, dtype=np.float64))
+    small = xi < 1e-4  # tanh(x) / x = 1 - x^2 / 3: exact to a rounding there
+    a = -np.where(small, 0.125 * (1.0 - xi * xi / 12.0), np.tanh(0.5 * xi) / np.where(small, 1.0, 4.0 * xi))
+    return a, -a * xi * xi - log_2_cosh_half(xi)
+
+
+def jaakkola(y: np.ndarray, eta_0: np.ndarray) -> Minorant:
+    """Return the bounds of Jaakkola and Jordan that touch at eta_0 and -eta_0."""
+    a, c = jaakkola_coefficients(eta_0)
+    return Minorant(_jaakkola_gap, _jaakkola_slope, (a, c, np.zeros(len(y))), (a, y - 0.5, c))
+
+
+def _untuned(y: np.ndarray, eta_0: np.ndarray) -> Minorant:
+    return jaakkola(y, np.full(len(y), UNTUNED))
+
+
+def _taylor(y: np.ndarray, eta_0: np.ndarray) -> Minorant:
+    level, slope = np.logaddexp(0.0, eta_0), 0.5 * (1.0 + np.tanh(0.5 * eta_0))
+    linear = y - slope + 0.25 * eta_0
+    constant = slope * eta_0 - level - 0.125 * eta_0 * eta_0
+    coefficients = (np.full(len(y), -0.125), linear, constant)
+    return Minorant(_taylor_gap, _taylor_slope, (eta_0, level, slope), coefficients)
+
+
+def _simulate_logit(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+    from scipy.special import expit
+
+    return (rng.random(np.shape(eta)) < expit(eta)).astype(np.float64)
+
+
+def _observe_logit(name: str, eta: Any, y: np.ndarray, size: Any = 1.0, shape: float = 1.0) -> Any:
+    import pymc as pm
+
+    return pm.Bernoulli(name, logit_p=eta, observed=y.astype(np.int32))
+
+
+LOGIT = Family(
+    "logit",
+    logit,  # of one trial
+    logit_derivatives,
+    no_constants,
+    "0 or 1",
+    is_count_of,
+    Pair(bernoulli_logit, bernoulli_logit_derivatives),
+    merges_rows=False,
+    predictor_scale=1.0,
+    slope_bound=1.0,  # y - m lies between -1 and 1
+    second_derivative_bound=0.25,
+    third_derivative_bound=1.0 / (6.0 * math.sqrt(3.0)),  # m (1 - m) (1 - 2 m) is largest at m = (1 + 1/sqrt(3)) / 2
+    slope_within=slope_within,
+    second_derivative_within=second_within,
+    third_derivative_within=third_within,
+    minorants={"tuned": jaakkola, "untuned": _untuned, "taylor": _taylor},
+    simulate=_simulate_logit,
+    twin=PyMCFamily("Bernoulli", "logit", _observe_logit),
+)
+
+
+# --- probit ---
+
+
+@compiled
+def log_normal_cdf(x: float) -> float:
+    """Return the logarithm of the standard normal distribution function."""
+    if x > FAR:
+        return math.log(0.5 * math.erfc(-x / math.sqrt(2.0)))
+    square = x * x
+    return -0.5 * square - math.log(-x) - HALF_LOG_2_PI + math.log1p((-1.0 + (3.0 - 15.0 / square) / square) / square)
+
+
+def probit(eta: float, y: float, size: float, shape: float) -> float:
+    """Return the logarithm of the normal distribution function at eta or -eta."""
+    return log_normal_cdf((2.0 * y - 1.0) * eta)
+
+
+def probit_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return s h and -h (h + x), with x = s eta, s = 1 or -1, and h the ratio of density and distribution function."""
+    sign = 2.0 * y - 1.0
+    x = sign * eta
+    ratio = math.exp(-0.5 * x * x - HALF_LOG_2_PI - log_normal_cdf(x))
+    return sign * ratio, -ratio * (ratio + x)
+
+
+def _least_x(eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest x = s t over the interval, and the ratio h there."""
+    from scipy.special import log_ndtr
+
+    x = (2.0 * y - 1.0) * eta - reach
+    return x, np.exp(-0.5 * x * x - HALF_LOG_2_PI - log_ndtr(x))
+
+
+def _probit_slope_within(
+    eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray
+) -> np.ndarray:
+    """Return the largest h, which decreases in x."""
+    return _least_x(eta, y, reach)[1]
+
+
+def _probit_second_within(
+    eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray
+) -> np.ndarray:
+    """Return the largest h (h + x): it decreases in x from 1; truncation takes this share of a normal variance."""
+    x, ratio = _least_x(eta, y, reach)
+    return np.minimum(ratio * (ratio + x), 1.0)
+
+
+def _probit_third_within(
+    eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray
+) -> np.ndarray:
+    return np.full(np.shape(eta), LARGEST_THIRD_OF_PROBIT)
+
+
+# Upper bound of abs(h ((x + h) (x + 2 h) - 1)), the third derivative in x: 0.29572 at x = 1.0024.
+LARGEST_THIRD_OF_PROBIT = 0.2958
+
+
+def _simulate_probit(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+    return (rng.normal(size=np.shape(eta)) < eta).astype(np.float64)
+
+
+def _observe_probit(name: str, eta: Any, y: np.ndarray, size: Any = 1.0, shape: float = 1.0) -> Any:
+    import pymc as pm
+
+    # Not pm.math.invprobit, which takes the root of 2 in single precision.
+    return pm.Bernoulli(name, p=0.5 * pm.math.erfc(-eta / np.sqrt(2.0)), observed=y.astype(np.int32))
+
+
+PROBIT = Family(
+    "probit",
+    probit,
+    probit_derivatives,
+    no_constants,
+    "0 or 1",
+    is_count_of,
+    predictor_scale=1.0,
+    second_derivative_bound=1.0,
+    third_derivative_bound=LARGEST_THIRD_OF_PROBIT,
+    slope_within=_probit_slope_within,
+    second_derivative_within=_probit_second_within,
+    third_derivative_within=_probit_third_within,
+    simulate=_simulate_probit,
+    twin=PyMCFamily("Bernoulli", "probit", _observe_probit),
+)

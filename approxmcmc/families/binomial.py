@@ -1,0 +1,88 @@
+"""Successes of `size` trials with log odds eta; one trial is a Bernoulli response."""
+
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.engine.numerics import sigmoid, softplus
+from approxmcmc.families.family import Family, PyMCFamily
+
+
+def logit(eta: float, y: float, size: float, shape: float) -> float:
+    """Return y eta - size log(1 + exp(eta))."""
+    return y * eta - size * softplus(eta)
+
+
+def logit_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return y - size m and -size m (1 - m), m = 1 / (1 + exp(-eta))."""
+    mean = sigmoid(eta)
+    return y - size * mean, -size * mean * (1.0 - mean)
+
+
+def log_binomial(y: np.ndarray, size: np.ndarray) -> Any:
+    """Return the logarithm of the binomial coefficient."""
+    from scipy.special import gammaln
+
+    return gammaln(size + 1.0) - gammaln(y + 1.0) - gammaln(size - y + 1.0)
+
+
+def is_count_of(y: np.ndarray, size: np.ndarray) -> Any:
+    """Return which y are integers from 0 to size."""
+    return (y >= 0.0) & (y == np.round(y)) & (y <= size)
+
+
+def slope_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
+    """Return the largest abs(y - size m), which is at an end of the interval because m increases."""
+    from scipy.special import expit
+
+    return np.maximum(np.abs(y - size * expit(eta - reach)), np.abs(y - size * expit(eta + reach)))
+
+
+def second_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
+    """Return the largest size m (1 - m), at the t nearest 0."""
+    mean = 1.0 / (1.0 + np.exp(-np.maximum(np.abs(eta) - reach, 0.0)))
+    return size * mean * (1.0 - mean)
+
+
+STEEPEST = float(np.log(2.0 + np.sqrt(3.0)))  # where m (1 - m) (2 m - 1) is largest
+
+
+def third_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
+    """Return the largest size m (1 - m) abs(1 - 2 m) over abs(t - eta_i) <= reach_i.
+
+    The function of abs(t) rises from 0 at 0 to its maximum at `STEEPEST`, then falls: it is largest at the abs(t)
+    nearest to `STEEPEST`.
+    """
+    nearest = np.maximum(np.abs(eta) - reach, 0.0)
+    farthest = np.abs(eta) + reach
+    at = np.clip(STEEPEST, nearest, farthest)
+    mean = 1.0 / (1.0 + np.exp(-at))
+    return size * mean * (1.0 - mean) * (2.0 * mean - 1.0)
+
+
+def _simulate(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+    from scipy.special import expit
+
+    return rng.binomial(np.asarray(size, dtype=np.int64), expit(eta)).astype(np.float64)
+
+
+def _observe(name: str, eta: Any, y: np.ndarray, size: np.ndarray, shape: float) -> Any:
+    import pymc as pm
+
+    return pm.Binomial(name, n=np.asarray(size, np.int32), logit_p=eta, observed=y.astype(np.int32))
+
+
+BINOMIAL = Family(
+    "binomial",
+    logit,
+    logit_derivatives,
+    log_binomial,
+    "integers from 0 to trials",
+    is_count_of,
+    predictor_scale=1.0,
+    slope_within=slope_within,
+    second_derivative_within=second_within,
+    third_derivative_within=third_within,
+    simulate=_simulate,
+    twin=PyMCFamily("Binomial", "logit", _observe),
+)

@@ -1,0 +1,71 @@
+"""One of several classes, with a predictor for each: log p(y | eta) = eta_y - log sum_k exp(eta_k)."""
+
+import math
+
+import numpy as np
+
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
+from approxmcmc.engine.numerics import exp_to_700
+from approxmcmc.engine.terms.batches import datum_at
+
+
+@compiled(fastmath=set(BATCH_FASTMATH))
+def log_sum_exp(eta: np.ndarray, n: int, largest: np.ndarray, out: np.ndarray) -> None:
+    """Write log sum_k exp(eta[k, i]) to ``out[i]``, i < n; inner loops, over i, vectorise; `largest` is scratch."""
+    n_classes = eta.shape[0]
+    for i in range(n):
+        largest[i] = eta[0, i]
+        out[i] = 0.0
+    for k in range(1, n_classes):
+        for i in range(n):
+            largest[i] = eta[k, i] if eta[k, i] > largest[i] else largest[i]
+    for k in range(n_classes):
+        for i in range(n):
+            out[i] += exp_to_700(eta[k, i] - largest[i])
+    for i in range(n):
+        out[i] = largest[i] + math.log(out[i])
+
+
+def softmax_terms(
+    eta: np.ndarray, responses: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
+) -> None:
+    """Write log p(y | eta) of each row in ``order[lo:hi]`` to `out`."""
+    [y] = responses
+    work = np.empty((2, hi - lo))
+    log_sum_exp(eta, hi - lo, work[0], work[1])
+    for i in range(hi - lo):
+        out[i] = eta[y[datum_at(order, lo + i)], i] - work[1, i]
+
+
+def softmax_slopes(
+    eta: np.ndarray, responses: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
+) -> None:
+    """Write the slope 1(y = k) - p_k of row ``order[lo + i]`` in predictor k to ``out[k, i]``, p_k = P(class k)."""
+    [y] = responses
+    work = np.empty((2, hi - lo))
+    log_sum_exp(eta, hi - lo, work[0], work[1])
+    for k in range(eta.shape[0]):
+        for i in range(hi - lo):
+            chosen = 1.0 if y[datum_at(order, lo + i)] == k else 0.0
+            out[k, i] = chosen - exp_to_700(eta[k, i] - work[1, i])
+
+
+def softmax_expansion(
+    eta: np.ndarray, responses: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
+) -> None:
+    """Write value, slopes 1(y = k) - p_k and upper triangle of -(diag p - p p') of each row in ``order[lo:hi]``."""
+    [y] = responses
+    n_classes = eta.shape[0]
+    work, shares = np.empty((2, hi - lo)), np.empty(n_classes)
+    log_sum_exp(eta, hi - lo, work[0], work[1])
+    for i in range(hi - lo):
+        chosen, place = y[datum_at(order, lo + i)], 1 + n_classes
+        out[i, 0] = eta[chosen, i] - work[1, i]
+        for k in range(n_classes):
+            shares[k] = exp_to_700(eta[k, i] - work[1, i])
+            out[i, 1 + k] = (1.0 if k == chosen else 0.0) - shares[k]
+        for k in range(n_classes):
+            out[i, place] = -shares[k] * (1.0 - shares[k])
+            for m in range(k + 1, n_classes):
+                out[i, place + m - k] = shares[k] * shares[m]
+            place += n_classes - k

@@ -1,0 +1,91 @@
+"""Counts with mean m = exp(eta) and variance m + m^2 / shape."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.numerics import sigmoid, softplus
+from approxmcmc.families import binomial
+from approxmcmc.families.family import Family, PyMCFamily
+from approxmcmc.families.poisson import is_count, minus_log_factorial
+
+
+@compiled
+def digamma(x: float) -> float:
+    """Return the slope of lgamma at x > 0, by the recursion up to 6 and then the asymptotic series, right to 1e-12."""
+    total = 0.0
+    while x < 6.0:
+        total -= 1.0 / x
+        x += 1.0
+    z = 1.0 / (x * x)
+    series = z * (1 / 12 - z * (1 / 120 - z * (1 / 252 - z * (1 / 240 - z * (1 / 132 - z * (691 / 32760 - z / 12))))))
+    return total + math.log(x) - 0.5 / x - series
+
+
+def negative_binomial(eta: float, y: float, size: float, shape: float) -> float:
+    """Return y eta - (y + shape) log(1 + exp(eta - log(shape)))."""
+    return y * eta - (y + shape) * softplus(eta - math.log(shape))
+
+
+def negative_binomial_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return y - (y + shape) m and -(y + shape) m (1 - m), m = 1 / (1 + shape exp(-eta))."""
+    mean = sigmoid(eta - math.log(shape))
+    return y - (y + shape) * mean, -(y + shape) * mean * (1.0 - mean)
+
+
+def in_shape(eta: float, y: float, size: float, shape: float) -> float:
+    """Return the slope of the term in log(shape)."""
+    shifted = eta - math.log(shape)
+    return (y + shape) * sigmoid(shifted) - shape * softplus(shifted)
+
+
+def of_row(y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return log Gamma(y + shape) - log Gamma(shape) - y log(shape), and its slope in log(shape)."""
+    value = math.lgamma(y + shape) - math.lgamma(shape) - y * math.log(shape)
+    return value, shape * (digamma(y + shape) - digamma(shape)) - y
+
+
+# As a function of eta, a term is that of a binomial response with y + shape trials and log odds eta - log(shape).
+
+
+def _slope_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
+    return binomial.slope_within(eta - math.log(shape), y, y + shape, shape, reach)
+
+
+def _second_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
+    return binomial.second_within(eta - math.log(shape), y, y + shape, shape, reach)
+
+
+def _third_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
+    return binomial.third_within(eta - math.log(shape), y, y + shape, shape, reach)
+
+
+def _simulate(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+    return rng.poisson(rng.gamma(shape, np.exp(eta) / shape)).astype(np.float64)
+
+
+def _observe(name: str, eta: Any, y: np.ndarray, size: Any, shape: Any) -> Any:
+    import pymc as pm
+
+    alpha = np.float64(shape) * np.ones(1) if isinstance(shape, float) else shape  # a float like 2.5 becomes a float32
+    return pm.NegativeBinomial(name, mu=pm.math.exp(eta), alpha=alpha, observed=y.astype(np.int64))
+
+
+NEGATIVE_BINOMIAL = Family(
+    "negative binomial",
+    negative_binomial,
+    negative_binomial_derivatives,
+    minus_log_factorial,
+    "integers from 0",
+    is_count,
+    in_shape=in_shape,
+    of_row=of_row,
+    predictor_scale=1.0,
+    slope_within=_slope_within,
+    second_derivative_within=_second_within,
+    third_derivative_within=_third_within,
+    simulate=_simulate,
+    twin=PyMCFamily("NegBinomial", "log", _observe),
+)

@@ -1,0 +1,103 @@
+"""Student-t errors of known degrees of freedom and scale: (y - eta) / scale ~ t_df.
+
+With r the residual in units of the scale, the log density is -((df + 1) / 2) log(1 + r^2 / df) plus a constant, which
+terms include. Its lower bounds, "tuned" and "untuned", are tangents in r^2: alpha r^2 + c with
+alpha = -((df + 1) / 2) / (df + xi^2); they touch at r = xi and r = -xi.
+
+Reference: Maclaurin and Adams (2014), Firefly Monte Carlo, section 4.3.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.engine.compiler.compile import closure
+from approxmcmc.families.family import Family, Minorant, Pair, PyMCFamily, make_of_pair, no_constants
+
+LARGEST_THIRD = (3.0 + 2.0 * math.sqrt(2.0)) / 4.0  # largest third derivative of log(1 + t^2) / 2
+UNTUNED = 1.0  # in units of the scale: P(bright) < .06 for |r| <= 1
+
+
+def student_t(df: float, scale: float) -> Family:
+    """Return the family of errors with these degrees of freedom and this scale, both positive."""
+    half = 0.5 * (df + 1.0)
+    constant = math.lgamma(half) - math.lgamma(0.5 * df) - (0.5 * math.log(math.pi * df) + math.log(scale))
+    pair = Pair(*student_term(df, scale, constant))
+    # The derivatives of log(1 + t^2) / 2, t = r / sqrt(df), are largest at t = 1, 0 and sqrt(2) - 1.
+    unit = scale * math.sqrt(df)
+    bounds = (half / unit, 2.0 * half / unit**2, 2.0 * half * LARGEST_THIRD / unit**3)
+
+    def tuned(y: np.ndarray, eta_0: np.ndarray) -> Minorant:
+        return student_minorant(y, (y - eta_0) / scale, df, scale, constant)
+
+    def untuned(y: np.ndarray, eta_0: np.ndarray) -> Minorant:
+        return student_minorant(y, np.full(len(y), UNTUNED), df, scale, constant)
+
+    def simulate(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+        return eta + scale * rng.standard_t(df, size=np.shape(eta))
+
+    def observe(name: str, eta: Any, y: np.ndarray, size: Any = 1.0, shape: float = 1.0) -> Any:
+        import pymc as pm
+
+        return pm.StudentT(name, nu=df, mu=eta, sigma=scale, observed=y)
+
+    return Family(
+        "student t",
+        closure(make_of_pair, pair.term),
+        closure(make_of_pair, pair.derivatives),
+        no_constants,
+        "any number",
+        lambda y, size: np.isfinite(y),
+        pair,
+        slope_bound=bounds[0],
+        second_derivative_bound=bounds[1],
+        third_derivative_bound=bounds[2],
+        minorants={"tuned": tuned, "untuned": untuned},
+        simulate=simulate,
+        twin=PyMCFamily("StudentT", "identity", observe),
+    )
+
+
+def student_term(df: float, scale: float, constant: float) -> tuple[Callable[..., float], Callable[..., Any]]:
+    """Return two functions of (eta, y): log p(y | eta), and the pair of its first two derivatives in eta."""
+    half, per_scale = 0.5 * (df + 1.0), 1.0 / scale
+
+    def loglik_eta(eta: float, y: float) -> float:
+        r = per_scale * (y - eta)
+        return constant - half * math.log1p(r * r / df)
+
+    def derivatives(eta: float, y: float) -> tuple[float, float]:
+        r = per_scale * (y - eta)
+        weight = 2.0 * half * per_scale / (df + r * r)
+        return weight * r, weight * per_scale * (r * r - df) / (df + r * r)
+
+    return loglik_eta, derivatives
+
+
+def student_coefficients(xi: np.ndarray, df: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return alpha and c of the bound of -((df + 1) / 2) log(1 + r^2 / df) that touches at r = xi and r = -xi."""
+    half, square = 0.5 * (df + 1.0), np.asarray(xi, dtype=np.float64) ** 2
+    alpha = -half / (df + square)
+    return alpha, -alpha * square - half * np.log1p(square / df)
+
+
+def student_minorant(y: np.ndarray, xi: np.ndarray, df: float, scale: float, constant: float) -> Minorant:
+    """Return the bounds that touch the terms where the residuals, in units of the scale, are xi and -xi.
+
+    `constant` is the log density of a residual of 0.
+    """
+    alpha, c = student_coefficients(xi, df)
+    half, per_scale = 0.5 * (df + 1.0), 1.0 / scale
+
+    def gap(eta: float, response: float, alpha: float, c: float) -> float:
+        r = per_scale * (response - eta)
+        return -half * math.log1p(r * r / df) - alpha * r * r - c
+
+    def slope(eta: float, response: float, alpha: float, c: float) -> float:
+        r = per_scale * (response - eta)
+        return per_scale * 2.0 * r * (half / (df + r * r) + alpha)
+
+    curved = alpha / scale**2
+    return Minorant(gap, slope, (y, alpha, c), (curved, -2.0 * curved * y, curved * y * y + c + constant))
