@@ -108,14 +108,14 @@ def equal_predictors():
     return amc.targets.compressed(plain)
 
 
-def pymc_model(rows, **settings):
+def pymc_model(rows, integrate=False):
     """Return a target from a PyMC model; `rows` adds the observed variables, given PyMC and X @ beta."""
     import pymc as pm
 
     with pm.Model() as model:
         beta = pm.Normal("beta", 0.0, 1.0, shape=2)
         rows(pm, X @ beta)
-    return amc.from_pymc(model, **settings)
+    return amc.from_pymc(model, integrate=integrate)
 
 
 def effect(pm):
@@ -191,8 +191,15 @@ COMPILED = (
     "CoreRows",
     "GLMTarget",
     "GLMTarget, Poisson with derivatives and bound",
+    "LinearRegression",
     "LogisticRegression",
+    "LogisticRegression, table",
     "RobustRegression",
+    "SoftmaxRegression",
+    "PyMC, logistic",
+    "PyMC, logistic with codes",
+    "PyMC, Poisson",
+    "PyMC, normal with known scale",
 )
 
 WALK = amc.RandomWalk(0.3)
