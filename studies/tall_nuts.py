@@ -9,8 +9,7 @@ import dataclasses
 import approxmcmc as amc
 from approxmcmc import foreign
 from approxmcmc.study import Budget
-from studies.tall_data import PRECISE_GOLD, PROBLEMS
-from studies.tall_data import study as tall_data
+from studies.tall_data import PRECISE_GOLD, PROBLEMS, study as tall_data
 from studies.tools.against_nuts import against_nuts
 from studies.tools.in_laplace_metric import InLaplaceMetric, core_rows
 from studies.tools.on_the_clock import OnTheClock

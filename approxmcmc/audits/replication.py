@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import config
-from numba import types as nb
+from numba import config, types as nb
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, CompiledTest
 from approxmcmc.engine.compiler.compile import INDICES, VECTOR, compiled, entry_point, kernel, type_of

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import config
-from numba import types as nb
+from numba import config, types as nb
 
 from approxmcmc.contracts import CompiledCoupling
 from approxmcmc.contracts.records import EVALUATIONS, GRADIENTS

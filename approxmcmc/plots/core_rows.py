@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_plots import PlotCollection
-from arviz_plots import visuals as draw
+from arviz_plots import PlotCollection, visuals as draw
 
 from approxmcmc.contracts import Target
 from approxmcmc.engine.terms.batches import full_terms

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from arviz_plots import PlotCollection
-from arviz_plots import visuals as draw
+from arviz_plots import PlotCollection, visuals as draw
 
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.diagnostics.records import group as group_of

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from arviz_plots import PlotCollection
-from arviz_plots import visuals as draw
+from arviz_plots import PlotCollection, visuals as draw
 from scipy.special import ndtri
 
 from approxmcmc.acceptance import SequentialTTest

@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import config
-from numba import types as nb
+from numba import config, types as nb
 
 from approxmcmc.contracts import Auditor, Streams
 from approxmcmc.contracts.records import (

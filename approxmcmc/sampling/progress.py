@@ -36,8 +36,14 @@ def progress(total: float, *, show: bool, label: str, time_limit: float | None) 
         yield _Silent()
     elif sys.stderr.isatty():
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bar
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress as Bar,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         says = TextColumn("{task.description}")
         columns = (says, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())

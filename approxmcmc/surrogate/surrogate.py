@@ -14,8 +14,7 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget
-from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, VECTOR, kernel, type_of
-from approxmcmc.engine.compiler.compile import compiled as compiled_part
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, VECTOR, compiled as compiled_part, kernel, type_of
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.pinned import with_context
 from approxmcmc.engine.files.mapped_files import is_mapped, nameless_array

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import config, njit
-from numba import types as nb
+from numba import config, njit, types as nb
 
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import VECTOR, type_of

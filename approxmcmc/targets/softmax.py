@@ -25,8 +25,7 @@ from approxmcmc.engine.terms.gradients import ROWS, gradient_signature
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.families.categorical import log_sum_exp
 from approxmcmc.targets.given import design_matrix, design_source, kept, response_source
-from approxmcmc.targets.likelihood_bounds import ROWS as ROWS_OF_SUMS
-from approxmcmc.targets.likelihood_bounds import check_kind, compile_bound
+from approxmcmc.targets.likelihood_bounds import ROWS as ROWS_OF_SUMS, check_kind, compile_bound
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood
 from approxmcmc.targets.predictors.design import Design, Predictor

@@ -97,6 +97,17 @@ def test_a_name_that_is_in_a_room_is_found():
         _ = amc.BernsteinTests
 
 
+def test_type_checkers_see_every_name_of_the_top_level():
+    """`__init__.pyi` holds the names of `__init__.py`, each from the same module."""
+    homes = {
+        alias.asname: node.module if alias.asname not in amc._ROOMS else "approxmcmc"
+        for node in ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert homes == amc._NAMES | dict.fromkeys(amc._ROOMS, "approxmcmc")
+
+
 def test_every_target_is_a_target():
     assert issubclass(amc.targets.LogisticRegression, amc.Target)
     assert issubclass(amc.FunctionTarget, amc.Target)

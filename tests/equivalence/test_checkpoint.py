@@ -11,8 +11,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.acceptance import barker_decision
-from approxmcmc.checkpoints import book
-from approxmcmc.checkpoints import when as checkpoints
+from approxmcmc.checkpoints import book, when as checkpoints
 from approxmcmc.checkpoints.book import open_book
 from approxmcmc.checkpoints.tables import read_checkpoint
 from approxmcmc.checkpoints.when import Checkpoints, Snapshot

@@ -8,8 +8,7 @@ import pytest
 from scipy.special import expit
 from scipy.stats import norm
 
-from approxmcmc.acceptance import ExactTest, MinibatchBarker
-from approxmcmc.acceptance import barker_decision as barker
+from approxmcmc.acceptance import ExactTest, MinibatchBarker, barker_decision as barker
 from approxmcmc.acceptance.laws.barker_law import bound_from_moments, minibatch_barker_error_bound
 from approxmcmc.acceptance.laws.correction import correction_distribution
 from approxmcmc.api import sample

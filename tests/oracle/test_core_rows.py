@@ -10,9 +10,7 @@ import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.surrogate import core_rows
-from approxmcmc.surrogate import kernels as surrogate_transition
-from approxmcmc.surrogate import moves as surrogate_moves
+from approxmcmc.surrogate import core_rows, kernels as surrogate_transition, moves as surrogate_moves
 from approxmcmc.surrogate.surrogate import Directions
 from approxmcmc.targets.expansion import core_rule
 from approxmcmc.targets.expansion.quadratic import survey_of

@@ -7,11 +7,9 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.proposals import hamiltonian_step
-from approxmcmc.proposals import stochastic_gradient_hamiltonian as sghmc
+from approxmcmc.proposals import hamiltonian_step, stochastic_gradient_hamiltonian as sghmc
 from approxmcmc.proposals.gradient_noise import added_noise
-from tests import hamiltonian as book
-from tests import langevin as models
+from tests import hamiltonian as book, langevin as models
 from tests.planting import plain
 
 N, n = 6, 2

@@ -11,9 +11,7 @@ from approxmcmc.contracts.records import GRADIENTS, TOUCHED
 from approxmcmc.engine.compiler.vectors import equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.hamiltonian_step import drift, kick
-from tests import hamiltonian as momentum
-from tests import langevin as book
-from tests import textbook
+from tests import hamiltonian as momentum, langevin as book, textbook
 from tests.models import normal_mean
 from tests.planting import plain
 

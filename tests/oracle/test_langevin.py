@@ -10,12 +10,10 @@ import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.engine.compiler.vectors import equal
 from approxmcmc.engine.terms.order import draw_next
-from approxmcmc.proposals import langevin
-from approxmcmc.proposals import stochastic_gradient_langevin as sgld
+from approxmcmc.proposals import langevin, stochastic_gradient_langevin as sgld
 from approxmcmc.proposals.langevin_step import add_noise, drift, squared_distance
 from approxmcmc.proposals.minibatch_gradient import draw_minibatch, estimate_gradient
-from tests import langevin as book
-from tests import textbook
+from tests import langevin as book, textbook
 from tests.planting import plain
 
 pytestmark = pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")

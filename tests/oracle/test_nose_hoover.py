@@ -7,8 +7,7 @@ import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals import stochastic_gradient_nose_hoover as sgnht
-from tests import hamiltonian as book
-from tests import langevin as models
+from tests import hamiltonian as book, langevin as models
 from tests.models import logistic
 from tests.planting import plain
 

@@ -7,8 +7,7 @@ import pytest
 
 from approxmcmc.acceptance import BernsteinTest, MinibatchBarker, SequentialTTest
 from approxmcmc.acceptance.delayed import DelayedState, make_decide
-from approxmcmc.acceptance.thinning import ThinningState
-from approxmcmc.acceptance.thinning import make_decide as thinned
+from approxmcmc.acceptance.thinning import ThinningState, make_decide as thinned
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.contracts.records import AUDIT_ERROR, BLANK_VALUES, EXPECTED_READS, SKEWNESS, SKEWNESS_RATIO
 from approxmcmc.engine.terms.batches import CERTAIN, IMPOSSIBLE, UNDEFINED

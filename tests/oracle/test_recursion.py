@@ -6,8 +6,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from approxmcmc.acceptance.laws.bridge import schedule, stopped_early
 from approxmcmc.acceptance.laws.early_stops import epsilon_for_type_one_error, tolerance_stop_error, type_one_error

@@ -7,8 +7,7 @@ from scipy.special import log_expit
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.samplers.slice import line
-from approxmcmc.samplers.slice import sampler as of_samplers
+from approxmcmc.samplers.slice import line, sampler as of_samplers
 from tests import textbook
 from tests.models import logistic
 from tests.planting import plant

@@ -12,8 +12,7 @@ from approxmcmc.engine.sparse_factor import independent_set, solve, solve_transp
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.sparse_normal import SparseNormal, normal_by_precision
-from tests import hamiltonian as momentum
-from tests import langevin as book
+from tests import hamiltonian as momentum, langevin as book
 from tests.planting import plain
 
 forward, backward = plain(solve), plain(solve_transposed)

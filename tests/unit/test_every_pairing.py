@@ -9,8 +9,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, given, settings, strategies as st
 
 import approxmcmc as amc
 from approxmcmc import acceptance, proposals, samplers, surrogate, targets
@@ -26,8 +25,8 @@ from approxmcmc.contracts import (
     Proposal,
     Sampler,
     SurrogateTarget,
+    Target as TargetRole,
 )
-from approxmcmc.contracts import Target as TargetRole
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.sampling.chain import WatchedChain

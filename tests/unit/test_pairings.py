@@ -14,8 +14,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.acceptance import rules
-from approxmcmc.contracts import AcceptanceTest, DiscreteTarget, Proposal, Sampler
-from approxmcmc.contracts import Target as TargetRole
+from approxmcmc.contracts import AcceptanceTest, DiscreteTarget, Proposal, Sampler, Target as TargetRole
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.firefly import implicit_z
 from approxmcmc.samplers.pdmp import zigzag

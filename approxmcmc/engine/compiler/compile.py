@@ -22,8 +22,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from numba import config, njit, typeof
-from numba import types as nb
+from numba import config, njit, typeof, types as nb
 from numba.core.registry import CPUDispatcher as Dispatcher
 
 from approxmcmc.engine.compiler.disk_cache import install, read_kept
@@ -32,8 +31,7 @@ from approxmcmc.engine.compiler.work import compiling, count_kernel
 
 whole: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
 with contextlib.suppress(ImportError, AttributeError):  # names that another numba may not have
-    from approxmcmc.engine.compiler.callees import install as _install_callees
-    from approxmcmc.engine.compiler.callees import whole as _whole
+    from approxmcmc.engine.compiler.callees import install as _install_callees, whole as _whole
 
     _install_callees()
     whole = _whole

@@ -18,8 +18,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import binding, ir
-from numba import config, njit
-from numba import types as nb
+from numba import config, njit, types as nb
 from numba.core import cgutils
 from numba.experimental.function_type import _get_jit_address, _get_wrapper_address
 from numba.extending import intrinsic

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numba.experimental.function_type  # noqa: F401 (lets numba see such values)
+import numpy as np
 from numba import types
 
 _kept = threading.local()
@@ -58,7 +59,7 @@ class PythonCall(types.WrapperAddressProtocol):  # type: ignore[misc]  # numba h
         self._answer = answer
         self._native = ctypes.CFUNCTYPE(ctypes.c_int64, *n_arguments * [ctypes.c_int64])(answer)
 
-    def __call__(self, *arguments: int) -> int:
+    def __call__(self, *arguments: int | np.integer[Any]) -> int:
         """Call the function, from Python."""
         return self._answer(*map(int, arguments))
 

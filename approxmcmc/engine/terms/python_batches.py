@@ -135,10 +135,12 @@ class RowReader:
             yield start, length, buffers
 
     def _buffers(self, size: int) -> Rows:
-        known = self._of_thread.__dict__
-        if size not in known:
-            known[size] = tuple(np.zeros((size, *shape), self.buffer_dtype(dtype)) for dtype, shape in self.row_types)
-        return known[size]  # type: ignore[no-any-return]  # a thread's dictionary has no types
+        buffers: dict[int, Rows] | None = getattr(self._of_thread, "buffers", None)
+        if buffers is None:
+            buffers = self._of_thread.buffers = {}
+        if size not in buffers:
+            buffers[size] = tuple(np.zeros((size, *shape), self.buffer_dtype(dtype)) for dtype, shape in self.row_types)
+        return buffers[size]
 
     def arrays_at(self, addresses: np.ndarray) -> list[np.ndarray]:
         """Return views of the data, given (address, number of rows) of each array; shape (2 * number of arrays,)."""

@@ -6,8 +6,7 @@ import math
 import numpy as np
 import pytest
 import xarray as xr
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.special import expit, ndtr
 
 from approxmcmc.acceptance import BernsteinTest, MinibatchBarker, SequentialTTest

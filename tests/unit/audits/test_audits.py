@@ -13,8 +13,13 @@ from approxmcmc import runs
 from approxmcmc.audits import policy as audits
 from approxmcmc.audits.policy import audit_draws, number_of_audits, time_for_draws
 from approxmcmc.audits.replication import DECISIONS, ORDERS, by_decision, by_threshold_form
-from approxmcmc.audits.steps import Judge, WalkedSteps, kurtosis_of, of_a_walk
-from approxmcmc.audits.steps import TestedSteps as AuditsOfATest  # pytest takes a class Test... for tests
+from approxmcmc.audits.steps import (
+    Judge,
+    TestedSteps as AuditsOfATest,  # pytest takes a class Test... for tests
+    WalkedSteps,
+    kurtosis_of,
+    of_a_walk,
+)
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Auditor, SamplingResult
 from approxmcmc.engine.streams import streams
 from approxmcmc.engine.terms.term_table import Partition, table_of_terms

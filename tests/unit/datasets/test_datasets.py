@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from approxmcmc import datasets
-from approxmcmc.datasets import mnist, synthetic
-from approxmcmc.datasets import source as places
+from approxmcmc.datasets import mnist, source as places, synthetic
 from approxmcmc.datasets.dataset import checksum
 from approxmcmc.datasets.mnist import fit_principal_components
 from approxmcmc.errors import DatasetError, InvalidInputError

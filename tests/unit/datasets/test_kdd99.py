@@ -7,9 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from approxmcmc.datasets import connections_stand_in
-from approxmcmc.datasets import kdd99 as load
-from approxmcmc.datasets import source as places
+from approxmcmc.datasets import connections_stand_in, kdd99 as load, source as places
 from approxmcmc.datasets.dataset import checksum
 from approxmcmc.errors import DatasetError, InvalidInputError
 

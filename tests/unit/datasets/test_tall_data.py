@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from approxmcmc import datasets
-from approxmcmc.datasets import dataset, libsvm, uci
-from approxmcmc.datasets import source as places
+from approxmcmc.datasets import dataset, libsvm, source as places, uci
 from approxmcmc.datasets.dataset import Dataset, checksum
 from approxmcmc.errors import DatasetError, InvalidInputError
 

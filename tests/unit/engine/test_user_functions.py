@@ -5,8 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from numba import njit
-from numba import types as nb
+from numba import njit, types as nb
 
 import approxmcmc as amc
 from approxmcmc.engine.compiler import identity

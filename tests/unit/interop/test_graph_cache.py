@@ -7,8 +7,7 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.graph.traversal import toposort
 
-from approxmcmc.interop import graph_likelihood, model_hash
-from approxmcmc.interop import prior as prior_module
+from approxmcmc.interop import graph_likelihood, model_hash, prior as prior_module
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.graphs import by_numpy, work_of_a_row
 from approxmcmc.interop.model import ModelOfPyMC

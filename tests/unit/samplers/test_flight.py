@@ -6,8 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from approxmcmc.samplers.pdmp import step
-from approxmcmc.samplers.pdmp import step as flight
+from approxmcmc.samplers.pdmp import step, step as flight
 from approxmcmc.samplers.pdmp.bouncy_particle import BOUNCE, BOUNCY, REFRESH
 from approxmcmc.samplers.pdmp.split import LENGTH, SCALARS
 from approxmcmc.samplers.pdmp.zigzag import ZIGZAG

@@ -22,8 +22,7 @@ from approxmcmc.contracts.records import (
 )
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms.order import BLOCKS_FROM
-from approxmcmc.samplers.metropolis_hastings import program
-from approxmcmc.samplers.metropolis_hastings import step as module
+from approxmcmc.samplers.metropolis_hastings import program, step as module
 from approxmcmc.samplers.metropolis_hastings.program import (
     BISECTIONS,
     MetropolisHastingsProgram,

@@ -4,8 +4,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import Component, DoublyIntractableTarget, Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.ising import exact as ising_exact
-from approxmcmc.targets.ising import simulators
+from approxmcmc.targets.ising import exact as ising_exact, simulators
 from approxmcmc.targets.ising.simulators import coupling_simulator
 from tests.simulation import counted, draw_many
 

@@ -6,13 +6,11 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy import special, stats
 
 import approxmcmc as amc
-from approxmcmc.contracts import BoundedTarget, DifferentiableTarget
-from approxmcmc.contracts import Target as TargetProtocol
+from approxmcmc.contracts import BoundedTarget, DifferentiableTarget, Target as TargetProtocol
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError

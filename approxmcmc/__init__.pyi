@@ -1,0 +1,70 @@
+"""What type checkers and editors see of the package: every name that `__init__.py` resolves on first use."""
+
+from approxmcmc import (
+    acceptance as acceptance,
+    bounds as bounds,
+    contracts as contracts,
+    couplings as couplings,
+    datasets as datasets,
+    design as design,
+    diagnostics as diagnostics,
+    errors as errors,
+    foreign as foreign,
+    nuts as nuts,
+    output as output,
+    plots as plots,
+    proposals as proposals,
+    reference as reference,
+    samplers as samplers,
+    sources as sources,
+    study as study,
+    surrogate as surrogate,
+    targets as targets,
+)
+from approxmcmc.acceptance import ExactTest as ExactTest, SequentialTTest as SequentialTTest
+from approxmcmc.api import sample as sample
+from approxmcmc.auditing import audit as audit
+from approxmcmc.bounds import check_bound as check_bound
+from approxmcmc.contracts import Target as Target
+from approxmcmc.couplings import bias as bias, debias as debias
+from approxmcmc.design import choose_sampler as choose_sampler
+from approxmcmc.diagnostics import (
+    compare_samplers as compare_samplers,
+    cost_summary as cost_summary,
+    diagnose as diagnose,
+    latents as latents,
+    risk as risk,
+)
+from approxmcmc.importance import importance_sampling as importance_sampling
+from approxmcmc.interop.pymc import explain as explain, from_pymc as from_pymc
+from approxmcmc.leave_one_out import log_likelihood as log_likelihood, loo_subsample as loo_subsample
+from approxmcmc.nuts import NUTS as NUTS
+from approxmcmc.output import load as load, save as save
+from approxmcmc.plots import (
+    plot_bias as plot_bias,
+    plot_bound as plot_bound,
+    plot_calibration as plot_calibration,
+    plot_core_rows as plot_core_rows,
+    plot_cost as plot_cost,
+    plot_decisions as plot_decisions,
+    plot_risk as plot_risk,
+    plot_statistic as plot_statistic,
+)
+from approxmcmc.proposals import Independence as Independence, Langevin as Langevin, RandomWalk as RandomWalk
+from approxmcmc.reference import reference_posterior as reference_posterior, stein_discrepancy as stein_discrepancy
+from approxmcmc.resuming import resume as resume
+from approxmcmc.samplers import (
+    Exchange as Exchange,
+    Firefly as Firefly,
+    Gibbs as Gibbs,
+    ImplicitZ as ImplicitZ,
+    MetropolisHastings as MetropolisHastings,
+)
+from approxmcmc.surrogate import (
+    ControlVariate as ControlVariate,
+    CoreRows as CoreRows,
+    SurrogateTransition as SurrogateTransition,
+)
+from approxmcmc.targets import Auxiliary as Auxiliary, FunctionTarget as FunctionTarget, laplace as laplace
+
+__version__: str
