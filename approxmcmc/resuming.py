@@ -9,7 +9,7 @@ import xarray as xr
 from approxmcmc.api import checked_cores, checked_time_limit, warn_of
 from approxmcmc.checkpoints.book import Book, book_of, described, refuse_another_run, versions
 from approxmcmc.checkpoints.tables import read_checkpoint
-from approxmcmc.contracts import Component, Target
+from approxmcmc.contracts import Component, Sampler, Target
 from approxmcmc.diagnostics.latents import with_latents
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.work import compiled_so_far
@@ -119,9 +119,8 @@ def _with_more(book: Book, draws: int | None) -> Settings:
     For an unfinished run the stored settings are returned unchanged; `draws` must then be None, or the number that an
     interrupted `resume` was adding.
     """
-    names = ("target", "sampler", "initvals", "version")
-    settings = Settings(**{name: value for name, value in book.asked.items() if name not in names})
-    settings = settings._replace(tune=book.made["tune"])
+    with book.reading():
+        settings = book.settings()
     assert book.begun is not None
     if book.trace is None:
         if draws not in (None, book.made.get("added")):
@@ -152,9 +151,15 @@ def _sampler_of(book: Book) -> Any:
     if described_as is None:
         return None
     try:
-        return Component.from_dict(described_as)
-    except (KeyError, TypeError, ValueError) as error:
+        return _as_sampler(Component.from_dict(described_as))
+    except Exception as error:  # from the checks of any class
         raise InvalidInputError(
             f"{book.path} was made with {described_as}, which cannot be made here ({error!r}); import what defines it, "
             "or call `sample` again as before"
         ) from error
+
+
+def _as_sampler(component: Component) -> Sampler:
+    if not isinstance(component, Sampler):
+        raise TypeError(f"{component!r} is no sampler")
+    return component

@@ -21,7 +21,7 @@ from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.engine.messages import tell
 from approxmcmc.engine.streams import chain_seeds
-from approxmcmc.errors import IncompatibleError
+from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.output.datatree import build_trace, named_trace
 from approxmcmc.sampling.assembly import Settings, assemble
 from approxmcmc.sampling.driver import run
@@ -120,7 +120,8 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
     begun = book.begun if book else None
     audit_every = settings.audit_every
     if book and begun:
-        audit_every, initvals = book.made["audit_every"], np.array(book.made["starts"])
+        with book.reading():
+            audit_every, initvals = book.start()
 
     made = assemble(
         target,
@@ -144,20 +145,25 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
     with progress(
         total, show=progressbar, label=f"sampling {settings.chains} chains", time_limit=settings.time_limit
     ) as bar:
-        result = run(
-            program,
-            running,
-            dim=target.variables.size,
-            draws=goals,
-            tune=tune,
-            thin=thin,
-            cores=cores,
-            time_limit=time_for_draws(settings.time_limit, running),
-            keep_warmup=keep_warmup,
-            progress=bar,
-            begun=begun,
-            checkpoints=checkpoints,
-        )
+        try:
+            result = run(
+                program,
+                running,
+                dim=target.variables.size,
+                draws=goals,
+                tune=tune,
+                thin=thin,
+                cores=cores,
+                time_limit=time_for_draws(settings.time_limit, running),
+                keep_warmup=keep_warmup,
+                progress=bar,
+                begun=begun,
+                checkpoints=checkpoints,
+            )
+        except InvalidInputError as error:
+            if begun is None or book is None:
+                raise
+            raise InvalidInputError(f"{book.path}: {error}") from error
     deadline = None if settings.time_limit is None else began + settings.time_limit
     found = goals.found(result.draws)
     fewest = ENOUGH_AUDITS if chosen else FEWEST

@@ -4,10 +4,11 @@ A run resumes only if target, sampler, seed, settings and versions are those tha
 shows both sides of each difference.
 """
 
+import contextlib
 import dataclasses
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ import xarray as xr
 from approxmcmc.checkpoints.tables import Checkpoint, read_checkpoint, write_checkpoint
 from approxmcmc.checkpoints.when import Checkpoints
 from approxmcmc.contracts import Target, Variables, content_hash
-from approxmcmc.engine.checks import differences_of
+from approxmcmc.engine.checks import checked_integer, differences_of, of_another_type
 from approxmcmc.engine.compiler.code_version import code_version, version
 from approxmcmc.engine.files.whole_files import remove_leftovers
+from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import CheckpointWarning, InvalidInputError
 from approxmcmc.sampling.assembly import Settings, as_points
 from approxmcmc.sampling.recorder import Snapshot
@@ -39,6 +41,46 @@ class Book:
     made: dict[str, Any] = dataclasses.field(default_factory=dict)
     begun: Snapshot | None = None
     trace: xr.DataTree | None = None
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Raise InvalidInputError that names the file for every error that a value from the file causes."""
+        try:
+            yield
+        except Exception as error:  # a forged value may have any type
+            raise InvalidInputError(
+                f"{self.path} holds a checkpoint that does not fit this run: {error}. Copy it again, or remove it and "
+                "start a new run"
+            ) from error
+
+    def settings(self) -> Settings:
+        """Return the settings of the run in the file, checked as `sample` checks its arguments."""
+        others = ("target", "sampler", "initvals", "version")
+        settings = Settings(**{name: value for name, value in self.asked.items() if name not in others})
+        settings = settings._replace(tune=self.made["tune"])
+        if wrong := of_another_type(settings._asdict(), Settings):
+            raise InvalidInputError("; ".join(wrong))
+        for name, least in {"chains": 1, "thin": 1, "every": 1, "draws": 0, "tune": 0}.items():
+            value = getattr(settings, name)
+            if value is not None or least:
+                checked_integer(value, name, least)
+        for name in ("target_ess", "time_limit", "enough"):
+            value = getattr(settings, name)
+            if value is not None and not value > 0:
+                raise InvalidInputError(f"{name} must be a positive number or None, found {value!r}")
+        if settings.draws is None and settings.target_ess is None:
+            raise InvalidInputError("draws and target_ess are both None")
+        _check_audit_every(settings.audit_every)
+        seed_sequences(settings.seed, settings.chains)
+        return settings
+
+    def start(self) -> tuple[int | str | None, np.ndarray]:
+        """Return the rate of audits and the starting points, shape (chains, dim), with which the chains were made."""
+        audit_every, starts = self.made["audit_every"], np.array(self.made["starts"], dtype=float)
+        _check_audit_every(audit_every)
+        if starts.ndim != 2 or len(starts) != self.asked["chains"] or not np.isfinite(starts).all():
+            raise InvalidInputError(f"the starting points of {self.asked['chains']} chains have shape {starts.shape}")
+        return audit_every, starts
 
     def checkpoints(self) -> Checkpoints:
         """Return the object that writes the checkpoints of this run."""
@@ -120,6 +162,11 @@ def refuse_another_run(path: Path, stored: Mapping[str, Any], asked: Mapping[str
             f"{path} is the checkpoint of a run with other arguments. In the file -> in this call:\n{shown}\n"
             "To resume that run, repeat its call; for a new run, name another file, or remove this one"
         )
+
+
+def _check_audit_every(value: Any) -> None:
+    if value is not None and value != "auto":
+        checked_integer(value, "audit_every")
 
 
 def plain(value: Any) -> Any:

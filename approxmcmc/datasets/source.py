@@ -246,7 +246,7 @@ def _refuse_soon_after(failure: Path) -> None:
         age = time.time() - failure.stat().st_mtime
     except FileNotFoundError:
         return
-    if age < QUIET_PERIOD:
+    if 0.0 <= age < QUIET_PERIOD:  # below 0: the clock was set back, and the note does not say when the failure was
         raise DatasetError(
             f"not tried, because {age:.0f} s ago {failure.read_text(encoding='utf-8')} (the next attempt is made "
             f"{QUIET_PERIOD:g} s after that one, or as soon as {failure} is deleted)"

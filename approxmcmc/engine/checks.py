@@ -1,7 +1,10 @@
 """Check settings, write numbers for messages, and read arguments that are arrays or a normal approximation."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+import reprlib
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +34,46 @@ def checked_integer(
         owner = f"{who}: " if who else ""
         raise InvalidInputError(f"{owner}{name} must be {needed or f'an integer >= {least}'}, found {value!r}")
     return int(value)
+
+
+def of_another_type(values: Mapping[str, Any], fields: type) -> list[str]:
+    """Return a sentence for each value read from JSON whose type is not that of its field; missing fields are skipped.
+
+    `fields` is a NamedTuple, TypedDict or dataclass. JSON has null for a float that is not finite, integers for some
+    floats, lists for tuples and sequences, and objects for mappings.
+
+    Examples
+    --------
+    >>> class Point(typing.TypedDict):
+    ...     x: float
+    ...     name: str | None
+    >>> of_another_type({"x": 1, "name": 2}, Point)
+    ['name must be str | None, found 2']
+    """
+    hints = typing.get_type_hints(fields)
+    return [
+        f"{name} must be {getattr(hint, '__name__', hint)}, found {reprlib.repr(values[name])}"
+        for name, hint in hints.items()
+        if name in values and not _is_json_of(values[name], hint)
+    ]
+
+
+def _is_json_of(value: Any, hint: Any) -> bool:
+    if hint is Any:
+        return True
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    kinds: set[type] = set()
+    for option in options:
+        kind = typing.get_origin(option) or option
+        kinds |= {float, int, types.NoneType} if kind is float else {list, tuple, dict} & _containers_of(kind) or {kind}
+    return isinstance(value, tuple(kinds)) and (bool in kinds or not isinstance(value, bool))
+
+
+def _containers_of(kind: type) -> set[type]:
+    """Return the containers of JSON that stand for a field of this type."""
+    if issubclass(kind, Mapping):
+        return {dict}
+    return {list, tuple} if issubclass(kind, Sequence) and kind is not str else set()
 
 
 def show(theta: np.ndarray) -> str:

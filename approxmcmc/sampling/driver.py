@@ -15,7 +15,7 @@ import numpy as np
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Chain, Program, SamplingResult
 from approxmcmc.contracts.records import SECONDS, THREAD_SECONDS
 from approxmcmc.engine.limit_clock import limit_clock
-from approxmcmc.errors import NotFiniteError, SamplingError
+from approxmcmc.errors import InvalidInputError, NotFiniteError, SamplingError
 from approxmcmc.sampling.goals import FixedDraws, Goal, Goals
 from approxmcmc.sampling.progress import Progress
 from approxmcmc.sampling.recorder import Keeper, Recorder, Snapshot
@@ -106,9 +106,12 @@ class ChainsUnderWay:
         self.goal: Goal | None = goals.first()
         self.stopped, self.started, self.limit_began = "", time.perf_counter(), limit_clock()
         if begun is not None:
-            for recorder, kept in zip(recorders, begun.chains, strict=True):
-                recorder.take_up(kept)
-            goals.take_up(begun.goals)
+            try:
+                for recorder, kept in zip(recorders, begun.chains, strict=True):
+                    recorder.take_up(kept)
+                goals.take_up(begun.goals)
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+                raise InvalidInputError(f"the state of a chain cannot be taken up: {error}") from error
             self.goal = begun.goal
             self.started, self.limit_began = self.started - begun.seconds, self.limit_began - begun.seconds
             self.stopped = begun.stopped if begun.goal is None else ""

@@ -3,12 +3,12 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from approxmcmc.engine.files.whole_files import whole_file
-from approxmcmc.output.files import without_a_cluster
+from approxmcmc.contracts import content_hash
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.study.declare import Bias, Declaration
-from approxmcmc.study.json_files import read_json, write_json
+from approxmcmc.study.json_files import not_whole, read_json, write_json
 from approxmcmc.study.knobs import Setting
 from approxmcmc.study.plan import describe, digest, function_id
 from approxmcmc.study.record import BiasReport
@@ -48,9 +48,13 @@ def bias_path(store: Store, target: str, label: str) -> Path:
 def bias_report(store: Store, target: str, label: str) -> BiasReport | None:
     """Return the report on the biases of a setting; None if it was not made, or its file of values is missing."""
     path = bias_path(store, target, label)
-    report = cast("BiasReport | None", read_json(path, "request", "status", "seconds"))
-    whole = report is not None and (report["status"] != "done" or path.with_suffix(".nc").is_file())
-    return report if whole else None
+    needed = ("target", "label", "request", "status", "seconds")
+    report = cast("BiasReport | None", read_json(path, *needed, fields=BiasReport))
+    if report is None or (report["status"] == "done" and not path.with_suffix(".nc").is_file()):
+        return None
+    if (report["target"], report["label"]) != (target, label):
+        raise not_whole(path, f"it holds the report of {report['label']} on {report['target']}")
+    return report
 
 
 def write_bias(store: Store, report: BiasReport, found: "xr.Dataset | None") -> None:
@@ -60,17 +64,41 @@ def write_bias(store: Store, report: BiasReport, found: "xr.Dataset | None") -> 
     path.unlink(missing_ok=True)
     path.with_suffix(".nc").unlink(missing_ok=True)
     if found is not None:
-        with whole_file(path.with_suffix(".nc")) as temporary, without_a_cluster():
-            found.to_netcdf(temporary, engine="netcdf4")
+        import xarray as xr
+
+        from approxmcmc.output.files import write_tree
+
+        write_tree(xr.DataTree(found), path.with_suffix(".nc"))
+        report = {**report, "values_hash": _hash_of_values(found)}
     write_json(path, report)
 
 
 def stored_bias(store: Store, target: str, label: str) -> "xr.Dataset | None":
-    """Return the stored biases of a setting; None if they are missing or could not be estimated."""
-    import xarray as xr
+    """Return the stored biases of a setting; None if they are missing or could not be estimated.
+
+    Raises
+    ------
+    StudyError
+        If their file is damaged, or holds other values than its report says.
+    """
+    from approxmcmc.output.files import read_tree
 
     report = bias_report(store, target, label)
     if report is None or report["status"] != "done":
         return None
-    with xr.open_dataset(bias_path(store, target, label).with_suffix(".nc"), engine="netcdf4") as opened:
-        return opened.load()
+    path = bias_path(store, target, label).with_suffix(".nc")
+    try:
+        found = read_tree(path).to_dataset()
+    except InvalidInputError as error:
+        raise not_whole(path, str(error)) from error
+    if report.get("values_hash") != _hash_of_values(found):
+        raise not_whole(path, "it does not hold the values of its report")
+    return found
+
+
+def _hash_of_values(found: "xr.Dataset") -> str:
+    parts: list[Any] = []
+    for name, values in sorted(found.data_vars.items()):
+        is_number = values.dtype.kind in "biuf"  # text has another type once it was read from a file
+        parts += [name, values.to_numpy() if is_number else values.to_numpy().astype(str).tolist()]
+    return content_hash(*parts)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
 from approxmcmc.output.reading import without_origin
-from approxmcmc.study.bias_store import bias_report, bias_request, write_bias
+from approxmcmc.study.bias_store import bias_report, bias_request, stored_bias, write_bias
 from approxmcmc.study.declare import Bias, Declaration
+from approxmcmc.study.json_files import is_intact
 from approxmcmc.study.knobs import Setting
 from approxmcmc.study.plan import Plan
 from approxmcmc.study.record import BiasReport, Record, cause
@@ -45,7 +46,11 @@ def _stored_or_made(plan: Plan, store: Store, target: str, setting: Setting, rec
     done = [record for record in records if record["status"] == "done"]
     wanted = bias_request(plan.study, target, setting, [record.get("draws_hash", "") for record in done])
     stored = bias_report(store, target, setting.label)
-    if stored is not None and stored["request"] == wanted["request"]:
+    if (
+        stored is not None
+        and stored["request"] == wanted["request"]
+        and (stored["status"] != "done" or is_intact(lambda: stored_bias(store, target, setting.label)))
+    ):
         return stored
     start = time.perf_counter()
     found: xr.Dataset | None = None

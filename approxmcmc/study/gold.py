@@ -16,6 +16,7 @@ from approxmcmc.contracts import TwinnedTarget
 from approxmcmc.errors import ApproxMCMCError, GoldStandardError, SamplingWarning
 from approxmcmc.interop.model_hash import twin_id
 from approxmcmc.study.declare import Declaration, Gold
+from approxmcmc.study.json_files import is_intact
 from approxmcmc.study.plan import digest, function_id
 from approxmcmc.study.record import GoldReport, cause
 from approxmcmc.study.store import Store, hash_of_draws
@@ -63,7 +64,7 @@ def make_gold(study: Declaration, preset: str, target_name: str, store: Store) -
     if wanted is None:
         return None
     fits = stored is not None and stored["request"] == wanted["request"]
-    if stored is not None and fits and (stored["status"] == "refused" or store.gold(target_name) is not None):
+    if stored is not None and fits and (stored["status"] == "refused" or is_intact(lambda: store.gold(target_name))):
         return stored
     start, when_made = time.perf_counter(), 0.0
     try:

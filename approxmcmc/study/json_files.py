@@ -1,20 +1,23 @@
-"""Files of a study: names that are valid for them, and JSON, written atomically; damaged files raise."""
+"""Files of a study: valid names for them, and JSON with a checksum, written atomically; damaged files raise."""
 
 import json
 import math
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from approxmcmc.engine.checks import of_another_type
+from approxmcmc.engine.files.checksums import why_damaged, with_checksum
 from approxmcmc.engine.files.whole_files import whole_file
-from approxmcmc.errors import StudyError
+from approxmcmc.errors import CacheWarning, StudyError
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write JSON by atomic rename, flushed to disk before this returns; numbers that are not finite become null."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, (json.dumps(plain(content), indent=1, allow_nan=False) + "\n").encode())
+    write_bytes(path, with_checksum(json.dumps(plain(content), indent=1, allow_nan=False)))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -23,27 +26,63 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def read_json(path: Path, *needed: str) -> dict[str, Any] | None:
-    """Return the JSON object in a file, None if there is no file; raise if it is damaged or lacks a `needed` key."""
+def read_json(path: Path, *needed: str, fields: type | None = None) -> dict[str, Any] | None:
+    """Return the JSON object in a file of a store, None if there is no file.
+
+    Raises
+    ------
+    StudyError
+        When the file is damaged, lacks a `needed` key, or holds a value of another type than `fields`, a TypedDict.
+    """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        stored = path.read_bytes()
     except FileNotFoundError:
         return None
-    except ValueError as error:  # not JSON, or not text
-        raise not_whole(path, f"not JSON, {error}") from error
+    try:
+        return json_object(stored, *needed, fields=fields)
+    except ValueError as error:
+        raise not_whole(path, str(error)) from error
+
+
+def json_object(stored: bytes, *needed: str, fields: type | None = None) -> dict[str, Any]:
+    """Return the JSON object in the bytes of a file with a checksum.
+
+    Raises
+    ------
+    ValueError
+        As `read_json` raises StudyError; the message says what is wrong.
+    """
+    if damage := why_damaged(stored):
+        raise ValueError(damage)
+    try:
+        content = json.loads(stored)
+    except RecursionError as error:
+        raise ValueError("its lists are nested too deep") from error
     if not isinstance(content, dict):
-        raise not_whole(path, f"a {type(content).__name__}")
+        raise ValueError(f"it holds a {type(content).__name__}")
+    del content["checksum"]
     if lacking := [name for name in needed if name not in content]:
-        raise not_whole(path, f"it lacks {', '.join(lacking)}")
+        raise ValueError(f"it lacks {', '.join(lacking)}")
+    if fields is not None and (wrong := of_another_type(content, fields)):
+        raise ValueError("; ".join(wrong))
     return content
 
 
 def not_whole(path: Path, reason: str) -> StudyError:
-    """Return the error that a file is damaged for this reason; the message says what to do."""
+    """Return the error that a file of a store is damaged for this reason; the message says what to do."""
     return StudyError(
         f"{path} is damaged: {reason}. Perhaps a copy of the store was cut off: copy it "
         "again. Or remove this file and run again: only missing results are made."
     )
+
+
+def is_intact(read: Callable[[], Any]) -> bool:
+    """Return whether ``read()`` finds its result in the store; warn if the file is damaged and is to be made again."""
+    try:
+        return read() is not None
+    except StudyError as error:
+        warnings.warn(f"{error} It is made again now.", CacheWarning, stacklevel=2)
+        return False
 
 
 def plain(value: Any) -> Any:

@@ -1,13 +1,15 @@
 """Results that ship with the package: for each study a table, and the text around it with its provenance."""
 
-import json
 import numbers
+import zlib
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from approxmcmc.engine.checks import nearest
+from approxmcmc.engine.files.checksums import checksum_of
 from approxmcmc.errors import StudyError
+from approxmcmc.study.json_files import json_object
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,6 +17,17 @@ if TYPE_CHECKING:
 FOLDER = "published_results"
 # Of the data sets, estimands and gold standards together. A number of one version is not compared with one of another.
 VERSION = 1
+
+
+class PublishedText(TypedDict):
+    """The text of a study's results: what is needed to read them; `table` is the checksum of the file of numbers."""
+
+    version: int
+    study: str
+    preset: str
+    command: str
+    sections: list[Any]
+    table: str
 
 
 def shipped_studies() -> list[str]:
@@ -29,7 +42,7 @@ def shipped(name: str) -> "tuple[dict[str, Any], pd.DataFrame]":
     Raises
     ------
     StudyError
-        If no results of that name ship; the message names the nearest.
+        If no results of that name ship, then the message names the nearest; or if their files are damaged.
     """
     from approxmcmc.study.report.shipped import from_bytes
 
@@ -37,8 +50,19 @@ def shipped(name: str) -> "tuple[dict[str, Any], pd.DataFrame]":
     if name not in known:
         raise StudyError(f"There are no published results of {nearest(name, known)}")
     folder = files("approxmcmc.study") / FOLDER
-    words: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-    return words, from_bytes((folder / f"{name}.csv.gz").read_bytes())
+    try:
+        table = (folder / f"{name}.csv.gz").read_bytes()
+        stored = (folder / f"{name}.json").read_bytes()
+        words = json_object(stored, "study", "table", "sections", fields=PublishedText)
+        if words["study"] != name:
+            raise ValueError(f"they are those of {words['study']}")
+        if words.pop("table") != checksum_of(table):
+            raise ValueError("their table is not the one that was written with their text")
+        return words, from_bytes(table)
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        raise StudyError(
+            f"The published results of {name} in {folder} are not read: {error}. Install the package again"
+        ) from error
 
 
 def load_results(name: str, piece: str = "risk") -> "pd.DataFrame":

@@ -98,6 +98,7 @@ class BiasReport(TypedDict, total=False):
     status: str
     error: str | None
     seconds: float
+    values_hash: str
 
 
 def planned_record(cell: Cell, plan: Plan) -> Record:

@@ -10,6 +10,8 @@
         pieces/<name>.json              cached output of the study's analyses
         report/                         the page
 
+Each file of JSON or netCDF ends with a checksum; a damaged one raises an error that names it.
+
 A cell folder without a record does not count: the next run removes it and starts the cell again. So a kill at any
 moment loses at most the running cells.
 """
@@ -21,10 +23,11 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from approxmcmc.contracts import content_hash
 from approxmcmc.engine.checks import differences_of
+from approxmcmc.engine.files.whole_files import remove_leftovers
 from approxmcmc.errors import InvalidInputError, StudyError
 from approxmcmc.study.json_files import not_whole, plain, read_json, write_json
 from approxmcmc.study.plan import Plan, digest
@@ -33,7 +36,18 @@ from approxmcmc.study.record import GoldReport, Record
 if TYPE_CHECKING:
     import xarray as xr
 
-FORMAT = 1
+FORMAT = 2
+
+
+class StoredPlan(TypedDict):
+    """What ``plan.json`` holds; `cells` are by their identity."""
+
+    format: int
+    preset: str
+    design: dict[str, Any]
+    cells: dict[str, Any]
+
+
 # Errors of the system when it refuses to write: no space, no permission, no folder.
 REFUSALS = ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EROFS", "EACCES", "EPERM", "ENOTDIR", "EEXIST")
 
@@ -57,7 +71,7 @@ class Store:
 
     def plan(self) -> dict[str, Any] | None:
         """Return the stored plan; None if the store has none yet."""
-        return read_json(self.folder / "plan.json", "format", "design", "cells")
+        return read_json(self.folder / "plan.json", "format", "design", "cells", fields=StoredPlan)
 
     def accept_plan(self, plan: Plan) -> str:
         """Store a plan that is new or contains the stored one; return "new", "same" or "extended".
@@ -99,9 +113,9 @@ class Store:
         """Return the record of one cell; None before the cell has ended."""
         path = self.cell_folder(key) / "record.json"
         needed = ("key", "identity", "code_version", "status", "target", "label", "replicate")
-        record = cast("Record | None", read_json(path, *needed))
+        record = cast("Record | None", read_json(path, *needed, fields=Record))
         if record is not None and record["key"] != key:
-            raise not_whole(path, f"the record of cell {record['key']}")
+            raise not_whole(path, f"it holds the record of cell {record['key']}")
         return record
 
     def write_cell(self, record: Record, draws: "xr.DataTree | None") -> None:
@@ -145,6 +159,7 @@ class Store:
 
     def clean(self) -> int:
         """Remove temporary files and cells without a record, and return their number; call only under the lock."""
+        remove_leftovers(self.folder / "report" / "index.html")
         leftovers = [path for path in self.folder.rglob("*.tmp") if path.is_file()]
         for path in leftovers:
             path.unlink(missing_ok=True)
@@ -195,7 +210,11 @@ class Store:
     def gold_report(self, target: str) -> GoldReport | None:
         """Return the gate report of a target's gold standard; None if none was made."""
         path = self.folder / "gold" / f"{target}.json"
-        return cast("GoldReport | None", read_json(path, "request", "status", "gates", "seconds"))
+        needed = ("target", "request", "status", "gates", "seconds")
+        report = cast("GoldReport | None", read_json(path, *needed, fields=GoldReport))
+        if report is not None and report["target"] != target:
+            raise not_whole(path, f"it holds the report of target {report['target']}")
+        return report
 
     def write_gold(self, target: str, report: GoldReport, reference: "xr.DataTree | None") -> None:
         """Write a gold standard, if it was accepted, then its gate report."""
@@ -210,17 +229,25 @@ class Store:
         write_json(path.with_suffix(".json"), report)
 
     def gold(self, target: str) -> "xr.DataTree | None":
-        """Return the accepted gold standard of a target; None if it is missing, damaged, or not that of its report."""
+        """Return the accepted gold standard of a target; None if there is none.
+
+        Raises
+        ------
+        StudyError
+            If its file is damaged, or holds other draws than its report says.
+        """
         from approxmcmc.output.files import load
 
-        report = self.gold_report(target)
-        if report is None or report["status"] != "accepted":
+        report, path = self.gold_report(target), self.folder / "gold" / f"{target}.nc"
+        if report is None or report["status"] != "accepted" or not path.is_file():
             return None
         try:
-            reference = load(self.folder / "gold" / f"{target}.nc")
-        except (FileNotFoundError, InvalidInputError):
-            return None
-        return reference if report.get("draws_hash") in (None, hash_of_draws(reference)) else None
+            reference = load(path)
+        except InvalidInputError as error:
+            raise not_whole(path, str(error)) from error
+        if report.get("draws_hash") not in (None, hash_of_draws(reference)):
+            raise not_whole(path, "it does not hold the draws of its report")
+        return reference
 
     def write_provenance(self, provenance: Mapping[str, Any]) -> str:
         """Write the provenance of records, once per content, and return its name."""
@@ -232,8 +259,15 @@ class Store:
 
     def provenance(self) -> dict[str, dict[str, Any]]:
         """Return all provenance by name."""
-        contents = {path.stem: read_json(path) for path in sorted((self.folder / "provenance").glob("*.json"))}
-        return {name: content for name, content in contents.items() if content is not None}
+        contents = {}
+        for path in sorted((self.folder / "provenance").glob("*.json")):
+            content = read_json(path)
+            if content is None:  # removed since the folder was listed
+                continue
+            if digest("provenance", content)[:16] != path.stem:
+                raise not_whole(path, "it holds other facts than its name says")
+            contents[path.stem] = content
+        return contents
 
 
 def hash_of_draws(trace: "xr.DataTree") -> str:

@@ -15,7 +15,7 @@ from approxmcmc.engine.checks import differences_of
 from approxmcmc.errors import StudyError
 from approxmcmc.output.files import save
 from approxmcmc.study import Budget, knob, vary
-from approxmcmc.study.json_files import write_json
+from approxmcmc.study.json_files import read_json, write_json
 from approxmcmc.study.plan import make_plan
 from approxmcmc.study.record import planned_record
 from approxmcmc.study.store import Store, hash_of_draws
@@ -290,7 +290,7 @@ def test_provenance_is_written_once_per_content(store):
 def test_json_replaces_whole_files(tmp_path):
     write_json(tmp_path / "a.json", {"x": 1})
     write_json(tmp_path / "a.json", {"x": (1, float("-inf"))})
-    assert json.loads((tmp_path / "a.json").read_text()) == {"x": [1, None]}
+    assert read_json(tmp_path / "a.json") == {"x": [1, None]}
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
@@ -298,4 +298,4 @@ def test_a_file_changes_by_rename_alone(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     write_json(path, {"x": 1})
     assert cut_off(monkeypatch, os, "replace", 1, False, lambda: write_json(path, {"x": 2}))
-    assert json.loads(path.read_text()) == {"x": 1}
+    assert read_json(path) == {"x": 1}

@@ -39,6 +39,11 @@ def with_checksum(text: str, content: str = "") -> bytes:
     return opened + _mark(_hash(opened, len(opened), content))
 
 
+def checksum_of(content: bytes) -> str:
+    """Return the checksum of the bytes of a file, for another file that names it."""
+    return _hash(content, len(content), "")
+
+
 def has_checksum(file: Path | bytes) -> bool:
     """Return whether a file, or its bytes, ends with a checksum, right or wrong."""
     return _last_mark(file) is not None

@@ -77,6 +77,18 @@ def whole_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def scratch_folder(path: Path) -> Iterator[Path]:
+    """Make a folder next to `path`, yield it, and remove it at the end; what killed writers of `path` left, too."""
+    remove_leftovers(path)
+    temporary = _temporary_name(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def remove_leftovers(path: Path) -> None:
     """Remove temporary files and folders next to `path` that killed writers of `path` left.
 

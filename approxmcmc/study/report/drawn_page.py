@@ -15,7 +15,7 @@ from approxmcmc.engine.checks import nearest
 from approxmcmc.errors import StudyError
 from approxmcmc.study.report.answer import answers
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
-from approxmcmc.study.report.markdown import figure_block, plain_text, section_block, table_block
+from approxmcmc.study.report.markdown import fenced, figure_block, plain_text, section_block, table_block
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.scores import Scores
 from approxmcmc.study.report.shipped import RISK, in_words, rows_of, unpacked
@@ -67,7 +67,7 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
             text, number = section_block(section, rest, number)
             parts.append(text if section.title in ("Census", "Provenance") else worded(text))
     if commands:
-        parts += ["## Not run", *(f"```text\n{command}\n```" for command in commands)]
+        parts += ["## Not run", *(fenced(command, "text") for command in commands)]
     return "\n\n".join(parts) + "\n"
 
 

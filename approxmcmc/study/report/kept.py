@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.engine.compiler.code_version import PACKAGE, version
+from approxmcmc.engine.files.checksums import with_checksum
 from approxmcmc.study.json_files import read_json, write_bytes
 from approxmcmc.study.machine import LIBRARIES
 from approxmcmc.study.report.marks import marks_of
@@ -39,14 +40,15 @@ def kept(results: "StudyResults", name: str, make: Callable[["StudyResults"], It
     if not results.source:
         return list(make(results))
     path, state = results.store.folder / "pieces" / f"{name}.json", _state(results)
-    stored = read_json(path, "state", "pieces")
-    if stored is not None and stored["state"] == state:
-        return [_revived(piece) for piece in stored["pieces"]]
+    with contextlib.suppress(Exception):  # a damaged or forged file fails in many ways; its output is made again
+        stored = read_json(path, "state", "pieces", "name")
+        if stored is not None and (stored["name"], stored["state"]) == (name, state):
+            return [_revived(piece) for piece in stored["pieces"]]
     pieces = list(make(results))
     with contextlib.suppress(OSError):
         path.parent.mkdir(exist_ok=True)
-        content = {"state": state, "pieces": [_plain(piece) for piece in pieces]}
-        write_bytes(path, json.dumps(content, default=_number_or_text).encode())
+        content = {"name": name, "state": state, "pieces": [_plain(piece) for piece in pieces]}
+        write_bytes(path, with_checksum(json.dumps(content, default=_number_or_text)))
     return pieces
 
 

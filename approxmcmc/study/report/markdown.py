@@ -87,19 +87,27 @@ def section_block(section: Section, pieces: Sequence[Figure | Table], number: in
             number += 1
         else:
             parts.append(_table(piece))
-    parts += [f"```text\n{command}\n```" for command in section.commands]
+    parts += [fenced(command, "text") for command in section.commands]
     return "\n\n".join(part for part in parts if part), number
 
 
 def plain_text(text: str) -> str:
     """Return text on one line, with all Markdown and HTML characters escaped."""
-    return re.sub(r"([\\`*_{}\[\]#|$~])", r"\\\1", escape(" ".join(text.split()), quote=False))
+    line = re.sub(r"([\\`*_{}\[\]#|$~])", r"\\\1", escape(" ".join(text.split()), quote=False))
+    return re.sub(r"^(\d*)([-+=:%(.)])", r"\1\\\2", line)  # a list, rule, directive, comment or label
+
+
+def fenced(content: str, info: str, mark: str = "`") -> str:
+    """Return a block of `content` between fences of `mark` that no line of the content can close."""
+    longest = max(map(len, re.findall(f"{mark}+", content)), default=0)
+    fence = mark * max(3, longest + 1)
+    return f"{fence}{info}\n{content.removesuffix(chr(10))}\n{fence}"
 
 
 def figure_block(piece: Figure, prefix: str) -> str:
     """Return picture and caption as Markdown; the ids of the picture begin with `prefix`."""
-    drawn = f"```{{raw}} html\n{picture(piece, prefix)}```"
-    return f"::::{{container}} result-figure\n{drawn}\n::::\n\n*{plain_text(piece.caption)}*"
+    drawn = fenced(picture(piece, prefix), "{raw} html")
+    return f"{fenced(drawn, '{container} result-figure', ':')}\n\n*{plain_text(piece.caption)}*"
 
 
 def _table(piece: Table) -> str:
@@ -114,7 +122,7 @@ def table_block(piece: Table) -> str:
     head = "".join(f"<th{_number(column)}>{escape(column['heading'])}</th>" for column in view["columns"])
     rows = "\n".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in view["rows"])
     body = f'<table class="result-table">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table>'
-    return f'```{{raw}} html\n<div class="result-scroll">\n{body}\n</div>\n```'
+    return fenced(f'<div class="result-scroll">\n{body}\n</div>', "{raw} html")
 
 
 def _cell(cell: dict[str, Any]) -> str:

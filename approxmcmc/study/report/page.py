@@ -1,13 +1,13 @@
 """The page: one HTML file that opens without a network, with SVG figures and CSV files in its folder.
 
-Styles, script and pictures are inside the file. It is written to a temporary folder first and moved into place last, so
-that a reader never sees a partial page.
+Styles, script and pictures are inside the file. All files are first written to a temporary folder. Then the old page
+is removed, the files are moved into place, and the new page comes last. So a page and the files in its folder always
+come from the same run: where a kill interrupts this, there is no page, and the next report makes it.
 """
 
 import math
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.engine.extras import extra
+from approxmcmc.engine.files.whole_files import scratch_folder
 from approxmcmc.study.record import cause
 from approxmcmc.study.report.families import family
 from approxmcmc.study.report.pieces import Figure, Section, Table
@@ -23,6 +24,9 @@ from approxmcmc.study.report.wording import estimate, number, slug, unique
 
 if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
+
+
+PAGE = "index.html"
 
 
 def write_report(results: "StudyResults", folder: str | os.PathLike[str]) -> Path:
@@ -59,19 +63,19 @@ def write_page(
     """Render sections and write the page with its files; return the path of ``index.html``."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".report-", dir=folder) as name:
-        scratch = Path(name)
+    with scratch_folder(folder / PAGE) as scratch:
         for kind in ("figures", "tables"):
             (scratch / kind).mkdir()
         names: set[str] = set()
         views = [_section_view(section, names, scratch) for section in sections]
         html = _render(title=title, subtitle=subtitle, banners=banners, answer=answer, sections=views, footer=footer)
-        (scratch / "index.html").write_text(html, encoding="utf-8")
+        (scratch / PAGE).write_text(html, encoding="utf-8")
+        (folder / PAGE).unlink(missing_ok=True)
         for kind in ("figures", "tables"):
             shutil.rmtree(folder / kind, ignore_errors=True)
             os.replace(scratch / kind, folder / kind)
-        os.replace(scratch / "index.html", folder / "index.html")
-    return folder / "index.html"
+        os.replace(scratch / PAGE, folder / PAGE)
+    return folder / PAGE
 
 
 def _render(**values: Any) -> str:

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from approxmcmc.engine.files.checksums import checksum_of, with_checksum
 from approxmcmc.errors import StudyError
 from approxmcmc.study.json_files import plain, write_bytes
 from approxmcmc.study.published import VERSION
@@ -54,11 +55,13 @@ def publish(
         )
     name, folder = results.study.name, Path(data)
     content = compose_published(results)
-    words, table = packed(content.pop("sections"), risks_of(results))
+    words, rows = packed(content.pop("sections"), risks_of(results))
+    table = to_bytes(rows)
     written = [folder / f"{name}.csv.gz", folder / f"{name}.json"]
     folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(written[0], to_bytes(table))
-    write_bytes(written[1], words_to_text(plain({**_facts(results), **content, "sections": words})).encode())
+    write_bytes(written[0], table)
+    told = {**_facts(results), **content, "sections": words, "table": checksum_of(table)}
+    write_bytes(written[1], with_checksum(words_to_text(plain(told))))
     if pages is not None and not (page := Path(pages) / f"{name}.md").exists():
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(STUB.format(title=_title(results), name=name), encoding="utf-8")

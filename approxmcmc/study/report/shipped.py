@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 RISK = "risk"  # the piece with the risks at each budget
 DIGITS = "%.7g"
+LARGEST = 100_000_000  # bytes of a table: a small compressed file can claim any number
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf|nan")
 CODE = re.compile(r"[a-z]\w*(\[.+=.+\])?")
 NAMING = (
@@ -128,7 +129,11 @@ def from_bytes(content: bytes) -> "pd.DataFrame":
     """Return the table in these bytes, with all cells as text."""
     import pandas as pd
 
-    return pd.read_csv(io.BytesIO(gzip.decompress(content)), dtype=str, keep_default_na=False)
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+        text = file.read(LARGEST + 1)
+    if len(text) > LARGEST:
+        raise ValueError(f"its table has more than {LARGEST / 1e6:.0f} MB")
+    return pd.read_csv(io.BytesIO(text), dtype=str, keep_default_na=False)
 
 
 def words_to_text(words: Mapping[str, Any]) -> str:

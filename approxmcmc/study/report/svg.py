@@ -9,6 +9,8 @@ import io
 import re
 from typing import TYPE_CHECKING, Any
 
+from approxmcmc.study.report.safe_svg import safe_svg
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
 
@@ -72,14 +74,17 @@ def subplots(*args: Any, **kwargs: Any) -> tuple["MatplotlibFigure", Any]:
 
 
 def svg_document(figure: "MatplotlibFigure | str") -> str:
-    """Return a figure as an SVG document, the same bytes for the same figure; a document is returned unchanged."""
+    """Return a figure, or an SVG document, as a safe SVG document: the same text for the same figure.
+
+    A document may come from a store of another user; so what a picture does not need is left out of it.
+    """
     if isinstance(figure, str):
-        return figure
+        return safe_svg(figure)
 
     buffer = io.StringIO()
     with styled():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return buffer.getvalue()
+    return safe_svg(buffer.getvalue())
 
 
 def inline_svg(document: str, prefix: str, label: str) -> str:

@@ -88,7 +88,7 @@ def verdicts_block(words: Mapping[str, Any], table: "pd.DataFrame") -> str:
     counts = Counter(kind for kind, _ in found)
     worded = in_words(table)
     lines = [
-        f"| {row['printed in']} | {worded(plain_text(str(row['what'])))} | {number(row['paper'])} | "
+        f"| {plain_text(str(row['printed in']))} | {worded(plain_text(str(row['what'])))} | {number(row['paper'])} | "
         f"{estimate_text(row['ours'], row['ours_lower'], row['ours_upper'])} | *{kind}*{': ' if why else ''}{why} |"
         for row, (kind, why) in zip(rows, found, strict=True)
     ]
