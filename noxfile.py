@@ -76,6 +76,7 @@ def _install(session: nox.Session, *selection: str) -> None:
 PLAIN = [
     "tests/unit",
     "tests/equivalence",
+    "tests/faults/test_damaged_files.py",
     "tests/oracle/test_annealed.py::TestChains",
     "tests/oracle/test_barker.py",
     "tests/oracle/test_bias.py",
@@ -215,7 +216,7 @@ def statistical(session: nox.Session) -> None:
 
 @nox.session(python=MAIN)
 def faults(session: nox.Session) -> None:
-    """Kill runs and studies at random moments, unplug hosts, and put a thousand odd cases to the public functions.
+    """Kill runs and studies, unplug hosts, damage every kind of file, and put odd cases to the public functions.
 
     Uncompiled. The hosts are network namespaces, for which this must be root: else their tests are skipped, and the end
     of the session says so. The seed is fresh, and is printed; ``-- --seed=NUMBER`` repeats a run.

@@ -5,8 +5,9 @@ import time
 import numpy as np
 import pytest
 
+import approxmcmc as amc
 from approxmcmc.engine.files import checksums
-from tests.faults.damaged_files import KINDS, table
+from tests.faults.damaged_files import KINDS, outcome, table
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -28,10 +29,25 @@ def test_no_fault_of_a_few_is_taken_for_the_file(kind, rng):
     assert sum(counts.values()) >= 6
 
 
-@pytest.mark.recompiles
-@pytest.mark.parametrize("kind", ["trace", "cell", "rows of a source", "cached analysis"])
-def test_the_table_sees_a_library_without_checksums(kind, rng, monkeypatch):
-    """The planted bug: every checksum is the same, so none is ever wrong."""
+@pytest.fixture
+def without_checksums(monkeypatch):
+    """Plant the bug: every checksum is the same, so none is ever wrong."""
     monkeypatch.setattr(checksums, "_hash", lambda file, size, content: "0" * 64)
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("kind", ["rows of a source", "cached analysis"])
+def test_the_table_sees_a_library_without_checksums(kind, rng, without_checksums):
     _, bugs = table(kind, rng, flips=60, cuts=0)
     assert any("USED" in bug for bug in bugs)
+
+
+@pytest.mark.recompiles
+def test_without_checksums_a_flipped_exponent_in_a_checkpoint_is_taken(tmp_path, without_checksums):
+    """Random bits are not put to netCDF files without checksums: some of them crash the process inside of HDF5."""
+    [path] = KINDS["checkpoint"].write(tmp_path, 1).values()
+    good, draw = amc.load(path), amc.load(path)["posterior"]["beta"].to_numpy()[0, 10]
+    content = bytearray(path.read_bytes())
+    content[content.index(draw.tobytes()) + 7] ^= 0x40
+    path.write_bytes(bytes(content))
+    assert outcome(KINDS["checkpoint"], tmp_path, path, good).startswith("USED")

@@ -13,7 +13,7 @@ from approxmcmc.errors import StudyError
 from approxmcmc.study import published
 from approxmcmc.study.report.drawn_page import page_body
 from approxmcmc.study.report.evidence import gather
-from approxmcmc.study.report.markdown import NAMESPACE, picture, plain_text, slim
+from approxmcmc.study.report.markdown import NAMESPACE, picture, plain_text, section_block, slim
 from approxmcmc.study.report.marks import drawn, marks_of
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.publish import publish
@@ -175,3 +175,32 @@ def test_a_slim_picture_keeps_its_words_styles_and_references():
 
 def test_text_of_a_page_is_text():
     assert plain_text("a_b *c* <d>\n[e]") == r"a\_b \*c\* &lt;d&gt; \[e\]"
+
+
+HOSTILE = ["\n```\n\n<script>alert(1)</script>\n\n```text", "\n::::\n<script>alert(1)</script>", "````````", "~~~\n<b>"]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_of_a_store_ends_its_block_of_markdown(text):
+    """Commands and cells stay inside their fences, captions and titles stay text."""
+    markdown_it = pytest.importorskip("markdown_it")
+    rows = Table(text, text, pd.DataFrame({"a": [text, "**bold** [x](http://evil)"]}), headings={"a": text})
+    section = Section(text, text=(text,), terms=((text, text),), pieces=(rows,), commands=(f"approxmcmc run x{text}",))
+    page, _ = section_block(section, section.pieces, 1)
+    tokens = markdown_it.MarkdownIt("commonmark").parse(page)
+    assert [token.type for token in tokens].count("fence") == 2
+    assert not any(token.type == "html_block" for token in tokens)
+    assert not any(child.type == "html_inline" for token in tokens for child in token.children or ())
+    [table, command] = [token.content for token in tokens if token.type == "fence"]
+    assert table.startswith("<div") and table.endswith("</div>\n") and "<script" not in table and "<b>" not in table
+    assert command.strip() == f"approxmcmc run x{text}".strip()
+
+
+@pytest.mark.parametrize(
+    "start", ["- a", "+ a", "1. a", "12) a", "% a", ":::{raw} html", "(a)=", "= a", "---", "...", "# a"]
+)
+def test_no_text_begins_a_list_a_comment_or_a_directive(start):
+    markdown_it = pytest.importorskip("markdown_it")
+    tokens = markdown_it.MarkdownIt("commonmark").parse(plain_text(start))
+    assert [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
+    assert plain_text(start)[0] == "\\" or start[0].isdigit()

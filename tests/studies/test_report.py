@@ -1,10 +1,12 @@
 """The report: a page that opens offline, counts failures, puts intervals to estimates, and escapes what it prints."""
 
+import contextlib
 import dataclasses
 import functools
 import html.parser
 import json
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -441,6 +443,42 @@ def test_a_study_with_a_reference_of_its_own_is_said_to_have_one(tmp_path):
         assert ("its own figures say" in text) == bool(figures)
         assert "against a NUTS gold standard" not in text
         assert "There is no accepted gold standard" not in text
+
+
+class Killed(BaseException):
+    """What a test raises in place of a kill."""
+
+
+@pytest.mark.parametrize("nth", range(1, 5))
+def test_a_page_is_never_beside_the_files_of_another_run(tmp_path, monkeypatch, nth):
+    """Wherever its writer is killed: at each call that puts a file in its place. The next report removes the rest."""
+
+    def write(what):
+        table = Table("Only", "A table.", pd.DataFrame({"a": [what]}))
+        keep = {"title": what, "subtitle": "", "banners": [], "answer": []}
+        write_page(tmp_path, sections=[Section("One", pieces=(table,))], **keep)
+
+    def replace(*names):
+        calls.append(names)
+        if len(calls) == nth:
+            raise Killed
+        right(*names)
+
+    calls, right, rmtree = [], os.replace, shutil.rmtree
+    write("old")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", replace)
+        patch.setattr(shutil, "rmtree", lambda folder, **how: None if ".tmp" in str(folder) else rmtree(folder, **how))
+        with contextlib.suppress(Killed):
+            write("new")
+    page = tmp_path / "index.html"
+    shown = re.search("<title>(.*)</title>", page.read_text())[1] if page.exists() else None
+    assert shown == ("new" if nth == 4 else None)
+    assert shown is None or pd.read_csv(tmp_path / "tables" / "only.csv").a.tolist() == [shown]
+    [scratch] = tmp_path.glob(".index.html.*.tmp")
+    os.utime(scratch, (0, 0))
+    write("newer")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["figures", "index.html", "tables"]
 
 
 def test_a_second_report_replaces_the_first_and_leaves_other_files_alone(tmp_path):

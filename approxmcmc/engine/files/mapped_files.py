@@ -71,7 +71,7 @@ def named_array(
     else:
         _write(path, shape, dtype, blocks, who=who)
     _refuse_untrusted(path, who)
-    return np.asarray(np.load(path, mmap_mode=mode))  # type: ignore[call-overload]  # a literal there
+    return np.asarray(np.load(path, mmap_mode=mode))  # type: ignore[arg-type]  # a literal there
 
 
 def _write(path: Path, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray], *, who: str) -> None:

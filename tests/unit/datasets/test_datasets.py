@@ -193,11 +193,12 @@ def test_a_failure_is_not_repeated_at_once(tmp_path):
     assert path.exists()
 
 
-def test_an_old_failure_is_forgotten(tmp_path):
+@pytest.mark.parametrize("age", [700.0, -30.0 * 86_400.0])
+def test_an_old_failure_is_forgotten_and_one_in_the_future_of_a_clock_that_was_set_back(tmp_path, age):
     path = tmp_path / "x.npz"
     note = tmp_path / "x.failed"
     note.write_text("unreachable")
-    os.utime(note, (time.time() - 700, time.time() - 700))
+    os.utime(note, (time.time() - age, time.time() - age))
     places.download(path, "any:fetch", child=WRITES)
     assert path.exists()
     assert not note.exists()
