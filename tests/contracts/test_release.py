@@ -15,7 +15,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 # Assembled here, so that this file does not name them either.
 HOSTS = tuple(".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("anaconda", "org")))
 CONDA_NAMES = {"matplotlib": "matplotlib-base"}
-PICKLES = {"engine/compiler/disk_cache.py", "study/engines.py", "study/processes.py"}  # explained in SECURITY.md
+PICKLES = {"study/engines.py", "study/processes.py"}  # explained in SECURITY.md
 
 
 def text_of(name):

@@ -1,117 +1,80 @@
-"""Another user of the machine against a study that runs: no port, no socket with a name, no way into a process."""
+"""Another user of the machine who exchanges a folder of the cache while it is read: his file is never taken."""
 
 import contextlib
-import json
 import os
-import socket
-import subprocess
-import sys
 import time
-from pathlib import Path
 
-import psutil
 import pytest
+
+from approxmcmc.engine.files.paths import UntrustedFileError, make_private, read_trusted
 
 pytestmark = [
     pytest.mark.faults,
-    pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="only root can become another user"),
+    pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can be two users"),
 ]
-ROOT = Path(__file__).parents[2]
-STUDY = """
-import numpy as np
-
-import approxmcmc as amc
-from approxmcmc.study import Budget, Study
-
-X = np.random.default_rng(0).normal(size=(50, 2))
-study = Study(
-    name="watched",
-    targets={"logistic": lambda: amc.targets.LogisticRegression(X, X[:, 0] > 0)},
-    samplers={"walk": amc.MetropolisHastings(amc.RandomWalk(0.2), amc.ExactTest())},
-    budget=Budget(seconds=300.0),
-    gold=None,
-    replicates=2,
-)
-"""
-# Prints each way into the processes that another user finds: a port that answers, a file that can be opened.
-ATTACK = """
-import json, os, socket, sys
-
-ports, processes = json.loads(sys.argv[1])
-os.setgroups([])
-os.setgid(65534)
-os.setuid(65534)
-for port in ports:
-    try:
-        with socket.socket() as caller:  # a library function would import more, which this user may not read
-            caller.settimeout(5)
-            caller.connect(("127.0.0.1", port))
-        print("port", port)
-    except OSError:
-        pass
-for pid in processes:
-    for path in (f"/proc/{pid}/fd", f"/proc/{pid}/mem"):
-        try:
-            os.listdir(path) if path.endswith("fd") else open(path, "rb+").close()
-            print("file", path)
-        except PermissionError:
-            pass
-"""
-LISTENER = "import socket, time; server = socket.create_server(('127.0.0.1', 0)); time.sleep(600)"
-RUN = "import sys; from approxmcmc.cli import main; sys.exit(main())"
+VICTIM, ATTACKER = 54_321, 54_322  # numbers of users who need no entry in the system's list
+SECONDS = 5.0
 
 
-@contextlib.contextmanager
-def processes_of(*command, cwd, at_least):
-    """Start a command; yield the processes of its tree once there are so many, and kill all of them at the end."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_DISABLE_JIT": "1"}
-    with subprocess.Popen([sys.executable, "-W", "ignore", *command], cwd=cwd, env=environment) as process:
-        tree = psutil.Process(process.pid)
-        try:
-            deadline = time.monotonic() + 240
-            while len(children := tree.children(recursive=True)) < at_least and time.monotonic() < deadline:
-                assert process.poll() is None, "the command ended"
-                time.sleep(0.2)
-            assert len(children) >= at_least
-            yield [tree, *children]
-        finally:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                for one in [*tree.children(recursive=True), tree]:
-                    one.kill()
+def as_user(number, run):
+    """Run a function in a child process of this user; return its process number."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        with contextlib.suppress(BaseException):
+            os.setgroups([])
+            os.setgid(number)
+            os.setuid(number)
+            code = run()
+        os._exit(code)
+    return child
 
 
-def doors(processes):
-    """Return the ports on which processes listen, and the names of their sockets in the file system or beside it."""
-    connections = [each for one in processes for each in one.net_connections(kind="all")]
-    ports = sorted({each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN})
-    names = sorted({each.laddr for each in connections if each.family == socket.AF_UNIX and each.laddr})
-    return ports, names
+def checked_then_read(path):
+    """Read a file as a planted bug: judge both by name, then open the name."""
+    folder, file = path.parent.stat(), path.stat()
+    if {folder.st_uid, file.st_uid} - {VICTIM, 0}:
+        raise UntrustedFileError
+    time.sleep(1e-4)
+    return path.read_bytes()
 
 
-def ways_in(processes):
-    """Return what another user can open of these processes, and the names of their sockets."""
-    ports, names = doors(processes)
-    what = json.dumps([ports, [one.pid for one in processes]])
-    attack = subprocess.run([sys.executable, "-c", ATTACK, what], capture_output=True, text=True, check=True)
-    return attack.stdout.splitlines() + names
+@pytest.mark.parametrize(("read", "is_safe"), [(read_trusted, True), (checked_then_read, False)])
+def test_an_exchanged_folder_is_refused(tmp_path, read, is_safe):
+    """The attacker may write to the parent folder, and renames his folder to and fro."""
+    for folder in tmp_path.parents[:2]:
+        folder.chmod(0o711)  # pytest makes them private
+    tmp_path.chmod(0o777)
+    path, his, away = tmp_path / "kernels" / "kernel.nbc", tmp_path / "his", tmp_path / "away"
 
+    def attack():
+        his.mkdir()
+        (his / "kernel.nbc").write_bytes(b"attack")
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError):
+                os.rename(path.parent, away)
+                os.rename(his, path.parent)
+                os.rename(path.parent, his)
+                os.rename(away, path.parent)
+        return 0
 
-def test_a_study_in_two_processes_has_no_door(tmp_path):
-    """The run, its workers and the tracker of their resources; looked at again and again while the cells run."""
-    (tmp_path / "watched.py").write_text(STUDY)
-    command = ("-c", RUN, "run", "watched.py", "--jobs", "2", "--no-report")
-    with processes_of(*command, cwd=tmp_path, at_least=3) as processes:
-        began = list(tmp_path.glob("results/*/plan.json"))
-        for _ in range(10):
-            assert ways_in(processes) == []
-            time.sleep(2.0)
-        assert began and all(process.is_running() for process in processes)
+    def victim():
+        end = time.monotonic() + SECONDS
+        good = 0
+        while time.monotonic() < end:
+            with contextlib.suppress(FileNotFoundError, UntrustedFileError):
+                if read(path) == b"attack":
+                    return 2
+                good += 1
+        return 0 if good else 3  # 3: the test proves nothing
 
+    def prepare():
+        make_private(path.parent)
+        path.write_bytes(b"good")
+        return 0
 
-def test_a_listening_process_is_seen(tmp_path):
-    """The same search finds a port that answers another user."""
-    with processes_of("-c", LISTENER, cwd=tmp_path, at_least=0) as processes:
-        deadline = time.monotonic() + 60
-        while not (found := ways_in(processes)) and time.monotonic() < deadline:
-            time.sleep(0.5)
-        assert len(found) == 1 and found[0].startswith("port")
+    assert os.waitpid(as_user(VICTIM, prepare), 0)[1] == 0
+    processes = [as_user(ATTACKER, attack), as_user(VICTIM, victim)]
+    codes = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes]
+    assert codes == [0, 0 if is_safe else 2]

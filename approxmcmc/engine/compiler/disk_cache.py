@@ -7,15 +7,14 @@ are read if this processor has none of its own (see `shipped`). This file uses p
 `Dispatcher._cache`, `CompileResult._reduce` and `_rebuild`, `Environment._memo`, `codegen().magic_tuple()`. If any of
 them fails, kernels are compiled again in every process, which costs seconds and changes no result.
 
-A file is a pickle, so it is read only if no other user can have written it (see `why_not_trusted`).
+A file holds machine code, so it is read only if no other user can have written it (see `read_trusted`). It is a line of
+JSON, the object code, LLVM's intermediate code and a checksum, which covers the file's name: a damaged file, or another
+kernel's file under this name, is compiled anew. So it need not be flushed to disk. Nothing in it is a pickle.
 """
 
 import contextlib
-import copy
-import functools
 import importlib.metadata
-import io
-import pickle
+import json
 import re
 import sys
 import warnings
@@ -28,19 +27,22 @@ from numba.core import compiler
 from numba.core.caching import _Cache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.environment import Environment, lookup_environment
-from numba.core.serialize import dumps
-from numba.core.typing import signature
+from numba.core.funcdesc import FunctionDescriptor
 
 from approxmcmc.engine.compiler.identity import UnknownContentError, any_stale, content_and_helpers, content_id
 from approxmcmc.engine.compiler.shipped import read_shipped
 from approxmcmc.engine.compiler.type_names import spelled
-from approxmcmc.engine.files.paths import user_cache, why_not_trusted
+from approxmcmc.engine.files.checksums import why_damaged
+from approxmcmc.engine.files.paths import UntrustedFileError, make_private, read_trusted, user_cache
 from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import CacheWarning
 
 # How a kernel links its callees, see `callees`, and how it is named, see `_name_by_content`; part of the file name.
 SYMBOLS = "internal, by content"
+
+
+LETTERS = 100  # of a function's name, in the name of its file
 
 
 def cache_folder() -> Path:
@@ -62,11 +64,47 @@ def _environment(modname: str, consts: list[Any], name: str) -> Environment:
     return environment
 
 
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == (Environment.__module__, "_rebuild_env"):
-            return _environment
-        return super().find_class(module, name)
+# What numba's descriptor of a function consists of, apart from its types, which a process has already.
+_DESCRIPTION = (
+    *("native", "modname", "qualname", "unique_name", "doc", "args", "kws", "mangled_name", "env_name", "inline"),
+    *("noalias", "abi_tags", "uid"),
+)
+
+
+def _packed(sig: Any, data: Any) -> bytes | None:
+    """Return a compiled kernel as bytes; None if it holds Python objects, or has another type than `sig` asks for."""
+    descriptor = data.fndesc
+    environments = [data.environment, *data._find_referenced_environments()]
+    if data.lifted or data.objectmode or data.reload_init or any(each.consts for each in environments):
+        return None
+    if getattr(sig, "return_type", None) != data.signature.return_type:
+        return None
+    name, kind, (machine_code, intermediate_code) = data.library.serialize_using_object_code()
+    header = {
+        "library": [name, kind],
+        "sizes": [len(machine_code), len(intermediate_code)],
+        "function": {field: getattr(descriptor, field) for field in _DESCRIPTION},
+        "environments": [[each.globals.get("__name__"), each.env_name] for each in environments],
+    }
+    return json.dumps(header).encode() + b"\n" + machine_code + intermediate_code
+
+
+def _unpacked(stored: bytes, sig: Any, target_context: Any) -> Any:
+    """Return the kernel that `_packed` made bytes of, with the types of `sig`."""
+    line, _, code = stored.partition(b"\n")
+    header = json.loads(line)
+    first, second = header["sizes"]
+    descriptor = FunctionDescriptor.__new__(FunctionDescriptor)
+    for field, value in header["function"].items():
+        setattr(descriptor, field, tuple(value) if isinstance(value, list) else value)
+    descriptor.modname = __name__  # numba imports this module
+    descriptor.argtypes, descriptor.restype = tuple(sig.args), sig.return_type
+    descriptor.typemap = descriptor.calltypes = descriptor.global_dict = None
+    environment, *others = (_environment(module, [], name) for module, name in header["environments"])
+    library = (*header["library"], (code[:first], code[first : first + second]))
+    return compiler.CompileResult._rebuild(
+        target_context, library, descriptor, environment, sig, False, (), "", (), tuple(others)
+    )
 
 
 class ContentCache(_Cache):
@@ -89,45 +127,47 @@ class ContentCache(_Cache):
         """Return the compiled kernel for a signature, or None if it is missing or unreadable."""
         target_context.refresh()
         try:
-            stored = self._stored(sig, target_context.codegen().magic_tuple())
+            name, stored = self._stored(sig, target_context.codegen().magic_tuple())
             if stored is None:
                 return None
-            library, descriptor, environment, returned, *rest = _Unpickler(io.BytesIO(stored)).load()
-            descriptor.modname = __name__  # numba imports this module
-            # Types of named tuples refer to classes, which must be those of this process.
-            descriptor.argtypes = sig.args
-            asked = signature(returned, *sig.args)
-            return compiler.CompileResult._rebuild(target_context, library, descriptor, environment, asked, *rest)
+            if why := why_damaged(stored, content=name):
+                raise ValueError(why)
+            return _unpacked(stored, sig, target_context)
         except Exception as error:  # a damaged or foreign file is a cache miss
             warnings.warn(
                 f"compiled kernel {self._name} could not be read back ({error!r}); compiling", CacheWarning, 2
             )
             return None
 
-    def _stored(self, sig: Any, native: tuple[Any, ...]) -> bytes | None:
-        """Return the bytes of the kernel from the cache folder, else those that the wheel brought, else None."""
+    def _stored(self, sig: Any, native: tuple[Any, ...]) -> tuple[str, bytes | None]:
+        """Return name and bytes of the kernel from the cache folder, else of one that the wheel brought, else None."""
         with contextlib.suppress(FileNotFoundError):
             path = cache_folder() / self._file_name(sig, native)
-            reason = why_not_trusted(path)
-            if reason is None:
-                return path.read_bytes()
-            warnings.warn(f"compiled kernels on disk are not used: {reason}", CacheWarning, stacklevel=3)
-        return read_shipped(functools.partial(self._file_name, sig), native)
+            try:
+                return path.name, read_trusted(path)
+            except UntrustedFileError as error:
+                warnings.warn(f"compiled kernels on disk are not used: {error}", CacheWarning, stacklevel=3)
+        names: list[str] = []
+
+        def file_name(processor: tuple[Any, ...]) -> str:
+            names.append(self._file_name(sig, processor))
+            return names[-1]
+
+        brought = read_shipped(file_name, native)
+        return (names[-1] if names else ""), brought
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write the compiled kernel atomically; a full or read-only disk only loses the cache."""
         if data.library.has_dynamic_globals or any(not lifted.can_cache for lifted in data.lifted):
             return
+        packed = _packed(sig, data)
+        if packed is None:
+            return
         with contextlib.suppress(OSError):
             path = cache_folder() / self._file_name(sig, data.codegen.magic_tuple())
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # for any umask
-            # Numba would read the source file, which may have changed since.
-            without_source = data._replace(type_annotation="")
-            library, descriptor, environment, found, *rest = without_source._reduce()
-            descriptor = copy.copy(descriptor)
-            descriptor.argtypes = None  # see load_overload; a class may come from a script with side effects
-            with whole_file(path, durable=False) as temporary:
-                temporary.write_bytes(dumps((library, descriptor, environment, found.return_type, *rest)))
+            make_private(path.parent)
+            with whole_file(path, durable=False, checksum=True, content=path.name, private=True) as temporary:
+                temporary.write_bytes(packed)
             detail("compiled %s, kept in %s", self._name, path.parent)
 
     def _file_name(self, sig: Any, processor: tuple[Any, ...]) -> str:
@@ -175,7 +215,8 @@ def install(dispatcher: Any, content: str | None = None) -> None:
     """
     versions = (sys.version_info[:2], numba.__version__, importlib.metadata.version("llvmlite"), SYMBOLS)
     with contextlib.suppress(UnknownContentError, AttributeError):
-        name = re.sub(r"\W", "_", dispatcher.py_func.__name__)  # "<lambda>" is not a valid file name everywhere
+        # "<lambda>" is not a valid file name everywhere, nor is a name of more than 255 bytes.
+        name = re.sub(r"\W", "_", dispatcher.py_func.__name__, flags=re.ASCII)[:LETTERS]
         if content:
             digest = content_id(None, (content, versions))
         else:

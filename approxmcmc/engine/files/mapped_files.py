@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.files.checksums import why_damaged
-from approxmcmc.engine.files.paths import why_not_trusted
+from approxmcmc.engine.files.paths import make_private, why_not_trusted
 from approxmcmc.engine.files.whole_files import remove_leftovers, whole_file
 from approxmcmc.engine.messages import detail, tell
 from approxmcmc.errors import CacheWarning, InvalidInputError
@@ -77,8 +77,8 @@ def named_array(
 def _write(path: Path, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray], *, who: str) -> None:
     n_bytes = int(np.prod(shape)) * dtype.itemsize
     (tell if n_bytes >= TOLD else detail)("%s: %.3g GB are written once to %s", who, n_bytes / 1e9, path.parent)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path, checksum=True, content=path.stem) as temporary:
+    make_private(path.parent)
+    with whole_file(path, checksum=True, content=path.stem, private=True) as temporary:
         with temporary.open("wb") as file:
             header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)  # type: ignore[arg-type]  # its type asks for more
@@ -128,7 +128,7 @@ def nameless_array(shape: tuple[int, ...], dtype: Any, folder: Path, *, who: str
     InvalidInputError
         When there is no space for it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private(folder)
     with tempfile.TemporaryFile(dir=folder) as file:
         claim_room(file.fileno(), int(np.prod(shape)) * np.dtype(dtype).itemsize, folder, who=who)
         return np.asarray(np.memmap(file, dtype, "w+", shape=shape))  # type: ignore[call-overload]

@@ -14,6 +14,7 @@ import hashlib
 import os
 import platform
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Iterator
@@ -28,7 +29,9 @@ UNTOUCHED = 3600.0
 
 
 @contextlib.contextmanager
-def whole_file(path: Path, *, durable: bool = True, checksum: bool = False, content: str = "") -> Iterator[Path]:
+def whole_file(
+    path: Path, *, durable: bool = True, checksum: bool = False, content: str = "", private: bool = False
+) -> Iterator[Path]:
     """Yield a temporary name in the folder of `path`; if no error occurs, that file then replaces `path`.
 
     Readers see the old file or the new one, never a part. What killed writers of `path` left is removed.
@@ -43,6 +46,8 @@ def whole_file(path: Path, *, durable: bool = True, checksum: bool = False, cont
         Add a checksum to the end of the file, see `approxmcmc.engine.files.checksums`.
     content
         What the file holds, for the checksum.
+    private
+        Let no other user write to the file, whatever the umask: for files that are read only if so.
     """
     remove_leftovers(path)
     temporary = _temporary_name(path)
@@ -50,6 +55,8 @@ def whole_file(path: Path, *, durable: bool = True, checksum: bool = False, cont
         yield temporary
         if checksum:
             add_checksum(temporary, content)
+        if private:
+            temporary.chmod(stat.S_IMODE(temporary.stat().st_mode) & ~(stat.S_IWGRP | stat.S_IWOTH))
         if durable:
             _flush_to_disk(temporary)
         os.replace(temporary, path)

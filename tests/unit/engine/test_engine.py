@@ -377,9 +377,75 @@ def test_without_a_home_there_is_no_cache_and_nothing_else_changes(monkeypatch):
     with pytest.raises(FileNotFoundError, match="APPROXMCMC_CACHE_DIR"):
         user_cache("kernels")
     assert kernel(lambda x: 3.0 * x[0], nb.float64(VECTOR))(np.full(1, 4.0)) == 12.0
-    monkeypatch.setenv("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME", "announced")
+    variable = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
+    announced = Path.cwd() / "announced"
+    monkeypatch.setenv(variable, str(announced))
     if sys.platform != "darwin":
-        assert user_cache("kernels") == Path("announced", "approxmcmc", "kernels")
+        assert user_cache("kernels") == announced / "approxmcmc" / "kernels"
+    monkeypatch.setenv(variable, "announced")  # a relative path is ignored
+    with pytest.raises(FileNotFoundError, match="APPROXMCMC_CACHE_DIR"):
+        user_cache("kernels")
+
+
+def test_a_folder_of_caches_may_begin_with_the_home(monkeypatch):
+    from approxmcmc.engine.files.paths import user_cache
+
+    monkeypatch.setenv("APPROXMCMC_CACHE_DIR", "~/caches")
+    assert user_cache("kernels") == Path.home() / "caches" / "kernels"
+
+
+@pytest.mark.needs_jit
+@pytest.mark.parametrize("damage", ["truncated", "a flipped bit", "another function's file", "empty"])
+def test_a_damaged_or_exchanged_kernel_is_compiled_anew(tmp_path, monkeypatch, damage):
+    from numba import types as nb
+
+    from approxmcmc.engine.compiler.compile import VECTOR, _compile, kernel
+
+    monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
+    signature = nb.float64(VECTOR)
+    for factor in (2.0, 3.0):
+        _compile.cache_clear()
+        kernel(_scaling(factor), signature)
+        if factor == 2.0:
+            (path,) = tmp_path.rglob("*.nbc")
+    (other,) = set(tmp_path.rglob("*.nbc")) - {path}
+    good = path.read_bytes()
+    middle = len(good) // 2
+    path.write_bytes(
+        {
+            "truncated": good[:middle],
+            "a flipped bit": good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :],
+            "another function's file": other.read_bytes(),
+            "empty": b"",
+        }[damage]
+    )
+    _compile.cache_clear()
+    with pytest.warns(UserWarning, match="could not be read back"):
+        anew = kernel(_scaling(2.0), signature)
+    assert anew(np.full(1, 4.0)) == 8.0
+    _compile.cache_clear()
+    assert kernel(_scaling(2.0), signature).stats.cache_hits  # it was written again
+
+
+def _scaling(factor):
+    def scaled(x):
+        return factor * x[0]
+
+    return scaled
+
+
+@pytest.mark.needs_jit
+def test_a_kernel_with_a_long_name_is_kept(tmp_path, monkeypatch):
+    from numba import types as nb
+
+    from approxmcmc.engine.compiler.compile import VECTOR, _compile, kernel
+
+    monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
+    function = _scaling(5.0)
+    function.__name__ = function.__qualname__ = "ä" * 200
+    for hits in (0, 1):
+        _compile.cache_clear()
+        assert sum(kernel(function, nb.float64(VECTOR)).stats.cache_hits.values()) == hits
 
 
 class TestNumerics:
