@@ -10,13 +10,13 @@ import xarray as xr
 
 from approxmcmc.checkpoints.book import open_book, what_was_asked
 from approxmcmc.contracts import Sampler, Target, arrays_hashed_once
-from approxmcmc.diagnostics.latents import with_latents
+from approxmcmc.diagnostics.latents import refuse_folder, with_folder
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.interop.any_model import as_target, in_terms_of
-from approxmcmc.runs import carry_out, judge, make_plan, tuning_steps
+from approxmcmc.interop.any_model import as_target
+from approxmcmc.runs import carry_out, completing, judge, make_plan, tuning_steps
 from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import ENOUGH
 from approxmcmc.sampling.progress import reporting_compilations
@@ -122,10 +122,11 @@ def sample(
     -------
     xarray.DataTree
         An ArviZ trace with groups ``posterior``, ``sample_stats``, ``observed_data``, ``constant_data`` and, when
-        kept, the warm-up. ``sample_stats`` holds, per draw, ``datapoints_touched``, ``likelihood_evaluations``,
-        ``decisions_made``, ``decisions_audited``, ``wrong_decisions``, ``perf_counter_diff`` and more, each with its
-        unit and meaning. The attribute ``problems`` of ``posterior`` names the checks of `diagnose` that failed, joined
-        by commas; ``diagnosis`` holds their rows as JSON.
+        kept, the warm-up. Of a PyMC model ``posterior`` has the variables, dims and coords that ``pm.sample`` returns,
+        of a Bambi model those that ``fit`` returns. ``sample_stats`` holds, per draw, ``datapoints_touched``,
+        ``likelihood_evaluations``, ``decisions_made``, ``decisions_audited``, ``wrong_decisions``,
+        ``perf_counter_diff`` and more, each with its unit and meaning. The attribute ``problems`` of ``posterior``
+        names the checks of `diagnose` that failed, joined by commas; ``diagnosis`` holds their rows as JSON.
 
     Raises
     ------
@@ -147,6 +148,8 @@ def sample(
     SamplingWarning
         Once per run: the most serious problem first, a line for each, and what to do about it; see `diagnose`.
         R-hat and effective sample sizes are checked from 100 draws per chain on.
+    LeftOutWarning
+        When a variable of a PyMC model is not in the trace, because it is too large or cannot be computed.
 
     Notes
     -----
@@ -188,6 +191,7 @@ def sample(
             f"bias={bias!r} only guides the choice of a sampler, and {sampler!r} was given; leave one of the two out"
         )
     _check_roles(target, sampler)
+    refuse_folder(target)
     settings = Settings(
         draws=draws,
         tune=tuning_steps(sampler, target) if tune is None and sampler is not None else tune,
@@ -207,13 +211,13 @@ def sample(
             asked = what_was_asked(target, sampler, settings, initvals)
             book = open_book(checkpoint, asked, any_seed=random_seed is None)
             if book.trace is not None:
-                return in_terms_of(given, with_latents(book.trace, target))
+                return with_folder(book.trace, target)
             settings = settings._replace(seed=book.asked["seed"])
         plan = make_plan(target, sampler, settings, initvals, book, say=progressbar)
-        plan = plan._replace(compiled_before=compiled_before)
+        plan = plan._replace(compiled_before=compiled_before, complete=completing(given, target))
         trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
     warn_of(block)
-    return in_terms_of(given, with_latents(trace, target))
+    return trace
 
 
 def with_its_warning(trace: xr.DataTree) -> xr.DataTree:

@@ -72,6 +72,10 @@ class DatasetWarning(ApproxMCMCWarning):
     """A data set is not the requested one, or comes from an unexpected source."""
 
 
+class LeftOutWarning(ApproxMCMCWarning):
+    """A trace lacks a variable of the model that is too large or cannot be computed; all other draws are complete."""
+
+
 class SamplingWarning(ApproxMCMCWarning):
     """A run finished, but its draws may be wrong or too few (stuck chain, heavy tails, wrong decisions)."""
 

@@ -7,15 +7,15 @@ from typing import Any
 import xarray as xr
 
 from approxmcmc.api import checked_cores, checked_time_limit, warn_of
-from approxmcmc.checkpoints.book import Book, book_of, described, refuse_another_run, versions
+from approxmcmc.checkpoints.book import Book, book_of, described, refuse_another_run, stored_variables, versions
 from approxmcmc.checkpoints.tables import read_checkpoint
 from approxmcmc.contracts import Component, Sampler, Target
-from approxmcmc.diagnostics.latents import with_latents
+from approxmcmc.diagnostics.latents import refuse_folder, with_folder
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.any_model import as_target
-from approxmcmc.runs import carry_out, make_plan
+from approxmcmc.runs import carry_out, completing, make_plan
 from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import FixedDraws
 from approxmcmc.sampling.progress import reporting_compilations
@@ -84,7 +84,8 @@ def resume(
         raise InvalidInputError(
             f"resume needs the path of a checkpoint, as in sample(..., checkpoint=path), found a {type(path).__name__}"
         )
-    target = as_target(target)
+    given = target
+    target = as_target(given)
     if not isinstance(target, Target):
         raise IncompatibleError(f"resume needs the target of the run, found {target!r}")
     if draws is not None:
@@ -96,21 +97,22 @@ def resume(
     book = book_of(path, read_checkpoint(path))
     refuse_another_run(
         path,
-        {name: book.asked.get(name) for name in ("target", "version")},
-        {"target": described(target), "version": versions()},
+        {name: book.asked.get(name) for name in ("target", "returned", "version")},
+        {"target": described(target), "returned": stored_variables(target), "version": versions()},
     )
+    refuse_folder(target)
     if book.trace is not None and draws is None:
-        return with_latents(book.trace, target)
+        return with_folder(book.trace, target)
     settings = _with_more(book, draws)
     if time_limit is not None and book.begun is not None:
         settings = settings._replace(time_limit=book.begun.seconds + time_limit)
     cores = checked_cores(cores, settings.chains)
     with reporting_compilations(progressbar):
         plan = make_plan(target, _sampler_of(book), settings, None, book, say=progressbar)
-        plan = plan._replace(compiled_before=compiled_before)
+        plan = plan._replace(compiled_before=compiled_before, complete=completing(given, target))
         trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
     warn_of(block)
-    return with_latents(trace, target)
+    return trace
 
 
 def _with_more(book: Book, draws: int | None) -> Settings:

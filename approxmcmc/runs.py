@@ -5,7 +5,7 @@ chains load their states from the checkpoint.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,16 +13,20 @@ import xarray as xr
 
 from approxmcmc.audits.policy import FEWEST, audit_draws, time_for_draws
 from approxmcmc.checkpoints.book import Book, described, plain, refuse_another_run
+from approxmcmc.checkpoints.tables import columns_of
 from approxmcmc.contracts import Sampler, SamplingResult, Target, Variables, WholeRun, WholeSampler
 from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.diagnostics.convergence import LEAST_ESS, chains_agree, smallest_ess
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
+from approxmcmc.diagnostics.latents import with_latents
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.engine.messages import tell
 from approxmcmc.engine.streams import chain_seeds
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.interop.any_model import in_terms_of
 from approxmcmc.output.datatree import build_trace, named_trace
+from approxmcmc.output.returned import with_deterministics
 from approxmcmc.sampling.assembly import Settings, assemble
 from approxmcmc.sampling.driver import run
 from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals, ThinnedDraws, most_thinning
@@ -37,7 +41,8 @@ class RunPlan(NamedTuple):
 
     `content` is the hash of the target, computed once because it takes seconds on large data. `attrs`: the attributes
     of the trace about the choice of the sampler, empty if the user chose it. `compiled_before`: seconds that this
-    process had spent compiling before the run.
+    process had spent compiling before the run. `complete` adds to a finished trace what the model returns besides the
+    target's variables, before the trace is written to a checkpoint.
     """
 
     target: Target
@@ -47,6 +52,7 @@ class RunPlan(NamedTuple):
     initvals: Any = None
     attrs: Mapping[str, Any] = {}
     compiled_before: float = 0.0
+    complete: Callable[[xr.DataTree], xr.DataTree] = lambda trace: trace
 
 
 def tuning_steps(sampler: Sampler, target: Target) -> int:
@@ -115,7 +121,7 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
     """
     if isinstance(plan.sampler, WholeSampler):
         return _carry_out_whole(plan, book, cores=cores, progressbar=progressbar)
-    target, sampler, settings, _, initvals, chosen, compiled_before = plan
+    target, sampler, settings, _, initvals, chosen, compiled_before, complete = plan
     tune, thin, keep_warmup = settings.tune or 0, settings.thin, not settings.discard_tuned_samples
     begun = book.begun if book else None
     audit_every = settings.audit_every
@@ -191,15 +197,16 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         keep_warmup=keep_warmup,
         settings=sampler.to_dict(),
     )
-    block = judge(trace)
+    block, columns = judge(trace), columns_of(trace)
+    trace = complete(trace)
     if book and checkpoints and checkpoints.last:
-        book.close(checkpoints.last, trace)
+        book.close(checkpoints.last, trace, columns)
     return trace, block
 
 
 def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
     """Run a sampler that draws all chains by itself; its checkpoint only holds the trace of a finished run."""
-    target, sampler, settings, _, initvals, chosen, _ = plan
+    target, sampler, settings, _, initvals, chosen, _, complete = plan
     if book:
         if book.begun:
             tell("%s: %r cannot resume a run, so the run starts again and repeats its draws", book.path, sampler)
@@ -231,10 +238,24 @@ def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressba
         observed_data=target.observed_data,
         constant_data=target.constant_data,
     )
-    block = judge(trace)
+    block, columns = judge(trace), columns_of(trace)
+    trace = complete(trace)
     if book and drawn.attrs["stopped"] != "interrupt":
-        book.close(Snapshot(None, {}, 0.0, drawn.attrs["stopped"], []), trace)
+        book.close(Snapshot(None, {}, 0.0, drawn.attrs["stopped"], []), trace, columns)
     return trace, block
+
+
+def completing(given: Any, target: Target) -> Callable[[xr.DataTree], xr.DataTree]:
+    """Return the function that completes a trace of `target`: effects, deterministics, and the variables of a formula.
+
+    `given` is what the user gave as the model.
+    """
+
+    def complete(trace: xr.DataTree) -> xr.DataTree:
+        with_deterministics(with_latents(trace, target), target.plain.returned)
+        return in_terms_of(given, trace)
+
+    return complete
 
 
 def _origin(plan: RunPlan) -> dict[str, Any]:

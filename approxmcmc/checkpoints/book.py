@@ -8,7 +8,7 @@ import contextlib
 import dataclasses
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import xarray as xr
 
 from approxmcmc.checkpoints.tables import Checkpoint, read_checkpoint, write_checkpoint
 from approxmcmc.checkpoints.when import Checkpoints
-from approxmcmc.contracts import Target, Variables, content_hash
+from approxmcmc.contracts import LatentTarget, Target, Variables, content_hash
 from approxmcmc.engine.checks import checked_integer, differences_of, of_another_type
 from approxmcmc.engine.compiler.code_version import code_version, version
 from approxmcmc.engine.files.whole_files import remove_leftovers
@@ -55,7 +55,7 @@ class Book:
 
     def settings(self) -> Settings:
         """Return the settings of the run in the file, checked as `sample` checks its arguments."""
-        others = ("target", "sampler", "initvals", "version")
+        others = ("target", "returned", "sampler", "initvals", "version")
         settings = Settings(**{name: value for name, value in self.asked.items() if name not in others})
         settings = settings._replace(tune=self.made["tune"])
         if wrong := of_another_type(settings._asdict(), Settings):
@@ -86,15 +86,25 @@ class Book:
         """Return the object that writes the checkpoints of this run."""
         return Checkpoints(self.write)
 
-    def write(self, snapshot: Snapshot, trace: xr.DataTree | None = None) -> None:
-        """Write the settings, the snapshot and the trace of a finished run to the file, atomically."""
-        write_checkpoint(self.path, {"asked": self.asked, "made": self.made}, snapshot, trace)
+    def write(
+        self, snapshot: Snapshot, trace: xr.DataTree | None = None, columns: Sequence[tuple[str, int]] = ()
+    ) -> None:
+        """Write the settings, the snapshot and the trace of a finished run to the file, atomically.
 
-    def close(self, snapshot: Snapshot, trace: xr.DataTree) -> None:
-        """Write the final snapshot and the trace of a finished run; warn if that fails."""
+        `columns`: see `tables.columns_of`.
+        """
+        write_checkpoint(self.path, {"asked": self.asked, "made": self.made}, snapshot, trace, columns)
+
+    def close(self, snapshot: Snapshot, trace: xr.DataTree, columns: Sequence[tuple[str, int]]) -> None:
+        """Write the final snapshot and the trace of a finished run; warn if that fails, so that no draw is lost."""
         try:
-            self.write(snapshot, trace)
-        except OSError as error:
+            self.write(snapshot, trace, columns)
+        except (
+            OSError,
+            TypeError,
+            ValueError,
+            NotImplementedError,
+        ) as error:  # types unknown to netCDF
             warnings.warn(f"the trace could not be written to {self.path}: {error}", CheckpointWarning, stacklevel=4)
 
 
@@ -102,6 +112,7 @@ def what_was_asked(target: Target, sampler: Any, settings: Settings, initvals: A
     """Return the arguments and versions on which the draws of a run depend, as a dict that JSON can store."""
     return {
         "target": described(target),
+        "returned": stored_variables(target),
         "sampler": None if sampler is None else plain(sampler.to_dict()),
         **plain(settings._asdict()),
         "initvals": _start_described(initvals, target.variables, settings.chains),
@@ -112,6 +123,16 @@ def what_was_asked(target: Target, sampler: Any, settings: Settings, initvals: A
 def described(target: Target) -> dict[str, Any]:
     """Return the class, the number of terms and the content hash of a target; the hash reads all its data."""
     return {"kind": type(target).__name__, "n_obs": plain(target.n_obs), "content": target.content_hash()}
+
+
+def stored_variables(target: Target) -> dict[str, Any]:
+    """Return which effects and deterministics the user wants in the trace of a finished run."""
+    whole = target.plain
+    latents, returned = whole if isinstance(whole, LatentTarget) else whole.summed, whole.returned
+    return {
+        "latents": None if latents is None else plain(latents.latents_wanted),
+        "deterministics": None if returned is None else plain(returned.wanted),
+    }
 
 
 def versions() -> dict[str, str]:

@@ -60,9 +60,15 @@ class Checkpoint(NamedTuple):
 
 
 def write_checkpoint(
-    path: Path, about: Mapping[str, Any], snapshot: Snapshot, trace: xr.DataTree | None = None
+    path: Path,
+    about: Mapping[str, Any],
+    snapshot: Snapshot,
+    trace: xr.DataTree | None = None,
+    columns: Sequence[tuple[str, int]] = (),
 ) -> None:
     """Write a checkpoint atomically; `about`, the settings of the run, must be storable as JSON.
+
+    `columns` are those of the table of draws, see `columns_of`.
 
     Raises
     ------
@@ -75,8 +81,8 @@ def write_checkpoint(
     groups = {}
     if trace is not None:
         groups = {name: group.to_dataset() for name, group in trace.children.items()}
-        text["order"] = order = [str(name) for name in trace["posterior"].data_vars]
-        arrays = [without_the_trace(own, trace, k, order) for k, own in enumerate(arrays)]
+        text["columns"] = list(columns)
+        arrays = [without_the_trace(own, trace, k, columns) for k, own in enumerate(arrays)]
     groups |= {f"{CHECKPOINT}/chain_{k}": _dataset(own) for k, own in enumerate(arrays)}
     groups[CHECKPOINT] = xr.Dataset({"about": ((), json.dumps(text))})
     write_tree(xr.DataTree.from_dict(groups), path, compressed=False)
@@ -128,7 +134,7 @@ def _from_tree(text: Mapping[str, Any], tree: xr.DataTree) -> Checkpoint:
     for k, numbers in enumerate(state.pop("chains")):
         arrays = {str(name): array.to_numpy() for name, array in tree[f"{CHECKPOINT}/chain_{k}"].data_vars.items()}
         if trace is not None:
-            arrays = with_the_trace(arrays, trace, k, text["order"])
+            arrays = with_the_trace(arrays, trace, k, text["columns"])
         chains.append(_join(numbers, arrays))
         _check_progress(chains[-1])
     goal = state.pop("goal")
@@ -202,32 +208,40 @@ def _dataset(arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
 
 
 def without_the_trace(
-    arrays: Mapping[str, np.ndarray], trace: xr.DataTree, chain: int, order: Sequence[str]
+    arrays: Mapping[str, np.ndarray], trace: xr.DataTree, chain: int, columns: Sequence[tuple[str, int]]
 ) -> dict[str, np.ndarray]:
     """Return the arrays of the snapshot of the chain with the index `chain`, with each table split into four parts.
 
-    The parts are those of the module's text; they leave out what the trace holds. `order` lists the trace's variables
-    in the order of their coordinates.
+    The parts are those of the module's text; they leave out what the trace holds. `columns`: see `columns_of`.
     """
     left = dict(arrays)
-    for name, held in _tables(trace, chain, order).items():
+    for name, held in _tables(trace, chain, columns).items():
         table = left.pop(name)
         left |= {f"{name}_{part}": array for part, array in zip(PARTS, _split_table(table, *held), strict=True)}
     return left
 
 
 def with_the_trace(
-    arrays: Mapping[str, np.ndarray], trace: xr.DataTree, chain: int, order: Sequence[str]
+    arrays: Mapping[str, np.ndarray], trace: xr.DataTree, chain: int, columns: Sequence[tuple[str, int]]
 ) -> dict[str, np.ndarray]:
     """Return the arrays that `without_the_trace` split, whole again."""
     whole = dict(arrays)
-    for name, held in _tables(trace, chain, order).items():
+    for name, held in _tables(trace, chain, columns).items():
         mark, first, own, rest = (whole.pop(f"{name}_{part}") for part in PARTS)
         whole[name] = _join_table(mark, first, own, rest, *held)
     return whole
 
 
-def _tables(trace: xr.DataTree, chain: int, order: Sequence[str]) -> dict[str, tuple[int, list[Piece]]]:
+def columns_of(trace: xr.DataTree) -> list[tuple[str, int]]:
+    """Return the sampled variables, each with its number of columns in the table of draws, in their order there.
+
+    `trace` is that of the sampler, before other variables are computed from its draws. A variable that is stored
+    transformed may have another number of columns in the table; its numbers then differ from those of the table, too.
+    """
+    return [(str(name), math.prod(variable.shape[2:])) for name, variable in trace["posterior"].to_dataset().items()]
+
+
+def _tables(trace: xr.DataTree, chain: int, columns: Sequence[tuple[str, int]]) -> dict[str, tuple[int, list[Piece]]]:
     """Return the number of common rows and the common columns of each table of a chain that the trace also holds.
 
     `chain` is the index of the chain; the result is by the name of the table.
@@ -236,7 +250,7 @@ def _tables(trace: xr.DataTree, chain: int, order: Sequence[str]) -> dict[str, t
     for phase, (draws, stats) in GROUPS.items():
         if draws in trace.children:
             rows = trace[draws].sizes["draw"]
-            found[f"{phase}draws"] = rows, _side_by_side([trace[draws][name].to_numpy()[chain] for name in order])
+            found[f"{phase}draws"] = rows, _side_by_side(trace[draws].to_dataset(), chain, columns)
             for kind, names, dtype in (("counts", COUNT_NAMES, np.int64), ("values", VALUE_NAMES, np.float64)):
                 known = {j: trace[stats][name] for j, name in enumerate(names) if name in trace[stats].data_vars}
                 found[f"{phase}{kind}"] = (
@@ -246,11 +260,18 @@ def _tables(trace: xr.DataTree, chain: int, order: Sequence[str]) -> dict[str, t
     return found
 
 
-def _side_by_side(variables: Sequence[np.ndarray]) -> list[Piece]:
-    """Return the draws of each variable as columns of the table of draws, in which the variables stand side by side."""
-    flat = [values.reshape(len(values), math.prod(values.shape[1:])).astype(float, copy=False) for values in variables]
-    ends = itertools.accumulate(values.shape[1] for values in flat)
-    return [(end - values.shape[1], values) for end, values in zip(ends, flat, strict=True)]
+def _side_by_side(draws: xr.Dataset, chain: int, columns: Sequence[tuple[str, int]]) -> list[Piece]:
+    """Return the draws of each variable as columns of the table of draws, in which the variables stand side by side.
+
+    A variable of a formula may be missing in the trace, or have another shape there.
+    """
+    ends = itertools.accumulate(width for _, width in columns)
+    pieces = []
+    for (name, width), end in zip(columns, ends, strict=True):
+        if name in draws and math.prod(draws[name].shape[2:]) == width:
+            values = draws[name].to_numpy()[chain]
+            pieces.append((end - width, values.reshape(len(values), width).astype(float, copy=False)))
+    return pieces
 
 
 def _split_table(
@@ -258,7 +279,7 @@ def _split_table(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     part, first = table[:rows], table[0] if len(table) else np.zeros_like(table, shape=table.shape[1:])
     mark = np.full(len(first), OWN, np.int8)
-    for start, held in pieces:
+    for start, held in _inside(pieces, len(first)):
         columns = slice(start, start + held.shape[1])
         mark[columns][(_bits(part[:, columns]) == _bits(held)).all(axis=0)] = IN_TRACE
     others = np.flatnonzero(mark == OWN)
@@ -270,11 +291,16 @@ def _join_table(
     mark: np.ndarray, first: np.ndarray, own: np.ndarray, rest: np.ndarray, rows: int, pieces: Sequence[Piece]
 ) -> np.ndarray:
     table = np.concatenate([np.broadcast_to(first, (rows, len(first))), rest])
-    for start, held in pieces:
+    for start, held in _inside(pieces, len(first)):
         inside = np.flatnonzero(mark[start : start + held.shape[1]] == IN_TRACE)
         table[:rows, start + inside] = held[:, inside]
     table[:rows, mark == OWN] = own
     return table
+
+
+def _inside(pieces: Sequence[Piece], width: int) -> list[Piece]:
+    """Return the pieces that lie inside a table of so many columns; others belong to transformed variables."""
+    return [(start, held) for start, held in pieces if start + held.shape[1] <= width]
 
 
 def _bits(array: np.ndarray) -> np.ndarray:

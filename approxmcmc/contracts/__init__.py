@@ -16,6 +16,7 @@ from approxmcmc.contracts.hashing import arrays_hashed_once, content_hash
 from approxmcmc.contracts.pointwise import PointwiseLikelihood
 from approxmcmc.contracts.proposal import CompiledProposal, Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
+from approxmcmc.contracts.returned import ReturnedVariables
 from approxmcmc.contracts.sampler import (
     CompiledCoupling,
     Decision,
@@ -49,7 +50,7 @@ from approxmcmc.contracts.target import (
     SurrogateTarget,
     Target,
 )
-from approxmcmc.contracts.variables import Variables
+from approxmcmc.contracts.variables import Variables, as_labels
 from approxmcmc.contracts.whole import ForeignSampler, NamedDraws, SamplingResult, WholeRun, WholeSampler
 from approxmcmc.contracts.work import TermWork, WrittenWork
 
@@ -92,6 +93,7 @@ __all__ = [
     "Program",
     "Proposal",
     "ProposalSampler",
+    "ReturnedVariables",
     "Sampler",
     "SamplingResult",
     "Simulator",
@@ -108,6 +110,7 @@ __all__ = [
     "WholeSampler",
     "WrittenWork",
     "arrays_hashed_once",
+    "as_labels",
     "content_hash",
     "pymc_model_of",
 ]

@@ -1,7 +1,7 @@
 """The interfaces that special methods need of a target: discrete states, simulations, estimates, effects of groups."""
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -178,16 +178,22 @@ class LatentTarget(abc.ABC):
         effects and rows that are not normal: then each draw is the last state of a few sweeps of a Gibbs sampler.
         """
 
+    def latent_sizes(self, groups: np.ndarray) -> Mapping[str, int]:
+        """Return the numbers in a draw of each deterministic that can be computed from the effects of `groups`."""
+        return {}
+
     def name_latents(
-        self, thetas: np.ndarray, drawn: np.ndarray, groups: np.ndarray
+        self, thetas: np.ndarray, drawn: np.ndarray, groups: np.ndarray, names: Collection[str] | None = None
     ) -> Mapping[str, tuple[tuple[str, ...], np.ndarray]]:
-        """Return `drawn`, the result of `draw_latents`, by variable name: dims, and values of shape (thetas, ...)."""
+        """Return `drawn`, the result of `draw_latents`, by variable name: dims, and values of shape (thetas, ...).
+
+        `names` are the deterministics to add, keys of `latent_sizes`; None: all.
+        """
         return {EFFECT: ((GROUP, *self.latent_coords), drawn)}
 
-    @property
-    def coords_of_latents(self) -> Mapping[str, Sequence[Any]]:
-        """Labels of the axes of the variables of `name_latents`; the axis of groups has the labels of all groups."""
-        return {GROUP: list(self.group_labels), **self.latent_coords}
+    def coords_of_latents(self, groups: np.ndarray) -> Mapping[str, Sequence[Any]]:
+        """Return labels of the axes of the variables of `name_latents`; axes of groups have the labels of `groups`."""
+        return {GROUP: list(self.group_labels[groups]), **self.latent_coords}
 
     @property
     def group_dim(self) -> str:

@@ -133,6 +133,9 @@ class Target(abc.ABC):
     summed: Any = None  # a `LatentTarget`
     """What draws the discrete variables that were summed out, if there are any."""
 
+    returned: Any = None  # a `ReturnedVariables`
+    """What computes the deterministics of the model from draws, if the target was made from a model."""
+
     @property
     def plain(self) -> "Target":
         """The target that this one wraps, with the same posterior and single rows as terms; else this target itself."""

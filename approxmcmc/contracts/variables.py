@@ -9,6 +9,25 @@ from typing import Any
 import numpy as np
 
 
+def as_labels(labels: Sequence[Any]) -> np.ndarray:
+    """Return the labels of an axis as an array of one axis, as `pm.sample` stores them.
+
+    NumPy makes a table of a list of tuples, such as the labels of a pandas MultiIndex; they become objects here.
+
+    Examples
+    --------
+    >>> as_labels(["a", "b"]).shape, as_labels([("a", 1), ("b", 2)]).shape
+    ((2,), (2,))
+    """
+    given = [tuple(label) if isinstance(label, list) else label for label in labels]
+    if not any(isinstance(label, (tuple, np.ndarray)) for label in given):
+        return np.array(given)
+    array = np.empty(len(given), dtype=object)
+    for place, label in enumerate(given):
+        array[place] = label
+    return array
+
+
 @dataclasses.dataclass(frozen=True)
 class Variables:
     """Names, shapes and labels of the parameters that a flat vector theta holds, in order.

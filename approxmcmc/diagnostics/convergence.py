@@ -7,6 +7,7 @@ distribution; they cannot show that it is biased.
 """
 
 import itertools
+import json
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from scipy import special
 from approxmcmc.contracts import Finding, Variables, Verdict
 from approxmcmc.diagnostics.health import share_of_moves
 from approxmcmc.diagnostics.rank_statistics import bulk_ess, rank_r_hat, tail_ess
+from approxmcmc.output.returned import DETERMINISTICS
 
 FEWEST_DRAWS = 100  # per chain, as in PyMC: with fewer no chain can hold LEAST_ESS, and R-hat is mostly noise
 LARGEST_R_HAT, BY_CHANCE = 1.01, 0.05  # limit of R-hat; share of runs with converged chains that may exceed it
@@ -116,10 +118,15 @@ def r_hat_limit(ess: float, chains: int, parameters: int) -> float:
 
 
 def drawn(posterior: xr.Dataset, most_draws: int = MOST_DRAWS) -> Sample:
-    """Return the draws to check: chains thinned to at most `most_draws`, at most 500 of the parameters that move."""
+    """Return the draws to check: chains thinned to at most `most_draws`, at most 500 of the parameters that move.
+
+    Deterministics of the model are left out: one with a number for each row would crowd out the parameters.
+    """
     every = math.ceil(posterior.sizes["draw"] / most_draws)
     arrays, labels = [], []
-    for name, variable in posterior.isel(draw=slice(None, None, every)).items():
+    computed = json.loads(posterior.attrs.get(DETERMINISTICS, "[]"))
+    sampled = [name for name in posterior if name not in computed] or list(posterior)
+    for name, variable in posterior[sampled].isel(draw=slice(None, None, every)).items():
         arrays.append(variable.to_numpy().reshape(*variable.shape[:2], -1))
         ticks = itertools.product(*(variable[dim].to_numpy().tolist() for dim in variable.dims[2:]))
         labels += [f"{name}[{', '.join(map(str, tick))}]" if tick else str(name) for tick in ticks]

@@ -1,20 +1,27 @@
 """Draw the effects that a target integrated out, for a finished run."""
 
+import math
 import os
+import warnings
 import zlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import LatentTarget, Target
+from approxmcmc.contracts import LatentTarget, Target, as_labels
 from approxmcmc.engine.files.whole_files import whole_folder
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import IncompatibleError, InvalidInputError, LeftOutWarning
+from approxmcmc.output.escapes import with_text_labels
 from approxmcmc.output.reading import flat_draws
+from approxmcmc.output.returned import ABSENT, beyond, with_labels
 
 MOST_NUMBERS = 10**7  # groups times draws stored in a trace by default
 AT_ONCE, CHUNK = 1 << 21, 1 << 16  # draws of groups in memory, and groups in a chunk of a folder
+OWNER = "approxmcmc_target"  # attribute of a folder: the content of the target whose effects it holds
+ADVICE = "amc.latents(trace, target, groups) draws them, for some groups or draws at a time"
 SEED = 0x1A7E  # of draws of effects; differs from the run's seed
 
 
@@ -40,7 +47,8 @@ def latents(
     xarray.Dataset
         ``effect``, dims (chain, draw, group), is added to the linear predictor of the group's rows. With random slopes
         it has the further axis ``effect_name``. For a PyMC model: its effects or discrete variables, and the
-        deterministics that depend on them, under the model's names, dims and coords.
+        deterministics that depend on them, under the model's names, dims and coords. Deterministics that together hold
+        more than 1e8 numbers are left out, the largest first, with a warning.
 
     Raises
     ------
@@ -74,17 +82,34 @@ def latents(
             "give the plain target of an expansion"
         )
     places = _places(source, groups)
+    n_draws = trace["posterior"].sizes["chain"] * trace["posterior"].sizes["draw"]
+    sizes = source.latent_sizes(places)
+    if too_large := beyond(sizes, n_draws):
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in too_large.items())
+        message = f"latents leaves out deterministics of {target!r}: {reasons}. Draw them from a part of the trace"
+        warnings.warn(message, LeftOutWarning, stacklevel=2)
+    fitting = [name for name in sizes if name not in too_large]
+    return _drawn(trace, target, source, places, np.random.default_rng(random_seed), fitting)
+
+
+def _drawn(
+    trace: xr.DataTree,
+    target: Target,
+    source: LatentTarget,
+    places: np.ndarray,
+    rng: np.random.Generator,
+    names: Collection[str],
+) -> xr.Dataset:
+    """Return draws of the effects of the groups at `places`, and the deterministics `names`, with dims and labels."""
     thetas = flat_draws(trace, target)
-    flat = np.ascontiguousarray(thetas.reshape(-1, thetas.shape[2]))
-    drawn = source.draw_latents(np.random.default_rng(random_seed), flat, places)
-    coords = {name: trace["posterior"].coords[name] for name in ("chain", "draw")}
-    labels = {**source.coords_of_latents, source.group_dim: source.group_labels[places]}
+    flat = np.ascontiguousarray(thetas.reshape(thetas.shape[0] * thetas.shape[1], thetas.shape[2]))
+    drawn = source.draw_latents(rng, flat, places)
     named = {
         name: (("chain", "draw", *dims), value.reshape(*thetas.shape[:2], *value.shape[1:]))
-        for name, (dims, value) in source.name_latents(flat, drawn, places).items()
+        for name, (dims, value) in source.name_latents(flat, drawn, places, names).items()
     }
-    used = {dim for dims, _ in named.values() for dim in dims}
-    return xr.Dataset(named, {**coords, **{name: list(known) for name, known in labels.items() if name in used}})
+    coords = {name: trace["posterior"].coords[name] for name in ("chain", "draw")}
+    return with_labels(xr.Dataset(named, coords), source.coords_of_latents(places))
 
 
 def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
@@ -95,60 +120,125 @@ def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
     a group ``latents``. A folder: the effects of all groups are written there. If ``posterior`` does not hold the
     effects, it holds one NaN per draw under the name of every effect, so that PyMC fails on that name when it is given
     the trace; without the name, PyMC would silently draw the missing variable from its prior.
+
+    Warns
+    -----
+    LeftOutWarning
+        When the effects are too many, or cannot be drawn or written. The draws of the parameters are never lost.
     """
     plain = target.plain
     source = _source(plain)
     if source is None or source.latents_wanted is None:
         return trace
     posterior = trace["posterior"].to_dataset()
-    sizes, wanted = posterior.sizes, source.latents_wanted
-    n_numbers = len(source.group_labels) * sizes["chain"] * sizes["draw"]
-    seed = np.random.default_rng([SEED, zlib.crc32(str(posterior.attrs.get("seed")).encode())])
-    if wanted == "auto" and n_numbers <= MOST_NUMBERS:
-        drawn = latents(trace, plain, random_seed=seed)
-        trace["posterior"] = posterior.assign(drawn).assign_attrs(latents="all groups")
-        return trace
-    missing = xr.DataArray(np.full((sizes["chain"], sizes["draw"]), np.nan), dims=("chain", "draw"))
-    told = f"not drawn: {n_numbers} numbers are above {MOST_NUMBERS:.0e}; amc.latents(trace, target, groups) draws them"
-    if isinstance(wanted, str) and wanted != "auto":
-        told = f"all groups are in {wanted}"
-        _write(trace, plain, Path(wanted), rng=seed)
-    elif not isinstance(wanted, str):
-        told = "the groups asked for are in the group latents of the trace"
-        trace["latents"] = xr.DataTree(latents(trace, plain, wanted, random_seed=seed))
-    missing.attrs["long_name"] = told
+    wanted = source.latents_wanted
+    n_numbers = len(source.group_labels) * posterior.sizes["chain"] * posterior.sizes["draw"]
+    rng = np.random.default_rng([SEED, zlib.crc32(str(posterior.attrs.get("seed")).encode())])
+    is_news = False
+    try:
+        if isinstance(wanted, str) and wanted == "auto":
+            if n_numbers <= MOST_NUMBERS:
+                everywhere = np.arange(len(source.group_labels))
+                drawn = _drawn(trace, plain, source, everywhere, rng, [])
+                trace["posterior"] = posterior.assign(drawn).assign_attrs(latents="all groups")
+                return trace
+            is_news = True
+            where = f"not drawn: {n_numbers} numbers are above {MOST_NUMBERS:.0e}; {ADVICE}"
+        elif isinstance(wanted, str):
+            where = f"all groups are in {wanted}"
+            write_latents(trace, plain)
+        else:
+            where = "the groups asked for are in the group latents of the trace"
+            trace["latents"] = xr.DataTree(latents(trace, plain, wanted, random_seed=rng))
+    except KeyboardInterrupt:
+        is_news = True
+        where = f"not drawn: interrupted; {ADVICE}"
+    except Exception as error:  # of any kind: the draws of the parameters must not be lost
+        is_news = True
+        said = str(error).strip().partition("\n")[0]
+        where = f"not drawn: {type(error).__name__}: {said}; {ADVICE}"
+    if is_news:
+        names = ", ".join(source.latent_roots)
+        warnings.warn(f"the trace lacks {names} and what depends on it: {where}", LeftOutWarning, stacklevel=4)
+    missing = xr.DataArray(np.full((posterior.sizes["chain"], posterior.sizes["draw"]), np.nan), dims=("chain", "draw"))
+    missing.attrs |= {"long_name": where, ABSENT: where}
     absent = dict.fromkeys(source.latent_roots, missing)
-    trace["posterior"] = posterior.assign(absent).assign_attrs(latents=told)
+    trace["posterior"] = posterior.assign(absent).assign_attrs(latents=where)
     return trace
 
 
-def _write(trace: xr.DataTree, target: Any, path: Path, *, rng: np.random.Generator) -> None:
-    """Write the effects of all groups as float32 to the folder `path`, which appears once it is complete.
+def write_latents(trace: xr.DataTree, target: Target) -> None:
+    """Write the effects of all groups as float32 to the target's folder, which appears once it is complete.
 
     Chunks are not compressed: that would save 7 % of the folder, and take three times as long as writing it. Each has a
-    CRC, so that Zarr raises on a damaged one.
+    CRC, so that Zarr raises on a damaged one. The folder's attribute `OWNER` is the content of the target, by which a
+    later run of it recognises its own folder.
     """
     from zarr.codecs import Crc32cCodec
 
     posterior = trace["posterior"].to_dataset()
     source = _source(target)
     assert source is not None
+    rng = np.random.default_rng([SEED, zlib.crc32(str(posterior.attrs.get("seed")).encode())])
     sizes, n_groups = posterior.sizes, len(source.group_labels)
+    places = np.arange(n_groups)
+    names = _for_the_folder(source, sizes["chain"] * sizes["draw"])
     step = max(1, AT_ONCE // (sizes["chain"] * n_groups))
     chunks = {"chain": sizes["chain"], "draw": step, source.group_dim: -(-n_groups // -(-n_groups // CHUNK))}
-    with whole_folder(path) as unfinished:
-        for lo in range(0, sizes["draw"], step):
+    with whole_folder(Path(source.latents_wanted)) as unfinished:
+        for lo in range(0, max(1, sizes["draw"]), step):
             some = xr.DataTree.from_dict({"posterior": posterior.isel(draw=slice(lo, lo + step))})
-            drawn = latents(some, target, random_seed=rng).astype(np.float32)
+            drawn = _drawn(some, target, source, places, rng, names).astype(np.float32)
             if lo == 0:
                 codecs = {"compressors": [Crc32cCodec()]}
                 encoding: dict[Any, dict[str, Any]] = {name: dict(codecs) for name in drawn.variables}
                 for name, variable in drawn.data_vars.items():
-                    encoding[name]["chunks"] = tuple(chunks.get(str(dim), drawn.sizes[dim]) for dim in variable.dims)
-                drawn.to_zarr(unfinished, mode="w", consolidated=False, encoding=encoding)
+                    lengths = (chunks.get(str(dim), drawn.sizes[dim]) for dim in variable.dims)
+                    encoding[name]["chunks"] = tuple(max(1, length) for length in lengths)
+                owned = with_text_labels(drawn).assign_attrs({OWNER: target.content_hash()})
+                owned.to_zarr(unfinished, mode="w", consolidated=False, encoding=encoding)
             else:
-                drawn.to_zarr(unfinished, append_dim="draw", consolidated=False)
+                with_text_labels(drawn).to_zarr(unfinished, append_dim="draw", consolidated=False)
             os.utime(unfinished)
+
+
+def with_folder(trace: xr.DataTree, target: Target) -> xr.DataTree:
+    """Write the effects of a finished run again if their folder is missing; return the trace."""
+    source = _source(target.plain)
+    wanted = None if source is None else source.latents_wanted
+    if isinstance(wanted, str) and wanted != "auto" and not os.path.lexists(wanted):
+        write_latents(trace, target.plain)
+    return trace
+
+
+def _for_the_folder(source: LatentTarget, n_draws: int) -> list[str]:
+    """Return the deterministics that are written with the effects: those not larger than them, and those that fit."""
+    sizes = source.latent_sizes(np.arange(len(source.group_labels)))
+    n_effects = len(source.group_labels) * math.prod(len(labels) for labels in source.latent_coords.values())
+    too_large = beyond(sizes, n_draws)
+    return [name for name, size in sizes.items() if size <= n_effects or name not in too_large]
+
+
+def refuse_folder(target: Target) -> None:
+    """Raise, before a run, if the folder that its effects are written to holds anything but effects of this target.
+
+    Raises
+    ------
+    InvalidInputError
+        When the folder was not written by a run of this target.
+    """
+    source = _source(target.plain)
+    wanted = None if source is None else source.latents_wanted
+    if not isinstance(wanted, str) or wanted == "auto" or not os.path.lexists(wanted):
+        return
+    try:
+        with xr.open_zarr(wanted, consolidated=False) as earlier:
+            owner = earlier.attrs.get(OWNER)
+    except Exception:  # zarr and xarray raise errors of many kinds at other files
+        owner = None
+    if owner is None or owner != target.plain.content_hash():
+        whose = "was not written by a run of this library" if owner is None else "holds the effects of another model"
+        raise InvalidInputError(f"latents={wanted!r} {whose}, so it is not replaced; remove it, or name another folder")
 
 
 def _source(target: Target) -> LatentTarget | None:
@@ -162,7 +252,8 @@ def _places(target: LatentTarget, groups: Any) -> np.ndarray:
     if groups is None:
         return np.arange(len(labels))
     known = {label: place for place, label in enumerate(labels.tolist())}
-    wanted = np.atleast_1d(groups).tolist()
+    is_one = isinstance(groups, (str, tuple)) or not np.iterable(groups)
+    wanted = as_labels([groups] if is_one else groups).tolist()
     unknown = [label for label in wanted if label not in known]
     if unknown:
         raise InvalidInputError(

@@ -4,45 +4,46 @@ Bambi centres the predictors and draws group effects as standard normal variable
 plots use the intercept of the uncentred predictors and the effects themselves, so both are computed from the draws.
 """
 
+import warnings
 from typing import Any
 
 import xarray as xr
 
+from approxmcmc.errors import LeftOutWarning
 from approxmcmc.interop.libraries import is_bambi, is_pymc, without_formula
+
+ROWS = "__obs__"  # Bambi's name of the axis of rows: `fit` leaves variables with it out
 
 
 def as_target(given: Any) -> Any:
     """Return the target of a PyMC or Bambi model, anything else unchanged; the check imports neither library."""
-    given = without_formula(given)
-    if is_pymc(given):
-        from approxmcmc.interop.whole_model import target_of
+    model = without_formula(given)
+    if not is_pymc(model):
+        return model
+    from approxmcmc.interop.whole_model import target_of
 
-        return target_of(given)
-    return given
+    target = target_of(model)
+    if is_bambi(given):
+        target.returned.choose(
+            [one.name for one in model.deterministics if ROWS not in (model.named_vars_to_dims.get(one.name) or ())]
+        )
+    return target
 
 
 def in_terms_of(given: Any, trace: xr.DataTree) -> xr.DataTree:
     """Return a trace in the variables of the user's model: those of a Bambi formula, else unchanged."""
     if not is_bambi(given):
         return trace
-    return in_terms_of_formula(trace, given)
+    try:
+        return in_terms_of_formula(trace, given)
+    except Exception as error:  # Bambi's function is private and may change: the draws must not be lost
+        message = f"the trace has the variables of the PyMC model, because Bambi could not rename them: {error!r}"
+        warnings.warn(message, LeftOutWarning, stacklevel=5)
+        return trace
 
 
 def in_terms_of_formula(trace: xr.DataTree, model: Any) -> xr.DataTree:
-    """Return a trace of `without_formula(model)` with the variables that ``model.fit()`` returns."""
-    import pymc as pm
-
-    inner, posterior = model.backend.model, trace["posterior"].to_dataset()
-    missing = [
-        variable.name
-        for variable in inner.deterministics
-        if variable.name not in posterior and "__obs__" not in (inner.named_vars_to_dims.get(variable.name) or ())
-    ]
-    if missing:
-        drawn = posterior[[variable.name for variable in inner.free_RVs]]
-        uncompiled = {"progressbar": False, "compile_kwargs": {"mode": "FAST_COMPILE"}}  # saves a second
-        posterior = posterior.merge(pm.compute_deterministics(drawn, model=inner, var_names=missing, **uncompiled))
-    trace["posterior"] = xr.DataTree(posterior)
+    """Return a complete trace of `without_formula(model)` with the variables that ``model.fit()`` returns."""
     attrs = {group: trace[group].attrs for group in trace.children}
     # The last step of Bambi's own `fit`: it has no public name.
     trace = model.backend._clean_results(trace, omit_offsets=True, include_response_params=False)

@@ -1,6 +1,5 @@
 """Check which of the latent variables that are integrated or summed out a user wants to store."""
 
-from pathlib import Path
 from typing import Any
 
 from approxmcmc.engine.extras import extra
@@ -8,12 +7,12 @@ from approxmcmc.errors import InvalidInputError
 
 
 def checked_latents(latents: Any) -> Any:
-    """Return `latents`; raise if it is the path of a folder that a run cannot fill.
+    """Return `latents`; raise if it is the path of a folder that no run can fill. `sample` checks an existing folder.
 
     Raises
     ------
     InvalidInputError
-        When the name does not end with ``.zarr``, or is taken.
+        When the name does not end with ``.zarr``.
     MissingExtraError
         When zarr is not installed.
     """
@@ -25,6 +24,4 @@ def checked_latents(latents: Any) -> Any:
         raise InvalidInputError(
             f"from_pymc: latents must be 'auto', labels of groups or a .zarr path, found {latents!r}"
         )
-    if Path(latents).exists():
-        raise InvalidInputError(f"from_pymc: latents={latents!r} exists; remove it, or name another folder")
     return latents

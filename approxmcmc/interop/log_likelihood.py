@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 from pymc.model.transform.conditioning import remove_value_transforms
 
-from approxmcmc.contracts import PointwiseLikelihood
+from approxmcmc.contracts import PointwiseLikelihood, as_labels
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import evaluate
 
@@ -51,7 +51,7 @@ def _of(model: Any, variable: Any, graph: Any, values: list[Any], draws: list[np
     observed = np.asarray(evaluate(model.rvs_to_values[variable]))
     named = model.named_vars_to_dims.get(variable.name) or (None,) * observed.ndim
     axes = [name or f"{variable.name}_dim_{k}" for k, name in enumerate(named)]
-    labels = {name: list(model.coords[name]) for name in named if model.coords.get(name) is not None}
+    labels = {name: as_labels(model.coords[name]) for name in named if model.coords.get(name) is not None}
     return PointwiseLikelihood(
         # A row of a multivariate distribution has several values and one log density.
         xr.DataArray(observed, labels, axes).isel(dict.fromkeys(axes[graph.ndim :], 0), drop=True),

@@ -18,6 +18,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, over_flat, rebuild, value_of
 from approxmcmc.interop.hierarchies import Effects, group_effects
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
+from approxmcmc.interop.returned import ReturnedByModel
 from approxmcmc.interop.rows import Rows
 from approxmcmc.interop.summed.draws import SummedOut
 from approxmcmc.interop.summed.model import SummedModel
@@ -72,9 +73,9 @@ class ModelOfPyMC:
         [full] = over_flat([self.rows.all_terms().sum()], self.theta, self.values, self.start)
         return pytensor.function([self.theta], pt.grad(full, self.theta), mode="FAST_COMPILE")
 
-    def describe(self, deterministics: Sequence[Any] = ()) -> ModelVariables:
-        """Return the variables that theta holds, and the `deterministics`, as the trace stores them."""
-        return describe_variables(self.model, self.theta, self.start, deterministics, self.scales)
+    def describe(self) -> ModelVariables:
+        """Return the variables that theta holds, as the trace stores them."""
+        return describe_variables(self.model, self.theta, self.start, [], self.scales)
 
     def log_priors(self) -> list[Any]:
         """Return the log densities of free variables and potentials as graphs of the value variables.
@@ -150,6 +151,14 @@ class TargetOfPyMC:
         """What draws the indicators that were summed out of the model, if there are any."""
         model = self.source.given
         return SummedOut(model, self.variables) if isinstance(model, SummedModel) else None
+
+    @functools.cached_property
+    def returned(self) -> ReturnedByModel:
+        """What computes the model's deterministics from draws."""
+        rows = self.source.rows
+        given, model = self.source.given, self.source.model
+        whole = given.given if isinstance(given, SummedModel) else model
+        return ReturnedByModel(whole, rows.leaves if rows.is_given else ())
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:

@@ -10,7 +10,7 @@ Only this subpackage uses semi-private parts of PyTensor and PyMC: in `model` th
 linker.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from approxmcmc.contracts import Target
@@ -41,7 +41,7 @@ def from_pymc(
     model: Any,
     row_dim: str | None = None,
     *,
-    deterministics: bool = False,
+    deterministics: Sequence[str] | None = None,
     structure: bool = True,
     scale_effects: bool = True,
     integrate: bool | str = "auto",
@@ -60,8 +60,9 @@ def from_pymc(
     row_dim
         Name of the dim that counts the rows, for models in which another axis is as long as the data.
     deterministics
-        Whether the trace includes the model's deterministics without an axis as long as the data; the graph is then
-        compiled without looking for structure.
+        Names of the deterministics that `sample` stores, whatever their size; an empty list: none. None: all, the
+        smallest first, as long as they together hold at most 1e8 numbers; a warning and the trace's attribute
+        ``not_stored`` name the others.
     structure
         Whether to look for linear predictors, see Notes. False compiles the graph unchanged.
     scale_effects
@@ -70,8 +71,8 @@ def from_pymc(
         their variance given the rows. Draws are returned as z either way.
     integrate
         Whether to integrate out effects of groups, see the page on hierarchies. "auto": if that is possible and saves
-        work, and `row_dim`, `deterministics`, `structure` and `data` are not given. True: also if it saves nothing;
-        raises if it is impossible, or if `data` or `deterministics` is given. False: never. "if cheaper", which
+        work, and `row_dim`, `structure` and `data` are not given. True: also if it saves nothing; raises if it is
+        impossible, or if `data` is given. False: never. "if cheaper", which
         `sample` uses for a ``pm.Model``: as "auto", but not by quadrature if NUTS draws from the model in the time that
         compiling the quadrature takes, and meets no funnel. The posterior of the other parameters is the same.
     latents
@@ -100,7 +101,8 @@ def from_pymc(
         to integrate out; the message names the variable, the reason and a solution.
     InvalidInputError
         When `row_dim` is not a dim of the model, a row has no finite log-likelihood, `data` does not fit the model, or
-        `integrate=True` comes with `data` or `deterministics`; the message names the row, the array or the arguments.
+        `integrate=True` comes with `data`, or a name in `deterministics` is unknown; the message names the row, the
+        array or the argument.
 
     Notes
     -----
@@ -141,14 +143,37 @@ def from_pymc(
     >>> amc.from_pymc(model)  # doctest: +SKIP
     PredictorsOfPyMC(y: 1000 rows; beta, sigma)
     """
-    model = summed(without_formula(model), latents)
-    if integrate is True and (data is not None or deterministics):
+    target = _read(
+        summed(without_formula(model), latents),
+        row_dim,
+        structure=structure,
+        scale_effects=scale_effects,
+        integrate=integrate,
+        latents=latents,
+        data=data,
+    )
+    target.returned.choose(deterministics)
+    return target
+
+
+def _read(
+    model: Any,
+    row_dim: str | None,
+    *,
+    structure: bool,
+    scale_effects: bool,
+    integrate: bool | str,
+    latents: Any,
+    data: Mapping[str, Any] | None,
+) -> PyMCTarget | StructuredTarget | IntegratedOfPyMC:
+    """Return the target of a model without discrete variables; the arguments are those of `from_pymc`."""
+    if integrate is True and data is not None:
         raise InvalidInputError(
-            "from_pymc: integrate=True takes the rows and the variables of the model itself, so `data` and "
-            "`deterministics` must not be given; leave them out, or give integrate='auto' or False. Groups whose rows "
-            "come from sources: targets.GroupedTarget or NormalGroups"
+            "from_pymc: integrate=True takes the rows of the model itself, so `data` must not be given; leave it out, "
+            "or give integrate='auto' or False. Groups whose rows come from sources: targets.GroupedTarget or "
+            "NormalGroups"
         )
-    if integrate is True or (integrate and data is None and structure and not deterministics and row_dim is None):
+    if integrate is True or (integrate and data is None and structure and row_dim is None):
         whole = _integrated(model, always=integrate is True, if_cheaper=integrate == "if cheaper")
         if isinstance(whole, IntegratedOfPyMC):
             whole.latents_wanted = checked_latents(latents)
@@ -163,12 +188,12 @@ def from_pymc(
         given = with_sources(dict(data))
         rows = {name: checked_array(one, name, who="from_pymc", keep_float32=True) for name, one in given.items()}
         source = ModelOfPyMC(model, row_dim, scale_effects=False, data=rows)
-        return PyMCTarget(source, deterministics=deterministics, given=given)
+        return PyMCTarget(source, given=given)
     source = ModelOfPyMC(model, row_dim, scale_effects=scale_effects)
-    found = _find_structure(source) if structure and not deterministics else "it was not looked for"
+    found = _find_structure(source) if structure else "it was not looked for"
     if isinstance(found, StructuredTarget):
         return found
-    return PyMCTarget(source, deterministics=deterministics, why_no_structure=found)
+    return PyMCTarget(source, why_no_structure=found)
 
 
 def explain(model: Any, row_dim: str | None = None) -> str:

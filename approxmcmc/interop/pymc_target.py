@@ -16,7 +16,6 @@ from typing import Any, Self
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import (
     CompiledGradient,
@@ -39,7 +38,6 @@ from approxmcmc.interop.kernels import (
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
 from approxmcmc.interop.prior import log_prior_of
 from approxmcmc.interop.rows import first_line, random_groups
-from approxmcmc.interop.variables import ModelVariables
 from approxmcmc.targets.checks import ROWS_AT_ONCE, checked_array
 from approxmcmc.targets.given import kept
 from approxmcmc.targets.parts import MadeOfRows
@@ -113,7 +111,6 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         self,
         source: ModelOfPyMC,
         *,
-        deterministics: bool = False,
         given: Mapping[str, Any] | None = None,
         why_no_structure: str = "",
     ) -> None:
@@ -125,15 +122,10 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         example = self.initial_point(), *(np.array(array[:4]) for array in self.data)
         self._graph = GraphOfRows(self._theta, source.rows.inputs, merge_branches(simplify(terms)), example)
         self._prior: Any = simplify(log_prior_of(source))
-        self.variables = self._describe_variables(deterministics)
+        self.variables = source.describe()
         self._check_rows()
         if source.rows.is_given:
             self._check_given()
-
-    def _describe_variables(self, deterministics: bool) -> ModelVariables:
-        source = self.source
-        wanted = [v for v in source.model.deterministics if not source.rows.leaves & set(ancestors([v]))]
-        return source.describe(wanted if deterministics else [])
 
     def without_rows(self) -> TermsOfGraph:
         """Return the graph of the terms, which is all that workers need for passes over the rows."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -95,7 +96,8 @@ def describe_variables(
     def unconstrain_draws(given: Mapping[str, np.ndarray]) -> np.ndarray:
         free = [variable.name for variable in model.free_RVs]
         pieces = forward()(*(given[name] for name in free))
-        packed = np.concatenate([piece.reshape((len(piece), -1)) for piece in pieces], axis=1).astype(np.float64)
+        packed = np.concatenate([piece.reshape((len(piece), math.prod(piece.shape[1:]))) for piece in pieces], axis=1)
+        packed = packed.astype(np.float64)
         return np.array([multiply(one) for one in packed]) if scales else packed
 
     @functools.cache
@@ -104,9 +106,7 @@ def describe_variables(
 
     first = {name: value[0] for name, value in constrain(multiply(flat(start, values))[None, :]).items()}
     defaults = {variable.name: first[variable.name] for variable in model.free_RVs}
-    named = {name: dims for name, dims in model.named_vars_to_dims.items() if None not in dims}
-    dims = {name: tuple(map(str, axes)) for name, axes in named.items()}
-    coords = {str(name): list(labels) for name, labels in model.coords.items() if labels is not None}
+    dims, coords = labels_of_model(model)
     names_of = {value: f"{value.name}_scaled__" if value in scales else value.name for value in values}
     pairs = [
         (names_of[value], value.name, variable.name) for value, variable in zip(values, model.free_RVs, strict=True)
@@ -124,6 +124,13 @@ def describe_variables(
         unconstrain=unconstrain,
         unconstrain_draws=unconstrain_draws,
     )
+
+
+def labels_of_model(model: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, list[Any]]]:
+    """Return the dims of a model's variables by name, and its coords."""
+    named = {name: dims for name, dims in model.named_vars_to_dims.items() if None not in dims}
+    dims = {name: tuple(map(str, axes)) for name, axes in named.items()}
+    return dims, {str(name): list(labels) for name, labels in model.coords.items() if labels is not None}
 
 
 def _forward(model: Any) -> Any:

@@ -14,6 +14,7 @@ from approxmcmc.errors import ApproxMCMCError, IncompatibleError
 from approxmcmc.interop.groups.values import NOT_UNDERSTOOD
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
 from approxmcmc.interop.pymc import from_pymc
+from approxmcmc.interop.returned import ReturnedByModel
 from approxmcmc.interop.rows import first_line
 from approxmcmc.interop.summed.draws import SummedOut
 from approxmcmc.interop.summed.model import SummedModel, summed
@@ -76,6 +77,11 @@ class WholeModel(TwinnedTarget, Target):
     def summed(self) -> SummedOut | None:  # type: ignore[override]  # a property, too
         """What draws the indicators that were summed out of the model, if there are any."""
         return SummedOut(self.model, self.variables) if isinstance(self.model, SummedModel) else None
+
+    @functools.cached_property
+    def returned(self) -> ReturnedByModel:  # type: ignore[override]  # a property, too
+        """What computes the model's deterministics from draws."""
+        return ReturnedByModel(self.model if self.summed is None else self.model.given)
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:

@@ -34,12 +34,18 @@ class NutpieModel:
 
 
 def compile_model(model: Any, names: Sequence[str] | None) -> NutpieModel:
-    """Return a model compiled by nutpie, with the variables `names`, None for all; raise any error of compilation."""
+    """Return a model compiled by nutpie, with the variables `names`, None for all; raise any error of compilation.
+
+    Labels of axes are replaced by numbers, because nutpie refuses some that PyMC accepts, such as tuples, intervals and
+    dates. The trace gets the model's labels from the target.
+    """
     import nutpie
+    import pandas as pd
 
     began = time.perf_counter()
     made = nutpie.compile_pymc_model(model, var_names=None if names is None else list(names))
-    return NutpieModel(made, time.perf_counter() - began)
+    numbers = {axis: pd.RangeIndex(len(made.coords[axis])) for axis in model.coords}
+    return NutpieModel(dataclasses.replace(made, _coords={**made.coords, **numbers}), time.perf_counter() - began)
 
 
 class NutpieChain:
@@ -60,11 +66,11 @@ class NutpieChain:
 
         if self._since:
             return
-        self._since = time.perf_counter()
         if self._sampler is not None:
+            self._since = time.perf_counter()
             self._sampler.resume()
             return
-        job = self._job
+        job, began = self._job, time.perf_counter()
         self._sampler = nutpie.sample(
             self._compiled,
             draws=self._most,
@@ -79,6 +85,7 @@ class NutpieChain:
             progress_rate=REPORTED,
             blocking=False,
         )
+        self._since = began  # set last: a chain that nutpie could not make has nothing to pause
 
     def pause(self) -> None:
         """Pause the chain's thread."""

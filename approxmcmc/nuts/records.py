@@ -78,17 +78,9 @@ def _counted(stats: dict[str, np.ndarray], n_obs: int, *, only_nuts: bool) -> di
 
 
 def _described(posterior: xr.Dataset, target: Target) -> Variables:
-    """Return names, shapes, axes and labels of the variables; the target's axes if the model has none."""
+    """Return the names and shapes of the variables, with the axes and labels of the target."""
     shapes = {str(name): variable.shape[2:] for name, variable in posterior.data_vars.items()}
-    own = {
-        str(name): tuple(map(str, variable.dims[2:]))
-        for name, variable in posterior.data_vars.items()
-        if not any(str(dim).startswith(f"{name}_dim_") for dim in variable.dims)
-    }
-    dims = {**target.variables.dims, **own}
-    used = {axis for axes in dims.values() for axis in axes}
-    labels = {str(axis): posterior[axis].to_numpy().tolist() for axis in posterior.coords if str(axis) in used}
-    return Variables(shapes, dims, {**target.variables.coords, **labels})
+    return Variables(shapes, target.variables.dims, target.variables.coords)
 
 
 def _arrays(posterior: xr.Dataset) -> dict[str, np.ndarray]:

@@ -89,12 +89,12 @@ def _draw(job: NUTSJob, compiled: by_nutpie.NutpieModel | None) -> RawDraws:
         raise SamplingError(why_no_start(job.model, error)) from error
 
 
-def _compile(target: Target, model: Any, names: Sequence[str] | None, *, insist: bool) -> by_nutpie.NutpieModel | None:
+def _compile(target: Target, model: Any, names: Sequence[str], *, insist: bool) -> by_nutpie.NutpieModel | None:
     """Return the model compiled by nutpie, cached by content; None if nutpie cannot compile it.
 
     With `insist` the error of nutpie is raised instead.
     """
-    key = target.content_hash(), None if names is None else tuple(names)
+    key = target.content_hash(), tuple(names)
     if key not in _compiled:
         try:
             made = by_nutpie.compile_model(model, names)
@@ -111,13 +111,8 @@ def _compile(target: Target, model: Any, names: Sequence[str] | None, *, insist:
     return _compiled[key]
 
 
-def _names(target: Target, model: Any) -> Sequence[str] | None:
-    """Return the names of the variables that a trace holds: the target's; None for all that `pm.sample` returns.
-
-    None is returned for a model that the library does not take apart into terms.
-    """
-    if target.why_no_terms:
-        return None
+def _names(target: Target, model: Any) -> Sequence[str]:
+    """Return the names of the target's variables; raise if the model lacks one."""
     known = {variable.name for variable in (*model.free_RVs, *model.deterministics)}
     if missing := [name for name in target.variables.shapes if name not in known]:
         raise IncompatibleError(

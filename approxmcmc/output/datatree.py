@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import SamplingResult, Variables, content_hash
+from approxmcmc.contracts import SamplingResult, Variables, as_labels, content_hash
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.schema import BY_NAME
 
@@ -164,7 +164,7 @@ def _named(values: Mapping[str, np.ndarray], variables: Variables, attrs: Mappin
         values,
         attrs=attrs,
         dims={name: list(dims) for name, dims in variables.dims.items()},
-        coords={name: list(labels) for name, labels in variables.coords.items()},
+        coords={name: as_labels(labels) for name, labels in variables.coords.items()},
     )
 
 
@@ -202,7 +202,7 @@ def _data_group(arrays: Mapping[str, Any], variables: Variables) -> xr.Dataset:
             described[f"{name}_content_hash"] = content_hash(array)
     dims = {name: list(variables.dims[name]) for name in small if name in variables.dims}
     used = {axis for axes in dims.values() for axis in axes}
-    coords = {axis: list(labels) for axis, labels in variables.coords.items() if axis in used}
+    coords = {axis: as_labels(labels) for axis, labels in variables.coords.items() if axis in used}
     return _dataset(small, attrs=sanitize_attrs(described), sample_dims=[], dims=dims, coords=coords)
 
 

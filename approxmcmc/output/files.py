@@ -19,6 +19,7 @@ from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.engine.memory import all_memory
 from approxmcmc.errors import InvalidInputError, naming_the_arguments
 from approxmcmc.output.datatree import sanitize_attrs
+from approxmcmc.output.escapes import with_own_names, with_storable_names, with_text_labels
 
 # A rejected proposal repeats a draw, which zlib already compresses at its lowest level; level 4 takes three times as
 # long and saves a few per cent more.
@@ -58,8 +59,10 @@ def save(trace: xr.DataTree, path: str | os.PathLike[str]) -> Path:
     Notes
     -----
     Plain ``trace.to_netcdf(path)`` writes a file with the same content. This one is compressed (zlib 1 with shuffle,
-    chunks of one chain and up to 10 000 draws), survives a crash during writing, converts attributes that netCDF
-    cannot store (bool, None, dict), and ends with a checksum, which `load` compares and other programs ignore.
+    chunks of one chain and up to 10 000 draws), survives a crash during writing, ends with a checksum, which `load`
+    compares and other programs ignore, and converts what netCDF cannot store: attributes that are bool, None or dict;
+    labels that are neither text, numbers nor dates of NumPy, such as tuples or intervals, become text; names such as
+    "<b>", "." or of 300 letters are escaped in the file, and `load` returns them.
 
     Examples
     --------
@@ -154,7 +157,7 @@ def read_tree(path: Path) -> xr.DataTree:
     try:
         _refuse_what_memory_cannot_hold(path)
         with xr.open_datatree(path, engine="netcdf4") as opened:
-            return opened.load()
+            return opened.load().map_over_datasets(with_own_names)
     except InvalidInputError:
         raise
     except MemoryError as error:
@@ -200,7 +203,7 @@ def _describe(found: Any) -> str:
 def _with_storable_attrs(trace: xr.DataTree) -> xr.DataTree:
     datasets = {}
     for node in trace.subtree:
-        dataset = node.to_dataset(inherit=False).copy(deep=False)
+        dataset = with_storable_names(with_text_labels(node.to_dataset(inherit=False))).copy(deep=False)
         dataset.attrs = sanitize_attrs(dataset.attrs)
         for variable in dataset.variables.values():
             variable.attrs = sanitize_attrs(variable.attrs)

@@ -15,6 +15,7 @@ from approxmcmc.errors import IncompatibleError
 from approxmcmc.interop.whole_model import WholeModel
 from approxmcmc.nuts.settings import NUTS
 from approxmcmc.output.datatree import named_trace
+from approxmcmc.output.returned import with_deterministics
 from approxmcmc.sampling.goals import FixedDraws
 
 
@@ -68,7 +69,7 @@ def run_nuts(model: Any, settings: dict[str, Any], *, cores: int | None, progres
     if drawn.attrs["stopped"]:
         raise KeyboardInterrupt(f"NUTS was stopped after {drawn.flat.shape[1]} of {settings['draws']} draws")
     versions = json.dumps(_versions(drawn.attrs["nuts"]))
-    return named_trace(
+    trace = named_trace(
         drawn.posterior,
         drawn.stats,
         variables=drawn.variables,
@@ -78,6 +79,8 @@ def run_nuts(model: Any, settings: dict[str, Any], *, cores: int | None, progres
         observed_data=target.observed_data,
         constant_data=target.constant_data,
     )
+    # A gold standard of a model without terms has its deterministics, too.
+    return with_deterministics(trace, target.returned) if target.why_no_terms else trace
 
 
 def _versions(sampler: str) -> dict[str, str]:

@@ -100,6 +100,8 @@ def _chain(plan: Plan, cell: Cell, sample: Callable[..., xr.DataTree]) -> xr.Dat
     initial = cell.starting_point(study, target)
     if isinstance(cell.sampler, ForeignSampler):
         return foreign_chain(budget, cell.sampler, target, seed=cell.seed, initial=initial)
+    if target.plain.returned is not None:
+        target.plain.returned.wanted = ()  # deterministics take time and space, and follow from the stored draws
     return sample(
         target,
         cell.sampler,

@@ -91,13 +91,13 @@ def named_variables(
 
 
 def check_names(variables: Variables, *, who: str) -> None:
-    """Raise on names that the trace needs for its axes: xarray would drop such a variable silently.
+    """Raise on names that the trace needs for its axes, which xarray would drop silently, and on those with a slash.
 
     Raises
     ------
     InvalidInputError
-        If a variable's name is not a string, or is "chain", "draw" or the name of an axis; or if an axis is called
-        "chain" or "draw".
+        If a variable's name is not a string, or is "chain", "draw" or the name of an axis; if an axis is called
+        "chain" or "draw"; or if a name contains "/", which separates the groups of a trace.
     """
     axes = {axis for name in variables.shapes for axis in variables.dims.get(name, ())}
     taken = {"chain", "draw"}
@@ -106,6 +106,11 @@ def check_names(variables: Variables, *, who: str) -> None:
         raise InvalidInputError(
             f"{who}: variables and their axes need different names, strings other than 'chain' and 'draw', which "
             f"are axes of every trace; rename {wrong}"
+        )
+    every_axis = {axis for dims in variables.dims.values() for axis in dims}  # also of data and deterministics
+    if paths := sorted(name for name in {*variables.shapes, *every_axis} if "/" in name):
+        raise InvalidInputError(
+            f"{who}: a name with '/' is a path in a trace, which cannot hold it; rename the variables or axes {paths}"
         )
 
 

@@ -23,7 +23,7 @@ from pytensor.graph.traversal import ancestors
 from approxmcmc.contracts import Variables
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, rebuild, simplify, value_of
 from approxmcmc.interop.groups.values import PYTHON, shape_of
-from approxmcmc.interop.variables import ModelVariables
+from approxmcmc.interop.variables import ModelVariables, labels_of_model
 from approxmcmc.targets.groups.link import ABS, AS_IT_IS, EXP
 
 
@@ -96,14 +96,11 @@ class Coordinates:
         """Return the model's initial point as a theta."""
         return np.concatenate([np.ravel(one) for one in self.start]) if self.start else np.empty(0)
 
-    def describe(self, deterministics: Sequence[Any]) -> "GlobalVariables":
-        """Return the variables of the trace, with the maps from and to theta.
-
-        The `deterministics` are among them, and must depend on nothing but the parameters in theta.
-        """
+    def describe(self) -> "GlobalVariables":
+        """Return the variables of theta, with the maps from and to theta."""
         model, names = self.model, [variable.name for variable in self.free]
-        graphs = self.frozen([*(self.of[v] for v in self.free), *rebuild(list(deterministics), self.of)])
-        constrain = over_draws(self.theta, graphs, [*names, *(one.name for one in deterministics)])
+        graphs = self.frozen([self.of[v] for v in self.free])
+        constrain = over_draws(self.theta, graphs, names)
         first = {name: value[0] for name, value in constrain(self.initial_point()[None]).items()}
         defaults = {name: first[name] for name in names}
         dims, coords = labels_of_model(model)
@@ -149,7 +146,14 @@ class Coordinates:
             mode=PYTHON,
             on_unused_input="ignore",
         )
-        return lambda values: np.asarray(function(*(values[v.name] for v in self.free)))
+        dim = sum(value.size for value in self.start)
+
+        def unconstrain(values: Mapping[str, np.ndarray]) -> np.ndarray:
+            # PyTensor's ravel cannot tell the length of an axis from no draws.
+            n_draws = len(next(iter(values.values()), ()))
+            return np.asarray(function(*(values[v.name] for v in self.free))) if n_draws else np.empty((0, dim))
+
+        return unconstrain
 
 
 def over_draws(
@@ -164,13 +168,6 @@ def over_draws(
         return {name: np.broadcast_to(value, (len(thetas), *value.shape[1:])) for name, value in full}
 
     return evaluate_all
-
-
-def labels_of_model(model: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, list[Any]]]:
-    """Return the dims of a model's variables by name, and its coords."""
-    named = {name: dims for name, dims in model.named_vars_to_dims.items() if None not in dims}
-    dims = {name: tuple(map(str, axes)) for name, axes in named.items()}
-    return dims, {str(name): list(labels) for name, labels in model.coords.items() if labels is not None}
 
 
 def may_be_signed(model: Any, variable: Any) -> bool:

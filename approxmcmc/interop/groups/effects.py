@@ -1,6 +1,7 @@
 """The integrated effects of a PyMC model under the model's names, and the variables computed from them."""
 
-from collections.abc import Sequence, Set
+import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.coordinates import Coordinates
 from approxmcmc.interop.groups.labels import MIXED, labels_of
 from approxmcmc.interop.groups.predictor import triangle_of
-from approxmcmc.interop.groups.values import PYTHON, ValuesOfGraph, size
+from approxmcmc.interop.groups.values import PYTHON, ValuesOfGraph, shape_of, size
 
 AT_ONCE = 1 << 21  # numbers of u per chunk
 
@@ -40,9 +41,8 @@ class EffectsOfModel:
         first = 0
         self.of: dict[Any, Any] = {}
         self._compiled: dict[tuple[str, ...], Any] = {}
-        self.values = ValuesOfGraph(model, model.deterministics)
         for variable, axis in effects.axes.items():
-            shape = self.values.shape(variable) if variable in self.values.of else variable.type.shape
+            shape = shape_of(model, variable)
             count = size([n for place, n in enumerate(shape) if place != axis])
             self.of[variable] = self._scaled(variable, shape, axis, self.u[:, first : first + count])
             first += count
@@ -58,21 +58,25 @@ class EffectsOfModel:
         moved = (shape[axis], *(n for place, n in enumerate(shape) if place != axis))
         return location + scale * pt.moveaxis(u.reshape(moved), 0, axis)
 
-    def named(self, n_rows: Set[int]) -> list[Named]:
-        """Return the effects, and the deterministics that depend on them.
+    @functools.cached_property
+    def roots(self) -> list[Named]:
+        """The effects themselves."""
+        shapes = {variable: shape_of(self.model, variable) for variable in self.effects.axes}
+        return [Named(v.name, self.of[v], shapes[v], axis) for v, axis in self.effects.axes.items()]
 
-        A deterministic with an axis as long as one of `n_rows` is left out, unless there are as many groups.
-        """
-        labels = labels_of(self.values, {v: np.indices(self.values.shape(v))[a] for v, a in self.effects.axes.items()})
-        found = [Named(v.name, self.of[v], self.values.shape(v), a) for v, a in self.effects.axes.items()]
+    @functools.cached_property
+    def deterministics(self) -> list[Named]:
+        """The deterministics that depend on effects; they are read when groups are drawn, not with the model."""
         mine = set(self.of)
         wanted = [one for one in self.model.deterministics if mine & set(ancestors([one]))]
+        values = ValuesOfGraph(self.model, wanted)
+        effects = {variable: np.indices(values.shape(variable))[axis] for variable, axis in self.effects.axes.items()}
+        labels = labels_of(values, effects)
         graphs = self.coordinates.frozen(rebuild(wanted, {**self.coordinates.of, **self.of}))
-        for one, graph in zip(wanted, graphs, strict=True):
-            shape = self.values.shape(one)
-            if not (n_rows - {self.effects.n_groups}) & set(shape):
-                found.append(Named(one.name, graph, shape, _axis_of_groups(labels[one], self.effects.n_groups)))
-        return found
+        return [
+            Named(one.name, graph, values.shape(one), _axis_of_groups(labels[one], self.effects.n_groups))
+            for one, graph in zip(wanted, graphs, strict=True)
+        ]
 
     def evaluate(
         self, named: Sequence[Named], thetas: np.ndarray, u: np.ndarray, groups: np.ndarray
@@ -81,6 +85,8 @@ class EffectsOfModel:
 
         Variables without an axis of groups depend on several groups: then all of them must be given, in any order.
         """
+        if not len(thetas):
+            return [np.empty((0, *_shape_of_groups(one, len(groups)))) for one in named]
         function, shape = self._function(named), self.u.type.shape
         step, columns = max(1, AT_ONCE // size(shape)), []
         for lo in range(0, len(thetas), step):
@@ -101,6 +107,11 @@ class EffectsOfModel:
             graphs = vectorize_graph([one.graph for one in named], {theta: thetas, self.u: many})
             self._compiled[names] = pytensor.function([thetas, many], graphs, mode=PYTHON, on_unused_input="ignore")
         return self._compiled[names]
+
+
+def _shape_of_groups(one: Named, n_groups: int) -> list[int]:
+    """Return the shape of the entries of some groups in a variable."""
+    return [n_groups if axis == one.axis else length for axis, length in enumerate(one.shape)]
 
 
 def _axis_of_groups(labels: np.ndarray, n_groups: int) -> int | None:

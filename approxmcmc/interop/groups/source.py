@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from approxmcmc.contracts import WrittenWork, content_hash
+from approxmcmc.contracts import WrittenWork, as_labels, content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, value_of
 from approxmcmc.interop.groups.candidates import GroupEffects, candidates
@@ -70,7 +70,7 @@ class ModelOfGroups:
             dims = self.model.named_vars_to_dims.get(variable.name)
             known = self.model.coords.get(dims[axis]) if dims else None
             if known is not None:
-                return np.asarray(known)
+                return as_labels(known)
         return np.arange(effects.n_groups)
 
     @property

@@ -1,18 +1,21 @@
 """Base class of the targets made from a PyMC model with integrated effects."""
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import CompiledTarget, LatentTarget, WrittenWork, content_hash
 from approxmcmc.interop.groups.candidates import GroupEffects
-from approxmcmc.interop.groups.coordinates import Coordinates, GlobalVariables, labels_of_model
+from approxmcmc.interop.groups.coordinates import Coordinates, GlobalVariables
 from approxmcmc.interop.groups.effects import EffectsOfModel, Named
 from approxmcmc.interop.groups.prior import PriorOfCoordinates
 from approxmcmc.interop.groups.source import ModelOfGroups
+from approxmcmc.interop.returned import ReturnedByModel
+from approxmcmc.interop.variables import labels_of_model
 from approxmcmc.targets.groups.grouping import Grouping
 from approxmcmc.targets.tall_data import TallDataTarget
 
@@ -42,14 +45,13 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         self.source, self.groups, self.n_rows, coordinates = source, effects, source.y.size, self.coordinates
         self.mirrored = sorted(coordinates.places[one] for one in coordinates.signed)
         self.prior = PriorOfCoordinates(coordinates, source.hash)
-        mine = set(effects.axes)
-        own = [one for one in source.model.deterministics if not mine & set(ancestors([one]))]
-        shapes = EffectsOfModel(source.model, effects, coordinates, self.n_effects)
-        self.variables = coordinates.describe(
-            [v for v in own if not source.observed.lengths & set(shapes.values.shape(v))]
-        )
-        self.model_effects = shapes
-        self.named = shapes.named(source.observed.lengths)
+        self.variables = coordinates.describe()
+        self.model_effects = EffectsOfModel(source.model, effects, coordinates, self.n_effects)
+
+    @functools.cached_property
+    def returned(self) -> ReturnedByModel:
+        """What computes the model's deterministics from draws."""
+        return ReturnedByModel(self.source.model)
 
     def compile(self) -> CompiledTarget:
         """Compile terms and prior, after checking that the model's data are unchanged."""
@@ -73,7 +75,7 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     @property
     def group_dim(self) -> str:
         """The name that the model gives to the dimension of its groups."""
-        [first, *_] = self.named
+        [first, *_] = self.model_effects.roots
         assert first.axis is not None
         return self._dims_of(first)[first.axis]
 
@@ -82,10 +84,10 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         """Names of the effects."""
         return [variable.name for variable in self.groups.axes]
 
-    @property
-    def coords_of_latents(self) -> Mapping[str, Sequence[Any]]:
-        """The model's coords; group axes without a name get the labels of the groups."""
-        axes = {self._dims_of(one)[one.axis]: list(self.group_labels) for one in self.named if one.axis is not None}
+    def coords_of_latents(self, groups: np.ndarray) -> Mapping[str, Sequence[Any]]:
+        """Return the model's coords; all axes of groups have the labels of `groups`."""
+        named = [*self.model_effects.roots, *self.model_effects.deterministics]
+        axes = {self._dims_of(one)[one.axis]: list(self.group_labels[groups]) for one in named if one.axis is not None}
         return {**labels_of_model(self.source.model)[1], **axes}
 
     @property
@@ -105,15 +107,27 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         u[:, has_rows] = self.draw_standard_effects(rng, thetas, places[has_rows])
         return u
 
-    def name_latents(
-        self, thetas: np.ndarray, drawn: np.ndarray, groups: np.ndarray
-    ) -> Mapping[str, tuple[tuple[str, ...], np.ndarray]]:
-        """Return the effects and deterministics of `groups` by name, dims and values, from draws of u (`drawn`).
+    def latent_sizes(self, groups: np.ndarray) -> Mapping[str, int]:
+        """Return how many numbers each deterministic of `groups` has in a draw.
 
         Deterministics without an axis of groups are left out unless `groups` holds all groups of the model.
         """
         complete = np.unique(groups).size == self.groups.n_groups
-        named = [one for one in self.named if complete or one.axis is not None]
+        sizes = {}
+        for one in self.model_effects.deterministics:
+            if one.axis is not None:
+                sizes[one.name] = math.prod(one.shape) // self.groups.n_groups * len(groups)
+            elif complete:
+                sizes[one.name] = math.prod(one.shape)
+        return sizes
+
+    def name_latents(
+        self, thetas: np.ndarray, drawn: np.ndarray, groups: np.ndarray, names: Collection[str] | None = None
+    ) -> Mapping[str, tuple[tuple[str, ...], np.ndarray]]:
+        """Return the effects and deterministics of `groups` by name, dims and values, from draws of u (`drawn`)."""
+        names = self.latent_sizes(groups) if names is None else names
+        computed = [one for one in self.model_effects.deterministics if one.name in names] if names else []
+        named = [*self.model_effects.roots, *computed]
         values = self.model_effects.evaluate(named, thetas, drawn, groups)
         return {one.name: (self._dims_of(one), value) for one, value in zip(named, values, strict=True)}
 

@@ -5,7 +5,8 @@ r"""Draw indicators that were summed out: given theta their entries are independ
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,13 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.backends.arviz import find_constants, find_observations
 from pytensor.graph.replace import vectorize_graph
-from pytensor.graph.traversal import ancestors
 
-from approxmcmc.contracts import LatentTarget, Variables
+from approxmcmc.contracts import LatentTarget, Variables, as_labels
 from approxmcmc.interop.graphs import by_numpy, rebuild, simplify
-from approxmcmc.interop.groups.coordinates import labels_of_model
 from approxmcmc.interop.groups.values import PYTHON, shape_of
+from approxmcmc.interop.returned import ReturnedByModel
 from approxmcmc.interop.summed.model import SummedModel
+from approxmcmc.interop.variables import labels_of_model
 
 AT_ONCE = 1 << 21  # terms of states per chunk of draws
 
@@ -50,18 +51,17 @@ class SummedOut(LatentTarget):
     @property
     def group_labels(self) -> np.ndarray:
         """The model's labels of the first axis of the indicators."""
-        return np.asarray(self.coords_of_latents.get(self.group_dim, range(self.shape[0])))
+        return as_labels(labels_of_model(self.model.given)[1].get(self.group_dim, range(self.shape[0])))
 
     @property
     def latent_coords(self) -> Mapping[str, Sequence[Any]]:
         """The other axes of the indicators, numbered."""
         return {f"axis_{axis}": range(length) for axis, length in enumerate(self.shape[1:], 1)}
 
-    @property
-    def coords_of_latents(self) -> Mapping[str, Sequence[Any]]:
-        """The model's coords; axes without a name are numbered."""
-        unnamed = {dim: range(n) for dims in self.dims.values() for dim, n in zip(dims, self.shape, strict=True)}
-        return {**unnamed, **labels_of_model(self.model.given)[1]}
+    def coords_of_latents(self, groups: np.ndarray) -> Mapping[str, Sequence[Any]]:
+        """Return the model's coords; the first axis of each indicator has the labels of `groups`."""
+        chosen = list(self.group_labels[groups])
+        return {**labels_of_model(self.model.given)[1], **{dims[0]: chosen for dims in self.dims.values()}}
 
     @property
     def latent_roots(self) -> Sequence[str]:
@@ -79,6 +79,8 @@ class SummedOut(LatentTarget):
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Return exact draws of the states of `groups`, as numbers, shape (thetas, groups, ...)."""
         uniform = rng.random((len(thetas), len(groups), *self.shape[1:]))
+        if not len(thetas):
+            return np.zeros(uniform.shape, dtype=np.int64)
         step = max(1, AT_ONCE // (len(self.model.terms) * int(np.prod(self.shape))))
         pieces = [
             (
@@ -89,28 +91,35 @@ class SummedOut(LatentTarget):
         ]
         return np.concatenate(pieces)
 
+    def latent_sizes(self, groups: np.ndarray) -> Mapping[str, int]:
+        """Return how many numbers each deterministic of indicators has in a draw, if `groups` are all groups."""
+        if np.unique(groups).size < self.shape[0]:
+            return {}
+        mine = {one.name for one in self.supports}
+        return {
+            name: math.prod(shape)
+            for name, shape in self._returned.shapes.items()
+            if mine & set(self._returned.parents(name))
+        }
+
     def name_latents(
-        self, thetas: np.ndarray, drawn: np.ndarray, groups: np.ndarray
+        self, thetas: np.ndarray, drawn: np.ndarray, groups: np.ndarray, names: Collection[str] | None = None
     ) -> Mapping[str, tuple[tuple[str, ...], np.ndarray]]:
-        """Return the indicators by name, dims and values, and if `groups` are all groups, what depends on them."""
+        """Return the indicators by name, dims and values, and the deterministics `names`, which depend on them."""
+        names = list(self.latent_sizes(groups) if names is None else names)
         states = np.array(list(itertools.product(*self.supports.values())), dtype=np.int64)
         values = [states[drawn, place] for place in range(len(self.supports))]
         named = {name: (dims, value) for (name, dims), value in zip(self.dims.items(), values, strict=True)}
-        if np.unique(groups).size == self.shape[0] and self._deterministics:
-            every = [np.take(value, np.argsort(groups), axis=1) for value in values]
-            parameters = self.variables.unpack(thetas)
-            found = self._computed(*(parameters[one.name] for one in self.model.free_RVs), *every)
-            for one, value in zip(self._deterministics, found, strict=True):
-                named[one.name] = self._dims_of(one.name, value.shape[1:]), value
+        if names:
+            in_order = [np.take(value, np.argsort(groups), axis=1) for value in values]
+            indicators = dict(zip(self.dims, in_order, strict=True))
+            computed = self._returned.compute({**self.variables.unpack(thetas), **indicators}, names)
+            named |= {name: (tuple(self._returned.axes(name)), value) for name, value in computed.items()}
         return named
 
     @functools.cached_property
-    def _deterministics(self) -> list[Any]:
-        """The deterministics that depend on indicators, without those that have an axis of rows."""
-        lengths = {len(values) for values in self.observed_data.values() if np.ndim(values)} - {self.shape[0]}
-        mine = set(self.supports)
-        found = [one for one in self.model.given.deterministics if mine & set(ancestors([one]))]
-        return [one for one in found if not lengths & set(one.type.shape)]
+    def _returned(self) -> ReturnedByModel:
+        return ReturnedByModel(self.model.given)
 
     @functools.cached_property
     def _terms(self) -> Any:
@@ -118,11 +127,6 @@ class SummedOut(LatentTarget):
         return self._of_draws(
             self.model.free_RVs, [by_numpy(simplify(one)) for one in self._of_inputs(self.model.terms)]
         )
-
-    @functools.cached_property
-    def _computed(self) -> Any:
-        """The function of parameters and indicators of many draws that returns the deterministics."""
-        return self._of_draws([*self.model.free_RVs, *self.supports], self._of_inputs(self._deterministics))
 
     @functools.cached_property
     def _inputs(self) -> dict[Any, Any]:

@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from approxmcmc.checkpoints.tables import with_the_trace, without_the_trace
+from approxmcmc.checkpoints.tables import columns_of, with_the_trace, without_the_trace
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, SamplingResult, Variables
 from approxmcmc.output import build_trace
 
 N, M = 7, 5  # draws of a chain, and of its trace
 SHAPES = {"b": (2, 2), "tau": ()}
+COLUMNS = [("b", 4), ("tau", 1)]
 TOUCHED, ACCEPTED = COUNT_NAMES.index("datapoints_touched"), COUNT_NAMES.index("accepted")
 LP, EPSILON = VALUE_NAMES.index("lp"), VALUE_NAMES.index("epsilon")
 
@@ -51,10 +52,10 @@ def test_what_a_trace_holds_is_not_written_and_comes_back(rng, dtype):
     tables = records(rng, dtype)
     arrays = tables | {"tuning_counts": np.arange(3)} | {f"warmup_{name}": table for name, table in tables.items()}
     trace = trace_of(tables, dtype, keep_warmup=True)
-    left = without_the_trace(arrays, trace, 1, list(SHAPES))
+    left = without_the_trace(arrays, trace, 1, COLUMNS)
     assert [left[f"{name}_own"].shape for name in tables] == [(M, 0), (M, 1), (M, 1)]
     assert all(len(left[f"{phase}{name}_rest"]) == N - M for name in tables for phase in ("", "warmup_"))
-    assert_same_bits(with_the_trace(left, trace, 1, list(SHAPES)), arrays)
+    assert_same_bits(with_the_trace(left, trace, 1, COLUMNS), arrays)
 
 
 def test_a_trace_that_differs_in_one_bit_is_not_believed(rng):
@@ -62,20 +63,34 @@ def test_a_trace_that_differs_in_one_bit_is_not_believed(rng):
     trace = trace_of(tables)
     trace["posterior"]["tau"][1, 2] = np.nextafter(tables["draws"][2, 4], np.inf)
     trace["sample_stats"]["accepted"][1, 0] = 1
-    left = without_the_trace(tables, trace, 1, list(SHAPES))
+    left = without_the_trace(tables, trace, 1, COLUMNS)
     assert left["draws_own"].shape == (M, 1)
-    assert_same_bits(with_the_trace(left, trace, 1, list(SHAPES)), tables)
+    assert_same_bits(with_the_trace(left, trace, 1, COLUMNS), tables)
 
 
 def test_minus_zero_is_not_zero(rng):
     tables = records(rng, "float64")
     tables["draws"][1, 0], tables["draws"][:, 1] = -0.0, -0.0
     trace = trace_of({**tables, "draws": tables["draws"] + 0.0})
-    left = without_the_trace(tables, trace, 1, list(SHAPES))
-    assert_same_bits(with_the_trace(left, trace, 1, list(SHAPES)), tables)
+    left = without_the_trace(tables, trace, 1, COLUMNS)
+    assert_same_bits(with_the_trace(left, trace, 1, COLUMNS), tables)
+
+
+def test_variables_that_are_computed_dropped_or_transformed_are_not_taken_for_columns(rng):
+    tables = records(rng, "float64")
+    trace = trace_of(tables)
+    assert columns_of(trace) == COLUMNS
+    posterior = trace["posterior"].to_dataset()
+    posterior["square"] = posterior["tau"] ** 2
+    shared = posterior.rename(b="b_given").assign(simplex=posterior["b"])
+    columns = [("b", 4), ("simplex", 4), ("tau", 1)]  # the last two lie beyond the table
+    for changed, given in ((posterior, COLUMNS), (shared, COLUMNS), (shared, columns)):
+        trace["posterior"] = changed
+        left = without_the_trace(tables, trace, 1, given)
+        assert_same_bits(with_the_trace(left, trace, 1, given), tables)
 
 
 def test_no_draws_at_all():
     tables = {name: table[:0] for name, table in records(np.random.default_rng(0), "float64").items()}
     trace = trace_of(tables)
-    assert_same_bits(with_the_trace(without_the_trace(tables, trace, 1, list(SHAPES)), trace, 1, list(SHAPES)), tables)
+    assert_same_bits(with_the_trace(without_the_trace(tables, trace, 1, COLUMNS), trace, 1, COLUMNS), tables)

@@ -1,13 +1,16 @@
 """Hierarchies as PyMC users write them, found in the graph and integrated out: densities, draws and names."""
 
+import shutil
+
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+import xarray as xr
 
 import approxmcmc as amc
-from approxmcmc.diagnostics.latents import with_latents
+from approxmcmc.diagnostics.latents import refuse_folder, with_folder, with_latents
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import InvalidInputError
@@ -326,9 +329,37 @@ def test_a_folder_for_effects_is_checked_before_the_run(tmp_path):
     for name, reason in {str(tmp_path): "or a .zarr path", "": "or a .zarr path"}.items():
         with pytest.raises(InvalidInputError, match=reason):
             checked_latents(name)
-    (tmp_path / "old.zarr").mkdir()
-    with pytest.raises(InvalidInputError, match="exists; remove it"):
-        checked_latents(str(tmp_path / "old.zarr"))
+
+
+def test_a_script_may_be_repeated_but_replaces_no_other_folder(run, tmp_path):
+    """A folder is replaced by a run of the same target only; a finished checkpoint uses it, or writes it again."""
+    zarr = pytest.importorskip("zarr")
+    _, target, trace = run
+    path = tmp_path / "effects.zarr"
+    bare = trace["posterior"].to_dataset()[list(target.variables.shapes)]
+    target.latents_wanted = str(path)
+    try:
+        for _ in range(2):
+            refuse_folder(target)
+            with_latents(xr.DataTree.from_dict({"posterior": bare}), target)
+        written = path / "zarr.json"
+        before = written.stat().st_mtime_ns
+        with_folder(trace, target)
+        assert written.stat().st_mtime_ns == before
+        shutil.rmtree(path)
+        with_folder(trace, target)
+        with xr.open_zarr(path, consolidated=False) as effects:
+            assert effects["z"].shape == (2, 50, G)
+        other = amc.from_pymc(hierarchy("slopes"), latents=str(path))
+        with pytest.raises(InvalidInputError, match="holds the effects of another model, so it is not replaced"):
+            amc.sample(other, progressbar=False)
+        for foreign in ("of zarr", "of text"):
+            shutil.rmtree(path)
+            zarr.create_group(path) if foreign == "of zarr" else path.mkdir()
+            with pytest.raises(InvalidInputError, match="was not written by a run of this library"):
+                refuse_folder(target)
+    finally:
+        target.latents_wanted = "auto"
 
 
 def test_changed_data_are_refused():

@@ -45,7 +45,7 @@ def differing():
 def targets():
     """Return one model as a target in scaled coordinates, and in the model's coordinates."""
     model = hierarchy(WRITTEN["named"])
-    return from_pymc(model, deterministics=True), from_pymc(model, scale_effects=False, integrate=False)
+    return from_pymc(model, structure=False), from_pymc(model, scale_effects=False, integrate=False)
 
 
 @pytest.mark.parametrize("written", WRITTEN)

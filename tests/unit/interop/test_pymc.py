@@ -30,7 +30,7 @@ def regression():
         sigma = pm.HalfNormal("sigma", 1.0)
         pm.Deterministic("largest", beta.max())
         pm.Normal("y", X @ beta, sigma, observed=zoo.Z, dims="row")
-    return model, from_pymc(model, deterministics=True)
+    return model, from_pymc(model, structure=False)
 
 
 def test_rows_alone_equal_rows_of_the_whole(regression):
@@ -148,7 +148,7 @@ def test_coordinates_are_named_as_theta_holds_them():
     assert variables.labels() == ["w_simplex__[0]", "w_simplex__[1]", "m[a]", "m[b]", "m[c]", "tau_log__"]
     assert variables.size == len(variables.labels())
     values = variables.unpack(np.arange(6.0))
-    assert set(values) == {"w", "m", "tau"}  # deterministics on request only
+    assert set(values) == {"w", "m", "tau"}
     assert values["w"].sum() == pytest.approx(1.0)
     assert values["tau"].shape == ()
     assert values["tau"] == pytest.approx(np.exp(5.0))
