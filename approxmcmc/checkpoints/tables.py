@@ -139,7 +139,8 @@ def _from_tree(text: Mapping[str, Any], tree: xr.DataTree) -> Checkpoint:
         _check_progress(chains[-1])
     goal = state.pop("goal")
     snapshot = Snapshot(**state, goal=None if goal is None else Goal(*goal), chains=chains)
-    if wrong := [*of_another_type(state, Snapshot), *of_another_type(snapshot.goal._asdict() if goal else {}, Goal)]:
+    goal_fields = {} if snapshot.goal is None else snapshot.goal._asdict()
+    if wrong := [*of_another_type(state, Snapshot), *of_another_type(goal_fields, Goal)]:
         raise ValueError("; ".join(wrong))
     about = {name: dict(text["about"][name]) for name in ("asked", "made")}
     _check_number_of_chains(about["asked"]["chains"], len(chains), trace)
