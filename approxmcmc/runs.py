@@ -29,7 +29,15 @@ from approxmcmc.output.datatree import build_trace, named_trace
 from approxmcmc.output.returned import with_deterministics
 from approxmcmc.sampling.assembly import Settings, assemble
 from approxmcmc.sampling.driver import run
-from approxmcmc.sampling.goals import KEPT_PER_EFFECTIVE, EffectiveDraws, FixedDraws, Goals, ThinnedDraws, most_thinning
+from approxmcmc.sampling.goals import (
+    KEPT_PER_EFFECTIVE,
+    EffectiveDraws,
+    FixedDraws,
+    Goals,
+    ThinnedDraws,
+    affordable_thinning,
+    most_thinning,
+)
 from approxmcmc.sampling.progress import progress
 from approxmcmc.sampling.recorder import Snapshot
 
@@ -301,9 +309,9 @@ def _goals(settings: Settings, variables: Variables, chosen: Mapping[str, Any], 
         assert settings.draws is not None
         if settings.enough is not None:
             enough, steps = max(settings.enough, LEAST_ESS * settings.chains), settings.draws * settings.thin
-            longest = most_thinning(chosen.get("counted_seconds_per_step", math.inf), steps * settings.chains)
+            work = chosen.get("counted_seconds_per_step", math.inf), steps * settings.chains
             measures = smallest_ess(variables, settings.draws), chains_agree(variables)
-            return ThinnedDraws(settings.draws, enough, *measures, longest)
+            return ThinnedDraws(settings.draws, enough, *measures, most_thinning(*work), affordable_thinning(*work))
         return FixedDraws(settings.draws, settings.every)
     if weighted:
         raise IncompatibleError(

@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.engine.limit_clock import limit_clock
-from approxmcmc.nuts.raw import RECORDS, NUTSJob, RawDraws, records_of
+from approxmcmc.nuts.raw import RECORDS, NUTSJob, RawDraws, mean_leapfrogs, records_of
 
 POLL = 0.002  # seconds between two looks at the chains
 SLICE = 0.2  # seconds that a chain runs before a slower one takes its core
@@ -145,7 +145,10 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str = "diag") -> RawDr
                 chains = [NutpieChain(job, compiled.made, k, most, adaptation) for k in range(len(job.seeds))]
             stopped, ended = _advance(chains, job, wanted, deadline), time.perf_counter()
             trees = [chain.draws() for chain in chains]
-            longer = 0 if stopped else job.more(_joined(trees, "posterior", wanted))
+            longer = 0
+            if not stopped:
+                leapfrogs = mean_leapfrogs(_joined(trees, "sample_stats", wanted))
+                longer = job.more(_joined(trees, "posterior", wanted), leapfrogs)
             if not longer:
                 break
             wanted, looked = longer, looked + time.perf_counter() - ended

@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.engine.limit_clock import limit_clock
-from approxmcmc.nuts.raw import NUTSJob, RawDraws, records_of
+from approxmcmc.nuts.raw import NUTSJob, RawDraws, mean_leapfrogs, records_of
 
 CLOCK = "each draw timed"
 
@@ -60,7 +60,7 @@ def draw(job: NUTSJob) -> RawDraws:
         if tree is None or tree["posterior"].sizes["draw"] < wanted or len(tree["posterior"]["chain"]) < len(job.seeds):
             stopped = stopped or "interrupt"
             break
-        longer = job.more(tree["posterior"].to_dataset())
+        longer = job.more(tree["posterior"].to_dataset(), mean_leapfrogs(tree["sample_stats"].to_dataset()))
         if not longer:
             break
         wanted = longer

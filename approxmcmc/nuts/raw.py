@@ -1,5 +1,6 @@
 """Input and output of both libraries: all draws in order, with one record for each."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -37,8 +38,8 @@ class NUTSJob(NamedTuple):
     draws
         Draws of each chain after tuning, before anything is thinned.
     more
-        Called with the posterior, dims (chain, draw, ...), when all chains have `draws` of them. Returns the draws of a
-        longer run, or 0 at the end.
+        Called with the posterior, dims (chain, draw, ...), and the mean number of leapfrog steps of a draw, when all
+        chains have `draws` draws. Returns the draws of a longer run, or 0 at the end.
     most
         Upper bound of the draws that `more` returns.
     tune, target_accept, cores
@@ -55,7 +56,7 @@ class NUTSJob(NamedTuple):
     seeds: Sequence[int]
     starts: Sequence[Mapping[str, Any]] | None
     draws: int
-    more: Callable[[xr.Dataset], int]
+    more: Callable[[xr.Dataset, float], int]
     most: int
     tune: int
     target_accept: float
@@ -93,3 +94,9 @@ def records_of(stats: xr.Dataset) -> dict[str, np.ndarray]:
         if name is not None:
             found[ours] = stats[name].to_numpy()
     return found
+
+
+def mean_leapfrogs(stats: xr.Dataset) -> float:
+    """Return the mean number of leapfrog steps of a draw; NaN if the library does not record it."""
+    steps = next((stats[name] for name in RECORDS["n_steps"] if name in stats), None)
+    return math.nan if steps is None else float(steps.mean())

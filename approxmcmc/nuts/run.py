@@ -16,6 +16,7 @@ from approxmcmc.sampling.assembly import as_points
 from approxmcmc.sampling.goals import Goal
 from approxmcmc.sampling.progress import progress
 
+LEAPFROGS = 4.0  # times d^(1/4), in trajectories of a nearly normal law: the expected cost, see `interop.nuts_seconds`
 KEPT = 3  # compiled models in the cache: a study or a notebook uses one model repeatedly
 MOST = 2**31  # draws of a chain that runs until `more` returns 0
 _compiled: dict[Any, by_nutpie.NutpieModel] = {}
@@ -45,8 +46,9 @@ def draw_chains(target: Any, asked: WholeRun, library: str, *, target_accept: fl
             {name: kept[name].transpose("chain", "draw", ...).to_numpy() for name in shapes.shapes}
         )
 
-    def more(posterior: xr.Dataset) -> int:
+    def more(posterior: xr.Dataset, leapfrogs: float) -> int:
         nonlocal goal
+        asked.goals.steps_cost(leapfrogs / (LEAPFROGS * shapes.size**0.25))
         longer = asked.goals.after(goal, lambda: flat(posterior, goal))
         if longer is None:
             return 0

@@ -30,6 +30,9 @@ ENOUGH = 400  # effective draws by default: standard errors of .05 posterior sta
 # If draws do not suffice they are thinned by up to 16, or further as long as all steps together take less than a minute
 # of counted work. If chains still do not mix, the run warns instead of continuing for ever.
 MOST_THINNING, LONGEST_THINNING, MOST_SECONDS = 16, 1024, 60.0
+FEW_EFFECTIVE = 5.0  # effective draws for each chain: chains that each stay in a mode have one or two
+HARDLY = 1.5  # growth of the ESS of chains of four times the length; it is about four if chains mix
+FAR_MORE = 4.0  # cost of steps over the expected one, above which the thinning is limited by the cost
 KEPT_PER_EFFECTIVE = 4  # after a halving, twice as many draws are kept as effective ones are wanted
 
 
@@ -63,6 +66,9 @@ class Goals(Protocol):
     @property
     def seconds(self) -> float:
         """Seconds spent in `after`."""
+
+    def steps_cost(self, factor: float) -> None:
+        """Take notice that steps have cost `factor` times as much counted work as was expected."""
 
     def found(self, draws: np.ndarray) -> Mapping[str, float]:
         """Return the attributes about the goals for the trace, from the draws kept at the end."""
@@ -101,6 +107,9 @@ class FixedDraws:
         """Return the number of draws, and an empty note."""
         return self.draws * self.every, ""
 
+    def steps_cost(self, factor: float) -> None:
+        """Do nothing: the number of draws is fixed."""
+
     def found(self, draws: np.ndarray) -> Mapping[str, float]:
         """Return an empty mapping: there is nothing to report."""
         return {}
@@ -129,10 +138,13 @@ class ThinnedDraws(_Looks):
     """A fixed, even number of draws per chain, thinned by 1, 2, 4, ... until they suffice.
 
     Draws suffice if they contain enough effective draws and the chains agree. If not, every second draw is kept and the
-    chains run to twice their length, until they are thinned by `most`. Chains in which no parameter moves end at once.
+    chains run to twice their length, until they are thinned by `most`. Chains in which no parameter moves end at once,
+    and so do chains that disagree, and have few effective draws and hardly more than with a quarter of their length:
+    they are in different modes, which longer chains would not leave. `affordable` is the thinning that takes
+    `MOST_SECONDS`.
     """
 
-    _REMEMBERED = ("every", "ess", "seconds")
+    _REMEMBERED = ("every", "ess", "seconds", "ess_of_half", "ess_of_quarter", "most_thinning")
 
     def __init__(
         self,
@@ -141,10 +153,12 @@ class ThinnedDraws(_Looks):
         smallest_ess: Callable[[np.ndarray, float], float],
         agree: Callable[[np.ndarray], bool] = lambda draws: True,
         most: int = MOST_THINNING,
+        affordable: float = math.inf,
     ) -> None:
         self.draws, self.wanted, self.smallest_ess = draws, wanted, smallest_ess
-        self.agree, self.most_thinning = agree, most
+        self.agree, self.most_thinning, self.affordable = agree, most, affordable
         self.every, self.ess, self.seconds = 1, 0.0, 0.0
+        self.ess_of_half = self.ess_of_quarter = 0.0
 
     @property
     def most(self) -> float:
@@ -157,14 +171,22 @@ class ThinnedDraws(_Looks):
 
     def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> Goal | None:
         """Check the draws, and return the goal with twice the thinning; None if they suffice."""
-        began, found = time.perf_counter(), draws()
-        self.ess = self.smallest_ess(found, self.wanted)
-        enough = self.ess >= self.wanted and self.agree(found)
+        began, kept = time.perf_counter(), draws()
+        self.ess_of_quarter, self.ess_of_half = self.ess_of_half, self.ess
+        self.ess = self.smallest_ess(kept, self.wanted)
+        agrees = self.agree(kept)
+        is_stuck = not agrees and self.ess < min(FEW_EFFECTIVE * len(kept), HARDLY * self.ess_of_quarter)
         self.seconds += time.perf_counter() - began
-        if enough or self.ess == 0.0 or self.every >= self.most_thinning:
+        is_enough = self.ess >= self.wanted and agrees
+        if is_enough or is_stuck or self.ess == 0.0 or self.every >= self.most_thinning:
             return None
         self.every *= 2
         return Goal(self.draws * self.every, self.every)
+
+    def steps_cost(self, factor: float) -> None:
+        """Lower the largest thinning if steps cost far more than expected, so that it takes at most `MOST_SECONDS`."""
+        if factor > FAR_MORE:
+            self.most_thinning = max(1, min(self.most_thinning, int(self.affordable / factor)))
 
     @property
     def expected(self) -> tuple[float, str]:
@@ -229,6 +251,9 @@ class EffectiveDraws(_Looks):
         even = -(-draws // (HALVED * every)) * HALVED * every
         return Goal(int(min(even, self.most_draws // every * every)), every)
 
+    def steps_cost(self, factor: float) -> None:
+        """Do nothing: the user asks for effective draws, whatever they cost."""
+
     @property
     def expected(self) -> tuple[float, str]:
         """Return the number of draws predicted by the last check, and its ESS."""
@@ -256,10 +281,21 @@ def most_thinning(seconds_per_step: float, steps: int) -> int:
     >>> most_thinning(1e-3, 4000), most_thinning(1e-4, 4000), most_thinning(1.0, 4000)
     (16, 128, 16)
     """
-    affordable, most = MOST_SECONDS / max(seconds_per_step * steps, 1e-300), MOST_THINNING
+    affordable, most = affordable_thinning(seconds_per_step, steps), MOST_THINNING
     while 2 * most <= min(affordable, LONGEST_THINNING):
         most *= 2
     return most
+
+
+def affordable_thinning(seconds_per_step: float, steps: int) -> float:
+    """Return the thinning for which draws that take `steps` steps without thinning take `MOST_SECONDS` of counted work.
+
+    Examples
+    --------
+    >>> affordable_thinning(1e-3, 4000)
+    15.0
+    """
+    return MOST_SECONDS / max(seconds_per_step * steps, 1e-300)
 
 
 def capacity(dim: int, effective: float) -> int:

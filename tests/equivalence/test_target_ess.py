@@ -221,6 +221,24 @@ class TestThinnedDraws:
             goal, draws["now"] = there, there.draws
         assert goal.every == plan.every == every
 
+    @pytest.mark.parametrize(
+        ("ess", "agree", "every"),
+        [
+            ([5, 5, 6], False, 4),
+            ([5, 9, 16, 30, 60], False, 16),
+            ([5, 5, 6, 6, 6], True, 16),
+            ([21, 21, 22], False, 16),
+        ],
+    )
+    def test_chains_in_different_modes_are_not_made_longer(self, ess, agree, every):
+        """Four chains that disagree, whose few effective draws do not grow with their length, end at once."""
+        found = iter([*ess, *[ess[-1]] * 5])
+        plan = ThinnedDraws(1000, 400, lambda *_: float(next(found)), lambda _: agree)
+        goal = plan.first()
+        while (there := plan.after(goal, lambda: np.empty((4, 1, 1)))) is not None:
+            goal = there
+        assert plan.every == every
+
 
 @pytest.mark.recompiles
 def test_weighted_draws_are_refused():

@@ -1,6 +1,7 @@
 """NUTS: which models go to it, its records and goals, and a run by nutpie from settings to checkpoint."""
 
 import json
+import sys
 
 import numpy as np
 import pymc as pm
@@ -23,6 +24,7 @@ from tests import pymc_zoo as zoo
 QUIET = {"progressbar": False, "random_seed": 1}
 TREATMENT = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
 ERROR = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+LEAPFROGS = 3.0  # of each draw of the fake library
 
 
 def eight_schools():
@@ -128,7 +130,7 @@ def fake_draw(job, compiled=None):
         }  # fmt: skip
         return xr.Dataset(arrays, {"chain": np.arange(len(job.seeds)), "draw": np.arange(n)})
 
-    while longer := job.more(group(draws, 0)):
+    while longer := job.more(group(draws, 0), LEAPFROGS):
         draws = longer
     stats, warmup = ({"n_steps": np.full((len(job.seeds), n), 3)} for n in (draws, job.tune))
     stats["diverging"] = np.arange(draws)[None] % 5 == 0
@@ -164,6 +166,15 @@ def test_thinning_adds_up_what_dropped_draws_cost(two_means):
     np.testing.assert_array_equal(drawn.stats["diverging"][0], [True, True, False, True, False])
     np.testing.assert_array_equal(drawn.tuning_totals["perf_counter_diff"], [2.0, 2.0])
     assert drawn.attrs["thin"] == 3 and drawn.flat.shape == (2, 5, 3)
+
+
+def test_trajectories_that_are_far_longer_than_expected_limit_the_thinning(two_means, monkeypatch):
+    """Three parameters are expected to take 4 * 3^(1/4) leapfrog steps; 64 times as many leave a quarter of 16."""
+    monkeypatch.setattr(sys.modules[__name__], "LEAPFROGS", 64.0 * 4.0 * 3.0**0.25)
+    goals = ThinnedDraws(4, 10.0, lambda draws, wanted: 1.0, affordable=4.5 * 64.0)
+    assert amc.NUTS().run(two_means, asked(goals, thin=1)).attrs["thin"] == 4
+    goals = ThinnedDraws(4, 10.0, lambda draws, wanted: 1.0, affordable=0.5 * 64.0)
+    assert amc.NUTS().run(two_means, asked(goals, thin=1)).attrs["thin"] == 1
 
 
 def test_goals_lengthen_a_run_and_see_what_is_kept(two_means):
