@@ -11,6 +11,8 @@ import pathlib
 os.environ.setdefault("MPLBACKEND", "Agg")
 # Kernels and gold standards of tests stay out of the user's cache, and are kept from one run to the next.
 os.environ.setdefault("APPROXMCMC_CACHE_DIR", str(pathlib.Path(__file__).parents[1] / ".cache"))
+# An unexpected exception while a model is read would otherwise only lead to a slower plan.
+os.environ.setdefault("APPROXMCMC_RAISE_FAULTS", "1")
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 JIT_DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")

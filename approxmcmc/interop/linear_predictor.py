@@ -27,6 +27,7 @@ from approxmcmc.families.normal import unit_normal, unit_normal_derivatives
 from approxmcmc.interop.affine import AFFINE, kinds
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.graphs import by_numpy, evaluate, simplify
+from approxmcmc.interop.groups.likelihoods import bare, without_clip
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
 from approxmcmc.interop.normal_law import normal_design
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, find_predictors
@@ -202,7 +203,7 @@ def family_of(source: ModelOfPyMC) -> FamilyOfPyMC | None:
     parameters = dict(zip(node.inputs, source.rows.parameters, strict=True))
     [graph] = source.over_flat([parameters[first]])
     if family.link is not None:
-        node = graph.owner
+        node = bare(without_clip(graph)).owner
         if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, family.link):
             return None
         graph = node.inputs[0]

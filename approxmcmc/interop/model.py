@@ -49,6 +49,7 @@ class ModelOfPyMC:
         if not isinstance(model, pm.Model):
             raise IncompatibleError(f"from_pymc needs a pm.Model, found {type(model).__name__}")
         self.given = model
+        self.faults: list[str] = []
         refuse_unsuitable(model)
         if _has_minibatches(model):  # only then, because the copy has its variables in another order
             model = remove_minibatched_nodes(model)
@@ -196,9 +197,13 @@ class TargetOfPyMC:
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """The coordinates of group effects, and why, and what was summed out, for the trace's attributes."""
-        found = {"group_effects": "; ".join(one.reason for one in self.effects)} if self.effects else {}
-        return found if self.summed is None else {**found, "integrated": self.summed.sentence}
+        """Attributes for the trace: coordinates of group effects, what was summed out, and faults (see `faults`)."""
+        attrs = {"group_effects": "; ".join(one.reason for one in self.effects)} if self.effects else {}
+        if self.summed is not None:
+            attrs["integrated"] = self.summed.sentence
+        if self.source.faults:
+            attrs["reading_faults"] = "; ".join(self.source.faults)
+        return attrs
 
     def to_pymc(self) -> Any:
         """Return the model itself.

@@ -15,16 +15,17 @@ from typing import Any
 
 from approxmcmc.contracts import Target
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.interop.faults import FAULTS, fault_of
 from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
-from approxmcmc.interop.groups.values import NOT_UNDERSTOOD, NoEffectsError, NotGroupsError
+from approxmcmc.interop.groups.values import FaultError, NoEffectsError, NotGroupsError
 from approxmcmc.interop.latents_wanted import checked_latents
 from approxmcmc.interop.libraries import without_formula
 from approxmcmc.interop.linear_predictor import StructuredTarget, family_of, structured_target
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import NoLinearPredictorError
 from approxmcmc.interop.pymc_target import PyMCTarget
-from approxmcmc.interop.rows import first_line, law_name
+from approxmcmc.interop.rows import law_name
 from approxmcmc.interop.summed.model import SummedModel, summed
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.compression import explain_rows
@@ -173,6 +174,7 @@ def _read(
             "or give integrate='auto' or False. Groups whose rows come from sources: targets.GroupedTarget or "
             "NormalGroups"
         )
+    faults: list[str] = []
     if integrate is True or (integrate and data is None and structure and row_dim is None):
         whole = _integrated(model, always=integrate is True, if_cheaper=integrate == "if cheaper")
         if isinstance(whole, IntegratedOfPyMC):
@@ -180,6 +182,8 @@ def _read(
             return whole
         if integrate is True:
             raise IncompatibleError(f"from_pymc: no effects can be integrated out: {whole}; give integrate='auto'")
+        if isinstance(whole, FaultError):
+            faults.append(str(whole))
     if data is not None and isinstance(model, SummedModel):
         raise IncompatibleError(
             f"from_pymc: {model.sentence}, for the rows of the model only; with data= write a pm.Mixture in their place"
@@ -189,7 +193,7 @@ def _read(
         rows = {name: checked_array(one, name, who="from_pymc", keep_float32=True) for name, one in given.items()}
         source = ModelOfPyMC(model, row_dim, scale_effects=False, data=rows)
         return PyMCTarget(source, given=given)
-    source = ModelOfPyMC(model, row_dim, scale_effects=scale_effects)
+    source = _read_rows(model, row_dim, scale_effects, faults)
     found = _find_structure(source) if structure else "it was not looked for"
     if isinstance(found, StructuredTarget):
         return found
@@ -252,14 +256,26 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     return f"{rows}: {found}; {slow}{effects}"
 
 
+def _read_rows(model: Any, row_dim: str | None, scale_effects: bool, faults: Sequence[str]) -> ModelOfPyMC:
+    """Return a model read row by row, with the earlier `faults`; if that is impossible, they are notes of the error."""
+    try:
+        source = ModelOfPyMC(model, row_dim, scale_effects=scale_effects)
+    except IncompatibleError as error:
+        for one in faults:
+            error.add_note(one)
+        raise
+    source.faults.extend(faults)
+    return source
+
+
 def _integrated(model: Any, **how: bool) -> IntegratedOfPyMC | NotGroupsError:
     """Return the target without the effects of the model's groups, or an error with the reason."""
     try:
         return integrated(model, **how)
     except NotGroupsError as error:
         return error
-    except NOT_UNDERSTOOD as error:
-        return NotGroupsError(f"its graph was not understood ({first_line(error)})")
+    except FAULTS as error:
+        return FaultError(fault_of(error))
 
 
 def _find_structure(source: ModelOfPyMC) -> StructuredTarget | str:
@@ -270,8 +286,9 @@ def _find_structure(source: ModelOfPyMC) -> StructuredTarget | str:
         return str(error)
     except InvalidInputError:  # invalid data: the unchanged graph is tried next, and its error names the row
         return "its data are not all finite"
-    except NOT_UNDERSTOOD as error:  # the unchanged graph is tried next, and its error names the reason
-        return f"its graph was not understood ({first_line(error)})"
+    except FAULTS as error:  # the unchanged graph is tried next
+        source.faults.append(fault_of(error))
+        return source.faults[-1]
 
 
 def _describe(target: StructuredTarget) -> str:

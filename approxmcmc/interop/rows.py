@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
+from pymc.logprob.abstract import _logprob
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
@@ -22,6 +24,7 @@ from approxmcmc.interop.graphs import (
     value_of,
 )
 
+USER_LAWS = CustomDistRV, CustomSymbolicDistRV  # of pm.CustomDist
 CHECKED_ROWS = 64  # rows of a group that is evaluated separately
 
 
@@ -75,7 +78,7 @@ class Rows:
         self.replacements: dict[Any, Any] = {}
         self.by_leaf: dict[Any, tuple[str, np.ndarray]] = {}
         self._rounded: dict[Any, Any] = {}  # the model's own rows, in the precision of the given ones
-        for leaf in leaves([*self.parameters, *self.values]):
+        for leaf in leaves([*self.parameters, *self.values, *self._user_densities()]):
             axis = self._row_axis(leaf)
             if axis is not None:
                 mine = np.require(np.moveaxis(value_of(leaf), axis, 0), requirements=["C", "W"])
@@ -189,8 +192,12 @@ class Rows:
     def _terms_of(self, variable: Any, value: Any, parameters: list[Any]) -> Any:
         node = variable.owner
         try:
-            outputs = apply_node(node, dict(zip(node.inputs, parameters, strict=True)))
-            terms = pm.logp(outputs[node.outputs.index(variable)], value)
+            if isinstance(node.op, CustomSymbolicDistRV) and not node.op.inline_logprob:
+                # The operation for another number of rows would have the density of its draws, not that of the user.
+                terms = _logprob(node.op, [value], *parameters)
+            else:
+                outputs = apply_node(node, dict(zip(node.inputs, parameters, strict=True)))
+                terms = pm.logp(outputs[node.outputs.index(variable)], value)
         except (TypeError, ValueError, NotImplementedError, AttributeError) as error:
             raise IncompatibleError(
                 f"from_pymc: PyMC cannot write the log density of some rows of the {law_name(variable)} variable "
@@ -198,7 +205,7 @@ class Rows:
                 "such as a hurdle of counts. Such a model needs all data at every step: sample it by NUTS, "
                 f"amc.sample(model). PyTensor says: {first_line(error)}"
             ) from error
-        [terms] = rebuild([terms], {})
+        [terms] = rebuild([terms], self._rows_in(terms))
         if terms.ndim == 0:
             raise IncompatibleError(
                 f"from_pymc: all rows of the {law_name(variable)} variable {variable.name!r} have one log density: a "
@@ -206,6 +213,21 @@ class Rows:
                 "terms. Such a model needs all data at every step: sample it by NUTS, amc.sample(model)"
             )
         return sum_trailing(terms)
+
+    def _user_densities(self) -> list[Any]:
+        """Return the log densities of observed `pm.CustomDist`s: their functions may read arrays that no parameter is.
+
+        Weights of rows (`weighted` in Bambi) are such arrays.
+        """
+        pairs = zip(self.variables, self.values, strict=True)
+        return [pm.logp(one, value, warn_rvs=False) for one, value in pairs if isinstance(one.owner.op, USER_LAWS)]
+
+    def _rows_in(self, terms: Any) -> dict[Any, Any]:
+        """Return the rows that replace constants of a user's density, which are made anew each time it is written."""
+        known = [leaf for leaf in self.leaves if not is_shared(leaf)]
+        new = [leaf for leaf in leaves([terms]) if leaf not in self.replacements]
+        pairs = ((leaf, next((one for one in known if one.equals(leaf)), None)) for leaf in new)
+        return {leaf: self.replacements[one] for leaf, one in pairs if one is not None}
 
     def _sizes(self) -> dict[Any, Any]:
         """Return the size over the rows read, by the constant or dim length that fixes a random variable's size."""

@@ -3,7 +3,7 @@
 import functools
 import uuid
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,11 +11,10 @@ import numpy as np
 from approxmcmc.contracts import Target, TwinnedTarget, Variables, content_hash
 from approxmcmc.engine.messages import first_clause
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError
-from approxmcmc.interop.groups.values import NOT_UNDERSTOOD
+from approxmcmc.interop.faults import FAULTS, fault_of
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
 from approxmcmc.interop.pymc import from_pymc
 from approxmcmc.interop.returned import ReturnedByModel
-from approxmcmc.interop.rows import first_line
 from approxmcmc.interop.summed.draws import SummedOut
 from approxmcmc.interop.summed.model import SummedModel, summed
 
@@ -29,9 +28,10 @@ def target_of(model: Any) -> Target:
         model = summed(model)
         return from_pymc(model, integrate="if cheaper")
     except ApproxMCMCError as error:
-        return WholeModel(model, str(error).removeprefix("from_pymc: "))
-    except NOT_UNDERSTOOD as error:
-        return WholeModel(model, f"its graph was not understood ({type(error).__name__}: {first_line(error)})")
+        return WholeModel(model, str(error).removeprefix("from_pymc: "), getattr(error, "__notes__", ()))
+    except FAULTS as error:
+        reason = fault_of(error)
+        return WholeModel(model, reason, faults=[reason])
 
 
 class WholeModel(TwinnedTarget, Target):
@@ -45,6 +45,8 @@ class WholeModel(TwinnedTarget, Target):
         A ``pm.Model``.
     reason
         Why there are no terms.
+    faults
+        Faults that stopped the reading of the model (see `faults`), for the trace's attributes.
 
     Raises
     ------
@@ -60,10 +62,10 @@ class WholeModel(TwinnedTarget, Target):
     WholeModel(x; the model has no observed variable)
     """
 
-    def __init__(self, model: Any, reason: str) -> None:
+    def __init__(self, model: Any, reason: str, faults: Sequence[str] = ()) -> None:
         if not model.free_RVs:
             raise IncompatibleError(f"sample: {reason}")
-        self.model, self.why_no_terms = model, reason
+        self.model, self.why_no_terms, self.faults = model, reason, list(faults)
         shapes = model.eval_rv_shapes()
         names = [variable.name for variable in model.free_RVs]
         self.variables = Variables(
@@ -85,8 +87,9 @@ class WholeModel(TwinnedTarget, Target):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """What was summed out, for the trace's attributes."""
-        return {} if self.summed is None else {"integrated": self.summed.sentence}
+        """What was summed out, and the faults that stopped the reading of the model, for the trace's attributes."""
+        read = {"reading_faults": "; ".join(self.faults)} if self.faults else {}
+        return read if self.summed is None else {**read, "integrated": self.summed.sentence}
 
     @functools.cached_property
     def observed_data(self) -> Mapping[str, np.ndarray]:  # type: ignore[override]  # a property, too

@@ -71,14 +71,16 @@ def _effects(
     if isinstance(node.op, MvNormalRV) and len(shape) != 2:
         raise NotGroupsError("it is one multivariate normal vector, whose entries are not independent")
     if model.rvs_to_transforms[variable] is not None:
-        raise NotGroupsError("it has a transform")
+        transform = type(model.rvs_to_transforms[variable]).__name__
+        raise NotGroupsError(f"it has the transform {transform}, so its entries are not independent normal numbers")
     refuse_other_users(model, variable)
+    opaque: set[str] = set()
     axes = [0] if isinstance(node.op, MvNormalRV) or len(shape) == 1 else list(range(len(shape)))
     for axis in sorted(axes, key=lambda axis: -shape[axis]):
         if shape[axis] < 2:
             continue
         labels = np.indices(shape)[axis]
-        below = labels_of(values, {variable: labels})
+        below = labels_of(values, {variable: labels}, opaque)
         rows = np.full(observed, FREE)
         for one in parameters:
             if one in below:
@@ -89,6 +91,11 @@ def _effects(
         if (row_labels == FREE).all():
             return None
         return GroupEffects({variable: axis}, shape[axis], row_labels)
+    if opaque:
+        raise NotGroupsError(
+            f"rows depend on it through {', '.join(sorted(opaque))}, and a row may then depend on several of its "
+            "entries"
+        )
     raise NotGroupsError("a row depends on several of its entries, which are not independent given the rows")
 
 

@@ -55,7 +55,8 @@ def _densities(target: Any) -> Any:
     terms = [term.sum() for term in model.logp(vars=with_jacobian, sum=False)] if with_jacobian else []
     signed = list(coordinates.signed)
     terms += [term.sum() for term in model.logp(vars=signed, sum=False, jacobian=False)] if signed else []
-    terms += model.replace_rvs_by_values(model.potentials)
+    terms += [coordinates.log_jacobian(v).sum() for v in signed if coordinates.signed[v] is not None]
+    terms += [potential.sum() for potential in model.replace_rvs_by_values(model.potentials)]
     values = {}
     for variable, graph in known.items():
         transform, value = model.rvs_to_transforms[variable], model.rvs_to_values[variable]

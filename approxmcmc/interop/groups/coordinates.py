@@ -3,8 +3,9 @@ r"""The remaining parameters of a PyMC model without its effects, their coordina
 Parameters keep the model's unconstrained coordinates, except scales of effects, which are sampled with either sign; the
 trace holds the absolute value. The integrated likelihood is a smooth and even function of such a scale s. On the log
 scale it would have an infinite plateau if the data hardly distinguish s from 0. With t of either sign and s = abs(t),
-the density of t at either sign is half the density of s, without a Jacobian. If the prior is 0 or infinite at s = 0,
-the scale keeps the model's coordinate.
+the density of t at either sign is half the density of s, without a Jacobian. If the prior has an upper bound b, then
+s = b abs(tanh(t / 2)), so that a mode at the bound lies far inside the support of t. If the prior is 0 or infinite at
+s = 0, the scale keeps the model's coordinate.
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.transforms import CholeskyCovPacked
-from pymc.logprob.transforms import IntervalTransform, LogTransform
+from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
 
@@ -30,18 +31,19 @@ from approxmcmc.targets.groups.link import ABS, AS_IT_IS, EXP
 class Coordinates:
     """The flat theta of a model without its integrated effects, the other variables as graphs of it, and the prior.
 
-    `signed` are the scales that are sampled with either sign.
+    `signed` maps the scales that are sampled with either sign to their upper bounds, None without a bound.
     """
 
     def __init__(self, model: Any, integrated: Collection[Any], signed: Collection[Any]) -> None:
-        self.model, self.signed = model, set(signed)
+        self.model, self.signed = model, {variable: upper_bound(model, variable) for variable in signed}
         self.free = [variable for variable in model.free_RVs if variable not in integrated]
         start = model.initial_point()
         self.start, self.places, pieces, dim = [], {}, {}, 0
         for variable in self.free:
             value = np.asarray(start[model.rvs_to_values[variable].name], dtype=np.float64)
             if variable in self.signed:
-                value = np.asarray(evaluate(model.rvs_to_transforms[variable].backward(value, *variable.owner.inputs)))
+                scale = model.rvs_to_transforms[variable].backward(value, *variable.owner.inputs)
+                value = np.asarray(evaluate(self._signed_coordinate(variable, scale)), dtype=np.float64)
             self.start.append(value)
             self.places[variable] = dim
             dim += value.size
@@ -49,6 +51,7 @@ class Coordinates:
         for variable, value in zip(self.free, self.start, strict=True):
             place = self.places[variable]
             pieces[variable] = self.theta[place : place + value.size].reshape(value.shape)
+        self.pieces = pieces
         self.of: dict[Any, Any] = {}  # the constrained variables as graphs of theta
         terms = []
         for variable in self.free:
@@ -63,10 +66,23 @@ class Coordinates:
         """Return a variable as a graph of its piece of theta, and the graph of the log Jacobian, or None."""
         transform, inputs = self.model.rvs_to_transforms[variable], variable.owner.inputs
         if variable in self.signed:
-            return pt.abs(piece), None
+            bound = self.signed[variable]
+            if bound is None:
+                return pt.abs(piece), None
+            return bound * pt.abs(pt.tanh(piece / 2.0)), self.log_jacobian(variable)
         if transform is None:
             return piece, None
         return transform.backward(piece, *inputs), transform.log_jac_det(piece, *inputs)
+
+    def log_jacobian(self, variable: Any) -> Any:
+        """Return log abs(ds/dt) of a scale s = b abs(tanh(t / 2)) with the upper bound b, entry by entry."""
+        distance = pt.abs(self.pieces[variable])
+        return np.log(2.0 * self.signed[variable]) - distance - 2.0 * pt.log1p(pt.exp(-distance))
+
+    def _signed_coordinate(self, variable: Any, scale: Any) -> Any:
+        """Return the positive coordinate of a scale that is sampled with either sign, as a graph."""
+        bound = self.signed[variable]
+        return scale if bound is None else 2.0 * pt.arctanh(scale / bound)
 
     def _log_prior_of(self, variable: Any, own: Any, jacobian: Any) -> Any:
         term = pm.logp(variable, own, warn_rvs=False).sum()
@@ -82,7 +98,7 @@ class Coordinates:
         """Return which function of its coordinate an entry of a variable is: ABS, AS_IT_IS or EXP; None if another."""
         transform = self.model.rvs_to_transforms[variable]
         if variable in self.signed:
-            return ABS
+            return ABS if self.signed[variable] is None else None
         if transform is None:
             return AS_IT_IS
         if isinstance(transform, LogTransform):
@@ -135,8 +151,12 @@ class Coordinates:
         flat = []
         for variable in self.free:
             transform = self.model.rvs_to_transforms[variable]
-            bare = variable in self.signed or transform is None
-            value = given[variable] if bare else transform.forward(given[variable], *variable.owner.inputs)
+            if variable in self.signed:
+                value = self._signed_coordinate(variable, given[variable])
+            elif transform is None:
+                value = given[variable]
+            else:
+                value = transform.forward(given[variable], *variable.owner.inputs)
             flat.append(value.ravel())
         [theta] = self.frozen(rebuild([pt.concatenate(flat)], given))
         many = {one: pt.tensor(shape=(None, *one.type.shape), dtype=one.dtype) for one in given.values()}
@@ -161,7 +181,10 @@ def over_draws(
 ) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
     """Return the function of many thetas, shape (n, dim), that returns the values of graphs of theta, by name."""
     many = pt.matrix("thetas", shape=(None, theta.type.shape[0]))
-    function = pytensor.function([many], vectorize_graph(list(graphs), {theta: many}), mode=PYTHON)
+    batched = vectorize_graph(list(graphs), {theta: many})
+    # A graph that does not depend on theta gets no axis of draws.
+    batched = [graph if graph.ndim > one.ndim else graph[None] for graph, one in zip(batched, graphs, strict=True)]
+    function = pytensor.function([many], batched, mode=PYTHON)
 
     def evaluate_all(thetas: np.ndarray) -> dict[str, np.ndarray]:
         full = zip(names, function(thetas), strict=True)
@@ -173,7 +196,7 @@ def over_draws(
 def may_be_signed(model: Any, variable: Any) -> bool:
     """Return whether a variable is positive, and its prior has fixed parameters and a positive, finite density at 0."""
     transform = model.rvs_to_transforms[variable]
-    if not isinstance(transform, LogTransform | IntervalTransform):
+    if not isinstance(transform, LogTransform | IntervalTransform | LogOddsTransform):
         return False
     if set(ancestors(variable.owner.inputs)) & set(model.free_RVs):
         return False
@@ -182,8 +205,20 @@ def may_be_signed(model: Any, variable: Any) -> bool:
         if lower is None or np.any(evaluate(pt.as_tensor(lower)) != 0.0):
             return False
     zeros = np.zeros(shape_of(model, variable))
-    at_zero = pm.logp(variable, pt.as_tensor(zeros)).eval(mode=PYTHON)
+    with np.errstate(all="ignore"):  # a density of 0 or infinity at 0 is an answer
+        at_zero = pm.logp(variable, pt.as_tensor(zeros)).eval(mode=PYTHON)
     return bool(np.isfinite(at_zero).all())
+
+
+def upper_bound(model: Any, variable: Any) -> np.ndarray | None:
+    """Return the upper bounds of a positive variable whose prior has fixed parameters; None without a bound."""
+    transform = model.rvs_to_transforms[variable]
+    if isinstance(transform, LogOddsTransform):
+        return np.ones(())
+    if isinstance(transform, LogTransform) or not isinstance(transform, IntervalTransform):
+        return None
+    _, upper = transform.args_fn(*variable.owner.inputs)
+    return None if upper is None else np.asarray(evaluate(pt.as_tensor(upper)), dtype=np.float64)
 
 
 @dataclasses.dataclass(frozen=True)

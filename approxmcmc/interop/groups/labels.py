@@ -1,9 +1,10 @@
 """Label every entry of a graph by the group that its effects belong to, which proves that groups are independent.
 
 An entry has the label of a group, `FREE` if it depends on no effect, and `MIXED` if it depends on the effects of
-several groups. Operations that move entries move labels; elementwise operations join the labels of their inputs; sums
-and products of matrices join labels along the axes that they add up; an entry found by an index has the label of the
-index, too. Results of any other operation on effects are `MIXED`.
+several groups. Operations that move entries move labels; elementwise operations join the labels of their inputs; sums,
+softmax and products of matrices join labels along the axes that they add up; an entry found by an index has the label
+of the index, too; an entry of a random variable has the labels of its parameters. Results of any other operation on
+effects are `MIXED`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,9 @@ from typing import Any
 
 import numpy as np
 from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.random.op import RandomVariable
 
+from approxmcmc.interop.graphs import is_signed
 from approxmcmc.interop.groups.values import ValuesOfGraph, compute, name_of
 
 FREE, MIXED = -1, -2
@@ -34,6 +37,7 @@ MOVING = {
 }
 INDEXING = {"AdvancedSubtensor", "AdvancedSubtensor1"}
 STACKING = {"MakeVector": slice(0, None), "SetSubtensor": slice(0, 2)}
+COMBINING = {"CumOp"}  # an entry of the result depends on several entries
 MULTIPLYING = {"Dot", "Matmul", "BatchedDot"}
 
 
@@ -50,18 +54,27 @@ def join_along(labels: np.ndarray, axis: int) -> np.ndarray:
     return np.where(mixed, MIXED, highest)
 
 
-def labels_of(values: ValuesOfGraph, effects: Mapping[Any, np.ndarray]) -> dict[Any, np.ndarray]:
-    """Return the labels of every variable that depends on effects, given the labels of the effects."""
+def labels_of(
+    values: ValuesOfGraph, effects: Mapping[Any, np.ndarray], opaque: set[str] | None = None
+) -> dict[Any, np.ndarray]:
+    """Return the labels of every variable that depends on effects, given the labels of the effects.
+
+    Names of operations that cannot be followed, with results that are `MIXED` for this reason, are added to `opaque`.
+    """
     found = dict(effects)
     for node in values.nodes:
         if any(one in found for one in node.inputs):
             labels = [found.get(one) for one in node.inputs]
             for output in node.outputs:
-                found[output] = _labels(node, values, labels, values.shape(output))
+                own = _labels(node, values, labels, values.shape(output))
+                if own is None and opaque is not None:
+                    opaque.add(name_of(node))
+                found[output] = np.full(values.shape(output), MIXED) if own is None else own
     return found
 
 
-def _labels(node: Any, values: ValuesOfGraph, labels: Sequence[Any], shape: tuple[int, ...]) -> np.ndarray:
+def _labels(node: Any, values: ValuesOfGraph, labels: Sequence[Any], shape: tuple[int, ...]) -> np.ndarray | None:
+    """Return the labels of the result of a node, given those of its inputs; None if it cannot be followed."""
     name = name_of(node)
     full = [
         np.full(values.shape(one), FREE) if known is None else known
@@ -70,11 +83,19 @@ def _labels(node: Any, values: ValuesOfGraph, labels: Sequence[Any], shape: tupl
     arrays = [values.of[one] for one in node.inputs]
     if isinstance(node.op, Elemwise):
         return _joined(full, shape)
+    if isinstance(node.op, RandomVariable) or is_signed(node.op):  # a component of a mixture
+        return _of_random_variable(node, dict(zip(node.inputs, full, strict=True)), shape)
     if isinstance(node.op, CAReduce):
         axes = range(full[0].ndim) if node.op.axis is None else node.op.axis
         for axis in sorted(axes, reverse=True):
             full[0] = join_along(full[0], axis)
         return full[0]
+    if name in ("Softmax", "LogSoftmax"):
+        for axis in range(full[0].ndim) if node.op.axis is None else np.atleast_1d(node.op.axis):
+            full[0] = np.broadcast_to(np.expand_dims(join_along(full[0], axis), axis), shape)
+        return full[0]
+    if name in COMBINING:
+        return np.full(shape, MIXED)
     data = _data_inputs(node)
     if data is not None and all(known is None for known in _others(labels, data)):
         arrays[data] = full[data]
@@ -89,7 +110,18 @@ def _labels(node: Any, values: ValuesOfGraph, labels: Sequence[Any], shape: tupl
         left = left[..., None] if full[1].ndim > 1 else left
         right = right[..., None, :] if full[0].ndim > 1 and full[1].ndim > 1 else right
         return _joined([left, right], shape)
-    return np.full(shape, MIXED)
+    return None
+
+
+def _of_random_variable(node: Any, labels: Mapping[Any, np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+    """Return the labels of a random variable: each entry depends on its own parameters."""
+    parameters = []
+    for one, n_axes in zip(node.op.dist_params(node), node.op.ndims_params, strict=True):
+        own = labels[one]
+        for _ in range(n_axes):
+            own = join_along(own, -1)
+        parameters.append(own.reshape(own.shape + (1,) * node.op.ndim_supp))
+    return _joined(parameters, shape)
 
 
 def _joined(labels: Sequence[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:

@@ -7,18 +7,24 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar.basic import Add, Exp, Identity, Log, Mul, Reciprocal, Sub, TrueDiv
+from pytensor.scalar.basic import EQ, Add, Exp, Identity, Log, Mul, Reciprocal, Sub, Switch, TrueDiv
 from pytensor.scalar.math import Erf, Erfc, Sigmoid
 from pytensor.tensor.elemwise import Elemwise
 
 from approxmcmc.interop.groups.labels import MOVING
 from approxmcmc.interop.groups.values import NotGroupsError
 
+EPSILON = 2.0 * np.finfo(np.float64).eps  # above the distance of a clip from 0 or 1
+# Their log densities are not concave in a location, so the posterior of an effect may have several modes.
+SEVERAL_MODES = "StudentT", "Cauchy", "Mixture"
+
 
 class LawOfRows(NamedTuple):
     """A family, and graphs: the predictor is the sum of `predictors` and the logarithms of the positive `exposures`.
 
     `trials` belong to a binomial distribution; `shape` is the alpha of a negative binomial or sigma of a normal one.
+    The log density of a row is multiplied by `weight`, if it is given. `is_clipped` says whether the model clips
+    probabilities (see `without_clip`), which this distribution does not.
     """
 
     family: str
@@ -26,6 +32,8 @@ class LawOfRows(NamedTuple):
     exposures: list[Any]
     trials: Any = None
     shape: Any = None
+    weight: np.ndarray | None = None
+    is_clipped: bool = False
 
     @property
     def graphs(self) -> list[Any]:
@@ -41,31 +49,38 @@ def law_of_rows(observed: Any, free: Sequence[Any]) -> LawOfRows:
     NotGroupsError
         If this distribution or its link is not supported; the message says which.
     """
-    known = Known(set(free))
+    try:
+        return _law_of_rows(observed, Known(set(free)))
+    except NotGroupsError as error:
+        raise NotGroupsError(f"the rows of {observed.name}: {error}") from error
+
+
+def _law_of_rows(observed: Any, known: "Known") -> LawOfRows:
     parameters = observed.owner.op.dist_params(observed.owner)
     law = type(observed.owner.op).__name__.removesuffix("RV")
     if law == "Poisson":
         return LawOfRows("poisson", *known.logarithm(parameters[0]))
     if law == "Bernoulli":
-        family, predictor = known.probability(parameters[0])
-        return LawOfRows(family, [predictor], [])
+        p = without_clip(parameters[0])
+        family, predictor = known.probability(p)
+        return LawOfRows(family, [predictor], [], is_clipped=p is not parameters[0])
     if law == "Binomial":
-        family, predictor = known.probability(parameters[1])
+        p = without_clip(parameters[1])
+        family, predictor = known.probability(p)
         if family != "logit" or not known.holds(parameters[0]):
-            raise NotGroupsError("a binomial distribution needs known trials and p = sigmoid(a linear predictor)")
-        return LawOfRows("binomial", [predictor], [], trials=parameters[0])
+            raise NotGroupsError("Binomial rows need known trials and p = sigmoid(a linear predictor)")
+        return LawOfRows("binomial", [predictor], [], trials=parameters[0], is_clipped=p is not parameters[1])
     if law == "NegBinomial":
         alpha, p = parameters
         mean = _mean_of_negative_binomial(p)
         if mean is None:
-            raise NotGroupsError("a negative binomial distribution needs mu = exp(a linear predictor) and alpha")
+            raise NotGroupsError("NegativeBinomial rows need the parameters mu = exp(a linear predictor) and alpha")
         return LawOfRows("negative binomial", *known.logarithm(mean), shape=alpha)
     if law == "Normal":
         return LawOfRows("normal", [parameters[0]], [], shape=parameters[1])
+    modes = "; the effects of a group may have several modes" if law in SEVERAL_MODES else ""
     raise NotGroupsError(
-        f"rows with the distribution {law} are not supported: Normal, Bernoulli, Binomial, Poisson and "
-        "NegativeBinomial are. They are log-concave in a linear predictor, so the effects of a group have one mode; "
-        "with Student-t rows they may have several"
+        f"the distribution {law} is not supported: Normal, Bernoulli, Binomial, Poisson and NegativeBinomial are{modes}"
     )
 
 
@@ -92,7 +107,7 @@ class Known:
         if is_a(node, TrueDiv) and self.holds(node.inputs[1]):
             graphs, data = self.logarithm(moved(node.inputs[0]))
             return graphs, [*data, moved(1.0 / node.inputs[1])]
-        raise NotGroupsError("the mean of a row is not the exponential of a linear predictor")
+        raise NotGroupsError("their mean is not the exponential of a linear predictor, times known numbers")
 
     def probability(self, graph: Any) -> tuple[str, Any]:
         """Return the link of the probability in a graph, "logit" or "probit", and the graph of its predictor."""
@@ -101,11 +116,19 @@ class Known:
             return "logit", moved(node.inputs[0])
         if (odds := _negative_exponent(node)) is not None:
             return "logit", moved(odds)
+        if is_a(node, Add) and len(node.inputs) == 2:  # 1 / 2 + erf(eta / sqrt(2)) / 2
+            for half, other in (node.inputs, reversed(node.inputs)):
+                inner, again = below(other)
+                if self._is(half, 0.5) and is_a(inner, Mul) and len(inner.inputs) == 2:
+                    for factor, function in (inner.inputs, reversed(inner.inputs)):
+                        erf, once_more = below(function)
+                        if self._is(factor, 0.5) and is_a(erf, Erf):
+                            return "probit", moved(again(once_more(erf.inputs[0] * np.sqrt(2.0))))
         if is_a(node, Mul) and len(node.inputs) == 2:  # erfc(-eta / sqrt(2)) / 2, or (1 + erf(eta / sqrt(2))) / 2
             for half, other in (node.inputs, reversed(node.inputs)):
                 if self._is(half, 0.5) and (predictor := self._probit(other)) is not None:
                     return "probit", moved(predictor)
-        raise NotGroupsError("the probability of a row is not linked to a linear predictor by logit or probit")
+        raise NotGroupsError("their probability is not the inverse logit or probit of a linear predictor")
 
     def _probit(self, graph: Any) -> Any:
         node, moved = below(graph)
@@ -121,6 +144,36 @@ class Known:
     def _is(self, graph: Any, number: float) -> bool:
         known = bare(graph)
         return isinstance(known, Constant) and bool(np.all(known.data == number))
+
+
+def without_clip(graph: Any) -> Any:
+    """Return the probability p in switch(p = 0, epsilon, p) or switch(p = 1, 1 - epsilon, p); else the same graph.
+
+    Bambi writes this around each probability; epsilon = 2.2e-16 is the distance of the floats above 1. With a logit it
+    acts where p rounds to 1, at predictors above 36.7, or to 0, below -745. There the likelihood of a row that happened
+    although it was so improbable is below epsilon, and becomes epsilon. Without the clip such states have the
+    probability of the link, so a posterior changes by less than the probability that it gives to them. Under the
+    switches PyTensor computes log(1 - p) from a rounded p, with an error of 1e-16 exp(eta); without them it is exact.
+    """
+    node, moved = below(graph)
+    if not is_a(node, Switch):
+        return graph
+    condition, limit, inner = node.inputs
+    equal = bare(condition).owner
+    if not is_a(equal, EQ):
+        return graph
+    p, end = equal.inputs
+    edge, value = _number(end), _number(limit)
+    is_edge = edge in (0.0, 1.0) and value is not None and 0.0 < abs(value - edge) <= EPSILON
+    if not is_edge or bare(p) is not bare(inner):
+        return graph
+    return without_clip(moved(inner))
+
+
+def _number(graph: Any) -> float | None:
+    """Return the value of a constant scalar, None for other graphs."""
+    constant = bare(graph)
+    return float(constant.data) if isinstance(constant, Constant) and np.ndim(constant.data) == 0 else None
 
 
 def _negative_exponent(node: Any) -> Any:

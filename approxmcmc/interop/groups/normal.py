@@ -55,7 +55,11 @@ class NormalGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, NormalTerms):
         logs = [*[False] * (p + self.n_columns * self.n_effects), *([] if scale is None else [True])]
         table = link(self.read_factors(factors), [*found.beta, *L, *noise_products], logs)
         rows = np.column_stack([found.Z, found.X, source.y.ravel() - found.offset]) / errors[:, None]
-        log_weights = np.add.reduceat(-np.log(errors)[self.grouping.order], self.grouping.start[:-1])
-        self.data = triangles([rows], self.grouping), np.column_stack([self.grouping.sizes, log_weights]), *table
+        counts, log_errors = np.ones(source.y.size), np.log(errors)
+        if source.observed.weight is not None:  # N(r; 0, s^2)^w is the density of w rows with the residual r
+            counts, log_errors = source.observed.weight, source.observed.weight * log_errors
+            rows *= np.sqrt(counts)[:, None]
+        sums = [np.add.reduceat(one[self.grouping.order], self.grouping.start[:-1]) for one in (counts, -log_errors)]
+        self.data = triangles([rows], self.grouping), np.column_stack(sums), *table
         self.describe_model(source, effects)
         compare_with_model(self)

@@ -17,6 +17,7 @@ from approxmcmc.families import FAMILIES
 from approxmcmc.interop.graphs import evaluate
 from approxmcmc.interop.groups.likelihoods import LawOfRows, law_of_rows
 from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError
+from approxmcmc.interop.groups.weights import Weighted, without_weights
 
 Shapes = Sequence[tuple[int, ...]]
 
@@ -25,7 +26,7 @@ class ObservedRows:
     """The rows of all observed variables: responses `y`, graphs of the parameters, and the distribution.
 
     `law` is None if all are normal (`parameters` are then mean and scale), and if a distribution is not supported:
-    `refused` then says why; else it is "".
+    `refused` then says why; else it is "". `weight` holds the known weights of the rows, flat; None without any.
     """
 
     def __init__(self, model: Any) -> None:
@@ -33,24 +34,53 @@ class ObservedRows:
         self.name, self.law, self.refused = " and ".join(one.name for one in observed), None, ""
         self.values = {one.name: np.asarray(evaluate(model.rvs_to_values[one])) for one in observed}
         arrays = [np.asarray(value, dtype=np.float64) for value in self.values.values()]
+        read = [without_weights(model, one) for one in observed]
+        observed = [one.variable for one in read]
         for one, values in zip(observed, arrays, strict=True):
             if not hasattr(one.owner.op, "dist_params") or not np.isfinite(values).all():
                 raise NoEffectsError(f"{one.name} has rows that are not finite, or a distribution that cannot be read")
         shapes = [values.shape for values in arrays]
         self.lengths = {values.size for values in arrays}
         self.y = arrays[0] if len(arrays) == 1 else np.concatenate([values.ravel() for values in arrays])
-        parameters = [one.owner.op.dist_params(one.owner) for one in observed]
+        self.weight = weights_of(read, shapes)
+        if self.weight is not None and not (self.weight >= 0.0).all():
+            raise NotGroupsError(f"the rows of {self.name} have weights that are negative or not a number")
         if all(isinstance(one.owner.op, NormalRV) for one in observed):
+            parameters = [one.owner.op.dist_params(one.owner) for one in observed]
             self.parameters = [stacked(graphs, shapes) for graphs in zip(*parameters, strict=True)]
             return
+        parameters = [of_rows(one) for one in observed]
         # The sum serves to find the effects: it depends on all variables that one of the parameters depends on.
         single = len(observed) == 1
         self.parameters = list(parameters[0]) if single else [stacked([sum(some) for some in parameters], shapes)]
         try:
             laws = [law_of_rows(one, model.free_RVs) for one in observed]
-            self.law = laws[0] if single else joint_law(laws, shapes)
+            if self.weight is not None and not single:
+                raise NotGroupsError(f"weights of rows of several observed variables ({self.name}) are not supported")
+            self.law = laws[0]._replace(weight=self.weight) if single else joint_law(laws, shapes)
         except NotGroupsError as error:
             self.refused = str(error)
+
+
+def weights_of(read: Sequence[Weighted], shapes: Shapes) -> np.ndarray | None:
+    """Return the weights of the stacked rows of several variables, flat; None if no variable has weights."""
+    if all(one.weight is None for one in read):
+        return None
+    known = [1.0 if one.weight is None else one.weight for one in read]
+    return np.concatenate([np.broadcast_to(one, shape).ravel() for one, shape in zip(known, shapes, strict=True)])
+
+
+def of_rows(observed: Any) -> list[Any]:
+    """Return graphs, one for each parameter of an observed variable, that broadcast to its shape.
+
+    A parameter that is a vector or a matrix for each row, such as the probabilities of categories, is summed: the graph
+    serves to find the variables that a row depends on.
+    """
+    operation, graphs = observed.owner.op, []
+    for parameter, n_axes in zip(operation.dist_params(observed.owner), operation.ndims_params, strict=True):
+        summed = parameter.sum(axis=tuple(range(-n_axes, 0))) if n_axes else parameter
+        graphs.append(pt.shape_padright(summed, operation.ndim_supp) if operation.ndim_supp else summed)
+    return graphs
 
 
 def stacked(graphs: Sequence[Any], shapes: Shapes) -> Any:
@@ -81,5 +111,6 @@ def joint_law(laws: Sequence[LawOfRows], shapes: Shapes) -> LawOfRows:
         [stacked([sum(law.predictors) for law in laws], shapes)],
         [stacked([functools.reduce(operator.mul, law.exposures, pt.ones(())) for law in laws], shapes)],
         trials=stacked(sizes, shapes),
+        is_clipped=any(law.is_clipped for law in laws),
         shape=stacked(*zip(*shape, strict=True)) if shape else None,
     )

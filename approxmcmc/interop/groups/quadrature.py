@@ -74,7 +74,8 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
         size = np.ones(source.y.size)
         if law.trials is not None:
             size = np.ascontiguousarray(np.broadcast_to(values.of[law.trials], shape), dtype=np.float64).ravel()
-        self.arrange(found.Z, X, source.y.ravel(), size, self.grouping, table)
+        self.arrange(found.Z, X, source.y.ravel(), size, self.grouping, table, law.weight)
+        self.is_clipped = law.is_clipped
         self.describe_model(source, effects)
         self.center = coordinates.initial_point()
         compare_with_model(self)
@@ -96,8 +97,9 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
 
     @property
     def how(self) -> str:
-        """How effects are integrated out, in words."""
-        return f"by quadrature ({self.n_nodes} nodes, error {self.accuracy.nats:.1g} nats)"
+        """How effects are integrated out, in words, and what was left out of the model."""
+        clip = ", without the model's clip of probabilities at 0 and 1" if self.is_clipped else ""
+        return f"by quadrature ({self.n_nodes} nodes, error {self.accuracy.nats:.1g} nats){clip}"
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:

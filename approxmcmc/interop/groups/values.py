@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba.core.errors import NumbaError
 from pymc.distributions.transforms import CholeskyCovPacked
 from pytensor import config
 from pytensor.compile.mode import Mode
@@ -13,8 +12,6 @@ from pytensor.graph.traversal import ancestors, toposort
 
 from approxmcmc.interop.graphs import evaluate, is_shared, value_of
 
-# What PyTensor and numba raise at graphs that cannot be rebuilt, differentiated, compiled, or read on a subset of rows.
-NOT_UNDERSTOOD = AssertionError, AttributeError, IndexError, NotImplementedError, NumbaError, TypeError, ValueError
 # Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
 NO_TRACES = config.change_flags(traceback__limit=0)
 # Graphs that are evaluated only a few times are not compiled.
@@ -27,6 +24,10 @@ class NotGroupsError(Exception):
 
 class NoEffectsError(NotGroupsError):
     """Raised if the model has no effects of groups."""
+
+
+class FaultError(NotGroupsError):
+    """Raised if a fault stopped the search for effects, see `faults`."""
 
 
 class ValuesOfGraph:

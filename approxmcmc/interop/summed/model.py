@@ -13,10 +13,10 @@ from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors
 
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.interop.faults import FAULTS, fault_of
 from approxmcmc.interop.graphs import by_numpy, simplify
-from approxmcmc.interop.groups.values import NO_TRACES, NOT_UNDERSTOOD, PYTHON, NotGroupsError
+from approxmcmc.interop.groups.values import NO_TRACES, PYTHON, NotGroupsError
 from approxmcmc.interop.latents_wanted import checked_latents
-from approxmcmc.interop.rows import first_line
 from approxmcmc.interop.summed.find import Indicators, indicators
 from approxmcmc.interop.summed.terms import log_sum_exp, terms_of_states
 
@@ -162,8 +162,8 @@ def summed(model: Any, latents: Any = "auto") -> Any:
             found = SummedModel(model, indicators(model, discrete))
     except NotGroupsError as error:
         reason = str(error)
-    except NOT_UNDERSTOOD as error:
-        reason = f"the graph was not understood ({first_line(error)})"
+    except FAULTS as error:
+        reason = fault_of(error)
     else:
         found.latents_wanted = checked_latents(latents)
         return found

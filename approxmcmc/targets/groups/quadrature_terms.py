@@ -11,6 +11,7 @@ from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, 
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 from approxmcmc.families import Family
+from approxmcmc.families.weighted import weighted_rows
 from approxmcmc.targets.expansion.own import ExpandsItself
 from approxmcmc.targets.groups.accuracy import Accuracy, judge
 from approxmcmc.targets.groups.grouping import Grouping, by_group
@@ -72,10 +73,24 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
     """Whether all rows have one effect with the same factor."""
 
     def arrange(
-        self, Z: Any, X: Any, y: np.ndarray, size: np.ndarray, groups: Grouping, table: tuple[np.ndarray, ...]
+        self,
+        Z: Any,
+        X: Any,
+        y: np.ndarray,
+        size: np.ndarray,
+        groups: Grouping,
+        table: tuple[np.ndarray, ...],
+        weight: np.ndarray | None = None,
     ) -> None:
-        """Sort the rows of Z, X, `y` and `size` (see `families`) by group; set `data`, with the table of a `link`."""
+        """Sort the rows of Z, X, `y` and `size` (see `families`) by group; set `data`, with the table of a `link`.
+
+        `weight` multiplies the log densities of rows, if it is given; `family` becomes the weighted family.
+        """
         start, q = groups.start, self.n_columns
+        weighted_constants = None
+        if weight is not None:
+            weighted_constants = (weight * self.family.constants(y, size))[groups.order]
+            self.family, y, size = weighted_rows(self.family, y, size, weight)
         self.n_obs, self.n_rows = len(start) - 1, len(y)
         responses = by_group([y, size], groups)
         self.data = (
@@ -88,6 +103,9 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
             *table,
         )
         self.share_effect = q == self.n_effects == 1 and bool((Z[:, 0] == Z[0, 0]).all())
+        if weighted_constants is not None:
+            self.omitted_constants = np.add.reduceat(weighted_constants, start[:-1])
+            return
         constants = [self._constants_of(responses, start[g : h + 1]) for g, h in groups.spans()]
         self.omitted_constants = np.concatenate(constants)
 

@@ -128,7 +128,7 @@ LOOK_ALIKES = {
                 mu + z(transform=pm.distributions.transforms.ordered, initval=np.linspace(-1.0, 1.0, G))[GROUP]
             ),
         ),
-        "it has a transform",
+        "it has the transform",
     ),
 }
 
@@ -174,7 +174,7 @@ def no_groups():
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (heavy_tails, "z: rows with the distribution StudentT are not supported"),
+        (heavy_tails, "z: the rows of y: the distribution StudentT is not supported.*several modes"),
         (two_noises, "z: the scale of the noise is not one parameter times known numbers"),
         (LOOK_ALIKES["a random walk, by law"][0], "z: its distribution is RandomWalk"),
         (no_groups, None),

@@ -1,0 +1,71 @@
+"""Rows with known weights: a row's log density is its weight times that of a family."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from approxmcmc.engine.compiler.compile import closure
+from approxmcmc.families.binomial import BINOMIAL
+from approxmcmc.families.family import Family, no_share
+
+WITH_LOGIT = "logit", "binomial"
+
+
+class WeightedRows(NamedTuple):
+    """A family, and the numbers (y, size) of rows; its terms are the weighted terms of another family."""
+
+    family: Family
+    y: np.ndarray
+    size: np.ndarray
+
+
+def weighted_rows(family: Family, y: np.ndarray, size: np.ndarray, weight: np.ndarray) -> WeightedRows:
+    """Return the rows of a family with `weight` times its terms; constants are those without weights.
+
+    For a logit, w (y eta - n softplus(eta)) is a binomial term with w y and w n. Other families read no size, and their
+    weighted form reads the weight in its place.
+    """
+    if family.name in WITH_LOGIT:
+        return WeightedRows(BINOMIAL, weight * y, weight * size)
+    scaled = dataclasses.replace(
+        family,
+        name=f"weighted {family.name}",
+        term=closure(make_times_size, family.term),
+        derivatives=closure(make_pair_times_size, family.derivatives),
+        pair=None,
+        in_shape=closure(make_times_size, family.in_shape),
+        of_row=closure(make_of_row_times_size, family.of_row) if family.has_shape else no_share,
+        merges_rows=None,
+    )
+    return WeightedRows(scaled, y, weight)
+
+
+def make_times_size(function: Callable[..., float]) -> Callable[..., float]:
+    """Return `size` times the function of (eta, y, 1, shape), as a function of (eta, y, size, shape)."""
+
+    def times_size(eta: float, y: float, size: float, shape: float) -> float:
+        return size * function(eta, y, 1.0, shape)
+
+    return times_size
+
+
+def make_pair_times_size(function: Callable[..., tuple[float, float]]) -> Callable[..., tuple[float, float]]:
+    """Return the same as `make_times_size`, for a function that returns two numbers."""
+
+    def times_size(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
+        first, second = function(eta, y, 1.0, shape)
+        return size * first, size * second
+
+    return times_size
+
+
+def make_of_row_times_size(function: Callable[..., tuple[float, float]]) -> Callable[..., tuple[float, float]]:
+    """Return the same as `make_pair_times_size`, for a function of (y, size, shape)."""
+
+    def times_size(y: float, size: float, shape: float) -> tuple[float, float]:
+        first, second = function(y, 1.0, shape)
+        return size * first, size * second
+
+    return times_size

@@ -1,0 +1,181 @@
+"""The reasons why effects stay parameters: each is true and names the variable; and faults are visible."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from scipy.integrate import quad
+
+import approxmcmc as amc
+from approxmcmc.errors import SamplingWarning
+from approxmcmc.families import family_of
+from approxmcmc.interop import pymc as interop_pymc
+from approxmcmc.interop.faults import RAISE_VARIABLE
+from approxmcmc.interop.groups.coordinates import Coordinates, may_be_signed, over_draws
+from approxmcmc.interop.groups.find import integrated
+from approxmcmc.interop.groups.values import PYTHON, NotGroupsError
+
+N, G = 60, 6
+_rng = np.random.default_rng(2)
+GROUP = np.arange(N) % G
+REAL, COUNTS, CLASSES = _rng.normal(size=N), _rng.poisson(2.0, N), _rng.integers(0, 3, N)
+
+
+def effects():
+    return pm.Normal("u", 0.0, pm.HalfNormal("s"), shape=G)[GROUP]
+
+
+def categorical():
+    e = effects()
+    pm.Categorical("y", logit_p=pt.stack([0.0 * e, e, -e], axis=1), observed=CLASSES)
+
+
+def beside_normal_rows():
+    e = effects()
+    pm.Normal("x", e, 1.0, observed=REAL)
+    pm.Categorical("y", logit_p=pt.stack([0.0 * e, e, -e], axis=1), observed=CLASSES)
+
+
+def custom():
+    pm.CustomDist("y", effects(), logp=lambda value, mu: -pt.log1p((value - mu) ** 2), observed=REAL)
+
+
+def trials_with_a_parameter():
+    trials = pm.Deterministic("trials", 5.0 + pm.HalfNormal("t"))
+    pm.Binomial("y", n=trials, logit_p=effects(), observed=COUNTS)
+
+
+def ordered():
+    cuts = pm.Normal("cuts", [-1.0, 0.0, 1.0], transform=pm.distributions.transforms.ordered, shape=3)
+    pm.Normal("y", cuts[CLASSES], 1.0, observed=REAL)
+
+
+REASONS = {
+    "categorical": (categorical, "u: the rows of y: the distribution Categorical is not supported"),
+    "beside normal rows": (beside_normal_rows, "u: the rows of y: the distribution Categorical is not supported"),
+    "matrix rows": (
+        lambda: pm.MvNormal("y", effects()[:, None] * np.ones(2), np.eye(2), observed=np.zeros((N, 2))),
+        "u: the rows of y: the distribution MvNormal is not supported",
+    ),
+    "mixture": (
+        lambda: pm.ZeroInflatedPoisson("y", psi=0.5, mu=pm.math.exp(effects()), observed=COUNTS),
+        "u: the rows of y: the distribution Mixture is not supported.*several modes",
+    ),
+    "heavy tails": (
+        lambda: pm.StudentT("y", nu=4.0, mu=effects(), sigma=1.0, observed=REAL),
+        "u: the rows of y: the distribution StudentT is not supported.*several modes",
+    ),
+    "one mode": (
+        lambda: pm.Gamma("y", alpha=2.0, beta=pm.math.exp(effects()), observed=np.exp(REAL)),
+        r"u: the rows of y: the distribution Gamma is not supported: [A-Z][A-Za-z, ]+ are$",
+    ),
+    "a user's density": (custom, "u: the rows of y: the distribution CustomDist_y is not supported"),
+    "another link": (
+        lambda: pm.Bernoulli("y", 1.0 - pm.math.exp(-pm.math.exp(effects())), observed=CLASSES > 0),
+        "u: the rows of y: their probability is not the inverse logit or probit of a linear predictor",
+    ),
+    "a mean without a logarithm": (
+        lambda: pm.Poisson("y", pm.math.sqr(effects()), observed=COUNTS),
+        "u: the rows of y: their mean is not the exponential of a linear predictor",
+    ),
+    "trials": (trials_with_a_parameter, "u: the rows of y: Binomial rows need known trials"),
+    "an unknown operation": (
+        lambda: pm.Normal("y", pt.sort(pm.Normal("u", 0.0, pm.HalfNormal("s"), shape=G))[GROUP], 1.0, observed=REAL),
+        "u: rows depend on it through SortOp, and a row may then depend on several of its entries",
+    ),
+    "ordered": (ordered, "cuts: it has the transform Ordered, so its entries are not independent normal numbers"),
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_the_reason_names_the_variable_and_is_true(name):
+    build, reason = REASONS[name]
+    with pm.Model() as model:
+        build()
+    with pytest.raises(NotGroupsError, match=reason):
+        integrated(model)
+
+
+def hierarchy(extra=lambda s: None, scale=lambda: pm.HalfNormal("s")):
+    with pm.Model() as model:
+        s = scale()
+        u = pm.Normal("u", 0.0, s, shape=G)
+        extra(s)
+        pm.Normal("y", u[GROUP], pm.HalfNormal("sigma"), observed=REAL)
+    return model
+
+
+def test_a_fault_is_raised_in_tests_and_elsewhere_recorded(monkeypatch):
+    """Planted: an IndexError while effects are searched, and one while linear predictors are."""
+
+    def fail(*given, **settings):
+        raise IndexError("planted")
+
+    monkeypatch.setattr(interop_pymc, "integrated", fail)
+    monkeypatch.setattr(interop_pymc, "structured_target", fail)
+    model = hierarchy()
+    with pytest.raises(IndexError, match="planted"):
+        amc.explain(model)
+    monkeypatch.delenv(RAISE_VARIABLE)
+    with pytest.warns(SamplingWarning, match=r"slower plan: reading its graph failed \(IndexError.*planted"):
+        target = amc.from_pymc(model)
+    assert target.setup_attrs["reading_faults"].count("planted") == 2
+    with pytest.warns(SamplingWarning):
+        assert "which is a fault of approxmcmc" in amc.explain(model)
+
+
+@pytest.mark.needs_jit
+def test_potentials_with_axes_and_constant_deterministics_do_not_stop_the_integration():
+    def extra(s):
+        pm.Potential("p", -s * np.arange(3.0))
+        pm.Deterministic("d", pt.as_tensor_variable(np.ones((1, 3))))
+        pm.Deterministic("e", pt.as_tensor_variable(np.arange(3.0)))
+
+    target, plain = amc.from_pymc(hierarchy(extra), integrate=True), amc.from_pymc(hierarchy(), integrate=True)
+    theta = target.initial_point()
+    scale = theta[target.coordinates.places[target.coordinates.free[0]]]
+    mine, without = (one.compile().log_prior(theta) for one in (target, plain))
+    np.testing.assert_allclose(mine, without - 3.0 * abs(scale), rtol=1e-12)
+    np.testing.assert_array_equal(target.variables.unpack(theta[None])["d"], np.ones((1, 1, 3)))
+
+
+def test_constants_of_a_model_get_an_axis_of_draws():
+    theta = pt.vector("theta", shape=(2,))
+    constant = pt.as_tensor_variable(np.ones((1, 3)))
+    found = over_draws(theta, [theta * 2.0, constant, pt.as_tensor_variable(4.0)], ["a", "b", "c"])(np.ones((5, 2)))
+    assert {name: value.shape for name, value in found.items()} == {"a": (5, 2), "b": (5, 1, 3), "c": (5,)}
+
+
+BOUNDED = {
+    "uniform": lambda: pm.Uniform("s", 0.0, 4.0),
+    "truncated": lambda: pm.TruncatedNormal("s", 0.5, 1.0, lower=0.0, upper=2.0),
+    "beta": lambda: pm.Beta("s", 1.0, 2.0),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_a_scale_with_an_upper_bound_has_a_smooth_coordinate_of_either_sign(name):
+    """Its density integrates to 1 at both signs together (here 2: the density of one sign is not halved)."""
+    with pm.Model() as model:
+        s = BOUNDED[name]()
+    assert may_be_signed(model, s)
+    coordinates = Coordinates(model, [], [s])
+    density = pytensor.function([coordinates.theta], coordinates.log_prior, mode=PYTHON)
+    total, _ = quad(lambda t: np.exp(density(np.array([t]))), -40.0, 40.0, points=[0.0])
+    np.testing.assert_allclose(total, 2.0, rtol=1e-6)
+    variables = coordinates.describe([])
+    for t in (-30.0, -1.3, 0.2, 2.5):
+        value = variables.unpack(np.array([[t]]))["s"]
+        assert 0.0 < value[0] <= coordinates.signed[s]
+        if abs(t) < 10.0:
+            np.testing.assert_allclose(variables.pack({"s": value[0]}), [abs(t)], rtol=1e-9)
+
+
+def test_numpy_does_not_warn_of_a_prior_without_a_density_at_0_or_of_two_families():
+    with pm.Model() as model:
+        s = pm.InverseGamma("s", 3.0, 2.0)
+    assert not may_be_signed(model, s)
+    y, size = np.array([2.0, 5.0]), np.array([3.0, -2.0])
+    constants = family_of("binomial and poisson").constants(y, size)
+    np.testing.assert_allclose(constants, [np.log(3.0), -np.log(120.0)])
