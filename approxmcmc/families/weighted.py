@@ -1,6 +1,5 @@
 """Rows with known weights: a row's log density is its weight times that of a family."""
 
-import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -29,15 +28,15 @@ def weighted_rows(family: Family, y: np.ndarray, size: np.ndarray, weight: np.nd
     """
     if family.name in WITH_LOGIT:
         return WeightedRows(BINOMIAL, weight * y, weight * size)
-    scaled = dataclasses.replace(
-        family,
-        name=f"weighted {family.name}",
-        term=closure(make_times_size, family.term),
-        derivatives=closure(make_pair_times_size, family.derivatives),
-        pair=None,
+    scaled = Family(
+        f"weighted {family.name}",
+        closure(make_times_size, family.term),
+        closure(make_pair_times_size, family.derivatives),
+        family.constants,
+        family.support,
+        family.fits,
         in_shape=closure(make_times_size, family.in_shape),
         of_row=closure(make_of_row_times_size, family.of_row) if family.has_shape else no_share,
-        merges_rows=None,
     )
     return WeightedRows(scaled, y, weight)
 
