@@ -56,7 +56,7 @@ def model_of(response, family, link, predictors="x + (1|site)"):
         return without_formula(bambi.Model(f"{response} ~ {predictors}", FRAME, family=family, link=link))
 
 
-def weighted(law, values, **parameters):
+def weigh(law, values, **parameters):
     """Return a model whose rows have the densities of a law of PyMC, times weights, as Bambi writes them."""
     names = list(parameters)
 
@@ -78,9 +78,9 @@ def weighted(law, values, **parameters):
 
 
 WEIGHTED = {
-    "logit": lambda: weighted(pm.Bernoulli, FRAME["yes"], p=pm.math.invlogit),
-    "probit": lambda: weighted(pm.Bernoulli, FRAME["yes"], p=pm.math.invprobit),
-    "binomial": lambda: weighted(pm.Binomial, FRAME["hits"], n=4, p=pm.math.invlogit),
+    "logit": lambda: weigh(pm.Bernoulli, FRAME["yes"], p=pm.math.invlogit),
+    "probit": lambda: weigh(pm.Bernoulli, FRAME["yes"], p=pm.math.invprobit),
+    "binomial": lambda: weigh(pm.Binomial, FRAME["hits"], n=4.0, p=pm.math.invlogit),
 }
 
 
