@@ -34,6 +34,9 @@ from approxmcmc.contracts import Target, WholeSampler
 from approxmcmc.design import nuts
 from approxmcmc.design.candidates import TALL, Pairing, candidates
 from approxmcmc.design.contest import (
+    GIVEN_UP,
+    NOT_TRIED,
+    TELLING,
     begin,
     best_of,
     contenders,
@@ -232,10 +235,12 @@ def _judge(entries: list[Entry], chosen: Entry, goal: Wanted) -> None:
             entry.verdict = "chosen"
         elif entry.measured is not None and not entry.measured.error <= goal.bias:
             entry.verdict = f"{TOO_BIASED} the allowed {goal.bias:g}"
+        elif entry.measured is not None and entry.price >= chosen.price:
+            entry.verdict = "slower"
+        elif entry.measured is not None and entry.measured.effective < TELLING:
+            entry.verdict = f"its trial had only {entry.measured.effective:.0f} effective draws"
         elif entry.measured is not None:
-            entry.verdict = (
-                "slower" if entry.price >= chosen.price else "biased, and faster by less than a factor of two"
-            )
+            entry.verdict = "biased, and faster by less than a factor of two"
         elif math.isnan(entry.price):
             entry.price = entry.floor
 
@@ -247,14 +252,9 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted,
     ranked = sorted(entries, key=lambda entry: (entry is not chosen, entry.measured is None, entry.price))
     table = pd.DataFrame([entry.row() for entry in ranked], columns=COLUMNS)
     table.attrs["price"] = goal.unit
-    rivals = [entry for entry in ranked[1:] if entry.measured is not None]
-    beside = "; no other candidate could be faster"
-    if chosen.candidate.is_counted:
-        beside += nuts.why_alone(known)
-    if rivals:
-        beside = f"; next best: {rivals[0].candidate.name}, {rivals[0].price:.2g}"
+    beside = _rivals(ranked[1:], chosen, goal, known)
     guarantee = "exact" if chosen.exact else f"biased, by up to about {found.error:.2g} posterior sd"
-    sentence = f"{chosen.candidate.name} ({guarantee}), estimated {goal.unit}: {chosen.price:.2g}{beside}"
+    sentence = f"{chosen.candidate.name} ({guarantee}), estimated {goal.unit}: {chosen.price:.2g}; {beside}"
     sentence += _summed(known.target)
     taken = sum(law.seconds for law in known.laws())
     attrs = {
@@ -270,6 +270,32 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted,
         tune = setting.sampler.tuning_steps(setting.target)
     name = chosen.candidate.name
     return Choice(setting.target, setting.sampler, found.starts, tune, table, sentence, attrs, name)
+
+
+def _rivals(others: list[Entry], chosen: Entry, goal: Wanted, known: Situation) -> str:
+    """Return what is known of the candidates that were not chosen, as the end of the sentence about the choice.
+
+    `others` are in the order of the table: those with a cost first, the cheapest first. The cost of a candidate that
+    was not tried is a lower bound, so one with a bound below the cost of the chosen one may be faster.
+    """
+    allowed = [entry for entry in others if entry.exact or goal.bias > 0.0]
+    costed = [entry for entry in allowed if entry.measured is not None]
+    untried = [entry for entry in allowed if entry.measured is None and entry.verdict.startswith(NOT_TRIED)]
+    parts = []
+    if slower := [entry for entry in costed if entry.price >= chosen.price]:
+        parts.append(f"next best: {slower[0].candidate.name}, {slower[0].price:.2g}")
+    for entry in costed:
+        if entry.price < chosen.price:
+            parts.append(f"{entry.candidate.name}, {entry.price:.2g}, was not taken: {entry.verdict}")
+    if faster := [entry for entry in untried if entry.price < chosen.price]:
+        bounds = ", ".join(f"{entry.candidate.name} (at least {entry.price:.2g})" for entry in faster)
+        parts.append(f"not tried, and possibly faster: {bounds}")
+    if parts:
+        return "; ".join(parts)
+    kind = "candidate" if len(allowed) == len(others) else "exact candidate"
+    given_up = any(entry.verdict.startswith(GIVEN_UP) for entry in allowed)
+    sentence = f"no other {kind} could be faster" if untried or given_up else f"no other {kind} is possible"
+    return sentence + (nuts.why_alone(known) if chosen.candidate.is_counted else "")
 
 
 def _summed(target: Target) -> str:

@@ -19,6 +19,8 @@ from approxmcmc.engine.messages import detail
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
 from approxmcmc.sampling.assembly import start_law
 
+# How the verdicts begin on a candidate that was not tried, and on one that was stopped before it was measured.
+NOT_TRIED, GIVEN_UP = "not tried", "given up"
 PILOT_TUNE = (50, 1000)  # limits of the number of tuning steps of the run
 NEARLY = 2.0  # an exact sampler may cost this many times the fastest
 # Seconds: if an exact sampler needs less, a biased one, with its trial, audits and compilation, saves nothing.
@@ -77,22 +79,22 @@ def spent(entries: list[Entry], best: Entry | None) -> float:
 def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) -> str:
     """Return why a candidate need not be tried, or ""."""
     if not entry.exact and goal.bias == 0.0:
-        return "not tried: it is biased, and only exact samplers are allowed"
+        return f"{NOT_TRIED}: it is biased, and only exact samplers are allowed"
     if best is None or best.measured is None:
         return ""
     # With fewer effective draws a trial is unreliable: in a funnel a trial of 6000 steps had 7 of them, and predicted
     # 400 in .3 s, far from the truth.
     if best.price < goal.near and best.measured.effective >= ENOUGH:
-        return f"not tried: {best.candidate.name} reaches the goal in {best.price:.1g} s"
+        return f"{NOT_TRIED}: {best.candidate.name} reaches the goal in {best.price:.1g} s"
     prefers = goal.prefers_exact and entry.exact != best.exact
     if prefers and best.exact and goal.time_limit is None and best.price < WORTHWHILE:
-        return f"not tried: it is biased, and {best.candidate.name} reaches the goal in {best.price:.1g} s"
+        return f"{NOT_TRIED}: it is biased, and {best.candidate.name} reaches the goal in {best.price:.1g} s"
     if entry.floor * (1.0 if not prefers else NEARLY if best.exact else 1.0 / NEARLY) >= best.price:
-        return f"not tried: it cannot cost less than {entry.floor:.2g}"
+        return f"{NOT_TRIED}: it cannot cost less than {entry.floor:.2g}"
     # A trial without set-up takes SHARE_OF_TRIAL of the best price, and a predictable set-up is in the floor.
     budget = goal.seconds(best.measured.seconds_per_draw, best.measured.seconds_per_step)
     if entry.has_set_up and spent > max(SHARE_OF_TRIALS * budget, LEAST_FOR_TRIALS):
-        return "not tried: trials have used their share of the budget"
+        return f"{NOT_TRIED}: trials have used their share of the budget"
     return ""
 
 
@@ -144,7 +146,7 @@ def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed
     entry.trial_seconds = trial.clock_seconds
     entry.trial = trial.spent
     if trial.gave_up:
-        entry.verdict = "given up after a few steps: each takes too long"
+        entry.verdict = f"{GIVEN_UP} after a few steps: each takes too long"
         return None
     return trial
 
