@@ -16,8 +16,9 @@ from approxmcmc.couplings.kernels import chosen_kernel
 from approxmcmc.couplings.measure import FEWEST, Draws, Quantities, draws_of, measure_of
 from approxmcmc.couplings.meeting import forgetting_time
 from approxmcmc.couplings.summands import Summands, average
+from approxmcmc.couplings.verdict import failed_checks
 from approxmcmc.diagnostics.estimands import Estimand
-from approxmcmc.diagnostics.records import check_confidence
+from approxmcmc.diagnostics.records import check_confidence, group
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
@@ -111,7 +112,7 @@ def bias(
         When target, sampler and kernel do not match, the exact kernel has no coupling, or the draws carry weights.
     InvalidInputError
         When an argument is out of range, or the trace is not one of this target, was made by another sampler or on
-        another target, or has fewer than 20 draws, draws that are NaN, or only one distinct point.
+        another target, or has fewer than 20 draws, draws that are NaN or infinite, or only one distinct point.
     NotFiniteError
         When a log density is NaN along a coupled chain, or at all audited draws or their proposals.
 
@@ -125,7 +126,10 @@ def bias(
     (150 blocks or more), the bias depends on this partition; the form "audit" draws its orders from the same partition,
     which it rebuilds from the ``seed`` of the trace.
 
-    Verdicts, in this order. *not applicable*: a coupling is unmet, or ``tv_bound_upper`` is 1 or more. *inconclusive*:
+    Verdicts, in this order. *cannot be judged*: the run failed its checks, so that there is no stationary distribution
+    whose bias could be estimated: it ended in an error, a chain hardly moved, R-hat is above its limit, or the draws
+    hold fewer than 100 effective ones; ``reasons`` and the attribute ``problems`` name the checks. *not applicable*: a
+    coupling is unmet, or ``tv_bound_upper`` is 1 or more. *inconclusive*:
     one coupling contributes over a tenth of the sum. *biased*: some bias is not 0 (Bonferroni) and above 0.05 sd.
     *small*: every upper limit is below 0.1 sd, and there are 20 audits for each step of ``forgetting_time``. Otherwise
     *inconclusive*. The estimate cannot see a mode that no chain has visited.
@@ -176,11 +180,23 @@ def bias(
     chosen = ((np.arange(n_audits) + places.random()) * n_draws / n_audits).astype(np.int64)
     run = _audit(forms[best], streams, draws, measure, chosen)
     forgetting = forgetting_time(forms[best].coupling, draws.flat, len(run.records), places, streams.coupling)
+    rows, drift = run.summands.finish()
     finished = FinishedAudits(
-        trace, measure, draws, chosen[run.made], run.records, *run.summands.finish(), run.seconds,
-        time.perf_counter() - started, confidence, max_steps,
-        sum(pilot.passes for pilot in pilots) + forgetting.passes, forgetting.steps,
-    )  # fmt: skip
+        trace=trace,
+        measure=measure,
+        draws=draws,
+        audited=chosen[run.made],
+        records=run.records,
+        rows=rows,
+        drift=drift,
+        audit_seconds=run.seconds,
+        seconds=time.perf_counter() - started,
+        confidence=confidence,
+        max_steps=max_steps,
+        other_passes=sum(pilot.passes for pilot in pilots) + forgetting.passes,
+        forgetting_time=forgetting.steps,
+        failed=failed_checks(group(trace, "posterior")[list(target.variables.shapes)]),
+    )
     found = as_dataset(finished)
     found.attrs |= {
         "form": forms[best].name, "kernel": forms[best].coupling.name, "replications": replications,

@@ -1,12 +1,14 @@
 """The results of finished audits as one Dataset, with units and meanings."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 from scipy.stats import norm
 
+from approxmcmc.contracts import Finding
 from approxmcmc.couplings.forms import AuditRecord
 from approxmcmc.couplings.measure import AtDraws, Draws, Quantities, at_draws
 from approxmcmc.couplings.summands import Average, DriftCurve, average, shares, unknown
@@ -46,6 +48,7 @@ class FinishedAudits(NamedTuple):
     `audited` holds the indices of the audited draws in ``draws.flat``, `rows` (n_audits, n_estimands) the estimates of
     the bias by single audits. `drift` has the means of these estimates if each audit stopped after T steps, by T.
     `other_passes` counts the passes over the data that the pilots and the estimate of the forgetting time made.
+    `failed` holds the failed checks of the run that made the draws, see `verdict.failed_checks`.
     """
 
     trace: xr.DataTree
@@ -61,6 +64,7 @@ class FinishedAudits(NamedTuple):
     max_steps: int
     other_passes: float
     forgetting_time: float
+    failed: Sequence[Finding] = ()
 
 
 def as_dataset(run: FinishedAudits) -> xr.Dataset:
@@ -104,6 +108,7 @@ def as_dataset(run: FinishedAudits) -> xr.Dataset:
         dataset[name].attrs["long_name"] = meaning
     names = sorted(map(str, run.trace["posterior"].data_vars))
     dataset.attrs |= {"variables": "\n".join(names), "draws": identity_of_draws(run.trace, names)}
+    dataset.attrs |= {"verdict": told, "problems": ", ".join(finding.check for finding in run.failed)}
     dataset.attrs |= {"cost_of_draws": chain_cost(run.trace, at), "cost_of_audits": c2}
     return dataset
 
@@ -163,6 +168,7 @@ def _evidence(
         float(shares(strain)),
         run.forgetting_time,
         run.confidence,
+        run.failed,
     )
 
 

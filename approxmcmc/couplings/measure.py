@@ -49,7 +49,7 @@ def draws_of(trace: xr.DataTree, target: Target) -> Draws:
     IncompatibleError
         When the draws carry weights.
     InvalidInputError
-        When a variable is missing or has another shape, or the draws are too few, NaN or all the same.
+        When a variable is missing or has another shape, or the draws are too few, not finite, or all the same.
     """
     theta = flat_draws(trace, target)
     if "sample_stats" in trace.children and "weight" in trace["sample_stats"].data_vars:
@@ -57,9 +57,11 @@ def draws_of(trace: xr.DataTree, target: Target) -> Draws:
     flat = theta.reshape(-1, theta.shape[2])
     if len(flat) < FEWEST:
         raise InvalidInputError(f"bias: the trace has {len(flat)} draws, but must have at least {FEWEST}")
-    if np.isnan(flat).any():
-        chain, draw = np.argwhere(np.isnan(theta).any(axis=2))[0].tolist()
-        raise InvalidInputError(f"bias: the trace has draws that are NaN, the first is draw {draw} of chain {chain}")
+    if not np.isfinite(flat).all():
+        chain, draw = np.argwhere(~np.isfinite(theta).all(axis=2))[0].tolist()
+        raise InvalidInputError(
+            f"bias: the trace has draws that are NaN or infinite, the first is draw {draw} of chain {chain}"
+        )
     if (flat == flat[0]).all():
         raise InvalidInputError(f"bias: all {len(flat)} draws are the same: the chain never moved")
     attrs = trace["posterior"].attrs

@@ -13,22 +13,28 @@ import numpy as np
 import xarray as xr
 from scipy.stats import norm
 
-from approxmcmc.contracts import content_hash
+from approxmcmc.contracts import Finding, content_hash
 from approxmcmc.couplings.meeting import SIGHTINGS
+from approxmcmc.diagnostics.convergence import LEAST_ESS, R_HAT, convergence
+from approxmcmc.diagnostics.health import movement, stopped
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
-NOT_APPLICABLE, BIASED, SMALL, INCONCLUSIVE = "not applicable", "biased", "small", "inconclusive"
+NOT_JUDGED, NOT_APPLICABLE = "cannot be judged", "not applicable"
+BIASED, SMALL, INCONCLUSIVE = "biased", "small", "inconclusive"
 LARGEST_BOUND = 1.0  # on total variation: a bound of 1 or more says nothing
 LARGEST_SHARE = 0.1  # of one coupling in the sum over all couplings
 NOTICED, NEGLIGIBLE = 0.05, 0.1  # posterior standard deviations
 ESTIMATES = (BIASED, SMALL, INCONCLUSIVE)
+# Least bulk or tail ESS of the draws. Audits start at draws spread over the run, and their intervals count each as
+# independent: below this, most of them start in the same few places.
+FEWEST_EFFECTIVE = float(LEAST_ESS)
 
 
 class AuditSummary(NamedTuple):
     """The input of the rules: results of `bias`, arrays by estimand.
 
     `bias` and `error`, its standard error, are in posterior standard deviations, `variance` of one audit in their
-    squares.
+    squares. `failed` holds the failed checks of the run, see `failed_checks`.
     """
 
     labels: Sequence[str]
@@ -43,6 +49,7 @@ class AuditSummary(NamedTuple):
     largest_share: float
     forgetting_time: float
     confidence: float
+    failed: Sequence[Finding] = ()
 
 
 Rule = Callable[[AuditSummary], tuple[str, list[str]] | None]
@@ -50,11 +57,42 @@ Rule = Callable[[AuditSummary], tuple[str, list[str]] | None]
 
 def verdict(found: AuditSummary) -> tuple[str, list[str]]:
     """Return the verdict, and sentences that give its reasons."""
-    for rule in (_cut_off, _stood_still, _bound_says_nothing, _one_coupling_rules, _biased, _too_few_to_see, _small):
+    for rule in (
+        _run_failed,
+        _cut_off,
+        _stood_still,
+        _bound_says_nothing,
+        _one_coupling_rules,
+        _biased,
+        _too_few_to_see,
+        _small,
+    ):
         told = rule(found)
         if told:
             return told
     return _inconclusive(found)
+
+
+def failed_checks(posterior: xr.Dataset) -> list[Finding]:
+    """Return the findings that make draws unfit for an estimate of their bias; `posterior` holds their variables.
+
+    They are those on how the run ended, whether each chain moved, and whether chains agree; and on the ESS, if it is
+    below `FEWEST_EFFECTIVE`. Checks of the acceptance test are not among them, because their subject is the bias.
+    """
+    ended = [finding for finding in [stopped(posterior)] if finding.verdict == "failure"]
+    mixing = [finding for finding in convergence(posterior) if finding.fires]
+    apart = [finding for finding in mixing if finding.check == R_HAT.name]
+    few = [finding for finding in mixing if finding.check != R_HAT.name and finding.value < FEWEST_EFFECTIVE]
+    return [*ended, *(finding for finding in movement(posterior) if finding.fires), *apart, *few]
+
+
+def _run_failed(found: AuditSummary) -> tuple[str, list[str]] | None:
+    if not found.failed:
+        return None
+    names = ", ".join(finding.check for finding in found.failed)
+    why = f"the run failed its checks ({names}), so its draws have no stationary distribution with a bias to estimate"
+    advice = next((finding.advice for finding in found.failed if finding.advice), "repair the run, see amc.diagnose")
+    return NOT_JUDGED, [why, *(finding.finding for finding in found.failed), f"next: {advice}"]
 
 
 def _cut_off(found: AuditSummary) -> tuple[str, list[str]] | None:
@@ -177,7 +215,8 @@ def debias(trace: xr.DataTree, bias: xr.Dataset) -> xr.Dataset:
     xarray.Dataset
         By ``estimand``: ``mean``, ``bias``, ``debiased`` with limits, and ``estimate``, which is ``debiased`` if
         ``applied`` is true, otherwise ``mean``. ``applied`` is true if audits cost less than the chain for the same
-        variance and the verdict is not "not applicable". ``pays_from`` (estimand): seconds of chain and audits
+        variance and the verdict is "biased", "small" or
+        "inconclusive". ``pays_from`` (estimand): seconds of chain and audits
         together from which debiased means have the smaller risk, if the true bias equals its estimate.
         ``optimal_audit_share``: the share of the time to spend on audits. Attribute ``sentence``: the result in words.
 

@@ -23,7 +23,8 @@ RULES = (
     "Bias of the mean over all chains of a setting, in standard deviations of the draws, estimated from audited draws "
     "and coupled exact chains. Verdicts: biased (the interval of some bias excludes 0, and the bias exceeds 0.05 sd), "
     "small (every upper limit is below 0.1 sd), inconclusive (too few audits), not applicable (the exact chain mixes "
-    "too slowly for couplings to give an estimate). A mode that no chain has visited is invisible to all verdicts."
+    "too slowly for couplings to give an estimate), cannot be judged (the draws failed the checks of a run, such as "
+    "R-hat). A mode that no chain has visited is invisible to all verdicts."
 )
 ERROR_QUANTILE = 1.96
 PANELS_A_ROW = 2
@@ -126,7 +127,7 @@ def sentence(target: str, told: Sequence[SettingBiases]) -> str:
     return f"Biases on {target}, estimated from the draws themselves: {'; '.join(words)}."
 
 
-ORDER = ("biased", "small", "inconclusive", "not applicable", "failed")
+ORDER = ("biased", "small", "inconclusive", "not applicable", "cannot be judged", "failed")
 
 
 def _verdicts(told: Sequence[SettingBiases]) -> Table:

@@ -10,12 +10,13 @@ import xarray as xr
 
 import approxmcmc as amc
 from approxmcmc.audits import steps as audits
+from approxmcmc.contracts import Finding
 from approxmcmc.couplings import estimate
 from approxmcmc.couplings.estimate import STREAM
 from approxmcmc.couplings.forms import audit_form
 from approxmcmc.couplings.measure import draws_of
 from approxmcmc.couplings.meeting import forgetting_time
-from approxmcmc.couplings.verdict import AuditSummary, optimal_share, verdict
+from approxmcmc.couplings.verdict import AuditSummary, failed_checks, optimal_share, verdict
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms import order
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
@@ -134,6 +135,7 @@ def test_a_trace_of_another_run_is_refused():
         (np.arange(38.0).reshape(1, 19, 2), "at least 20"),
         (np.full((1, 30, 2), 0.1), "never moved"),
         (np.where(np.arange(60).reshape(1, 30, 2) == 7, np.nan, 0.1), "draw 3 of chain 0"),
+        (np.where(np.arange(60).reshape(1, 30, 2) == 7, np.inf, 0.1), "infinite, the first is draw 3 of chain 0"),
     ],
 )
 def test_draws_that_tell_nothing_are_refused(values, message):
@@ -322,10 +324,14 @@ GOOD = AuditSummary(
 )
 
 
+RHAT = Finding("R-hat", "failure", "R-hat is above 1.01 for 1 of 2 parameters: a 1.14", "take draws=2_000", 1.14, 1.01)
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
         ({}, "small"),
+        ({"failed": [RHAT], "unmet": 1, "bias": np.array([0.5, 0.0])}, "cannot be judged"),
         ({"unmet": 1, "tv_upper": 2.0}, "not applicable"),
         ({"tv_upper": 1.0, "largest_share": 0.5}, "not applicable"),
         ({"largest_share": 0.11, "bias": np.array([0.5, 0.0])}, "inconclusive"),
@@ -342,6 +348,60 @@ GOOD = AuditSummary(
 def test_verdicts_in_their_order(change, expected):
     told, reasons = verdict(GOOD._replace(**change))
     assert told == expected and reasons
+
+
+def noise(chains, draws, memory=0.0):
+    """Return stationary chains (chains, draws, 2) of unit variance with this autocorrelation between neighbours."""
+    rng = np.random.default_rng(5)
+    values = rng.normal(size=(chains, draws, 2))
+    for t in range(1, draws):
+        values[:, t] = memory * values[:, t - 1] + np.sqrt(1.0 - memory**2) * values[:, t]
+    return values
+
+
+STUCK = np.where(np.arange(2)[:, None, None] == 1, 0.3, noise(2, 400))
+
+
+@pytest.mark.parametrize(
+    ("values", "checks"),
+    [
+        (noise(2, 400), []),
+        (noise(1, 400), []),  # of one chain there is no R-hat
+        (noise(2, 60), []),  # nothing was checked
+        (noise(4, 400, 0.6), []),  # 390 of 400 wanted effective draws: a warning about the run, enough for audits
+        (noise(2, 1200) + np.arange(2)[:, None, None], ["R-hat"]),
+        (noise(1, 400, 0.99), ["bulk ESS", "tail ESS"]),
+        (STUCK, ["movement"]),
+    ],
+)
+def test_which_checks_of_a_run_forbid_a_verdict(values, checks):
+    posterior = xr.Dataset({"beta": (("chain", "draw", "coef"), values)})
+    failed = failed_checks(posterior)
+    assert {finding.check for finding in failed} >= set(checks) and bool(failed) == bool(checks)
+    posterior.attrs |= {"stopped": "failure", "failure": "the log density was NaN at theta"}
+    assert failed_checks(posterior)[0].check == "end of the run"
+
+
+def test_a_run_that_failed_its_checks_gets_no_estimate():
+    """Two chains of the posterior's shape a standard deviation apart: an estimate would call their mean biased."""
+    sound = np.random.default_rng(2).normal(size=(2, 200, 2)) * amc.laplace(target()).sd + amc.laplace(target()).mode
+    apart = sound + np.array([0.0, 2.0])[:, None, None] * amc.laplace(target()).sd
+    told = {
+        name: amc.bias(
+            xr.DataTree.from_dict({"posterior": xr.Dataset({"beta": (("chain", "draw", "coef"), values)})}),
+            target(),
+            None,
+            n_audits=100,
+            random_seed=1,
+        )
+        for name, values in {"sound": sound, "apart": apart}.items()
+    }
+    assert told["sound"].verdict.item() != "cannot be judged" and told["sound"].attrs["problems"] == ""
+    assert told["apart"].verdict.item() == told["apart"].attrs["verdict"] == "cannot be judged"
+    assert "R-hat" in told["apart"].attrs["problems"] and "R-hat is above " in told["apart"].reasons.item()
+    assert "next: " in told["apart"].reasons.item()
+    seen, _ = verdict(GOOD._replace(bias=told["apart"].bias_sd.values[:2]))
+    assert seen == "biased"  # what the rules would say of its figures alone
 
 
 @pytest.mark.parametrize(("steps", "n_audits", "low", "high"), [(5000, 20_000, 4000, 6700), (50, 20_000, 40, 60)])
