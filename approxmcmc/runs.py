@@ -4,6 +4,7 @@
 chains load their states from the checkpoint.
 """
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.diagnostics.convergence import LEAST_ESS, chains_agree, smallest_ess
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.latents import with_latents
+from approxmcmc.diagnostics.modes import starts_apart
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.engine.messages import tell
@@ -192,6 +194,8 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         "setup_start_seconds": made.start_seconds,
         "setup_likelihood_evaluations": made.evaluations * target.n_obs
         + sum(chain.start_evaluations for chain in running),
+        "modes": json.dumps({"proof": target.plain.why_one_mode}),
+        "starts_apart": starts_apart(made.points, result.draws),
         **chosen,
         **found,
         **({"checkpoints": checkpoints.written, "checkpoint_seconds": checkpoints.seconds} if checkpoints else {}),
@@ -234,12 +238,20 @@ def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressba
     )
     drawn = sampler.run(target, asked)
     keep_warmup = not settings.discard_tuned_samples
+    looked_at = json.dumps({"proof": target.plain.why_one_mode, "jittered": initvals is None})
     trace = named_trace(
         drawn.posterior,
         drawn.stats,
         variables=drawn.variables,
         tuning_totals=drawn.tuning_totals,
-        attrs={**_origin(plan), **chosen, **goals.found(drawn.flat), **target.setup_attrs, **drawn.attrs},
+        attrs={
+            **_origin(plan),
+            "modes": looked_at,
+            **chosen,
+            **goals.found(drawn.flat),
+            **target.setup_attrs,
+            **drawn.attrs,
+        },
         settings=sampler.to_dict(),
         warmup_posterior=drawn.warmup_posterior if keep_warmup else None,
         warmup_stats=drawn.warmup_stats if keep_warmup else None,
@@ -321,4 +333,6 @@ def _goals(settings: Settings, variables: Variables, chosen: Mapping[str, Any], 
     chains, wanted = settings.chains, settings.target_ess
     measure = smallest_ess(variables, KEPT_PER_EFFECTIVE * wanted / chains)
     most = math.inf if settings.draws is None else settings.draws
+    if settings.draws is None and settings.time_limit is None:
+        most = chosen.get("most_draws", math.inf)  # chains in modes apart never have many effective draws
     return EffectiveDraws(wanted, most, chains=chains, dim=variables.size, smallest_ess=measure)

@@ -50,6 +50,9 @@ class Target(abc.ABC):
     n_rows: int | None = None
     """Rows that the user gave, if a term is not a row; None: `n_obs`."""
 
+    why_one_mode: str = ""
+    """Why the posterior has one mode, such as a log density that is concave in theta; "" if no proof is known."""
+
     known_law: Any = None
     """The `Laplace` approximation, if it was found when the target was made; else None."""
 

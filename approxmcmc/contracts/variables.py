@@ -57,6 +57,11 @@ class Variables:
         """Length of theta."""
         return sum(math.prod(shape) for shape in self.shapes.values())
 
+    @property
+    def content(self) -> "Variables":
+        """The parts of theta itself, by name and shape, before any transform that `unpack` makes."""
+        return Variables(self.shapes)
+
     def labels(self) -> list[str]:
         """Return the name of every coordinate of theta, such as "mu" or "beta[x1]"."""
         names = []

@@ -16,6 +16,8 @@
 3. A candidate with a floor above the best price is not tried: branch and bound (Land and Doig 1960). Trials end when
    the best run is short, or trials have used their share of the budget.
 4. The fastest whose predicted error is allowed is chosen; if `bias` is None, an exact one that is nearly as fast.
+5. Unless the posterior is known to have one mode, others are searched from far starts; some chains start in those that
+   are found, see `modes`.
 
 Seconds are those of the constants in `work`: the choice is a function of seed, model, versions and kind of processor.
 """
@@ -49,11 +51,13 @@ from approxmcmc.design.contest import (
     tuning_steps,
     why_not_tried,
 )
+from approxmcmc.design.modes import Search, as_record, search_modes, spread_starts
 from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Wanted, checked_goal
 from approxmcmc.design.survey import Situation, survey
 from approxmcmc.engine.messages import first_clause
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
 from approxmcmc.interop.any_model import as_target
+from approxmcmc.sampling.goals import FEWEST_DRAWS, MOST_THINNING
 from approxmcmc.targets import compressed
 
 
@@ -69,8 +73,8 @@ class Choice:
     sampler
         The sampler to run on `target`.
     initvals
-        Where chains start, shape (chains, dim): the states of the trial after a fixed number of steps. None if
-        there was no trial.
+        Where chains start, shape (chains, dim): the states of the trial after a fixed number of steps, or states
+        around other modes, if a search found some. None if there was no trial.
     tune
         Number of tuning steps that suffice from `initvals`.
     table
@@ -206,7 +210,10 @@ def choose_sampler(
     if known.alarm:
         warnings.warn(f"choose_sampler: {known.alarm}", SamplingWarning, stacklevel=2)
     _judge(entries, chosen, goal)
-    return _choice(entries, chosen, known, goal, time.perf_counter() - began)
+    searched = time.perf_counter()
+    search = _search_modes(chosen, known)
+    seconds = searched - began, time.perf_counter() - searched
+    return _choice(entries, chosen, known, goal, search, *seconds)
 
 
 def made_again(target: Target, name: str, *, random_seed: Any = None) -> Pairing:
@@ -245,10 +252,43 @@ def _judge(entries: list[Entry], chosen: Entry, goal: Wanted) -> None:
             entry.price = entry.floor
 
 
-def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted, seconds: float) -> Choice:
-    """Return the choice of the entry `chosen`, with table and sentence; the choice took so many `seconds`."""
+def _search_modes(chosen: Entry, known: Situation) -> Search | None:
+    """Return what a search for other modes found; None if there is one, or if chains do not start at draws of a law."""
+    setting = chosen.setting
+    assert setting is not None
+    law = setting.law or known.seen or next(iter(known.laws()), None)
+    if known.target.plain.why_one_mode or chosen.candidate.is_counted or law is None:
+        return None
+    return search_modes(known.target, setting, law, known)
+
+
+def _choice(
+    entries: list[Entry],
+    chosen: Entry,
+    known: Situation,
+    goal: Wanted,
+    search: Search | None,
+    seconds: float,
+    seconds_of_search: float,
+) -> Choice:
+    """Return the choice of the entry `chosen`, with table and sentence.
+
+    The choice took so many `seconds`, the search for other modes `seconds_of_search`.
+    """
     setting, found = chosen.setting, chosen.measured
     assert setting is not None and found is not None
+    starts = found.starts
+    of_modes: dict[str, Any] = {}
+    if search is not None and starts is not None:
+        starts, chains_of_modes = spread_starts(starts, search.others)
+        of_modes = {
+            "modes": as_record(search, chains_of_modes),
+            "setup_modes_seconds": seconds_of_search,
+            "setup_modes_passes": search.passes,
+        }
+        if search.apart:
+            steps = max(goal.target_ess / found.ess_per_step / known.chains, FEWEST_DRAWS)
+            of_modes["most_draws"] = MOST_THINNING * math.ceil(steps)
     ranked = sorted(entries, key=lambda entry: (entry is not chosen, entry.measured is None, entry.price))
     table = pd.DataFrame([entry.row() for entry in ranked], columns=COLUMNS)
     table.attrs["price"] = goal.unit
@@ -264,12 +304,13 @@ def _choice(entries: list[Entry], chosen: Entry, known: Situation, goal: Wanted,
         "counted_seconds_per_step": found.seconds_per_step,
         "chosen": sentence,
         "choice": table.to_json(orient="records"),
+        **of_modes,
     }
     tune = tuning_steps(found)
     if isinstance(setting.sampler, WholeSampler):
         tune = setting.sampler.tuning_steps(setting.target)
     name = chosen.candidate.name
-    return Choice(setting.target, setting.sampler, found.starts, tune, table, sentence, attrs, name)
+    return Choice(setting.target, setting.sampler, starts, tune, table, sentence, attrs, name)
 
 
 def _rivals(others: list[Entry], chosen: Entry, goal: Wanted, known: Situation) -> str:

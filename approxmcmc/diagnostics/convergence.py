@@ -256,8 +256,11 @@ def effective(posterior: xr.Dataset) -> list[Finding]:
     told = f"the smallest bulk or tail ESS is {ess:.0f}, of target_ess={wanted:g}"
     if ess >= wanted:
         return [Finding("target ESS", "ok", told, "", ess, wanted)]
+    at_limit = "the limit draws= came first", "raise draws"
+    if "most_draws" in attrs:
+        at_limit = "the chains started in several modes and hardly leave them, so more draws would not help", ""
     cause, more = {
-        "": ("the limit draws= came first", "raise draws"),
+        "": at_limit,
         "time_limit": ("the time limit came first", "give it more time"),
         "interrupt": ("the run was interrupted", ""),
     }.get(attrs["stopped"], ("the run failed", ""))

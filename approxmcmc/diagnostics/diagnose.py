@@ -14,6 +14,7 @@ from approxmcmc.diagnostics.expansion_gates import expansion_gates
 from approxmcmc.diagnostics.gates import Gate, accumulated_error, gates
 from approxmcmc.diagnostics.health import movement, stopped, trajectories, undefined
 from approxmcmc.diagnostics.importance import pareto_finding
+from approxmcmc.diagnostics.modes import modes
 from approxmcmc.diagnostics.records import group
 
 if TYPE_CHECKING:
@@ -49,11 +50,12 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
     density was undefined; how many NUTS trajectories diverged or were cut short; the acceptance test's own warnings;
     the gates computed from audits, and whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01,
     or what chance explains if that is more), bulk and tail ESS (limit 100 per chain), from 100 draws per chain on [1]_;
-    the gates of an expansion. `sample` reports failed checks in one `SamplingWarning` and stores their names, joined by
-    commas, in the posterior's attribute ``problems`` and their rows as JSON in ``diagnosis``.
+    where chains started, and whether a search from far starts found other modes; the gates of an expansion. `sample`
+    reports failed checks in one `SamplingWarning` and stores their names, joined by commas, in the posterior's
+    attribute ``problems`` and their rows as JSON in ``diagnosis``.
 
-    A run that passes all checks may still be wrong: R-hat cannot see a bias, and no check sees a mode that the chains
-    never visit. `risk` against a gold standard can see both.
+    A run that passes all checks may still be wrong: R-hat cannot see a bias, and a mode that neither the chains nor a
+    search have reached is not seen. `risk` against a gold standard can see both.
 
     References
     ----------
@@ -83,6 +85,9 @@ def findings(trace: xr.DataTree) -> list[Finding]:
         found = [end, *effective(posterior)]
     else:
         audited, mixing = gates(stats), convergence(posterior, weighted="weight" in stats)
+        of_modes = modes(posterior, mixing)
+        if more_draws_do_not_help := [finding.advice for finding in of_modes if finding.fires]:
+            mixing = [one._replace(advice=more_draws_do_not_help[0]) if one.fires else one for one in mixing]
         steps = posterior.sizes["chain"] * posterior.sizes["draw"] * int(posterior.attrs.get("thin", 1))
         found = [
             end,
@@ -93,6 +98,7 @@ def findings(trace: xr.DataTree) -> list[Finding]:
             *decisions(audited, stats, settings),
             *accumulated_error(audited, mixing, steps),
             *mixing,
+            *of_modes,
             *expansion_gates(posterior.attrs, settings, stats),
         ]
     return sorted(found, key=lambda one: VERDICTS.index(one.verdict))

@@ -56,7 +56,8 @@ class Terms(NamedTuple):
 class FamilyOfPyMC(NamedTuple):
     """A distribution of PyMC, the link of its first parameter (None: identity), and how to make targets of it.
 
-    ``make(X, y)`` returns a target with a design matrix, ``terms(y, scale)`` the terms for other designs.
+    ``make(X, y)`` returns a target with a design matrix, ``terms(y, scale)`` the terms for other designs. All terms are
+    concave in the predictor.
     """
 
     name: str
@@ -229,9 +230,13 @@ def _of_family(source: ModelOfPyMC, found: Predictors, family: FamilyOfPyMC) -> 
         scale = _known_scale(source, parameters[node.op.dist_params(node)[1]]) or 1.0
     matrix = found.design.matrix()
     if matrix is not None:
-        return family.make(matrix / scale, y / scale)
-    term, derivatives, responses = family.terms(y, scale)
-    return PredictorsOfPyMC(source, found.design, ScalarLikelihood(term, 1, len(responses), derivatives), responses)
+        target: StructuredTarget = family.make(matrix / scale, y / scale)
+    else:
+        term, derivatives, responses = family.terms(y, scale)
+        likelihood = ScalarLikelihood(term, 1, len(responses), derivatives)
+        target = PredictorsOfPyMC(source, found.design, likelihood, responses)
+    target.terms_are_concave = True
+    return target
 
 
 def _general(source: ModelOfPyMC, found: Predictors) -> PredictorsOfPyMC:

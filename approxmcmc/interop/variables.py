@@ -42,6 +42,11 @@ class ModelVariables(Variables):
         """Length of theta, which differs from the number of constrained values if a variable lies on a simplex."""
         return self.unconstrained.size
 
+    @property
+    def content(self) -> Variables:
+        """The parts of theta, unconstrained."""
+        return self.unconstrained
+
     def labels(self) -> list[str]:
         """Return the name of every coordinate of theta, such as "mu", "tau_log__" or "w_simplex__[0]"."""
         return self.unconstrained.labels()

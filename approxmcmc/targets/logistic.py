@@ -55,6 +55,8 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     LogisticRegression(n_obs=100, dim=2)
     """
 
+    terms_are_concave = True
+
     def __new__(
         cls, X: Any = None, y: Any = None, prior_scale: float = 1.0, intercept: bool = False, **settings: Any
     ) -> Any:
@@ -63,7 +65,9 @@ class LogisticRegression(LinearTarget, BoundedTarget):
             return super().__new__(cls)
         y = checked_array(response_source(y), "y", who="LogisticRegression").astype(np.float64)
         settings = {"prior_scale": prior_scale, "intercept": intercept, "who": "LogisticRegression", **settings}
-        return TableRegression.of_family(LOGIT, X, cls.responses(y), **settings)
+        table = TableRegression.of_family(LOGIT, X, cls.responses(y), **settings)
+        table.terms_are_concave = True
+        return table
 
     def __init__(
         self,

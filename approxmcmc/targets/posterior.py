@@ -57,6 +57,19 @@ class Posterior:
         self.target, self.log_prior = target, target.compile().log_prior
         self.expansion: AnyExpansion = expansion_of(target, order)
 
+    @classmethod
+    def by_gradients(cls, target: Target) -> "Posterior":
+        """Return the log posterior with values and gradients from the target's own kernels, without closed forms.
+
+        For targets whose kernels are compiled when the closed forms are not.
+        """
+        posterior = cls.__new__(cls)
+        posterior.target = target
+        posterior.log_prior = target.compile().log_prior
+        posterior.expansion = GeneralExpansion(target, order=1)
+        posterior.expansion.parts = parts_of(target)
+        return posterior
+
     def of_rows(self, rows: np.ndarray) -> "Posterior":
         """Return the log posterior with the log-likelihood estimated from the rows with these indices."""
         some = copy.copy(self)

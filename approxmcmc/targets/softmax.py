@@ -192,6 +192,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
     """
 
     by_row = ("data", "X", "y", "design", "responses")
+    terms_are_concave = True
 
     def __new__(
         cls, X: Any = None, y: Any = None, prior_scale: float = 1.0, intercept: bool = False, **settings: Any

@@ -50,6 +50,7 @@ class SoftmaxTable(PredictorsTarget):
     """
 
     by_row = ("data", "design", "responses")
+    terms_are_concave = True
 
     def __init__(
         self,

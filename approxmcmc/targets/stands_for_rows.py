@@ -21,6 +21,11 @@ class StandsForRows(TallDataTarget):
         self.variables, self.prior = rows.variables, rows.prior
 
     @property
+    def terms_are_concave(self) -> bool:  # type: ignore[override]  # a constant of other targets
+        """Whether the terms of single rows are concave; sums of them then are, too."""
+        return self._rows.terms_are_concave
+
+    @property
     def plain(self) -> Target:
         """The target of single rows."""
         return self._rows

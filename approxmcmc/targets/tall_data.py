@@ -139,6 +139,8 @@ class TallDataTarget(
 
     data: tuple[np.ndarray, ...]
     prior: Prior
+    terms_are_concave: bool = False
+    """Whether every log-likelihood term is known to be concave in theta, whatever the data."""
 
     @abc.abstractmethod
     def _log_terms(self) -> Any:
@@ -225,6 +227,12 @@ class TallDataTarget(
     def normal_prior(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Means and precisions of the normal prior, 0 where flat; None if the prior is a function."""
         return self.prior.normal(self.variables.size)
+
+    @property
+    def why_one_mode(self) -> str:  # type: ignore[override]  # a constant of other targets
+        """A proof that there is one mode: concave terms and a normal or flat prior; "" if there is none."""
+        is_concave = self.terms_are_concave and self.normal_prior is not None
+        return "the log density is concave in the parameters" if is_concave else ""
 
     def to_pymc(self) -> Any:
         """Raise; models with a PyMC twin override this, and return the same posterior as a `pymc.Model`."""

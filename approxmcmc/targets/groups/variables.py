@@ -40,6 +40,12 @@ class GroupVariables(Variables):
         """Length of theta."""
         return self.n_coef + self.n_scales + (not self.knows_noise)
 
+    @property
+    def content(self) -> Variables:
+        """The parts of theta: coefficients, the triangle of L, and the log of the noise."""
+        noise = {} if self.knows_noise else {f"log_{NOISE}": ()}
+        return Variables({"beta": (self.n_coef,), "effect_chol": (self.n_scales,), **noise})
+
     def labels(self) -> list[str]:
         """Return the name of every coordinate of theta."""
         names = [f"beta[{label}]" for label in self.coords["coef"]]

@@ -37,7 +37,7 @@ def sentence(*others, goal=GOAL, chosen_at=0.079, counted=False):
     chosen.setting = Pairing(known.target, amc.MetropolisHastings(amc.RandomWalk(1.0), amc.ExactTest()))
     entries = [*others, chosen]
     choice._judge(entries, chosen, goal)
-    return choice._choice(entries, chosen, known, goal, 0.0).sentence.partition(": ")[2].partition("; ")[2]
+    return choice._choice(entries, chosen, known, goal, None, 0.0, 0.0).sentence.partition(": ")[2].partition("; ")[2]
 
 
 IMPOSSIBLE = entry("impossible", 0.001, "not possible: no gradient")

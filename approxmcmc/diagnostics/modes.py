@@ -1,0 +1,141 @@
+"""Did the chains look at more than one mode? Where they started, and what a search from far starts found.
+
+R-hat compares chains. Chains that start near each other agree also if they all miss a mode, so R-hat is evidence of
+one mode only if the starts were overdispersed (Gelman and Rubin 1992), or if a search from far starts found no other
+mode, or if the posterior is known to have one.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import Finding
+
+NAME = "modes"
+# Least standard deviation of the starts of the chains, in posterior standard deviations of a parameter, at which the
+# starts count as overdispersed. For draws of the posterior itself it is about 1, and below 3 for the largest of 50
+# parameters in four chains.
+OVERDISPERSED = 3.0
+APART = "start them apart: leave initvals out, or give each chain its own, such as draws of the prior"
+
+
+def starts_apart(starts: np.ndarray, draws: np.ndarray) -> float:
+    """Return the largest ratio, over parameters, of the standard deviation of the starts to that of the draws.
+
+    `starts` has shape (chains, dim), `draws` (chains, draws, dim). NaN if there is one chain, or no parameter moves.
+
+    Examples
+    --------
+    >>> draws = np.random.default_rng(0).normal(size=(4, 100, 2))
+    >>> round(starts_apart(np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 0.0], [9.0, 0.0]]), draws), 1)
+    5.1
+    """
+    if len(starts) < 2 or not draws.shape[1]:
+        return math.nan
+    spread = draws.reshape(-1, draws.shape[2]).std(axis=0)
+    moves = spread > 0.0
+    if not moves.any():
+        return math.nan
+    return float((starts.std(axis=0, ddof=1)[moves] / spread[moves]).max())
+
+
+def modes(posterior: xr.Dataset, mixing: Iterable[Finding]) -> list[Finding]:
+    """Return the finding on modes; [] for a trace that does not record its starts, or whose states are discrete.
+
+    `mixing` are the findings of `convergence`: whether chains in several modes agree.
+    """
+    if "modes" not in posterior.attrs or not any(one.dtype.kind == "f" for one in posterior.values()):
+        return []
+    record = json.loads(posterior.attrs["modes"])
+    if record.get("proof"):
+        return [Finding(NAME, "ok", f"the posterior has one mode: {record['proof']}")]
+    if record.get("others"):
+        return [_several(record, mixing)]
+    if record.get("searches"):
+        return [_one(record)]
+    return [_by_starts(record, posterior)]
+
+
+def _several(record: Mapping[str, Any], mixing: Iterable[Finding]) -> Finding:
+    """Return the finding on a run whose chains started in several modes."""
+    others = record["others"]
+    sentence = f"searches from {record['searches']} far starts found {_counted(len(others), 'other mode')}: "
+    sentence += "; ".join(_described(mode) for mode in others)
+    disagree = any(finding.check == "R-hat" and finding.fires for finding in mixing)
+    compared = any(finding.check == "R-hat" and finding.verdict != "not checked" for finding in mixing)
+    missed = [mode for mode in others if not (mode["chains"] or mode["is_left"])]
+    if not (disagree or missed) and compared:
+        return Finding(NAME, "ok", f"{sentence}. The chains agree", "", 1 + len(others))
+    if disagree:
+        sentence += ". Chains do not move between the modes, so the draws do not have the weights of the modes"
+    elif missed:
+        sentence += f". No chain started in {len(missed)} of them, so R-hat says nothing about {_it(missed)}"
+    advice = (
+        "remove the symmetry, such as by a positive loading or ordered labels, or use only quantities that it leaves "
+        "unchanged"
+        if all(mode["symmetry"] for mode in others)
+        else "report each mode by itself, or give a prior that excludes one; weights need a sampler that jumps between "
+        "modes"
+    )
+    return Finding(NAME, "warning", sentence, advice, 1 + len(others), 1.0, _where(others))
+
+
+def _described(mode: Mapping[str, Any]) -> str:
+    """Return one other mode in words."""
+    if mode["symmetry"]:
+        what = f"the same density with {mode['symmetry']}"
+    elif mode["log_mass"] is not None:
+        what = f"about {math.exp(min(mode['log_mass'], 700.0)):.2g} times the mass of the first"
+    else:
+        what = f"a log density {mode['log_density']:+.3g} from that of the first"
+    chains = f", where chains {mode['chains']} started" if mode["chains"] else ""
+    chains += ", from which a chain moved to the first" if mode["is_left"] else ""
+    return f"{what}, {mode['distance']:.3g} posterior sd away{chains}"
+
+
+def _one(record: Mapping[str, Any]) -> Finding:
+    """Return the finding on a run whose search found no other mode."""
+    ended = record["searches"] - record["unfinished"]
+    if not ended:
+        sentence = f"one mode looked at: none of {record['searches']} searches from far starts reached the posterior"
+        return Finding(NAME, "not checked", sentence, APART, 1)
+    sentence = f"{ended} of {record['searches']} searches from far starts ended in the mode of the chains"
+    if record["left_out"] is not None:
+        sentence += f"; another mode has only about {math.exp(record['left_out']):.1g} times its mass"
+        sentence = sentence.replace("ended in the mode of the chains", "ended, all others in the mode of the chains")
+    return Finding(NAME, "ok", sentence, "", 1, 1.0)
+
+
+def _by_starts(record: Mapping[str, Any], posterior: xr.Dataset) -> Finding:
+    """Return the finding on a run without a search: whether its starts were overdispersed."""
+    if record.get("jittered"):
+        return Finding(NAME, "ok", "each chain started at its own jittered point, and R-hat compares them")
+    apart, chains = float(posterior.attrs.get("starts_apart", math.nan)), posterior.sizes["chain"]
+    if apart >= OVERDISPERSED:
+        sentence = f"the chains started up to {apart:.3g} posterior sd from each other"
+        return Finding(NAME, "ok", sentence, "", apart, OVERDISPERSED)
+    if chains == 1:
+        return Finding(NAME, "not checked", "one mode looked at: there is one chain", "run 4 chains from far starts")
+    sentence = (
+        "one mode looked at: the starts of the chains had a standard deviation of at most "
+        f"{apart:.2g} posterior sd, so chains that agree would miss the same modes"
+    )
+    if record.get("failure"):
+        sentence += f"; a search for other modes failed: {record['failure']}"
+    return Finding(NAME, "not checked", sentence, APART, apart, OVERDISPERSED)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _it(modes: list[Any]) -> str:
+    return "it" if len(modes) == 1 else "them"
+
+
+def _where(others: list[Mapping[str, Any]]) -> str:
+    return ", ".join(f"chain {chain}" for mode in others for chain in mode["chains"])

@@ -1,0 +1,151 @@
+"""The log density around a known normal law, and climbs on it from points far away.
+
+A climb is L-BFGS (Liu and Nocedal 1989) in whitened coordinates phi, theta = m + L phi, with m and L L' the mean and
+the covariance of the law. Where the law describes the posterior the Hessian is nearly -I, so that a climb to the known
+mode takes about ten gradients, and lengths are in posterior standard deviations.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.contracts import Target
+from approxmcmc.errors import ApproxMCMCError
+from approxmcmc.targets.expansion.general import GeneralExpansion
+from approxmcmc.targets.laplace_approximation import Laplace
+from approxmcmc.targets.posterior import Posterior
+from approxmcmc.targets.sparse_normal import NormalLaw
+
+# Largest coordinate of the whitened gradient at the end of a climb, in 1 / posterior standard deviations: what is left
+# to the top is then about as many standard deviations.
+FLAT = 0.05
+MOST_STEPS = 60  # of a climb; each takes one gradient, sometimes two
+DIFFERENCE = 0.01  # of the log density, in posterior standard deviations, if the target has no gradient
+POINTS_BETWEEN = 9  # at which the log density on a segment is evaluated
+# Nats by which the log density may fall between two points of one mode; an unfinished climb leaves hundredths.
+LARGEST_DIP = 0.5
+
+
+class Climb(NamedTuple):
+    """The end of a climb: the point `phi`, whitened, its log density, and whether the gradient there is nearly 0.
+
+    `crossing` is the first point of the climb with a log density of at least the level asked for; None if none had it.
+    """
+
+    phi: np.ndarray
+    value: float
+    is_flat: bool
+    crossing: np.ndarray | None
+
+
+class Landscape:
+    """The log posterior of a target in the whitened coordinates of a law; counts its passes over all rows.
+
+    Parameters
+    ----------
+    target
+        The posterior; continuous, with terms.
+    law
+        Mean and covariance that define the coordinates; of a sparse law only the standard deviations.
+    rows
+        Indices of the rows whose log-likelihood, scaled, stands for that of all; None: all rows.
+    is_closed
+        Whether to take derivatives from the closed forms of linear predictors, if the target has them. False if
+        these are not compiled, but the gradient of the terms is.
+    """
+
+    def __init__(self, target: Target, law: NormalLaw, rows: np.ndarray | None, *, is_closed: bool) -> None:
+        self.target, self.mean = target, law.mode
+        self.factor = law.cholesky if isinstance(law, Laplace) else law.sd
+        self.posterior = Posterior(target, order=1) if is_closed else Posterior.by_gradients(target)
+        self.share = 1.0
+        if rows is not None:
+            self.posterior = self.posterior.of_rows(rows)
+            self.share = len(rows) / target.n_obs
+
+    @property
+    def passes(self) -> float:
+        """Passes over all rows so far; a pass over a sample of the rows counts as its share."""
+        return self.share * self.posterior.expansion.passes
+
+    def theta(self, phi: np.ndarray) -> np.ndarray:
+        """Return the parameters at whitened coordinates; shape (dim,)."""
+        return np.asarray(self.mean + (self.factor * phi if self.factor.ndim == 1 else self.factor @ phi))
+
+    def phi(self, theta: np.ndarray) -> np.ndarray:
+        """Return the whitened coordinates of parameters; the inverse of `theta`."""
+        if self.factor.ndim == 1:
+            return np.asarray((theta - self.mean) / self.factor)
+        return np.asarray(np.linalg.solve(self.factor, theta - self.mean))
+
+    @property
+    def has_slopes(self) -> bool:
+        """Whether the gradient comes from the target, and not from differences of the log density."""
+        expansion = self.posterior.expansion
+        return not isinstance(expansion, GeneralExpansion) or expansion.gradients is not None
+
+    def value(self, phi: np.ndarray) -> float:
+        """Return the log density; -inf where it is not finite."""
+        return self._evaluated(phi, wants_slope=False)[0]
+
+    def value_and_slope(self, phi: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the log density and its whitened gradient; (-inf, 0) where they are not finite."""
+        if self.has_slopes:
+            value, slope = self._evaluated(phi, wants_slope=True)
+            slope = self.factor * slope if self.factor.ndim == 1 else self.factor.T @ slope
+        else:
+            shifts = DIFFERENCE * np.eye(phi.size)
+            value = self.value(phi)
+            slope = np.array([self.value(phi + shift) - self.value(phi - shift) for shift in shifts])
+            slope /= 2.0 * DIFFERENCE
+        if not (np.isfinite(value) and np.isfinite(slope).all()):
+            return -np.inf, np.zeros(phi.size)
+        return value, slope
+
+    def _evaluated(self, phi: np.ndarray, *, wants_slope: bool) -> tuple[float, np.ndarray]:
+        """Return the log density and, if wanted, its gradient in theta; -inf where one is not finite."""
+        theta, expansion, slope = self.theta(phi), self.posterior.expansion, np.zeros(phi.size)
+        with np.errstate(all="ignore"):
+            try:
+                value = float(self.posterior.log_prior(theta))
+                if not np.isfinite(value):
+                    return -np.inf, slope
+                if expansion.is_closed or not isinstance(expansion, GeneralExpansion):
+                    here = expansion.at(theta)
+                    value, slope = value + here.value, here.gradient
+                else:
+                    value = value + expansion.log_likelihood(theta)
+                    slope = expansion.gradient(theta) if wants_slope else slope
+                slope = slope + self.posterior.prior_gradient(theta) if wants_slope else slope
+            except (ApproxMCMCError, ArithmeticError, ValueError):  # beyond the edge of the support
+                return -np.inf, slope
+        return (value, slope) if np.isfinite(value) else (-np.inf, slope)
+
+    def climb(self, phi: np.ndarray, level: float = np.inf) -> Climb:
+        """Climb from `phi` until the gradient is nearly 0, or for `MOST_STEPS` steps."""
+        from scipy.optimize import minimize
+
+        best: dict[str, Any] = {"value": -np.inf, "phi": phi, "slope": np.inf, "crossing": None}
+
+        def objective(phi: np.ndarray) -> tuple[float, np.ndarray]:
+            value, slope = self.value_and_slope(phi)
+            if value >= level and best["crossing"] is None:
+                best["crossing"] = phi.copy()
+            if value > best["value"]:
+                best.update(value=value, phi=phi.copy(), slope=float(np.abs(slope).max()))
+            return (-value, -slope) if np.isfinite(value) else (1e300, slope)  # a wall for the line search
+
+        options = {"maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS, "gtol": FLAT, "ftol": 1e-12}
+        with np.errstate(all="ignore"):
+            minimize(objective, phi, jac=True, method="L-BFGS-B", options=options)
+        is_flat = np.isfinite(best["value"]) and best["slope"] <= FLAT
+        return Climb(best["phi"], best["value"], bool(is_flat), best["crossing"])
+
+    def is_connected(self, one: np.ndarray, other: np.ndarray) -> bool:
+        """Return whether the log density on the segment between two points falls at most slightly below the lower end.
+
+        True proves that a path without a valley connects the points; False proves nothing.
+        """
+        weights = np.linspace(0.0, 1.0, POINTS_BETWEEN + 2)
+        values = [self.value((1.0 - weight) * one + weight * other) for weight in weights]
+        return min(values[1:-1]) >= min(values[0], values[-1]) - LARGEST_DIP

@@ -1,0 +1,177 @@
+"""Name the symmetry that maps one mode of a posterior to another: flipped signs, exchanged labels.
+
+A factor model with terms ``load[g] * f[t]`` has the same density at (f, load) and at (-f, -load); a mixture of K
+components has it at each permutation of their labels. Such a symmetry is a linear map G of theta with
+
+    log p(G theta) = log p(theta)    for all theta.
+
+From two modes that it connects, a candidate for G is read off: the signs and the permutation that bring the first mode
+nearest to the second. It is a symmetry if the equation holds at random points; the map is linear and the density is not
+constant, so an equation that does not hold everywhere fails at almost every point.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from approxmcmc.contracts import Variables
+
+POINTS = 4  # random points at which the equation is checked
+ROUNDING = 1e-9  # relative difference of two sums of the same numbers in another order
+NEAREST = 0.5  # largest distance between the mapped mode and the other one in any coordinate, in standard deviations
+MOST_LABELS = 50
+
+Values = Mapping[str, np.ndarray]
+
+
+class Symmetry(NamedTuple):
+    """A linear map of theta under which a log density does not change, and its name in words."""
+
+    name: str
+    apply: Callable[[np.ndarray], np.ndarray]
+
+
+def symmetry_between(
+    variables: Variables,
+    log_density: Callable[[np.ndarray], float],
+    one: np.ndarray,
+    other: np.ndarray,
+    sd: np.ndarray,
+    rng: np.random.Generator,
+) -> Symmetry | None:
+    """Return the symmetry that maps the mode `one` to the mode `other`; None if no candidate passes the check.
+
+    Parameters
+    ----------
+    variables
+        Names and shapes of the parameters; labels are axes of equal length.
+    log_density
+        Returns the log posterior at theta, all rows included; called at most ``2 POINTS`` times for each candidate.
+    one, other
+        The modes; shape (dim,).
+    sd
+        Posterior standard deviations around `one`; shape (dim,).
+    rng
+        Draws the points of the check.
+    """
+    for candidate in _candidates(variables, one, other, sd):
+        off = np.abs(candidate.apply(one) - other) / sd
+        if off.max() <= NEAREST and _holds(candidate, log_density, one, sd, rng):
+            return candidate
+    return None
+
+
+def _holds(
+    candidate: Symmetry,
+    log_density: Callable[[np.ndarray], float],
+    at: np.ndarray,
+    sd: np.ndarray,
+    rng: np.random.Generator,
+) -> bool:
+    """Return whether the log density is the same at random points around `at` and at their images."""
+    for _ in range(POINTS):
+        theta = at + 2.0 * sd * rng.standard_normal(at.size)
+        here, there = log_density(theta), log_density(candidate.apply(theta))
+        if not abs(here - there) <= ROUNDING * (1.0 + abs(here)):  # also if both are infinite
+            return False
+    return True
+
+
+def _candidates(variables: Variables, one: np.ndarray, other: np.ndarray, sd: np.ndarray) -> Iterator[Symmetry]:
+    """Yield maps that may take `one` to `other`: by signs of variables, then with labels on axes of each length too."""
+    parts = variables.content
+    here, there, scale = (parts.unpack(theta) for theta in (one, other, sd))
+    yield _symmetry(parts, here, there, {}, np.arange(0), np.ones(0))
+    axes_of_any = {n for shape in parts.shapes.values() for n in shape}
+    # Weights of K components are K - 1 unconstrained numbers, so an axis of K - 1 may have K labels.
+    for length in sorted(n for n in axes_of_any | {n + 1 for n in axes_of_any} if 1 < n <= MOST_LABELS):
+        labelled = {name: _Axis(shape.index(length)) for name, shape in parts.shapes.items() if length in shape}
+        weights = {name: _Axis(0, True) for name, shape in parts.shapes.items() if shape == (length - 1,)}
+        for axes in (labelled, labelled | weights) if weights else (labelled,):
+            if axes:
+                order, signs = _assignment(here, there, scale, axes, length)
+                yield _symmetry(parts, here, there, axes, order, signs)
+
+
+class _Axis(NamedTuple):
+    """The axis of a variable that holds labels; `is_simplex` if the last label's entry is minus the sum of the others.
+
+    The latter is the case for the weights of components, as logarithms about their mean.
+    """
+
+    place: int
+    is_simplex: bool = False
+
+    def by_label(self, value: np.ndarray) -> np.ndarray:
+        """Return the values of a variable by label; shape (labels, numbers)."""
+        whole = np.append(value, -value.sum()) if self.is_simplex else value
+        return np.moveaxis(whole, self.place, 0).reshape(whole.shape[self.place], -1)
+
+    def image(self, value: np.ndarray, order: np.ndarray, signs: np.ndarray) -> np.ndarray:
+        """Return the variable whose label k has ``signs[k]`` times the values that label ``order[k]`` has now."""
+        if self.is_simplex:
+            return np.append(value, -value.sum())[order][:-1]
+        taken = np.take(value, order, axis=self.place)
+        along = [1] * value.ndim
+        along[self.place] = -1
+        return np.asarray(taken * signs.reshape(along))
+
+
+def _assignment(
+    here: Values, there: Values, scale: Values, axes: Mapping[str, _Axis], length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the order of the labels, and a sign for each, that bring `here` nearest to `there`; shape (length,) each.
+
+    Variables that share the axis move together: label k of all of them gets the values of label ``order[k]``.
+    """
+    costs = np.zeros((2, length, length))  # by sign, label of the image, label now
+    for name, axis in axes.items():
+        now, image = axis.by_label(here[name]), axis.by_label(there[name])
+        spread = np.abs(_Axis(axis.place).by_label(scale[name]))
+        spread = np.vstack([spread, np.sqrt(np.square(spread).sum(axis=0))]) if axis.is_simplex else spread
+        for k, sign in enumerate((1.0, 1.0) if axis.is_simplex else (1.0, -1.0)):
+            costs[k] += np.square((image[:, None] - sign * now[None]) / spread[None]).sum(axis=2)
+    _, order = linear_sum_assignment(costs.min(axis=0))
+    signs = np.where(costs[1, np.arange(length), order] < costs[0, np.arange(length), order], -1.0, 1.0)
+    return order, signs
+
+
+def _symmetry(
+    parts: Variables, here: Values, there: Values, axes: Mapping[str, _Axis], order: np.ndarray, signs: np.ndarray
+) -> Symmetry:
+    """Return the map by labels on `axes`, and by the signs that bring each other variable nearest to `there`."""
+    flipped = {
+        name: -1.0 if np.linalg.norm(there[name] + here[name]) < np.linalg.norm(there[name] - here[name]) else 1.0
+        for name in parts.shapes
+        if name not in axes
+    }
+
+    def apply(theta: np.ndarray) -> np.ndarray:
+        values = parts.unpack(theta)
+        for name, sign in flipped.items():
+            values[name] = sign * values[name]
+        for name, axis in axes.items():
+            values[name] = axis.image(values[name], order, signs)
+        return parts.pack(values)
+
+    return Symmetry(_named([name for name, sign in flipped.items() if sign < 0.0], list(axes), order, signs), apply)
+
+
+def _named(flipped: list[str], labelled: list[str], order: np.ndarray, signs: np.ndarray) -> str:
+    """Return a map in words."""
+    words = []
+    moved = np.flatnonzero(order != np.arange(len(order))).tolist()
+    if moved:
+        words.append(f"the labels {_listed(moved)} of {_listed(labelled)} exchanged")
+    if turned := np.flatnonzero(signs < 0.0).tolist():
+        words.append(f"the signs of {_listed(labelled)} flipped at labels {_listed(turned)}")
+    if flipped:
+        words.append(f"the sign{'s' if len(flipped) > 1 else ''} of {_listed(flipped)} flipped")
+    return ", and ".join(words)
+
+
+def _listed(names: list[str] | list[int]) -> str:
+    *first, last = map(str, names)
+    return f"{', '.join(first)} and {last}" if first else last
