@@ -8,6 +8,8 @@ from approxmcmc.families.negative_binomial import NEGATIVE_BINOMIAL
 from approxmcmc.families.normal import NORMAL
 from approxmcmc.families.poisson import POISSON
 
+__all__ = ["BINOMIAL", "FAMILIES", "LOGIT", "NEGATIVE_BINOMIAL", "NORMAL", "POISSON", "PROBIT", "Family", "family_of"]
+
 FAMILIES = {one.name: one for one in (LOGIT, PROBIT, BINOMIAL, POISSON, NEGATIVE_BINOMIAL, NORMAL)}
 
 

@@ -92,7 +92,7 @@ def chain_of(
         seeds=[seed],
         starts=[twin.free_values(initial)],
         draws=draws,
-        more=lambda posterior: 0,
+        more=lambda posterior, leapfrogs: 0,
         most=draws,
         tune=tune,
         target_accept=0.8,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import approxmcmc as amc
+from approxmcmc.contracts import DoublyIntractableTarget
 from approxmcmc.study.report import Table
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ def mode_and_curvature(
 
     n_steps = 2000 if results.preset == "smoke" else 20_000
     target = results.target(next(iter(results.study.targets)))
+    assert isinstance(target, DoublyIntractableTarget)
     fit = amc.design.robbins_monro(
         target, auxiliary=auxiliary, n_steps=n_steps, n_curvature=n_steps // 5, random_seed=random_seed
     )

@@ -23,6 +23,6 @@ assert_type(amc.sample(target, sampler, draws=10), xr.DataTree)
 assert_type(amc.__version__, str)
 
 amc.sample(target, drws=3)  # type: ignore[call-arg]
-amc.RandomWalk("x")  # type: ignore[arg-type]
-amc.MetropolisHastings(walk)  # type: ignore[call-arg]
+amc.RandomWalk(target_acceptance="a third")  # type: ignore[arg-type]
+amc.MetropolisHastings(walk, amc.ExactTest(), thin=3)  # type: ignore[call-arg]
 amc.no_such_name  # type: ignore[attr-defined]  # noqa: B018 (an attribute is looked up)

@@ -335,7 +335,7 @@ class _Walk:
         else:
             value = function.__globals__.get(path.name, _MISSING)
             if value is _MISSING:
-                value = function.__builtins__.get(path.name, _MISSING)
+                value = function.__builtins__.get(path.name, _MISSING)  # type: ignore[attr-defined]  # typeshed lacks it
         attributes = list(path.attributes)
         self.put("path", path.name, *attributes)
         name = path.name

@@ -76,8 +76,10 @@ class Coordinates:
 
     def log_jacobian(self, variable: Any) -> Any:
         """Return log abs(ds/dt) of a scale s = b abs(tanh(t / 2)) with the upper bound b, entry by entry."""
+        bound = self.signed[variable]
+        assert bound is not None
         distance = pt.abs(self.pieces[variable])
-        return np.log(2.0 * self.signed[variable]) - distance - 2.0 * pt.log1p(pt.exp(-distance))
+        return np.log(2.0 * bound) - distance - 2.0 * pt.log1p(pt.exp(-distance))
 
     def _signed_coordinate(self, variable: Any, scale: Any) -> Any:
         """Return the positive coordinate of a scale that is sampled with either sign, as a graph."""
@@ -181,7 +183,7 @@ def over_draws(
 ) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
     """Return the function of many thetas, shape (n, dim), that returns the values of graphs of theta, by name."""
     many = pt.matrix("thetas", shape=(None, theta.type.shape[0]))
-    batched = vectorize_graph(list(graphs), {theta: many})
+    batched: Sequence[Any] = vectorize_graph(list(graphs), {theta: many})
     # A graph that does not depend on theta gets no axis of draws.
     batched = [graph if graph.ndim > one.ndim else graph[None] for graph, one in zip(batched, graphs, strict=True)]
     function = pytensor.function([many], batched, mode=PYTHON)

@@ -112,7 +112,12 @@ class BatchedTarget(TallDataTarget):
     makes them again.
     """
 
-    _of_process = ("model", "reader", "_terms_kernel", "_gradient_kernel")  # cached, and dropped by pickle
+    _of_process: tuple[str, ...] = (
+        "model",
+        "reader",
+        "_terms_kernel",
+        "_gradient_kernel",
+    )  # cached, and dropped by pickle
 
     def _set(self, data: Any, variables: Variables, start: np.ndarray, prior: Prior, term_tolerance: float) -> None:
         who = type(self).__name__

@@ -158,7 +158,7 @@ class JaxTarget(BatchedTarget):
         prior_scale: Any = 1.0,
         logprior: Callable[[Any], Any] | None = None,
         dtype: str = "float32",
-        dims: Mapping[str, Sequence[str]] | None = None,
+        dims: Mapping[str, tuple[str, ...]] | None = None,
         coords: Mapping[str, Sequence[Any]] | None = None,
         term_tolerance: float | None = None,
     ) -> None:
