@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.engine.compiler.compile import closure
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, closure
 
 
 class Pair(NamedTuple):
@@ -134,9 +134,10 @@ class Family:
 
     def of_pair(self, shape: float = 1.0) -> Pair:
         """Return term and derivatives as functions of (eta, y), for rows of size 1 and this known shape."""
-        if self.pair is not None:
+        if self.pair is not None and shape == 1.0:
             return self.pair
-        return Pair(closure(make_pair, self.term, shape), closure(make_pair, self.derivatives, shape))
+        term = closure(make_pair, self.term, shape, fastmath=BATCH_FASTMATH)
+        return Pair(term, closure(make_pair, self.derivatives, shape, fastmath=BATCH_FASTMATH))
 
 
 def make_pair(function: Callable[..., Any], shape: float) -> Callable[..., Any]:

@@ -9,9 +9,7 @@ random groups of rows.
 """
 
 import contextlib
-import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytensor
@@ -19,11 +17,12 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Exp
 from pytensor.scalar.math import Sigmoid
 from pytensor.tensor.elemwise import Elemwise
-from scipy.special import gammaln
 
 from approxmcmc.contracts import CompiledTarget
-from approxmcmc.families import LOGIT
-from approxmcmc.families.normal import unit_normal, unit_normal_derivatives
+from approxmcmc.families.bernoulli import LOGIT
+from approxmcmc.families.family import Family
+from approxmcmc.families.normal import NORMAL
+from approxmcmc.families.poisson import POISSON
 from approxmcmc.interop.affine import AFFINE, kinds
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.graphs import by_numpy, evaluate, simplify
@@ -33,7 +32,6 @@ from approxmcmc.interop.normal_law import normal_design
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, find_predictors
 from approxmcmc.interop.prior import prior_of
 from approxmcmc.interop.rows import random_groups
-from approxmcmc.targets.glm import GLMTarget
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.logistic import LogisticRegression
 from approxmcmc.targets.predictors.base import PredictorsTarget
@@ -43,27 +41,6 @@ from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikeli
 
 POINTS = 3  # points at which terms are compared with PyMC's
 StructuredTarget = LinearTarget | PredictorsTarget
-
-
-class Terms(NamedTuple):
-    """The term of a distribution as a function of eta and responses, its derivatives in eta, and the responses."""
-
-    term: Callable[..., float]
-    derivatives: Callable[..., tuple[float, float]]
-    responses: tuple[np.ndarray, ...]
-
-
-class FamilyOfPyMC(NamedTuple):
-    """A distribution of PyMC, the link of its first parameter (None: identity), and how to make targets of it.
-
-    ``make(X, y)`` returns a target with a design matrix, ``terms(y, scale)`` the terms for other designs. All terms are
-    concave in the predictor.
-    """
-
-    name: str
-    link: type | None
-    make: Callable[[np.ndarray, np.ndarray], LinearTarget]
-    terms: Callable[[np.ndarray, float], Terms]
 
 
 class Structured(TargetOfPyMC):
@@ -79,8 +56,12 @@ class LogisticOfPyMC(Structured, LogisticRegression):
     """A logistic regression, found in a PyMC model."""
 
 
-class LinearOfPyMC(Structured, GLMTarget):
+class LinearOfPyMC(Structured, LinearTarget):
     """Another generalised linear model, found in a PyMC model."""
+
+    def __init__(self, family: Family, X: np.ndarray, y: np.ndarray) -> None:
+        self._set_family(family)
+        self._set_data(X, y, intercept=False, coef_names=None)
 
 
 class PredictorsOfPyMC(Structured, PredictorsTarget):
@@ -93,63 +74,8 @@ class PredictorsOfPyMC(Structured, PredictorsTarget):
         self.data, self.n_obs = (*design.arrays, *responses), source.rows.n_rows
 
 
-def _poisson(eta: float, y: float) -> float:
-    """Return log p(y | eta) without log y!."""
-    return y * eta - math.exp(eta)
-
-
-def _poisson_derivatives(eta: float, y: float) -> tuple[float, float]:
-    mean = math.exp(eta)
-    return y - mean, -mean
-
-
-def _third_of_poisson(eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
-    return np.exp(eta + reach)
-
-
-def _terms_of_normal(y: np.ndarray, scale: float) -> Terms:
-    """Return the terms of a normal distribution with this scale, for responses y."""
-    precision, constant = 1.0 / scale**2, -math.log(scale) - 0.5 * math.log(2.0 * math.pi)
-
-    def term(eta: float, y: float) -> float:
-        return constant - 0.5 * precision * (y - eta) ** 2
-
-    def derivatives(eta: float, y: float) -> tuple[float, float]:
-        return precision * (y - eta), -precision
-
-    return Terms(term, derivatives, (y,))
-
-
-def _terms_of_poisson(y: np.ndarray, scale: float) -> Terms:
-    """Return the terms of a Poisson distribution, with log y! as a second response; `scale` has no effect."""
-
-    def term(eta: float, y: float, constant: float) -> float:
-        return y * eta - math.exp(eta) - constant
-
-    def derivatives(eta: float, y: float, constant: float) -> tuple[float, float]:
-        mean = math.exp(eta)
-        return y - mean, -mean
-
-    return Terms(term, derivatives, (y, gammaln(y + 1.0)))
-
-
-def _terms_of_logistic(y: np.ndarray, scale: float) -> Terms:
-    return Terms(*LOGIT.of_pair(), (y,))
-
-
-def _poisson_regression(X: np.ndarray, y: np.ndarray) -> LinearOfPyMC:
-    return LinearOfPyMC(_poisson, X, y, derivatives_eta=_poisson_derivatives, third_derivative_bound=_third_of_poisson)
-
-
-def _normal_regression(X: np.ndarray, y: np.ndarray) -> LinearOfPyMC:
-    return LinearOfPyMC(unit_normal, X, y, derivatives_eta=unit_normal_derivatives, second_derivative_bound=1.0)
-
-
-FAMILIES = {
-    "BernoulliRV": FamilyOfPyMC("logistic regression", Sigmoid, LogisticOfPyMC, _terms_of_logistic),
-    "PoissonRV": FamilyOfPyMC("Poisson regression", Exp, _poisson_regression, _terms_of_poisson),
-    "NormalRV": FamilyOfPyMC("normal regression with a known scale", None, _normal_regression, _terms_of_normal),
-}
+FAMILIES = {f"{family.twin.distribution}RV": family for family in (LOGIT, POISSON, NORMAL) if family.twin is not None}
+LINKS = {"logit": Sigmoid, "log": Exp, "identity": None}  # operations of PyTensor
 
 
 def structured_target(source: ModelOfPyMC) -> StructuredTarget:
@@ -188,7 +114,7 @@ def _checked(source: ModelOfPyMC, target: StructuredTarget) -> StructuredTarget:
     return target
 
 
-def family_of(source: ModelOfPyMC) -> FamilyOfPyMC | None:
+def family_of(source: ModelOfPyMC) -> Family | None:
     """Return the library's family for the model, else None.
 
     The model must have one observed variable, its distribution with the same link and an affine predictor; a normal
@@ -198,14 +124,15 @@ def family_of(source: ModelOfPyMC) -> FamilyOfPyMC | None:
         return None
     node = source.rows.variables[0].owner
     family = FAMILIES.get(type(node.op).__name__)
-    if family is None:
+    if family is None or family.twin is None:
         return None
+    link = LINKS[family.twin.link]
     first, *rest = node.op.dist_params(node)
     parameters = dict(zip(node.inputs, source.rows.parameters, strict=True))
     [graph] = source.over_flat([parameters[first]])
-    if family.link is not None:
+    if link is not None:
         node = bare(without_clip(graph)).owner
-        if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, family.link):
+        if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, link):
             return None
         graph = node.inputs[0]
     elif _known_scale(source, parameters[rest[0]]) is None:
@@ -221,21 +148,23 @@ def _known_scale(source: ModelOfPyMC, scale: Any) -> float | None:
     return float(found[0]) if found.size == 1 and found[0] > 0.0 else None
 
 
-def _of_family(source: ModelOfPyMC, found: Predictors, family: FamilyOfPyMC) -> StructuredTarget:
+def _of_family(source: ModelOfPyMC, found: Predictors, family: Family) -> StructuredTarget:
     """Return a target with the library's own terms: a plain design matrix, or one with codes or offsets."""
     y, scale = np.asarray(source.rows.observed[0], dtype=np.float64), 1.0
-    if family.link is None:
+    if family is NORMAL:
         node = source.rows.variables[0].owner
         parameters = dict(zip(node.inputs, source.rows.parameters, strict=True))
         scale = _known_scale(source, parameters[node.op.dist_params(node)[1]]) or 1.0
     matrix = found.design.matrix()
-    if matrix is not None:
-        target: StructuredTarget = family.make(matrix / scale, y / scale)
+    target: StructuredTarget
+    if matrix is not None and family is LOGIT:
+        target = LogisticOfPyMC(matrix, y)
+    elif matrix is not None:
+        target = LinearOfPyMC(family, matrix / scale, y / scale)
     else:
-        term, derivatives, responses = family.terms(y, scale)
-        likelihood = ScalarLikelihood(term, 1, len(responses), derivatives)
-        target = PredictorsOfPyMC(source, found.design, likelihood, responses)
-    target.terms_are_concave = True
+        term, derivatives = family.of_pair(scale)
+        target = PredictorsOfPyMC(source, found.design, ScalarLikelihood(term, 1, 1, derivatives), (y,))
+    target.terms_are_concave = True  # those of all `FAMILIES` are
     return target
 
 

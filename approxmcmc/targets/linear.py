@@ -24,7 +24,7 @@ from approxmcmc.engine.terms.batches import linear_batch_kernel, linear_kernel_a
 from approxmcmc.engine.terms.gradients import linear_gradient_kernel
 from approxmcmc.engine.terms.term_range import distance_range
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.families import Family
+from approxmcmc.families.family import Family
 from approxmcmc.families.user import numerical_derivatives
 from approxmcmc.targets.given import design_matrix, design_source, kept, response_source
 from approxmcmc.targets.tall_data import TallDataTarget

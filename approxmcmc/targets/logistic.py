@@ -7,7 +7,7 @@ import numpy as np
 
 from approxmcmc.contracts import BoundedTarget, CompiledBound
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.families import LOGIT
+from approxmcmc.families.bernoulli import LOGIT
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import response_source
 from approxmcmc.targets.likelihood_bounds import bound_of_family

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.families import Family
+from approxmcmc.families.family import Family
 from approxmcmc.sources import DataSource, as_source
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.predictors.assemble import PredictorPart, Treatment, labels_of, read_part

@@ -10,7 +10,7 @@ from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, closure, type_of
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError, NotFiniteError
-from approxmcmc.families import Family
+from approxmcmc.families.family import Family
 from approxmcmc.families.weighted import weighted_rows
 from approxmcmc.targets.expansion.own import ExpandsItself
 from approxmcmc.targets.groups.accuracy import Accuracy, judge

@@ -16,7 +16,8 @@ import numpy as np
 from approxmcmc.contracts import content_hash
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.families import FAMILIES, Family
+from approxmcmc.families import FAMILIES
+from approxmcmc.families.family import Family
 from approxmcmc.families.user import of_user
 from approxmcmc.targets.checks import checked_array, plain_function
 from approxmcmc.targets.given import design_matrix, design_source, kept, response_source, with_sources
