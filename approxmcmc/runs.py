@@ -21,6 +21,7 @@ from approxmcmc.diagnostics.convergence import LEAST_ESS, chains_agree, smallest
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.latents import with_latents
 from approxmcmc.diagnostics.modes import starts_apart
+from approxmcmc.engine.compiler.identity import known_content
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.engine.messages import tell
@@ -49,10 +50,10 @@ TUNE = 1000  # steps of a chain if the user gives no number
 class RunPlan(NamedTuple):
     """A planned run: the target in the form that its sampler needs, and all settings.
 
-    `content` is the hash of the target, computed once because it takes seconds on large data. `attrs`: the attributes
-    of the trace about the choice of the sampler, empty if the user chose it. `compiled_before`: seconds that this
-    process had spent compiling before the run. `complete` adds to a finished trace what the model returns besides the
-    target's variables, before the trace is written to a checkpoint.
+    `content` is the hash of the target, computed once because it takes seconds on large data; "" if it is unknown.
+    `attrs`: the attributes of the trace about the choice of the sampler, empty if the user chose it. `compiled_before`:
+    seconds that this process had spent compiling before the run. `complete` adds to a finished trace what the model
+    returns besides the target's variables, before the trace is written to a checkpoint.
     """
 
     target: Target
@@ -80,8 +81,8 @@ def make_plan(
     if sampler is not None:
         if book:
             book.made |= {"tune": settings.tune, "candidate": None}
-        # The hash raises if a function cannot be identified or the model's data have changed: here, before any work.
-        content = book.asked["target"]["content"] if book else target.content_hash()
+        # The hash raises if the model's data have changed: here, before any work.
+        content = book.asked["target"]["content"] if book else _content(target, say=say)
         return RunPlan(target, sampler, settings, content, initvals)
     if book and book.begun:
         return _as_chosen(target, settings, book)
@@ -94,12 +95,24 @@ def make_plan(
     if say:
         tell("%s", choice.sentence)
     settings = settings._replace(tune=choice.tune if settings.tune is None else settings.tune)
-    form = described(choice.target)
+    content = _content(choice.target, say=say)
     if book:
         book.made |= {"tune": settings.tune, "candidate": choice.name, "attrs": plain(choice.attrs)}
-        book.made |= {"sampler": plain(choice.sampler.to_dict()), "target": form}
+        book.made |= {"sampler": plain(choice.sampler.to_dict()), "target": described(choice.target)}
     initvals = choice.initvals if initvals is None else initvals
-    return RunPlan(choice.target, choice.sampler, settings, form["content"], initvals, choice.attrs)
+    return RunPlan(choice.target, choice.sampler, settings, content, initvals, choice.attrs)
+
+
+def _content(target: Target, *, say: bool) -> str:
+    """Return the hash of the target for its trace; "" if it cannot be known, which is logged with `say`."""
+    content = known_content(target)
+    if say and not content:
+        tell(
+            "%r: its functions refer to objects whose changes cannot be detected, so target_content_hash of the trace "
+            'is ""; a checkpoint or a study would refuse this target',
+            target,
+        )
+    return content
 
 
 def _as_chosen(target: Target, settings: Settings, book: Book) -> RunPlan:

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Target
+from approxmcmc.engine.compiler.identity import known_content
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import InvalidInputError
 
@@ -60,7 +61,8 @@ def check_origin(trace: xr.DataTree, target: Target, sampler: Any, *, who: str) 
     Raises
     ------
     InvalidInputError
-        When the trace records another sampler or target; a trace without a record of its origin is accepted.
+        When the trace records another sampler or target; a trace without a record of its origin is accepted, and so is
+        the trace of a target with unknown content.
     """
     attrs = trace["posterior"].attrs
     asked = json.loads(json.dumps(dict(sampler.to_dict()), default=str))
@@ -69,7 +71,8 @@ def check_origin(trace: xr.DataTree, target: Target, sampler: Any, *, who: str) 
             f"{who}: the trace was made by {attrs[SAMPLER]}, and not by {sampler!r}; pass that sampler, or None to "
             "check only the draws"
         )
-    if attrs.get(TARGET, target.content_hash()) != target.content_hash():
+    recorded = attrs.get(TARGET, "")  # "" also if the sampler's target had unknown content
+    if recorded and recorded != known_content(target):
         raise InvalidInputError(
             f"{who}: the trace was made on another target than {target!r}, or on other data; pass the target that the "
             "sampler had, or sampler=None to check its draws against this target"

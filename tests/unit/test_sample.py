@@ -10,7 +10,15 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.engine.compiler.identity import UnknownContentError
 from approxmcmc.engine.limit_clock import processor_seconds
-from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingError, SamplingWarning
+from approxmcmc.errors import (
+    CompilationError,
+    IncompatibleError,
+    InvalidInputError,
+    NotFiniteError,
+    SamplingError,
+    SamplingWarning,
+)
+from approxmcmc.output.reading import check_origin
 from tests.interrupts import interrupt_once_drawing
 from tests.models import logistic, normal_logprior, normal_mean
 
@@ -44,8 +52,8 @@ def test_bad_arguments_are_refused(bad, match):
         draw(**bad)
 
 
-def test_a_model_that_cannot_be_named_is_refused_before_the_run(monkeypatch):
-    """Its functions call one without readable code, so the trace could not say what was sampled."""
+def test_a_checkpoint_of_a_model_that_cannot_be_named_is_refused_before_the_run(monkeypatch, tmp_path):
+    """Its functions call one without readable code, so the file could not say what was sampled."""
     target = normal_mean()
 
     def unreadable():
@@ -54,7 +62,7 @@ def test_a_model_that_cannot_be_named_is_refused_before_the_run(monkeypatch):
     monkeypatch.setattr(target, "content_hash", unreadable)
     monkeypatch.setattr("approxmcmc.runs.run", lambda *arguments, **settings: pytest.fail("draws were made, and lost"))
     with pytest.raises(UnknownContentError, match="cannot be read"):
-        draw(target)
+        draw(target, checkpoint=tmp_path / "run.nc")
 
 
 def test_wrong_roles_are_refused():
@@ -319,3 +327,46 @@ def test_a_limit_in_processor_seconds_does_not_count_the_time_of_other_programs(
         trace = draw(draws=300, time_limit=1e-6)
     assert trace["sample_stats"].attrs["stopped"] == ""
     assert draw(draws=300, time_limit=1e-6)["sample_stats"].attrs["stopped"] == "time_limit"
+
+
+class TestUnknownContent:
+    """Functions that refer to objects whose changes cannot be detected: only what is found by its hash needs one."""
+
+    class Settings:
+        def __init__(self):
+            self.scale = 1.0
+
+    @staticmethod
+    def reads_an_instance():
+        settings = TestUnknownContent.Settings()
+        return lambda theta, rows: -0.5 * ((rows[0] - theta[0]) / settings.scale) ** 2
+
+    @staticmethod
+    def reads_by_name():
+        return lambda theta, rows: -0.5 * ((rows[0] - theta[0]) / eval("1.0")) ** 2
+
+    @pytest.fixture(params=["reads_an_instance", "reads_by_name"])
+    def target(self, request):
+        terms = getattr(self, request.param)()
+        return amc.targets.BatchTarget(terms, np.arange(30.0) / 10.0, dim=1)
+
+    def test_a_run_gives_the_draws_of_a_target_with_known_content(self, target, caplog):
+        known = amc.targets.BatchTarget(lambda theta, rows: -0.5 * (rows[0] - theta[0]) ** 2, target.data, dim=1)
+        with caplog.at_level("INFO", logger="approxmcmc"):
+            trace = draw(target, progressbar=True)
+        np.testing.assert_array_equal(trace.posterior["theta"], draw(known).posterior["theta"])
+        assert trace.posterior.attrs["target_content_hash"] == ""
+        assert "objects whose changes cannot be detected" in caplog.text
+
+    def test_a_checkpoint_needs_the_hash(self, target, tmp_path):
+        with pytest.raises(CompilationError, match="refers to"):
+            draw(target, checkpoint=tmp_path / "run.nc")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_trace_of_unknown_content_is_like_one_without_origin(self, target):
+        trace = draw(target)
+        check_origin(trace, target, WALK, who="test")
+
+    def test_a_trace_of_another_target_is_refused(self, target):
+        with pytest.raises(InvalidInputError, match="on another target"):
+            check_origin(draw(), target, WALK, who="test")

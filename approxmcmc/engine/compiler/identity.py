@@ -32,6 +32,7 @@ from numba.experimental.structref import StructRefProxy
 from numba.np.ufunc.dufunc import DUFunc
 from numba.np.ufunc.gufunc import GUFunc
 
+from approxmcmc.contracts import Target
 from approxmcmc.engine.compiler.libraries import Libraries, counted_by_name
 from approxmcmc.engine.compiler.reads import Import, Path, reads_of
 from approxmcmc.engine.compiler.type_names import spelled
@@ -99,6 +100,18 @@ def content_and_helpers(
         raise UnknownContentError("a compiled function refers to objects nested too deeply to be read") from error
     walk.put("extra", repr(extra))
     return walk.digest.hexdigest(), walk.helpers
+
+
+def known_content(target: Target) -> str:
+    """Return `content_hash()` of a target, "" if it has a function with unknown content.
+
+    For records, and for checks that the target is the recorded one. Whatever is found again by the hash, such as a
+    checkpoint, a gold standard or a cell of a study, calls `content_hash`, which raises.
+    """
+    try:
+        return target.content_hash()
+    except UnknownContentError:
+        return ""
 
 
 def cached_by_content(maxsize: int) -> Callable[[Callable[..., Any]], Any]:
