@@ -14,7 +14,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 # Assembled here, so that this file does not name them either.
 HOSTS = tuple(".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("anaconda", "org")))
-CONDA_NAMES = {"matplotlib": "matplotlib-base"}
+CONDA_NAMES = {"matplotlib": "matplotlib-base", "torch": "pytorch"}
 PICKLES = {"study/engines.py", "study/processes.py"}  # explained in SECURITY.md
 
 
@@ -97,7 +97,9 @@ def test_the_recipe_constrains_what_the_extras_name():
         map(requirement, yaml.safe_load(text_of("conda/recipe.yaml"))["requirements"]["run_constraints"])
     )
     extras = [line for lines in PROJECT["optional-dependencies"].values() for line in lines]
-    assert constrained == {name: bounds for name, bounds in map(requirement, extras) if name != "approxmcmc"}
+    named = {CONDA_NAMES.get(name, name): bounds for name, bounds in map(requirement, extras)}
+    named.pop("approxmcmc")
+    assert constrained == named
 
 
 def test_the_recipe_builds_from_this_folder():
