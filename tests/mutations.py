@@ -310,7 +310,7 @@ class Pair(NamedTuple):
 => Pair(1.5, 2.5).a
 
 ## order of the fields of a namedtuple (compiled)
-Pair = collections.namedtuple('Pair', «'a b'|'b a'»)
+Pair = collections.namedtuple('PairOfTheOtherKind', «'a b'|'b a'»)
 => Pair(1.5, 2.5).a
 
 ## default of a named tuple
@@ -334,7 +334,7 @@ K = Pair(«1.5|2.5»)
 ## member of an enumeration (compiled)
 class Place(enum.IntEnum):
     HERE = «1|2»
-=> (1.5 * Place.HERE)
+=> (1.5 if Place.HERE == 1 else 2.5)
 
 ## method of an enumeration
 class Place(enum.Enum):
