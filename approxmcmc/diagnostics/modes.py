@@ -111,19 +111,31 @@ def _one(record: Mapping[str, Any]) -> Finding:
 
 
 def _by_starts(record: Mapping[str, Any], posterior: xr.Dataset) -> Finding:
-    """Return the finding on a run without a search: whether its starts were overdispersed."""
-    if record.get("jittered"):
-        return Finding(NAME, "ok", "each chain started at its own jittered point, and R-hat compares them")
-    apart, chains = float(posterior.attrs.get("starts_apart", math.nan)), posterior.sizes["chain"]
+    """Return the finding on a run without a search: whether its starts were overdispersed, or only jittered.
+
+    Starts with a jitter lie in the basins of two modes that mirror each other with probability 1/2 each, so those of n
+    chains all lie in the same one with probability 2^(1 - n).
+    """
+    chains = posterior.sizes["chain"]
+    apart = float(posterior.attrs.get("starts_apart", math.nan))
     if apart >= OVERDISPERSED:
         sentence = f"the chains started up to {apart:.3g} posterior sd from each other"
         return Finding(NAME, "ok", sentence, "", apart, OVERDISPERSED)
     if chains == 1:
         return Finding(NAME, "not checked", "one mode looked at: there is one chain", "run 4 chains from far starts")
-    sentence = (
-        "one mode looked at: the starts of the chains had a standard deviation of at most "
-        f"{apart:.2g} posterior sd, so chains that agree would miss the same modes"
-    )
+    if record.get("jittered"):
+        sentence = (
+            f"not checked beyond {chains} jittered starts: R-hat compares them, but all lie in the basin of one of two "
+            f"mirrored modes in one run of {2 ** (chains - 1)}"
+        )
+        return Finding(NAME, "not checked", sentence, "run more chains", chains)
+    if math.isnan(apart):
+        sentence = "one mode looked at: the trace does not hold how far from each other the chains started"
+    else:
+        sentence = (
+            "one mode looked at: the starts of the chains had a standard deviation of at most "
+            f"{apart:.2g} posterior sd, so chains that agree would miss the same modes"
+        )
     if record.get("failure"):
         sentence += f"; a search for other modes failed: {record['failure']}"
     return Finding(NAME, "not checked", sentence, APART, apart, OVERDISPERSED)

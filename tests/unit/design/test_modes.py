@@ -75,11 +75,16 @@ def test_two_modes_are_found_with_every_seed(distance, weight, centre, dim):
             assert not other.is_left and np.abs(other.starts[:, 0] - 0.5 * distance).max() < 6.0
 
 
-def test_a_mode_to_one_side_of_all_centres_is_found_by_most_seeds():
-    """The initial point lies in the known mode, the other 10 sd from it; a jitter of 1 as in PyMC never leaves."""
-    target, law = two_normals(10.0, centre=5.0), law_at(0.0)
-    found = sum(len(searched(target, law, seed).others) for seed in range(SEEDS))
-    assert found >= 14
+@pytest.mark.parametrize(("distance", "fewest", "most"), [(10.0, 38, 40), (20.0, 22, 30), (40.0, 4, 12)])
+def test_how_often_a_mode_to_one_side_of_all_centres_is_found(distance, fewest, most):
+    """The initial point lies in the known mode; a jitter of 1 as in PyMC never leaves it.
+
+    Of seeds 0 to 39, those of 39, 26 and 8 find the other mode, as docs/choosing.md says; the bounds allow for the
+    rounding of other processors.
+    """
+    target, law = two_normals(distance, centre=0.5 * distance, dim=3), law_at(0.0, 3)
+    found = sum(len(searched(target, law, seed).others) for seed in range(40))
+    assert fewest <= found <= most
 
 
 def test_a_mode_without_mass_is_left_out_and_told():

@@ -1,6 +1,7 @@
 """Checks of finished runs: each fails on a trace with one planted fault, and passes without it."""
 
 import json
+import math
 import re
 import sys
 
@@ -208,6 +209,22 @@ class TestQuiet:
     def test_what_cannot_be_judged_is_not(self, trace, reason):
         unchecked = [finding.finding for finding in findings(trace) if finding.verdict == "not checked"]
         assert unchecked == [f"R-hat and ESS were not checked: {reason}"]
+
+    @pytest.mark.parametrize(
+        ("n_chains", "known", "verdict", "sentence"),
+        [
+            (4, {"jittered": True}, "not checked", "not checked beyond 4 jittered starts: .* in one run of 8"),
+            (1, {"jittered": True}, "not checked", "one mode looked at: there is one chain"),
+            (4, {"jittered": False}, "not checked", "the trace does not hold how far from each other"),
+            (4, {"starts_apart": 1.1}, "not checked", "a standard deviation of at most 1.1 posterior sd"),
+            (4, {"starts_apart": 7.0}, "ok", "the chains started up to 7 posterior sd from each other"),
+            (4, {"proof": "it is concave"}, "ok", "the posterior has one mode: it is concave"),
+        ],
+    )
+    def test_what_the_starts_say_about_modes(self, n_chains, known, verdict, sentence):
+        attrs = {"modes": json.dumps(known), "starts_apart": known.get("starts_apart", math.nan)}
+        [finding] = [one for one in findings(trace_of(chains(n_chains=n_chains), attrs=attrs)) if one.check == "modes"]
+        assert finding.verdict == verdict and re.search(sentence, finding.finding)
 
     def test_one_chain_has_an_ess_and_no_r_hat(self):
         found = {one.check: one for one in findings(trace_of(chains(n_chains=1, coefficient=0.95)))}
