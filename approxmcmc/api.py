@@ -10,6 +10,7 @@ import xarray as xr
 
 from approxmcmc.checkpoints.book import open_book, what_was_asked
 from approxmcmc.contracts import Sampler, Target, arrays_hashed_once
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.latents import refuse_folder, with_folder
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.work import compiled_so_far
@@ -23,6 +24,7 @@ from approxmcmc.sampling.progress import reporting_compilations
 from approxmcmc.targets.given import check_names
 
 
+@naming_the_arguments
 def sample(
     target: Any,
     sampler: Any = None,
@@ -225,11 +227,11 @@ def sample(
 
 def with_its_warning(trace: xr.DataTree) -> xr.DataTree:
     """Store the problems of a run in its trace, warn about them once, and return the same trace."""
-    warn_of(judge(trace), stacklevel=4)
+    warn_of(judge(trace), stacklevel=5)
     return trace
 
 
-def warn_of(block: str, *, stacklevel: int = 3) -> None:
+def warn_of(block: str, *, stacklevel: int = 4) -> None:
     """Issue `block`, the text of a run's problems, as a `SamplingWarning`; nothing if the text is empty."""
     if block:
         warnings.warn(block, SamplingWarning, stacklevel=stacklevel)

@@ -11,6 +11,7 @@ from approxmcmc.api import with_its_warning
 from approxmcmc.audits import policy as audits
 from approxmcmc.audits.steps import WalkedSteps
 from approxmcmc.contracts import Auditor, DiscreteTarget, DoublyIntractableTarget, Sampler, Target, WholeSampler
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.contracts.records import AUDIT_COUNTS
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences, streams
@@ -21,6 +22,7 @@ from approxmcmc.output.schema import BY_NAME
 from approxmcmc.targets.all_rows import AllRows
 
 
+@naming_the_arguments
 def audit(
     trace: xr.DataTree,
     target: Any,

@@ -5,10 +5,8 @@ its check cannot handle, the error comes from NumPy or Python; a note then adds 
 and its arguments (`note_values`).
 """
 
-import functools
-import inspect
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -91,20 +89,3 @@ def note_values(error: Exception, owner: str, values: Mapping[str, Any], what: s
     if not str(error).startswith(owner):
         shown = ", ".join(f"{name}={reprlib.repr(value)}" for name, value in values.items())
         error.add_note(f"{owner}({shown}): {what} of the wrong kind; help({owner}) says what each must be")
-
-
-def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function so that an error of `WRONG_KIND` from outside the package gets a note with the arguments."""
-    names = tuple(inspect.signature(function).parameters)
-
-    @functools.wraps(function)
-    def named(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except WRONG_KIND as error:
-            if not isinstance(error, ApproxMCMCError):
-                given = dict(zip(names, args, strict=False)) | kwargs
-                note_values(error, function.__name__, given, "an argument")
-            raise
-
-    return named

@@ -17,6 +17,7 @@ import xarray as xr
 
 from approxmcmc.api import with_its_warning
 from approxmcmc.contracts import DiscreteTarget, DoublyIntractableTarget, SamplingResult, Target, Variables
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.importance import importance_diagnostics
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences, streams
@@ -25,6 +26,7 @@ from approxmcmc.output.datatree import build_trace
 from approxmcmc.targets.all_rows import AllRows
 
 
+@naming_the_arguments
 def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: Any = None) -> xr.DataTree:
     """Draw independently from a proposal, and weight each draw by the ratio of target to proposal density.
 

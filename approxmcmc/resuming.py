@@ -10,6 +10,7 @@ from approxmcmc.api import checked_cores, checked_time_limit, warn_of
 from approxmcmc.checkpoints.book import Book, book_of, described, refuse_another_run, stored_variables, versions
 from approxmcmc.checkpoints.tables import read_checkpoint
 from approxmcmc.contracts import Component, Sampler, Target
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.latents import refuse_folder, with_folder
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.work import compiled_so_far
@@ -21,6 +22,7 @@ from approxmcmc.sampling.goals import FixedDraws
 from approxmcmc.sampling.progress import reporting_compilations
 
 
+@naming_the_arguments
 def resume(
     path: str | os.PathLike[str],
     target: Any,

@@ -21,6 +21,7 @@ import numpy as np
 
 from approxmcmc.acceptance.annealed import AnnealedEpsilon
 from approxmcmc.acceptance.sequential_t import SequentialTTest
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
 LONGEST = 2**62  # largest number of steps of an epoch
@@ -52,6 +53,7 @@ def pooled_risk(ingredients: Ingredients, arms: Sequence[int], steps: Sequence[f
     return float((squared_bias + (n * variance[places]).sum(axis=0) / total**2).mean())
 
 
+@naming_the_arguments
 def annealing_schedule(
     ingredients: Ingredients,
     *,

@@ -34,6 +34,7 @@ from approxmcmc.bounds.distance import Distance
 from approxmcmc.bounds.finite import HEURISTIC, LARGEST_MATRIX, NOT_APPLICABLE, ONE_SIDED, RIGOROUS, transition_matrix
 from approxmcmc.bounds.statements import exact, label_of
 from approxmcmc.contracts import DiscreteTarget, TestedSampler
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.reference.exact_chain import run_kernel
@@ -55,6 +56,7 @@ def verdict_of(distance: Distance, bound: float) -> str:
     return FAIL if distance.lower > bound else INCONCLUSIVE
 
 
+@naming_the_arguments
 def check_bound(
     target: Any,
     sampler: Any,

@@ -31,6 +31,7 @@ import numpy as np
 
 from approxmcmc.bounds.finite import HEURISTIC, NOT_APPLICABLE, checked_matrix
 from approxmcmc.bounds.statements import mitrophanov_factor
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.couplings.kernels import coupling_of
 from approxmcmc.couplings.meeting import CoupledStates
 from approxmcmc.diagnostics.decisions import clopper_pearson
@@ -47,6 +48,7 @@ N_BOOTSTRAP = 1000
 TIMES = 60  # points of the reported curve
 
 
+@naming_the_arguments
 def couplings(
     target: Any,
     sampler: Any = None,
@@ -138,6 +140,7 @@ def couplings(
     return found
 
 
+@naming_the_arguments
 def coupling_bound(
     meeting_times: Any, lag: int, *, times: Any = None, confidence: float = 0.95, max_steps: int | None = None
 ) -> "xr.Dataset":

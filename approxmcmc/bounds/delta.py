@@ -30,6 +30,7 @@ import numpy as np
 from approxmcmc.acceptance.laws.probability import exact_probability, gaussian_probability
 from approxmcmc.bounds.finite import HEURISTIC, NOT_APPLICABLE, RIGOROUS
 from approxmcmc.contracts import AcceptanceTest, Decision, TestedSampler
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences
@@ -56,6 +57,7 @@ def quantile_confidence(n_pairs: int, share: float) -> float:
     return -math.expm1(n_pairs * math.log1p(-share))
 
 
+@naming_the_arguments
 def estimate_delta(
     target: Any,
     sampler: Any,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.contracts import DiscreteTarget, TransitionMatrix
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
 RIGOROUS, HEURISTIC, NOT_APPLICABLE, VACUOUS = LABELS = ("rigorous", "heuristic", "not applicable", "vacuous")
@@ -155,6 +156,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+@naming_the_arguments
 def transition_matrix(
     target: Any, sampler: Any, grid: Any = None, *, method: str = "auto", site: int | None = None
 ) -> "xr.DataArray":

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.bounds.finite import asymptotic_variance, checked_matrix, stationary_law
-from approxmcmc.errors import InvalidInputError, naming_the_arguments
+from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -41,6 +41,7 @@ from approxmcmc.bounds.finite import (
 )
 from approxmcmc.bounds.statements import bound_factors, mitrophanov_factor
 from approxmcmc.contracts import ProposalSampler
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ class UniformBound(NamedTuple):
     log_bound: float
 
 
+@naming_the_arguments
 def uniform_exchange_bound(
     n_auxiliary: int,
     *,

@@ -34,6 +34,7 @@ import numpy as np
 
 from approxmcmc.bounds.finite import RIGOROUS, grid_of_points
 from approxmcmc.contracts import ProposalSampler
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ def noisy_langevin_errors(target: Any, sampler: Any, grid: Any) -> "xr.Dataset":
     return xr.Dataset(found, attrs={"variance": variance, "largest_statistic": largest})
 
 
+@naming_the_arguments
 def hoeffding_langevin_bound(n_auxiliary: int, variance: float, largest_statistic: float, *, dim: int = 1) -> float:
     """Return lemma 3.3's bound on the one-step distance, d_v <= sqrt(delta / 2); NaN if N is too small for the lemma.
 
@@ -167,6 +169,7 @@ class Drift(NamedTuple):
     constant: float
 
 
+@naming_the_arguments
 def langevin_drift(variance: float, prior_scale: float, largest_statistic: float) -> Drift:
     """Return r and L of theorem 3.4's drift condition, which holds for ideal and for noisy Langevin, at every N.
 
@@ -207,6 +210,7 @@ def langevin_drift(variance: float, prior_scale: float, largest_statistic: float
     return Drift(rate, 1.0 - rate + variance * largest_statistic + math.sqrt(2.0 * variance / math.pi))
 
 
+@naming_the_arguments
 def langevin_matrix(target: Any, sampler: Any, grid: Any, *, ideal: bool = False) -> np.ndarray:
     """Return the transition matrix of noisy Langevin on an even grid, each row scaled to the sum 1; shape (n, n).
 

@@ -50,8 +50,9 @@ from approxmcmc.bounds.finite import (
 )
 from approxmcmc.bounds.noisy_exchange import law_of_ratios
 from approxmcmc.bounds.statements import bound_factors
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.errors import InvalidInputError, naming_the_arguments
+from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -149,6 +150,7 @@ def _starts(start: Any, n: int) -> np.ndarray:
     return law[None, :]
 
 
+@naming_the_arguments
 def first_difference(target: Any, sampler: Any, grid: Any, *, n_steps: int = 200) -> "xr.Dataset":
     """Return the distribution of the first step at which exact Metropolis-Hastings and noisy exchange differ.
 

@@ -37,7 +37,8 @@ from approxmcmc.bounds.finite import (
     stationary_law,
     total_variation,
 )
-from approxmcmc.errors import InvalidInputError, naming_the_arguments
+from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
+from approxmcmc.contracts.arguments import check_settings
 from approxmcmc.errors import WRONG_KIND, note_values
 
 
@@ -36,7 +37,11 @@ class Component:
             )
         Component._registry[cls.__name__] = cls
         if "__post_init__" in cls.__dict__:
-            cls.__post_init__ = _naming_the_settings(cls.__post_init__)  # type: ignore[attr-defined]  # just found
+            cls.__post_init__ = _naming_the_settings(cls.__post_init__)  # type: ignore[method-assign, assignment]  # wrapped
+
+    def __post_init__(self) -> None:
+        """Check the types of the settings; a subclass checks their ranges."""
+        check_settings(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON-ready values, with the class name under ``"kind"``.
@@ -99,17 +104,11 @@ def _homes_of(cls: type) -> set[str]:
 
 
 def _naming_the_settings(check: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Wrap a check of settings so that a TypeError or ValueError names the component and its settings.
-
-    A setting declared as bool must be a bool: any other value would silently count as True or False.
-    """
+    """Wrap a check of settings: types are checked first, and a TypeError or ValueError names component and settings."""
 
     @functools.wraps(check)
     def checked(self: Any) -> None:
-        for setting in dataclasses.fields(self):
-            value = getattr(self, setting.name)
-            if setting.type is bool and not isinstance(value, (bool, np.bool_)):
-                raise TypeError(f"{type(self).__name__}: {setting.name} must be True or False, found {value!r}")
+        check_settings(self)
         try:
             check(self)
         except WRONG_KIND as error:

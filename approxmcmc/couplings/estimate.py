@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Sampler, Target
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.couplings.findings import FinishedAudits, as_dataset
 from approxmcmc.couplings.forms import AuditForm, AuditRecord, AuditStreams, DriftForm, audit_form, drift_form
 from approxmcmc.couplings.kernels import chosen_kernel
@@ -31,6 +32,7 @@ STREAM = 0x62696173  # "bias": a key that no chain uses, so that a run and its a
 FORMS = ("auto", "audit", "drift")
 
 
+@naming_the_arguments
 def bias(
     trace: xr.DataTree,
     target: Any,

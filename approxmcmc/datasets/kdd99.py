@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.datasets.dataset import (
     Columns,
     Dataset,
@@ -55,6 +56,7 @@ CONNECTIONS = Source(
 )
 
 
+@naming_the_arguments
 def kdd99(source: str = "auto", *, coding: str = "shares", allow_synthetic: bool = False) -> Dataset:
     """Return the connections, with 41 standardised features or with a 0/1 column for every level of a category.
 
@@ -162,6 +164,7 @@ def every(data: Dataset, step: int) -> Dataset:
     )
 
 
+@naming_the_arguments
 def connections_stand_in(n: int = 50_000, seed: int = 1999) -> Dataset:
     """Return `n` generated rows with as many columns as KDD99 and about 80 % ones; the best classifier finds 96 %.
 

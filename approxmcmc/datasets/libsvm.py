@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.datasets.dataset import Columns, Dataset, standardised_dataset
 from approxmcmc.datasets.source import Arrays, Download, Source, or_stand_in
 from approxmcmc.datasets.synthetic import synthetic_categories
@@ -32,6 +33,7 @@ PEOPLE = Source(
 )
 
 
+@naming_the_arguments
 def a9a(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
     """Return the people with their standardised 0/1 columns, and whether they earn more than 50 000 dollars.
 
@@ -100,6 +102,7 @@ ENGINE = Source(
 )
 
 
+@naming_the_arguments
 def ijcnn1(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
     """Return the firings with 22 standardised predictors, and whether they were misfires (one in ten).
 

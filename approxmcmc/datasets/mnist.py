@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.datasets.dataset import Dataset
 from approxmcmc.datasets.source import Download, Source, or_stand_in
 from approxmcmc.datasets.synthetic import synthetic_stand_in
@@ -28,6 +29,7 @@ IMAGES = Source(
 N_TRAIN = 60_000  # of the 70000 images, in their original order
 
 
+@naming_the_arguments
 def mnist_7v9(source: str = "auto") -> Dataset:
     """Return the images of 7 and 9 as raw pixels.
 
@@ -69,6 +71,7 @@ def mnist_7v9(source: str = "auto") -> Dataset:
     )
 
 
+@naming_the_arguments
 def mnist_7v9_pca(n_components: int = 50, *, source: str = "auto", allow_synthetic: bool = False) -> Dataset:
     """Return the images of 7 and 9 as their first principal components.
 

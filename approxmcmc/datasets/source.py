@@ -97,7 +97,7 @@ class Source:
                     cached
                 ), f"the user's cache{f', from {self.download.origin}' if self.download else ''}"
             except DatasetError as error:
-                warnings.warn(f"{error} This file is ignored; the next place is tried.", DatasetWarning, stacklevel=3)
+                warnings.warn(f"{error} This file is ignored; the next place is tried.", DatasetWarning, stacklevel=4)
         if self.download is not None and self.download.place in asked:
             try:
                 download(cached, self.download.fetch, insist=source != "auto")
@@ -136,7 +136,7 @@ def or_stand_in(load: Callable[[], Dataset], stand_in: Callable[[], Dataset], *,
     except DatasetError as error:
         if not allow_synthetic:
             raise DatasetError(f"{error} If real data are not needed, give allow_synthetic=True.") from None
-        warnings.warn(f"a synthetic stand-in replaces the data. {error}", DatasetWarning, stacklevel=3)
+        warnings.warn(f"a synthetic stand-in replaces the data. {error}", DatasetWarning, stacklevel=4)
         return stand_in()
 
 

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.datasets.dataset import Columns, Dataset, checksum, one_hot, side_by_side, standardised_dataset
+from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import InvalidInputError
 
 # Variances of the first 50 principal components of the 12214 training images of MNIST 7 vs 9 (pixels / 255), rounded.
@@ -19,6 +21,7 @@ MNIST_7V9_VARIANCES = (
 CLASS_DISTANCE = 3.29  # in standard deviations: the best classifier is right with probability Phi(3.29 / 2) = .95
 
 
+@naming_the_arguments
 def synthetic_stand_in(n_train: int = 12_214, n_test: int = 2037, n_components: int = 50, seed: int = 2014) -> Dataset:
     """Return generated data of the size, spectrum and difficulty of MNIST 7 vs 9 in principal components.
 
@@ -57,7 +60,7 @@ def synthetic_stand_in(n_train: int = 12_214, n_test: int = 2037, n_components: 
             f"the stand-in has 1 to {most} components and at least one training row; found "
             f"n_components={n_components}, n_train={n_train}, n_test={n_test}."
         )
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(checked_integer(seed, "seed", 0))
     scales = np.sqrt(MNIST_7V9_VARIANCES[:n_components])
     # In units of the scales, the classes have means +-shift/2 and covariance I - shift shift'/4, so that together they
     # have covariance I. Their distance D obeys D^2 = |shift|^2 / (1 - |shift|^2 / 4).
@@ -81,6 +84,7 @@ def synthetic_stand_in(n_train: int = 12_214, n_test: int = 2037, n_components: 
     )
 
 
+@naming_the_arguments
 def synthetic_logistic(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return `n` rows of `d` standard normal predictors, and 0/1 responses of a logistic model.
 
@@ -107,7 +111,7 @@ def synthetic_logistic(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.nd
     """
     if n < 1 or d < 1:
         raise InvalidInputError(f"synthetic data have at least one row and one column, found n={n}, d={d}.")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(checked_integer(seed, "seed", 0))
     beta = rng.standard_normal(d) * 2.0 / math.sqrt(d)
     X = rng.standard_normal((n, d))
     y = (rng.logistic(size=n) < X @ beta).astype(np.uint8)
@@ -119,6 +123,7 @@ RAREST = 4.0  # n times the probability of the rarest level over that of the mos
 EFFECT = 1.5  # standard deviation of the linear predictor
 
 
+@naming_the_arguments
 def synthetic_categories(
     n: int, n_numeric: int, levels: Sequence[int], *, ones: float = 0.5, title: str = "tall data", seed: int = 0
 ) -> Dataset:
@@ -165,7 +170,7 @@ def synthetic_categories(
             "synthetic_categories needs n >= 100 rows, at least one column, categories of 2 levels or more and a share "
             f"of ones between 0 and 1; found n={n}, n_numeric={n_numeric}, levels={tuple(levels)}, ones={ones}."
         )
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(checked_integer(seed, "seed", 0))
     numbers = rng.standard_normal((n, n_numeric))
     for j in range(1, n_numeric):
         numbers[:, j] = CORRELATION * numbers[:, j - 1] + np.sqrt(1.0 - CORRELATION**2) * numbers[:, j]

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.datasets.dataset import Dataset, without_constants
 from approxmcmc.datasets.kdd99 import connections_stand_in, kdd99, one_hot_stand_in
 from approxmcmc.datasets.libsvm import a9a, firings_stand_in, ijcnn1, people_stand_in
@@ -52,6 +53,7 @@ TALL_DATA = tuple(SUITE)
 """Names of the data sets of the suite."""
 
 
+@naming_the_arguments
 def tall_data(name: str, source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
     """Return a data set of the suite, without constant columns.
 
@@ -83,6 +85,7 @@ def tall_data(name: str, source: str = "auto", *, allow_synthetic: bool = False)
     return without_constants(member.load(source=source, allow_synthetic=allow_synthetic))
 
 
+@naming_the_arguments
 def tall_target(name: str, source: str = "auto", *, allow_synthetic: bool = False) -> "LogisticRegression":
     """Return the logistic regression of a data set of the suite; ``to_pymc()`` gives the same model in PyMC.
 

@@ -11,6 +11,7 @@ dominate a whole column, and a subsample rarely contains them. Remove them to st
 
 import numpy as np
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.datasets.dataset import Columns, Dataset, one_hot, side_by_side, standardised_dataset
 from approxmcmc.datasets.source import Download, Source, or_stand_in
 from approxmcmc.datasets.synthetic import synthetic_categories
@@ -29,6 +30,7 @@ CELLS = Source(
 LODGEPOLE_PINE = 2
 
 
+@naming_the_arguments
 def covertype(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
     """Return the cells with standardised measurements and a 0/1 column for each wilderness area and soil type.
 
@@ -96,6 +98,7 @@ SAMPLES = Source(
 CLOSED = "2"  # OpenML's name of the class
 
 
+@naming_the_arguments
 def eeg_eye_state(source: str = "auto", *, allow_synthetic: bool = False) -> Dataset:
     """Return the samples with 14 standardised voltages, spikes included, and whether the eyes were closed.
 

@@ -28,6 +28,7 @@ import numpy as np
 from approxmcmc.acceptance import AnnealedEpsilon, SequentialTTest
 from approxmcmc.acceptance.annealing_rule import Ingredients, annealing_schedule
 from approxmcmc.acceptance.laws.recursion import acceptance_probability_error
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.design.pairs import collect_pairs
 from approxmcmc.design.step_times import seconds_per_step
 from approxmcmc.errors import InvalidInputError, SamplingWarning
@@ -72,6 +73,7 @@ def moments(states: np.ndarray) -> np.ndarray:
     return np.concatenate([states, states**2], axis=1)
 
 
+@naming_the_arguments
 def plan_annealing(
     target: Any,
     *,
@@ -255,7 +257,7 @@ def _warn_of_a_short_pilot(at: np.ndarray) -> None:
             f"{time_scale:.0f} or more, batches of {longest}): bias and variance are understated and epsilon may stay "
             "too large for too long; use more n_pairs, or longer steps",
             SamplingWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -33,6 +33,7 @@ import numpy as np
 import pandas as pd
 
 from approxmcmc.contracts import Target, WholeSampler
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.design import nuts
 from approxmcmc.design.candidates import TALL, Pairing, candidates
 from approxmcmc.design.contest import (
@@ -101,6 +102,7 @@ class Choice:
         return f"<p>{escape(self.sentence)}</p>{self.table.to_html(index=False, float_format='{:.3g}'.format)}"
 
 
+@naming_the_arguments
 def choose_sampler(
     target: Any,
     *,
@@ -208,7 +210,7 @@ def choose_sampler(
         reasons = "; ".join(f"{entry.candidate.name}: {entry.verdict}" for entry in entries)
         raise IncompatibleError(f"choose_sampler: nothing fits {target!r}. {reasons}. Name a sampler")
     if known.alarm:
-        warnings.warn(f"choose_sampler: {known.alarm}", SamplingWarning, stacklevel=2)
+        warnings.warn(f"choose_sampler: {known.alarm}", SamplingWarning, stacklevel=3)
     _judge(entries, chosen, goal)
     searched = time.perf_counter()
     search = _search_modes(chosen, known)

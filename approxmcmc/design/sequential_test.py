@@ -23,6 +23,7 @@ import numpy as np
 
 from approxmcmc.acceptance import SequentialTTest
 from approxmcmc.acceptance.laws.recursion import acceptance_probability_error
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.design.pairs import Pairs, collect_pairs
 from approxmcmc.errors import InvalidInputError, SamplingWarning
 
@@ -68,6 +69,7 @@ class DesignedTest:
     setup_seconds: float = 0.0
 
 
+@naming_the_arguments
 def design_test(
     target: Any,
     *,
@@ -268,7 +270,7 @@ def _warn_of_a_climb(rise: float, dim: int) -> None:
             "decisions are easier than those of a converged chain, and epsilon may be far too large. Use initvals near "
             "the mode (find_mode), more tune, or longer steps",
             SamplingWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import COUNT_NAMES, DoublyIntractableTarget
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import INDICES, MATRIX, VECTOR, bind, entry_point, internal, type_of
 from approxmcmc.engine.compiler.vectors import assign
@@ -169,6 +170,7 @@ class _Simulation:
         return 0.5 * (hessian + hessian.T)
 
 
+@naming_the_arguments
 def robbins_monro(
     target: DoublyIntractableTarget,
     *,

@@ -27,6 +27,7 @@ import numpy as np
 
 from approxmcmc.acceptance import AlwaysAccept
 from approxmcmc.contracts import Target
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.proposals import StochasticGradientLangevin
@@ -77,6 +78,7 @@ class DesignedLangevin:
     setup_seconds: float = 0.0
 
 
+@naming_the_arguments
 def design_sgld(
     target: Target,
     *,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.bootstrap import resample
 from approxmcmc.diagnostics.clock import by_name, with_clocks
 from approxmcmc.diagnostics.cost import full_data_reads
@@ -15,7 +16,7 @@ from approxmcmc.diagnostics.rank_statistics import bulk_ess
 from approxmcmc.diagnostics.records import Traces, as_list, check_confidence, group, sums, tuning_totals
 from approxmcmc.diagnostics.risk import errors_of, summarise
 from approxmcmc.diagnostics.running import NEVER, Completions, completion_clocks, is_approximation, knows
-from approxmcmc.errors import InvalidInputError, naming_the_arguments
+from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.clock import RECORD, UNKNOWN, with_clock
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.diagnostics.records import group, stat_attribute, sums, tuning_totals
-from approxmcmc.errors import naming_the_arguments
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,9 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.records import check_confidence, group
-from approxmcmc.errors import naming_the_arguments
+from approxmcmc.errors import InvalidInputError
 
 _RATES = {
     "wrong_decision": "wrong_decisions",
@@ -46,6 +47,11 @@ def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> tu
     """
     check_confidence(confidence)
     k, n = np.broadcast_arrays(np.asarray(successes, dtype=float), np.asarray(trials, dtype=float))
+    if not np.all((k >= 0) & (k <= n)):
+        raise InvalidInputError(
+            f"clopper_pearson: successes must lie between 0 and trials, found successes={successes!r} and "
+            f"trials={trials!r}"
+        )
     tail = (1 - confidence) / 2
     # The incomplete beta function needs positive parameters; the limits at k = 0 and k = n are known without it.
     lower = np.where(k > 0, special.betaincinv(np.maximum(k, 1), n - k + 1, tail), 0.0)

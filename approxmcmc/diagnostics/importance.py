@@ -30,9 +30,10 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Finding
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.estimands import resolve
 from approxmcmc.diagnostics.records import group
-from approxmcmc.errors import InvalidInputError, naming_the_arguments
+from approxmcmc.errors import InvalidInputError
 
 LARGEST_PARETO_K = 0.7  # Vehtari et al. (2024)
 MOST_LOG = 700.0  # exp(700) = 1e304

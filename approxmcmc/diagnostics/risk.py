@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.bootstrap import QUANTITIES, Resampling, estimate, intervals, resample
 from approxmcmc.diagnostics.clock import with_clocks
 from approxmcmc.diagnostics.estimands import Estimand, Reference, evaluate_reference, resolve
@@ -19,7 +20,7 @@ from approxmcmc.diagnostics.running import (
     is_approximation,
     running_means,
 )
-from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError, naming_the_arguments
+from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError
 
 _AXIS_NAMES = {
     "time": "wall-clock time",

@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import ForeignSampler, Target
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.clock import spread
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.identity import known_content
@@ -20,6 +21,7 @@ EACH_DRAW = "each draw timed"
 FITTED = "the fit is timed; its draws cost nothing"
 
 
+@naming_the_arguments
 def chain_trace(
     sampler: ForeignSampler,
     target: Target,

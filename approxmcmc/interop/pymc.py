@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from approxmcmc.contracts import Target
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.faults import FAULTS, fault_of
 from approxmcmc.interop.groups.find import integrated
@@ -38,6 +39,7 @@ from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
 
 
+@naming_the_arguments
 def from_pymc(
     model: Any,
     row_dim: str | None = None,
@@ -200,6 +202,7 @@ def _read(
     return PyMCTarget(source, why_no_structure=found)
 
 
+@naming_the_arguments
 def explain(model: Any, row_dim: str | None = None) -> str:
     """Return a sentence on the structure found in a model or target, and on what a step reads.
 
@@ -231,6 +234,8 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     if isinstance(model, Target):
         return f"{model!r}: {explain_rows(model)}"
     model = without_formula(model)
+    if not hasattr(model, "observed_RVs"):
+        raise InvalidInputError(f"explain: model must be a model of PyMC or Bambi, or a target, found {model!r}")
     if (without := summed(model)) is not model:
         return f"{without.sentence}; {explain(without, row_dim)}"
     whole = _integrated(model, if_cheaper=True) if row_dim is None else NoEffectsError("row_dim is given")

@@ -9,12 +9,14 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import SamplingResult, Variables, as_labels, content_hash
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.schema import BY_NAME
 
 LARGEST_STORED_BYTES = 1_000_000
 
 
+@naming_the_arguments
 def build_trace(
     result: SamplingResult,
     *,

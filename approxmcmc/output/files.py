@@ -14,10 +14,11 @@ from typing import Any
 
 import xarray as xr
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.files.checksums import has_checksum, why_damaged
 from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.engine.memory import all_memory
-from approxmcmc.errors import InvalidInputError, naming_the_arguments
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.datatree import sanitize_attrs
 from approxmcmc.output.escapes import with_own_names, with_storable_names, with_text_labels
 

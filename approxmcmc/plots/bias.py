@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection, visuals as draw
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.plots.common import Drawing, names_of, stack
 
@@ -23,6 +24,7 @@ LEVELS: tuple[tuple[float, str, dict[str, Any]], ...] = (
 )
 
 
+@naming_the_arguments
 def plot_bias(
     data: xr.Dataset,
     *,

@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection, visuals as draw
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.plots.common import Drawing, stack
 
@@ -14,6 +15,7 @@ PANEL = "stationary distribution"
 NEEDED = ("value", "label", "verdict", "distance", "distance_lower", "distance_upper")
 
 
+@naming_the_arguments
 def plot_bound(
     data: "xr.DataTree | xr.Dataset",
     *,

@@ -8,6 +8,7 @@ import xarray as xr
 from arviz_plots import PlotCollection, visuals as draw
 
 from approxmcmc.contracts import Target
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.reading import flat_draws
@@ -18,6 +19,7 @@ VARIABLE = "core rows"
 DRAWS, POINTS = 32, 200
 
 
+@naming_the_arguments
 def plot_core_rows(
     data: xr.DataTree,
     target: Target | None = None,

@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection, visuals as draw
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.cost import cost_summary
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.diagnostics.records import Traces, as_list
@@ -20,6 +21,7 @@ _QUANTITIES = ("data_fraction", "wrong_decision_rate")
 _LIMITS = {name: (f"{name.removesuffix('_rate')}_lower", f"{name.removesuffix('_rate')}_upper") for name in _QUANTITIES}
 
 
+@naming_the_arguments
 def plot_cost(
     data: "pd.DataFrame | xr.Dataset | Mapping[Any, Traces]",
     *,
@@ -86,6 +88,7 @@ def plot_cost(
     return plot.collection
 
 
+@naming_the_arguments
 def cost_table(runs: Mapping[Any, Traces], *, confidence: float = 0.95) -> "pd.DataFrame":
     """Tabulate data use and wrong decisions of several settings, with intervals.
 

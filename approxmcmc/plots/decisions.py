@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection, visuals as draw
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.diagnostics.records import group as group_of
 from approxmcmc.errors import InvalidInputError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 DRAWN = 2000  # draws shown of a chain; longer chains are thinned to this number
 
 
+@naming_the_arguments
 def plot_decisions(
     data: xr.DataTree,
     *,
@@ -122,6 +124,7 @@ VARIABLE = "wrong_decisions"
 BINS, CONFIDENCE = 8, 0.95
 
 
+@naming_the_arguments
 def plot_calibration(
     data: xr.DataTree,
     test: "AcceptanceTest | None" = None,

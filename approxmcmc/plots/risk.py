@@ -7,12 +7,14 @@ import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection, visuals as draw
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.plots.common import Drawing, logarithmic, names_of, stack
 
 _AXES = ("time", "processor_time", "datapoints_touched")
 
 
+@naming_the_arguments
 def plot_risk(
     risks: xr.Dataset | Mapping[str, xr.Dataset],
     *,

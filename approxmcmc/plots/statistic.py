@@ -9,6 +9,7 @@ from arviz_plots import PlotCollection, visuals as draw
 from scipy.special import ndtri
 
 from approxmcmc.acceptance import SequentialTTest
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.records import group as group_of
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.plots.common import Drawing, names_of, stack
@@ -23,6 +24,7 @@ SHOWN = 1.5  # times the largest critical value: once the lower limit is above i
 POINTS = 200
 
 
+@naming_the_arguments
 def plot_statistic(
     data: xr.DataTree,
     test: "AcceptanceTest | None" = None,

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from approxmcmc.contracts.arguments import is_number
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.sparse_factor import SparseFactor, solve, solve_transposed
@@ -102,9 +103,9 @@ def sparse_factor_of(preconditioner: Any) -> SparseFactor | None:
 
 def checked_time(step_size: Any, *, who: str) -> float:
     """Return h, the time of a step; raise if it is invalid."""
-    if isinstance(step_size, bool) or not np.isscalar(step_size) or not 0.0 < float(step_size) < math.inf:  # type: ignore[arg-type]
+    if not is_number(step_size) or not 0.0 < float(step_size) < math.inf:
         raise InvalidInputError(
             f"{who}: step_size is the time of a step, one positive number, found {step_size!r}; different scales for "
             "different coordinates go into preconditioner="
         )
-    return float(step_size)  # type: ignore[arg-type]
+    return float(step_size)

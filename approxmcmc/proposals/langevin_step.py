@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
+from approxmcmc.contracts.arguments import is_number
 from approxmcmc.engine.checks import cov_of
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
@@ -119,9 +120,9 @@ def gradient_of(target: Target, *, who: str) -> CompiledGradient:
 
 def checked_step_size(step_size: Any, *, who: str) -> float:
     """Return a positive, finite step size; raise if it is invalid."""
-    if isinstance(step_size, bool) or not np.isscalar(step_size) or not 0.0 < float(step_size) < math.inf:  # type: ignore[arg-type]
+    if not is_number(step_size) or not 0.0 < float(step_size) < math.inf:
         raise InvalidInputError(
             f"{who}: step_size is the variance of the noise, one positive number, found {step_size!r}; "
             "different scales for different coordinates go into preconditioner="
         )
-    return float(step_size)  # type: ignore[arg-type]
+    return float(step_size)

@@ -45,7 +45,7 @@ def cached(key: str, folder: str | os.PathLike[str] | None, compute: Callable[[]
             return _read(path, key)
         except (ApproxMCMCError, OSError, ValueError, KeyError, RuntimeError) as error:
             message = f"The cached gold standard {path} cannot be used ({error}); it is computed again."
-            warnings.warn(message, SamplingWarning, stacklevel=3)
+            warnings.warn(message, SamplingWarning, stacklevel=4)
     start = time.perf_counter()
     tree = compute()
     if tree["posterior"].attrs.get("stopped") == "interrupt":
@@ -57,7 +57,7 @@ def cached(key: str, folder: str | os.PathLike[str] | None, compute: Callable[[]
         save(tree, path)
     except OSError as error:
         message = f"The gold standard could not be stored at {path} ({error}); set APPROXMCMC_CACHE_DIR or `cache_dir`."
-        warnings.warn(message, SamplingWarning, stacklevel=3)
+        warnings.warn(message, SamplingWarning, stacklevel=4)
     return tree
 
 

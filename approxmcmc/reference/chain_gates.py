@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
+from approxmcmc.contracts.arguments import check_settings
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.reference.gates import GateReport, GateResult, at_least, at_most, pool
 from approxmcmc.reference.stein import Deviations
@@ -55,6 +56,7 @@ class ChainGates:
 
     def __post_init__(self) -> None:
         """Check that every limit is a valid number."""
+        check_settings(self)
         ranges = {"max_r_hat": (1, np.inf), "max_second_r_hat": (1, np.inf), "level": (0, 1)}
         for name, value in dataclasses.asdict(self).items():
             low, high = ranges.get(name, (0, np.inf))

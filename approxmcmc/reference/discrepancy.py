@@ -16,6 +16,7 @@ import numpy as np
 import xarray as xr
 from scipy.linalg import solve_triangular
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import checked_integer, cov_of
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.reading import flat_draws
@@ -29,6 +30,7 @@ ROWS = 500  # rows of the matrix of pairs computed at a time
 QUANTILE = 1.96  # normal quantile of 95 % intervals
 
 
+@naming_the_arguments
 def stein_discrepancy(
     traces: xr.DataTree | Mapping[str, xr.DataTree],
     target: Any,

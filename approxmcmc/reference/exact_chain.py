@@ -12,6 +12,7 @@ import xarray as xr
 from approxmcmc.acceptance import ExactTest
 from approxmcmc.audits.policy import audit_draws
 from approxmcmc.contracts import DifferentiableTarget, Target, content_hash
+from approxmcmc.contracts.arguments import check_settings, naming_the_arguments
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.output.datatree import build_trace
@@ -48,6 +49,10 @@ class Kernel:
     sampler: Any
     form: Target | None = None
     thin: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the types of the settings."""
+        check_settings(self)
 
 
 def langevin_kernel(fit: Laplace, thin: int = 1) -> Kernel:
@@ -127,6 +132,7 @@ SCORED_DRAWS = 2000  # of all chains; each costs a gradient on all data
 DEFAULT_CHAIN_GATES = ChainGates()
 
 
+@naming_the_arguments
 def exact_chain_reference(
     target: Any,
     kernel: Kernel | None = None,
@@ -294,4 +300,4 @@ def _complain(report: Any, settings: dict[str, int], *, enforce: bool) -> None:
             "and failed identities of Stein say this of the first kernel. `enforce=False` returns these draws with the "
             "report."
         )
-    warnings.warn(f"{message} Errors measured with it include its own.", SamplingWarning, stacklevel=3)
+    warnings.warn(f"{message} Errors measured with it include its own.", SamplingWarning, stacklevel=4)

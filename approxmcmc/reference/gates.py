@@ -9,6 +9,7 @@ import arviz_stats as az
 import numpy as np
 import xarray as xr
 
+from approxmcmc.contracts.arguments import check_settings
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.reference.summary import Estimands, Summary, summarize_all
 
@@ -58,6 +59,7 @@ class Gates:
 
     def __post_init__(self) -> None:
         """Check that every limit is a valid number."""
+        check_settings(self)
         for name, value in dataclasses.asdict(self).items():
             lowest = 1.0 if name == "max_r_hat" else 0.0
             if not (isinstance(value, (int, float, np.number)) and value >= lowest):

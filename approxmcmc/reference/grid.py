@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Variables
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import GoldStandardError, InvalidInputError
 from approxmcmc.reference.summary import MOMENTS
 
@@ -16,6 +17,7 @@ MAX_EDGE_MASS = 1e-8
 MAX_QUADRATURE_ERROR = 1e-4
 
 
+@naming_the_arguments
 def grid_reference(
     log_density: Callable[[np.ndarray], Any],
     variables: Variables,

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Target, TwinnedTarget, Variables, content_hash
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.interop.model_hash import model_hash, twin_id
@@ -33,6 +34,7 @@ DESCRIBED_BY = (
 )  # fmt: skip
 
 
+@naming_the_arguments
 def reference_posterior(
     target: Any,
     *,
@@ -248,4 +250,4 @@ def _complain(report: GateReport, settings: Mapping[str, Any], *, enforce: bool)
             "longer tuning or a search for several modes, ESS and MCSE more draws (`draws`, `max_draws`). "
             "`enforce=False` returns these draws with the report."
         )
-    warnings.warn(f"{message} Errors measured with it include its own.", SamplingWarning, stacklevel=3)
+    warnings.warn(f"{message} Errors measured with it include its own.", SamplingWarning, stacklevel=4)

@@ -42,6 +42,8 @@ class Arrays(DataSource):
         if values.ndim not in (1, 2):
             raise InvalidInputError(f"Arrays: an array must have shape (n,) or (n, p), found {values.shape}")
         self.is_vector = values.ndim == 1
+        if not values.size:
+            raise InvalidInputError(f"Arrays needs at least one row and one column, found shape {values.shape}")
         self._array = values.reshape(len(values), -1)
         self._names = self.columns = column_names(columns, self._array.shape[1], who="Arrays")
         check_numbers({"the array": self._array.dtype}, who="Arrays")

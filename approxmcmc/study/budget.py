@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from approxmcmc.contracts.arguments import check_settings
+from approxmcmc.engine.checks import is_integer
 from approxmcmc.errors import StudyError
 
 LARGEST_NUMBER_OF_DRAWS = 1_000_000
@@ -30,6 +32,9 @@ class Budget:
     draws: int | None = None
 
     def __post_init__(self) -> None:
+        check_settings(self)
+        if self.draws is not None and not is_integer(self.draws):
+            raise StudyError(f"Budget needs `draws`, an integer; found {self.draws!r}.")
         if self.seconds is None and self.draws is None:
             raise StudyError("Budget needs `seconds`, `draws` or both; found neither.")
         if self.seconds is not None and not self.seconds > 0:

@@ -10,12 +10,13 @@ name; with ``"like": "quick"`` it replaces those of another preset too.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from approxmcmc.contracts import ForeignSampler, Sampler, Target
-from approxmcmc.engine.checks import nearest
-from approxmcmc.errors import StudyError
+from approxmcmc.contracts.arguments import check_settings
+from approxmcmc.engine.checks import is_integer, nearest
+from approxmcmc.errors import InvalidInputError, StudyError
 from approxmcmc.study.budget import Budget
 from approxmcmc.study.json_files import check_name
 from approxmcmc.study.knobs import Setting, Vary
@@ -23,6 +24,13 @@ from approxmcmc.study.measures import MEASURES, Measure, PaperValue
 
 FULL_PRESET = "paper"
 LIKE = "like"  # of a preset: the name of another one, whose fields it starts from
+
+
+def _check_callable(declared: Any, *fields: str) -> None:
+    for field in fields:
+        value = getattr(declared, field)
+        if value is not None and not callable(value):
+            raise InvalidInputError(f"{type(declared).__name__}: {field} must be a function or None, found {value!r}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +59,10 @@ class Gold:
     tune: int = 1000
     gates: Any = None
     by: Callable[..., Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        _check_callable(self, "by")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +98,8 @@ class Bias:
     estimands: Mapping[str, Callable[..., Any]] | None = None
 
     def __post_init__(self) -> None:
+        check_settings(self)
+        _check_callable(self, "kernel", "of")
         for name in ("n_audits", "seconds", "max_steps"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -130,6 +144,8 @@ class Declaration:
     presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_settings(self)
+        self._check_kinds()
         check_name("study", self.name)
         for role, members in (("target", self.targets), ("sampler", self.samplers)):
             if not members:
@@ -146,6 +162,29 @@ class Declaration:
         self._check_bounds()
         self._check_paper_values()
         self._check_presets()
+
+    def _check_kinds(self) -> None:
+        """Check the types of fields that are objects or whole numbers; all other checks may rely on them."""
+        for field in ("replicates", "tune", "thin", "seed"):
+            if not is_integer(getattr(self, field)):
+                raise InvalidInputError(f"Study: {field} must be an integer, found {getattr(self, field)!r}")
+        for field, kind in (("budget", Budget), ("gold", Gold | None), ("bias", Bias | None)):
+            if not isinstance(getattr(self, field), kind):
+                needed = getattr(kind, "__name__", str(kind).replace(f"{__name__}.", ""))
+                raise InvalidInputError(f"Study: {field} must be {needed}(...), found {getattr(self, field)!r}")
+        for name, factory in self.targets.items():
+            if not callable(factory):
+                raise InvalidInputError(
+                    f"Study: targets[{name!r}] must be a function that returns the target, such as `lambda: target`, "
+                    f"found {factory!r}"
+                )
+        if isinstance(self.analyses, str) or not isinstance(self.analyses, Sequence):
+            raise InvalidInputError(f"Study: analyses must be a tuple of functions, found {self.analyses!r}")
+        if not (self.audit_every in (None, "auto") or (is_integer(self.audit_every) and int(self.audit_every) >= 1)):
+            raise InvalidInputError(
+                f'Study: audit_every must be "auto", an integer >= 1 or None, found {self.audit_every!r}'
+            )
+        _check_callable(self, "start")
 
     def _check_budgets(self) -> None:
         unknown = sorted(set(self.budgets) - set(self.targets))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from approxmcmc.contracts.arguments import check_settings
 from approxmcmc.errors import StudyError
 
 if TYPE_CHECKING:
@@ -191,6 +192,7 @@ class PaperValue:
 
     def __post_init__(self) -> None:
         """Check the value and the texts."""
+        check_settings(self)
         if not math.isfinite(self.value):
             raise StudyError(f"A published value needs a finite `value`; found {self.value!r}.")
         for field in ("unit", "printed", "measure", "setting"):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import nearest
 from approxmcmc.engine.files.checksums import checksum_of
 from approxmcmc.errors import StudyError
@@ -65,6 +66,7 @@ def shipped(name: str) -> "tuple[dict[str, Any], pd.DataFrame]":
         ) from error
 
 
+@naming_the_arguments
 def load_results(name: str, piece: str = "risk") -> "pd.DataFrame":
     """Return published results of a study of this library, as they ship with the package.
 

@@ -25,6 +25,7 @@ from approxmcmc.contracts import (
     Target,
     content_hash,
 )
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import mode_of
 from approxmcmc.engine.compiler.pinned import with_context
 from approxmcmc.engine.terms.batches import LOG_PRIOR
@@ -139,6 +140,7 @@ class ControlVariate(ExpandedTarget):
     True
     """
 
+    @naming_the_arguments
     def __init__(
         self, target: Target, at: Any = "mode", *, order: int = 2, averaged: bool = False, memory_limit: float = 4e9
     ) -> None:

@@ -24,6 +24,7 @@ from approxmcmc.contracts import (
     Target,
     content_hash,
 )
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.terms.shuffled import check_rows_are_terms
 from approxmcmc.errors import IncompatibleError, SamplingWarning
 from approxmcmc.surrogate.difference_bounds import expansion_bound, residual_range
@@ -130,6 +131,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
     (True, True)
     """
 
+    @naming_the_arguments
     def __init__(
         self, target: Target, core: Any = "auto", at: Any = "pilot", *, expand: bool = True, memory_limit: float = 4e9
     ) -> None:
@@ -180,7 +182,7 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
                 f"reads all {n_rows} rows. This is exact, and no faster than the plain target with ExactTest; merge "
                 "rare categories, drop columns that separate the classes, or give a narrower prior",
                 SamplingWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
             core[:] = True
             core[np.argmin(survey.spreads()) if survey.spreads else 0] = False  # a target needs at least one term

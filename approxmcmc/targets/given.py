@@ -126,6 +126,45 @@ def _check_names(
         raise InvalidInputError(f"{who}: coords must hold a sequence of labels for each axis, see {wrong}")
 
 
+def check_same_index(who: str, **values: Any) -> None:
+    """Raise unless all pandas objects among the values, also inside tuples and mappings, have the same row labels.
+
+    Rows are joined by position, as statsmodels does; labels in another order would silently join the wrong rows.
+    Arrays have no labels and fit everything.
+
+    Raises
+    ------
+    InvalidInputError
+        When two have different labels, or the same in another order.
+    """
+    labelled = [(name, index) for name, value in values.items() for name, index in _indexes(name, value)]
+    for name, index in labelled[1:]:
+        first_name, first = labelled[0]
+        if len(index) != len(first) or index.equals(first):  # other checks speak about lengths
+            continue
+        if index.is_unique and first.is_unique and index.isin(first).all():
+            raise InvalidInputError(
+                f"{who}: {first_name} and {name} have the same row labels in another order, and rows are joined by "
+                f"position; write {name}.loc[{first_name}.index] for {name}"
+            )
+        raise InvalidInputError(
+            f"{who}: {first_name} and {name} have different row labels, {list(first[:3])} ... and {list(index[:3])} "
+            f"...; align them first, or join them by position with {name}.to_numpy()"
+        )
+
+
+def _indexes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the name and row labels of each DataFrame and Series of pandas inside a value."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _indexes(str(key), inner)
+    elif isinstance(value, (tuple, list)):
+        for k, inner in enumerate(value):
+            yield from _indexes(f"{name}[{k}]", inner)
+    elif type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "index"):
+        yield name, value.index
+
+
 def design_matrix(
     X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None, who: str
 ) -> tuple[np.ndarray, np.ndarray, list[str]]:
@@ -154,6 +193,8 @@ def design_matrix(
     labels = [f"x{j}" for j in range(width)] if names is None else [str(name) for name in names]
     if has_ones and coef_names is None:
         labels = labels[1:]
+    if repeated := sorted({label for label in labels if labels.count(label) > 1}):
+        raise InvalidInputError(f"{who}: names of columns must differ, found {repeated} twice; give coef_names=")
     if len(labels) != width:
         raise InvalidInputError(f"{who}: X has {width} columns, {len(labels)} names were given")
     if intercept:

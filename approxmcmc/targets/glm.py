@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import CHECKED_ROWS, check_compiles, check_gradient, plain_function
 from approxmcmc.targets.linear import LinearTarget
@@ -72,6 +73,7 @@ class GLMTarget(LinearTarget):
             )
         return TableRegression(loglik_eta, X, y, who="GLMTarget", **settings)
 
+    @naming_the_arguments
     def __init__(
         self,
         loglik_eta: Callable[[float, float], float],

@@ -26,7 +26,7 @@ from approxmcmc.engine.terms.term_range import distance_range
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.families.family import Family
 from approxmcmc.families.user import numerical_derivatives
-from approxmcmc.targets.given import design_matrix, design_source, kept, response_source
+from approxmcmc.targets.given import check_same_index, design_matrix, design_source, kept, response_source
 from approxmcmc.targets.tall_data import TallDataTarget
 
 ONE = np.ones(())  # size of a row without trials
@@ -69,6 +69,7 @@ class LinearTarget(TallDataTarget):
 
     def _set_data(self, X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None) -> None:
         who = type(self).__name__
+        check_same_index(who, X=X, y=y)
         X, y = design_source(X, intercept=intercept), response_source(y)
         self.given = kept((X, y))
         self.X, y, labels = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import BoundedTarget, CompiledBound
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.bernoulli import LOGIT
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.given import response_source
+from approxmcmc.targets.given import check_same_index, response_source
 from approxmcmc.targets.likelihood_bounds import bound_of_family
 from approxmcmc.targets.linear import LinearTarget, pieces
 from approxmcmc.targets.tables import TableRegression, categorical_columns
@@ -57,18 +58,21 @@ class LogisticRegression(LinearTarget, BoundedTarget):
 
     terms_are_concave = True
 
+    @naming_the_arguments
     def __new__(
         cls, X: Any = None, y: Any = None, prior_scale: float = 1.0, intercept: bool = False, **settings: Any
     ) -> Any:
         """Return a logistic regression: a `TableRegression` if X is a table with categories."""
         if cls is not LogisticRegression or not categorical_columns(X):
             return super().__new__(cls)
+        check_same_index("LogisticRegression", X=X, y=y)
         y = checked_array(response_source(y), "y", who="LogisticRegression").astype(np.float64)
         settings = {"prior_scale": prior_scale, "intercept": intercept, "who": "LogisticRegression", **settings}
         table = TableRegression.of_family(LOGIT, X, cls.responses(y), **settings)
         table.terms_are_concave = True
         return table
 
+    @naming_the_arguments
     def __init__(
         self,
         X: Any,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Variables
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.numerics import sigmoid, softplus
 from approxmcmc.engine.terms.batches import batch_kernel
@@ -88,6 +89,7 @@ class GaussianMixture(TallDataTarget):
     GaussianMixture(n_obs=1000, temperature=1.0)
     """
 
+    @naming_the_arguments
     def __init__(self, x: Any, *, variance: float = 2.0, temperature: float = 1.0) -> None:
         x = checked_array(x, "x", who="GaussianMixture").astype(np.float64, copy=False)
         if x.ndim != 1 or not x.size:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import Target
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 from approxmcmc.targets.expansion.general import GeneralExpansion
 from approxmcmc.targets.expansion.quadratic import Quadratic, inverse
@@ -68,6 +69,7 @@ class Guess(NamedTuple):
     distance: float
 
 
+@naming_the_arguments
 def find_mode(
     target: Target,
     *,
@@ -127,6 +129,14 @@ def find_mode(
     return Mode(theta, here.value, -here.hessian, decrement, posterior.expansion.passes, time.perf_counter() - began)
 
 
+def _check_target(target: Any, who: str) -> None:
+    if not isinstance(target, Target):
+        raise InvalidInputError(
+            f"{who}: target must be a target, such as LogisticRegression(X, y) or from_pymc(model), found {target!r}"
+        )
+
+
+@naming_the_arguments
 def laplace(
     target: Target,
     *,
@@ -148,6 +158,7 @@ def laplace(
     >>> amc.RandomWalk(preconditioner=fit)
     RandomWalk(scale=1.0, target_acceptance=None, preconditioner=(2, 2))
     """
+    _check_target(target, "laplace")
     if start is None and target.known_law is not None:
         return target.known_law  # type: ignore[no-any-return]  # a role does not know the class
     found = find_mode(target, start=start, tolerance=tolerance, max_passes=max_passes, progress=progress)

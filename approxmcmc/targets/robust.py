@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import BoundedTarget, CompiledBound
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.student_t import student_t
 from approxmcmc.targets.likelihood_bounds import bound_of_family
@@ -56,6 +57,7 @@ class RobustRegression(LinearTarget, BoundedTarget):
     RobustRegression(n_obs=100, dim=2)
     """
 
+    @naming_the_arguments
     def __new__(
         cls,
         X: Any = None,
@@ -72,6 +74,7 @@ class RobustRegression(LinearTarget, BoundedTarget):
         settings = {"prior_scale": prior_scale, "intercept": intercept, "who": "RobustRegression", **settings}
         return TableRegression.of_family(student_t(*_checked(df, scale)), X, y, **settings)
 
+    @naming_the_arguments
     def __init__(
         self,
         X: Any,

@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from approxmcmc.contracts import BoundedTarget, CompiledBound, CompiledTarget, Variables
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled, kernel, type_of
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.numerics import exp_to_700
@@ -24,7 +25,7 @@ from approxmcmc.engine.terms.batches import Data, datum_at, log_terms_type
 from approxmcmc.engine.terms.gradients import ROWS, gradient_signature
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.families.categorical import log_sum_exp
-from approxmcmc.targets.given import design_matrix, design_source, kept, response_source
+from approxmcmc.targets.given import check_same_index, design_matrix, design_source, kept, response_source
 from approxmcmc.targets.likelihood_bounds import ROWS as ROWS_OF_SUMS, check_kind, compile_bound
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood
@@ -194,6 +195,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
     by_row = ("data", "X", "y", "design", "responses")
     terms_are_concave = True
 
+    @naming_the_arguments
     def __new__(
         cls, X: Any = None, y: Any = None, prior_scale: float = 1.0, intercept: bool = False, **settings: Any
     ) -> Any:
@@ -201,6 +203,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
         coded = cls is SoftmaxRegression and categorical_columns(X)
         return SoftmaxTable(X, y, prior_scale, intercept, **settings) if coded else super().__new__(cls)
 
+    @naming_the_arguments
     def __init__(
         self,
         X: Any,
@@ -211,6 +214,7 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
         prior: Callable[..., float] | None = None,
         coef_names: Sequence[str] | None = None,
     ) -> None:
+        check_same_index(WHO, X=X, y=y)
         X, y = given = design_source(X, intercept=intercept), response_source(y)
         self.given = kept(given)
         X, y, coefs = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=WHO)

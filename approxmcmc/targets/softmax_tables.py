@@ -9,7 +9,7 @@ import numpy as np
 from approxmcmc.contracts import Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.given import check_names, response_source
+from approxmcmc.targets.given import check_names, check_same_index, response_source
 from approxmcmc.targets.predictors.assemble import assemble
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood
@@ -62,6 +62,7 @@ class SoftmaxTable(PredictorsTarget):
         prior: Callable[..., float] | None = None,
         coef_names: Any = None,
     ) -> None:
+        check_same_index(WHO, X=X, y=y)
         y = checked_array(response_source(y), "y", who=WHO)
         labels = [int(label) for label in classes_of(y)]
         classes = np.searchsorted(labels, y)

@@ -12,6 +12,7 @@ from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.family import Family
 from approxmcmc.sources import DataSource, as_source
 from approxmcmc.targets.checks import checked_array
+from approxmcmc.targets.given import check_same_index
 from approxmcmc.targets.predictors.assemble import PredictorPart, Treatment, labels_of, read_part
 from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.design import Design, Predictor
@@ -119,6 +120,7 @@ class TableRegression(PredictorTarget):
         who: str,
     ) -> None:
         self.who, self.pymc_law = who, pymc_law
+        check_same_index(who, X=X, y=y)
         table = read_table(X, intercept=intercept, coef_names=coef_names, who=who)
         self.reference_levels = table.reference_levels
         super().__init__(

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from approxmcmc.contracts import CompiledDifferenceBound, CompiledTermRange, TermWork
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.compiler.operations import LENGTH, operations
 from approxmcmc.engine.terms.batches import batch_kernel
@@ -99,6 +100,7 @@ class FunctionTarget(TallDataTarget):
 
     by_row = ("data", "_difference_bound")
 
+    @naming_the_arguments
     def __init__(
         self,
         loglik: Callable[..., float],

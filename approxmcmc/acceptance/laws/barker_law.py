@@ -25,6 +25,7 @@ from scipy.special import ndtr
 
 from approxmcmc.acceptance.laws.correction import CorrectionDistribution
 from approxmcmc.acceptance.laws.probability import Order, exact_probability, mean_over_orders
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.terms.moments import kurtosis
 from approxmcmc.errors import InvalidInputError
@@ -32,6 +33,7 @@ from approxmcmc.errors import InvalidInputError
 THIRD_MOMENT, FIRST_MOMENT = 6.4, 2.0
 
 
+@naming_the_arguments
 def minibatch_barker_error_bound(terms: Any, batch_size: Any, *, correction_error: float = 0.0) -> Any:
     """Return an upper bound of the error of any acceptance probability of the minibatch Barker test.
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, ndtr
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
 METHODS = ("minimax", "nnls", "ridge")
@@ -82,6 +83,7 @@ class CorrectionDistribution(NamedTuple):
     method: str
 
 
+@naming_the_arguments
 def correction_distribution(
     sigma: float = 1.0, method: str = "minimax", *, regularisation: float = 1.0, points: int = 2001
 ) -> CorrectionDistribution:

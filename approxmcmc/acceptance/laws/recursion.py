@@ -23,6 +23,7 @@ from approxmcmc.acceptance.laws.bridge import (
 )
 from approxmcmc.acceptance.laws.looks import critical_values
 from approxmcmc.acceptance.laws.probability import Order, exact_probability, mean_over_orders
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ PAIRS_AT_ONCE = 4096  # bounds the memory: 256 nodes for each pair
 RULES = ("metropolis", "barker")
 
 
+@naming_the_arguments
 def sequential_test_error(
     mu_std: Any,
     *,
@@ -89,6 +91,7 @@ def sequential_test_error(
     return _dataset([values], error, fraction, "probability of a wrong decision", settings)
 
 
+@naming_the_arguments
 def acceptance_probability_error(
     log_ratio: Any,
     tau: Any,

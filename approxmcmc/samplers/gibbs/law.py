@@ -25,6 +25,7 @@ from approxmcmc.contracts import (
     Streams,
     TransitionMatrix,
 )
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.contracts.records import BLANK_VALUES, COUNT_NAMES, TOUCHED
 from approxmcmc.engine.compiler.compile import as_python, compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
@@ -105,6 +106,7 @@ def _site_kernel(points: np.ndarray, law: np.ndarray, site: int, stride: int) ->
     return kernel
 
 
+@naming_the_arguments
 def realised_conditional(
     target: DiscreteTarget,
     test: AcceptanceTest,

@@ -124,6 +124,11 @@ class Gibbs(Component, TestedSampler):
                 f"Gibbs needs a discrete target such as targets.BinaryMRF or targets.BayesianNetwork, found "
                 f"{target!r}; sample it with MetropolisHastings"
             )
+        if self.test.order == "blocks":
+            raise IncompatibleError(
+                f"Gibbs reads the factors of a site one by one in a random order, and {self.test!r} reads blocks; "
+                'give the test order="rows"'
+            )
         exact = isinstance(self.test, ExactTest)
         conditionals = target.compile_conditionals(fields=exact and self.conditional == "auto")
         tests = build_tests(self.test, target, conditionals)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Variables, content_hash
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
 
@@ -204,6 +205,7 @@ class AncestralLaw:
         return total
 
 
+@naming_the_arguments
 def alarm_network(**evidence: int) -> BayesianNetwork:
     """Return the burglary alarm: burglary B and earthquake E ring the alarm A, on which John J and Mary M call.
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Variables, content_hash
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import checked_array, positive_integer
 from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
@@ -64,6 +65,7 @@ class BinaryMRF(FactorGraph):
     dtype('int64')
     """
 
+    @naming_the_arguments
     def __init__(self, n_variables: int, indices: Any, log_tables: Any) -> None:
         n_variables = positive_integer(n_variables, "n_variables", who="BinaryMRF")
         if not np.size(indices[0] if isinstance(indices, (list, tuple)) and len(indices) else indices):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Simulator, Variables
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.discrete.level_table import LevelTable
@@ -64,6 +65,7 @@ class ERGM(ExponentialFamily):
     array([3., 2.])
     """
 
+    @naming_the_arguments
     def __init__(
         self,
         graph: Any,

@@ -33,6 +33,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numba import types as nb
 
+from approxmcmc.contracts.arguments import check_settings, naming_the_arguments
 from approxmcmc.engine.compiler.compile import INDICES, VECTOR, allocating, compiled, kernel
 from approxmcmc.engine.compiler.identity import cached_by_content, content_id
 from approxmcmc.errors import CompilationError, InvalidInputError
@@ -65,7 +66,12 @@ class GraphStatistic:
     value: Callable[..., float]
     of_degree: Callable[..., float] | None = None
 
+    def __post_init__(self) -> None:
+        """Check the types of the settings."""
+        check_settings(self)
 
+
+@naming_the_arguments
 def degree_statistic(name: str, of_degree: Callable[..., float]) -> GraphStatistic:
     """Return the statistic `name`, s(y) = sum_v of_degree(d_v), d_v the degree of node v."""
     term = allocating(plain_function(of_degree, f"of_degree of {name!r}", who="degree_statistic"))

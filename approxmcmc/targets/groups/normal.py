@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.given import design_matrix, design_source, response_source
+from approxmcmc.targets.given import check_same_index, design_matrix, design_source, response_source
 from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.link import AS_IT_IS, EXP, link
 from approxmcmc.targets.groups.normal_terms import NormalTerms, triangles
@@ -86,6 +87,7 @@ class NormalGroups(NormalTerms):
 
     variables: GroupVariables
 
+    @naming_the_arguments
     def __init__(
         self,
         X: Any,
@@ -102,6 +104,7 @@ class NormalGroups(NormalTerms):
         coef_names: Sequence[str] | None = None,
     ) -> None:
         who = "NormalGroups"
+        check_same_index(who, X=X, y=y, groups=groups, slopes=slopes, errors=errors)
         X, y = design_source(X, intercept=intercept), response_source(y)
         X, y, coef = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
         self.n_rows = len(y)

@@ -14,13 +14,14 @@ from typing import Any, Self
 import numpy as np
 
 from approxmcmc.contracts import content_hash
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.families import FAMILIES
 from approxmcmc.families.family import Family
 from approxmcmc.families.user import of_user
 from approxmcmc.targets.checks import checked_array, plain_function
-from approxmcmc.targets.given import design_matrix, design_source, kept, response_source, with_sources
+from approxmcmc.targets.given import check_same_index, design_matrix, design_source, kept, response_source, with_sources
 from approxmcmc.targets.groups.grouping import ROWS, grouping
 from approxmcmc.targets.groups.link import ABS, AS_IT_IS, link
 from approxmcmc.targets.groups.quadrature_terms import QuadratureTerms
@@ -109,6 +110,7 @@ class GroupedTarget(QuadratureTerms):
     GroupedTarget(poisson, 50 groups, 400 rows, dim=2, 8 nodes)
     """
 
+    @naming_the_arguments
     def __init__(
         self,
         X: Any,
@@ -128,6 +130,7 @@ class GroupedTarget(QuadratureTerms):
         coef_names: Sequence[str] | None = None,
     ) -> None:
         who = "GroupedTarget"
+        check_same_index(who, X=X, y=y, groups=groups, trials=trials)
         X, y, trials = design_source(X, intercept=intercept), response_source(y), response_source(trials)
         groups = with_sources(groups)
         self.given = kept((X, y, groups, trials))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Simulator, Variables
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.exponential_family import Auxiliary, ExponentialFamily, FamilyPrior, checked_auxiliary
@@ -57,6 +58,7 @@ class Ising(ExponentialFamily):
     7.267653
     """
 
+    @naming_the_arguments
     def __init__(self, lattice: Any, *, prior_scale: float | None = None, prior_bounds: Any = None) -> None:
         self.lattice = _checked_lattice(lattice)
         self.prior = FamilyPrior(prior_scale, prior_bounds, who="Ising")

@@ -16,7 +16,7 @@ from approxmcmc.targets.checks import (
     checked_arrays,
     plain_function,
 )
-from approxmcmc.targets.given import check_names, kept, with_sources
+from approxmcmc.targets.given import check_names, check_same_index, kept, with_sources
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble, read_part
 from approxmcmc.targets.predictors.base import PredictorsTarget
@@ -115,6 +115,7 @@ class PredictorTarget(PredictorsTarget):
         initial_point: Mapping[str, Any] | None = None,
         pymc_model: Callable[[], Any] | None = None,
     ) -> None:
+        check_same_index(WHO, predictors=predictors, offsets=offsets, y=y)
         y = tuple(y) if isinstance(y, list) and any(np.ndim(one) for one in y) else y
         given = with_sources((predictors, offsets or {}, y))
         self.given = kept(given)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from approxmcmc.engine.terms.passes import BLOCK, sum_over_blocks
+from approxmcmc.errors import InvalidInputError
 
 Rows = Callable[[int, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
@@ -93,6 +94,11 @@ def least_squares(rows: Rows, n_rows: int, p: int) -> LeastSquares:
     passes, enough = 0, False
     while not enough:
         known, passes = basis, passes + 1
+        if not len(known.S):
+            raise InvalidInputError(
+                "LinearRegression: the sums of squares of the columns of X are zero or beyond the range of floats; "
+                "change the units of X, such that its entries are neither near 1e150 nor near 1e-150"
+            )
         sums = sum_over_blocks(lambda lo, hi: known.sums(*rows(lo, hi)), n_rows, block)  # noqa: B023  # called at once
         values, vectors, slope, squares = _eigen(sums, len(known.S))
         said = values > known.noise(vectors, sums)

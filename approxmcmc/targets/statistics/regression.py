@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Variables
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.given import design_matrix, design_source, response_source
+from approxmcmc.targets.given import check_same_index, design_matrix, design_source, response_source
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.base import PredictorsTarget
@@ -126,6 +127,7 @@ class LinearRegression(NormalStatistics):
     (LinearRegression(1000 rows, dim=4), 1000)
     """
 
+    @naming_the_arguments
     def __init__(
         self,
         X: Any,
@@ -139,6 +141,7 @@ class LinearRegression(NormalStatistics):
         intercept: bool = False,
         coef_names: Sequence[str] | None = None,
     ) -> None:
+        check_same_index(WHO, X=X, y=y, weights=weights)
         Y = checked_array(response_source(y), "y", who=WHO).astype(np.float64, copy=False)
         Y = Y[:, None] if Y.ndim == 1 else Y
         table, parts = _read(X, Y, intercept=intercept, coef_names=coef_names)

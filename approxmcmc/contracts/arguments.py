@@ -1,0 +1,112 @@
+"""Arguments of public functions and settings of components: a value whose type does not fit its annotation raises.
+
+Without this check a wrong value is often accepted and ignored: ``progressbar="no"`` would show a bar, ``thin=1.5`` be
+used as 1 in one place and as 2 in another, and NumPy would drop imaginary parts. The check reads the annotations, so a
+function needs only the decorator, a component nothing. Ranges, arrays and members of roles are checked by the function
+itself.
+"""
+
+import dataclasses
+import functools
+import inspect
+import numbers
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Union, get_args, get_origin
+
+import numpy as np
+
+from approxmcmc.errors import WRONG_KIND, ApproxMCMCError, InvalidInputError, note_values
+
+
+def is_flag(value: Any) -> bool:
+    """Return whether a value is True or False, of Python or NumPy."""
+    return isinstance(value, (bool, np.bool_))
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a value is one real number: of Python, NumPy, or an array without axes; no bool and no text."""
+    if isinstance(value, numbers.Real):
+        return not is_flag(value)
+    return getattr(value, "ndim", None) == 0 and np.asarray(value).dtype.kind in "iuf"
+
+
+def is_whole_number(value: Any) -> bool:
+    """Return whether a value is one integer, or a float such as 5.0; whether floats will do, the function decides."""
+    return is_number(value) and (isinstance(value, numbers.Integral) or float(value) % 1.0 == 0.0)
+
+
+RULES: dict[Any, tuple[Callable[[Any], bool], str]] = {
+    bool: (is_flag, "True or False"),
+    int: (is_whole_number, "an integer"),
+    float: (is_number, "a number"),
+    str: (lambda value: isinstance(value, str), "a text"),
+    types.NoneType: (lambda value: value is None, "None"),
+}
+
+
+def rules_of(annotation: Any) -> list[tuple[Callable[[Any], bool], str]]:
+    """Return the rules of an annotation, of which a value must satisfy one; none if it allows other types too."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        members = [rules_of(member) for member in get_args(annotation)]
+        return [rule for rules in members for rule in rules] if all(members) else []
+    if get_origin(annotation) is Literal:
+        allowed = get_args(annotation)
+        return [(lambda value: any(value is each or value == each for each in allowed), f"one of {allowed}")]
+    return [RULES[annotation]] if isinstance(annotation, type) and annotation in RULES else []
+
+
+def is_complex(value: Any) -> bool:
+    """Return whether a value has imaginary parts, which no argument of the package takes."""
+    return isinstance(value, (complex, np.complexfloating)) or getattr(getattr(value, "dtype", None), "kind", "") == "c"
+
+
+def check_argument(owner: str, name: str, value: Any, annotation: Any) -> None:
+    """Raise an InvalidInputError that names the argument, the value, and what is allowed, if its type does not fit."""
+    if is_complex(value):
+        raise InvalidInputError(f"{owner}: {name} must be real, found complex numbers, {value!r}")
+    rules = rules_of(annotation)
+    if rules and not any(fits(value) for fits, _ in rules):
+        needed = " or ".join(dict.fromkeys(text for _, text in rules))
+        raise InvalidInputError(f"{owner}: {name} must be {needed}, found {value!r}")
+
+
+def check_settings(component: Any) -> None:
+    """Raise an InvalidInputError if a field of a dataclass has a value whose type does not fit."""
+    for field in dataclasses.fields(component):
+        check_argument(type(component).__name__, field.name, getattr(component, field.name), field.type)
+
+
+def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a function so that arguments of the wrong type raise, and errors of NumPy get a note with the arguments.
+
+    The message names the function, or the class whose `__init__` or `__new__` it is.
+    """
+    signature = inspect.signature(function)
+    names = tuple(signature.parameters)
+    of_class = function.__name__ in ("__init__", "__new__")
+    owner = function.__qualname__.rpartition(".")[0] if of_class else function.__name__
+    annotations = {
+        name: parameter.annotation
+        for name, parameter in signature.parameters.items()
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
+
+    def check(given: Mapping[str, Any]) -> None:
+        for name in given.keys() & annotations.keys():
+            default = signature.parameters[name].default
+            if given[name] is not default:
+                check_argument(owner, name, given[name], annotations[name])
+
+    @functools.wraps(function)
+    def named(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = dict(zip(names, args, strict=False)) | kwargs
+        check(given)
+        try:
+            return function(*args, **kwargs)
+        except WRONG_KIND as error:
+            if not isinstance(error, ApproxMCMCError):
+                note_values(error, owner, given, "an argument")
+            raise
+
+    return named
