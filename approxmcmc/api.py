@@ -3,7 +3,6 @@
 import math
 import numbers
 import os
-import warnings
 from typing import Any
 
 import xarray as xr
@@ -15,7 +14,7 @@ from approxmcmc.diagnostics.latents import refuse_folder, with_folder
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.streams import seed_sequences
-from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning, warn
 from approxmcmc.interop.any_model import as_target
 from approxmcmc.runs import carry_out, completing, judge, make_plan, tuning_steps
 from approxmcmc.sampling.assembly import Settings
@@ -227,14 +226,14 @@ def sample(
 
 def with_its_warning(trace: xr.DataTree) -> xr.DataTree:
     """Store the problems of a run in its trace, warn about them once, and return the same trace."""
-    warn_of(judge(trace), stacklevel=5)
+    warn_of(judge(trace))
     return trace
 
 
-def warn_of(block: str, *, stacklevel: int = 4) -> None:
+def warn_of(block: str) -> None:
     """Issue `block`, the text of a run's problems, as a `SamplingWarning`; nothing if the text is empty."""
     if block:
-        warnings.warn(block, SamplingWarning, stacklevel=stacklevel)
+        warn(block, SamplingWarning)
 
 
 def checked_cores(cores: int | None, chains: int) -> int:

@@ -5,9 +5,13 @@ its check cannot handle, the error comes from NumPy or Python; a note then adds 
 and its arguments (`note_values`).
 """
 
+import os
 import reprlib
+import warnings
 from collections.abc import Mapping
 from typing import Any
+
+PACKAGE = os.path.join(os.path.dirname(__file__), "")
 
 
 class ApproxMCMCError(Exception):
@@ -78,14 +82,18 @@ class SamplingWarning(ApproxMCMCWarning):
     """A run finished, but its draws may be wrong or too few (stuck chain, heavy tails, wrong decisions)."""
 
 
+def warn(message: str, category: type[Warning]) -> None:
+    """Issue a warning at the line of the caller's code that led to it: the nearest line outside this package."""
+    warnings.warn(message, category, skip_file_prefixes=(PACKAGE,))
+
+
 WRONG_KIND = (TypeError, ValueError, OverflowError)  # what NumPy and Python raise for a value of an unsupported type
 
 
 def note_values(error: Exception, owner: str, values: Mapping[str, Any], what: str) -> None:
-    """Add the note ``owner(name=value, ...): {what} of the wrong kind``, unless the message begins with the owner.
+    """Add the note ``owner(name=value, ...): {what} of the wrong kind``.
 
     `owner` is the name of a function or class, `values` holds its arguments, `what` is "an argument" or "a setting".
     """
-    if not str(error).startswith(owner):
-        shown = ", ".join(f"{name}={reprlib.repr(value)}" for name, value in values.items())
-        error.add_note(f"{owner}({shown}): {what} of the wrong kind; help({owner}) says what each must be")
+    shown = ", ".join(f"{name}={reprlib.repr(value)}" for name, value in values.items())
+    error.add_note(f"{owner}({shown}): {what} of the wrong kind; help({owner}) says what each must be")

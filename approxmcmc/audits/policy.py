@@ -23,7 +23,6 @@ Stored draws are audited in the same way, for the requested seconds or the reque
 
 import time
 import traceback
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +32,7 @@ import numpy as np
 from approxmcmc.contracts import Auditor, Chain, SamplingResult
 from approxmcmc.contracts.records import AUDIT_COUNTS, ENOUGH_AUDITS
 from approxmcmc.engine.limit_clock import limit_clock
-from approxmcmc.errors import SamplingWarning
+from approxmcmc.errors import SamplingWarning, warn
 
 SHARE = 0.1  # of the sampling time
 PLENTY, WANTED, FEWEST = 400, 100, 20  # numbers of audits in the formula of the module
@@ -169,12 +168,11 @@ def audit(
     at_once = sum(wants) if max(wants, default=1) > 1 else 1  # one audit at a time if batches do not help
     wanted, made, share = _audit_all(audit_some, auditors, n_chains * n_draws, policy, rng, deadline, at_once)
     if failures:
-        warnings.warn(
+        warn(
             f"audits raised errors and do not count, the first {_in_words(failures[0])}. The draws are kept; {made} of "
             f"{wanted} planned audits succeeded. Correct errors in your own functions; any other error is a "
             "defect of approxmcmc: please report it",
             SamplingWarning,
-            stacklevel=2,
         )
     return records, {
         "audit_policy": "auto",

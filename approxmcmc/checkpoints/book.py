@@ -7,7 +7,6 @@ shows both sides of each difference.
 import contextlib
 import dataclasses
 import os
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from approxmcmc.engine.checks import checked_integer, differences_of, of_another
 from approxmcmc.engine.compiler.code_version import code_version, version
 from approxmcmc.engine.files.whole_files import remove_leftovers
 from approxmcmc.engine.streams import seed_sequences
-from approxmcmc.errors import CheckpointWarning, InvalidInputError
+from approxmcmc.errors import CheckpointWarning, InvalidInputError, warn
 from approxmcmc.sampling.assembly import Settings, as_points
 from approxmcmc.sampling.recorder import Snapshot
 
@@ -105,7 +104,7 @@ class Book:
             ValueError,
             NotImplementedError,
         ) as error:  # types unknown to netCDF
-            warnings.warn(f"the trace could not be written to {self.path}: {error}", CheckpointWarning, stacklevel=4)
+            warn(f"the trace could not be written to {self.path}: {error}", CheckpointWarning)
 
 
 def what_was_asked(target: Target, sampler: Any, settings: Settings, initvals: Any) -> dict[str, Any]:

@@ -16,11 +16,10 @@ snapshots are written. When a run ends, its last state is written once, together
 import concurrent.futures
 import math
 import time
-import warnings
 from collections.abc import Callable
 
 from approxmcmc.engine.messages import detail
-from approxmcmc.errors import CheckpointWarning
+from approxmcmc.errors import CheckpointWarning, warn
 from approxmcmc.sampling.recorder import Snapshot
 
 SECONDS_BETWEEN = 30.0
@@ -112,11 +111,10 @@ class Checkpoints:
             self._note(writing.result())
         except OSError as error:
             self._last = time.perf_counter()
-            warnings.warn(
+            warn(
                 f"a checkpoint could not be written, and the run continues without it: {error}. If killed now, it "
                 "would resume from the previous one",
                 CheckpointWarning,
-                stacklevel=2,
             )
 
     def _note(self, ended: float) -> None:

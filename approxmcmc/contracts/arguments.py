@@ -45,6 +45,10 @@ RULES: dict[Any, tuple[Callable[[Any], bool], str]] = {
 }
 
 
+# What messages say of arguments that mean the same in every function: the range too, not only the type.
+RANGES = {"prior_scale": "positive, one number for all parameters", "time_limit": "positive seconds, or None"}
+
+
 def rules_of(annotation: Any) -> list[tuple[Callable[[Any], bool], str]]:
     """Return the rules of an annotation, of which a value must satisfy one; none if it allows other types too."""
     if get_origin(annotation) in (Union, types.UnionType):
@@ -67,14 +71,32 @@ def check_argument(owner: str, name: str, value: Any, annotation: Any) -> None:
         raise InvalidInputError(f"{owner}: {name} must be real, found complex numbers, {value!r}")
     rules = rules_of(annotation)
     if rules and not any(fits(value) for fits, _ in rules):
-        needed = " or ".join(dict.fromkeys(text for _, text in rules))
+        needed = RANGES.get(name) or " or ".join(dict.fromkeys(text for _, text in rules))
         raise InvalidInputError(f"{owner}: {name} must be {needed}, found {value!r}")
+
+
+def settings_of(component: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by name."""
+    return {field.name: getattr(component, field.name) for field in dataclasses.fields(component)}
+
+
+def wrong_type(component: Any) -> tuple[str, InvalidInputError] | None:
+    """Return the name of the first setting of a dataclass whose type does not fit, and its error; None if all fit."""
+    owner = type(component).__name__
+    settings = settings_of(component)
+    for field in dataclasses.fields(component):
+        try:
+            check_argument(owner, field.name, settings[field.name], field.type)
+        except InvalidInputError as error:
+            note_values(error, owner, settings, "a setting")
+            return field.name, error
+    return None
 
 
 def check_settings(component: Any) -> None:
     """Raise an InvalidInputError if a field of a dataclass has a value whose type does not fit."""
-    for field in dataclasses.fields(component):
-        check_argument(type(component).__name__, field.name, getattr(component, field.name), field.type)
+    if wrong := wrong_type(component):
+        raise wrong[1]
 
 
 def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
@@ -94,9 +116,9 @@ def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 
     def check(given: Mapping[str, Any]) -> None:
         for name in given.keys() & annotations.keys():
-            default = signature.parameters[name].default
-            if given[name] is not default:
-                check_argument(owner, name, given[name], annotations[name])
+            value = given[name]
+            if value is not signature.parameters[name].default:
+                check_argument(owner, name, value, annotations[name])
 
     @functools.wraps(function)
     def named(*args: P.args, **kwargs: P.kwargs) -> R:

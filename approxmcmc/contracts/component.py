@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
-from approxmcmc.contracts.arguments import check_settings
-from approxmcmc.errors import WRONG_KIND, note_values
+from approxmcmc.contracts.arguments import check_settings, settings_of, wrong_type
+from approxmcmc.errors import WRONG_KIND, ApproxMCMCError, note_values
 
 
 class Component:
@@ -104,17 +104,27 @@ def _homes_of(cls: type) -> set[str]:
 
 
 def _naming_the_settings(check: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Wrap a check of settings: types are checked first, and a TypeError or ValueError names component and settings."""
+    """Wrap a check of settings: the types are checked too, and every error names the component and its settings.
+
+    If the component's own check refuses the setting of a wrong type by name, its message stands, because it states the
+    allowed range. It may convert the settings, so their types are looked at before.
+    """
 
     @functools.wraps(check)
     def checked(self: Any) -> None:
-        check_settings(self)
+        given = settings_of(self)
+        wrong = wrong_type(self)
         try:
             check(self)
-        except WRONG_KIND as error:
-            settings = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-            note_values(error, type(self).__name__, settings, "a setting")
+        except Exception as error:
+            speaks_of_it = wrong is not None and isinstance(error, ApproxMCMCError) and wrong[0] in str(error)
+            if wrong is not None and not speaks_of_it:
+                raise wrong[1] from None
+            if isinstance(error, WRONG_KIND) and not str(error).startswith(type(self).__name__):
+                note_values(error, type(self).__name__, given, "a setting")
             raise
+        if wrong is not None:
+            raise wrong[1]
 
     return checked
 

@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import numpy as np
 from approxmcmc.datasets.dataset import Dataset, checksum
 from approxmcmc.engine.files.paths import CACHE_VARIABLE, user_cache
 from approxmcmc.engine.files.whole_files import whole_file
-from approxmcmc.errors import DatasetError, DatasetWarning, InvalidInputError
+from approxmcmc.errors import DatasetError, DatasetWarning, InvalidInputError, warn
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -97,7 +96,7 @@ class Source:
                     cached
                 ), f"the user's cache{f', from {self.download.origin}' if self.download else ''}"
             except DatasetError as error:
-                warnings.warn(f"{error} This file is ignored; the next place is tried.", DatasetWarning, stacklevel=4)
+                warn(f"{error} This file is ignored; the next place is tried.", DatasetWarning)
         if self.download is not None and self.download.place in asked:
             try:
                 download(cached, self.download.fetch, insist=source != "auto")
@@ -136,7 +135,7 @@ def or_stand_in(load: Callable[[], Dataset], stand_in: Callable[[], Dataset], *,
     except DatasetError as error:
         if not allow_synthetic:
             raise DatasetError(f"{error} If real data are not needed, give allow_synthetic=True.") from None
-        warnings.warn(f"a synthetic stand-in replaces the data. {error}", DatasetWarning, stacklevel=4)
+        warn(f"a synthetic stand-in replaces the data. {error}", DatasetWarning)
         return stand_in()
 
 

@@ -19,7 +19,6 @@ This is heuristic, but a bad pilot costs only efficiency, never consistency, bec
 import dataclasses
 import math
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ from approxmcmc.acceptance.laws.recursion import acceptance_probability_error
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.design.pairs import collect_pairs
 from approxmcmc.design.step_times import seconds_per_step
-from approxmcmc.errors import InvalidInputError, SamplingWarning
+from approxmcmc.errors import InvalidInputError, SamplingWarning, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -252,12 +251,11 @@ def _warn_of_a_short_pilot(at: np.ndarray) -> None:
     longest = math.isqrt(len(at))
     time_scale = float(np.median(batch_variance(at) / np.maximum(at.var(axis=0), 1e-300)))
     if time_scale > LONGEST_TIME_SCALE * longest:
-        warnings.warn(
+        warn(
             f"plan_annealing: within {len(at)} pilot steps the chain hardly forgets its start (autocorrelation time "
             f"{time_scale:.0f} or more, batches of {longest}): bias and variance are understated and epsilon may stay "
             "too large for too long; use more n_pairs, or longer steps",
             SamplingWarning,
-            stacklevel=4,
         )
 
 

@@ -56,7 +56,7 @@ from approxmcmc.design.modes import Search, as_record, search_modes, spread_star
 from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Wanted, checked_goal
 from approxmcmc.design.survey import Situation, survey
 from approxmcmc.engine.messages import first_clause
-from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
+from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning, warn
 from approxmcmc.interop.any_model import as_target
 from approxmcmc.sampling.goals import FEWEST_DRAWS, MOST_THINNING
 from approxmcmc.targets import compressed
@@ -210,7 +210,7 @@ def choose_sampler(
         reasons = "; ".join(f"{entry.candidate.name}: {entry.verdict}" for entry in entries)
         raise IncompatibleError(f"choose_sampler: nothing fits {target!r}. {reasons}. Name a sampler")
     if known.alarm:
-        warnings.warn(f"choose_sampler: {known.alarm}", SamplingWarning, stacklevel=3)
+        warn(f"choose_sampler: {known.alarm}", SamplingWarning)
     _judge(entries, chosen, goal)
     searched = time.perf_counter()
     search = _search_modes(chosen, known)

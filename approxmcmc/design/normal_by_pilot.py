@@ -12,7 +12,6 @@ effects have a nearly normal law given the scales.
 import dataclasses
 import math
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from approxmcmc.acceptance import ExactTest
 from approxmcmc.contracts import DifferentiableTarget, Proposal, Target
 from approxmcmc.contracts.records import EVALUATIONS, GRADIENTS
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.errors import IncompatibleError, NotFiniteError, SamplingWarning
+from approxmcmc.errors import IncompatibleError, NotFiniteError, SamplingWarning, warn
 from approxmcmc.proposals import Hamiltonian, RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.assembly import assemble, make_steps
@@ -125,12 +124,11 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> NormalLaw:
             break
     growth = _sd(spread) / before
     if growth.max() > RUNAWAY:
-        warnings.warn(
+        warn(
             f"normal_by_pilot: the standard deviation of {target.variables.labels()[growth.argmax()]} still grew by a "
             f"factor of {growth.max():.3g} in the last round of steps: the posterior may be improper, as under a flat "
             "prior with separable classes or collinear predictors; give it a proper prior",
             SamplingWarning,
-            stacklevel=3,
         )
     passes, seconds = evaluations // target.n_obs, time.perf_counter() - began
     law = Laplace(states.mean(axis=0), spread, decrement=math.nan) if bent is None else bent

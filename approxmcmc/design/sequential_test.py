@@ -16,7 +16,6 @@ Tsiatis (1987) for the boundaries.
 import dataclasses
 import math
 import time
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from approxmcmc.acceptance import SequentialTTest
 from approxmcmc.acceptance.laws.recursion import acceptance_probability_error
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.design.pairs import Pairs, collect_pairs
-from approxmcmc.errors import InvalidInputError, SamplingWarning
+from approxmcmc.errors import InvalidInputError, SamplingWarning, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -265,12 +264,11 @@ def _warn_of_a_climb(rise: float, dim: int) -> None:
     difference of two such values sqrt(d).
     """
     if rise > 10.0 + 5.0 * math.sqrt(dim):
-        warnings.warn(
+        warn(
             f"design_test: the log density rose by {rise:.3g} during the pilot, so the pilot had not converged. Its "
             "decisions are easier than those of a converged chain, and epsilon may be far too large. Use initvals near "
             "the mode (find_mode), more tune, or longer steps",
             SamplingWarning,
-            stacklevel=4,
         )
 
 

@@ -2,7 +2,6 @@
 
 import math
 import os
-import warnings
 import zlib
 from collections.abc import Collection
 from pathlib import Path
@@ -13,7 +12,7 @@ import xarray as xr
 
 from approxmcmc.contracts import LatentTarget, Target, as_labels
 from approxmcmc.engine.files.whole_files import whole_folder
-from approxmcmc.errors import IncompatibleError, InvalidInputError, LeftOutWarning
+from approxmcmc.errors import IncompatibleError, InvalidInputError, LeftOutWarning, warn
 from approxmcmc.output.escapes import with_text_labels
 from approxmcmc.output.reading import flat_draws
 from approxmcmc.output.returned import ABSENT, beyond, with_labels
@@ -87,7 +86,7 @@ def latents(
     if too_large := beyond(sizes, n_draws):
         reasons = "; ".join(f"{name}: {reason}" for name, reason in too_large.items())
         message = f"latents leaves out deterministics of {target!r}: {reasons}. Draw them from a part of the trace"
-        warnings.warn(message, LeftOutWarning, stacklevel=2)
+        warn(message, LeftOutWarning)
     fitting = [name for name in sizes if name not in too_large]
     return _drawn(trace, target, source, places, np.random.default_rng(random_seed), fitting)
 
@@ -159,7 +158,7 @@ def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
         where = f"not drawn: {type(error).__name__}: {said}; {ADVICE}"
     if is_news:
         names = ", ".join(source.latent_roots)
-        warnings.warn(f"the trace lacks {names} and what depends on it: {where}", LeftOutWarning, stacklevel=4)
+        warn(f"the trace lacks {names} and what depends on it: {where}", LeftOutWarning)
     missing = xr.DataArray(np.full((posterior.sizes["chain"], posterior.sizes["draw"]), np.nan), dims=("chain", "draw"))
     missing.attrs |= {"long_name": where, ABSENT: where}
     absent = dict.fromkeys(source.latent_roots, missing)

@@ -1,6 +1,5 @@
 """Risk of posterior averages against time or data: squared bias plus variance, versus a gold standard."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from approxmcmc.diagnostics.running import (
     is_approximation,
     running_means,
 )
-from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError
+from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError, warn
 
 _AXIS_NAMES = {
     "time": "wall-clock time",
@@ -137,11 +136,10 @@ def risk(
     clocks = completion_clocks(traces, over, include_tuning)
     points = common_grid(clocks, n_grid) if grid is None else _checked_grid(grid, over)
     if len(clocks) == 1 and not is_approximation(traces[0]):
-        warnings.warn(
+        warn(
             "Risk over one chain: squared bias and variance cannot be separated and are NaN, intervals too. "
             "Run several chains from different seeds; papers use about 8; 32 give usable intervals.",
             ApproxMCMCWarning,
-            stacklevel=3,  # 3 skips the decorator, so the warning names the caller
         )
     pieces: list[tuple[str, np.ndarray, Reference]] = []
     for name, function in functions.items():

@@ -2,14 +2,13 @@
 
 import contextlib
 import os
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from approxmcmc.engine.extras import extra
-from approxmcmc.errors import SamplingWarning
+from approxmcmc.errors import SamplingWarning, warn
 
 # One thread, like every other sampler of a study; XLA reads this when it first compiles.
 FLAGS = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -37,12 +36,11 @@ def load_jax(purpose: str) -> Any:
     name = "jax_cpu_enable_async_dispatch"
     if jax.config.read(name):
         if _is_running():
-            warnings.warn(
+            warn(
                 f"JAX was started before approxmcmc could switch off {name}: each call costs about four times as much, "
                 "and processor seconds of a trace do not contain the work of JAX. Make the target before you use JAX, "
                 f'or call jax.config.update("{name}", False) first',
                 SamplingWarning,
-                stacklevel=3,
             )
         jax.config.update(name, False)
     return jax

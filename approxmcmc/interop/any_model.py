@@ -4,12 +4,11 @@ Bambi centres the predictors and draws group effects as standard normal variable
 plots use the intercept of the uncentred predictors and the effects themselves, so both are computed from the draws.
 """
 
-import warnings
 from typing import Any
 
 import xarray as xr
 
-from approxmcmc.errors import LeftOutWarning
+from approxmcmc.errors import LeftOutWarning, warn
 from approxmcmc.interop.libraries import is_bambi, is_pymc, without_formula
 
 ROWS = "__obs__"  # Bambi's name of the axis of rows: `fit` leaves variables with it out
@@ -38,7 +37,7 @@ def in_terms_of(given: Any, trace: xr.DataTree) -> xr.DataTree:
         return in_terms_of_formula(trace, given)
     except Exception as error:  # Bambi's function is private and may change: the draws must not be lost
         message = f"the trace has the variables of the PyMC model, because Bambi could not rename them: {error!r}"
-        warnings.warn(message, LeftOutWarning, stacklevel=5)
+        warn(message, LeftOutWarning)
         return trace
 
 

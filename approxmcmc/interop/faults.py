@@ -9,11 +9,10 @@ set, as in the tests of this library, the exception is raised instead.
 import os
 import pathlib
 import traceback
-import warnings
 
 from numba.core.errors import NumbaError
 
-from approxmcmc.errors import SamplingWarning
+from approxmcmc.errors import SamplingWarning, warn
 from approxmcmc.interop.rows import first_line
 
 # What PyTensor and numba raise at graphs that cannot be rebuilt, differentiated, compiled, or read on a subset of rows.
@@ -37,5 +36,5 @@ def fault_of(error: Exception) -> str:
         f"reading its graph failed ({type(error).__name__}{place}: {first_line(error)}), which is a fault of "
         "approxmcmc; please report the model"
     )
-    warnings.warn(f"a model may run by a slower plan: {sentence}", SamplingWarning, stacklevel=3)
+    warn(f"a model may run by a slower plan: {sentence}", SamplingWarning)
     return sentence

@@ -2,7 +2,6 @@
 
 import json
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import ReturnedVariables, as_labels
-from approxmcmc.errors import LeftOutWarning
+from approxmcmc.errors import LeftOutWarning, warn
 
 MOST_NUMBERS = 10**8  # of all deterministics of a trace together: 0.8 GB
 ABSENT = "absent"  # attribute of a variable without draws: it says why
@@ -51,7 +50,7 @@ def with_deterministics(trace: xr.DataTree, returned: ReturnedVariables | None) 
     news = {name: why for name, why in left_out.items() if why.is_news}
     if news:
         message = f"the trace lacks deterministics of the model: {_text(news)}; {returned.advice(list(news))}"
-        warnings.warn(message, LeftOutWarning, stacklevel=4)
+        warn(message, LeftOutWarning)
     return trace
 
 

@@ -162,7 +162,7 @@ class RandomWalk(Component, Proposal):
         """Check signs, symmetry and ranges."""
         given = np.asarray(self.scale)
         if given.dtype.kind not in "iuf":
-            raise InvalidInputError(f"RandomWalk: scale must hold numbers, found {self.scale!r}")
+            raise InvalidInputError(f"scale must hold numbers, found {self.scale!r}")
         scale = given.astype(np.float64)
         if not np.all(np.isfinite(scale)):
             raise InvalidInputError("RandomWalk: scale must be finite")

@@ -2,7 +2,6 @@
 
 import os
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import xarray as xr
 
 from approxmcmc.contracts import content_hash
 from approxmcmc.engine.files.paths import user_cache
-from approxmcmc.errors import ApproxMCMCError, SamplingWarning
+from approxmcmc.errors import ApproxMCMCError, SamplingWarning, warn
 from approxmcmc.output.files import load, save
 
 
@@ -45,7 +44,7 @@ def cached(key: str, folder: str | os.PathLike[str] | None, compute: Callable[[]
             return _read(path, key)
         except (ApproxMCMCError, OSError, ValueError, KeyError, RuntimeError) as error:
             message = f"The cached gold standard {path} cannot be used ({error}); it is computed again."
-            warnings.warn(message, SamplingWarning, stacklevel=4)
+            warn(message, SamplingWarning)
     start = time.perf_counter()
     tree = compute()
     if tree["posterior"].attrs.get("stopped") == "interrupt":
@@ -57,7 +56,7 @@ def cached(key: str, folder: str | os.PathLike[str] | None, compute: Callable[[]
         save(tree, path)
     except OSError as error:
         message = f"The gold standard could not be stored at {path} ({error}); set APPROXMCMC_CACHE_DIR or `cache_dir`."
-        warnings.warn(message, SamplingWarning, stacklevel=4)
+        warn(message, SamplingWarning)
     return tree
 
 

@@ -56,12 +56,12 @@ class ChainGates:
 
     def __post_init__(self) -> None:
         """Check that every limit is a valid number."""
-        check_settings(self)
         ranges = {"max_r_hat": (1, np.inf), "max_second_r_hat": (1, np.inf), "level": (0, 1)}
         for name, value in dataclasses.asdict(self).items():
             low, high = ranges.get(name, (0, np.inf))
             if not (isinstance(value, (int, float, np.number)) and low <= value <= high):
                 raise InvalidInputError(f"ChainGates: {name} must lie between {low:g} and {high:g}, found {value!r}.")
+        check_settings(self)
 
 
 Summaries = Mapping[str, Summary]

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import os
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +13,7 @@ from approxmcmc.audits.policy import audit_draws
 from approxmcmc.contracts import DifferentiableTarget, Target, content_hash
 from approxmcmc.contracts.arguments import check_settings, naming_the_arguments
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning, warn
 from approxmcmc.output.datatree import build_trace
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.reference.cache import cached
@@ -300,4 +299,4 @@ def _complain(report: Any, settings: dict[str, int], *, enforce: bool) -> None:
             "and failed identities of Stein say this of the first kernel. `enforce=False` returns these draws with the "
             "report."
         )
-    warnings.warn(f"{message} Errors measured with it include its own.", SamplingWarning, stacklevel=4)
+    warn(f"{message} Errors measured with it include its own.", SamplingWarning)

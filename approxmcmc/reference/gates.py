@@ -59,11 +59,11 @@ class Gates:
 
     def __post_init__(self) -> None:
         """Check that every limit is a valid number."""
-        check_settings(self)
         for name, value in dataclasses.asdict(self).items():
             lowest = 1.0 if name == "max_r_hat" else 0.0
             if not (isinstance(value, (int, float, np.number)) and value >= lowest):
                 raise InvalidInputError(f"Gates: {name} must be at least {lowest:g}, found {value!r}.")
+        check_settings(self)
 
 
 DEFAULT_GATES = Gates()

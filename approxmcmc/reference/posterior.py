@@ -2,7 +2,6 @@
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,7 +11,7 @@ import xarray as xr
 from approxmcmc.contracts import Target, TwinnedTarget, Variables, content_hash
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning, warn
 from approxmcmc.interop.model_hash import model_hash, twin_id
 from approxmcmc.nuts.settings import preferred
 from approxmcmc.reference.cache import cached
@@ -250,4 +249,4 @@ def _complain(report: GateReport, settings: Mapping[str, Any], *, enforce: bool)
             "longer tuning or a search for several modes, ESS and MCSE more draws (`draws`, `max_draws`). "
             "`enforce=False` returns these draws with the report."
         )
-    warnings.warn(f"{message} Errors measured with it include its own.", SamplingWarning, stacklevel=4)
+    warn(f"{message} Errors measured with it include its own.", SamplingWarning)

@@ -51,7 +51,7 @@ class Clock(NamedTuple):
 
     `steps` (1,): steps made. `n_tune`: number of tuning steps, the first ones. `audit_probability`: the probability
     that a decision is audited. `begun` (1,): steps made of the unfinished draw. `acceptance` (1,): the sum of their
-    acceptance rates, divided by the steps of a draw. `count`, `value`: their counts and values.
+    acceptance rates, divided by the steps of a draw. `draw_counts`, `draw_values`: their counts and values.
     """
 
     steps: np.ndarray
@@ -59,8 +59,8 @@ class Clock(NamedTuple):
     audit_probability: float
     begun: np.ndarray
     acceptance: np.ndarray
-    count: np.ndarray
-    value: np.ndarray
+    draw_counts: np.ndarray
+    draw_values: np.ndarray
 
 
 def new_clock(n_tune: int, audit_probability: float = 0.0) -> Clock:
@@ -71,8 +71,8 @@ def new_clock(n_tune: int, audit_probability: float = 0.0) -> Clock:
         audit_probability=float(audit_probability),
         begun=np.zeros(1, dtype=np.int64),
         acceptance=np.zeros(1),
-        count=np.zeros(len(COUNT_NAMES), dtype=np.int64),
-        value=np.zeros(len(VALUE_NAMES)),
+        draw_counts=np.zeros(len(COUNT_NAMES), dtype=np.int64),
+        draw_values=np.zeros(len(VALUE_NAMES)),
     )
 
 
@@ -121,7 +121,8 @@ def make_chain(step: Callable[..., int]) -> Callable[..., int]:
         values: np.ndarray,
     ) -> int:
         clock = state.clock
-        count, value = clock.count, clock.value
+        count = clock.draw_counts
+        value = clock.draw_values
         made, draw = 0, 0
         while made < steps:
             started = nanoseconds()

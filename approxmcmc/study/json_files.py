@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from approxmcmc.engine.checks import of_another_type
 from approxmcmc.engine.files.checksums import why_damaged, with_checksum
 from approxmcmc.engine.files.whole_files import whole_file
-from approxmcmc.errors import CacheWarning, StudyError
+from approxmcmc.errors import CacheWarning, StudyError, warn
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -81,7 +80,7 @@ def is_intact(read: Callable[[], Any]) -> bool:
     try:
         return read() is not None
     except StudyError as error:
-        warnings.warn(f"{error} It is made again now.", CacheWarning, stacklevel=2)
+        warn(f"{error} It is made again now.", CacheWarning)
         return False
 
 

@@ -35,10 +35,13 @@ class Worker:
     def __init__(self, job: bytes) -> None:
         context = multiprocessing.get_context("spawn")  # a fork would inherit threads and locks in any state
         self.connection, other_end = context.Pipe()
-        self.process = context.Process(target=_work, args=(other_end, job), daemon=True)
+        self.process = context.Process(target=_work, args=(other_end,), daemon=True)
         with _settings_of_workers():
             self.process.start()
         other_end.close()  # the worker holds it alone, so its death ends the pipe
+        # Not as an argument: `start` waits forever if the process dies before it has read a job larger than a pipe.
+        with contextlib.suppress(OSError):
+            self.connection.send_bytes(job)
         self.cell: Cell | None = None
 
     def begin(self, cell: Cell) -> None:
@@ -144,12 +147,12 @@ def _settings_of_workers() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _work(connection: Connection, job: bytes) -> None:
+def _work(connection: Connection) -> None:
     """Compute cells until the pipe ends; runs in a process of its own."""
     # Ctrl-C reaches every process of a terminal; the process that runs the study ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    perform = pickle.loads(job).perform
+    perform = pickle.loads(connection.recv_bytes()).perform
     connection.send(READY)
     while True:
         try:

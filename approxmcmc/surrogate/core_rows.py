@@ -8,7 +8,6 @@ the r_i are the terms. With w_i = 0 this is stratified sampling: all core rows a
 """
 
 import time
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +25,7 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.terms.shuffled import check_rows_are_terms
-from approxmcmc.errors import IncompatibleError, SamplingWarning
+from approxmcmc.errors import IncompatibleError, SamplingWarning, warn
 from approxmcmc.surrogate.difference_bounds import expansion_bound, residual_range
 from approxmcmc.surrogate.expanded import ExpandedTarget
 from approxmcmc.surrogate.kernels import kernel_named, run
@@ -177,12 +176,11 @@ class CoreRows(ExpandedTarget, SurrogateTarget):
             core = survey.walls | rows_far_out(self._expansion.terms_at(self.pilot.draws))
         n_core, n_rows = int(core.sum()), len(core)
         if n_core > LARGEST_SHARE * n_rows:
-            warnings.warn(
+            warn(
                 f"CoreRows: {n_core} of {n_rows} rows can matter much (limit: {LARGEST_SHARE:.0%}), so every decision "
                 f"reads all {n_rows} rows. This is exact, and no faster than the plain target with ExactTest; merge "
                 "rare categories, drop columns that separate the classes, or give a narrower prior",
                 SamplingWarning,
-                stacklevel=4,
             )
             core[:] = True
             core[np.argmin(survey.spreads()) if survey.spreads else 0] = False  # a target needs at least one term

@@ -11,7 +11,6 @@ expansion is that of its plain target, so workers can compute it.
 """
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,7 @@ from approxmcmc.contracts import CompiledTarget, Target
 from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.engine.terms.partitions import Partitions
 from approxmcmc.engine.terms.passes import log_likelihood_ratios, log_likelihoods
-from approxmcmc.errors import ClusterWarning
+from approxmcmc.errors import ClusterWarning, warn
 from approxmcmc.targets.parts import Part, compiled_of, parts_of
 
 STATES = 32  # states, or pairs of states, per task: when a worker dies, one task is lost
@@ -98,7 +97,7 @@ class AllRows:
             try:
                 return self.parts.total(_on_part, function, *arguments, **by_row)
             except ConnectionError as error:  # the draws of a run are kept
-                warnings.warn(f"{error}. This process makes the remaining passes", ClusterWarning, stacklevel=2)
+                warn(f"{error}. This process makes the remaining passes", ClusterWarning)
                 self.parts = None
         return function(self.compiled, *arguments, **by_row)
 

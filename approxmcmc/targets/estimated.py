@@ -18,6 +18,7 @@ from approxmcmc.errors import CompilationError, IncompatibleError, InvalidInputE
 from approxmcmc.targets.checks import checked_array, checked_arrays, compiler_says, plain_function, positive_integer
 from approxmcmc.targets.given import named_variables
 from approxmcmc.targets.tall_data import Prior
+from approxmcmc.targets.unchanged import NotesItsData
 
 
 @cached_by_content(maxsize=64)
@@ -26,7 +27,7 @@ def compile_estimate(estimate: Callable[..., float]) -> Callable[..., float]:
     return allocating(estimate)
 
 
-class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
+class _EstimatedTarget(NotesItsData, EstimatedTarget, TwinnedTarget):
     """Base of `EstimatedLikelihood` and `EstimatedRatio`: a prior, data, names, and a function that estimates."""
 
     of: ClassVar[str]
@@ -95,6 +96,7 @@ class _EstimatedTarget(EstimatedTarget, TwinnedTarget):
 
     def build_estimator(self) -> CompiledEstimator:
         """Return the estimator and its data."""
+        self.refuse_changed_data()
         return CompiledEstimator(compile_estimate(self._estimate), self.of, self.data, self.n_terms)
 
     def log_likelihood(self, theta: np.ndarray) -> float | None:

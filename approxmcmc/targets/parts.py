@@ -7,7 +7,6 @@ each part.
 
 import copy
 import itertools
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from approxmcmc.contracts import CompiledTarget, Target
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.terms.dask_client import active_client
 from approxmcmc.engine.terms.partitions import Partitions, spans
-from approxmcmc.errors import ClusterWarning, IncompatibleError
+from approxmcmc.errors import ClusterWarning, IncompatibleError, warn
 from approxmcmc.sources import DataSource
 from approxmcmc.targets.given import each, leaves
 
@@ -137,7 +136,7 @@ def parts_of(target: Target) -> Partitions | None:
         return known
     if reason := _why_here(target):
         if any(is_mapped(array) for array in target.compile().data):
-            warnings.warn(f"{target!r}: {reason}", ClusterWarning, stacklevel=2)
+            warn(f"{target!r}: {reason}", ClusterWarning)
         return None
     assert isinstance(target, MadeOfRows)
     recipe = recipe_of(target)

@@ -32,6 +32,7 @@ from approxmcmc.engine.terms.gradients import (
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import check_compiles, check_fills, check_gradient, plain_function
 from approxmcmc.targets.parts import MadeOfRows
+from approxmcmc.targets.unchanged import NotesItsData
 
 SMALLEST_SCALE = 1e-150  # of a normal prior; the square of a smaller scale has no finite reciprocal
 
@@ -130,7 +131,7 @@ class Prior:
 
 
 class TallDataTarget(
-    MadeOfRows, Target, DifferentiableTarget, BoundedTermsTarget, BoundedDifferencesTarget, TwinnedTarget
+    NotesItsData, MadeOfRows, Target, DifferentiableTarget, BoundedTermsTarget, BoundedDifferencesTarget, TwinnedTarget
 ):
     """A posterior with a likelihood that is a product of N terms of data in arrays.
 
@@ -156,7 +157,8 @@ class TallDataTarget(
         return self.prior.is_graph
 
     def compile(self) -> CompiledTarget:
-        """Compile terms and prior."""
+        """Compile terms and prior; raise `InvalidInputError` if the data were changed in place."""
+        self.refuse_changed_data()
         return CompiledTarget(self._log_terms(), self.prior.compile(self.variables.size), self.data, self.n_obs)
 
     @property

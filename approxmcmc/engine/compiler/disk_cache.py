@@ -17,7 +17,6 @@ import importlib.metadata
 import json
 import re
 import sys
-import warnings
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -36,7 +35,7 @@ from approxmcmc.engine.files.checksums import why_damaged
 from approxmcmc.engine.files.paths import UntrustedFileError, make_private, read_trusted, user_cache
 from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.engine.messages import detail
-from approxmcmc.errors import CacheWarning
+from approxmcmc.errors import CacheWarning, warn
 
 # How a kernel links its callees, see `callees`, and how it is named, see `_name_by_content`; part of the file name.
 SYMBOLS = "internal, by content"
@@ -134,9 +133,7 @@ class ContentCache(_Cache):
                 raise ValueError(why)
             return _unpacked(stored, sig, target_context)
         except Exception as error:  # a damaged or foreign file is a cache miss
-            warnings.warn(
-                f"compiled kernel {self._name} could not be read back ({error!r}); compiling", CacheWarning, 2
-            )
+            warn(f"compiled kernel {self._name} could not be read back ({error!r}); compiling", CacheWarning)
             return None
 
     def _stored(self, sig: Any, native: tuple[Any, ...]) -> tuple[str, bytes | None]:
@@ -146,7 +143,7 @@ class ContentCache(_Cache):
             try:
                 return path.name, read_trusted(path)
             except UntrustedFileError as error:
-                warnings.warn(f"compiled kernels on disk are not used: {error}", CacheWarning, stacklevel=3)
+                warn(f"compiled kernels on disk are not used: {error}", CacheWarning)
         names: list[str] = []
 
         def file_name(processor: tuple[Any, ...]) -> str:

@@ -10,7 +10,6 @@ import errno
 import mmap
 import os
 import tempfile
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from approxmcmc.engine.files.checksums import why_damaged
 from approxmcmc.engine.files.paths import make_private, why_not_trusted
 from approxmcmc.engine.files.whole_files import remove_leftovers, whole_file
 from approxmcmc.engine.messages import detail, tell
-from approxmcmc.errors import CacheWarning, InvalidInputError
+from approxmcmc.errors import CacheWarning, InvalidInputError, warn
 
 TOLD = 10**8  # bytes; a message reports the writing of a larger file, because it takes a second or more
 _checked: set[tuple[Any, ...]] = set()  # states of files whose checksum this process has found right
@@ -66,7 +65,7 @@ def named_array(
     if path.exists():
         _refuse_untrusted(path, who)
         if why := _why_unusable(path, shape, dtype):
-            warnings.warn(f"{who}: {path} is not used, and is written again: {why}", CacheWarning, stacklevel=2)
+            warn(f"{who}: {path} is not used, and is written again: {why}", CacheWarning)
             _write(path, shape, dtype, blocks, who=who)
     else:
         _write(path, shape, dtype, blocks, who=who)

@@ -178,6 +178,6 @@ class AuditedChain:
                 log_ratio += self.log_likelihood(there) - self.log_likelihood(here)
             exact = int(audits.threshold[k] < log_ratio)
             row = (begun + audits.step[k] - first) // thin
-            book_audit(int(audits.decision[k]), exact, counts[row] if row < finished else state.clock.count)
+            book_audit(int(audits.decision[k]), exact, counts[row] if row < finished else state.clock.draw_counts)
         self.chain.state = state  # the list of audits is not part of the chain's state
         return made

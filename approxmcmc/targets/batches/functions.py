@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.terms.python_batches import BatchFunction
 from approxmcmc.errors import CompilationError, InvalidInputError
@@ -110,6 +111,7 @@ class BatchTarget(BatchedTarget):
     BatchTarget(terms, n_obs=1000, dim=2)
     """
 
+    @naming_the_arguments
     def __init__(
         self,
         terms: Terms,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import TermWork, Variables
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.jax_library import load_jax, precision
 from approxmcmc.engine.terms.python_batches import BatchFunction
 from approxmcmc.errors import CompilationError, InvalidInputError
@@ -149,6 +150,7 @@ class JaxTarget(BatchedTarget):
     JaxTarget(loglik, n_obs=1000, dim=3)
     """
 
+    @naming_the_arguments
     def __init__(
         self,
         loglik: Callable[..., Any],

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Variables
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.extras import extra
 from approxmcmc.engine.terms.python_batches import BatchFunction
 from approxmcmc.errors import CompilationError, InvalidInputError
@@ -161,6 +162,7 @@ class TorchTarget(BatchedTarget):
 
     _of_process = (*BatchedTarget._of_process, "_prior_model")
 
+    @naming_the_arguments
     def __init__(
         self,
         loglik: Callable[..., Any],

@@ -10,6 +10,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc import errors
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.contracts.component import html_table
 from approxmcmc.design.choice import Choice
 from tests.models import logistic, normal_mean
@@ -47,8 +48,23 @@ def test_text_is_escaped():
 def test_every_warning_has_a_category_of_the_package():
     categories = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Warning)}
     assert all(issubclass(getattr(errors, name), errors.ApproxMCMCWarning) for name in categories)
+    calls = 0
     for path in Path(amc.__file__).parent.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(call, ast.Call) and ast.unparse(call.func) == "warnings.warn":
+            function = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
+            assert function != "warnings.warn" or path.name == "errors.py", f"{path.name} must call errors.warn"
+            if function == "warn":
                 named = {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
                 assert named & categories, f"{path.name}:{call.lineno} warns without a category"
+                calls += 1
+    assert calls > 15
+
+
+def test_a_warning_points_at_the_line_of_the_caller():
+    """Through any number of the package's own calls and decorators."""
+    code = 'def inner():\n    warn("slow", CacheWarning)\ndef public(draws: int = 1):\n    inner()'
+    names = {"warn": errors.warn, "CacheWarning": errors.CacheWarning}
+    exec(compile(code, str(Path(amc.__file__).parent / "sampling" / "planted.py"), "exec"), names)
+    with pytest.warns(errors.CacheWarning, match="slow") as warned:
+        naming_the_arguments(names["public"])(draws=2)
+    assert [warning.filename for warning in warned] == [__file__]
