@@ -35,6 +35,12 @@ class StandsForRows(TallDataTarget):
     def found(self) -> str:
         """Return a sentence that says what was found to replace the rows, and what a step reads."""
 
+    def refuse_changed_data(self, who: str = "") -> None:
+        """Raise `InvalidInputError` if the rows were changed in place: `data` would still be those of the old rows."""
+        who = who or type(self).__name__
+        super().refuse_changed_data(who)
+        self._rows.refuse_changed_data(who)
+
     def initial_point(self) -> np.ndarray:
         """Return the initial point of the target of single rows."""
         return self._rows.initial_point()

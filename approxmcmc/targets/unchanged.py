@@ -41,11 +41,14 @@ class NotesItsData:
         if name == "data":
             super().__setattr__("_as_made", tuple(map(fingerprint, value)))
 
-    def refuse_changed_data(self) -> None:
-        """Raise `InvalidInputError` unless the arrays in `data` are as they were when the target was made."""
+    def refuse_changed_data(self, who: str = "") -> None:
+        """Raise `InvalidInputError` unless the arrays in `data` are as they were when the target was made.
+
+        `who`: what the message calls the target, by default its class.
+        """
         changed = [k for k, array in enumerate(self.data) if fingerprint(array) != self._as_made[k]]
         if changed:
             raise InvalidInputError(
-                f"{type(self).__name__}: arrays of its data were changed in place after the target was made, see "
+                f"{who or type(self).__name__}: its data were changed in place after the target was made, see "
                 f"data{changed}; make the target again from the new values, or give it copies, X.copy() and y.copy()"
             )

@@ -2,11 +2,15 @@
 
 import dataclasses
 import io
+import multiprocessing.resource_tracker
+import multiprocessing.spawn
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import types
 import warnings
 from pathlib import Path
 
@@ -19,13 +23,14 @@ from approxmcmc.diagnostics.diagnose import attributes, report
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import GoldStandardError, NotFiniteError, SamplingWarning, StudyError
 from approxmcmc.output.files import save
-from approxmcmc.study import Budget, Gold, Study, knob, vary
+from approxmcmc.study import Budget, Gold, Study, engines, knob, vary
 from approxmcmc.study.adopt import adopt
 from approxmcmc.study.cell import run_cell
 from approxmcmc.study.engines import Job
 from approxmcmc.study.listen import Lines
 from approxmcmc.study.machine import is_noisy, speed_probe, stopwatch
 from approxmcmc.study.plan import make_plan
+from approxmcmc.study.processes import run_in_processes
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.run import Outcome, run_study
 from approxmcmc.study.store import Store, hash_of_draws
@@ -578,6 +583,32 @@ def test_processes_blame_a_dead_worker_on_one_cell_and_gives_the_same_draws(tmp_
     crashed = tables[1][tables[1]["status"] == "crashed"].iloc[0]
     assert crashed["error"] == "2 processes died while they ran this cell."
     assert crashed["command"].endswith(crashed["key"])
+
+
+def test_workers_of_dask_with_several_threads_are_refused():
+    engines._check_threads({"tcp://a": 1, "tcp://b": 1})
+    with pytest.raises(StudyError, match=r"tcp://b has 4 threads.*--nworkers 4 --nthreads 1"):
+        engines._check_threads({"tcp://a": 1, "tcp://b": 4})
+
+
+def test_a_process_that_dies_before_it_reads_a_large_study_ends_the_run(monkeypatch):
+    """More bytes than a pipe holds, to a process that reads none of them: nothing may wait for it."""
+
+    def give_up(*_):
+        raise TimeoutError("the run waits for a dead process")
+
+    multiprocessing.resource_tracker.ensure_running()  # it starts by the same command
+    monkeypatch.setattr(multiprocessing.spawn, "_python_exe", os.fsencode(shutil.which("false")))
+    job = types.SimpleNamespace(study=bytes(1 << 22))
+    cell = types.SimpleNamespace(key="a")
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(60)
+    try:
+        with pytest.raises(StudyError, match="ended with exit code 1 before its first cell"):
+            next(run_in_processes(job, None, [cell], jobs=1))
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_cell_keeps_what_its_chain_was_told():

@@ -74,7 +74,7 @@ class Gibbs(Component, TestedSampler):
     InvalidInputError
         When `scan` or `conditional` is unknown.
     IncompatibleError
-        When the target is not discrete, or the test cannot decide its sites; raised before anything runs.
+        When the target is not discrete, or the test reads blocks or cannot decide its sites; raised before it runs.
 
     Notes
     -----

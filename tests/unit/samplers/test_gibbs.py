@@ -209,6 +209,8 @@ def test_audits_that_meet_a_nan_are_not_booked():
 def test_refusals():
     with pytest.raises(IncompatibleError, match="discrete target"):
         amc.Gibbs().build(logistic(n=20))
+    with pytest.raises(IncompatibleError, match=r"Gibbs reads .* one by one .* give the test order=\"rows\""):
+        amc.Gibbs(amc.SequentialTTest(0.1, 4, order="blocks"))
     with pytest.raises(IncompatibleError, match="between two states"):
         amc.Gibbs(TEST).build(weather())
     with pytest.raises(IncompatibleError, match="at least 2 terms"):

@@ -84,13 +84,19 @@ class TestDataChangedInPlace:
         given[0][:] = X.to_numpy()
         target.compile()
 
-    def test_of_a_function_and_of_an_estimate(self):
+    def test_statistics_of_other_rows_raise(self):
+        """The statistics would stay those of the old rows, and cross-validation would read the new ones."""
+        given = self.arrays()
+        target = amc.targets.LinearRegression(*given)
+        given[1][:] += 5.0
+        with pytest.raises(InvalidInputError, match="LinearRegression: its data were changed in place"):
+            target.compile()
+
+    def test_of_a_function(self):
         data = np.arange(5.0)
-        target = amc.FunctionTarget(
-            lambda t, d, i: -0.5 * (t[0] - d[0][i]) ** 2, lambda t: 0.0, data=data, n_obs=5, dim=1
-        )
+        target = amc.FunctionTarget(lambda t, d, i: t[0] * d[0][i], lambda t: 0.0, data=data, n_obs=5, dim=1)
         data += 1.0
-        with pytest.raises(InvalidInputError, match="FunctionTarget: arrays of its data were changed"):
+        with pytest.raises(InvalidInputError, match="FunctionTarget: its data were changed"):
             target.compile()
 
     def test_of_a_large_array_evenly_spread_rows_are_compared(self, monkeypatch):
