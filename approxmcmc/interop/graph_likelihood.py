@@ -47,8 +47,8 @@ class GraphLikelihood(RowLikelihood):
         self.n_predictors = found.design.n_predictors
         if any(one.row_axis is None and one.size > 1 for one in found.quantities):
             raise NoLinearPredictorError(
-                "its rows share a vector of parameters, such as cut points or mixture weights, in addition to their "
-                "linear predictors"
+                "its rows share a vector of parameters, such as cut points, mixture weights, or effects times their "
+                "scale, in addition to their linear predictors"
             )
         cut = {one.variable: given for one, given in self.quantities}
         # Only shapes of theta are left: everything else that depends on it was cut.

@@ -4,6 +4,7 @@ The oracle is the model's own log density of each row, at random values of its v
 """
 
 import warnings
+from types import SimpleNamespace
 
 import bambi
 import numpy as np
@@ -14,10 +15,12 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.families import family_of
 from approxmcmc.families.weighted import weighted_rows
-from approxmcmc.interop.groups import normal
+from approxmcmc.interop.groups import normal, quadrature
 from approxmcmc.interop.groups.find import integrated
+from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.values import PYTHON, NotGroupsError
 from approxmcmc.interop.libraries import without_formula
@@ -37,6 +40,7 @@ FRAME = pd.DataFrame(
         "x": _rng.normal(size=N),
         "site": [f"site {k % GROUPS}" for k in range(N)],
         "w": 0.5 * (np.arange(N) % 4),
+        "positive": _rng.gamma(2.0, size=N),
     }
 )
 FORMULAS = {
@@ -80,7 +84,8 @@ def weigh(law, values, **parameters):
 WEIGHTED = {
     "logit": lambda: weigh(pm.Bernoulli, FRAME["yes"], p=pm.math.invlogit),
     "probit": lambda: weigh(pm.Bernoulli, FRAME["yes"], p=pm.math.invprobit),
-    "binomial": lambda: weigh(pm.Binomial, FRAME["hits"], n=4.0, p=pm.math.invlogit),
+    # A Python number would be a float32 in the graph, in which PyMC computes log(n!) with an error of 3e-8.
+    "binomial": lambda: weigh(pm.Binomial, FRAME["hits"], n=FRAME["n"].to_numpy(), p=pm.math.invlogit),
 }
 
 
@@ -179,6 +184,56 @@ def test_without_effects_the_rows_are_linear_models_of_the_library(name, kind, r
         mine = target.likelihood.evaluate(target.design.eta(theta, rows), target.responses, rows).sum()
         names = [value.name for value in target.source.values]
         np.testing.assert_allclose(mine, density(dict(zip(names, theta, strict=True))), rtol=1e-9)
+
+
+# Each family of Bambi with its default link: the plan for y ~ x (None: refused, see below), and that for
+# y ~ x + (1|site), or the start of the reason why its effects stay parameters.
+PLANS = {
+    "bernoulli": ("yes", LogisticOfPyMC, QuadratureGroupsOfPyMC),
+    "binomial": ("p(hits, n)", PredictorsOfPyMC, QuadratureGroupsOfPyMC),
+    "poisson": ("count", LinearOfPyMC, QuadratureGroupsOfPyMC),
+    "negativebinomial": ("count", PredictorsOfPyMC, QuadratureGroupsOfPyMC),
+    "gaussian": ("real", PredictorsOfPyMC, normal.NormalGroupsOfPyMC),
+    "t": (
+        "real",
+        PredictorsOfPyMC,
+        "1|site_offset: the rows of real: the distribution StudentT is not supported",
+    ),
+    "gamma": (
+        "positive",
+        None,
+        "1|site_offset: the rows of positive: the distribution Gamma is not supported",
+    ),
+}
+
+
+@pytest.mark.parametrize("family", [name for name in PLANS if name != "gamma"])
+def test_plan_without_effects(family):
+    response, plan, _ = PLANS[family]
+    assert type(amc.from_pymc(model_of(response, family, None, "x"))) is plan
+
+
+@pytest.mark.parametrize("family", PLANS)
+def test_plan_for_effects_of_groups(family, monkeypatch):
+    """The plan follows from the graph; other tests compare the terms with the model, and place the nodes."""
+    for module in (normal, quadrature):
+        monkeypatch.setattr(module, "compare_with_model", lambda target: None)
+    exact = SimpleNamespace(nats=0.0)
+    monkeypatch.setattr(QuadratureGroupsOfPyMC, "place", lambda self: setattr(self, "accuracy", exact))
+    response, _, plan = PLANS[family]
+    model = model_of(response, family, None)
+    if isinstance(plan, str):
+        with pytest.raises(NotGroupsError) as refusal:
+            integrated(model)
+        assert str(refusal.value).startswith(plan)
+    else:
+        assert type(integrated(model)) is plan
+
+
+def test_the_inverse_link_of_gamma_rows_is_refused_at_the_initial_point():
+    """The default link of Bambi: the mean is 1 / 0 at the initial point, so the error asks for an initval."""
+    with pytest.raises(InvalidInputError, match=r"NaN at the initial point.*give the variables an initval"):
+        amc.from_pymc(model_of("positive", "gamma", None, "x"))
 
 
 def test_negative_weights_are_refused():
