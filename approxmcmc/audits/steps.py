@@ -162,7 +162,7 @@ class TestedSteps(Auditor):
         self.refresh(state.proposal)  # the velocity at a draw is not stored: draw a new one
         state.log_prior[0] = math.inf  # with this value the step rejects theta' without a test
         draws, counts = np.empty((1, theta.size)), np.empty((1, len(COUNT_NAMES)), dtype=np.int64)
-        made = self.step(Streams(rng, rng, rng, rng, rng), state, 1, draws, counts, np.empty((1, len(VALUE_NAMES))))
+        made = self.step(Streams(rng, rng, rng, rng, rng), state, 1, 1, draws, counts, np.empty((1, len(VALUE_NAMES))))
         return (state.proposed, float(state.log_q_ratio[0])) if made else None
 
     def decide(
