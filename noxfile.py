@@ -94,6 +94,7 @@ PLAIN = [
     "tests/oracle/test_slice.py",
     "tests/oracle/test_stochastic_gradient_zigzag.py",
     "tests/oracle/test_textbook.py",
+    "tests/random_models",
     "tests/studies/test_adding_a_sampler.py",
     "tests/studies/test_cli.py::test_warm_samples_each_example_and_says_what_it_compiled",
     "tests/studies/test_docs.py::test_the_code_of_the_page_on_biases_runs",
@@ -207,11 +208,17 @@ def publish(session: nox.Session) -> None:
 
 @nox.session(python=MAIN)
 def statistical(session: nox.Session) -> None:
-    """Run the statistical tests, and those that compile much, with a fresh seed; ``-- --seed=NUMBER`` repeats a run."""
+    """Run the statistical tests, and those that compile much, with a fresh seed; ``-- --seed=NUMBER`` repeats a run.
+
+    Those of random models run without compilation.
+    """
     _install(session, "--extra", "studies", "--group", "test")
     given = any(argument.startswith("--seed") for argument in session.posargs)
     seed = [] if given else [f"--seed={secrets.randbits(32)}"]
     _pytest(session, "-m", "statistical or recompiles", *seed, *session.posargs)
+    if all(argument.startswith("--seed") for argument in session.posargs):
+        random_models = ["--dist", "load", "-m", "statistical", "tests/random_models"]
+        _pytest(session, *random_models, *seed, *session.posargs, NUMBA_DISABLE_JIT="1")
 
 
 @nox.session(python=MAIN)

@@ -56,14 +56,15 @@ def pytest_report_header(config):
 
 @pytest.hookimpl(tryfirst=True)  # before marks are selected
 def pytest_collection_modifyitems(config, items):
-    """Without compilation, leave out tests that need it; with it, mark unit tests that need none as `recompiles`."""
-    needing = [item for item in items if item.get_closest_marker("needs_jit")]
+    """Leave out tests that need compilation, or need to do without; mark unit tests that need none as `recompiles`."""
+    unfit = [item for item in items if item.get_closest_marker("needs_jit" if JIT_DISABLED else "uncompiled")]
+    config.hook.pytest_deselected(items=unfit)
+    items[:] = [item for item in items if item not in unfit]
     if JIT_DISABLED:
-        config.hook.pytest_deselected(items=needing)
-        items[:] = [item for item in items if item not in needing]
         return
     for item in items:
-        if item.path.is_relative_to(UNIT) and item.path.parent not in COMPILED_ROOMS and item not in needing:
+        needs_jit = item.get_closest_marker("needs_jit")
+        if item.path.is_relative_to(UNIT) and item.path.parent not in COMPILED_ROOMS and not needs_jit:
             item.add_marker("recompiles")
 
 

@@ -12,12 +12,14 @@ For x > 0, the range of log densities, the first omitted term is below 1e-15 of 
 
 import contextlib
 import itertools
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytensor
+from numba import config
 from numba.core.errors import NumbaError, NumbaPerformanceWarning
 from pytensor.scalar.math import TriGamma
 from pytensor.tensor.basic import Split
@@ -29,6 +31,7 @@ from approxmcmc.engine.terms.batches import LOG_PRIOR, Data, log_terms_type, row
 from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT, gradient_signature
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.interop.graphs import replace_nodes
+from approxmcmc.interop.groups.values import PYTHON
 from approxmcmc.interop.rows import first_line
 
 SHIFT = 10
@@ -38,13 +41,17 @@ BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 def numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Sequence[Any]) -> Any:
     """Compile graphs with PyTensor's numba linker, for arguments like `example`; return numba's dispatcher.
 
-    Any compiled function may call it; it returns a tuple of arrays.
+    Any compiled function may call it; it returns a tuple of arrays. With ``NUMBA_DISABLE_JIT=1``, which PyTensor's
+    numba linker cannot do without, PyTensor evaluates the same graphs in Python.
 
     Raises
     ------
     IncompatibleError
         When PyTensor or numba cannot compile an operation.
     """
+    if config.DISABLE_JIT:
+        how = {"mode": PYTHON, "on_unused_input": "ignore", "trust_input": True}
+        return _in_python(pytensor.function(inputs, compilable(outputs), **how))
     try:
         function = pytensor.function(
             inputs, compilable(outputs), mode="NUMBA", on_unused_input="ignore", trust_input=True
@@ -58,6 +65,17 @@ def numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Seque
         ) from error
     count_kernel()
     return function.vm.jit_fn
+
+
+def _in_python(function: Any) -> Callable[..., tuple[Any, ...]]:
+    """Return a function of PyTensor as one that the threads of several chains may call: it stores its arguments."""
+    lock = threading.Lock()
+
+    def call(*arguments: Any) -> tuple[Any, ...]:
+        with lock:
+            return tuple(function(*arguments))
+
+    return call
 
 
 def log_terms_kernel(terms: Any, data: Data) -> Any:

@@ -275,6 +275,8 @@ def _read_rows(model: Any, row_dim: str | None, scale_effects: bool, faults: Seq
 
 def _integrated(model: Any, **how: bool) -> IntegratedOfPyMC | NotGroupsError:
     """Return the target without the effects of the model's groups, or an error with the reason."""
+    if isinstance(model, SummedModel):
+        return NoEffectsError(f"{model.sentence}, and effects are not integrated out of rows with such a sum")
     try:
         return integrated(model, **how)
     except NotGroupsError as error:

@@ -1,0 +1,177 @@
+"""Random PyMC models, read in each way that the library has, against sums and quadrature of NumPy.
+
+A plan takes about a second of a processor for a model, most of it in PyTensor; the session `tests` draws 200 models and
+`statistical` 2000, with a fresh seed. Both are uncompiled. A failure prints the smallest model that fails, as a script.
+"""
+
+import itertools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import seed as seeded
+
+import approxmcmc as amc
+from approxmcmc.contracts import Target
+from approxmcmc.interop.groups.target import IntegratedOfPyMC
+from tests.random_models import checks, families, latents, plans, planted, reasons
+from tests.random_models.models import RandomModel
+from tests.random_models.strategy import random_models
+
+pytestmark = pytest.mark.uncompiled
+STATISTICAL = pytest.mark.statistical
+ANY = random_models()
+
+
+def sizes(default: int) -> Any:
+    """Return the numbers of models: those of the default run, and ten times as many in `statistical`."""
+    return pytest.mark.parametrize("models", [default, pytest.param(10 * default, marks=STATISTICAL)])
+
+
+def for_each(
+    models: int, root: int, check: Callable[[RandomModel], None], strategy: Any = ANY, *, shrink: bool = True
+) -> None:
+    """Put so many models to a check, each drawn by Hypothesis with a seed of its own, which starts at `root`.
+
+    Within a run Hypothesis draws variations of earlier examples, which cost as much as new ones: 400 examples had 263
+    structures. The first example of a run, the simplest model, is skipped.
+    """
+    phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
+    how = settings(max_examples=2, suppress_health_check=list(HealthCheck), deadline=None, phases=phases, database=None)
+    for number in range(root, root + models):
+        seeded(number)(how(given(strategy)(_but_the_first(check))))()
+
+
+def _but_the_first(check: Callable[[RandomModel], None]) -> Callable[[RandomModel], None]:
+    calls = itertools.count()
+
+    def check_others(model: RandomModel) -> None:
+        if next(calls):
+            check(model)
+
+    return check_others
+
+
+def built(model: RandomModel) -> Any:
+    """Return the PyMC model, without PyMC's advice."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.build()
+
+
+def compare(model: RandomModel, plan: str) -> None:
+    """Compare everything that a plan gives with NumPy's; if it gives a reason instead, check that it is true."""
+    pymc_model, rng = built(model), np.random.default_rng(0)
+    target, why = plans.read(plan, pymc_model)
+    if target is None:
+        reasons.check_refusal(model, plan, why)
+        return
+    checks.compare_density(model, target, rng)
+    checks.compare_latents(model, target, rng)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", amc.errors.SamplingWarning)  # three draws are few
+        trace = checks.draw_trace(target, 1)
+    checks.compare_trace(model, pymc_model, trace)
+    checks.compare_pointwise(model, pymc_model, trace)
+
+
+@sizes(50)
+@pytest.mark.parametrize("plan", plans.PLANS)
+def test_target_and_trace_are_those_of_the_model(plan, models, seed):
+    for_each(models, seed, lambda model: compare(model, plan))
+
+
+@sizes(8)
+def test_nuts_returns_what_pymc_returns(models, seed):
+    def check(model):
+        pymc_model = built(model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trace = amc.sample(
+                plans.whole(pymc_model),
+                amc.NUTS(backend="pymc"),
+                draws=2,
+                tune=2,
+                chains=1,
+                random_seed=1,
+                progressbar=False,
+            )
+        checks.compare_trace(model, pymc_model, trace)
+
+    for_each(models, seed, check)
+
+
+# --- planted bugs ---
+
+INTEGRABLE = random_models(families=families.OF_GROUPS, latents=[])
+WITH_STATES = random_models(latents=latents.LATENTS)
+
+
+def read_or_skip(model: RandomModel, kind: Any = Target) -> Any:
+    """Return the target of a model; skip the model if there is none of this kind."""
+    target, _ = plans.read("as chosen", built(model))
+    assume(isinstance(target, kind))
+    return target
+
+
+@pytest.mark.parametrize(
+    ("plant", "strategy", "check"),
+    [
+        (planted.effects_in_another_order, INTEGRABLE, checks.compare_latents),
+        (planted.prior_without_jacobian, INTEGRABLE, checks.compare_density),
+        (planted.rows_in_each_others_group, INTEGRABLE, checks.compare_density),
+        (planted.weight_of_a_state, WITH_STATES, checks.compare_density),
+    ],
+)
+def test_a_planted_bug_is_rejected(plant, strategy, check, monkeypatch, seed):
+    plant(monkeypatch)
+    kind = Target if strategy is WITH_STATES else IntegratedOfPyMC
+
+    def look(model):
+        assume(strategy is not WITH_STATES or model.discrete)
+        check(model, read_or_skip(model, kind), np.random.default_rng(0))
+
+    with pytest.raises(AssertionError):
+        for_each(60, seed, look, strategy, shrink=False)
+
+
+@pytest.mark.parametrize("fault", ["deterministic", "coord"])
+def test_a_trace_with_a_planted_fault_is_rejected(fault, seed):
+    def look(model):
+        assume(model.deterministics if fault == "deterministic" else model.coords)
+        target = read_or_skip(model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", amc.errors.SamplingWarning)
+            trace = checks.draw_trace(target, 1)
+        if fault == "deterministic":
+            spoilt = planted.dropped_deterministic(trace, next(iter(model.deterministics)))
+        else:
+            used = [dim for dim in model.coords if dim in trace["posterior"].coords]
+            assume(used)
+            spoilt = planted.swapped_coord(trace, used[0])
+        checks.compare_trace(model, model.build(), trace)  # the trace itself is right
+        with pytest.raises(AssertionError):
+            checks.compare_trace(model, model.build(), spoilt)
+
+    for_each(4, seed, look, INTEGRABLE, shrink=False)
+
+
+# --- shrinking ---
+
+
+def test_a_failure_shrinks_to_a_script_of_few_lines(seed):
+    sources = []
+
+    def look(model):
+        laws_of_rows = {one.law.name for one in model.observed.values()}
+        if "Poisson" in laws_of_rows and any(max(one.shape, default=0) > 2 for one in model.free.values()):
+            sources.append(model.source)
+            raise AssertionError
+
+    with pytest.raises(AssertionError):
+        for_each(60, seed, look)
+    smallest = sources[-1]  # Hypothesis ends with the smallest
+    assert len(smallest.splitlines()) <= 8, smallest
