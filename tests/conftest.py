@@ -16,8 +16,8 @@ os.environ.setdefault("APPROXMCMC_RAISE_FAULTS", "1")
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 JIT_DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
-if JIT_DISABLED:  # PyMC's default backend is numba, and cannot do without its compiler
-    os.environ.setdefault("PYTENSOR_FLAGS", "mode=FAST_COMPILE")
+if JIT_DISABLED:  # PyMC's default backend is numba, and cannot do without its compiler; a C compiler takes seconds
+    os.environ.setdefault("PYTENSOR_FLAGS", "mode=FAST_COMPILE,cxx=")
 
 import hypothesis
 import numpy as np
