@@ -50,7 +50,7 @@ def numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Seque
         When PyTensor or numba cannot compile an operation.
     """
     if config.DISABLE_JIT:
-        how = {"mode": PYTHON, "on_unused_input": "ignore", "trust_input": True}
+        how: dict[str, Any] = {"mode": PYTHON, "on_unused_input": "ignore", "trust_input": True}
         return _in_python(pytensor.function(inputs, compilable(outputs), **how))
     try:
         function = pytensor.function(
