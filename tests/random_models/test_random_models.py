@@ -1,8 +1,8 @@
 """Random PyMC models, read in each way that the library has, against sums and quadrature of NumPy.
 
 A plan takes one to six seconds of a processor for a model, most of it in PyTensor, so the session `tests` draws a few
-models, and `statistical` 2000, with a fresh seed. Both are uncompiled. A failure prints the smallest model that fails, as
-a script.
+models, and `statistical` 2000, with a fresh seed. Both are uncompiled. A failure prints the smallest model that fails,
+as a script.
 """
 
 import itertools
