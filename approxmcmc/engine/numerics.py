@@ -97,7 +97,11 @@ def _choose(fast: Any, plain: Any) -> Any:
     return plain if config.DISABLE_JIT else fast
 
 
-exp_to_700 = _choose(_exp_to_700, math.exp)
+def _plain_exp_to_700(x: float) -> float:
+    return math.exp(-700.0 if x < -700.0 else x)
+
+
+exp_to_700 = _choose(_exp_to_700, _plain_exp_to_700)
 log1p_of_fraction = _choose(_log1p_of_fraction, math.log1p)
 log = _choose(_log, math.log)  # of positive numbers that are not subnormal; loops over it vectorise
 

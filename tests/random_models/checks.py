@@ -67,7 +67,7 @@ def expected_terms(model: RandomModel, target: Any, values: Mapping[str, np.ndar
     rows = [one.reshape((len(one), -1)).sum(axis=1) for one in model.rows(values).values()]
     if model.discrete:
         [name] = model.discrete
-        reached = oracles.rows_of_entries(model, values, name)
+        reached = oracles.rows_of_each_entry(model, values, name).any(axis=0)
         entries = oracles.sum_over_states(model, values, [name]).log
         rest = np.where(reached, 0.0, model.flat_rows({**values, name: np.zeros(len(values[name]), int)}))
         stops = np.cumsum([len(one) for one in rows])[:-1]

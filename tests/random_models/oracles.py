@@ -180,24 +180,25 @@ def sum_over_states(model: RandomModel, values: Values, names: Sequence[str]) ->
     """
     [name] = names
     n = len(values[name])
-    before = {k: model.flat_rows({**values, name: np.full(n, k)}) for k in range(2)}
-    terms = np.empty((2, n))
-    for entry in range(n):
-        other = np.zeros(n, dtype=np.int64)
-        other[entry] = 1
-        mine = model.flat_rows({**values, name: other}) != before[0]
-        for k in range(2):
-            terms[k, entry] = before[k][mine].sum()
+    rows = {k: model.flat_rows({**values, name: np.full(n, k)}) for k in range(2)}
+    reached = rows_of_each_entry(model, values, name)
+    terms = np.array([[rows[k][mine].sum() for mine in reached] for k in range(2)])
     for k in range(2):
         terms[k] += model.log_prior_of(name, {**values, name: np.full(n, k)})
     log = logsumexp(terms, axis=0)
     return Sum(log, np.exp(terms - log))
 
 
-def rows_of_entries(model: RandomModel, values: Values, name: str) -> np.ndarray:
-    """Return which rows depend on some entry of a discrete variable."""
+def rows_of_each_entry(model: RandomModel, values: Values, name: str) -> np.ndarray:
+    """Return which rows depend on each entry of a discrete variable; shape (entries, rows).
+
+    Found at parameters that all differ: where those of two states are equal, as at the start of a run, no row changes.
+    """
     n = len(values[name])
-    return model.flat_rows({**values, name: np.ones(n, int)}) != model.flat_rows({**values, name: np.zeros(n, int)})
+    rng = np.random.default_rng(0)
+    apart = {one: rng.uniform(0.4, 0.9, np.shape(value)) for one, value in values.items()}  # fit for every law
+    before = model.flat_rows({**apart, name: np.zeros(n, dtype=np.int64)})
+    return np.array([model.flat_rows({**apart, name: other}) != before for other in np.eye(n, dtype=np.int64)])
 
 
 def log_likelihood(model: RandomModel, values: Values) -> float:
@@ -205,7 +206,7 @@ def log_likelihood(model: RandomModel, values: Values) -> float:
     if not model.discrete:
         return float(model.flat_rows(values).sum())
     [name] = model.discrete
-    reached = rows_of_entries(model, values, name)
+    reached = rows_of_each_entry(model, values, name).any(axis=0)
     rest = model.flat_rows({**values, name: np.zeros(len(values[name]), int)})[~reached]
     return float(sum_over_states(model, values, [name]).log.sum() + rest.sum())
 

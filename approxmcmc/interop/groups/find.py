@@ -39,6 +39,8 @@ def integrated(model: Any, *, always: bool = False, if_cheaper: bool = False) ->
     reasons = list(source.reasons)
     for effects in source.sets:
         try:
+            if set(source.model.free_RVs) <= set(effects.axes):
+                raise NotGroupsError("no parameters would remain to sample")
             if source.law is None:
                 return NormalGroupsOfPyMC(source, effects)
             if not always and effects.n_groups < FEW_GROUPS and source.y.size > MANY_ROWS * effects.n_groups:

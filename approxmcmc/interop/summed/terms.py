@@ -20,7 +20,7 @@ from pytensor.graph import rewrite_graph
 
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, rebuild, replace_nodes, value_of
 from approxmcmc.interop.groups.labels import INDEXING, MOVING
-from approxmcmc.interop.groups.values import NotGroupsError, name_of
+from approxmcmc.interop.groups.values import NotGroupsError, name_of, shape_of
 from approxmcmc.interop.rows import law_name
 from approxmcmc.interop.summed.find import Indicators
 
@@ -149,13 +149,19 @@ def _fold(model: Any, graphs: Sequence[Sequence[Any]], *, shared: bool) -> list[
 
     This removes products with 0, with a derivative of 0 times infinity at a Poisson mean of z mu for z = 0. Data of
     groups that are indexed by the group of each row become data of rows.
+
+    Free variables get the lengths that they have: of a variable with dims PyTensor knows none, so m[[k]], which
+    broadcasts over rows, would be rewritten to m[k : k + 1], which has an unknown length and does not.
     """
-    free = {variable: variable.type(variable.name) for variable in model.free_RVs}
+    free = {
+        variable: pt.tensor(variable.name, shape=shape_of(model, variable), dtype=variable.dtype)
+        for variable in model.free_RVs
+    }
     replaced = rebuild([graph for some in graphs for graph in some], free)
     if shared:
         replaced = rebuild(replaced, {one: pt.constant(value_of(one)) for one in leaves(replaced) if is_shared(one)})
     folded: Any = rewrite_graph(replaced, include=("merge", "canonicalize"), clone=True)
-    flat = iter(rebuild(folded, {new: old for old, new in free.items()}))
+    flat = iter(rebuild(folded, {new: pt.specify_shape(old, new.type.shape) for old, new in free.items()}))
     return [[next(flat) for _ in some] for some in graphs]
 
 

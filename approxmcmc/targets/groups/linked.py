@@ -23,7 +23,8 @@ from approxmcmc.targets.groups.link import (
 )
 from approxmcmc.targets.tall_data import TallDataTarget
 
-_LIKE_KERNELS = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+# NumPy, and kernels without compilation, do as compiled kernels: a search may try points far from the mode.
+LIKE_KERNELS = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 
 class LinkedTerms(TallDataTarget, LatentTarget):
@@ -47,12 +48,12 @@ class LinkedTerms(TallDataTarget, LatentTarget):
         signature = gradient_signature(type_of(self.data))
         return self._bind(make_linked_gradient, core, *self._factors(), signature=signature)
 
-    @_LIKE_KERNELS
+    @LIKE_KERNELS
     def phis(self, thetas: np.ndarray) -> np.ndarray:
         """Return phi, the parameters of the groups (see `link`), at one theta or many; shape (..., n)."""
         return phi_of(self._factor_values(thetas), *self.data[-3:])
 
-    @_LIKE_KERNELS
+    @LIKE_KERNELS
     def derivatives_of_phi(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return phi (n,), its first derivatives (n, d), and its second derivatives by differences (n, d, d).
 

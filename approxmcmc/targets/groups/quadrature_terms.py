@@ -15,7 +15,7 @@ from approxmcmc.families.weighted import weighted_rows
 from approxmcmc.targets.expansion.own import ExpandsItself
 from approxmcmc.targets.groups.accuracy import Accuracy, judge
 from approxmcmc.targets.groups.grouping import Grouping, by_group
-from approxmcmc.targets.groups.linked import LinkedTerms
+from approxmcmc.targets.groups.linked import LIKE_KERNELS, LinkedTerms
 from approxmcmc.targets.groups.louis import make_expand, pull_back
 from approxmcmc.targets.groups.newton import make_newton, make_refit
 from approxmcmc.targets.groups.quadrature import (
@@ -226,6 +226,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
             kernel(phi, core, order, lo, hi, *found)
             return found
 
+        @LIKE_KERNELS
         def expand(theta: np.ndarray, data: Any, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
             where = data[:CORE], order, lo, hi
             phi, jacobian, curvature = self.derivatives_of_phi(theta)

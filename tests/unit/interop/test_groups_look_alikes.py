@@ -150,6 +150,20 @@ def test_who_asks_for_it_gets_the_reason():
         amc.from_pymc(make(), integrate=True)
 
 
+@pytest.mark.parametrize("counts", [False, True])
+def test_effects_that_are_the_only_parameters_stay_parameters(counts):
+    group = np.array([1, 1, 1, 0])
+    with pm.Model() as model:
+        u = pm.Normal("u", 0.0, 0.8, shape=2)
+        if counts:
+            pm.Poisson("y", pm.math.exp(u[group]), observed=np.array([0, 1, 3, 1]))
+        else:
+            pm.Normal("y", u[group], 0.7, observed=np.array([0.64, 0.1, -0.54, 0.36]))
+    with pytest.raises(IncompatibleError, match="u: no parameters would remain to sample"):
+        amc.from_pymc(model, integrate=True)
+    assert list(amc.from_pymc(model).variables.shapes) == ["u"]
+
+
 def heavy_tails():
     with pm.Model() as model:
         pm.StudentT("y", nu=4.0, mu=pm.HalfNormal("s") * z()[GROUP], sigma=1.0, observed=Y)
