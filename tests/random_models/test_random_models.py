@@ -1,8 +1,8 @@
 """Random PyMC models, read in each way that the library has, against sums and quadrature of NumPy.
 
-A plan takes one to six seconds of a processor for a model, most of it in PyTensor, so the session `tests` draws a few
-models, and `statistical` 2000, with a fresh seed. Both are uncompiled. A failure prints the smallest model that fails,
-as a script.
+A plan takes one to six seconds of a processor for a model, most of it in PyTensor, so only the session `statistical`
+puts models to the plans, 2000 with a fresh seed. The session `tests` plants bugs. Both are uncompiled. A failure prints
+the smallest model that fails, as a script.
 """
 
 import itertools
@@ -24,11 +24,6 @@ from tests.random_models.strategy import random_models
 pytestmark = pytest.mark.uncompiled
 STATISTICAL = pytest.mark.statistical
 ANY = random_models()
-
-
-def sizes(default: int, statistical: int) -> Any:
-    """Return the numbers of models in the default run and in `statistical`."""
-    return pytest.mark.parametrize("models", [default, pytest.param(statistical, marks=STATISTICAL)])
 
 
 def for_each(
@@ -76,14 +71,14 @@ def compare(model: RandomModel, plan: str) -> None:
     checks.compare_pointwise(model, pymc_model, trace)
 
 
-@sizes(2, 500)
+@STATISTICAL
 @pytest.mark.parametrize("plan", plans.PLANS)
-def test_target_and_trace_are_those_of_the_model(plan, models, seed):
-    for_each(models, seed, lambda model: compare(model, plan))
+def test_target_and_trace_are_those_of_the_model(plan, seed):
+    for_each(500, seed, lambda model: compare(model, plan))
 
 
-@sizes(1, 80)
-def test_nuts_returns_what_pymc_returns(models, seed):
+@STATISTICAL
+def test_nuts_returns_what_pymc_returns(seed):
     def check(model):
         pymc_model = built(model)
         with warnings.catch_warnings():
@@ -99,7 +94,7 @@ def test_nuts_returns_what_pymc_returns(models, seed):
             )
         checks.compare_trace(model, pymc_model, trace)
 
-    for_each(models, seed, check)
+    for_each(80, seed, check)
 
 
 # --- planted bugs ---
