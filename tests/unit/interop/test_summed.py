@@ -37,15 +37,6 @@ def mixture_with_dims(rng, n=5):
     return model
 
 
-def groups_with_dims(rng):
-    codes = np.array([1, 1, 1, 0])
-    with pm.Model(coords={"state": ["low", "high"], "unit": np.arange(2)}) as model:
-        a, mu = pm.Normal("a", 0, 1), pm.Normal("mu", 0, 1, dims="state")
-        z = pm.Bernoulli("z", 0.3, dims="unit")
-        pm.Bernoulli("y", logit_p=a + mu[z[codes]], observed=rng.integers(2, size=len(codes)))
-    return model
-
-
 def structural_zeros(rng, n=7):
     x = rng.normal(size=n)
     with pm.Model(coords={"obs": np.arange(n)}) as model:
@@ -145,7 +136,6 @@ def vectors(rng, n=4):
 KINDS = [
     mixture,
     mixture_with_dims,
-    groups_with_dims,
     structural_zeros,
     outliers,
     sites,
