@@ -5,6 +5,7 @@ import functools
 import os
 import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -134,9 +135,9 @@ def test_beginning_and_end_are_written_once(tmp_path, monkeypatch, seconds_betwe
     """The beginning twice where its cost, which is that of imports, would put off the next one."""
     written, keep = [], book.write_checkpoint
 
-    def write(path, about, snapshot, trace=None):
+    def write(path, about, snapshot, trace=None, columns=()):
         written.append((snapshot, trace is not None))
-        keep(path, about, snapshot, trace)
+        keep(path, about, snapshot, trace, columns)
 
     monkeypatch.setattr(book, "write_checkpoint", write)
     monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", seconds_between)
@@ -173,12 +174,12 @@ class TestWhileChainsGoOn:
             made.append(1)
 
         def writing(more, beyond=0.0):
-            def write(path, about, snapshot, trace=None):
+            def write(path, about, snapshot, trace=None, columns=()):
                 if 0 < len(written) < 3 and trace is None:
                     allowed[0] = min(len(made) + more, self.STEPS)
                     wait_until(lambda: len(made) >= allowed[0])
                     wait_until(lambda: any(traced for _, _, traced in written), beyond)
-                keep(path, about, snapshot, trace)
+                keep(path, about, snapshot, trace, columns)
                 written.append((sum(sum(chain["done"]) for chain in snapshot.chains), len(made), trace is not None))
                 allowed[0] = np.inf
 
@@ -216,7 +217,8 @@ class TestWhileChainsGoOn:
     def test_a_snapshot_that_shares_what_a_chain_remembers_is_found(self, tmp_path, slow, monkeypatch):
         slow(6)
         with monkeypatch.context() as patch:
-            patch.setattr(recorder.copy, "deepcopy", lambda memory: memory)
+            # Not in the module `copy` itself, which the libraries use that a run imports.
+            patch.setattr(recorder, "copy", SimpleNamespace(deepcopy=lambda memory: memory))
             self.kill_after_three(tmp_path / "run.nc", patch)
         again = amc.sample(TARGET, SAMPLER, checkpoint=tmp_path / "run.nc", **self.SETTINGS)
         with pytest.raises(AssertionError):

@@ -21,6 +21,7 @@ ELSEWHERE = {  # pages whose code another test runs
     "adding_a_sampler.md": "tests/studies/test_adding_a_sampler.py",
     "bias.md": "tests/studies/test_docs.py",
     "index.md": "tests/studies/test_docs.py",
+    "networks.md": "tests/unit/targets/test_jax_target.py",
     "studies.md": "tests/studies/test_docs.py",
 }
 MALA = "amc.MetropolisHastings(amc.Langevin(0.1), amc.ExactTest())"

@@ -2,6 +2,8 @@
 
 import functools
 import pickle
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -153,3 +155,12 @@ def test_batch_statistics_and_dropout_are_refused_in_training_mode(layer):
 def test_wrong_settings_are_refused(settings, error, message):
     with pytest.raises(error, match=message):
         TorchTarget(**({"loglik": loglik, "module": linear(), "data": data()} | settings))
+
+
+def test_the_code_of_the_documentation_runs():
+    page = (Path(__file__).parents[3] / "docs" / "networks.md").read_text(encoding="utf-8")
+    _, code = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    rng = np.random.default_rng(0)
+    scope = {"amc": amc, "X": rng.normal(size=(50, 5)), "y": rng.integers(0, 2, 50).astype(float)}
+    exec(code, scope)
+    assert scope["target"].variables.size == 57
