@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from approxmcmc.contracts import Variables
 
@@ -126,6 +125,8 @@ def _assignment(
 
     Variables that share the axis move together: label k of all of them gets the values of label ``order[k]``.
     """
+    from scipy.optimize import linear_sum_assignment
+
     costs = np.zeros((2, length, length))  # by sign, label of the image, label now
     for name, axis in axes.items():
         now, image = axis.by_label(here[name]), axis.by_label(there[name])

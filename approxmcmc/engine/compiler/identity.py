@@ -320,7 +320,9 @@ class _Walk:
             self.put("function")
             self._add_code(function.__code__, function, _closure(function))
             self._add_parts("defaults", function.__defaults__, function.__kwdefaults__)
-            attributes = {name: value for name, value in vars(function).items() if name != "__wrapped__"}
+            # `functools.wraps` copies both from another function; neither changes what a call returns.
+            copied = ("__wrapped__", "__signature__")
+            attributes = {name: value for name, value in vars(function).items() if name not in copied}
             self._add_parts("attributes", *(part for item in attributes.items() for part in item))
         self._add_overloads_of(function)
         self._reading.pop()
