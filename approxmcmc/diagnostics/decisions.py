@@ -47,7 +47,7 @@ def clopper_pearson(successes: Any, trials: Any, confidence: float = 0.95) -> tu
     """
     check_confidence(confidence)
     k, n = np.broadcast_arrays(np.asarray(successes, dtype=float), np.asarray(trials, dtype=float))
-    if not np.all((k >= 0) & (k <= n)):
+    if np.any((k < 0) | (k > n)):  # NaN: unknown, and so are the limits
         raise InvalidInputError(
             f"clopper_pearson: successes must lie between 0 and trials, found successes={successes!r} and "
             f"trials={trials!r}"

@@ -34,6 +34,7 @@ def test_compilation_changes_the_last_bits_at_most(name):
         assert compiled == plain or "PyTensor cannot compile" in plain, method
 
 
+@pytest.mark.recompiles
 def test_a_slope_that_is_slightly_wrong_changes_the_entries_that_follow_slopes(monkeypatch):
     name, make = "LogisticRegression", ledger.TARGETS["LogisticRegression"]
 

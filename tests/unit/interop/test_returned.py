@@ -198,7 +198,10 @@ def drawn(target, n_draws=3):
     if isinstance(target, WholeModel):
         names = list(target.variables.shapes)
         how = {"var_names": names, "random_seed": 1, "compile_kwargs": {"mode": "FAST_COMPILE"}}
-        prior = pm.sample_prior_predictive(2 * max(1, n_draws), model=target.to_pymc(), **how)["prior"].to_dataset()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # potentials are ignored, and any draws will do
+            sampled = pm.sample_prior_predictive(2 * max(1, n_draws), model=target.to_pymc(), **how)
+        prior = sampled["prior"].to_dataset()
         draws = {name: prior[name].to_numpy()[0][: 2 * n_draws] for name in names}
         draws = {name: value.reshape(2, n_draws, *value.shape[1:]) for name, value in draws.items()}
         return named_trace(draws, {}, tuning_totals={}, attrs={}, **about)
