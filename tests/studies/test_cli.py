@@ -12,6 +12,7 @@ import pytest
 from approxmcmc import cli
 from approxmcmc.cli import warm
 from approxmcmc.engine.compiler.work import count_kernel
+from approxmcmc.study.json_files import write_json
 from approxmcmc.study.load import find_study, load_study, study_files
 from tests.studies.toys import quiet_probe, toy_sample
 
@@ -240,7 +241,7 @@ def test_verify_and_compare(approxmcmc, project):
     assert re.search(r"walk\[epsilon=0\.2\] +2 +2 +1 \[1, 1\] +1 \[1, 1\]", out)
     path = next((project / "results").rglob("record.json"))
     record = json.loads(path.read_text())
-    path.write_text(json.dumps({**record, "draws_hash": "other"}))
+    write_json(path, {**record, "draws_hash": "other"})  # with a checksum: a record of other draws
     code, out, _ = approxmcmc("verify", "good", "-n", "6")
     assert code == 1
     assert out.count("DIFFERENT") == 1

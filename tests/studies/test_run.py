@@ -1,5 +1,6 @@
 """Runs: what is computed, kept and reported, and what a kill costs."""
 
+import contextlib
 import dataclasses
 import io
 import multiprocessing.resource_tracker
@@ -21,7 +22,7 @@ import pytest
 from approxmcmc.contracts import Finding
 from approxmcmc.diagnostics.diagnose import attributes, report
 from approxmcmc.engine.limit_clock import limit_clock
-from approxmcmc.errors import GoldStandardError, NotFiniteError, SamplingWarning, StudyError
+from approxmcmc.errors import CacheWarning, GoldStandardError, NotFiniteError, SamplingWarning, StudyError
 from approxmcmc.output.files import save
 from approxmcmc.study import Budget, Gold, Study, engines, knob, vary
 from approxmcmc.study.adopt import adopt
@@ -432,8 +433,13 @@ def test_a_gold_standard_that_is_damaged_is_not_used_and_the_next_run_makes_anot
         path.unlink()
     else:
         save(fake_trace(rng.normal(size=(2, 50, 2))), path)
-    assert results_of(study, tmp_path).reference("plain") is None
-    execute(study, tmp_path)
+    if damage == "gone":
+        assert results_of(study, tmp_path).reference("plain") is None
+    else:
+        with pytest.raises(StudyError, match=r"plain\.nc is damaged"):
+            results_of(study, tmp_path).reference("plain")
+    with contextlib.nullcontext() if damage == "gone" else pytest.warns(CacheWarning, match="damaged"):
+        execute(study, tmp_path)
     assert len(nuts["calls"]) == 2
     assert results_of(study, tmp_path).reference("plain") is not None
 
