@@ -46,7 +46,11 @@ RULES: dict[Any, tuple[Callable[[Any], bool], str]] = {
 
 
 # What messages say of arguments that mean the same in every function: the range too, not only the type.
-RANGES = {"prior_scale": "positive, one number for all parameters", "time_limit": "positive seconds, or None"}
+RANGES = {
+    "prior_scale": "positive, one number for all parameters",
+    "target_ess": "a positive number, or None",
+    "time_limit": "positive seconds, or None",
+}
 
 
 def rules_of(annotation: Any) -> list[tuple[Callable[[Any], bool], str]]:
