@@ -1,5 +1,6 @@
 """Checks of data and functions before a run."""
 
+import copy
 import linecache
 import traceback
 import types
@@ -19,6 +20,7 @@ from approxmcmc.sources import as_source
 ROWS_AT_ONCE = 65_536  # rows checked at a time, so that data on disk are never copied as a whole
 _INTEGERS = (bool, int, np.bool_, np.integer)
 _NUMBERS = (*_INTEGERS, float, np.floating)
+_NUMBERS_OF_NUMBA = (nb.Boolean, nb.Integer, nb.Float)
 CHECKED_ROWS = 8  # data whose gradients are compared with finite differences
 
 
@@ -123,25 +125,59 @@ def check_compiles(
 ) -> None:
     """Compile `function`, called `name`, on its own for these arguments; run it once, and compare it with plain Python.
 
+    Both get a copy of a random generator, so that a function that draws from it returns the same number.
+
     Raises
     ------
     CompilationError
-        When it fails or does not compile, does not return one number, or returns another number than in plain Python.
+        When it fails or does not compile, does not return one real number on every path, or returns another number than
+        in plain Python.
     """
-    plain = _call(function, name, arguments, expected, who=who)
-    if np.ndim(plain) != 0 or not isinstance(plain, (int, float, np.number, np.bool_)):
-        raise CompilationError(
-            f"{who}: {name} must return one float, found {type(plain).__name__} of shape {np.shape(plain)}\n"
-            f"  expected signature: {expected}; return a scalar, for example by .sum() or indexing"
-        )
+    plain = one_number(_call(function, name, _fresh(arguments), expected, who=who), name, expected, who=who)
     if config.DISABLE_JIT:
         return
-    fast = _compile(function, name, arguments, expected, who=who)(*arguments)
+    compiled = _compile(function, name, arguments, expected, who=who)
+    (signature,) = compiled.nopython_signatures
+    if not isinstance(signature.return_type, _NUMBERS_OF_NUMBA):
+        raise CompilationError(
+            f"{who}: {name} must return one float on every path, found {signature.return_type} for the compiler\n"
+            f"  expected signature: {expected}; look for a return of a complex number, or for a path without a return"
+        )
+    fast = compiled(*_fresh(arguments))
     if not (np.isclose(fast, plain, rtol=1e-9, atol=1e-12) or (np.isnan(fast) and np.isnan(plain))):
         raise CompilationError(
             f"{who}: {name} returns {fast} when compiled and {plain} in plain Python on the same arguments; "
-            "look for random numbers, integer overflow, or an argument that it writes to"
+            "look for random numbers, methods of a generator that draw differently when compiled, integer overflow, "
+            "or an argument that it writes to"
         )
+
+
+def one_number(value: Any, name: str, expected: str, *, who: str) -> float:
+    """Return what a function `name` returned as a float; raise CompilationError if it is not one real number."""
+    if not isinstance(value, _NUMBERS):
+        raise CompilationError(
+            f"{who}: {name} must return one float, found {type(value).__name__} of shape {np.shape(value)}\n"
+            f"  expected signature: {expected}; return a scalar, for example by .sum() or indexing"
+        )
+    return float(value)
+
+
+def real_numbers(values: Any, shape: tuple[int, ...], what: str, advice: str = "") -> np.ndarray:
+    """Return what a function returned as an array; raise CompilationError unless it is real and has this shape."""
+    array = np.asarray(values)
+    if array.shape != shape or not np.can_cast(array.dtype, np.float64, casting="same_kind"):
+        raise CompilationError(
+            f"{what} must have shape {shape} and hold real numbers, found {array.shape} and type {array.dtype}"
+            f"{advice and '; '}{advice}"
+        )
+    return array
+
+
+def _fresh(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments with a copy of each random generator."""
+    return tuple(
+        copy.deepcopy(argument) if isinstance(argument, np.random.Generator) else argument for argument in arguments
+    )
 
 
 def check_terms(

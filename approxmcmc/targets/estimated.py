@@ -4,18 +4,17 @@
 `EstimatedRatio` has an estimate of log p(y|theta') - log p(y|theta), biased or not.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
-from numba import config
 
 from approxmcmc.contracts import CompiledEstimator, CompiledTarget, EstimatedTarget, TwinnedTarget, content_hash
-from approxmcmc.engine.compiler.compile import VECTOR, allocating, type_of
+from approxmcmc.contracts.arguments import is_number
+from approxmcmc.engine.compiler.compile import allocating
 from approxmcmc.engine.compiler.identity import cached_by_content, content_id
-from approxmcmc.errors import CompilationError, IncompatibleError, InvalidInputError
-from approxmcmc.targets.checks import checked_array, checked_arrays, compiler_says, plain_function, positive_integer
+from approxmcmc.errors import ApproxMCMCError, CompilationError, IncompatibleError, InvalidInputError
+from approxmcmc.targets.checks import check_compiles, checked_array, checked_arrays, plain_function, positive_integer
 from approxmcmc.targets.given import named_variables
 from approxmcmc.targets.tall_data import Prior
 from approxmcmc.targets.unchanged import NotesItsData
@@ -60,35 +59,30 @@ class _EstimatedTarget(NotesItsData, EstimatedTarget, TwinnedTarget):
             raise InvalidInputError(f"{who}: initial_point must have shape ({dim},), found {self._initial_point.shape}")
         self.prior.compile(dim)
         self._check_estimate()
+        self._check_log_likelihood()
 
     def _check_estimate(self) -> None:
         """Compile the function on its own, and compare it with plain Python on equal random numbers."""
-        who, points = type(self).__name__, [self._initial_point] * (2 if self.of == "ratio" else 1)
-        generator = np.random.default_rng(0)
-        try:
-            plain = float(self._estimate(np.random.default_rng(0), *points, self.data))
-        except Exception as error:
-            raise CompilationError(
-                f"{who}: the estimate fails in plain Python with {type(error).__name__}: {error}\n"
-                f"  expected signature: {self.signature}\n  call it yourself with np.random.default_rng()"
-            ) from error
-        if config.DISABLE_JIT:
-            return
-        compiled = allocating(self._estimate)
-        try:
-            compiled.compile((type_of(generator), *(VECTOR for _ in points), type_of(self.data)))
-            fast = float(compiled(generator, *points, self.data))
-        except Exception as error:
-            raise CompilationError(
-                f"{who}: the estimate does not compile: {compiler_says(error)}\n"
-                f"  expected signature: {self.signature}\n"
-                "  use plain loops, and of the generator random(), standard_normal() and standard_exponential()"
-            ) from error
-        if not (math.isclose(fast, plain, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(fast) and math.isnan(plain))):
-            raise CompilationError(
-                f"{who}: the estimate returns {fast} when compiled and {plain} in plain Python with equal random "
-                "numbers; look for integer overflow, or generator methods whose compiled form draws differently"
+        points = [self._initial_point] * (2 if self.of == "ratio" else 1)
+        arguments = (np.random.default_rng(0), *points, self.data)
+        check_compiles(self._estimate, "estimate", arguments, self.signature, who=type(self).__name__)
+
+    def _check_log_likelihood(self) -> None:
+        """Call the function once: it would otherwise fail at the first audit, in the middle of a run."""
+        who = type(self).__name__
+        if self._log_likelihood is not None and not callable(self._log_likelihood):
+            raise InvalidInputError(
+                f"{who}: log_likelihood must be a function of theta, or None, found {self._log_likelihood!r}"
             )
+        try:
+            self.log_likelihood(self._initial_point)
+        except ApproxMCMCError:
+            raise
+        except Exception as error:
+            raise CompilationError(
+                f"{who}: log_likelihood fails at the initial point with {type(error).__name__}: {error}\n"
+                f"  expected signature: log_likelihood(theta) -> float; call it yourself on {self._initial_point}"
+            ) from error
 
     def compile_log_prior(self) -> Any:
         """Return the compiled ``log_prior(theta) -> float``."""
@@ -100,8 +94,21 @@ class _EstimatedTarget(NotesItsData, EstimatedTarget, TwinnedTarget):
         return CompiledEstimator(compile_estimate(self._estimate), self.of, self.data, self.n_terms)
 
     def log_likelihood(self, theta: np.ndarray) -> float | None:
-        """Return what the user's `log_likelihood` returns, or None if there is no such function."""
-        return None if self._log_likelihood is None else float(self._log_likelihood(theta))
+        """Return what the user's `log_likelihood` returns, or None if there is no such function.
+
+        Raises
+        ------
+        CompilationError
+            When it does not return one real number.
+        """
+        if self._log_likelihood is None:
+            return None
+        value = self._log_likelihood(theta)
+        if not is_number(value):
+            raise CompilationError(
+                f"{type(self).__name__}: log_likelihood(theta) must return one float, found {value!r}"
+            )
+        return float(value)
 
     def initial_point(self) -> np.ndarray:
         """Return the point around which chains start; shape (dim,)."""

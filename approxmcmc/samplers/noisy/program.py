@@ -15,6 +15,7 @@ import numpy as np
 from approxmcmc.contracts import Chain, Program, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
+from approxmcmc.errors import NotFiniteError
 from approxmcmc.samplers.noisy.step import NoisyState, new_audit_list
 from approxmcmc.sampling.chain import CompiledChain, book_audit, compile_chain, names_recorded, new_clock
 
@@ -149,7 +150,10 @@ class AuditedChain:
         @functools.lru_cache(maxsize=64)
         def log_likelihood(theta: tuple[float, ...]) -> float:
             known = likelihood.log_likelihood(np.array(theta))
-            return math.nan if known is None else known
+            if known is None or not known < math.inf:  # a comparison with NaN would count as a rejection
+                at = show(np.array(theta))
+                raise NotFiniteError(f"the exact log-likelihood, which audits need, is {known} at theta = {at}")
+            return known
 
         self.log_likelihood = log_likelihood
 
@@ -170,6 +174,7 @@ class AuditedChain:
         audits = new_audit_list(steps, state.theta.size)
         self.chain.state = state._replace(audits=audits)
         made = self.chain.advance(steps, thin, draws, counts, values)
+        self.chain.state = state  # the list of audits is not part of the chain's state
         finished = (begun + made) // thin
         for k in range(audits.length[0]):
             log_ratio = audits.log_rest[k]
@@ -179,5 +184,4 @@ class AuditedChain:
             exact = int(audits.threshold[k] < log_ratio)
             row = (begun + audits.step[k] - first) // thin
             book_audit(int(audits.decision[k]), exact, counts[row] if row < finished else state.clock.draw_counts)
-        self.chain.state = state  # the list of audits is not part of the chain's state
         return made

@@ -24,6 +24,7 @@ from approxmcmc.targets.given import kept
 from approxmcmc.targets.tall_data import Prior, TallDataTarget
 
 MOST_FOR_A_CHOICE = 200  # parameters: second derivatives at a mode take 2 dim gradients, and matrices of dim x dim
+NOT_OVER_ROWS = "sum over outputs, not over rows"  # advice in messages on the shape of terms
 CHECKED_TOGETHER = 16  # rows whose terms are compared between one batch and batches of two
 
 

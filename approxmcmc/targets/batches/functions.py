@@ -8,9 +8,9 @@ import numpy as np
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.terms.python_batches import BatchFunction
-from approxmcmc.errors import CompilationError, InvalidInputError
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.batches.base import BatchedTarget, BatchModel, checked_tolerance, normal_scales
-from approxmcmc.targets.checks import check_gradient, checked_array, positive_integer
+from approxmcmc.targets.checks import check_gradient, checked_array, positive_integer, real_numbers
 from approxmcmc.targets.given import named_variables
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.tall_data import Prior
@@ -29,10 +29,7 @@ class PlainFunctions(BatchModel):
 
     def write_terms(self, theta: np.ndarray, rows: tuple[np.ndarray, ...], n: int, out: np.ndarray) -> None:
         """Write the terms; theta is a copy, which the function may keep or change."""
-        found = np.asarray(self._terms(theta.copy(), rows))
-        if found.shape != (n,):
-            raise CompilationError(f"terms(theta, rows) of {n} rows must have shape ({n},), found {found.shape}")
-        out[:] = found
+        out[:] = real_numbers(self._terms(theta.copy(), rows), (n,), f"terms(theta, rows) of {n} rows")
 
     @property
     def add_gradient(self) -> BatchFunction | None:
@@ -42,13 +39,8 @@ class PlainFunctions(BatchModel):
             return None
 
         def add(theta: np.ndarray, rows: tuple[np.ndarray, ...], n: int, out: np.ndarray) -> None:
-            found = np.asarray(gradient(theta.copy(), rows))
-            if found.shape != (self._dim,):
-                raise CompilationError(
-                    f"gradient(theta, rows) must have shape ({self._dim},), the gradient of the sum over the rows, "
-                    f"found {found.shape}"
-                )
-            out += found
+            what = "gradient(theta, rows), the gradient of the sum over the rows,"
+            out += real_numbers(gradient(theta.copy(), rows), (self._dim,), what)
 
         return add
 

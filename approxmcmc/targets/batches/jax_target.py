@@ -10,8 +10,9 @@ from approxmcmc.contracts import TermWork, Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.jax_library import load_jax, precision
 from approxmcmc.engine.terms.python_batches import BatchFunction
-from approxmcmc.errors import CompilationError, InvalidInputError
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.batches.base import (
+    NOT_OVER_ROWS,
     BatchedTarget,
     BatchModel,
     PythonPrior,
@@ -19,6 +20,7 @@ from approxmcmc.targets.batches.base import (
     normal_scales,
     text_hash,
 )
+from approxmcmc.targets.checks import real_numbers
 from approxmcmc.targets.given import check_names
 from approxmcmc.targets.normal_prior import NormalPrior
 
@@ -52,13 +54,9 @@ class JaxModel(BatchModel):
     def write_terms(self, theta: np.ndarray, rows: tuple[np.ndarray, ...], n: int, out: np.ndarray) -> None:
         """Write the terms of the first n rows."""
         with precision(self._jax, self.float_dtype):
-            terms = np.asarray(self._terms(theta.astype(self.float_dtype), *rows))
-        if terms.shape != (len(rows[0]),):
-            raise CompilationError(
-                f"{WHO}: loglik(params, *rows) of {len(rows[0])} rows must have shape ({len(rows[0])},), found "
-                f"{terms.shape}; sum over outputs, not over rows"
-            )
-        out[:] = terms[:n]
+            terms = self._terms(theta.astype(self.float_dtype), *rows)
+        padded = len(rows[0])
+        out[:] = real_numbers(terms, (padded,), f"{WHO}: loglik(params, *rows) of {padded} rows", NOT_OVER_ROWS)[:n]
 
     @property
     def add_gradient(self) -> BatchFunction:

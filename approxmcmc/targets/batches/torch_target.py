@@ -11,8 +11,9 @@ from approxmcmc.contracts import Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.extras import extra
 from approxmcmc.engine.terms.python_batches import BatchFunction
-from approxmcmc.errors import CompilationError, InvalidInputError
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.batches.base import (
+    NOT_OVER_ROWS,
     BatchedTarget,
     BatchModel,
     PythonPrior,
@@ -20,6 +21,7 @@ from approxmcmc.targets.batches.base import (
     normal_scales,
     text_hash,
 )
+from approxmcmc.targets.checks import real_numbers
 from approxmcmc.targets.given import check_names
 from approxmcmc.targets.normal_prior import NormalPrior
 
@@ -75,12 +77,7 @@ class TorchModel(BatchModel):
         """Write the terms of the rows."""
         with self._torch.no_grad():
             terms = self._terms(self._tensor(theta), *map(self._tensor, rows))
-        if tuple(terms.shape) != (n,):
-            raise CompilationError(
-                f"{WHO}: loglik(module, *rows) of {n} rows must have shape ({n},), found {tuple(terms.shape)}; sum "
-                "over outputs, not over rows"
-            )
-        out[:] = terms.cpu().numpy()
+        out[:] = real_numbers(terms.cpu().numpy(), (n,), f"{WHO}: loglik(module, *rows) of {n} rows", NOT_OVER_ROWS)
 
     @property
     def add_gradient(self) -> BatchFunction:

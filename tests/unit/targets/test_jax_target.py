@@ -180,6 +180,7 @@ def test_batch_statistics_are_refused():
     ("settings", "error", "message"),
     [
         ({"loglik": lambda params, X, y: X @ params["beta"] * jnp.ones((2, 1))}, CompilationError, "must have shape"),
+        ({"loglik": lambda params, X, y: 1j * loglik(params, X, y)}, CompilationError, "real numbers.*complex64"),
         ({"loglik": lambda params, X, y: loglik(params, X, y).sum()}, CompilationError, r"found \(\)"),
         ({"loglik": "model"}, InvalidInputError, "loglik must be a function"),
         ({"logprior": 1.0}, InvalidInputError, "logprior must be a function"),
