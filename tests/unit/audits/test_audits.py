@@ -335,9 +335,9 @@ class Steps:
             proposal="tuned", test="state at the end",
         )  # fmt: skip
 
-        def step(streams, state, thin, draws, counts, values):
+        def step(streams, state, steps, thin, draws, counts, values):
             assert (state.theta == HERE).all() and state.log_prior[0] == math.inf
-            assert thin == 1 and draws.shape == (1, 1)
+            assert steps == thin == 1 and draws.shape == (1, 1)
             assert counts.shape[1:] == (len(COUNT_NAMES),) and values.shape[1:] == (len(VALUE_NAMES),)
             state.proposed[:], state.log_q_ratio[0] = THERE, log_q_ratio
             return int(not math.isnan(log_q_ratio))

@@ -210,7 +210,7 @@ def test_refusals():
     with pytest.raises(IncompatibleError, match="discrete target"):
         amc.Gibbs().build(logistic(n=20))
     with pytest.raises(IncompatibleError, match=r"Gibbs reads .* one by one .* give the test order=\"rows\""):
-        amc.Gibbs(amc.SequentialTTest(0.1, 4, order="blocks"))
+        amc.Gibbs(amc.SequentialTTest(0.1, 4, order="blocks")).build(field())
     with pytest.raises(IncompatibleError, match="between two states"):
         amc.Gibbs(TEST).build(weather())
     with pytest.raises(IncompatibleError, match="at least 2 terms"):
