@@ -22,6 +22,7 @@ from types import FunctionType
 from typing import Any
 
 import numba
+import numpy as np
 from numba.core import compiler
 from numba.core.caching import _Cache
 from numba.core.compiler_lock import global_compiler_lock
@@ -38,7 +39,7 @@ from approxmcmc.engine.messages import detail
 from approxmcmc.errors import CacheWarning, warn
 
 # How a kernel links its callees, see `callees`, and how it is named, see `_name_by_content`; part of the file name.
-SYMBOLS = "internal, by content"
+SYMBOLS = "internal, by content, with constants"
 
 
 LETTERS = 100  # of a function's name, in the name of its file
@@ -70,20 +71,48 @@ _DESCRIPTION = (
 )
 
 
+def _constants(environment: Environment) -> list[list[Any]]:
+    """Return the constants of an environment as JSON: plain values, and the NumPy dtypes that PyTensor's code holds.
+
+    Raises `TypeError` for another Python object: only a pickle could hold it, and a pickle runs code when it is read.
+    """
+    written = []
+    for constant in environment.consts:
+        if constant is None or type(constant) in (bool, int, float, str):
+            written.append(["plain", constant])
+        elif isinstance(constant, np.dtype) and not constant.hasobject and constant.names is None:
+            written.append(["dtype", constant.str])
+        else:
+            raise TypeError(f"a constant of type {type(constant).__name__}")
+    return written
+
+
+def _constant(kind: str, value: Any) -> Any:
+    """Return the constant that `_constants` wrote as JSON."""
+    return np.dtype(value) if kind == "dtype" else value
+
+
 def _packed(sig: Any, data: Any) -> bytes | None:
     """Return a compiled kernel as bytes; None if it holds Python objects, or has another type than `sig` asks for."""
     descriptor = data.fndesc
     environments = [data.environment, *data._find_referenced_environments()]
-    if data.lifted or data.objectmode or data.reload_init or any(each.consts for each in environments):
+    if data.lifted or data.objectmode or data.reload_init:
         return None
     if getattr(sig, "return_type", None) != data.signature.return_type:
+        return None
+    try:
+        constants = [_constants(each) for each in environments]
+    except TypeError:
         return None
     name, kind, (machine_code, intermediate_code) = data.library.serialize_using_object_code()
     header = {
         "library": [name, kind],
         "sizes": [len(machine_code), len(intermediate_code)],
         "function": {field: getattr(descriptor, field) for field in _DESCRIPTION},
-        "environments": [[each.globals.get("__name__"), each.env_name] for each in environments],
+        "environments": [
+            [each.globals.get("__name__"), written, each.env_name]
+            for each, written in zip(environments, constants, strict=True)
+        ],
     }
     return json.dumps(header).encode() + b"\n" + machine_code + intermediate_code
 
@@ -99,7 +128,10 @@ def _unpacked(stored: bytes, sig: Any, target_context: Any) -> Any:
     descriptor.modname = __name__  # numba imports this module
     descriptor.argtypes, descriptor.restype = tuple(sig.args), sig.return_type
     descriptor.typemap = descriptor.calltypes = descriptor.global_dict = None
-    environment, *others = (_environment(module, [], name) for module, name in header["environments"])
+    environment, *others = (
+        _environment(module, [_constant(kind, value) for kind, value in written], name)
+        for module, written, name in header["environments"]
+    )
     library = (*header["library"], (code[:first], code[first : first + second]))
     return compiler.CompileResult._rebuild(
         target_context, library, descriptor, environment, sig, False, (), "", (), tuple(others)

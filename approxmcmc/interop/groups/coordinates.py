@@ -25,7 +25,7 @@ from approxmcmc.contracts import Variables
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, rebuild, simplify, value_of
 from approxmcmc.interop.groups.values import PYTHON, shape_of
 from approxmcmc.interop.variables import ModelVariables, labels_of_model
-from approxmcmc.targets.groups.link import ABS, AS_IT_IS, EXP
+from approxmcmc.targets.groups.link import ABS, ABS_TANH, AS_IT_IS, EXP, EXPIT
 
 
 class Coordinates:
@@ -97,18 +97,30 @@ class Coordinates:
         return rebuild(graphs, known)
 
     def kind(self, variable: Any, entry: int) -> int | None:
-        """Return which function of its coordinate an entry of a variable is: ABS, AS_IT_IS or EXP; None if another."""
+        """Return which function of its coordinate an entry of a variable is, see `link`; None if another.
+
+        A variable of the kinds ABS_TANH and EXPIT is that function times its `bound`.
+        """
         transform = self.model.rvs_to_transforms[variable]
         if variable in self.signed:
-            return ABS if self.signed[variable] is None else None
+            return ABS if self.signed[variable] is None else ABS_TANH
         if transform is None:
             return AS_IT_IS
+        if is_between_0_and_a_bound(self.model, variable):
+            return EXPIT
         if isinstance(transform, LogTransform):
             return EXP
         if isinstance(transform, CholeskyCovPacked):
             row = int((np.sqrt(8 * entry + 1) - 1) / 2)
             return EXP if entry == (row + 1) * (row + 2) // 2 - 1 else AS_IT_IS
         return None
+
+    def bound(self, variable: Any, entry: int) -> float:
+        """Return the upper bound of an entry of a variable of the kinds ABS_TANH and EXPIT, else 1."""
+        if not is_between_0_and_a_bound(self.model, variable):
+            return 1.0
+        bound = upper_bound(self.model, variable)
+        return float(np.broadcast_to(bound, shape_of(self.model, variable)).ravel()[entry])
 
     def initial_point(self) -> np.ndarray:
         """Return the model's initial point as a theta."""
@@ -195,12 +207,30 @@ def over_draws(
     return evaluate_all
 
 
+def has_fixed_parameters(model: Any, variable: Any) -> bool:
+    """Return whether the prior of a variable depends on no other free variable."""
+    return not set(ancestors(variable.owner.inputs)) & set(model.free_RVs)
+
+
+def is_between_0_and_a_bound(model: Any, variable: Any) -> bool:
+    """Return whether PyMC samples a variable by its logit between 0 and a known upper bound."""
+    transform = model.rvs_to_transforms[variable]
+    if isinstance(transform, LogOddsTransform):
+        return True
+    if isinstance(transform, LogTransform) or not isinstance(transform, IntervalTransform):
+        return False
+    lower, upper = transform.args_fn(*variable.owner.inputs)
+    if lower is None or upper is None or not has_fixed_parameters(model, variable):
+        return False
+    return not np.any(evaluate(pt.as_tensor(lower)) != 0.0)
+
+
 def may_be_signed(model: Any, variable: Any) -> bool:
     """Return whether a variable is positive, and its prior has fixed parameters and a positive, finite density at 0."""
     transform = model.rvs_to_transforms[variable]
     if not isinstance(transform, LogTransform | IntervalTransform | LogOddsTransform):
         return False
-    if set(ancestors(variable.owner.inputs)) & set(model.free_RVs):
+    if not has_fixed_parameters(model, variable):
         return False
     if isinstance(transform, IntervalTransform) and not isinstance(transform, LogTransform):
         lower, _ = transform.args_fn(*variable.owner.inputs)

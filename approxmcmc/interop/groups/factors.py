@@ -4,7 +4,8 @@ If each is a simple function of one coordinate, the table of a `link` gives them
 """
 
 import functools
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from approxmcmc.interop.groups.coordinates import Coordinates, may_be_signed
 from approxmcmc.interop.groups.forms import FactorsOfModel
 from approxmcmc.interop.groups.predictor import Product
 from approxmcmc.interop.kernels import numba_function
-from approxmcmc.targets.groups.link import add_factor_slopes, factors_of
+from approxmcmc.targets.groups.link import Link, add_factor_slopes, factors_of, link
 
 
 def scales_of(
@@ -55,11 +56,19 @@ class FactorsGiven:
     coordinates: Coordinates
     keeps_kernels: bool
 
-    def read_factors(self, factors: FactorsOfModel) -> list[tuple[int, int]]:
-        """Return the places of a link's table; they are unused if a graph computes the factors."""
-        self._factors_given, places = factors, places_of(factors, self.coordinates)
+    def link_of(self, factors: FactorsOfModel, products: Sequence[Product], logs: Sequence[bool]) -> Link:
+        """Return the table of these products of factors; its places are unused if a graph computes the factors.
+
+        A factor with an upper bound is a share of the bound, which goes into the weights of the products.
+        """
+        self._factors_given = factors
+        places = places_of(factors, self.coordinates)
         self.keeps_kernels = places is not None
-        return [(0, 0)] * len(factors.entries) if places is None else places
+        if places is None:
+            return link([(0, 0)] * len(factors.entries), products, logs)
+        bounds = [self.coordinates.bound(variable, entry) for variable, entry in factors.entries]
+        scaled = [(j, weight * math.prod(bounds[f] for f in monomial), monomial) for j, weight, monomial in products]
+        return link(places, scaled, logs)
 
     @functools.cached_property
     def _graph(self) -> "GraphOfFactors":

@@ -18,7 +18,6 @@ from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
 from approxmcmc.targets.groups.grouping import grouping
-from approxmcmc.targets.groups.link import link
 from approxmcmc.targets.groups.normal_terms import NormalTerms, triangles
 
 MOST_NUMBERS = 60_000_000  # numbers in the triangles of all groups
@@ -53,7 +52,7 @@ class NormalGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, NormalTerms):
         signed = scales_of(source.model, effects.axes, factors, L, [*found.beta, *noise_products])
         self.coordinates = Coordinates(source.model, effects.axes, signed)
         logs = [*[False] * (p + self.n_columns * self.n_effects), *([] if scale is None else [True])]
-        table = link(self.read_factors(factors), [*found.beta, *L, *noise_products], logs)
+        table = self.link_of(factors, [*found.beta, *L, *noise_products], logs)
         rows = np.column_stack([found.Z, found.X, source.y.ravel() - found.offset]) / errors[:, None]
         counts, log_errors = np.ones(source.y.size), np.log(errors)
         if source.observed.weight is not None:  # N(r; 0, s^2)^w is the density of w rows with the residual r

@@ -17,7 +17,6 @@ from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
 from approxmcmc.targets.groups.grouping import grouping
-from approxmcmc.targets.groups.link import link
 from approxmcmc.targets.groups.quadrature_terms import LARGEST_ERROR, NODES, QuadratureTerms
 
 MOST_COLUMNS = 400  # columns of the predictor besides effects; a term has as many second derivatives as their square
@@ -65,8 +64,8 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
         offsets = [(p, 1.0, ())] if has_offset else []
         signed = scales_of(source.model, effects.axes, factors, products[len(found.beta) :], [*found.beta, *shapes])
         self.coordinates = coordinates = Coordinates(source.model, effects.axes, signed)
-        table = link(
-            self.read_factors(factors),
+        table = self.link_of(
+            factors,
             [*products, *offsets, *shapes],
             [*[False] * n_products, *[True] * len(shapes)],
         )

@@ -2,11 +2,11 @@ r"""Map the coordinates of a chain to the parameters of the groups: sums of prod
 
 .. math:: \phi_j = \sum_{m \to j} \alpha_m \prod_{f \in m} a_f(\theta),
 
-Each factor is a coordinate of theta, its exponential, or its absolute value. A table says which, so that models which
-differ only in their tables share compiled kernels. The table is stored with the data:
-``places`` (1, F, 2) = coordinate and kind of each factor, ``products`` (1, M, 1 + D) = j and the factors of each
-product, at most D, padded with -1, ``weights`` (1, M) = alpha_m, and ``logs`` (1, n), 1 if phi_j is the logarithm of
-the sum.
+Each factor is a function of one coordinate t of theta: t, exp(t), abs(t), or one of two that stay between 0 and 1,
+abs(tanh(t / 2)) and 1 / (1 + exp(-t)). A table says which, so that models which differ only in their tables share
+compiled kernels. The table is stored with the data: ``places`` (1, F, 2) = coordinate and kind of each factor,
+``products`` (1, M, 1 + D) = j and the factors of each product, at most D, padded with -1, ``weights`` (1, M) = alpha_m,
+and ``logs`` (1, n), 1 if phi_j is the logarithm of the sum.
 """
 
 import math
@@ -18,8 +18,15 @@ import numpy as np
 from approxmcmc.engine.compiler.compile import allocating
 from approxmcmc.engine.terms.batches import Data
 
-AS_IT_IS, EXP, ABS = 0, 1, 2
-STEP, NEAR_0 = 1e-4, 1e-8  # step of differences, and the value that replaces a coordinate of 0
+AS_IT_IS = 0
+EXP = 1
+ABS = 2
+ABS_TANH = 3
+EXPIT = 4
+"""Kinds of factors. The last two are the share of a positive variable in its upper bound."""
+
+STEP = 1e-4  # of differences
+NEAR_0 = 1e-8  # replaces a coordinate of 0
 
 
 class Link(NamedTuple):
@@ -53,21 +60,41 @@ def link(
 
 @allocating
 def factors_of(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return the value at theta of each factor in `places`: a coordinate, its exponential or its absolute value."""
-    found = np.empty(places.shape[1])
+    """Return the value at theta of each factor in `places`, by its kind."""
+    factors = np.empty(places.shape[1])
     for f in range(places.shape[1]):
         value = theta[places[0, f, 0]]
         kind = places[0, f, 1]
-        found[f] = math.exp(value) if kind == EXP else (abs(value) if kind == ABS else value)
-    return found
+        if kind == EXP:
+            factors[f] = math.exp(value)
+        elif kind == ABS:
+            factors[f] = abs(value)
+        elif kind == ABS_TANH:
+            factors[f] = abs(math.tanh(0.5 * value))
+        elif kind == EXPIT:
+            factors[f] = 0.5 + 0.5 * math.tanh(0.5 * value)
+        else:
+            factors[f] = value
+    return factors
 
 
 @allocating
 def add_factor_slopes(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray, out: np.ndarray) -> None:
     """Add to `out` (d,) the derivatives of a function in theta, given its derivatives in the factors, `slopes` (F,)."""
     for f in range(places.shape[1]):
-        j, kind = places[0, f, 0], places[0, f, 1]
-        out[j] += slopes[f] * (math.exp(theta[j]) if kind == EXP else (np.sign(theta[j]) if kind == ABS else 1.0))
+        j = places[0, f, 0]
+        kind = places[0, f, 1]
+        if kind == EXP:
+            slope = math.exp(theta[j])
+        elif kind == ABS:
+            slope = np.sign(theta[j])
+        elif kind == ABS_TANH:
+            slope = np.sign(theta[j]) * 0.5 * (1.0 - math.tanh(0.5 * theta[j]) ** 2)
+        elif kind == EXPIT:
+            slope = 0.25 * (1.0 - math.tanh(0.5 * theta[j]) ** 2)
+        else:
+            slope = 1.0
+        out[j] += slopes[f] * slope
 
 
 @allocating
@@ -116,14 +143,22 @@ def values_of(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Return what `factors_of` computes, in NumPy, for one theta or many; shape (..., F)."""
     values, kind = theta[..., places[0, :, 0]], places[0, :, 1]
     values = np.where(kind == ABS, np.abs(values), values)
+    bounded = np.tanh(0.5 * values)
+    values = np.where(kind == ABS_TANH, np.abs(bounded), values)
+    values = np.where(kind == EXPIT, 0.5 + 0.5 * bounded, values)
     return np.exp(values, out=values, where=kind == EXP)
 
 
 def slopes_in_theta(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     """Return the derivatives of n functions in theta (n, d), given those in the factors, `slopes` (n, F)."""
-    (coordinate, kind), found = places[0].T, np.zeros((len(theta), len(slopes)))
-    own = np.where(kind == ABS, np.sign(theta[coordinate]), 1.0)
-    np.exp(theta[coordinate], out=own, where=kind == EXP)
+    coordinate, kind = places[0].T
+    found = np.zeros((len(theta), len(slopes)))
+    values = theta[coordinate]
+    own = np.where(kind == ABS, np.sign(values), 1.0)
+    bounded = 0.5 * (1.0 - np.tanh(0.5 * values) ** 2)
+    own = np.where(kind == ABS_TANH, np.sign(values) * bounded, own)
+    own = np.where(kind == EXPIT, 0.5 * bounded, own)
+    np.exp(values, out=own, where=kind == EXP)
     np.add.at(found, coordinate, (slopes * own).T)
     return found.T
 

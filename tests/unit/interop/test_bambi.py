@@ -33,17 +33,17 @@ def model(rng):
 
 @pytest.fixture
 def trace(model, rng):
-    """Return a trace of the PyMC model as `sample` draws it: no deterministic, the intercept of centred predictors."""
+    """Return a trace of the PyMC model as `sample` completes it: with effects, the intercept of centred predictors."""
     inner = without_formula(model)
     sizes = {"Intercept": (), "x": (), "kind": (1,), "1|site_sigma": (), "1|site_offset": (4,)}
-    axes = {"kind": ["kind_dim"], "1|site_offset": ["site__factor_dim"]}
+    axes = {"kind": ["kind_dim"], "1|site_offset": ["site__factor_dim"], "1|site": ["site__factor_dim"]}
     assert {variable.name for variable in inner.free_RVs} == set(sizes)
+    draws = {name: np.abs(rng.normal(size=(2, 5, *shape))) for name, shape in sizes.items()}
+    draws["1|site"] = draws["1|site_sigma"][..., None] * draws["1|site_offset"]
     posterior = xr.Dataset(
-        {
-            name: (("chain", "draw", *axes.get(name, ())), np.abs(rng.normal(size=(2, 5, *shape))))
-            for name, shape in sizes.items()
-        },
-        {axis: list(inner.coords[axis]) for axis in ("kind_dim", "site__factor_dim")} | {"chain": [0, 1]},
+        {name: (("chain", "draw", *axes.get(name, ())), values) for name, values in draws.items()},
+        {axis: list(inner.coords[axis]) for axis in ("kind_dim", "site__factor_dim")}
+        | {"chain": [0, 1], "draw": np.arange(5)},
         {"seed": 3},
     )
     return xr.DataTree.from_dict({"posterior": posterior})

@@ -247,16 +247,16 @@ def test_an_intercept_and_a_slope_of_each_group():
 REFUSED = {
     "a gamma law": (
         lambda eta: pm.Gamma("y", 2.0, pm.math.exp(eta), observed=COUNTS + 1.0),
-        "distribution Gamma are not supported",
+        "distribution Gamma is not supported",
     ),
     "a cloglog link": (
         lambda eta: pm.Bernoulli("y", 1.0 - pm.math.exp(-pm.math.exp(eta)), observed=CLASSES),
-        "by logit or probit",
+        "not the inverse logit or probit of a linear predictor",
     ),
     "an identity link": (lambda eta: pm.Poisson("y", pt.abs(eta), observed=COUNTS), "not the exponential of a linear"),
     "unknown trials": (
         lambda eta: pm.Binomial("y", pt.ceil(pm.HalfNormal("n") + COUNTS), logit_p=eta, observed=COUNTS),
-        "needs known trials",
+        "need known trials",
     ),
     "shapes that differ": (
         lambda eta: pm.NegativeBinomial("y", mu=pm.math.exp(eta), alpha=EXPOSED, observed=COUNTS),

@@ -113,6 +113,7 @@ NOISES = {
     "parameter": lambda: pm.HalfNormal("tau", 2.0),
     "known": lambda: E,
     "parameter times known": lambda: pm.Exponential("tau", 1.0) * E,
+    "bounded": lambda: pm.Uniform("tau", 0.0, 3.0),
 }
 
 
@@ -156,9 +157,14 @@ def by_the_model(model, target):
         for v in coordinates.free:
             value, s = theta[coordinates.places[v] :][: np.size(constrained[v.name])], constrained[v.name]
             if v in coordinates.signed:
-                upper = 5.0 if "Uniform" in type(v.owner.op).__name__ else np.inf
-                value = np.log(s) - (np.log(upper - s) if np.isfinite(upper) else 0.0)
-                jacobian += np.sum(np.log(s) + (np.log1p(-s / upper) if np.isfinite(upper) else 0.0))
+                if "Uniform" in type(v.owner.op).__name__:  # s = b abs(tanh(t / 2)), in PyMC the logit of s / b
+                    upper = 5.0
+                    value = np.log(s) - np.log(upper - s)
+                    jacobian += np.sum(np.log(s) + np.log1p(-s / upper))
+                    jacobian -= np.sum(np.log(upper / 2.0) + np.log1p(-((s / upper) ** 2)))
+                else:  # s = abs(t), in PyMC the logarithm
+                    value = np.log(s)
+                    jacobian += np.sum(np.log(s))
             name = model.rvs_to_values[v].name
             point[name] = np.reshape(value, start[name].shape)
         value, slope = at(np.zeros(stops[-1]), point)
@@ -207,9 +213,9 @@ def test_scales_of_any_prior(scale):
     assert target.keeps_kernels == (scale in ("uniform", "half-Cauchy", "inverse gamma"))
 
 
-@pytest.mark.parametrize("noise", ["known", "parameter times known"])
+@pytest.mark.parametrize("noise", ["known", "parameter times known", "bounded"])
 def test_noises(noise):
-    check(hierarchy(noise=noise))
+    assert check(hierarchy(noise=noise)).keeps_kernels
 
 
 @pytest.mark.parametrize("centred", [True, False])
