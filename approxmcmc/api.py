@@ -79,8 +79,9 @@ def sample(
         Starting values: None, the result of `laplace` (each chain starts from a draw of it), a dict by variable, an
         array of shape (dim,) or (chains, dim), or a list with a dict for each chain. None means a draw of the Laplace
         approximation if the target or the proposal was built on one, a random state of a discrete target, and otherwise
-        the target's initial point plus U(-1, 1). If the library chooses the sampler, chains start where its trial
-        ended, and some of them around other modes, if a search from far starts finds any.
+        the target's initial point plus U(-1, 1), with :class:`NUTS` in pairs plus and minus U(-1, 1). If the library
+        chooses the sampler, chains start where its trial ended, and some of them around other modes, if a search from
+        far starts finds any.
     thin
         Steps per kept draw. The record of a kept draw adds up the costs and decisions of all its steps.
     time_limit

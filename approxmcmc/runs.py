@@ -15,7 +15,7 @@ import xarray as xr
 from approxmcmc.audits.policy import FEWEST, audit_draws, time_for_draws
 from approxmcmc.checkpoints.book import Book, described, plain, refuse_another_run
 from approxmcmc.checkpoints.tables import columns_of
-from approxmcmc.contracts import Sampler, SamplingResult, Target, Variables, WholeRun, WholeSampler
+from approxmcmc.contracts import NamedDraws, Sampler, SamplingResult, Target, Variables, WholeRun, WholeSampler
 from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.diagnostics.convergence import LEAST_ESS, chains_agree, smallest_ess
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
@@ -87,6 +87,7 @@ def make_plan(
     if book and book.begun:
         return _as_chosen(target, settings, book)
     from approxmcmc.design.choice import choose_sampler
+    from approxmcmc.design.modes import started_elsewhere
 
     goal = "time_limit" if settings.target_ess is None else "target_ess"  # with both, the limit may only end the run
     wanted = {name: getattr(settings, name) for name in (goal, "bias", "chains")}
@@ -96,11 +97,12 @@ def make_plan(
         tell("%s", choice.sentence)
     settings = settings._replace(tune=choice.tune if settings.tune is None else settings.tune)
     content = _content(choice.target, say=say)
+    starts = choice.initvals if initvals is None else initvals
+    attrs = choice.attrs if initvals is None else {**choice.attrs, **started_elsewhere(choice.attrs)}
     if book:
-        book.made |= {"tune": settings.tune, "candidate": choice.name, "attrs": plain(choice.attrs)}
+        book.made |= {"tune": settings.tune, "candidate": choice.name, "attrs": plain(attrs)}
         book.made |= {"sampler": plain(choice.sampler.to_dict()), "target": described(choice.target)}
-    initvals = choice.initvals if initvals is None else initvals
-    return RunPlan(choice.target, choice.sampler, settings, content, initvals, choice.attrs)
+    return RunPlan(choice.target, choice.sampler, settings, content, starts, attrs)
 
 
 def _content(target: Target, *, say: bool) -> str:
@@ -238,7 +240,8 @@ def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressba
         book.write(Snapshot(None, {}, 0.0, "", []))
     if not sampler.continues(target):
         settings = settings._replace(enough=None)
-    goals = _goals(settings, Variables(dict(target.variables.shapes)), chosen, weighted=False)
+    shapes = Variables(dict(target.variables.shapes))
+    goals = _goals(settings, shapes, chosen, weighted=False)
     asked = WholeRun(
         goals=goals,
         tune=settings.tune or 0,
@@ -251,7 +254,6 @@ def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressba
     )
     drawn = sampler.run(target, asked)
     keep_warmup = not settings.discard_tuned_samples
-    looked_at = json.dumps({"proof": target.plain.why_one_mode, "jittered": initvals is None})
     trace = named_trace(
         drawn.posterior,
         drawn.stats,
@@ -259,7 +261,8 @@ def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressba
         tuning_totals=drawn.tuning_totals,
         attrs={
             **_origin(plan),
-            "modes": looked_at,
+            "modes": json.dumps({"proof": target.plain.why_one_mode}),
+            "starts_apart": starts_apart(_first_states(drawn, shapes), drawn.flat),
             **chosen,
             **goals.found(drawn.flat),
             **target.setup_attrs,
@@ -276,6 +279,16 @@ def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressba
     if book and drawn.attrs["stopped"] != "interrupt":
         book.close(Snapshot(None, {}, 0.0, drawn.attrs["stopped"], []), trace, columns)
     return trace, block
+
+
+def _first_states(drawn: NamedDraws, shapes: Variables) -> np.ndarray:
+    """Return the first recorded state of each chain, shape (chains, dim); without a state shape (0, dim).
+
+    Other libraries do not return starts. The state after one step has the names and the scale of the draws.
+    """
+    tuning = shapes.pack_draws({name: drawn.warmup_posterior[name][:, :1] for name in shapes.shapes})
+    states = tuning if tuning.shape[1] else drawn.flat
+    return states[:, 0] if states.shape[1] else np.empty((0, states.shape[2]))
 
 
 def completing(given: Any, target: Target) -> Callable[[xr.DataTree], xr.DataTree]:

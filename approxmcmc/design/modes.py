@@ -21,7 +21,7 @@ The chains of a posterior in which no other mode was found start where they woul
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -288,3 +288,12 @@ def as_record(search: Search, chains: list[list[int]]) -> str:
         ],
     }
     return json.dumps(record)
+
+
+def started_elsewhere(attrs: Mapping[str, Any]) -> dict[str, str]:
+    """Return the attribute ``modes`` of a run whose chains start at points of the user; {} if no mode was searched."""
+    if "modes" not in attrs:
+        return {}
+    record = json.loads(attrs["modes"])
+    others = [{**mode, "chains": []} for mode in record["others"]]
+    return {"modes": json.dumps({**record, "others": others, "starts_given": True})}

@@ -70,8 +70,13 @@ def _several(record: Mapping[str, Any], mixing: Iterable[Finding]) -> Finding:
     missed = [mode for mode in others if not (mode["chains"] or mode["is_left"])]
     if not (disagree or missed) and compared:
         return Finding(NAME, "ok", f"{sentence}. The chains agree", "", 1 + len(others))
-    if disagree:
-        sentence += ". Chains do not move between the modes, so the draws do not have the weights of the modes"
+    if record.get("starts_given"):
+        sentence += ". The chains started at the given initvals: R-hat does not compare modes that none of them reached"
+    elif disagree:
+        sentence += (
+            ". The chains disagree: they move between the modes seldom or never, so the draws do not have the weights "
+            "of the modes"
+        )
     elif missed:
         sentence += f". No chain started in {len(missed)} of them, so R-hat says nothing about {_it(missed)}"
     advice = (
@@ -111,24 +116,17 @@ def _one(record: Mapping[str, Any]) -> Finding:
 
 
 def _by_starts(record: Mapping[str, Any], posterior: xr.Dataset) -> Finding:
-    """Return the finding on a run without a search: whether its starts were overdispersed, or only jittered.
-
-    Starts with a jitter lie in the basins of two modes that mirror each other with probability 1/2 each, so those of n
-    chains all lie in the same one with probability 2^(1 - n).
-    """
+    """Return the finding on a run without a search: whether its starts were overdispersed."""
     chains = posterior.sizes["chain"]
     apart = float(posterior.attrs.get("starts_apart", math.nan))
     if apart >= OVERDISPERSED:
-        sentence = f"the chains started up to {apart:.3g} posterior sd from each other"
+        sentence = (
+            f"R-hat compares the modes that the {chains} chains reached from starts with a standard deviation of up to "
+            f"{apart:.3g} posterior sd; no other modes were searched"
+        )
         return Finding(NAME, "ok", sentence, "", apart, OVERDISPERSED)
     if chains == 1:
         return Finding(NAME, "not checked", "one mode looked at: there is one chain", "run 4 chains from far starts")
-    if record.get("jittered"):
-        sentence = (
-            f"not checked beyond {chains} jittered starts: R-hat compares them, but all lie in the basin of one of two "
-            f"mirrored modes in one run of {2 ** (chains - 1)}"
-        )
-        return Finding(NAME, "not checked", sentence, "run more chains", chains)
     if math.isnan(apart):
         sentence = "one mode looked at: the trace does not hold how far from each other the chains started"
     else:

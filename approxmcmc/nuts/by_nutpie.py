@@ -16,12 +16,13 @@ import xarray as xr
 
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.nuts.raw import RECORDS, NUTSJob, RawDraws, mean_leapfrogs, records_of
+from approxmcmc.nuts.starts import flat, mirrored_starts
 
 POLL = 0.002  # seconds between two looks at the chains
 SLICE = 0.2  # seconds that a chain runs before a slower one takes its core
 REPORTED = 20  # milliseconds between two reports of a chain
 RESERVED = 2**27  # bytes of a chain's draws: nutpie reserves memory for all possible draws
-AWAY = 1e-3  # standard deviation of new starts around one that nutpie does not accept
+AWAY = 1e-3  # standard deviation of new starts around a given one that nutpie does not accept
 CLOCK = "the total, spread over draws by their leapfrog steps"
 
 
@@ -49,14 +50,16 @@ def compile_model(model: Any, names: Sequence[str] | None) -> NutpieModel:
 
 
 class NutpieChain:
-    """Chain number `k` of a job, which nutpie ends after `most` draws; its thread begins at the first `run`."""
+    """Chain number `k` of a job, which nutpie ends after `most` draws; its thread begins at the first `run`.
 
-    def __init__(self, job: NUTSJob, compiled: Any, k: int, most: int, adaptation: str) -> None:
-        self._job, self._compiled, self._most, self._adaptation = job, compiled, most, adaptation
+    The chain starts at `first`, an unconstrained point.
+    """
+
+    def __init__(self, job: NUTSJob, compiled: Any, first: np.ndarray, k: int, most: int, adaptation: str) -> None:
+        self._job, self._most, self._adaptation = job, most, adaptation
         self._seed = job.seeds[k]
-        if job.starts is not None:
-            start = flat_start(job.model, job.starts[k], self._seed)
-            self._compiled = dataclasses.replace(compiled, initial_point_func=near(start))
+        instead = compiled.initial_point_func if job.starts is None else near(first)
+        self._compiled = dataclasses.replace(compiled, initial_point_func=at_first(first, instead))
         self._sampler: Any = None
         self._reported, self._since, self.seconds = 0, 0.0, 0.0
 
@@ -137,12 +140,13 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str = "diag") -> RawDr
     began = time.perf_counter()
     deadline = np.inf if job.seconds is None else limit_clock() + job.seconds
     wanted, most, chains, stopped, looked = job.draws, 0, list[NutpieChain](), "", 0.0
+    firsts = _starts(job)
     try:
         while True:
             if wanted > most:  # longer chains start again, with the same draws at the beginning
                 most = max(wanted, min(job.most, RESERVED // (8 * (compiled.made.n_expanded + len(RECORDS)))))
                 _end(chains)
-                chains = [NutpieChain(job, compiled.made, k, most, adaptation) for k in range(len(job.seeds))]
+                chains = [NutpieChain(job, compiled.made, at, k, most, adaptation) for k, at in enumerate(firsts)]
             stopped, ended = _advance(chains, job, wanted, deadline), time.perf_counter()
             trees = [chain.draws() for chain in chains]
             longer = 0
@@ -232,19 +236,26 @@ def _joined(trees: Sequence[xr.DataTree], group: str, draws: int) -> xr.Dataset:
     return xr.concat(numbered, dim="chain", join="exact", data_vars="all", combine_attrs="drop")
 
 
-def near(start: np.ndarray) -> Callable[[int], np.ndarray]:
-    """Return the function that gives nutpie a start: the given one or, if nutpie rejects it, points near it.
+def _starts(job: NUTSJob) -> list[np.ndarray]:
+    """Return the unconstrained start of each chain: the given one, or one of a mirrored pair."""
+    if job.starts is None:
+        return [flat(job.model, start) for start in mirrored_starts(job.model, job.seeds)]
+    return [flat_start(job.model, start, seed) for start, seed in zip(job.starts, job.seeds, strict=True)]
 
-    nutpie scales its first step by the gradient and rejects a start where an entry of the gradient is 0, as at a
-    residual of 0.
+
+def at_first(start: np.ndarray, instead: Callable[[int], np.ndarray]) -> Callable[[int], np.ndarray]:
+    """Return the function of a seed that gives nutpie `start` or, if nutpie rejects it, points of `instead`.
+
+    nutpie rejects a start where the log density is not finite. It scales its first step by the gradient, so it also
+    rejects a start where an entry of the gradient is 0, as at a residual of 0.
     """
     tries = itertools.count()
+    return lambda seed: instead(seed) if next(tries) else start
 
-    def at(seed: int) -> np.ndarray:
-        away = np.random.default_rng(seed).normal(scale=AWAY, size=start.shape)
-        return start + away if next(tries) else start
 
-    return at
+def near(start: np.ndarray) -> Callable[[int], np.ndarray]:
+    """Return the function of a seed that draws a point near `start`."""
+    return lambda seed: start + np.random.default_rng(seed).normal(scale=AWAY, size=start.shape)
 
 
 def flat_start(model: Any, values: Any, seed: int) -> np.ndarray:
@@ -253,5 +264,4 @@ def flat_start(model: Any, values: Any, seed: int) -> np.ndarray:
 
     overrides = {model[name]: np.asarray(value) for name, value in values.items()}
     point = make_initial_point_fn(model=model, overrides=overrides, return_transformed=True)(seed)
-    names = [model.rvs_to_values[variable].name for variable in model.free_RVs]
-    return np.concatenate([np.ravel(point[name]) for name in names]).astype(np.float64)
+    return flat(model, point)

@@ -9,7 +9,7 @@ import math
 import multiprocessing
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import xarray as xr
 
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.nuts.raw import NUTSJob, RawDraws, mean_leapfrogs, records_of
+from approxmcmc.nuts.starts import constrained, mirrored_starts
 
 CLOCK = "each draw timed"
 
@@ -55,7 +56,7 @@ def draw(job: NUTSJob) -> RawDraws:
     wanted, began = job.draws, time.perf_counter()
     while True:
         clock = StepClock(job)
-        tree = _sample(job, clock, wanted)
+        tree = _sample_from_pairs(job, clock, wanted) if job.starts is None else _sample(job, clock, wanted, job.starts)
         stopped = "time_limit" if clock.late else ""
         if tree is None or tree["posterior"].sizes["draw"] < wanted or len(tree["posterior"]["chain"]) < len(job.seeds):
             stopped = stopped or "interrupt"
@@ -67,7 +68,20 @@ def draw(job: NUTSJob) -> RawDraws:
     return _raw(job, clock, tree, began, stopped)
 
 
-def _sample(job: NUTSJob, clock: StepClock, draws: int) -> xr.DataTree | None:
+def _sample_from_pairs(job: NUTSJob, clock: StepClock, draws: int) -> xr.DataTree | None:
+    """Return PyMC's draws from mirrored starts or, if PyMC rejects one of these, from starts of its own."""
+    starts = constrained(job.model, mirrored_starts(job.model, job.seeds))
+    try:
+        return _sample(job, clock, draws, starts)
+    except start_error():
+        if any(clock.ends):  # the chains had started
+            raise
+        return _sample(job, clock, draws, None)
+
+
+def _sample(
+    job: NUTSJob, clock: StepClock, draws: int, starts: Sequence[Mapping[str, Any]] | None
+) -> xr.DataTree | None:
     """Return PyMC's draws, None if it was stopped before the first draw was kept."""
     import pymc as pm
 
@@ -84,8 +98,8 @@ def _sample(job: NUTSJob, clock: StepClock, draws: int) -> xr.DataTree | None:
                 chains=len(job.seeds),
                 cores=at_once,
                 random_seed=list(job.seeds),
-                initvals=None if job.starts is None else [dict(start) for start in job.starts],
-                init="auto" if job.starts is None else "adapt_diag",
+                initvals=None if starts is None else [dict(start) for start in starts],
+                init="auto" if starts is None else "adapt_diag",
                 var_names=None if job.names is None else list(job.names),
                 progressbar=False,
                 compute_convergence_checks=False,

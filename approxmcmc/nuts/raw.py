@@ -34,7 +34,7 @@ class NUTSJob(NamedTuple):
     seeds
         One for each chain.
     starts
-        Values of free variables for each chain; None: the model's own, with jitter.
+        Values of free variables for each chain; None: mirrored pairs, see `mirrored_starts`.
     draws
         Draws of each chain after tuning, before anything is thinned.
     more

@@ -25,6 +25,8 @@ class NUTS(WholeSampler, Component):
     Guarantee: asymptotically exact. Divergences, which `diagnose` counts, are a sign of regions that the trajectories
     do not enter. A target that is not a PyMC model runs as its PyMC twin. Discrete parameters, and those without a
     gradient, are moved by the step methods that `pm.sample` chooses, in turn with NUTS for the others.
+    Chains start in pairs, at the initial point of the model plus and minus U(-1, 1) on the unconstrained scale, so that
+    two modes that mirror each other each have a chain.
 
     Parameters
     ----------

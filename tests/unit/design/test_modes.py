@@ -309,6 +309,18 @@ def test_a_run_on_two_modes_warns_and_one_on_a_concave_density_is_not_searched(s
     assert table.loc["modes", "verdict"] == "warning" and table.loc["R-hat", "advice"] == table.loc["modes", "advice"]
 
 
+def test_given_starts_are_not_said_to_lie_in_the_modes_that_were_found(tmp_path):
+    """All chains start at one point, so R-hat passes; the search still names the other mode."""
+    run_of = {"random_seed": 0, "progressbar": False, "draws": 1000, "checkpoint": tmp_path / "run.nc"}
+    with pytest.warns(amc.errors.SamplingWarning, match="started at the given initvals: R-hat does not compare"):
+        trace = amc.sample(two_normals(60.0), initvals=np.array([30.0]), **run_of)
+    [other] = json.loads(trace.posterior.attrs["modes"])["others"]
+    assert other["chains"] == [] and trace.posterior.attrs["starts_apart"] == 0.0
+    assert (trace.posterior["theta"] > 0.0).all() and "R-hat" not in trace.posterior.attrs["problems"]
+    row = amc.diagnose(trace).set_index("check").loc["modes"]
+    assert row["verdict"] == "warning" and "where chains" not in row["finding"] and row["where"] == ""
+
+
 def test_a_target_ess_that_chains_apart_never_reach_ends_the_run():
     with pytest.warns(amc.errors.SamplingWarning, match="hardly leave them"):
         trace = amc.sample(two_normals(60.0), target_ess=100, random_seed=0, progressbar=False)

@@ -16,8 +16,9 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingErro
 from approxmcmc.interop.any_model import as_target
 from approxmcmc.interop.whole_model import WholeModel
 from approxmcmc.nuts import by_nutpie, by_pymc, run, settings
-from approxmcmc.nuts.raw import RawDraws
+from approxmcmc.nuts.raw import NUTSJob, RawDraws
 from approxmcmc.nuts.records import thinned, why_no_start
+from approxmcmc.nuts.starts import constrained, flat, mirrored_starts
 from approxmcmc.sampling.goals import FixedDraws, ThinnedDraws
 from tests import pymc_zoo as zoo
 
@@ -114,6 +115,8 @@ def test_a_target_without_a_model_is_refused():
 
 
 # --- what a run makes of what a library draws ---
+
+JOB = NUTSJob(None, {}, None, [1, 2], None, 5, lambda posterior, leapfrogs: 0, 5, 4, 0.8, 1, None, lambda steps: None)
 
 
 def fake_draw(job, compiled=None):
@@ -291,6 +294,72 @@ def test_a_model_that_cannot_start_has_pymcs_diagnosis():
     assert "all log densities are finite" in why_no_start(eight_schools(), RuntimeError("no start"))
 
 
+# --- where chains start ---
+
+
+def test_chains_start_in_pairs_that_mirror_each_other():
+    with pm.Model() as model:
+        pm.Normal("m", 3.0, shape=2)
+        pm.HalfNormal("s")
+        pm.Poisson("k", 4.0)
+    starts = mirrored_starts(model, [5, 6, 7])
+    centre = model.initial_point()
+    assert list(starts[0]) == ["m", "s_log__", "k"] and starts[0]["k"] == starts[1]["k"] == 4
+    for name in ("m", "s_log__"):
+        away = [start[name] - centre[name] for start in starts]
+        np.testing.assert_allclose(away[0], -away[1], rtol=1e-12)
+        assert (np.abs(away) > 0.0).all() and (np.abs(away) <= 1.0).all() and (away[0] != away[2]).all()
+    assert mirrored_starts(model, [5, 8])[1]["m"].tolist() == starts[1]["m"].tolist()
+    assert mirrored_starts(model, [7])[0]["m"].tolist() == starts[2]["m"].tolist()
+    np.testing.assert_array_equal(flat(model, starts[0])[:3], [*starts[0]["m"], starts[0]["s_log__"]])
+
+
+@pytest.mark.needs_jit
+def test_pymc_takes_starts_on_the_scale_of_the_model():
+    """The upper bound of u is the parameter s, so that the scale of u depends on another start."""
+    with pm.Model() as model:
+        s = pm.HalfNormal("s")
+        pm.Uniform("u", 0.0, s)
+    point = mirrored_starts(model, [3])[0]
+    [start] = constrained(model, [point])
+    assert start["s"] == pytest.approx(np.exp(point["s_log__"]))
+    assert start["u"] == pytest.approx(start["s"] / (1.0 + np.exp(-point["u_interval__"])))
+
+
+def test_nutpie_has_other_points_after_a_start_that_it_rejects():
+    given = by_nutpie.at_first(np.ones(2), by_nutpie.near(np.ones(2)))
+    assert given(1).tolist() == [1.0, 1.0]
+    assert 0.0 < np.abs(given(2) - 1.0).max() < 0.01
+    own = by_nutpie.at_first(np.ones(2), lambda seed: np.full(2, seed))
+    assert [own(5)[0], own(6)[0], own(7)[0]] == [1.0, 6.0, 7.0]
+
+
+def test_pymc_starts_by_itself_where_it_rejects_a_mirrored_start(two_means, monkeypatch):
+    tried = []
+
+    def rejects(job, clock, draws, starts):
+        tried.append(starts)
+        if starts is not None:
+            raise by_pymc.start_error()("Initial evaluation of model at starting point failed!")
+        return "a tree"
+
+    monkeypatch.setattr(by_pymc, "_sample", rejects)
+    monkeypatch.setattr(by_pymc, "constrained", lambda model, points: points)
+    clock = by_pymc.StepClock(JOB)
+    assert by_pymc._sample_from_pairs(JOB._replace(model=two_means.to_pymc()), clock, 5) == "a tree"
+    assert len(tried) == 2 and tried[0][0]["s"] == -tried[0][1]["s"]
+    clock.ends[0].append(1.0)
+    with pytest.raises(by_pymc.start_error()):
+        by_pymc._sample_from_pairs(JOB._replace(model=two_means.to_pymc()), clock, 5)
+
+
+def test_starts_that_were_near_are_findings(two_means):
+    """The fake library starts all chains at the same point."""
+    trace = amc.sample(two_means, draws=50, initvals={"s": 1.0}, **QUIET)
+    row = amc.diagnose(trace).set_index("check").loc["modes"]
+    assert row["verdict"] == "not checked" and "at most 0 posterior sd" in row["finding"]
+
+
 # --- nutpie and PyMC themselves ---
 
 
@@ -341,6 +410,17 @@ class TestByNutpie:
         starts = [{"mu": float(k), "z": np.zeros(8)} for k in range(4)]  # chain 1: a gradient of exactly 0
         found = amc.sample(model, draws=10, tune=1, initvals=starts, discard_tuned_samples=False, **QUIET)
         assert found.posterior.sizes == {"chain": 4, "draw": 10, "school": 8}
+
+    def test_each_of_two_mirrored_modes_has_a_chain(self):
+        """With independent starts both chains lie in one mode for half of the seeds, so the test fails but for 2^-6."""
+        with pm.Model() as model:
+            x = pm.Normal("x", 0.0, 100.0, shape=2)
+            pm.Potential("two", pm.logp(pm.Normal.dist(0.0, 0.05), x[0] * x[1] - 9.0))
+            pm.Potential("near", pm.logp(pm.Normal.dist(0.0, 0.05), x[0] - x[1]))
+        for seed in range(6):
+            found = amc.sample(model, draws=20, tune=100, chains=2, cores=1, random_seed=seed, progressbar=False)
+            signs = np.sign(found.posterior["x"].isel(draw=-1, x_dim_0=0).to_numpy())
+            assert sorted(signs) == [-1.0, 1.0]
 
 
 @pytest.mark.needs_jit
