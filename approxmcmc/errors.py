@@ -71,7 +71,7 @@ class CheckpointWarning(ApproxMCMCWarning):
 
 
 class DatasetWarning(ApproxMCMCWarning):
-    """A data set is not the requested one, or comes from an unexpected source."""
+    """A data set is not the requested one, may lack parts, or comes from an unexpected source."""
 
 
 class LeftOutWarning(ApproxMCMCWarning):

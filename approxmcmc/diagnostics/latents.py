@@ -12,13 +12,14 @@ import xarray as xr
 
 from approxmcmc.contracts import LatentTarget, Target, as_labels
 from approxmcmc.engine.files.whole_files import whole_folder
-from approxmcmc.errors import IncompatibleError, InvalidInputError, LeftOutWarning, warn
+from approxmcmc.errors import CacheWarning, IncompatibleError, InvalidInputError, LeftOutWarning, warn
 from approxmcmc.output.escapes import with_text_labels
 from approxmcmc.output.reading import flat_draws
 from approxmcmc.output.returned import ABSENT, beyond, with_labels
 
 MOST_NUMBERS = 10**7  # groups times draws stored in a trace by default
 AT_ONCE, CHUNK = 1 << 21, 1 << 16  # draws of groups in memory, and groups in a chunk of a folder
+WHOLE: dict[str, Any] = {"consolidated": False, "write_empty_chunks": True}  # so that a missing chunk is a lost one
 OWNER = "approxmcmc_target"  # attribute of a folder: the content of the target whose effects it holds
 ADVICE = "amc.latents(trace, target, groups) draws them, for some groups or draws at a time"
 SEED = 0x1A7E  # of draws of effects; differs from the run's seed
@@ -170,8 +171,8 @@ def write_latents(trace: xr.DataTree, target: Target) -> None:
     """Write the effects of all groups as float32 to the target's folder, which appears once it is complete.
 
     Chunks are not compressed: that would save 7 % of the folder, and take three times as long as writing it. Each has a
-    CRC, so that Zarr raises on a damaged one. The folder's attribute `OWNER` is the content of the target, by which a
-    later run of it recognises its own folder.
+    CRC, so that Zarr raises on a damaged one, and none is left out, so that a missing one is seen. The folder's
+    attribute `OWNER` is the content of the target, by which a later run of it recognises its own folder.
     """
     from zarr.codecs import Crc32cCodec
 
@@ -195,19 +196,40 @@ def write_latents(trace: xr.DataTree, target: Target) -> None:
                     lengths = (chunks.get(str(dim), drawn.sizes[dim]) for dim in variable.dims)
                     encoding[name]["chunks"] = tuple(max(1, length) for length in lengths)
                 owned = with_text_labels(drawn).assign_attrs({OWNER: target.content_hash()})
-                owned.to_zarr(unfinished, mode="w", consolidated=False, encoding=encoding)
+                owned.to_zarr(unfinished, mode="w", encoding=encoding, **WHOLE)
             else:
-                with_text_labels(drawn).to_zarr(unfinished, append_dim="draw", consolidated=False)
+                with_text_labels(drawn).to_zarr(unfinished, append_dim="draw", **WHOLE)
             os.utime(unfinished)
 
 
 def with_folder(trace: xr.DataTree, target: Target) -> xr.DataTree:
-    """Write the effects of a finished run again if their folder is missing; return the trace."""
+    """Write the effects of a finished run again if their folder, or a chunk in it, is missing; return the trace.
+
+    Warns
+    -----
+    CacheWarning
+        When chunks are missing, because xarray reads them as NaN.
+    """
     source = _source(target.plain)
     wanted = None if source is None else source.latents_wanted
-    if isinstance(wanted, str) and wanted != "auto" and not os.path.lexists(wanted):
+    if not isinstance(wanted, str) or wanted == "auto":
+        return trace
+    lost = _lost_chunks(Path(wanted)) if os.path.lexists(wanted) else []
+    if lost:
+        warn(
+            f"{wanted} is written again: chunks of {', '.join(lost)} are missing, which would read as NaN", CacheWarning
+        )
+    if lost or not os.path.lexists(wanted):
         write_latents(trace, target.plain)
     return trace
+
+
+def _lost_chunks(folder: Path) -> list[str]:
+    """Return the names of arrays that lack chunks."""
+    import zarr
+
+    arrays = sorted(zarr.open_group(folder, mode="r").arrays())
+    return [name for name, array in arrays if array.nchunks_initialized < array.nchunks]
 
 
 def _for_the_folder(source: LatentTarget, n_draws: int) -> list[str]:

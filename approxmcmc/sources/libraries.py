@@ -8,7 +8,7 @@ import numpy as np
 
 from approxmcmc.contracts import content_hash
 from approxmcmc.engine.extras import extra
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import DatasetWarning, InvalidInputError, warn
 from approxmcmc.sources.base import DataSource, check_alone, check_numbers, column_names
 
 FEWEST_ROWS = 1 << 16  # of a block; smaller chunks are joined
@@ -31,6 +31,11 @@ class ZarrArray(DataSource):
     MissingExtraError
         When zarr is not installed; it comes with ``approxmcmc[sources]``.
 
+    Warns
+    -----
+    DatasetWarning
+        When chunks are missing: their values are read as the fill value of the array, such as 0.
+
     Notes
     -----
     The data of a folder count as unchanged while names, sizes and modification times of its files are unchanged. To
@@ -49,6 +54,7 @@ class ZarrArray(DataSource):
             self._array = array if isinstance(array, zarr.Array) else zarr.open_array(str(array), mode="r")
         except (OSError, ValueError, KeyError) as error:
             raise InvalidInputError(f"ZarrArray: {array} cannot be opened as a Zarr array ({error})") from error
+        self._warn_of_missing_chunks()
         shape = self._array.shape
         if len(shape) not in (1, 2) or not shape[0]:
             raise InvalidInputError(f"ZarrArray: an array must have shape (n,) or (n, p), found {shape}")
@@ -58,6 +64,19 @@ class ZarrArray(DataSource):
         chunk = int((self._array.shards or self._array.chunks)[0])
         rows = chunk * max(1, -(-FEWEST_ROWS // chunk))
         self.offsets = np.append(np.arange(0, shape[0], rows), shape[0])
+
+    def _warn_of_missing_chunks(self) -> None:
+        """Warn if chunks were lost or never written: Zarr reads each of their values as the fill value."""
+        array = self._array
+        missing = array.nchunks - array.nchunks_initialized
+        if missing:
+            warn(
+                f"ZarrArray: {missing} of {array.nchunks} chunks of {array.store_path} are missing, and Zarr reads "
+                f"their values as the fill value, {array.fill_value!r}. If they were lost, copy the array again. Zarr "
+                "also leaves out chunks that hold nothing else: then ignore this warning, or write the array with "
+                "write_empty_chunks=True",
+                DatasetWarning,
+            )
 
     def fingerprint(self) -> str:
         """Return a hash of the files' names, sizes and modification times if they are in a local folder.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from approxmcmc.contracts import content_hash
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.study.declare import Bias, Declaration
-from approxmcmc.study.json_files import not_whole, read_json, write_json
+from approxmcmc.study.json_files import LOST, not_whole, read_json, write_json
 from approxmcmc.study.knobs import Setting
 from approxmcmc.study.plan import describe, digest, function_id
 from approxmcmc.study.record import BiasReport
@@ -46,13 +46,11 @@ def bias_path(store: Store, target: str, label: str) -> Path:
 
 
 def bias_report(store: Store, target: str, label: str) -> BiasReport | None:
-    """Return the report on the biases of a setting; None if it was not made, or its file of values is missing."""
+    """Return the report on the biases of a setting; None if it was not made."""
     path = bias_path(store, target, label)
     needed = ("target", "label", "request", "status", "seconds")
     report = cast("BiasReport | None", read_json(path, *needed, fields=BiasReport))
-    if report is None or (report["status"] == "done" and not path.with_suffix(".nc").is_file()):
-        return None
-    if (report["target"], report["label"]) != (target, label):
+    if report is not None and (report["target"], report["label"]) != (target, label):
         raise not_whole(path, f"it holds the report of {report['label']} on {report['target']}")
     return report
 
@@ -74,12 +72,12 @@ def write_bias(store: Store, report: BiasReport, found: "xr.Dataset | None") -> 
 
 
 def stored_bias(store: Store, target: str, label: str) -> "xr.Dataset | None":
-    """Return the stored biases of a setting; None if they are missing or could not be estimated.
+    """Return the stored biases of a setting; None if they were not made or could not be estimated.
 
     Raises
     ------
     StudyError
-        If their file is damaged, or holds other values than its report says.
+        If their file is damaged or lost, or holds other values than its report says.
     """
     from approxmcmc.output.files import read_tree
 
@@ -87,6 +85,8 @@ def stored_bias(store: Store, target: str, label: str) -> "xr.Dataset | None":
     if report is None or report["status"] != "done":
         return None
     path = bias_path(store, target, label).with_suffix(".nc")
+    if not path.is_file():
+        raise not_whole(path, LOST)
     try:
         found = read_tree(path).to_dataset()
     except InvalidInputError as error:

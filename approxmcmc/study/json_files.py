@@ -67,6 +67,9 @@ def json_object(stored: bytes, *needed: str, fields: type | None = None) -> dict
     return content
 
 
+LOST = "it is missing, and its report says that it was written"
+
+
 def not_whole(path: Path, reason: str) -> StudyError:
     """Return the error that a file of a store is damaged for this reason; the message says what to do."""
     return StudyError(

@@ -143,9 +143,13 @@ class StudyResults:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Code, machine and software of the records by name; facts that differ between runs are named with the run."""
+        """Code, machine and software of the records by name; facts that differ between runs are named with the run.
+
+        Runs whose file of facts was lost are named, too.
+        """
         used = set(self.records["provenance"].dropna())
         machines = {name: facts for name, facts in self.store.provenance().items() if name in used}
+        lost = {f"{name}: provenance": "its file was lost" for name in sorted(used - machines.keys())}
         first = next(iter(machines.values()), {})
         common = {
             fact: value for fact, value in first.items() if all(facts.get(fact) == value for facts in machines.values())
@@ -156,7 +160,7 @@ class StudyResults:
             for fact, value in facts.items()
             if fact not in common
         }
-        return common | apart
+        return common | apart | lost
 
     @property
     def command(self) -> str:

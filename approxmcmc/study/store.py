@@ -29,7 +29,7 @@ from approxmcmc.contracts import content_hash
 from approxmcmc.engine.checks import differences_of
 from approxmcmc.engine.files.whole_files import remove_leftovers
 from approxmcmc.errors import InvalidInputError, StudyError
-from approxmcmc.study.json_files import not_whole, plain, read_json, write_json
+from approxmcmc.study.json_files import LOST, not_whole, plain, read_json, write_json
 from approxmcmc.study.plan import Plan, digest
 from approxmcmc.study.record import GoldReport, Record
 
@@ -234,13 +234,15 @@ class Store:
         Raises
         ------
         StudyError
-            If its file is damaged, or holds other draws than its report says.
+            If its file is damaged or lost, or holds other draws than its report says.
         """
         from approxmcmc.output.files import load
 
         report, path = self.gold_report(target), self.folder / "gold" / f"{target}.nc"
-        if report is None or report["status"] != "accepted" or not path.is_file():
+        if report is None or report["status"] != "accepted":
             return None
+        if not path.is_file():
+            raise not_whole(path, LOST)
         try:
             reference = load(path)
         except InvalidInputError as error:

@@ -15,7 +15,7 @@ from approxmcmc.engine.files import mapped_files
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
-from approxmcmc.errors import InvalidInputError, MissingExtraError
+from approxmcmc.errors import DatasetWarning, InvalidInputError, MissingExtraError
 from approxmcmc.sources import Arrays, DaskArray, DaskFrame, ParquetFolder, ZarrArray
 from approxmcmc.targets.all_rows import AllRows
 
@@ -286,6 +286,17 @@ def test_refusals_say_what_there_is(tmp_path):
         Arrays(X, ["a", "a", "b"])
     with pytest.raises(InvalidInputError, match=r"cannot be opened as a Zarr array"):
         ZarrArray(tmp_path / "nowhere.zarr")
+
+
+def test_a_zarr_array_that_lacks_a_chunk_warns(tmp_path):
+    """Zarr reads the missing rows as zeros, so a posterior would be of other data without a word."""
+    X, y = table_of(np.float64)
+    in_zarr(X, y, tmp_path)
+    [chunk] = (tmp_path / "X" / "c" / "1").iterdir()
+    chunk.unlink()
+    with pytest.warns(DatasetWarning, match=r"1 of \d+ chunks of .*X are missing, .* the fill value, .*0\.0"):
+        rows = ZarrArray(tmp_path / "X", NAMES)
+    assert not np.asarray(rows)[70:140].any()
 
 
 def test_a_missing_library_is_named_with_its_extra(monkeypatch):

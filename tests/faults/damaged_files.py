@@ -13,6 +13,7 @@ import gzip
 import io
 import itertools
 import json
+import os
 import tempfile
 import types
 import warnings
@@ -28,8 +29,9 @@ import xarray as xr
 import approxmcmc as amc
 from approxmcmc.checkpoints.tables import read_checkpoint
 from approxmcmc.engine.files import mapped_files
-from approxmcmc.engine.files.checksums import LENGTH, add_checksum, checksum_of, with_checksum
+from approxmcmc.engine.files.checksums import ADDED, add_checksum, checksum_of, with_checksum
 from approxmcmc.engine.files.mapped_files import named_array
+from approxmcmc.engine.files.paths import CACHE_VARIABLE
 from approxmcmc.errors import ApproxMCMCError
 from approxmcmc.reference.cache import cached
 from approxmcmc.study import published
@@ -52,12 +54,14 @@ class Kind(NamedTuple):
     ``write(folder, which)`` writes good files, other ones for another `which`, and returns those that are damaged, by
     role. ``read(folder)`` reads them back, into values that can be compared as text. `named_by_user`: any good file may
     stand under the name. `forged` holds changes of the fields of a role, which get a right checksum afterwards.
+    `not_yet_made`: roles whose absence means that nothing was made, so that it is no fault.
     """
 
     write: Callable[[Path, int], dict[str, Path]]
     read: Callable[[Path], Any]
     named_by_user: bool = False
     forged: Callable[[Path, Path], Iterator[tuple[str, bytes]]] | None = None
+    not_yet_made: tuple[str, ...] = ()
 
 
 # --- the kinds ---
@@ -281,19 +285,75 @@ def write_analysis(folder: Path, which: int) -> dict[str, Path]:
     return {"pieces": folder / "pieces" / f"analysis{which}.json"}
 
 
+def kernel_and_uses(number: float, folder: Path) -> tuple[Any, int]:
+    """Return a kernel that adds a number, and how often it was read from the folder: 0 or 1."""
+    from numba import types as nb
+
+    from approxmcmc.engine.compiler.compile import kernel
+
+    def add(x: float) -> float:
+        return x + number
+
+    with mock.patch.dict(os.environ, {CACHE_VARIABLE: str(folder)}):
+        made = kernel(add, nb.float64(nb.float64))
+        return made, sum(made.stats.cache_hits.values())
+
+
+def write_kernel(folder: Path, which: int) -> dict[str, Path]:
+    """Write the machine code of a kernel."""
+    kernel_and_uses(float(which), folder)
+    [path] = (folder / "kernels").glob("*.nbc")
+    (folder / "as_written").write_bytes(path.read_bytes())
+    return {"kernel": path}
+
+
+def read_kernel(folder: Path) -> Any:
+    """Return what the kernel returns, and whether its file was used though it was not as written.
+
+    The second is needed because a process may hold machine code of the same name already, and would call that.
+    """
+    found = b"".join(path.read_bytes() for path in (folder / "kernels").glob("*.nbc"))
+    is_as_written = found == (folder / "as_written").read_bytes()
+    made, uses = kernel_and_uses(1.0, folder)
+    return made(2.0), bool(uses) and not is_as_written
+
+
+def forged_kernels(folder: Path, path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield kernels with a field of another type, or that claim to be large, and with a right checksum."""
+    content = path.read_bytes()[:-ADDED]
+    line, _, code = content.partition(b"\n")
+    header = json.loads(line)
+    for field, value in FORGED_HEADER.items():
+        forged = folder / "forged"
+        forged.write_bytes(json.dumps({**header, field.partition(" ")[0]: value}).encode() + b"\n" + code)
+        add_checksum(forged, path.name)
+        yield f"{field} = {value}", forged.read_bytes()
+        forged.unlink()
+
+
+FORGED_HEADER: dict[str, Any] = {
+    "library": "x",
+    "sizes": [10**15, 10**15],
+    "sizes of a part": [10, 10],
+    "function": {},
+    "environments": None,
+}
+
 KINDS = {
     "trace": Kind(write_trace, lambda folder: values(amc.load(folder / "trace.nc")), named_by_user=True),
     "checkpoint": Kind(write_finished, read_finished, named_by_user=True),
     "resumed run": Kind(write_finished, resume_finished, named_by_user=True, forged=forged_checkpoints),
-    "cell": Kind(write_cell, read_cell),
-    "plan": Kind(write_plan, read_plan),
-    "gold standard": Kind(write_gold, read_gold),
-    "bias": Kind(write_bias_of, read_bias),
+    "cell": Kind(write_cell, read_cell, not_yet_made=("record", "provenance")),
+    "plan": Kind(write_plan, read_plan, not_yet_made=("plan",)),
+    "gold standard": Kind(write_gold, read_gold, not_yet_made=("report",)),
+    "bias": Kind(write_bias_of, read_bias, not_yet_made=("report",)),
     "cached gold standard": Kind(write_cached_gold, read_cached_gold),
     "rows of a source": Kind(write_rows, read_rows),
     "published results": Kind(write_published, read_published),
     "cached analysis": Kind(write_analysis, lambda folder: kept_pieces(folder, 1)),
+    "kernel": Kind(write_kernel, read_kernel, forged=forged_kernels),
 }
+COMPILED = {"kernel"}  # kinds that need the compiler
 
 
 # --- the faults ---
@@ -320,7 +380,7 @@ def of_another_version(path: Path, good: bytes) -> Iterator[tuple[str, bytes]]:
         del content["checksum"]
         yield "without a checksum", json.dumps(content).encode()
     elif path.suffix != ".gz":  # its checksum is in the text beside it
-        yield "without a checksum", good[: -LENGTH - 2]
+        yield "without a checksum", good[:-ADDED]
 
 
 def of_wrong_types(path: Path, good: bytes) -> Iterator[tuple[str, bytes]]:
@@ -369,7 +429,7 @@ def outcome(kind: Kind, folder: Path, path: Path, good: Any) -> str:
         warnings.simplefilter("ignore")
         try:
             found = kind.read(folder)
-        except ApproxMCMCError as error:
+        except (ApproxMCMCError, FileNotFoundError) as error:
             stem = path.name.partition(".")[0]
             return "refused" if path.name in str(error) or stem in str(error) else f"it is not named: {error}"
         except BaseException as error:  # pragma: no cover  # a bug
@@ -399,6 +459,7 @@ def table(name: str, rng: np.random.Generator, *, flips: int, cuts: int) -> tupl
             faults = itertools.chain(
                 flipped(content, rng, flips),
                 cut(content, rng, cuts),
+                [] if role in kind.not_yet_made else [("removed", None)],
                 [] if kind.named_by_user else [("another good file", others[role])],
                 of_another_version(path, content),
                 of_wrong_types(path, content),
@@ -406,7 +467,7 @@ def table(name: str, rng: np.random.Generator, *, flips: int, cuts: int) -> tupl
                 kind.forged(folder, path) if kind.forged else [],
             )
             for fault, damaged in faults:
-                path.write_bytes(damaged)
+                path.unlink() if damaged is None else path.write_bytes(damaged)
                 found = outcome(kind, folder, path, good)
                 counts[found if found in ("refused", "as before") else "bug"] += 1
                 if found not in ("refused", "as before"):

@@ -7,13 +7,14 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.files import checksums
-from tests.faults.damaged_files import KINDS, outcome, table
+from tests.faults.damaged_files import COMPILED, KINDS, outcome, table
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+EVERY_KIND = [pytest.param(kind, marks=[pytest.mark.needs_jit] * (kind in COMPILED)) for kind in KINDS]
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 def test_no_fault_is_taken_for_the_file(kind, seed):
     began = time.perf_counter()
     counts, bugs = table(kind, np.random.default_rng(seed), flips=300, cuts=30)
@@ -22,7 +23,7 @@ def test_no_fault_is_taken_for_the_file(kind, seed):
 
 
 @pytest.mark.recompiles
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 def test_no_fault_of_a_few_is_taken_for_the_file(kind, rng):
     counts, bugs = table(kind, rng, flips=3, cuts=3)
     assert bugs == []
@@ -40,6 +41,14 @@ def without_checksums(monkeypatch):
 def test_the_table_sees_a_library_without_checksums(kind, rng, without_checksums):
     _, bugs = table(kind, rng, flips=60, cuts=0)
     assert any("USED" in bug for bug in bugs)
+
+
+@pytest.mark.needs_jit
+@pytest.mark.recompiles
+def test_without_checksums_the_kernel_of_another_function_is_run(rng, without_checksums):
+    """Random bits are not put to machine code without checksums: some of them crash the process."""
+    _, bugs = table("kernel", rng, flips=0, cuts=0)
+    assert [bug for bug in bugs if "another good file" in bug and "USED" in bug]
 
 
 @pytest.mark.recompiles

@@ -32,7 +32,7 @@ from numba.core.funcdesc import FunctionDescriptor
 from approxmcmc.engine.compiler.identity import UnknownContentError, any_stale, content_and_helpers, content_id
 from approxmcmc.engine.compiler.shipped import read_shipped
 from approxmcmc.engine.compiler.type_names import spelled
-from approxmcmc.engine.files.checksums import why_damaged
+from approxmcmc.engine.files.checksums import ADDED, why_damaged
 from approxmcmc.engine.files.paths import UntrustedFileError, make_private, read_trusted, user_cache
 from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.engine.messages import detail
@@ -118,10 +118,12 @@ def _packed(sig: Any, data: Any) -> bytes | None:
 
 
 def _unpacked(stored: bytes, sig: Any, target_context: Any) -> Any:
-    """Return the kernel that `_packed` made bytes of, with the types of `sig`."""
+    """Return the kernel that `_packed` made bytes of, with the types of `sig`; the bytes end with a checksum."""
     line, _, code = stored.partition(b"\n")
     header = json.loads(line)
     first, second = header["sizes"]
+    if first + second + ADDED != len(code):
+        raise ValueError(f"it claims {first + second} bytes of code, and has {len(code) - ADDED}")
     descriptor = FunctionDescriptor.__new__(FunctionDescriptor)
     for field, value in header["function"].items():
         setattr(descriptor, field, tuple(value) if isinstance(value, list) else value)

@@ -8,8 +8,8 @@ import xarray as xr
 from scipy import stats
 
 import approxmcmc as amc
-from approxmcmc.diagnostics.latents import SEED, with_latents
-from approxmcmc.errors import IncompatibleError, InvalidInputError, LeftOutWarning
+from approxmcmc.diagnostics.latents import SEED, with_folder, with_latents
+from approxmcmc.errors import CacheWarning, IncompatibleError, InvalidInputError, LeftOutWarning
 from approxmcmc.targets import GroupedTarget, NormalGroups
 from tests.unit.targets.test_grouped_target import Data, log_density
 from tests.unit.test_leave_one_out import posterior_of
@@ -128,3 +128,19 @@ def test_all_effects_go_to_a_folder_whole_or_not_at_all(fails, tmp_path, monkeyp
     chunk.write_bytes(bytes([chunk.read_bytes()[0] ^ 1]) + chunk.read_bytes()[1:])
     with xr.open_zarr(path, consolidated=False) as damaged, pytest.raises(ValueError, match="checksum"):
         damaged.load()
+
+
+def test_a_folder_that_lacks_a_chunk_is_written_again(tmp_path, monkeypatch):
+    pytest.importorskip("zarr")
+    rng, path = np.random.default_rng(3), tmp_path / "effects.zarr"
+    target = NormalGroups(np.ones((6, 1)), rng.normal(size=6), ["a", "b", "c"] * 2)
+    monkeypatch.setitem(with_latents.__globals__, "AT_ONCE", 12)  # two draws at a time
+    monkeypatch.setattr(target, "latents_wanted", str(path))
+    trace = with_latents(posterior_of(target, rng.normal(size=(2, 7, target.variables.size))), target)
+    whole = xr.load_dataset(path, engine="zarr", consolidated=False)
+    with_folder(trace, target)  # nothing is missing: no warning, and nothing is written
+    (path / "effect" / "c" / "0" / "1" / "0").unlink()
+    assert xr.load_dataset(path, engine="zarr", consolidated=False)["effect"].isnull().any()
+    with pytest.warns(CacheWarning, match=r"effects.zarr is written again: chunks of effect are missing"):
+        with_folder(trace, target)
+    xr.testing.assert_identical(xr.load_dataset(path, engine="zarr", consolidated=False), whole)
