@@ -33,7 +33,7 @@ _HOMES = {
         "plot_bias",
         "plot_bound",
         "plot_calibration",
-        "plot_core_rows",
+        "plot_influential_rows",
         "plot_cost",
         "plot_decisions",
         "plot_risk",
@@ -43,7 +43,7 @@ _HOMES = {
     "approxmcmc.reference": ("reference_posterior", "stein_discrepancy"),
     "approxmcmc.resuming": ("resume",),
     "approxmcmc.samplers": ("Exchange", "Firefly", "Gibbs", "ImplicitZ", "MetropolisHastings"),
-    "approxmcmc.surrogate": ("ControlVariate", "CoreRows", "SurrogateTransition"),
+    "approxmcmc.surrogate": ("ControlVariate", "SurrogateTransition"),
     "approxmcmc.targets": ("Auxiliary", "FunctionTarget", "laplace"),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}

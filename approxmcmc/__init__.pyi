@@ -44,9 +44,9 @@ from approxmcmc.plots import (
     plot_bias as plot_bias,
     plot_bound as plot_bound,
     plot_calibration as plot_calibration,
-    plot_core_rows as plot_core_rows,
     plot_cost as plot_cost,
     plot_decisions as plot_decisions,
+    plot_influential_rows as plot_influential_rows,
     plot_risk as plot_risk,
     plot_statistic as plot_statistic,
 )
@@ -62,7 +62,6 @@ from approxmcmc.samplers import (
 )
 from approxmcmc.surrogate import (
     ControlVariate as ControlVariate,
-    CoreRows as CoreRows,
     SurrogateTransition as SurrogateTransition,
 )
 from approxmcmc.targets import Auxiliary as Auxiliary, FunctionTarget as FunctionTarget, laplace as laplace

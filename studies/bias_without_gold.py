@@ -3,9 +3,9 @@
 Independent draws of the Laplace approximation, pCN with rho = 0, are decided by sequential tests at several epsilons,
 with and without control variates; SGLD is judged too. `approxmcmc.bias` estimates the bias of each setting from its
 draws alone. On MNIST the estimates are compared with a long exact chain; chains on enumerated states give the coverage
-of the intervals; on Covertype the exact kernel mixes badly and the verdict must say so, unless core rows give a better
-kernel; on dense data of 10^5 and 10^6 rows there is no other check; on a bimodal posterior a coupling lasts as long as
-chains need to change modes.
+of the intervals; on Covertype the exact kernel mixes badly and the verdict must say so, unless influential rows give a
+better kernel; on dense data of 10^5 and 10^6 rows there is no other check; on a bimodal posterior a coupling lasts as
+long as chains need to change modes.
 """
 
 import functools

@@ -1,10 +1,10 @@
 """Exact on few rows, or nearly so: exact subsampling against biased samplers and against steps that read all data.
 
-Surrogate transitions on core rows, decided by every exact test and by t-tests, are compared with exact MALA, control
-variates with independent draws of the Laplace approximation, and stochastic gradients. Risk is that of the posterior
-means, in squared posterior standard deviations and averaged over coefficients, against seconds and against data read;
-the references are long exact chains, or in preset paper NUTS where it is fast. All chains start at a draw of the
-Laplace approximation. A separate table has the cost of set-up.
+Surrogate transitions on influential rows, decided by every exact test and by t-tests, are compared with exact MALA,
+control variates with independent draws of the Laplace approximation, and stochastic gradients. Risk is that of the
+posterior means, in squared posterior standard deviations and averaged over coefficients, against seconds and against
+data read; the references are long exact chains, or in preset paper NUTS where it is fast. All chains start at a draw of
+the Laplace approximation. A separate table has the cost of set-up.
 """
 
 import functools
@@ -21,7 +21,7 @@ from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.svg import subplots
 from studies.real_data import data_used, targets
 from studies.tools.efficiency import effective_samples
-from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, core_rows, start
+from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, influential_rows, start
 from studies.tools.tall_references import SEED, reference_of, references
 from studies.tools.tall_samplers import mala, mixture, sghmc, sgld, surrogate
 
@@ -45,11 +45,11 @@ ON_CORE_ROWS = {
 }
 SAMPLERS = {
     "mala": InLaplaceMetric(mala),
-    **{name: InLaplaceMetric(surrogate(test), core_rows) for name, test in ON_CORE_ROWS.items()},
+    **{name: InLaplaceMetric(surrogate(test), influential_rows) for name, test in ON_CORE_ROWS.items()},
     "control_variates": InLaplaceMetric(mixture, control_variate),
     "sgld": InLaplaceMetric(sgld),
     "sghmc": InLaplaceMetric(
-        sghmc, core_rows
+        sghmc, influential_rows
     ),  # on plain data the noise of 500 gradients inflates the variance more than friction can damp
 }
 
@@ -123,23 +123,23 @@ def risks(results) -> list:
 
 
 def setups(results) -> list:
-    """Tabulate the seconds of set-up, and the core rows."""
+    """Tabulate the seconds of set-up, and the influential rows."""
     import pandas as pd
 
-    kinds = ("core_rows", "light_spread", "expected_reads", "pilot_seconds", "expansion_seconds")
+    kinds = ("influential_rows", "light_spread", "expected_reads", "pilot_seconds", "expansion_seconds")
     rows = []
     for (data, label), traces in results.traces().items():
         attrs = traces[0]["posterior"].attrs
-        if "setup_core_rows" in attrs:
+        if "setup_influential_rows" in attrs:
             found = {kind: attrs.get(f"setup_{kind}", float("nan")) for kind in kinds}
             rows.append({"data": data, "sampler": label, **found})
-    caption = "Core rows, standard deviation of the light remainder, predicted reads of a decision, and seconds."
+    caption = "Influential rows, standard deviation of the light remainder, predicted reads of a decision, and seconds."
     return [Table("Set-up", caption, pd.DataFrame(rows))] if rows else []
 
 
 study = Study(
     name="exact_subsampling",
-    reference="Exact and biased subsampling on core rows: docs/samplers/exact_subsampling.md",
+    reference="Exact and biased subsampling on influential rows: docs/samplers/exact_subsampling.md",
     targets=targets(REAL) | DENSE,
     samplers=SAMPLERS,
     budget=Budget(seconds=300.0),

@@ -21,7 +21,7 @@ from approxmcmc.study.measures import ALL_STANDARD
 from approxmcmc.targets import Laplace
 from studies.tools import tall_models
 from studies.tools.gold import long_exact_chain, precise_exact_chain
-from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, core_rows, start
+from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, influential_rows, start
 from studies.tools.on_the_clock import InScale, OnTheClock, OurChoice
 from studies.tools.tall_references import SEED
 from studies.tools.tall_samplers import (
@@ -70,7 +70,9 @@ NUTS, STOCHASTIC, FITTED = "NUTS and kin, other libraries", "stochastic gradient
 CATALOGUE: dict[str, dict[str, Any]] = {
     EXACT: {
         "mala": OnTheClock(InLaplaceMetric(mala), tune=100),
-        "core_exact": OnTheClock(InLaplaceMetric(surrogate(amc.acceptance.CheapestExactTest()), core_rows), thin=10),
+        "core_exact": OnTheClock(
+            InLaplaceMetric(surrogate(amc.acceptance.CheapestExactTest()), influential_rows), thin=10
+        ),
         "firefly": OnTheClock(InLaplaceMetric(firefly), thin=10),
     },
     CHOICE: {"default": OurChoice(thin=10), "default_bias_10": OurChoice(bias=0.1, thin=10)},
@@ -80,7 +82,7 @@ CATALOGUE: dict[str, dict[str, Any]] = {
         "minibatch_barker": OnTheClock(InLaplaceMetric(minibatch_barker), thin=10),
         "control_variates": OnTheClock(InLaplaceMetric(mixture, control_variate), thin=50),
         "sgld": OnTheClock(InLaplaceMetric(sgld), thin=10),
-        "sghmc": OnTheClock(InLaplaceMetric(sghmc, core_rows), thin=10),
+        "sghmc": OnTheClock(InLaplaceMetric(sghmc, influential_rows), thin=10),
     },
     NUTS: {
         "nutpie": foreign.NutpieNUTS(),

@@ -1,7 +1,7 @@
-"""NUTS with its usual warm-up against steps on core rows, and two fitted approximations, on five posteriors for longer.
+"""NUTS with its usual warm-up against steps on influential rows, and two fitted approximations, on five posteriors.
 
-The picture has, for each posterior and after 1, 10 and 100 seconds, the risk of NUTS over that of steps on core rows.
-Chains on Covertype run ten times as long, because the warm-up of NUTS takes hundreds of seconds there.
+The picture has, for each posterior and after 1, 10 and 100 seconds, the risk of NUTS over that of steps on influential
+rows. Chains on Covertype run ten times as long, because the warm-up of NUTS takes hundreds of seconds there.
 """
 
 import dataclasses
@@ -11,16 +11,16 @@ from approxmcmc import foreign
 from approxmcmc.study import Budget
 from studies.tall_data import PRECISE_GOLD, PROBLEMS, study as tall_data
 from studies.tools.against_nuts import against_nuts
-from studies.tools.in_laplace_metric import InLaplaceMetric, core_rows
+from studies.tools.in_laplace_metric import InLaplaceMetric, influential_rows
 from studies.tools.on_the_clock import OnTheClock
 from studies.tools.tall_samplers import surrogate
 
 SETS = ("mnist_7v9", "ijcnn1", "logistic_1e5", "student_t", "covertype")
-CORE = InLaplaceMetric(surrogate(amc.acceptance.CheapestExactTest()), core_rows)
+INFLUENTIAL = InLaplaceMetric(surrogate(amc.acceptance.CheapestExactTest()), influential_rows)
 SAMPLERS = {
     "nutpie": foreign.NutpieNUTS(),
-    "core_exact_10": OnTheClock(CORE, thin=10),
-    "core_exact": OnTheClock(CORE, thin=100),  # short steps: every tenth draw of 100 s would not fit into memory
+    "core_exact_10": OnTheClock(INFLUENTIAL, thin=10),
+    "core_exact": OnTheClock(INFLUENTIAL, thin=100),  # short steps: every tenth draw of 100 s would not fit into memory
     "laplace": foreign.LaplaceApproximation(),
     "pymc_advi": foreign.PyMCADVI(),
     "pymc_nuts": foreign.PyMCNUTS(tune=500),

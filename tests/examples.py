@@ -179,7 +179,7 @@ TARGETS = {
         user_target(), no_gap, log_bound, np.array([(X**2).sum(), *X.sum(axis=0)])
     ),
     "ControlVariate": lambda: amc.ControlVariate(logistic(N, 2)),
-    "CoreRows": lambda: amc.CoreRows(logistic(N, 2), core=[0, 5], at="mode"),
+    "ControlVariate, influential rows": lambda: amc.ControlVariate(logistic(N, 2), always_read=[0, 5], at="mode"),
     "ERGM": friends,
     "EstimatedLikelihood": lambda: amc.targets.EstimatedLikelihood(estimate, book.logprior, dim=2, data=X),
     "EstimatedRatio": lambda: amc.targets.EstimatedRatio(estimate_ratio, book.logprior, dim=2, data=X),

@@ -188,7 +188,7 @@ TARGETS = {**PUBLIC, **FURTHER}
 COMPILED = (
     "BoundedLikelihood",
     "ControlVariate",
-    "CoreRows",
+    "ControlVariate, influential rows",
     "GLMTarget",
     "GLMTarget, Poisson with derivatives and bound",
     "LinearRegression",
@@ -222,9 +222,9 @@ def with_control_variates(target):
     return amc.MetropolisHastings(WALK, amc.SequentialTTest(0.2, 4, order="blocks")), expanded
 
 
-def with_core_rows(target):
+def with_influential_rows(target):
     """Return a chain of surrogate transitions, with two rows that are always read."""
-    expanded = amc.CoreRows(target, core=[0, 3], at=ball(target))
+    expanded = amc.ControlVariate(target, always_read=[0, 3], at=ball(target))
     return amc.MetropolisHastings(amc.SurrogateTransition(), amc.acceptance.PoissonTest()), expanded
 
 
@@ -241,7 +241,7 @@ METHODS = {
     "Langevin": chain_of(amc.Langevin(0.05)),
     "Hamiltonian": chain_of(amc.proposals.Hamiltonian(0.1, length=0.3)),
     "control variates": with_control_variates,
-    "core rows": with_core_rows,
+    "influential rows": with_influential_rows,
     "Firefly": with_bright_rows,
     "ZigZag": lambda target: (amc.samplers.ZigZag(ball(target)), target),
 }

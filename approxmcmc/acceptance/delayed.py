@@ -121,7 +121,7 @@ class DelayedAcceptance(AcceptanceTest):
     .. math:: \alpha = \min\left(1, e^{c}\right) \alpha_2, \qquad
               c = \log\frac{S(\theta')\, q(\theta \mid \theta')}{S(\theta)\, q(\theta' \mid \theta)},
 
-    S is the part evaluated first: with :class:`ControlVariate` or :class:`CoreRows` the expanded posterior, on plain
+    S is the part evaluated first: with :class:`ControlVariate` the expanded posterior, on plain
     targets only the prior, which helps little. :math:`\alpha_2` is the probability of the second test, on the terms
     only.
 
@@ -220,7 +220,7 @@ class FactorizedTest(ThinnedTest):
 
     Guarantee and requirements: the same as for :class:`PoissonTest`. :math:`\alpha` is smaller than Metropolis's
     probability, by a factor that vanishes as N grows on plain targets; so use the expansion of order 1 or 2 that a
-    :class:`ControlVariate` makes (SMH-1 and SMH-2), or :class:`CoreRows`. Cost: at most that of :class:`PoissonTest`;
+    :class:`ControlVariate` makes (SMH-1 and SMH-2). Cost: at most that of :class:`PoissonTest`;
     ``expected_reads`` is the cost without a veto.
 
     References

@@ -44,7 +44,7 @@ class PoissonTest(ThinnedTest):
     Here c is the log ratio of prior and proposal. Guarantee: exact if the bounds hold. A decision that reads a term
     beyond its bound is made on all data and counted in ``range_violations``, and a run warns.
 
-    Requires a target that bounds each of its terms, such as :class:`CoreRows` or :class:`ControlVariate` of a
+    Requires a target that bounds each of its terms, such as a :class:`ControlVariate` of a
     generalised linear model with a bounded third derivative (`LogisticRegression`; `GLMTarget` with ``derivatives_eta``
     and ``third_derivative_bound``), or the plain model with a bounded slope, which only pays at tiny steps. If M sum
     c_i exceeds a fifth of the rows, or a bound is infinite because a state lies far out, the test sums all terms,
@@ -65,7 +65,7 @@ class PoissonTest(ThinnedTest):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(20_000, 2))
     >>> y = rng.random(20_000) < 1 / (1 + np.exp(-X[:, 0]))
-    >>> target = amc.CoreRows(amc.targets.LogisticRegression(X, y))
+    >>> target = amc.ControlVariate(amc.targets.LogisticRegression(X, y), always_read="auto")
     >>> sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.acceptance.PoissonTest())
     >>> trace = amc.sample(target, sampler, draws=200, tune=0, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["datapoints_touched"].mean() < 200)
@@ -149,7 +149,7 @@ class CheapestExactTest(AcceptanceTest):
     --------
     >>> import approxmcmc as amc
     >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
-    >>> target = amc.CoreRows(amc.targets.LogisticRegression(X, y))
+    >>> target = amc.ControlVariate(amc.targets.LogisticRegression(X, y), always_read="auto")
     >>> (
     ...     amc.acceptance.CheapestExactTest().chosen_for(target),
     ...     amc.acceptance.CheapestExactTest().chosen_for(target.target),

@@ -203,7 +203,7 @@ class ThinnedTest(AcceptanceTest):
             return target
         raise IncompatibleError(
             f"{type(self).__name__} needs a target that bounds each of its terms, found {target!r}; give a generalised "
-            "linear model to CoreRows or ControlVariate, or use ExactTest"
+            "linear model to ControlVariate, or use ExactTest"
         )
 
     def expected_reads(self, target: Target | Population) -> float:
@@ -215,7 +215,9 @@ class ThinnedTest(AcceptanceTest):
         --------
         >>> import approxmcmc as amc
         >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
-        >>> amc.acceptance.PoissonTest().expected_reads(amc.CoreRows(amc.targets.LogisticRegression(X, y))) < 1000
+        >>> amc.acceptance.PoissonTest().expected_reads(
+        ...     amc.ControlVariate(amc.targets.LogisticRegression(X, y), always_read="auto")
+        ... ) < 1000
         True
         """
         return self._expected_reads(self.difference_bound(target), target.n_obs)

@@ -270,7 +270,7 @@ class CompiledSurrogate(NamedTuple):
     and counts in `count` what it read; ``move_both(rng, state, other, x, y, count)`` moves two chains together, so that
     they approach each other. ``make_state()`` returns the tuned state of a new chain. Other code reads these members of
     the state: ``log_density(theta)``, the log density of the surrogate; `value`, this density at theta after a move;
-    and `n_core`, the number of rows that one evaluation reads. `normal_law` holds mean and covariance of a normal
+    and `n_rows`, the number of rows that one evaluation reads. `normal_law` holds mean and covariance of a normal
     distribution that is drawn from directly instead, the surrogate or its approximation; else None. `cov` is the
     surrogate's covariance, shape (dim, dim).
     """

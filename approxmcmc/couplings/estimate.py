@@ -81,9 +81,9 @@ def bias(
         if the sampler's decisions cannot be audited, or `kernel` is given.
     kernel
         An exact sampler for `target`, or a pair (target, exact sampler) of the same posterior, such as
-        ``(CoreRows(...), MetropolisHastings(SurrogateTransition()))``, for the form "drift". None: independent draws of
-        the Laplace approximation, and one step in ten of a random walk; `Gibbs` on binary sites, `SingleSite` by
-        Barker's rule on others; `Exchange` with one exact draw for a doubly intractable target.
+        ``(ControlVariate(...), MetropolisHastings(SurrogateTransition()))``, for the form "drift". None: independent
+        draws of the Laplace approximation, and one step in ten of a random walk; `Gibbs` on binary sites, `SingleSite`
+        by Barker's rule on others; `Exchange` with one exact draw for a doubly intractable target.
     max_steps
         Number of steps after which a coupling is cut off, and counts as unmet.
     replications

@@ -110,7 +110,8 @@ def _stood_still(found: AuditSummary) -> tuple[str, list[str]] | None:
         return None
     told = (
         f"the exact kernel did not move from any of {found.n_audits} draws, so the biases are unknown; give a kernel "
-        "that moves there, such as (CoreRows(target), MetropolisHastings(SurrogateTransition()))"
+        "that moves there, such as (ControlVariate(target, always_read='auto'), "
+        "MetropolisHastings(SurrogateTransition()))"
     )
     return INCONCLUSIVE, [told]
 
@@ -121,7 +122,7 @@ def _bound_says_nothing(found: AuditSummary) -> tuple[str, list[str]] | None:
     told = (
         f"tv_bound may be as large as {found.tv_upper:.2g} (limit {LARGEST_BOUND:g}): although couplings met, "
         "the test errs too often, or the exact chain mixes too slowly, for an estimate; give a kernel that "
-        "mixes, such as (CoreRows(target), MetropolisHastings(SurrogateTransition()))"
+        "mixes, such as (ControlVariate(target, always_read='auto'), MetropolisHastings(SurrogateTransition()))"
     )
     return NOT_APPLICABLE, [told]
 

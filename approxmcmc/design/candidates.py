@@ -30,7 +30,7 @@ from approxmcmc.design.floors import (
     of_trajectory,
     of_walks,
     seconds_of_trajectories,
-    seconds_with_a_core,
+    seconds_with_influential_rows,
     seconds_with_products,
     stretch,
 )
@@ -134,7 +134,7 @@ def _trajectories(known: Situation) -> Pairing:
 
 
 def _surrogate(test: AcceptanceTest | None) -> Callable[[Situation], Pairing]:
-    return lambda known: Pairing(known.core_rows, MetropolisHastings(SurrogateTransition(), test))
+    return lambda known: Pairing(known.influential_rows, MetropolisHastings(SurrogateTransition(), test))
 
 
 # --- reasons why a candidate does not fit a target ---
@@ -213,24 +213,24 @@ TALL = (
         seconds=lambda known, counted: seconds_with_products(known, counted, counted.steps),
     ),
     Candidate(
-        "core rows, surrogate transitions, exact test",
+        "influential rows, surrogate transitions, exact test",
         True,
         _surrogate(None),
         of_few_rows_exactly,
         _no_expansion,
         law="mode",
         parts=frozenset({"gradient", "expansion"}),
-        seconds=seconds_with_a_core,
+        seconds=seconds_with_influential_rows,
     ),
     Candidate(
-        "core rows, surrogate transitions, t-test",
+        "influential rows, surrogate transitions, t-test",
         False,
         _surrogate(SequentialTTest(epsilon=0.01, batch_size=64, growth=2.0, tol=0.05)),
         of_few_rows,
         _no_expansion,
         law="mode",
         parts=frozenset({"gradient", "expansion"}),
-        seconds=seconds_with_a_core,
+        seconds=seconds_with_influential_rows,
     ),
     Candidate(
         nuts.name(),

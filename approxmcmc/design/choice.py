@@ -70,7 +70,7 @@ class Choice:
     ----------
     target
         The posterior, in the form that the sampler needs: the user's target, its `targets.compressed` form, or the
-        `CoreRows` of either.
+        `ControlVariate` of either.
     sampler
         The sampler to run on `target`.
     initvals

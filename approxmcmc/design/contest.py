@@ -31,8 +31,8 @@ LEAST_TRIAL, LEAST_FOR_TRIALS = 0.25, 1.0  # negligible time, in seconds: for on
 # Least effective draws of a reliable trial. On a horseshoe of 63 parameters a walk seemed to give 4 effective draws in
 # 6200 cheap steps, and would have been preferred to trajectories, whose trial gave 60; its run had R-hat 1.4.
 TELLING = 15.0
-# Factor by which a short trial may err: trials of 200 steps of core rows on MNIST found .12, .40 and .98 effective
-# draws per step.
+# Factor by which a short trial may err: trials of 200 steps of influential rows on MNIST found .12, .40 and .98
+# effective draws per step.
 OFF_BY = 4.0
 
 
@@ -124,7 +124,7 @@ def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed
     began = time.perf_counter()
     try:
         with warnings.catch_warnings():
-            # Ignore the warning of a core that is too large: its cost shows that.
+            # Ignore the warning of too many influential rows: their cost shows that.
             warnings.simplefilter("ignore", SamplingWarning)
             entry.set_up, parts = candidate.floor(known).set_up, candidate.compiles(known)
             entry.setting = candidate.make(known)

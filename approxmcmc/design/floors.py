@@ -94,15 +94,15 @@ def of_trajectory(known: Situation) -> Floor:
 
 
 def of_few_rows(known: Situation) -> Floor:
-    """Return the floor of core rows: their set-up, and the rows that decide a draw."""
+    """Return the floor of influential rows: their set-up, and the rows that decide a draw."""
     step = _step(known, 1.5, TRANSITION_STEP) + FEWEST_READ * known.rates.residual
-    set_up = 0.0 if known.has("core rows") else known.expansion_seconds
+    set_up = 0.0 if known.has("influential rows") else known.expansion_seconds
     draw = max([step, *known.transitions])
-    return Floor(set_up, draw, foretold=known.has("core rows"), per_step=step)
+    return Floor(set_up, draw, foretold=known.has("influential rows"), per_step=step)
 
 
 def of_few_rows_exactly(known: Situation) -> Floor:
-    """Return the `Floor` of surrogate transitions on core rows with an exact test.
+    """Return the `Floor` of surrogate transitions on influential rows with an exact test.
 
     The test reads all rows if single terms have no bound, as for all but linear targets.
     """
@@ -127,14 +127,14 @@ def seconds_of_trajectories(known: Situation, counted: Counted) -> float:
     return seconds_with_products(known, counted, 0.0) + products * PRODUCT * known.metric_numbers
 
 
-def seconds_with_a_core(known: Situation, counted: Counted) -> float:
-    """Return the seconds of surrogate transitions with the core rows of the target."""
-    return seconds_of_transitions(known.rates, known.dim, counted, len(known.core_rows.core), known.light)
+def seconds_with_influential_rows(known: Situation, counted: Counted) -> float:
+    """Return the seconds of surrogate transitions with the influential rows of the target."""
+    return seconds_of_transitions(known.rates, known.dim, counted, len(known.influential_rows.always_read), known.light)
 
 
 def seconds_without_light_rows(known: Situation, seconds: float, read: float) -> float:
-    """Return the seconds of a surrogate transition without its decision, which reads the rows besides the core.
+    """Return the seconds of a surrogate transition without its decision, which reads light rows too.
 
     The whole transition takes `seconds`, and reads `read` rows.
     """
-    return seconds - known.light.seconds(known.rates, max(read - len(known.core_rows.core), 0.0), 1.0)
+    return seconds - known.light.seconds(known.rates, max(read - len(known.influential_rows.always_read), 0.0), 1.0)

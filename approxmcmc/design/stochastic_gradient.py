@@ -94,7 +94,7 @@ def design_sgld(
     Parameters
     ----------
     target
-        A target with gradients; a :class:`CoreRows` target has its own control variates.
+        A target with gradients; a :class:`ControlVariate` brings its own control variates.
     covariance_error
         e, the largest relative error of a variance that is allowed, over all directions; in (0, 1).
     batch_size
@@ -127,8 +127,8 @@ def design_sgld(
     Guarantee: on a normal posterior with covariance `cov` and quadratic terms, the largest error is at most e; it
     equals e if the noise does not depend on theta. On other posteriors the prediction is as good as the normal
     approximation and `cov`: an error of a third in `cov` changes the step, and so the covariance error, by a third. The
-    noise is measured on at most 20 000 rows, drawn at random: if a few rows dominate it, use `CoreRows`.
-    Cost: ``3 n_points`` gradients of each of these rows, and one of every row.
+    noise is measured on at most 20 000 rows, drawn at random: if a few rows dominate it, use ``ControlVariate(target,
+    always_read="auto")``. Cost: ``3 n_points`` gradients of each of these rows, and one of every row.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""What is known of a target before trials, and what is computed on demand: mode, pilot, core rows.
+"""What is known of a target before trials, and what is computed on demand: mode, pilot, influential rows.
 
 Each of these is computed once, when a candidate that needs it is tried. Costs are counted work (`work`).
 """
@@ -17,7 +17,7 @@ from approxmcmc.design.memory import of_matrices, why_rows_too_large, why_too_la
 from approxmcmc.design.normal_by_pilot import BY_WALK, gradients_of_pilot, normal_by_pilot, numbers_of_metric
 from approxmcmc.design.work import AUDITED, PRODUCT, STEP, TRANSITION, AuditSeconds, Light, Rates, compilation, rates_of
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError, SamplingWarning
-from approxmcmc.surrogate import CoreRows
+from approxmcmc.surrogate import ControlVariate
 from approxmcmc.surrogate.pilot import STEPS, run_pilot
 from approxmcmc.targets import Laplace, laplace
 from approxmcmc.targets.expansion.own import ExpandsItself
@@ -58,7 +58,7 @@ class Situation:
     trajectories
         Seconds of a trajectory in the metric of the pilot, after trials have found steps that are short enough.
     transitions
-        Seconds of an effective draw of core rows without its light rows, after a trial has measured them.
+        Seconds of an effective draw of influential rows without its light rows, after a trial has measured them.
     """
 
     target: Target
@@ -169,22 +169,23 @@ class Situation:
         return str(failed) if isinstance(failed, ImproperError) else ""
 
     @property
-    def core_rows(self) -> CoreRows:
-        """The posterior with its core rows, shared by the candidates that only differ in the test."""
+    def influential_rows(self) -> ControlVariate:
+        """The posterior with its influential rows, shared by the candidates that only differ in the test."""
         return self._once(  # type: ignore[no-any-return]  # kept as Any
-            "core rows", lambda: CoreRows(self.target, at=run_pilot(self.target, fit=self.mode))
+            "influential rows",
+            lambda: ControlVariate(self.target, always_read="auto", at=run_pilot(self.target, fit=self.mode)),
         )
 
     @functools.cached_property
     def light(self) -> Light:
-        """The light rows of the core rows, counted once."""
-        return Light.of(self.core_rows, self.target)
+        """The light rows of the influential rows, counted once."""
+        return Light.of(self.influential_rows, self.target)
 
     @property
     def seen(self) -> Laplace | None:
-        """The normal approximation from the pilot of the core rows; None before they are made."""
-        found = self._found.get("core rows")
-        return found.pilot if isinstance(found, CoreRows) else None
+        """The normal approximation from the pilot of the influential rows; None before they are made."""
+        found = self._found.get("influential rows")
+        return found.pilot if isinstance(found, ControlVariate) else None
 
     @property
     def metric_numbers(self) -> float:
@@ -192,7 +193,7 @@ class Situation:
         return numbers_of_metric(self.target, self._found.get("pilot"))
 
     def has(self, name: str) -> bool:
-        """Return whether the "mode", the "pilot" or the "core rows" have been computed, or have failed."""
+        """Return whether the "mode", the "pilot" or the "influential rows" have been computed, or have failed."""
         return name in self._found
 
     def laws(self) -> list[NormalLaw]:
@@ -268,9 +269,9 @@ class Situation:
 
     @functools.cached_property
     def expansion_seconds(self) -> float:
-        """Lower bound of the seconds to find core rows: expand every row, run the pilot chain on the surrogate."""
+        """Lower bound of the seconds to find influential rows: expand every row, run the chain of the pilot."""
         dim, n_obs, chain = self.dim, self.target.n_obs, 0.0
-        if self.target.normal_prior is None:  # otherwise the core may be empty, and no pilot chain is needed
+        if self.target.normal_prior is None:  # otherwise there may be no influential row, and no pilot chain
             chain = sum(STEPS) * TRANSITION * dim**0.25 * 3.0 * PRODUCT * dim**2
         if self.has_predictors or isinstance(self.target, ExpandsItself):
             return EXPANSION_PASSES * self.pass_seconds + chain

@@ -35,8 +35,8 @@ BYTE = 0.012e-9
 PRODUCT = 0.4e-9  # seconds of a multiply-add with a matrix that a step reads
 STEP = 1.0e-6  # seconds of a step that reads nothing
 NUMBER = 15e-9  # seconds of a coordinate in a step: a normal variate, and the copies of theta
-# A residual (a term less its expansion) takes 2.5 terms and, if rows are read at random, 50 ns; a core row on a line
-# 2 ns; a transition with its decision 5 us. This count gives 312 us per transition on Covertype and 1180 on a9a;
+# A residual (a term less its expansion) takes 2.5 terms and, if rows are read at random, 50 ns; an influential row on a
+# line 2 ns; a transition with its decision 5 us. This count gives 312 us per transition on Covertype and 1180 on a9a;
 # measured are 329 and 1325.
 RESIDUAL, AT_RANDOM, ON_LINE, TRANSITION_STEP = 2.5, 50e-9, 2e-9, 5e-6
 # Seconds for each term of an audit after its two passes, to read it in sixteen orders. A whole audit takes 45 ms for
@@ -139,13 +139,13 @@ class Light(NamedTuple):
     share: float
 
     @classmethod
-    def of(cls, core: Target, target: Target) -> "Light":
-        """Return the light rows of `core`, made from `target`."""
+    def of(cls, split: Target, target: Target) -> "Light":
+        """Return the light rows of `split`, made from `target`."""
         light, plain = (
             sum(array.size for array in data if len(array) == n_obs) / n_obs
-            for data, n_obs in ((core.compile().data[:-1], core.n_obs), (target.compile().data, target.n_obs))
+            for data, n_obs in ((split.compile().data[:-1], split.n_obs), (target.compile().data, target.n_obs))
         )
-        return cls(core.n_obs, min(1.0, light / plain))
+        return cls(split.n_obs, min(1.0, light / plain))
 
     def seconds(self, rates: Rates, read: float, steps: float) -> float:
         """Return the seconds to read `read` rows in all in `steps` steps: at random, or in order if each reads all."""
@@ -153,16 +153,16 @@ class Light(NamedTuple):
         return read * (RESIDUAL * rates.term * self.share + at_random)
 
 
-def seconds_of_transitions(rates: Rates, dim: int, counted: Counted, n_core: int, rows: Light) -> float:
-    """Return the seconds of transitions on a surrogate: each reads the core once, and evaluates its terms along lines.
+def seconds_of_transitions(rates: Rates, dim: int, counted: Counted, n_influential: int, rows: Light) -> float:
+    """Return the seconds of transitions on a surrogate: each reads the influential rows, and evaluates them on lines.
 
-    `n_core` is the number of core rows, `rows` describes the light rows.
-    A surrogate without a core is nearly always normal, and a draw takes one and a half products of a matrix with a
-    vector; with a core each gradient takes three.
+    `n_influential` is the number of influential rows, `rows` describes the light rows.
+    A surrogate without influential rows is nearly always normal, and a draw takes one and a half products of a
+    matrix with a vector; with influential rows each gradient takes three.
     """
-    light = max(counted.touched - n_core * counted.steps, 0.0)
+    light = max(counted.touched - n_influential * counted.steps, 0.0)
     on_lines = max(counted.terms - light, 0.0) * ON_LINE
     gradients = counted.gradients * rates.gradient if counted.gradients else 0.0
-    products = 3.0 * counted.gradients / n_core if n_core and counted.gradients else 1.5 * counted.steps
+    products = 3.0 * counted.gradients / n_influential if n_influential and counted.gradients else 1.5 * counted.steps
     steps = counted.steps * (TRANSITION_STEP + NUMBER * dim) + products * PRODUCT * dim**2
     return rows.seconds(rates, light, counted.steps) + on_lines + gradients + steps

@@ -214,7 +214,7 @@ def _heavy_terms(stats: xr.Dataset) -> Gate | None:
     decisions = float(stats["decisions_made"].sum()) if "decisions_made" in stats else 0.0
     if "audited_kurtosis" not in stats or not decisions:
         return None
-    n = float(stats["datapoints_touched"].sum()) / decisions - stats.attrs.get("setup_core_rows", 0)
+    n = float(stats["datapoints_touched"].sum()) / decisions - stats.attrs.get("setup_influential_rows", 0)
     tau, kurtosis = (_audited(stats, f"audited_{name}") for name in ("tau", "kurtosis"))
     judged = ~np.isnan(tau)
     spread = tau * math.sqrt(max(n_obs / n - 1.0, 0.0)) if n else np.full_like(tau, np.inf)

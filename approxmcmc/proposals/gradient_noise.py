@@ -165,8 +165,8 @@ def too_hot(whitened: np.ndarray, step_size: float, total: float, heat: float) -
     enough = f"friction of at least {2.0 * math.atanh(strength) / step_size:.3g}, " if strength < 1.0 else ""
     return (
         f"gradient noise adds {heat * largest / total:.3g} times the energy that friction removes; use {enough}"
-        "a smaller step_size, a larger batch, control_variate= or CoreRows; or gradient_noise=None, which leaves the "
-        "variance too large"
+        "a smaller step_size, a larger batch, control_variate= or a ControlVariate; or gradient_noise=None, "
+        "which leaves the variance too large"
     )
 
 

@@ -163,7 +163,7 @@ class StochasticGradientHamiltonian(Component, Proposal):
         M: a covariance, shape (dim, dim), standard deviations, shape (dim,), or a Laplace approximation. None: the
         identity. Masses are M^-1.
     control_variate
-        A point near the mode, as for :class:`StochasticGradientLangevin`. A :class:`CoreRows` target needs none.
+        A point near the mode, as for :class:`StochasticGradientLangevin`. A :class:`ControlVariate` needs none.
     gradient_noise
         The covariance V of the estimated gradient, shape (dim, dim); friction then compensates this noise. ``"tune"``:
         estimate V from the minibatches of the tuning steps, with a relative error of about 2 / sqrt(tune n). None: do

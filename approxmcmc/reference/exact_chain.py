@@ -26,7 +26,7 @@ from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.assembly import assemble
 from approxmcmc.sampling.driver import run
 from approxmcmc.sampling.progress import progress
-from approxmcmc.surrogate import CoreRows, SurrogateTransition
+from approxmcmc.surrogate import ControlVariate, SurrogateTransition
 from approxmcmc.targets import Laplace, laplace
 
 
@@ -40,7 +40,7 @@ class Kernel:
         A sampler that leaves the posterior invariant, such as ``MetropolisHastings(proposal, ExactTest())``, or with
         :class:`PoissonTest`, which reads few rows.
     form
-        The same posterior with other terms, such as `CoreRows` of the target; None = the target itself.
+        The same posterior with other terms, such as a `ControlVariate` of the target; None = the target itself.
     thin
         Steps per kept draw: use more for a kernel that mixes slowly.
     """
@@ -62,12 +62,12 @@ def langevin_kernel(fit: Laplace, thin: int = 1) -> Kernel:
     )
 
 
-def core_rows_kernel(target: Target) -> Kernel:
-    """Return the kernel of surrogate transitions on `CoreRows` of a target, tested on all rows.
+def influential_rows_kernel(target: Target) -> Kernel:
+    """Return the kernel of surrogate transitions on a `ControlVariate` of a target, tested on all rows.
 
     It is fast if a few rows are heavy.
     """
-    return Kernel(MetropolisHastings(SurrogateTransition(), ExactTest()), CoreRows(target))
+    return Kernel(MetropolisHastings(SurrogateTransition(), ExactTest()), ControlVariate(target, always_read="auto"))
 
 
 def mixture_kernel(fit: Laplace, thin: int = 1) -> Kernel:
@@ -213,8 +213,8 @@ def exact_chain_reference(
 
     Examples
     --------
-    >>> from approxmcmc.reference.exact_chain import core_rows_kernel
-    >>> reference = amc.reference.exact_chain_reference(target, core_rows_kernel(target))  # doctest: +SKIP
+    >>> from approxmcmc.reference.exact_chain import influential_rows_kernel
+    >>> reference = amc.reference.exact_chain_reference(target, influential_rows_kernel(target))  # doctest: +SKIP
     >>> reference["reference_moments"].attrs["method"]  # doctest: +SKIP
     'long exact chain'
     """

@@ -1,7 +1,6 @@
-"""Targets with a cheap density in place of the prior and residuals in place of the terms; proposals by that density."""
+"""Control variates: a cheap density in place of the prior, residuals in place of the terms; proposals by it."""
 
 from approxmcmc.surrogate.control_variate import ControlVariate
-from approxmcmc.surrogate.core_rows import CoreRows
 from approxmcmc.surrogate.transition import SurrogateTransition
 
-__all__ = ["ControlVariate", "CoreRows", "SurrogateTransition"]
+__all__ = ["ControlVariate", "SurrogateTransition"]

@@ -1,74 +1,71 @@
-"""Taylor control variates: the same posterior, with terms that hardly vary near its mode.
+"""Control variates: the same posterior, with a quadratic in place of most of each term; influential rows stay whole.
 
-    log p(theta | x) = log p(theta) + sum_i log p(x_i | theta)
-                     = [log p(theta) + Q(theta)] + sum_i r_i(theta),
+    log p(theta | x) = S(theta) + sum_{i light} r_i(theta),    r_i(theta) = log p(x_i | theta) - w_i(theta),
+    S(theta) = log p(theta) + sum_{i light} w_i(theta) + sum_{i always read} log p(x_i | theta),
 
-with w_i the second-order expansion of term i at theta_hat, Q = sum_i w_i and r_i = log p(x_i | theta) - w_i(theta). Q
-is a quadratic function that costs d^2 multiplications and reads no data. Q is added to the log prior. The r_i are the
-new terms, of the order of |theta - theta_hat|^3, so a test that reads a sample of terms needs few of them where it
-needed thousands of the old terms. The linear part of Q is kept wherever theta_hat lies, so the posterior is the same at
-any theta_hat, mode or not.
+with w_i a quadratic close to the term of row i near the mode. S replaces the prior, and the r_i are the new terms. The
+sum of the w_i is one quadratic function, which costs d^2 multiplications and reads no data. The r_i are of the order of
+|theta - theta_hat|^3, so a test that reads a sample of terms needs few of them where it needed thousands of the old
+terms. The linear part of each w_i is kept, so the posterior is the same at any theta_hat, mode or not.
+
+A few rows of a rare category may not be close to any quadratic. A sample of rows misses them, so these influential rows
+are always read: S contains their terms unchanged. With w_i = 0 this is stratified sampling.
 """
 
+import functools
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from approxmcmc.contracts import (
+    BoundedDifferencesTarget,
+    BoundedTermsTarget,
     CompiledDifferenceBound,
     CompiledGradient,
+    CompiledSurrogate,
     CompiledTarget,
     CompiledTermRange,
     DifferentiableTarget,
+    SurrogateTarget,
     Target,
+    TwinnedTarget,
     content_hash,
+    pymc_model_of,
 )
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import mode_of
-from approxmcmc.engine.compiler.pinned import with_context
-from approxmcmc.engine.terms.batches import LOG_PRIOR
+from approxmcmc.engine.terms.shuffled import check_rows_are_terms
 from approxmcmc.engine.terms.term_range import remainder_range
-from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.surrogate.difference_bounds import expansion_bound
-from approxmcmc.surrogate.expanded import ExpandedTarget
-from approxmcmc.surrogate.pilot import Pilot, Surveyed, normal_pilot
-from approxmcmc.targets.expansion.quadratic import Quadratic, empty_rows, inverse, is_positive_definite
+from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning, warn
+from approxmcmc.surrogate.difference_bounds import expansion_bound, residual_range
+from approxmcmc.surrogate.kernels import kernel_named, run
+from approxmcmc.surrogate.moves import SurrogateState
+from approxmcmc.surrogate.pilot import FIRST_STEP, TUNING_STEPS, ExpandedRows, Pilot, PilotRun, normal_pilot, run_pilot
+from approxmcmc.surrogate.surrogate import Surrogate, gradient_or_none, rows_of, taken
+from approxmcmc.targets.expansion.influential_rows import (
+    LARGEST_SHARE,
+    LARGEST_SPREAD,
+    rows_far_out,
+    rows_named,
+    rows_that_pay,
+    rows_that_vary,
+)
+from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, empty_rows, inverse, is_positive_definite
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.mode import Mode
+from approxmcmc.targets.mode import Mode, laplace
 from approxmcmc.targets.posterior import Posterior
 
-PAIRS, PAIR_ROWS = 16, 512  # pairs of states, and largest number of rows, at which set-up compares variances of terms
+PLACES = ("mode", "pilot")
+PAIRS, PAIR_ROWS = 16, 512  # pairs of states, and largest number of rows, at which variances of terms are compared
 
 
-class PriorAndExpansion(NamedTuple):
-    """Q, by its centre, value (1,), gradient and Hessian, and the target's log prior."""
-
-    center: np.ndarray
-    value: np.ndarray
-    gradient: np.ndarray
-    hessian: np.ndarray
-    log_prior: Any
-
-
-def log_prior_and_expansion(theta: np.ndarray, known: PriorAndExpansion) -> float:
-    """Return log p(theta) + Q(theta)."""
-    center, gradient, hessian, dim = known.center, known.gradient, known.hessian, theta.shape[0]
-    product = np.zeros(dim)
-    for j in range(dim):  # row by row: sums keep their order, and still vectorise
-        delta = theta[j] - center[j]
-        for k in range(dim):
-            product[k] += hessian[j, k] * delta
-    total = 0.0
-    for j in range(dim):
-        total += (theta[j] - center[j]) * (gradient[j] + 0.5 * product[j])
-    return known.log_prior(theta) + (known.value[0] + total)
-
-
-class ControlVariate(ExpandedTarget):
-    """A target with the same posterior, whose terms are the residuals of a Taylor expansion.
+class ControlVariate(
+    Target, DifferentiableTarget, BoundedTermsTarget, BoundedDifferencesTarget, TwinnedTarget, SurrogateTarget
+):
+    """The same posterior, with the residuals of an expansion as terms, and influential rows read in every decision.
 
     Parameters
     ----------
@@ -78,54 +75,97 @@ class ControlVariate(ExpandedTarget):
         others by their gradient or by differences, 1 + d + d (d + 1) / 2.
     at
         Where to expand: ``"mode"``, which is computed; ``"pilot"``, the mean of a short chain on few rows (the mode if
-        the chain is not needed), which is more central if the posterior is skewed; or an array of shape (dim,), a
-        `Mode`, or a `Laplace` approximation.
+        the chain is not needed), which is more central if the posterior is skewed; an array of shape (dim,) or a
+        `Mode`, unless `always_read` is given; or a `Laplace` approximation, such as the attribute `pilot` of another
+        `ControlVariate` of this target. None: ``"mode"``, or ``"pilot"`` if `always_read` is given.
+    always_read
+        Rows that every decision reads: None, no row; ``"auto"`` finds the influential rows, see Notes; or the indices
+        of the rows, integers; or booleans, one for each row of `target`.
     order
-        2, or 1 for the gradient only: less memory, and terms of the order of ``|theta - theta_hat|^2``.
+        2; 1 for the gradient only: less memory, and terms of the order of ``|theta - theta_hat|^2``, without
+        `always_read`; or 0, with `always_read` only: the terms of the other rows are unchanged. That is stratified
+        sampling, all influential rows and a sample of the others.
     averaged
         Average slope and curvature over the posterior's normal approximation, instead of using Taylor's coefficients.
-        This gives the best quadratic in mean square. For generalised linear models, with ``at="pilot"``, ``"mode"`` or
-        a `Laplace`. Terms vary two to five times less. Rows with a predictor that varies much keep Taylor's
-        coefficients; for such rows see :class:`CoreRows`.
+        This gives the best quadratic in mean square. For generalised linear models of order 2, expanded at a place with
+        a width (not at an array or a `Mode`). Terms vary two to five times less. Rows with a predictor that varies much
+        keep Taylor's coefficients. None: where it is possible if `always_read` is given, else False.
     memory_limit
         Bytes that the numbers per datum may take.
 
     Attributes
     ----------
+    always_read
+        Indices of the rows that are always read, in the data of `target`; int64, shape (n_rows,).
+    n_obs
+        Number of the other rows, the light ones: the terms that a test may sample.
     center
         theta_hat; shape (dim,).
     laplace
-        N(theta_hat + H^-1 g, H^-1), the normal distribution given by the expansion of the log posterior, which has the
-        gradient g and the Hessian -H at theta_hat; None if the expansion has no maximum.
+        The normal distribution for proposals and starts. If no row is always read, N(theta_hat + H^-1 g, H^-1), given
+        by the expansion of the log posterior, which has the gradient g and the Hessian -H at theta_hat. If rows are
+        always read, or with ``order=0``, the pilot's normal distribution. If the expansion has no maximum, the pilot's
+        with `always_read`, otherwise None.
+    pilot
+        Mean and covariance of the pilot or of the Laplace approximation at which terms were expanded, with some draws;
+        None if `at` is only a point.
+    surrogate
+        S, compiled.
     distance_to_mode
         Length of the gradient of the expansion at theta_hat in posterior standard deviations, which is about the
-        distance to the mode; meaningless at a pilot's mean; infinity if `laplace` is None.
+        distance to the mode; meaningless at a pilot's mean; infinity without a maximum; NaN if rows are always read.
+    spread
+        Standard deviation over the pilot's draws of the sum of the light residuals, or an upper bound of it; NaN unless
+        these draws were used, for `always_read` or `averaged`.
     variance_ratio
-        Var r / var l over data, with l_i and r_i the differences of the old and the new terms between two draws of the
-        Laplace approximation; the median of 16 pairs on at most 512 data. Above 0.5 control variates increase the cost.
-        NaN if `laplace` is None.
+        Var r / var l over light rows, with l_i and r_i the differences of the old and the new terms between two draws
+        for starts; the median of 16 pairs on at most 512 rows. Above 0.5 control variates increase the cost. NaN if
+        `laplace` is None.
 
     Raises
     ------
     IncompatibleError
-        For a discrete target, for a `ControlVariate` or `CoreRows`, or if `averaged` comes with another target than a
-        generalised linear model, or with ``order=1``.
+        For a discrete target; for a `ControlVariate`; if ``averaged=True`` comes with another target than a generalised
+        linear model, or another order than 2; or if `always_read` comes with ``order=1``.
     InvalidInputError
-        When there is no mode, the numbers need more memory than allowed, or `at` has the wrong shape.
+        When there is no mode, the numbers need more memory than allowed, `at` or `always_read` cannot be used, or
+        ``order=0`` comes without `always_read`.
     NotFiniteError
         When a term has no finite value and derivatives at theta_hat.
 
+    Warns
+    -----
+    SamplingWarning
+        When ``always_read="auto"`` finds more than a third of the rows. Then all rows but one are always read: exact,
+        but no faster than the plain target.
+
     Notes
     -----
-    Guarantee: the posterior is that of `target`, exactly, at any theta_hat. How many terms a test reads depends on
-    theta_hat: far from the mode there is no gain, and a run warns. At the mode the number of terms that a sequential
-    test reads at a tuned step does not grow with N: about 500 for 50 parameters. The trace records the cost of set-up
-    as ``setup_mode_seconds``, ``setup_mode_passes``, ``setup_expansion_seconds`` and ``setup_expansion_passes``.
-    Memory: the data are not copied; the numbers per datum are stored in addition.
+    Guarantee: the posterior is that of `target`, exactly, at any theta_hat and for any `always_read`. The error of the
+    decisions depends on the test: with :class:`ExactTest` the chain is exact; with a sequential test the light rows
+    decide how large it is. How many terms a test reads depends on theta_hat: far from the mode there is no gain, and a
+    run warns. At the mode the number of terms that a sequential test reads at a tuned step does not grow with N: about
+    500 for 50 parameters.
+
+    With ``always_read="auto"`` the influential rows are the union of three sets. *Variance*: the fewest rows without
+    which the light residuals together have a standard deviation of at most 0.3 over draws of the pilot. *Walls*, in a
+    generalised linear model (for other targets see the page on influential rows): rows of which the linear predictor
+    has a posterior variance above 1/2, in squared units of its scale, and the quadratic is off by more than 1/8 nat at
+    50 standard deviations on either side (at 6 if these are more than a twelfth of all rows). Ranking by residuals
+    alone would miss rows that forbid a half-space, because their residual is zero at every draw. *Cost*: rows that cost
+    less if every step reads them than if a test samples them. With ``order=0`` they are the walls and the rows with
+    outlying terms. On data without heavy rows there are none.
+
+    Averaged coefficients are averages over the normal distribution of the pilot's draws (Price 1958), or Taylor's if
+    these at least halve the variance of the residuals over the draws. Each evaluation of S reads the influential rows:
+    `datapoints_touched` and `likelihood_evaluations` count these reads. The trace records the cost of set-up:
+    ``setup_mode_seconds`` and ``setup_mode_passes``, or ``setup_pilot_...`` with a pilot, and
+    ``setup_expansion_seconds`` and ``setup_expansion_passes``. Memory: the numbers per datum are stored in addition;
+    data are copied only if rows are always read, without these rows.
 
     References
     ----------
-    Bardenet, Doucet and Holmes (2017), section 7; Quiroz, Kohn, Villani and Tran (2019).
+    Bardenet, Doucet and Holmes (2017), section 7; Quiroz, Kohn, Villani and Tran (2019); Price (1958).
 
     Examples
     --------
@@ -138,137 +178,411 @@ class ControlVariate(ExpandedTarget):
     >>> trace = amc.sample(target, sampler, draws=200, tune=100, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["datapoints_touched"].mean() < 1000)
     True
+
+    Three rows of a rare category, all with the response 1, are influential:
+
+    >>> rare = np.arange(5000) < 3
+    >>> X = np.column_stack([X, rare / rare.std()])
+    >>> y = (rng.random(5000) < 1 / (1 + np.exp(-X[:, 0]))) | rare
+    >>> target = amc.ControlVariate(amc.targets.LogisticRegression(X, y), always_read="auto")
+    >>> bool(set(target.always_read) >= {0, 1, 2}), len(target.always_read) < 50
+    (True, True)
     """
+
+    terms_are_likelihood = False  # terms are residuals: a temperature would divide these and not the expansion
 
     @naming_the_arguments
     def __init__(
-        self, target: Target, at: Any = "mode", *, order: int = 2, averaged: bool = False, memory_limit: float = 4e9
+        self,
+        target: Target,
+        at: Any = None,
+        *,
+        always_read: Any = None,
+        order: int = 2,
+        averaged: bool | None = None,
+        memory_limit: float = 4e9,
     ) -> None:
-        super().__init__(target)
-        if order not in (1, 2):
-            raise InvalidInputError(f"ControlVariate: order must be 1 or 2, found {order!r}")
-        if averaged and not (order == 2 and isinstance(target, LinearTarget)):
-            raise IncompatibleError(
-                "ControlVariate: averaged coefficients take order=2 and a generalised linear model; found "
-                f"order={order} and {target!r}; leave averaged out"
-            )
-        self.order, self.averaged, self.n_obs = order, bool(averaged), target.n_obs
-        self.at_mode = isinstance(at, str) and at == "mode"
-        found = self._place(at, memory_limit)
-        found = found.pilot if isinstance(found, Surveyed) else found
-        self.at_pilot = isinstance(found, Pilot)
-        self.center = mode_of(found)
-        if self.center.shape != (target.variables.size,):
-            raise InvalidInputError(
-                f"ControlVariate: at must have shape ({target.variables.size},), found {self.center.shape}"
-            )
-        self._mode_cost = (found.seconds, found.passes) if isinstance(found, (Laplace, Mode)) else (0.0, 0)
+        if isinstance(target, ControlVariate):
+            raise IncompatibleError("ControlVariate: the target is a ControlVariate already; give it the plain target")
+        self.target = target
+        self.variables = target.variables
+        self.n_rows = target.n_rows or target.n_obs
+        self.distance_to_model = target.distance_to_model
+        self.order = order
+        self._names_rows = always_read is not None
+        self._check_order()
+        self.averaged = self._averages(averaged)
+
+        expanded = self._place(at, memory_limit)
         began = time.perf_counter()
-        posterior = Posterior(target, order)
+        posterior = Posterior(target, order=1 if order == 1 else 2)
         self._expansion = posterior.expansion
-        self._numbers = empty_rows(target.n_obs, self._expansion.columns, memory_limit, mapped=self._expansion.mapped)
-        self._sums = self._expand(found)
-        curvature = posterior if order == 2 else Posterior(target)
-        here = self._sums + posterior.prior_at(self.center) if order == 2 else curvature.at(self.center)
+        survey: Survey | None
+        if expanded is not None and self._names_rows and averaged is None:
+            numbers, survey = expanded
+            total = survey.total
+        else:
+            columns = self._expansion.columns
+            numbers = empty_rows(target.n_obs, columns, memory_limit, mapped=self._expansion.mapped)
+            survey, total = self._expand(numbers)
+
+        is_read = self._rows_to_read(always_read, survey)
+        self.always_read = np.flatnonzero(is_read)
+        self.n_obs = target.n_obs - len(self.always_read)
+        # Indices of the light rows; None if these are all rows, which then keep their order and are not copied.
+        self._light = np.flatnonzero(~is_read) if self.always_read.size else None
+        light = self._light_sum(total, numbers)
+        self.spread = self._light_spread(survey)
+        self.surrogate = Surrogate(target, self.center, light, self.always_read)
+        curvature = Posterior(target) if order == 1 else posterior
+        here = curvature.at(self.center) if order == 1 else light + posterior.prior_at(self.center)
         self.laplace, self.distance_to_mode = self._approximate(here)
-        self.variance_ratio = self._compare_variances()
-        passes = self._expansion.passes + (0 if order == 2 else curvature.expansion.passes)
+        self._numbers = numbers if self._light is None else taken(numbers, self._light)
+        passes = self._expansion.passes + (curvature.expansion.passes if order == 1 else 0)
         self._expansion_cost = (time.perf_counter() - began, passes)
 
-    def _expand(self, found: Any) -> Quadratic:
-        """Write each row's coefficients of the expansion, and return the sum of the rows' quadratics."""
-        if not self.averaged:
-            return self._expansion.expand(self.center, self._numbers)
-        pilot = self._pilot(found)
-        survey = self._expansion.survey(self.center, pilot.cholesky, pilot.draws, self._numbers, averaged=True)
-        return survey.total
+        self._tuned: dict[str, float] = {}  # log of the tuned step, by the kernel's name
+        self._bound: CompiledDifferenceBound | None = None
+        self._compiled: CompiledTarget | None = None
+        self._content = ""  # hash of the plain target when it was compiled
+
+    # --- set-up ---
+
+    def _check_order(self) -> None:
+        """Raise unless the order is 0, 1 or 2, and fits to the rows that are always read."""
+        if self.order not in (0, 1, 2):
+            raise InvalidInputError(f"ControlVariate: order must be 0, 1 or 2, found {self.order!r}")
+        if self.order == 0 and not self._names_rows:
+            raise InvalidInputError(
+                "ControlVariate: order=0 leaves the terms unchanged, so it needs rows that are always read; give "
+                'always_read="auto", or order=2'
+            )
+        if self.order == 1 and self._names_rows:
+            raise IncompatibleError(
+                "ControlVariate: rows are light if a quadratic replaces them, so always_read needs order=2, or order=0 "
+                "for stratified sampling; found order=1"
+            )
+
+    def _averages(self, wanted: bool | None) -> bool:
+        """Return whether coefficients are averages; raise if that is wanted but not possible."""
+        is_possible = self.order == 2 and isinstance(self.target, LinearTarget)
+        if wanted and not is_possible:
+            raise IncompatibleError(
+                "ControlVariate: averaged coefficients take order=2 and a generalised linear model; found "
+                f"order={self.order} and {self.target!r}; leave averaged out"
+            )
+        return (is_possible and self._names_rows) if wanted is None else bool(wanted)
+
+    def _place(self, at: Any, memory_limit: float) -> ExpandedRows | None:
+        """Set `center`, `pilot`, `at_pilot` and the cost of finding them; return rows that a pilot has expanded."""
+        if at is None:
+            at = "pilot" if self._names_rows else "mode"
+        if isinstance(at, str) and at not in PLACES:
+            raise InvalidInputError(
+                f'ControlVariate: at must be "mode", "pilot", an array or a Laplace object, found {at!r}'
+            )
+        if isinstance(at, str):
+            at = laplace(self.target) if at == "mode" else run_pilot(self.target, memory_limit)
+        expanded = None
+        if isinstance(at, PilotRun):
+            expanded = at.expanded
+            at = at.pilot
+        self.center = mode_of(at)
+        if self.center.shape != (self.variables.size,):
+            raise InvalidInputError(
+                f"ControlVariate: at must have shape ({self.variables.size},), found {self.center.shape}"
+            )
+        if not isinstance(at, Laplace) and (self._names_rows or self.averaged):
+            raise InvalidInputError(
+                "ControlVariate: averaged coefficients and always_read need the width of the posterior, which a point "
+                'does not show; give at="pilot", at="mode" or a Laplace approximation'
+            )
+        self.at_pilot = isinstance(at, Pilot)
+        self.pilot: Pilot | None = None
+        if isinstance(at, Laplace):
+            self.pilot = at if isinstance(at, Pilot) and len(at.draws) else normal_pilot(at)
+        self._place_cost = (at.seconds, at.passes) if isinstance(at, (Laplace, Mode)) else (0.0, 0)
+        return expanded
+
+    def _expand(self, numbers: np.ndarray) -> tuple[Survey | None, Quadratic]:
+        """Write each row's coefficients; return the survey, if rows or averages need one, and the sum of quadratics."""
+        if not (self._names_rows or self.averaged):
+            return None, self._expansion.expand(self.center, numbers)
+        assert self.pilot is not None
+        survey = self._expansion.survey(
+            self.center, self.pilot.cholesky, self.pilot.draws, numbers, averaged=self.averaged
+        )
+        return survey, survey.total
+
+    def _rows_to_read(self, always_read: Any, survey: Survey | None) -> np.ndarray:
+        """Return which rows are always read; booleans (rows,)."""
+        if always_read is None:
+            return np.zeros(self.target.n_obs, dtype=bool)
+        if isinstance(always_read, str) and always_read == "auto":
+            assert survey is not None
+            return self._influential(survey)
+        return rows_named(always_read, self.target.n_obs)
+
+    def _influential(self, survey: Survey) -> np.ndarray:
+        """Return which rows are influential; if these are too many, warn and return all rows but one."""
+        if self.order == 2:
+            is_read = survey.walls | rows_that_vary(survey, LARGEST_SPREAD) | rows_that_pay(survey)
+        else:
+            assert self.pilot is not None
+            is_read = survey.walls | rows_far_out(self._expansion.terms_at(self.pilot.draws))
+        n_read = int(is_read.sum())
+        n_rows = len(is_read)
+        if n_read > LARGEST_SHARE * n_rows:
+            warn(
+                f"ControlVariate: {n_read} of {n_rows} rows are influential (limit: {LARGEST_SHARE:.0%}), so every "
+                f"decision reads all {n_rows} rows. This is exact, and no faster than the plain target with ExactTest; "
+                "merge rare categories, drop columns that separate the classes, or give a narrower prior",
+                SamplingWarning,
+            )
+            is_read[:] = True
+            is_read[np.argmin(survey.spreads()) if survey.spreads else 0] = False  # a target needs at least one term
+        return is_read
+
+    def _light_sum(self, total: Quadratic, numbers: np.ndarray) -> Quadratic:
+        """Return the sum of the quadratics of the light rows; `total` is the sum over all rows."""
+        dim = len(self.center)
+        if self.order == 0:
+            return Quadratic(0.0, np.zeros(dim), np.zeros((dim, dim)))
+        if not self.always_read.size:
+            return total
+        return total - self._expansion.total(self.center, numbers, self.always_read)
+
+    def _light_spread(self, survey: Survey | None) -> float:
+        """Return the attribute `spread`."""
+        if survey is None or self.order == 0:
+            return float("nan")
+        if survey.left is None:
+            return survey.deviations
+        left = survey.left
+        if self.always_read.size and survey.residuals_of is not None:
+            left = left - survey.residuals_of(self.always_read).sum(axis=0)
+        return float(left.std(ddof=1))
 
     def _approximate(self, here: Quadratic) -> tuple[Laplace | None, float]:
-        """Return the Laplace approximation and the distance to the mode; None and infinity if there is no maximum."""
+        """Return the attributes `laplace` and `distance_to_mode`; `here` expands the log posterior at the centre."""
+        if self.always_read.size or self.order == 0:
+            return self.pilot, float("nan")
         if not is_positive_definite(-here.hessian):
-            return None, float("inf")
+            return (self.pilot if self._names_rows else None), float("inf")
         cov = inverse(-here.hessian)
         step = cov @ here.gradient
         distance = float(np.sqrt(max(here.gradient @ step, 0.0)))
-        seconds, passes = self._mode_cost
+        seconds, passes = self._place_cost
         return Laplace(self.center + step, cov, distance, passes, seconds), distance
 
-    def _compare_variances(self) -> float:
-        """Return the attribute `variance_ratio`; NaN without a Laplace approximation."""
+    @functools.cached_property
+    def variance_ratio(self) -> float:
+        """Variance of the residuals over that of the terms, see the class."""
         if self.laplace is None:
             return float("nan")
-        rng = np.random.default_rng(0)  # for set-up only: equal targets show equal numbers
+        rng = np.random.default_rng(0)  # equal targets show equal numbers
         rows = np.sort(rng.choice(self.n_obs, min(self.n_obs, PAIR_ROWS), replace=False))
-        plain, ours, ratios = self.target.compile(), self.compile(), []
+        ours = self.compile()
+        plain = self.target.compile()
+        ratios = []
         for _ in range(PAIRS):
             ends = [self.draw_start(rng) for _ in range(2)]
             variances = []
-            for compiled in (ours, plain):
+            for compiled, places in ((ours, rows), (plain, rows if self._light is None else self._light[rows])):
                 terms = np.empty((2, rows.size))
                 for theta, out in zip(ends, terms, strict=True):
-                    compiled.log_terms(theta, compiled.data, rows, 0, rows.size, out)
+                    compiled.log_terms(theta, compiled.data, places, 0, rows.size, out)
                 variances.append(np.var(terms[1] - terms[0]))
             ratios.append(variances[0] / variances[1] if variances[1] > 0.0 else 0.0)
         return float(np.median(ratios))
 
+    # --- the role of a target ---
+
+    @property
+    def plain(self) -> Target:
+        """The target whose terms were expanded."""
+        return self.target
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """The observed data of the plain target."""
+        return self.target.observed_data
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """The plain target's constants, and mode and covariance of the normal approximation."""
+        fit = {} if self.laplace is None else {"laplace_mode": self.laplace.mode, "laplace_cov": self.laplace.cov}
+        return {**self.target.constant_data, **fit}
+
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
         """Return cost and results of set-up for the trace, in addition to the target's attributes."""
-        (mode_seconds, mode_passes), (seconds, passes) = self._mode_cost, self._expansion_cost
-        return {
+        place = "pilot" if self.at_pilot else "mode"
+        seconds_of_place, passes_of_place = self._place_cost
+        seconds, passes = self._expansion_cost
+        attrs: dict[str, Any] = {
             **self.target.setup_attrs,
-            "setup_mode_seconds": mode_seconds,
-            "setup_mode_passes": mode_passes,
+            f"setup_{place}_seconds": seconds_of_place,
+            f"setup_{place}_passes": passes_of_place,
             "setup_expansion_seconds": seconds,
             "setup_expansion_passes": passes,
-            **({} if self.at_pilot else {"setup_distance_to_mode": self.distance_to_mode}),
-            "setup_variance_ratio": self.variance_ratio,
         }
+        if self._names_rows:
+            attrs |= {"setup_influential_rows": len(self.always_read), "setup_light_spread": self.spread}
+            return attrs
+        if not self.at_pilot:
+            attrs["setup_distance_to_mode"] = self.distance_to_mode
+        attrs["setup_variance_ratio"] = self.variance_ratio
+        return attrs
+
+    def initial_point(self) -> np.ndarray:
+        """Return the mode of the normal approximation, or the centre without one; shape (dim,)."""
+        return self.center.copy() if self.laplace is None else self.laplace.mode.copy()
+
+    def draw_start(self, rng: np.random.Generator) -> np.ndarray:
+        """Return a draw of the normal approximation, or U(-1, 1) around the centre without one; shape (dim,)."""
+        if self.laplace is None:
+            return self.center + rng.uniform(-1.0, 1.0, size=self.center.size)
+        return self.laplace.draw(rng)
+
+    def to_pymc(self) -> Any:
+        """Return the plain target's PyMC twin."""
+        return pymc_model_of(self.target)
 
     def content_hash(self) -> str:
-        """Return a hash of the plain target, theta_hat, and the kind of the expansion."""
+        """Return a hash of plain target, theta_hat, kind of the expansion, and rows that are always read."""
         kind = ("averaged",) if self.averaged else ()
-        return content_hash("ControlVariate", self.target.content_hash(), self.order, self.center, *kind)
+        rows = (self.always_read,) if self.always_read.size else ()
+        return content_hash("ControlVariate", self.target.content_hash(), self.order, self.center, *kind, *rows)
+
+    def compile(self) -> CompiledTarget:
+        """Compile the light terms and S, the density that replaces the prior; once for this object.
+
+        Raises
+        ------
+        InvalidInputError
+            When data or functions of the plain target have changed since the first call.
+        """
+        content = self.target.content_hash()
+        if self._compiled is not None and content != self._content:
+            raise InvalidInputError(
+                f"{self!r}: the data of {self.target!r}, or numbers that its functions read, were changed after the "
+                "expansion was made; make a new target and a new ControlVariate"
+            )
+        if self._compiled is None:
+            self._content = content
+            self._compiled = self._compile(self.target.compile())
+        return self._compiled
 
     def _compile(self, plain: CompiledTarget) -> CompiledTarget:
-        value, gradient, hessian = self._sums
-        known = PriorAndExpansion(self.center, np.array([value]), gradient, hessian, plain.log_prior)
-        log_prior = with_context(log_prior_and_expansion, LOG_PRIOR.signature, known)
-        residuals = self._expansion.compile_residuals(plain, self.center, self._numbers)
-        return residuals._replace(log_prior=log_prior)
+        light = plain._replace(
+            data=self._light_data(plain),
+            n_obs=self.n_obs,
+            log_prior=self.surrogate.log_density,
+            prior_rows=len(self.always_read),
+        )
+        if self._light is not None:
+            self._check_rows(plain, light.data)
+        if self.order == 0:
+            return light
+        if self._light is not None:  # the rows are copied anyway, so the copy may as well be sparse
+            light = light._replace(data=self._expansion.packed(light.data))
+        return self._expansion.compile_residuals(light, self.center, self._numbers)
+
+    def _light_data(self, plain: CompiledTarget | CompiledGradient) -> tuple[np.ndarray, ...]:
+        """Return the arrays of the plain target for the light rows: the arrays themselves if all rows are light."""
+        return plain.data if self._light is None else rows_of(plain.data, plain.n_obs, self._light)
+
+    def _check_rows(self, plain: CompiledTarget, copy: tuple[np.ndarray, ...]) -> None:
+        """Raise if terms depend on more than their own row."""
+        try:
+            check_rows_are_terms(plain, copy, self._light, self.center)
+        except IncompatibleError as error:
+            raise IncompatibleError(
+                "ControlVariate: with always_read each term must depend only on its own row of the arrays with n_obs "
+                f"rows, and some terms of {self.target!r} depend on more; use the plain target"
+            ) from error
+
+    # --- what some proposals and tests need ---
 
     def compile_gradient(self) -> CompiledGradient:
-        """Compile the gradients of the plain target's prior and terms; the sum is the same as with residuals."""
-        if not isinstance(self.target, DifferentiableTarget):
+        """Compile the gradients of S and of the light rows' terms."""
+        plain = gradient_or_none(self.target)
+        if plain is None:
             raise IncompatibleError(f"{self!r}: {self.target!r} has no gradient; give grad_loglik")
-        return self.target.compile_gradient()
+        light = plain._replace(data=self._light_data(plain), n_obs=self.n_obs)
+        if self.order > 0:
+            light = self._expansion.compile_residual_gradients(light, self.center, self._numbers)
+        return light._replace(add_prior_gradient=self.surrogate.add_gradient, prior_rows=len(self.always_read))
+
+    def compile_surrogate(self, kernel: str) -> CompiledSurrogate:
+        """Compile proposals from S with the kernel of this name, the pilot's metric, and a step that is tuned on S.
+
+        The step is tuned at the first call for a kernel. If no row is always read, mean and covariance of `laplace` are
+        returned instead of a state, and nothing is tuned.
+        """
+        moves = kernel_named(kernel)
+        if self.laplace is None:
+            raise IncompatibleError(
+                f'{self!r}: the expanded posterior has no maximum, so nothing can be proposed from it; expand at="mode"'
+            )
+        if self.laplace is not self.pilot:
+            law = self.laplace.mode, self.laplace.cov
+            return CompiledSurrogate(moves.move, moves.move_both, lambda: None, law, self.laplace.cov)
+        assert self.pilot is not None
+        directions = self.surrogate.directions(self.pilot.cholesky, across_walls=moves.across_walls)
+        if kernel not in self._tuned:
+            state = self.surrogate.new_state(directions, moves.length, FIRST_STEP)
+            run(np.random.default_rng(2), moves, state, self.pilot.draws[-1], TUNING_STEPS)
+            self._tuned[kernel] = float(state.log_step[0])
+        step = self._tuned[kernel]
+
+        def make_state() -> SurrogateState:
+            return self.surrogate.new_state(directions, moves.length, step)
+
+        return CompiledSurrogate(moves.move, moves.move_both, make_state, None, self.pilot.cov)
 
     def compile_term_range(self) -> CompiledTermRange:
-        """Compile a bound of the range of the residuals, for `BernsteinTest`.
-
-        Raise unless order is 2, coefficients are Taylor's, and the model has a known bound of the third derivative.
-        """
+        """Compile a bound of the range of the light terms, for `BernsteinTest`; see `residual_range`."""
         linear = self.target if isinstance(self.target, LinearTarget) else None
-        if linear is None or linear.third_derivative_bound is None or self.order != 2 or self.averaged:
+        bound = None if linear is None else linear.third_derivative_bound
+        if linear is None or bound is None or self.order != 2:
             raise IncompatibleError(
-                f"{self!r} does not bound its terms: that takes order=2, Taylor coefficients and a linear model with a "
-                "known third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
+                f"{self!r} does not bound its terms: that takes order=2 and a generalised linear model with a known "
+                "third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
             )
-        reach = linear.third_derivative_bound * linear.largest_row_norm() ** 3
-        return CompiledTermRange(remainder_range(), np.concatenate([[reach], self.center]))
+        if not (self.averaged or self._names_rows):
+            reach = bound * linear.largest_row_norm() ** 3
+            return CompiledTermRange(remainder_range(), np.concatenate([[reach], self.center]))
+        assert self.pilot is not None
+        return residual_range(linear, bound, self._numbers, self._light, (self.center, self.pilot.cholesky))
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
-        """Compile the bounds of the residuals, one by one; see `approxmcmc.surrogate.difference_bounds`."""
-        plain = self._linear_target()
+        """Compile the bounds of the light terms, one by one; see `approxmcmc.surrogate.difference_bounds`."""
+        linear = self.target
+        if not isinstance(linear, LinearTarget) or not linear.knows_derivatives:
+            raise IncompatibleError(
+                f"{self!r} does not bound its residuals one by one: exact subsampling needs a generalised linear model "
+                "with exact derivatives, LogisticRegression or a GLMTarget with derivatives_eta=; use ExactTest"
+            )
+        if self.order == 0:
+            whole = linear.compile_difference_bound()
+            return whole if self._light is None else whole._replace(rates=whole.rates[self._light])
         if self.laplace is None:
             raise IncompatibleError(
                 f"{self!r}: the expanded posterior has no maximum, so it is unknown how far bounds must hold; "
                 'expand at="mode"'
             )
-        law = self.center, self.laplace.cholesky, normal_pilot(self.laplace).draws
-        return expansion_bound(plain, self.order, self._numbers, None, law, averaged=self.averaged)
+        if self._bound is None:  # two passes, for all samplers of this object
+            fit = self.laplace if isinstance(self.laplace, Pilot) else normal_pilot(self.laplace)
+            law = self.center, fit.cholesky, fit.draws
+            self._bound = expansion_bound(linear, self.order, self._numbers, self._light, law, averaged=self.averaged)
+        return self._bound
 
     def __repr__(self) -> str:
-        """Name the target, the order of the expansion, and its distance from the mode."""
-        kind = ("" if self.order == 2 else ", order=1") + (", averaged=True" if self.averaged else "")
+        """Name the target, the order of the expansion, and its distance from the mode or the rows always read."""
+        kind = "" if self.order == 2 else f", order={self.order}"
+        if self._names_rows:
+            return f"ControlVariate({self.target!r}, always_read={len(self.always_read)} rows{kind})"
+        kind += ", averaged=True" if self.averaged else ""
         return f"ControlVariate({self.target!r}, distance_to_mode={self.distance_to_mode:.2g}{kind})"

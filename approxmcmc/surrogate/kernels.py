@@ -120,7 +120,7 @@ def move_both_across_wall(
         u = rng.random()
         if searching:
             t = left + (right - left) * u
-            count[EVALUATIONS] += state.n_core
+            count[EVALUATIONS] += state.n_rows
             there = log_density_along(state, wall, x, line_x, t)
             searching = not there > line_x.level
             if searching:
@@ -128,7 +128,7 @@ def move_both_across_wall(
                 searching = right - left > 1e-12
         if searching_y:
             t_y = left_y + (right_y - left_y) * u
-            count[EVALUATIONS] += other.n_core
+            count[EVALUATIONS] += other.n_rows
             there_y = log_density_along(other, wall, y, line_y, t_y)
             searching_y = not there_y > line_y.level
             if searching_y:

@@ -1,10 +1,11 @@
 """Moves that leave a density of few rows invariant: a trajectory, a random walk, a slice in a wall direction.
 
 The surrogate S(theta) is a log density: prior, a quadratic for the light rows of the data, exact terms for the few
-rows of the core. If all responses of a rare category are equal, exp(S) has a wall: on one side it follows the prior,
-and it falls to 0 within one logit on the other. A trajectory in all directions would need steps as short as the wall
-is thick. So the momentum has no component in a wall direction, which is the direction that crosses a wall. Each wall
-direction has a slice update instead, on a line on which the linear predictors of the core change by stored numbers.
+rows that are always read. If all responses of a rare category are equal, exp(S) has a wall: on one side it follows the
+prior, and it falls to 0 within one logit on the other. A trajectory in all directions would need steps as short as the
+wall is thick. So the momentum has no component in a wall direction, which is the direction that crosses a wall. Each
+wall direction has a slice update instead, on a line on which the linear predictors of these rows change by stored
+numbers.
 
 A trajectory of one step is a Langevin step: the two kinetic energies give the proposal densities of the step and of its
 reverse.
@@ -25,8 +26,8 @@ JITTER = 0.1  # relative random change of the step; lengths of trajectories vary
 SHORTEST, LONGEST = 0.6, 1.4  # a trajectory's length is `length` times a random factor between these two
 MOST_STEPS = 80  # largest number of steps of a trajectory
 # Length of the interval in which a slice is searched, in standard deviations along the direction. On KDD99, one-hot, a
-# transition evaluates the core 266 times; with length 8, 203 times, but slices wider than 8 mix at two thirds of the
-# rate; with length 2 and stepping out (Neal 2003), 372 times.
+# transition evaluates the influential rows 266 times; with length 8, 203 times, but slices wider than 8 mix at two
+# thirds of the rate; with length 2 and stepping out (Neal 2003), 372 times.
 WIDTH = 16.0
 
 
@@ -34,25 +35,26 @@ class SurrogateState(NamedTuple):
     """A surrogate, the directions in which it is moved, and scratch.
 
     ``log_density(theta)`` returns S, ``add_gradient(theta, out)`` adds its gradient to `out`. ``predict(theta, out,
-    core)`` writes the linear predictors of the core's rows, ``on_line(eta, slopes, t, core)`` returns the sum of their
+    rows)`` writes the linear predictors of the influential rows, ``on_line(eta, slopes, t, rows)`` the sum of their
     terms at the predictors eta + t slopes, and ``log_prior(theta)`` the log prior. `center` and `slope` (dim,) are the
     centre of the quadratic of the light rows, and its gradient there.
 
     The rows of `basis` (m, dim) span the directions of the momentum, the rows of `walls` (q, dim) are the wall
-    directions; each is one posterior standard deviation long. `wall_slopes` (q, n_core) holds the change of each
-    predictor of the core over one wall direction, `wall_bends` (q, dim) wall directions times the quadratic's Hessian.
-    `log_step` (1,) is the log of the step; `length` is the length of a trajectory, 0 for a single step. `value` (1,) is
-    S at theta: every move uses and updates it. `exact` (1,) is log prior and core at theta, which is S without the
-    quadratic, and `eta` (n_core,) the predictors of the core there; only slices keep these two up to date.
+    directions; each is one posterior standard deviation long. `wall_slopes` (q, n_rows) holds the change of each
+    predictor of these rows over one wall direction, `wall_bends` (q, dim) wall directions times the quadratic's
+    Hessian. `log_step` (1,) is the log of the step; `length` is the length of a trajectory, 0 for a single step.
+    `value` (1,) is S at theta: every move uses and updates it. `exact` (1,) is log prior and influential rows at theta,
+    which is S without the quadratic, and `eta` (n_rows,) the predictors of these rows there; only slices keep these two
+    up to date.
     """
 
     log_density: Any
     add_gradient: Any
     predict: Any
     on_line: Any
-    core: Any
+    rows: Any
     log_prior: Any
-    n_core: int
+    n_rows: int
     center: np.ndarray
     slope: np.ndarray
     basis: np.ndarray
@@ -77,7 +79,7 @@ def push(state: SurrogateState, theta: np.ndarray, step: float, count: np.ndarra
     for j in range(gradient.shape[0]):
         gradient[j] = 0.0
     state.add_gradient(theta, gradient)
-    count[GRADIENTS] += state.n_core
+    count[GRADIENTS] += state.n_rows
     for k in range(momentum.shape[0]):
         row, force = basis[k], 0.0
         for j in range(gradient.shape[0]):
@@ -148,7 +150,7 @@ def follow_trajectory(
         drift(state, position, step)
         push(state, position, step if k < steps - 1 else 0.5 * step, count)
     there = state.log_density(position)
-    count[EVALUATIONS] += state.n_core
+    count[EVALUATIONS] += state.n_rows
     return there, energy - (kinetic_energy(momentum) - there)
 
 
@@ -174,7 +176,7 @@ def follow_walk(state: SurrogateState, theta: np.ndarray, step: float, count: np
     assign(state.position, theta)
     drift(state, state.position, step)
     there = state.log_density(state.position)
-    count[EVALUATIONS] += state.n_core
+    count[EVALUATIONS] += state.n_rows
     return there, there - state.value[0]
 
 
@@ -187,21 +189,21 @@ def move_by_walk(rng: np.random.Generator, state: SurrogateState, theta: np.ndar
 
 @compiled
 def prepare_lines(state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> None:
-    """Write the core's predictors at theta to ``state.eta``, log prior plus the core's terms to ``state.exact``.
+    """Write the influential rows' predictors at theta to ``state.eta``, log prior plus terms to ``state.exact``.
 
     Call it before a slice in a wall direction if another move has changed theta since the last slice.
     """
-    state.predict(theta, state.eta, state.core)
-    state.exact[0] = state.log_prior(theta) + state.on_line(state.eta, state.wall_slopes[0], 0.0, state.core)
-    count[EVALUATIONS] += state.n_core
+    state.predict(theta, state.eta, state.rows)
+    state.exact[0] = state.log_prior(theta) + state.on_line(state.eta, state.wall_slopes[0], 0.0, state.rows)
+    count[EVALUATIONS] += state.n_rows
 
 
 class Line(NamedTuple):
     """The surrogate on the line through theta in a wall direction, which crosses the wall.
 
     `tilt` and `curvature` are slope and second derivative of the quadratic at theta, by the distance t on the line;
-    `here` is log prior and core at theta, which is S up to a constant of the line; `level`, in the same units, is the
-    log density above which a point lies in the slice.
+    `here` is log prior and influential rows at theta, which is S up to a constant of the line; `level`, in the same
+    units, is the log density above which a point lies in the slice.
     """
 
     tilt: float
@@ -222,7 +224,7 @@ def log_density_on_line(
     for j in range(theta.shape[0]):
         position[j] = theta[j] + t * direction[j]
     quadratic = t * (tilt + 0.5 * curvature * t)
-    return quadratic + state.log_prior(position) + state.on_line(state.eta, state.wall_slopes[wall], t, state.core)
+    return quadratic + state.log_prior(position) + state.on_line(state.eta, state.wall_slopes[wall], t, state.rows)
 
 
 @compiled
@@ -272,7 +274,7 @@ def move_across_wall(
     t, there = 0.0, line.here
     while right - left > 1e-12:  # the interval shrinks towards theta itself, which lies in the slice
         t = left + (right - left) * rng.random()
-        count[EVALUATIONS] += state.n_core
+        count[EVALUATIONS] += state.n_rows
         there = log_density_along(state, wall, theta, line, t)
         if there > line.level:
             break

@@ -2,9 +2,9 @@
 
 The mode and the curvature there understate a skewed posterior: with rare categories the mean lies one or two standard
 deviations of the Laplace approximation away, and some directions are ten times as wide. The pilot expands at the mode,
-keeps as a core the walls and the rows whose residuals vary over draws of the Laplace approximation, and runs a chain on
+always reads the walls and the rows whose residuals vary over draws of the Laplace approximation, and runs a chain on
 this surrogate. The chain reads no light row, so it is biased; if an exact test decides later, this only costs speed.
-With an empty core there is no chain: the pilot is the Laplace approximation.
+If no row is influential there is no chain: the pilot is the Laplace approximation.
 """
 
 import dataclasses
@@ -14,13 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
+from approxmcmc.contracts import Target
 from approxmcmc.contracts.records import EVALUATIONS, GRADIENTS
-from approxmcmc.errors import IncompatibleError
 from approxmcmc.surrogate.kernels import kernel_named, run
 from approxmcmc.surrogate.surrogate import Surrogate
-from approxmcmc.targets.expansion import core_rule
-from approxmcmc.targets.expansion.core_rule import LARGEST_SHARE, rows_that_vary
+from approxmcmc.targets.expansion import influential_rows
+from approxmcmc.targets.expansion.influential_rows import LARGEST_SHARE, rows_that_vary
 from approxmcmc.targets.expansion.quadratic import Survey, empty_rows
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.mode import laplace
@@ -68,23 +67,29 @@ def normal_pilot(fit: Laplace) -> Pilot:
     return Pilot(fit.mode, fit.cov, fit.decrement, fit.passes, fit.seconds, draws=draws)
 
 
-class Surveyed(NamedTuple):
-    """A pilot, and coefficients and survey of all rows, expanded at the pilot; both None if a chain was run.
+class ExpandedRows(NamedTuple):
+    """Coefficients of the quadratics of all rows, and the survey of their residuals."""
+
+    numbers: np.ndarray
+    survey: Survey
+
+
+class PilotRun(NamedTuple):
+    """A pilot, and the rows expanded at it; None if a chain was run.
 
     After a chain the pilot differs from the distribution at which the rows were expanded, so they must be expanded
     again.
     """
 
     pilot: Pilot
-    numbers: np.ndarray | None = None
-    survey: Survey | None = None
+    expanded: ExpandedRows | None = None
 
 
-def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = None) -> Surveyed:
-    """Return a pilot of a posterior: the Laplace approximation if the core is empty, else a chain on a surrogate.
+def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = None) -> PilotRun:
+    """Return a pilot of a posterior: the Laplace approximation if no row is influential, else a chain.
 
     `memory_limit` is the number of bytes that the coefficients of the rows may take; `fit` is the Laplace
-    approximation, computed if None. If more than the share `LARGEST_SHARE` of the rows need the core, all are in it.
+    approximation, computed if None. If more than the share `LARGEST_SHARE` of the rows are influential, all are read.
     """
     fit = laplace(target) if fit is None else fit
     start, began = normal_pilot(fit), time.perf_counter()
@@ -92,21 +97,23 @@ def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = N
     expansion = posterior.expansion
     before = expansion.passes
     numbers = empty_rows(target.n_obs, expansion.columns, memory_limit, mapped=expansion.mapped)
-    survey = expansion.light_everywhere(fit, numbers, core_rule.LARGEST_SPREAD)
+    survey = expansion.light_everywhere(fit, numbers, influential_rows.LARGEST_SPREAD)
     if survey is None:
         survey = expansion.survey(fit.mode, fit.cholesky, start.draws, numbers, averaged=True)
-    core = survey.walls | rows_that_vary(survey, LARGEST_SPREAD)
-    core |= core.mean() > LARGEST_SHARE
-    if not core.any():
-        cost = fit.passes + expansion.passes - before, fit.seconds + time.perf_counter() - began
-        return Surveyed(dataclasses.replace(start, passes=cost[0], seconds=cost[1]), numbers, survey)
-    rows = np.flatnonzero(core)
+    is_influential = survey.walls | rows_that_vary(survey, LARGEST_SPREAD)
+    is_influential |= is_influential.mean() > LARGEST_SHARE
+    if not is_influential.any():
+        passes = fit.passes + expansion.passes - before
+        seconds = fit.seconds + time.perf_counter() - began
+        pilot = dataclasses.replace(start, passes=passes, seconds=seconds)
+        return PilotRun(pilot, ExpandedRows(numbers, survey))
+    rows = np.flatnonzero(is_influential)
     light = survey.total - expansion.total(fit.mode, numbers, rows)
-    surrogate = Surrogate(target, target.compile(), gradient_or_none(target), fit.mode, light, rows)
+    surrogate = Surrogate(target, fit.mode, light, rows)
     mean, cholesky, draws, gradients = _explore(surrogate, fit)
     passes = fit.passes + expansion.passes - before + round(gradients / target.n_obs)
     seconds = fit.seconds + time.perf_counter() - began
-    return Surveyed(Pilot(mean, cholesky @ cholesky.T, fit.decrement, passes, seconds, draws=draws))
+    return PilotRun(Pilot(mean, cholesky @ cholesky.T, fit.decrement, passes, seconds, draws=draws))
 
 
 def _explore(surrogate: Surrogate, fit: Laplace) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
@@ -128,11 +135,3 @@ def _explore(surrogate: Surrogate, fit: Laplace) -> tuple[np.ndarray, np.ndarray
         cov = share * (whitened @ whitened.T) / (len(draws) - 1) + (1.0 - share) * np.eye(dim)
         cholesky = cholesky @ np.linalg.cholesky(cov)
     return mean, cholesky, draws[np.linspace(0, len(draws) - 1, DRAWS).astype(int)], rows_read
-
-
-def gradient_or_none(target: Target) -> CompiledGradient | None:
-    """Return the compiled gradient of a target; None if the target has no gradient (then differences of S are used)."""
-    try:
-        return target.compile_gradient() if isinstance(target, DifferentiableTarget) else None
-    except IncompatibleError:
-        return None

@@ -1,9 +1,9 @@
 """The surrogate: a posterior with most of its rows replaced by one quadratic.
 
-    S(theta) = log p(theta) + q(theta) + sum_{i in core} log p(x_i | theta),
+    S(theta) = log p(theta) + q(theta) + sum_{i always read} log p(x_i | theta),
 
-with q the sum of the quadratics of the rows that are not in the core. S costs dim^2 multiplications and reads the rows
-of the core. With an empty core exp(S) is a normal density times the prior, up to a constant.
+with q the sum of the quadratics of the light rows, those that are not always read. S costs dim^2 multiplications and
+reads the influential rows. If there are none, exp(S) is a normal density times the prior, up to a constant.
 """
 
 import functools
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.contracts import CompiledGradient, CompiledTarget
+from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, VECTOR, compiled as compiled_part, kernel, type_of
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.pinned import with_context
@@ -21,8 +21,14 @@ from approxmcmc.engine.files.mapped_files import is_mapped, nameless_array
 from approxmcmc.engine.files.paths import user_cache
 from approxmcmc.engine.terms.batches import BATCH, LOG_PRIOR, linear_predictor, sum_terms
 from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT, ALL_ROWS, make_add_differences
+from approxmcmc.errors import IncompatibleError
 from approxmcmc.surrogate.moves import SurrogateState
-from approxmcmc.targets.expansion.quadratic import Quadratic
+from approxmcmc.targets.expansion.quadratic import (
+    CenteredQuadratic,
+    Quadratic,
+    add_quadratic_gradient,
+    plus_quadratic,
+)
 from approxmcmc.targets.linear import LinearTarget
 
 THINNEST_WALL = 1.0  # a wall direction is one in which a predictor's variance is larger, in squared units of its scale
@@ -34,94 +40,99 @@ def rows_of(data: tuple[np.ndarray, ...], n_obs: int, rows: np.ndarray) -> tuple
     return tuple(taken(array, rows) if array.shape[:1] == (n_obs,) else array for array in data)
 
 
-def taken(array: np.ndarray, rows: Any) -> np.ndarray:
-    """Return some rows of an array: a copy unless they are a slice, in a temporary file for many of a mapped array."""
-    if isinstance(rows, slice) or not is_mapped(array) or len(rows) < MANY:
+def taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return a copy of the rows with indices `rows`; many rows of a mapped array are copied to a temporary file."""
+    if not is_mapped(array) or len(rows) < MANY:
         return np.ascontiguousarray(array[rows])
-    chosen = nameless_array((len(rows), *array.shape[1:]), array.dtype, user_cache("light_rows"), who="CoreRows")
+    chosen = nameless_array((len(rows), *array.shape[1:]), array.dtype, user_cache("light_rows"), who="ControlVariate")
     for lo in range(0, len(rows), MANY):
         chosen[lo : lo + MANY] = array[rows[lo : lo + MANY]]
     return chosen
 
 
-class SumOfRows(NamedTuple):
-    """The numbers and kernels from which `log_surrogate` computes S.
+def gradient_or_none(target: Target) -> CompiledGradient | None:
+    """Return the compiled gradient of a target; None if the target has no gradient (then differences of S are used)."""
+    try:
+        return target.compile_gradient() if isinstance(target, DifferentiableTarget) else None
+    except IncompatibleError:
+        return None
 
-    `center`, `slope` (dim,), `bend` (dim, dim) and `value` (1,) are the centre, gradient, Hessian and value of the
-    quadratic of the light rows; `core` are the target's data, restricted to the `n_core` rows of the core;
-    `memory_order` is an empty array: rows are read as stored. `log_prior` and `log_terms` are the target's kernels.
+
+class PriorAndQuadratic(NamedTuple):
+    """S without influential rows: the quadratic of all rows, and the target's kernel of the log prior.
+
+    The kernel has the signature that its use needs: `log_prior` or `add_prior_gradient`.
     """
 
-    center: np.ndarray
-    value: np.ndarray
-    slope: np.ndarray
-    bend: np.ndarray
-    core: tuple[np.ndarray, ...]
+    quadratic: CenteredQuadratic
+    prior: Any
+
+
+class InfluentialRows(NamedTuple):
+    """The influential rows: `data` are the target's arrays, restricted to these `n_rows` rows.
+
+    `memory_order` is an empty array: rows are read as stored. `kernel` is the target's `log_terms` or `add_gradient`.
+    """
+
+    data: tuple[np.ndarray, ...]
     memory_order: np.ndarray
-    n_core: int
-    log_prior: Any
-    log_terms: Any
+    n_rows: int
+    kernel: Any
 
 
-class SumOfGradients(NamedTuple):
-    """The numbers and kernels from which `add_surrogate_gradient` computes grad S; fields as in `SumOfRows`."""
+class PriorQuadraticAndRows(NamedTuple):
+    """S with influential rows: the quadratic of the light rows, the kernel of the log prior, and these rows."""
 
-    center: np.ndarray
-    slope: np.ndarray
-    bend: np.ndarray
-    core: tuple[np.ndarray, ...]
-    memory_order: np.ndarray
-    n_core: int
-    add_prior_gradient: Any
-    add_gradient: Any
+    quadratic: CenteredQuadratic
+    prior: Any
+    rows: InfluentialRows
 
 
-class CorePredictors(NamedTuple):
-    """The core's rows of the design matrix, X (n_core, dim), and of the responses, y (n_core,)."""
+class LinesOfRows(NamedTuple):
+    """The influential rows of the design matrix, X (n_rows, dim), and of the responses, y (n_rows,)."""
 
     X: np.ndarray
     y: np.ndarray
     memory_order: np.ndarray
 
 
-def log_surrogate(theta: np.ndarray, rows: SumOfRows) -> float:
-    """Return the surrogate log density S(theta)."""
-    center, slope, bend = rows.center, rows.slope, rows.bend
-    total = rows.log_prior(theta) + rows.value[0]
-    for j in range(theta.shape[0]):
-        product = 0.0
-        for k in range(theta.shape[0]):
-            product += bend[j, k] * (theta[k] - center[k])
-        total += (theta[j] - center[j]) * (slope[j] + 0.5 * product)
-    if rows.n_core > 0:
-        total += sum_terms(rows.log_terms, theta, rows.core, rows.memory_order, rows.n_core, np.empty(BATCH))
-    return total
+def log_prior_and_quadratic(theta: np.ndarray, parts: PriorAndQuadratic) -> float:
+    """Return S(theta) if no row is always read: the log prior plus the quadratic."""
+    return plus_quadratic(parts.prior(theta), theta, parts.quadratic)
 
 
-def add_surrogate_gradient(theta: np.ndarray, out: np.ndarray, rows: SumOfGradients) -> None:
+def log_surrogate(theta: np.ndarray, parts: PriorQuadraticAndRows) -> float:
+    """Return S(theta): the log prior, plus the quadratic, plus the terms of the influential rows."""
+    rows = parts.rows
+    total = plus_quadratic(parts.prior(theta), theta, parts.quadratic)
+    return total + sum_terms(rows.kernel, theta, rows.data, rows.memory_order, rows.n_rows, np.empty(BATCH))
+
+
+def add_prior_and_quadratic_gradient(theta: np.ndarray, out: np.ndarray, parts: PriorAndQuadratic) -> None:
+    """Add grad S(theta) to `out` if no row is always read."""
+    parts.prior(theta, out)
+    add_quadratic_gradient(theta, parts.quadratic, out)
+
+
+def add_surrogate_gradient(theta: np.ndarray, out: np.ndarray, parts: PriorQuadraticAndRows) -> None:
     """Add grad S(theta) to `out`."""
-    center, slope, bend = rows.center, rows.slope, rows.bend
-    rows.add_prior_gradient(theta, out)
-    for j in range(theta.shape[0]):
-        product = slope[j]
-        for k in range(theta.shape[0]):
-            product += bend[j, k] * (theta[k] - center[k])
-        out[j] += product
-    if rows.n_core > 0:
-        rows.add_gradient(theta, rows.core, rows.memory_order, 0, rows.n_core, out)
+    rows = parts.rows
+    parts.prior(theta, out)
+    add_quadratic_gradient(theta, parts.quadratic, out)
+    rows.kernel(theta, rows.data, rows.memory_order, 0, rows.n_rows, out)
 
 
-def predict(theta: np.ndarray, out: np.ndarray, rows: CorePredictors) -> None:
-    """Write the linear predictors of the core's rows at theta to `out`."""
+def predict(theta: np.ndarray, out: np.ndarray, rows: LinesOfRows) -> None:
+    """Write the linear predictors of the influential rows at theta to `out`."""
     linear_predictor(theta, rows.X, rows.memory_order, 0, rows.X.shape[0], out)
 
 
 @cached_by_content(maxsize=64)
 def make_on_line(loglik_eta: Callable[[float, float], float]) -> Callable[..., float]:
-    """Return the function ``on_line(eta, slopes, t, rows)`` that sums the core's terms at predictors eta + t slopes."""
+    """Return ``on_line(eta, slopes, t, rows)``, the sum of the influential rows' terms at predictors eta + t slopes."""
     term = compiled_part(fastmath=set(BATCH_FASTMATH))(loglik_eta)
 
-    def on_line(eta: np.ndarray, slopes: np.ndarray, t: float, rows: CorePredictors) -> float:
+    def on_line(eta: np.ndarray, slopes: np.ndarray, t: float, rows: LinesOfRows) -> float:
         y, total = rows.y, 0.0
         for i in range(y.shape[0]):
             total += term(eta[i] + t * slopes[i], y[i])
@@ -130,11 +141,11 @@ def make_on_line(loglik_eta: Callable[[float, float], float]) -> Callable[..., f
     return on_line
 
 
-def predict_nothing(theta: np.ndarray, out: np.ndarray, rows: CorePredictors) -> None:
+def predict_nothing(theta: np.ndarray, out: np.ndarray, rows: LinesOfRows) -> None:
     """Do nothing: terms without a linear predictor have no walls."""
 
 
-def nothing_on_line(eta: np.ndarray, slopes: np.ndarray, t: float, rows: CorePredictors) -> float:
+def nothing_on_line(eta: np.ndarray, slopes: np.ndarray, t: float, rows: LinesOfRows) -> float:
     """Return 0: terms without a linear predictor have no walls."""
     return 0.0
 
@@ -150,55 +161,54 @@ class Directions(NamedTuple):
 
 
 class Surrogate:
-    """S, compiled: from a target, the point of the expansion, the quadratic of the light rows, and the core.
+    """S, compiled: from a target, the point of the expansion, the quadratic of the light rows, and the other rows.
 
     Attributes
     ----------
     log_density, add_gradient
         S and its gradient, as functions of theta only; kernels.
-    core
-        The indices of the core's rows in the target's data; int64, shape (n_core,).
+    rows
+        The indices of the influential rows in the target's data; int64, shape (n_rows,).
     """
 
-    def __init__(
-        self,
-        target: Any,
-        compiled: CompiledTarget,
-        gradient: CompiledGradient | None,
-        center: np.ndarray,
-        light: Quadratic,
-        core: np.ndarray,
-    ) -> None:
-        self.target, self.center, self.light, self.core = target, center, light, core
-        self.log_prior, self._gradient, self._n_obs = compiled.log_prior, gradient, compiled.n_obs
-        self._slope, self._bend = np.array(light.gradient), np.array(light.hessian)
-        kernels = compiled.log_prior, compiled.log_terms
-        data = rows_of(compiled.data, compiled.n_obs, core)
-        quadratic = center, np.array([light.value]), self._slope, self._bend
-        rows = SumOfRows(*quadratic, data, ALL_ROWS, len(core), *kernels)
-        self.log_density = with_context(log_surrogate, LOG_PRIOR.signature, rows)
-        self._has_predictors = isinstance(target, LinearTarget) and len(core) > 0
-        X = np.asarray(target.X[core], np.float64) if self._has_predictors else np.empty((0, len(center)))
-        y = np.array(target.y[core]) if self._has_predictors else np.empty(0)
-        self._predictors = CorePredictors(X, y, ALL_ROWS)
-        self._scale = (target.predictor_scale or 1.0) if self._has_predictors else 1.0
+    def __init__(self, target: Target, center: np.ndarray, light: Quadratic, rows: np.ndarray) -> None:
+        plain = target.compile()
+        self.target, self.center, self.rows, self.log_prior = target, center, rows, plain.log_prior
+        self._quadratic = CenteredQuadratic.around(center, light)
+        if rows.size:
+            data = rows_of(plain.data, plain.n_obs, rows)
+            influential = InfluentialRows(data, ALL_ROWS, len(rows), plain.log_terms)
+            whole = PriorQuadraticAndRows(self._quadratic, plain.log_prior, influential)
+            self.log_density = with_context(log_surrogate, LOG_PRIOR.signature, whole)
+        else:
+            normal = PriorAndQuadratic(self._quadratic, plain.log_prior)
+            self.log_density = with_context(log_prior_and_quadratic, LOG_PRIOR.signature, normal)
+        self._lines = LinesOfRows(np.empty((0, len(center))), np.empty(0), ALL_ROWS)
+        self._scale = 1.0
+        if isinstance(target, LinearTarget) and rows.size:
+            self._lines = LinesOfRows(np.asarray(target.X[rows], np.float64), np.array(target.y[rows]), ALL_ROWS)
+            self._scale = target.predictor_scale or 1.0
 
     @functools.cached_property
     def add_gradient(self) -> Any:
         """The gradient of S: from the target's gradient, or by differences of S if the target has no gradient."""
-        if self._gradient is None:
+        plain = gradient_or_none(self.target)
+        if plain is None:
             return kernel(make_add_differences(self.log_density), ADD_PRIOR_GRADIENT, cache=False)
-        kernels = self._gradient.add_prior_gradient, self._gradient.add_gradient
-        data = rows_of(self._gradient.data, self._n_obs, self.core)
-        rows = SumOfGradients(self.center, self._slope, self._bend, data, ALL_ROWS, len(self.core), *kernels)
-        return with_context(add_surrogate_gradient, ADD_PRIOR_GRADIENT, rows)
+        if not self.rows.size:
+            normal = PriorAndQuadratic(self._quadratic, plain.add_prior_gradient)
+            return with_context(add_prior_and_quadratic_gradient, ADD_PRIOR_GRADIENT, normal)
+        data = rows_of(plain.data, self.target.n_obs, self.rows)
+        influential = InfluentialRows(data, ALL_ROWS, len(self.rows), plain.add_gradient)
+        whole = PriorQuadraticAndRows(self._quadratic, plain.add_prior_gradient, influential)
+        return with_context(add_surrogate_gradient, ADD_PRIOR_GRADIENT, whole)
 
     @functools.cached_property
-    def _lines(self) -> tuple[Any, Any]:
-        """Kernels of slices: one writes the predictors of the core, the other sums the core's terms on a line."""
-        rows = type_of(self._predictors)
+    def _kernels_of_lines(self) -> tuple[Any, Any]:
+        """Kernels of slices: one writes the predictors of the influential rows, one sums their terms on a line."""
+        rows = type_of(self._lines)
         predict_rows, sum_up = predict_nothing, nothing_on_line
-        if self._has_predictors:
+        if isinstance(self.target, LinearTarget) and self.rows.size:
             predict_rows, sum_up = predict, make_on_line(self.target._loglik_eta)
         along = nb.float64(VECTOR, VECTOR, nb.float64, rows)
         return kernel(predict_rows, nb.void(VECTOR, VECTOR, rows)), kernel(sum_up, along, fastmath=BATCH_FASTMATH)
@@ -206,12 +216,12 @@ class Surrogate:
     def directions(self, cholesky: np.ndarray, *, across_walls: bool = True) -> Directions:
         """Return wall directions and their complement under the covariance L L', L = `cholesky`.
 
-        A wall direction is one in which the linear predictor of a core row has a standard deviation above one unit of
-        its scale. The choice is greedy: the row whose predictor varies most gives a direction, which is projected out
-        of all rows before the next choice. With ``across_walls=False`` `walls` is empty, and `others` are all
-        directions.
+        A wall direction is one in which the linear predictor of an influential row has a standard deviation above one
+        unit of its scale. The choice is greedy: the row whose predictor varies most gives a direction, which is
+        projected out of all rows before the next choice. With ``across_walls=False`` `walls` is empty, and `others` are
+        all directions.
         """
-        dim, rows = len(self.center), self._predictors.X @ cholesky
+        dim, rows = len(self.center), self._lines.X @ cholesky
         walls: list[np.ndarray] = []
         while across_walls and len(rows) and len(walls) < dim:
             variances = np.einsum("ij,ij->i", rows, rows)
@@ -230,21 +240,21 @@ class Surrogate:
         `length` is that of a trajectory, 0 for a single step; `log_step` is the log of a step.
         """
         walls, others = directions
-        dim, (predict, on_line) = len(self.center), self._lines
+        dim, (predict, on_line) = len(self.center), self._kernels_of_lines
         return SurrogateState(
             log_density=self.log_density,
             add_gradient=self.add_gradient,
             predict=predict,
             on_line=on_line,
-            core=self._predictors,
+            rows=self._lines,
             log_prior=self.log_prior,
-            n_core=len(self.core),
+            n_rows=len(self.rows),
             center=self.center,
-            slope=self._slope,
+            slope=self._quadratic.gradient,
             basis=others,
             walls=np.ascontiguousarray(walls),
-            wall_slopes=np.ascontiguousarray(walls @ self._predictors.X.T),
-            wall_bends=np.ascontiguousarray(walls @ self._bend),
+            wall_slopes=np.ascontiguousarray(walls @ self._lines.X.T),
+            wall_bends=np.ascontiguousarray(walls @ self._quadratic.hessian),
             log_step=np.full(1, log_step),
             length=length,
             value=np.empty(1),
@@ -252,6 +262,6 @@ class Surrogate:
             position=np.empty(dim),
             gradient=np.empty(dim),
             momentum=np.empty(len(others)),
-            eta=np.empty(len(self.core)),
+            eta=np.empty(len(self.rows)),
             order=np.arange(len(walls) + 1),
         )

@@ -112,13 +112,13 @@ def make_couple(move_both: Callable[..., None]) -> Callable[..., tuple[float, fl
 
 @cached_by_content(maxsize=16)
 def make_move_freely(move: Callable[..., float]) -> Callable[..., float]:
-    """Return the proposal kernel for a chain without a test, which also adds n_core to ``datapoints_touched``."""
+    """Return the proposal kernel for a chain without a test, which also adds n_rows to ``datapoints_touched``."""
     propose = make_propose(move)
 
     def move_freely(
         rng: np.random.Generator, state: TransitionState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
     ) -> float:
-        count[TOUCHED] += state.surrogate.n_core
+        count[TOUCHED] += state.surrogate.n_rows
         return propose(rng, state, theta, out, count)
 
     return compiled(move_freely)
@@ -143,7 +143,7 @@ class SurrogateTransition(Component, Proposal):
     InvalidInputError
         When there is no such kernel, or `steps` is not a positive integer.
     IncompatibleError
-        When the target has no surrogate; give it to :class:`CoreRows` first.
+        When the target has no surrogate; give it to :class:`ControlVariate` first.
 
     Notes
     -----
@@ -151,9 +151,9 @@ class SurrogateTransition(Component, Proposal):
     one) exact for the target's posterior, whatever the surrogate; a bad surrogate costs speed. With
     :class:`AlwaysAccept` the surrogate, or its normal approximation, is sampled, which is biased by its error. The
     transition is reversible: each move leaves S invariant, and their order is random. Step and metric are tuned by the
-    target's pilot, never while sampling. If the core is empty and S has a normal approximation, proposals are
-    independent draws of that, whatever the kernel. Cost: about ten passes over the core, counted in
-    ``gradient_evaluations`` and ``likelihood_evaluations``; the core counts once in ``datapoints_touched``.
+    target's pilot, never while sampling. If no row is always read and S has a normal approximation,
+    proposals are independent draws of that, whatever the kernel. Cost: about ten passes over the influential rows,
+    counted in ``gradient_evaluations`` and ``likelihood_evaluations``; in ``datapoints_touched`` they count once.
 
     References
     ----------
@@ -165,7 +165,7 @@ class SurrogateTransition(Component, Proposal):
     >>> rng = np.random.default_rng(0)
     >>> X = np.column_stack([rng.normal(size=(2000, 2)), np.arange(2000) < 4])
     >>> y = (rng.random(2000) < 1 / (1 + np.exp(-X[:, 0]))) | (X[:, 2] == 1)
-    >>> target = amc.CoreRows(amc.targets.LogisticRegression(X, y, prior_scale=5.0))
+    >>> target = amc.ControlVariate(amc.targets.LogisticRegression(X, y, prior_scale=5.0), always_read="auto")
     >>> sampler = amc.MetropolisHastings(amc.SurrogateTransition())
     >>> trace = amc.sample(target, sampler, draws=200, tune=0, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["accepted"].mean() > 0.7)
@@ -226,6 +226,7 @@ def _surrogate_of(target: Target, kernel: str) -> CompiledSurrogate:
     """Return the surrogate of a target; raise if it has none."""
     if not isinstance(target, SurrogateTarget):
         raise IncompatibleError(
-            f"SurrogateTransition: {target!r} has no surrogate; give it to CoreRows first, CoreRows(target)"
+            f"SurrogateTransition: {target!r} has no surrogate; give it to ControlVariate first, "
+            'ControlVariate(target, always_read="auto")'
         )
     return target.compile_surrogate(kernel)

@@ -6,7 +6,7 @@
 A term of the library's kernels is the same number, bit by bit, wherever it is computed, so a test on the terms makes
 the same decisions everywhere. A term of a user's function or of a PyMC model may differ in its last bits, because the
 compiler may treat the last rows of a loop differently. Sums over parts agree to rounding. This process computes the
-terms of an expansion (`CoreRows` or `ControlVariate`), because it holds each row's coefficients; the density of an
+terms of an expansion (`ControlVariate`), because it holds each row's coefficients; the density of an
 expansion is that of its plain target, so workers can compute it.
 """
 

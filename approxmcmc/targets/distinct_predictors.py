@@ -102,8 +102,8 @@ class DistinctPredictors(MergedRows, PredictorsTarget):
     Notes
     -----
     Guarantee: the posterior of `rows`, to rounding. Tests draw terms uniformly, whatever their weights, so a row with a
-    large weight is an outlier among the terms; `CoreRows` reads such rows in every step. As for single rows, the terms
-    have no bounds.
+    large weight is an outlier among the terms; `ControlVariate` with `always_read` reads such rows in every step. As
+    for single rows, the terms have no bounds.
     """
 
     def __init__(self, rows: PredictorsTarget, found: EqualRows) -> None:

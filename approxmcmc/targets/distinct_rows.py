@@ -49,9 +49,9 @@ class DistinctRows(MergedRows, LinearTarget):
     -----
     Guarantee: the posterior of `rows`, to rounding. Responses are complex numbers y + w i, so code for generalised
     linear models also works on this one. Tests draw terms uniformly, whatever their weights, so a row with a large
-    weight is an outlier among the terms; `CoreRows` reads such rows in every step. Bounds of derivatives are those of a
-    single row times the weight, or times the largest weight if they hold for all rows. `ZigZag`, `BouncyParticle` and
-    `Firefly` need the target of single rows.
+    weight is an outlier among the terms; `ControlVariate` with `always_read` reads such rows in every step. Bounds of
+    derivatives are those of a single row times the weight, or times the largest weight if they hold for all rows.
+    `ZigZag`, `BouncyParticle` and `Firefly` need the target of single rows.
     """
 
     _rows: LinearTarget

@@ -39,8 +39,8 @@ class GLMTarget(LinearTarget):
     second_derivative_bound
         Upper bound of abs(d^2 loglik_eta / d eta^2), for `PoissonTest` on a `ControlVariate` of order 1.
     third_derivative_bound
-        Upper bound of abs(d^3 loglik_eta / d eta^3), for `BernsteinTest` and `PoissonTest` on a `ControlVariate` or
-        `CoreRows`. If no bound holds for all eta, a function ``bound(eta, y, reach)`` of arrays, which returns upper
+        Upper bound of abs(d^3 loglik_eta / d eta^3), for `BernsteinTest` and `PoissonTest` on a `ControlVariate`.
+        If no bound holds for all eta, a function ``bound(eta, y, reach)`` of arrays, which returns upper
         bounds over abs(t - eta) <= reach, for `PoissonTest`; ``lambda eta, y, reach: np.exp(eta + reach)`` for Poisson
         regression.
     pymc_model

@@ -213,7 +213,7 @@ class TallDataTarget(
         raise IncompatibleError(
             f"{type(self).__name__} does not bound its terms one by one, which exact subsampling needs: give a "
             "FunctionTarget difference_bound=, a GLMTarget slope_bound=, or expand a GLMTarget with a "
-            "third_derivative_bound by CoreRows or ControlVariate; or use ExactTest"
+            "third_derivative_bound by ControlVariate; or use ExactTest"
         )
 
     def initial_point(self) -> np.ndarray:

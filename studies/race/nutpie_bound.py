@@ -61,13 +61,13 @@ def nutpie_within(problem: TallProblem, seconds: float, *, whitened: bool) -> di
 def surrogate_for(problem: TallProblem, seconds: float) -> dict[str, Any]:
     """Return the draws, CPU seconds and min-ESS of a run of `seconds`, with the keys of `nutpie_within`.
 
-    The sampler is `SurrogateTransition` on core rows with an exact test, so it is exact for the posterior.
+    The sampler is `SurrogateTransition` on influential rows with an exact test, so it is exact for the posterior.
     """
-    run = problem.chain(amc.MetropolisHastings(amc.SurrogateTransition()), problem.core)
+    run = problem.chain(amc.MetropolisHastings(amc.SurrogateTransition()), problem.split)
     lap = run(steps_in(run, seconds))
     ess = float(effective_samples(lap.draws).min())
     return {
-        "sampler": "core rows, exact",
+        "sampler": "influential rows, exact",
         "draws": len(lap.draws),
         "cpu": lap.seconds,
         "min_ess": ess,

@@ -199,7 +199,7 @@ def main() -> None:
     )
     given = parser.parse_args()
     if given.one:
-        warnings.simplefilter("ignore", amc.errors.SamplingWarning)  # core too large, run cut off
+        warnings.simplefilter("ignore", amc.errors.SamplingWarning)  # too many influential rows, run cut off
         model, limit, rounds, seed = given.one
         found = in_hindsight(model, limit=float(limit), rounds=int(rounds), seed=int(seed))
         sys.stdout.write(json.dumps(found) + "\n")

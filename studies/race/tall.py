@@ -1,4 +1,4 @@
-"""Surrogate transitions on core rows against exact Langevin steps, on the data of `tall_target` and on dense data.
+"""Surrogate transitions on influential rows against exact Langevin steps, on data of `tall_target` and on dense data.
 
 Random walks and independent draws of the Laplace approximation, the other rivals, hardly move on rare categories.
 """
@@ -20,18 +20,18 @@ COMPILING = 2  # repetitions of a set-up: the first compiles, the last is timed
 
 
 class TallProblem:
-    """One posterior, its Laplace approximation and its core rows, and the CPU seconds to make each."""
+    """One posterior, its Laplace approximation and its influential rows, and the CPU seconds to make each."""
 
     def __init__(self, name: str, target: Any) -> None:
         self.name, self.target = f"{name}, N = {target.n_obs}, d = {target.variables.size}", target
         self.X, self.y, self.dim = target.X, target.y, target.variables.size
         self.fit, self.mode_seconds = timed(functools.partial(amc.laplace, target))
-        self.core, self.core_seconds = timed(functools.partial(amc.CoreRows, target))
-        self.setup_seconds = self.core_seconds
+        self.split, self.split_seconds = timed(functools.partial(amc.ControlVariate, target, always_read="auto"))
+        self.setup_seconds = self.split_seconds
 
     def chain(self, sampler: Any, form: Any = None, *, seed: int = 1) -> Callable[[int], Lap]:
         """Start a chain at a draw of the pilot, as in `chain_of`, on a form of the target; None: on the target."""
-        return chain_of(sampler, form or self.target, self.core.pilot.draws[-seed % 16], seed=seed)
+        return chain_of(sampler, form or self.target, self.split.pilot.draws[-seed % 16], seed=seed)
 
 
 def timed(make: Callable[[], Any]) -> tuple[Any, float]:
@@ -63,17 +63,17 @@ def tall_rivals(problem: TallProblem) -> list[Rival]:
 
     def surrogate(test: Any, steps: int = 1) -> Callable[[], Callable[[int], Lap]]:
         sampler = amc.MetropolisHastings(amc.SurrogateTransition(steps=steps), test)
-        return lambda: problem.chain(sampler, problem.core)
+        return lambda: problem.chain(sampler, problem.split)
 
     small = amc.SequentialTTest(0.01, 64, growth=2.0, tol=0.2)
     return [
         Rival(MALA, "Langevin", "gradients on all data", mala, MALA, setup_seconds=problem.mode_seconds),
         *(
-            Rival(name, "surrogate", lever, surrogate(*settings), MALA, setup_seconds=problem.core_seconds)
+            Rival(name, "surrogate", lever, surrogate(*settings), MALA, setup_seconds=problem.split_seconds)
             for name, lever, *settings in (
-                ("core rows, exact", "core rows, few reads where that is exact", None),
-                ("core rows, exact, 3 steps", "the same, three transitions a decision", None, 3),
-                ("core rows, t-test .01, tol .2", "core rows, subsampling", small),
+                ("influential rows, exact", "influential rows, few reads where that is exact", None),
+                ("influential rows, exact, 3 steps", "the same, three transitions a decision", None, 3),
+                ("influential rows, t-test .01, tol .2", "influential rows, subsampling", small),
             )
         ),
     ]
@@ -81,4 +81,4 @@ def tall_rivals(problem: TallProblem) -> list[Rival]:
 
 def tall_reference(problem: TallProblem) -> Callable[[int], Lap]:
     """Return a long exact chain, whose seed no rival uses."""
-    return problem.chain(amc.MetropolisHastings(amc.SurrogateTransition()), problem.core, seed=99)
+    return problem.chain(amc.MetropolisHastings(amc.SurrogateTransition()), problem.split, seed=99)

@@ -1,4 +1,4 @@
-"""Draw one picture of all posteriors: who has less risk after 1, 10, 100 (1000) seconds, NUTS or steps on core rows."""
+"""Draw one picture of all posteriors: who has less risk after 1 to 1000 seconds, NUTS or steps on influential rows."""
 
 import math
 from collections.abc import Iterator
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
 NUTS, LAPLACE = "nutpie", "laplace"
-CORES = ("core_exact_10", "core_exact")  # they differ in thinning; a posterior has the first that was run
-CORE_ROWS, BY_NUTS, OPEN, NOBODY = "core rows", "NUTS", "not established", "no draw yet"
-PAINT = {CORE_ROWS: COLOURS[0], BY_NUTS: COLOURS[1], OPEN: "#9aa1a9", NOBODY: "#ffffff"}
+INFLUENTIAL = ("core_exact_10", "core_exact")  # they differ in thinning; a posterior has the first that was run
+STEPS, BY_NUTS, OPEN, NOBODY = "influential rows", "NUTS", "not established", "no draw yet"
+PAINT = {STEPS: COLOURS[0], BY_NUTS: COLOURS[1], OPEN: "#9aa1a9", NOBODY: "#ffffff"}
 
 
 def against_nuts(results: "StudyResults") -> "list[Figure | Table]":
-    """Draw and tabulate the risk of NUTS over that of steps on core rows, by posterior and time."""
+    """Draw and tabulate the risk of NUTS over that of steps on influential rows, by posterior and time."""
     import pandas as pd
 
-    contests = [contest for contest in gather(results) if contest.estimands and _core(contest)]
+    contests = [contest for contest in gather(results) if contest.estimands and _influential(contest)]
     if not contests:
         return []
     verdicts = sum(len(contest.times) for contest in contests)
@@ -34,44 +34,47 @@ def against_nuts(results: "StudyResults") -> "list[Figure | Table]":
     drawn = data[data.estimand == data.estimand.iloc[0]]
     caption = (
         f"Who has less risk in the {data.estimand.iloc[0]} after so many seconds of one chain, tuning and search for "
-        "the mode included; below it the risk of NUTS over that of steps on core rows, with its 95 % interval, which "
-        "includes the error of the gold standard. Verdicts hold together at 95 %. NUTS is nutpie's, with 400 steps of "
-        "warm-up, during which it has no draw. The last line names the Laplace approximation where its risk is below "
-        "that of both."
+        "the mode included; below it the risk of NUTS over that of steps on influential rows, with its 95 % interval, "
+        "which includes the error of the gold standard. Verdicts hold together at 95 %. NUTS is nutpie's, with 400 "
+        "steps of warm-up, during which it has no draw. The last line names the Laplace approximation where its "
+        "risk is below that of both."
     )
     told = (
-        "The same for every estimand: the risks of NUTS and of the Laplace approximation, over that of steps on core "
-        "rows."
+        "The same for every estimand: the risks of NUTS and of the Laplace approximation, over that of steps on "
+        "influential rows."
     )
-    title = "Who has less risk, NUTS or core rows?"
-    return [Figure(title, caption, _grid(drawn), drawn), Table("NUTS over core rows", told, data.drop(columns="about"))]
+    title = "Who has less risk, NUTS or influential rows?"
+    return [
+        Figure(title, caption, _grid(drawn), drawn),
+        Table("NUTS over influential rows", told, data.drop(columns="about")),
+    ]
 
 
 def _rows(results: "StudyResults", contest: Contest, verdicts: int) -> Iterator[dict[str, Any]]:
     budget = results.study.budget_of(contest.target)
     longest = budget.seconds or contest.times[-1]
     size = f"{setting_in_words(contest.target)}, {results.target(contest.target).n_obs:,} rows"
-    core = _core(contest)
+    ours = _influential(contest)
     for estimand in contest.estimands:
         for time in contest.times:
             here = contest.at(estimand, time)
-            missing = [name for name in (NUTS, core) if name not in here.index or math.isnan(here.risk[name])]
+            missing = [name for name in (NUTS, ours) if name not in here.index or math.isnan(here.risk[name])]
             ratio = NOTHING if missing else _ratio(here, NUTS)
-            fitted = NOTHING if core in missing else _ratio(here, LAPLACE)
-            if core in missing:
+            fitted = NOTHING if ours in missing else _ratio(here, LAPLACE)
+            if ours in missing:
                 less = BY_NUTS if NUTS not in missing else NOBODY
             else:
-                less = CORE_ROWS if missing else _verdict(here.loc[NUTS], verdicts)
+                less = STEPS if missing else _verdict(here.loc[NUTS], verdicts)
             column = f"{float(f'{longest * time / contest.times[-1]:.1g}'):g} s"
             about = {"data": size, "about": column, "estimand": estimand, "seconds": time, "less risk": less}
             most = math.nan if math.isnan(fitted.value) else widened(here.loc[LAPLACE], "ratio", verdicts)[1]
             below = most < 1.0 and (NUTS in missing or most < widened(here.loc[NUTS], "ratio", verdicts)[0])
-            columns = ratio.columns("ratio") | fitted.columns("Laplace over core rows")
+            columns = ratio.columns("ratio") | fitted.columns("Laplace over influential rows")
             yield about | columns | {"Laplace below both": below, "no draw yet": ", ".join(missing)}
 
 
-def _core(contest: Contest) -> str:
-    return next((name for name in CORES if name in contest.settings), "")
+def _influential(contest: Contest) -> str:
+    return next((name for name in INFLUENTIAL if name in contest.settings), "")
 
 
 def _ratio(here: "pd.DataFrame", name: str) -> Interval:
@@ -80,13 +83,13 @@ def _ratio(here: "pd.DataFrame", name: str) -> Interval:
 
 def _verdict(row: Any, verdicts: int) -> str:
     lower, upper = widened(row, "ratio", verdicts)
-    return CORE_ROWS if lower > 1.0 else BY_NUTS if upper < 1.0 else OPEN
+    return STEPS if lower > 1.0 else BY_NUTS if upper < 1.0 else OPEN
 
 
 def _told(row: Any) -> str:
     """Return the ratio in words, or the sampler that has no draw."""
     if row.missing:
-        return "" if row.less == NOBODY else f"{'core rows' if row.less == BY_NUTS else 'NUTS'}: no draw yet"
+        return "" if row.less == NOBODY else f"{'influential rows' if row.less == BY_NUTS else 'NUTS'}: no draw yet"
     if math.isinf(row.ratio_upper):
         return f"more than {number(row.ratio_lower)} times"
     return f"{estimate_text(row.ratio, row.ratio_lower, row.ratio_upper)} times"

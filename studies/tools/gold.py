@@ -3,7 +3,7 @@
 from typing import Any
 
 from approxmcmc.reference import Gates, exact_chain_reference
-from approxmcmc.reference.exact_chain import core_rows_kernel, langevin_kernel
+from approxmcmc.reference.exact_chain import influential_rows_kernel, langevin_kernel
 from approxmcmc.study import Gold
 from studies.tools.in_laplace_metric import laplace_of
 
@@ -12,9 +12,11 @@ SCORED_DRAWS = 24_000  # in three of four chains more than ten for each of the 1
 
 
 def long_exact_chain(target: Any, **how: Any) -> Any:
-    """Return long exact chains on core rows; chains of exact Langevin steps on all rows must agree with them."""
+    """Return long exact chains on influential rows; chains of exact Langevin steps on all rows must agree with them."""
     how["second_draws"] = min(how["draws"], CONFIRMING_DRAWS)
-    return exact_chain_reference(target, core_rows_kernel(target), langevin_kernel(laplace_of(target)), cores=1, **how)
+    return exact_chain_reference(
+        target, influential_rows_kernel(target), langevin_kernel(laplace_of(target)), cores=1, **how
+    )
 
 
 def precise_exact_chain(target: Any, **how: Any) -> Any:

@@ -31,9 +31,9 @@ def control_variate(target: Any) -> "amc.ControlVariate":
 
 
 @functools.cache
-def core_rows(target: Any) -> "amc.CoreRows":
-    """Return the `CoreRows` of a target, made once per process."""
-    return amc.CoreRows(target)
+def influential_rows(target: Any) -> "amc.ControlVariate":
+    """Return the `ControlVariate` of a target with its influential rows, made once per process."""
+    return amc.ControlVariate(target, always_read="auto")
 
 
 def start(target: Any, rng: np.random.Generator) -> np.ndarray:
@@ -50,7 +50,7 @@ class InLaplaceMetric(Component, Sampler):
     recipe
         Makes the sampler from a Laplace approximation.
     form
-        Makes the form of the target that it runs on: `plain`, `control_variate` or `core_rows`.
+        Makes the form of the target that it runs on: `plain`, `control_variate` or `influential_rows`.
     """
 
     recipe: Callable[[Any], Any]

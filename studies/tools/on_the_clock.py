@@ -1,7 +1,7 @@
 """Samplers of this library whose timed run includes set-up, as a timed run of NUTS includes its warm-up.
 
 Other studies exclude set-up from the time. In comparisons with other libraries this would favour our samplers, because
-mode, curvature, core rows and trials have the purpose of a warm-up. Compilation is excluded for all.
+mode, curvature, influential rows and trials have the purpose of a warm-up. Compilation is excluded for all.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.contracts import ForeignSampler
 from approxmcmc.targets import Laplace
-from studies.tools.in_laplace_metric import UNIT, InLaplaceMetric, control_variate, core_rows, laplace_of
+from studies.tools.in_laplace_metric import UNIT, InLaplaceMetric, control_variate, influential_rows, laplace_of
 
 _ONE_CHAIN: dict[str, Any] = {"chains": 1, "cores": 1, "progressbar": False}
 
@@ -68,7 +68,7 @@ class OnTheClock(ForeignSampler):
         """Draw one chain."""
 
         def draw(count: int) -> Any:
-            for known in (laplace_of, control_variate, core_rows):  # made anew, and timed
+            for known in (laplace_of, control_variate, influential_rows):  # made anew, and timed
                 known.cache_clear()
             form, sampler = self.sampler.unwrapped(target)
             trace = amc.sample(

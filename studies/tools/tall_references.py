@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import approxmcmc as amc
 from approxmcmc.errors import SamplingWarning
 from approxmcmc.reference import ChainGates, GateReport, exact_chain_reference
-from approxmcmc.reference.exact_chain import core_rows_kernel, langevin_kernel
+from approxmcmc.reference.exact_chain import influential_rows_kernel, langevin_kernel
 from approxmcmc.study.report import Table
 from studies.tools.in_laplace_metric import laplace_of
 
@@ -26,7 +26,7 @@ class Effort:
     """Draws of a reference, and the limits of its checks.
 
     `draws` and `tune` are for each of the four chains of a kernel; `thin` is the steps per draw of the second kernel,
-    MALA, which checks the first one, surrogate transitions on core rows.
+    MALA, which checks the first one, surrogate transitions on influential rows.
     """
 
     draws: int
@@ -53,7 +53,7 @@ def reference_of(target: Any, name: str, preset: str) -> "xr.DataTree":
         warnings.simplefilter("ignore", SamplingWarning)  # the table of references has the same content, check by check
         if name in FRIENDLY and preset == "paper":
             return amc.reference_posterior(target, **how)
-        kernel, second = core_rows_kernel(target), langevin_kernel(laplace_of(target), effort.thin)
+        kernel, second = influential_rows_kernel(target), langevin_kernel(laplace_of(target), effort.thin)
         return exact_chain_reference(target, kernel, second, gates=effort.gates, **how)
 
 

@@ -1,7 +1,7 @@
 """The samplers of the studies on tall data, each in the metric of its target's Laplace approximation.
 
 A recipe makes a sampler from a Laplace approximation: a walk of 2.38 / sqrt(d) of its standard deviations (Roberts,
-Gelman and Gilks 1997), Langevin steps, independent draws, or transitions of the surrogate of core rows.
+Gelman and Gilks 1997), Langevin steps, independent draws, or transitions of the surrogate of influential rows.
 """
 
 import math
@@ -10,7 +10,7 @@ from collections.abc import Callable
 import approxmcmc as amc
 from approxmcmc.contracts import AcceptanceTest, Sampler
 from approxmcmc.targets import Laplace
-from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, core_rows
+from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, influential_rows
 
 SMALL_TERMS = amc.SequentialTTest(epsilon=0.01, batch_size=64, growth=2.0, tol=0.05)  # for residuals of an expansion
 
@@ -77,10 +77,10 @@ def sghmc(fit: Laplace) -> Sampler:
 def surrogate(test: AcceptanceTest) -> Callable[[Laplace], Sampler]:
     """Return a recipe of surrogate transitions, decided by a test."""
 
-    def on_core_rows(fit: Laplace) -> Sampler:
+    def on_influential_rows(fit: Laplace) -> Sampler:
         return amc.MetropolisHastings(amc.SurrogateTransition(), test)
 
-    return on_core_rows
+    return on_influential_rows
 
 
 SAMPLERS = {
@@ -92,8 +92,8 @@ SAMPLERS = {
     "minibatch_barker": InLaplaceMetric(minibatch_barker),
     "sgld": InLaplaceMetric(sgld),
     "control_variates": InLaplaceMetric(mixture, control_variate),
-    "core_exact": InLaplaceMetric(surrogate(amc.ExactTest()), core_rows),
-    "core_t_test": InLaplaceMetric(surrogate(SMALL_TERMS), core_rows),
-    "core_bernstein": InLaplaceMetric(surrogate(amc.acceptance.BernsteinTest()), core_rows),
-    "core_barker": InLaplaceMetric(surrogate(amc.acceptance.MinibatchBarker()), core_rows),
+    "core_exact": InLaplaceMetric(surrogate(amc.ExactTest()), influential_rows),
+    "core_t_test": InLaplaceMetric(surrogate(SMALL_TERMS), influential_rows),
+    "core_bernstein": InLaplaceMetric(surrogate(amc.acceptance.BernsteinTest()), influential_rows),
+    "core_barker": InLaplaceMetric(surrogate(amc.acceptance.MinibatchBarker()), influential_rows),
 }

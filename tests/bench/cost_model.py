@@ -14,9 +14,9 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-PHASES = ("lay out", "check", "mode", "core rows", "bounds", "sample")
+PHASES = ("lay out", "check", "mode", "influential rows", "bounds", "sample")
 FITTED = 1_000_000, 10_000_000  # rows
-ON_WORKERS = ("mode", "core rows")
+ON_WORKERS = ("mode", "influential rows")
 DOCS = Path(__file__).parents[2] / "docs"
 
 

@@ -109,13 +109,13 @@ def measure(folder: Path, columns: int, workers: int, draws: int) -> dict:
             target = amc.targets.LogisticRegression(X, y, prior_scale=10.0)
         with phase("mode"):
             fit = amc.laplace(target)
-        with phase("core rows"):
-            core = amc.CoreRows(target, at=fit)
+        with phase("influential rows"):
+            split = amc.ControlVariate(target, always_read="auto", at=fit)
         with phase("bounds"):
-            core.compile_difference_bound()
+            split.compile_difference_bound()
     sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.acceptance.PoissonTest())
     with phase("sample"):
-        trace = amc.sample(core, sampler, draws=draws, tune=100, chains=2, random_seed=1, progressbar=False)
+        trace = amc.sample(split, sampler, draws=draws, tune=100, chains=2, random_seed=1, progressbar=False)
     beta = trace.posterior["beta"].to_numpy().reshape(-1, columns)
     sd = beta.std(axis=0)
     return {
@@ -125,8 +125,8 @@ def measure(folder: Path, columns: int, workers: int, draws: int) -> dict:
         "workers": workers,
         "seconds": seconds,
         "peak_GB_own_and_all": peaks,
-        "passes": {"mode": fit.passes, "core rows": int(core.setup_attrs["setup_expansion_passes"])},
-        "core": len(core.core),
+        "passes": {"mode": fit.passes, "influential rows": int(split.setup_attrs["setup_expansion_passes"])},
+        "influential": len(split.always_read),
         "data_per_step": float(trace.sample_stats["datapoints_touched"].mean()),
         "sampling_seconds": float(trace.posterior.attrs["sampling_time"]),
         "acceptance": float(trace.sample_stats["accepted"].mean()),

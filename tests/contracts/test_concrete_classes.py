@@ -118,5 +118,5 @@ def test_planted_branches_are_found(source, lines):
 
 
 def test_the_members_of_the_roles_are_known():
-    assert {"ExactTest", "RandomWalk", "Gibbs", "CoreRows", "ThinnedTest", "LogisticRegression"} <= members()
+    assert {"ExactTest", "RandomWalk", "Gibbs", "ControlVariate", "ThinnedTest", "LogisticRegression"} <= members()
     assert not {"Target", "DiscreteTarget", "Sampler"} & members()

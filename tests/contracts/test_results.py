@@ -67,7 +67,7 @@ def test_a_digit_beside_a_result_is_found():
     assert typed("It is 3 times as fast ({doc}`results/firefly`).")
     assert typed("[The page](../results/firefly.md) says 0.1.")
     assert typed("It is twice as fast ({doc}`results/firefly`).")
-    assert typed("[Core rows](results/tall_covertype.md) gain a hundredfold.")
+    assert typed("[Influential rows](results/tall_covertype.md) gain a hundredfold.")
     assert typed("It reads ten times fewer rows.", linked=True) and typed("The risk is 0.3.", linked=True)
     assert not typed("Figure 1 used chains four times as long, on ijcnn1 ({doc}`results/firefly`).")
     assert not typed(

@@ -68,11 +68,11 @@ def control_variate(rng):
     return amc.ControlVariate(logistic(rng))
 
 
-def core_rows(rng):
-    return amc.CoreRows(logistic(rng), core=np.arange(5))
+def influential_rows(rng):
+    return amc.ControlVariate(logistic(rng), always_read=np.arange(5))
 
 
-TARGETS = [logistic, bounded_scale, control_variate, core_rows]
+TARGETS = [logistic, bounded_scale, control_variate, influential_rows]
 SAMPLER = amc.MetropolisHastings(
     amc.RandomWalk(0.2, target_acceptance=0.3), amc.SequentialTTest(epsilon=0.2, batch_size=20)
 )

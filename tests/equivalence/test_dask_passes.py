@@ -44,7 +44,7 @@ def rows(rng):
 
 
 def logistic(rng, folder):
-    """Parquet files of float32, whose rows of the rare category belong to the core."""
+    """Parquet files of float32, whose rows of the rare category are influential."""
     X, _, eta = rows(rng)
     y = (rng.random(N) < 1.0 / (1.0 + np.exp(-eta))) | (X[:, 1] > 1.0)
     (folder / "rows").mkdir()
@@ -143,23 +143,23 @@ def source_of(array):
 
 
 def found_by(target, fit):
-    """Return what passes over all data find around a mode: curvature, numbers by row, core rows, spreads, terms."""
-    core = amc.CoreRows(target, at=fit)
+    """Return what passes over all data find around a mode: curvature, numbers by row, rows, spreads, terms."""
+    split = amc.ControlVariate(target, always_read="auto", at=fit)
     expansion = Posterior(target).expansion
     survey_rows, taylor_rows = np.empty((2, target.n_obs, expansion.columns))
-    law = core.pilot.mode, core.pilot.cholesky, core.pilot.draws
+    law = split.pilot.mode, split.pilot.cholesky, split.pilot.draws
     survey = expansion.survey(*law, survey_rows, averaged=True)
     total = expansion.expand(fit.mode, taylor_rows)
-    numbers = {"law": core.laplace.cov, "spread": core.spread}
+    numbers = {"law": split.laplace.cov, "spread": split.spread}
     sums = {
         "deviations": survey.deviations,
         "left": survey.left,
         "total": total.hessian,
         "survey": survey.total.hessian,
     }
-    by_row = {"terms": expansion.terms_at(core.pilot.draws[:2]), "averaged": survey_rows, "taylor": taylor_rows}
+    by_row = {"terms": expansion.terms_at(split.pilot.draws[:2]), "averaged": survey_rows, "taylor": taylor_rows}
     values = {**numbers, **sums, **by_row, "spreads": survey.spreads()}
-    return values, {"core": core.core, "walls": survey.walls}, expansion
+    return values, {"influential": split.always_read, "walls": survey.walls}, expansion
 
 
 @pytest.mark.parametrize("make", TARGETS)
@@ -167,7 +167,7 @@ def test_passes_are_those_of_one_process(make, cluster, tmp_path, monkeypatch, r
     target = make(rng, tmp_path)
     fit = amc.laplace(target)
     alone, choices, expansion = found_by(target, fit)
-    assert expansion.parts is None and (make is not logistic or len(choices["core"]) >= 3)
+    assert expansion.parts is None and (make is not logistic or len(choices["influential"]) >= 3)
     with distributed.Client(cluster):
         same_fit = amc.laplace(target)
         together, same_choices, there = found_by(target, fit)

@@ -72,7 +72,7 @@ KINDS = [parquet, in_zarr, in_dask, in_frame, mapped]
 
 
 def run(target, sampler=SAMPLER):
-    settings = {"random_seed": 1, "cores": 1, "audit_every": None, "progressbar": False}
+    settings = {"random_seed": 1, "splits": 1, "audit_every": None, "progressbar": False}
     trace = amc.sample(target, sampler, draws=12, tune=4, chains=2, **settings)
     return {name: trace[f"{group}/{name}"].to_numpy() for group, name in [
         ("posterior", "beta"), ("sample_stats", "likelihood_evaluations"), ("sample_stats", "accepted")
@@ -105,15 +105,15 @@ def test_draws_are_those_of_arrays(dtype, tmp_path):
 
 
 @pytest.mark.recompiles
-def test_core_rows_and_modes_are_those_of_arrays(tmp_path):
+def test_influential_rows_and_modes_are_those_of_arrays(tmp_path):
     X, y = table_of(np.float32)
     targets = amc.targets.LogisticRegression(*parquet(X, y, tmp_path)), amc.targets.LogisticRegression(X, y)
     modes = [amc.laplace(target).mode for target in targets]
     np.testing.assert_array_equal(*modes)
-    cores = [amc.CoreRows(target) for target in targets]
-    np.testing.assert_array_equal(*(core.laplace.cov for core in cores))
+    splits = [amc.ControlVariate(target, always_read="auto") for target in targets]
+    np.testing.assert_array_equal(*(split.laplace.cov for split in splits))
     sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.acceptance.PoissonTest())
-    np.testing.assert_array_equal(*(run(core, sampler)["beta"] for core in cores))
+    np.testing.assert_array_equal(*(run(split, sampler)["beta"] for split in splits))
 
 
 def two_groups(X, y):

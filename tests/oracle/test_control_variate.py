@@ -10,7 +10,7 @@ from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.proposals import Independence, Mixture, PreconditionedCrankNicolson, RandomWalk, crank_nicolson, mixture
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.surrogate import ControlVariate, control_variate
+from approxmcmc.surrogate import ControlVariate, surrogate
 from approxmcmc.targets import FunctionTarget, GLMTarget, find_mode, laplace, posterior
 from approxmcmc.targets.expansion import linear as linear_expansion
 from tests import textbook
@@ -244,9 +244,10 @@ def test_the_posterior_is_the_same_at_any_point_of_expansion(model, order):
 
 
 def expansion_with(*, linear=1.0, quadratic=0.5, prior=1.0):
-    """Return `log_prior_and_expansion` with other factors than 1, 1/2 and 1."""
+    """Return `log_prior_and_quadratic` with other factors than 1, 1/2 and 1."""
 
-    def log_prior_and_expansion(theta, known):
+    def log_prior_and_quadratic(theta, parts):
+        known = parts.quadratic
         delta = theta - known.center
         total = 0.0
         for j in range(theta.shape[0]):
@@ -254,9 +255,9 @@ def expansion_with(*, linear=1.0, quadratic=0.5, prior=1.0):
             for k in range(theta.shape[0]):
                 bend += known.hessian[j, k] * delta[k]
             total += delta[j] * (linear * known.gradient[j] + quadratic * bend)
-        return prior * known.log_prior(theta) + (known.value[0] + total)
+        return prior * parts.prior(theta) + (known.value[0] + total)
 
-    return log_prior_and_expansion
+    return log_prior_and_quadratic
 
 
 def residuals_bent_the_other_way(predict, loglik_eta):
@@ -274,19 +275,19 @@ def residuals_bent_the_other_way(predict, loglik_eta):
 
 
 EXPANSION_BUGS = {
-    "linear part dropped": (control_variate, "log_prior_and_expansion", expansion_with(linear=0.0), "logistic"),
+    "linear part dropped": (surrogate, "log_prior_and_quadratic", expansion_with(linear=0.0), "logistic"),
     "quadratic part not halved": (
-        control_variate, "log_prior_and_expansion", expansion_with(quadratic=1.0), "gradient",
+        surrogate, "log_prior_and_quadratic", expansion_with(quadratic=1.0), "gradient",
     ),
     "sign of the second order": (
         linear_expansion, "make_linear_residuals", residuals_bent_the_other_way, "logistic",
     ),
-    "prior counted twice": (control_variate, "log_prior_and_expansion", expansion_with(prior=2.0), "poisson"),
+    "prior counted twice": (surrogate, "log_prior_and_quadratic", expansion_with(prior=2.0), "poisson"),
 }  # fmt: skip
 
 
 def test_the_expansion_written_out_here_has_no_bug_of_its_own(monkeypatch):
-    monkeypatch.setattr(control_variate, "log_prior_and_expansion", expansion_with())
+    monkeypatch.setattr(surrogate, "log_prior_and_quadratic", expansion_with())
     assert worst_difference("logistic", any_point("logistic")) < 1e-12
 
 

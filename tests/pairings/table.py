@@ -18,7 +18,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from tests.examples import PROPOSALS, SAMPLERS, TARGETS, TESTS
 from tests.pairings.worlds import ROWS, WORLDS
 
-FORMS = ("LogisticRegression", "ControlVariate", "CoreRows")
+FORMS = ("LogisticRegression", "ControlVariate", "ControlVariate, influential rows")
 FIELDS = ("BinaryMRF", "BayesianNetwork")
 MEETS = {  # the worlds of samplers that are no Metropolis-Hastings; a sampler without an entry tries all of them
     "BouncyParticle": ("LogisticRegression",),
@@ -87,7 +87,7 @@ def of_proposal(name: str) -> Iterator[Pairing]:
 
 def of_mixtures() -> Iterator[Pairing]:
     """Yield mixtures of each proposal that remembers with every other kind."""
-    target = TARGETS["CoreRows"]()
+    target = TARGETS["ControlVariate, influential rows"]()
     built = {name: compiled(examples[0], target) for name, examples in PROPOSALS.items()}
     remembering = [name for name, each in built.items() if each is not None and remembers(each)]
     for p, one in enumerate(remembering):

@@ -257,7 +257,9 @@ COUNTS = (poisson_log_likelihood, lambda rng, theta: rng.poisson(np.exp(X @ thet
 WORLDS = {
     "LogisticRegression": world(*LOGISTIC, logistic),
     "ControlVariate": world(*LOGISTIC, lambda y: amc.ControlVariate(logistic(y))),
-    "CoreRows": world(*LOGISTIC, lambda y: amc.CoreRows(logistic(y), core=[0, 5], at="mode"), n_data_sets=4),
+    "ControlVariate, influential rows": world(
+        *LOGISTIC, lambda y: amc.ControlVariate(logistic(y), always_read=[0, 5], at="mode"), n_data_sets=4
+    ),
     "FunctionTarget": world(*NORMAL, user_target),
     "BoundedLikelihood": world(*NORMAL, bounded),
     "SoftmaxRegression": world(

@@ -48,9 +48,9 @@ def samplers(target):
     small = amc.SequentialTTest(0.01, batch_size=64, growth=2.0, tol=0.05)
     yield "control variates", amc.ControlVariate(target, at=fit), amc.MetropolisHastings(mixture, small)
     yield "plain", target, amc.MetropolisHastings(walk, amc.SequentialTTest(0.05, batch_size=500))
-    core = amc.CoreRows(target)
-    yield "core rows", core, amc.MetropolisHastings(amc.SurrogateTransition(), small)
-    strata = amc.CoreRows(target, at=core.pilot, expand=False)
+    split = amc.ControlVariate(target, always_read="auto")
+    yield "influential rows", split, amc.MetropolisHastings(amc.SurrogateTransition(), small)
+    strata = amc.ControlVariate(target, always_read="auto", at=split.pilot, order=0)
     yield "strata", strata, amc.MetropolisHastings(walk, amc.SequentialTTest(0.05, batch_size=500))
 
 
@@ -65,10 +65,10 @@ def draws_of(target, sampler, draws, **settings):
 def reference(target):
     """Return draws of an exact chain."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a core of all rows
-        core = amc.CoreRows(target)
+        warnings.simplefilter("ignore")  # that all rows are influential
+        split = amc.ControlVariate(target, always_read="auto")
     sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.ExactTest())
-    return draws_of(core, sampler, 4000, random_seed=1)[0]
+    return draws_of(split, sampler, 4000, random_seed=1)[0]
 
 
 def standard_errors(draws):

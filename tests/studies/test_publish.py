@@ -142,11 +142,11 @@ def test_a_legend_has_room_for_names_in_words():
     for name in ("a", "b", "c"):
         axes.plot([0.0, 1.0], label=name)
     figure.legend(loc="outside lower center", ncols=3)
-    again = drawn(*marks_of(figure), {"a": "core rows, " * 6, "b": "exact", "c": "t-test"}.get)
+    again = drawn(*marks_of(figure), {"a": "influential rows, " * 4, "b": "exact", "c": "t-test"}.get)
     again.draw_without_rendering()
     [legend] = again.legends
     texts = [text.get_window_extent() for text in legend.get_texts()]
-    assert [text.get_text() for text in legend.get_texts()] == ["core rows, " * 6, "exact", "t-test"]
+    assert [text.get_text() for text in legend.get_texts()] == ["influential rows, " * 4, "exact", "t-test"]
     samples = [handle.get_window_extent() for handle in legend.legend_handles]
     assert not any(text.overlaps(other) for text in texts for other in samples)
     assert legend._ncols < 3 and max(text.x1 for text in texts) <= again.bbox.x1

@@ -99,7 +99,12 @@ def test_a_tiny_race_of_tall_data_runs_from_end_to_end(tmp_path):
     track.run("tall_smoke", tmp_path)
     (result,) = json.loads((tmp_path / "race.json").read_text())["results"]
     rows = {row["rival"]: row for row in result["rows"]}
-    assert set(rows) == {MALA, "core rows, exact", "core rows, exact, 3 steps", "core rows, t-test .01, tol .2"}
+    assert set(rows) == {
+        MALA,
+        "influential rows, exact",
+        "influential rows, exact, 3 steps",
+        "influential rows, t-test .01, tol .2",
+    }
     for name, row in rows.items():
         assert row["seconds_to_400"] > 0 and row["ess_vs_same"] is not None, name
     assert rows[MALA]["ess_vs_same"] == [1.0, 1.0, 1.0]

@@ -12,7 +12,7 @@ from approxmcmc.contracts import AcceptanceTest
 from approxmcmc.study.biases import as_one_run
 from approxmcmc.study.load import load_study
 from studies.tools import verdict as verdicts
-from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, core_rows, laplace_of
+from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, influential_rows, laplace_of
 from studies.tools.verdict import judge
 from tests.models import logistic
 
@@ -111,7 +111,7 @@ def test_a_sampler_in_the_metric_of_its_target_is_that_sampler():
     assert AcceptanceTest.found_in(settings) == amc.SequentialTTest(0.05, 50)  # what the checks of a trace ask for
     residuals = InLaplaceMetric(recipe, control_variate)
     assert "setup_variance_ratio" in amc.sample(target, residuals, **how).posterior.attrs
-    assert InLaplaceMetric(recipe) != residuals != InLaplaceMetric(recipe, core_rows)
+    assert InLaplaceMetric(recipe) != residuals != InLaplaceMetric(recipe, influential_rows)
 
 
 @pytest.mark.parametrize(("name", "count"), [("real_data", 12), ("exact_subsampling", 11)])

@@ -18,7 +18,7 @@ from approxmcmc.study.report.who_wins import who_wins
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.run import run_study
 from studies.tools import against_nuts, on_the_clock, tall_models
-from studies.tools.in_laplace_metric import InLaplaceMetric, core_rows
+from studies.tools.in_laplace_metric import InLaplaceMetric, influential_rows
 from studies.tools.on_the_clock import OnTheClock
 from studies.tools.tall_samplers import surrogate
 from tests.fakes import fake_trace
@@ -112,7 +112,7 @@ def test_a_rival_enters_with_the_file_of_the_documentation(monkeypatch):
 @pytest.mark.slow
 def test_a_sampler_on_the_clock_draws_from_the_posterior_of_its_target():
     target = load_study(STUDY).with_preset("smoke").target("logistic")
-    sampler = OnTheClock(InLaplaceMetric(surrogate(on_the_clock.amc.ExactTest()), core_rows), tune=50)
+    sampler = OnTheClock(InLaplaceMetric(surrogate(on_the_clock.amc.ExactTest()), influential_rows), tune=50)
     fit = on_the_clock.laplace_of(target)
     trace = sampler.run(target, seconds=None, draws=300, seed=1, initial=fit.draw(np.random.default_rng(1)))
     beta = trace["posterior"]["beta"].values[0]
@@ -133,7 +133,7 @@ def test_the_smoke_preset_runs_to_its_page(tmp_path):
     assert {contest.target for contest in gather(results)} == {"mnist_7v9", "logistic"}
 
 
-def test_the_picture_of_nuts_and_core_rows_says_who_has_less_risk(monkeypatch):
+def test_the_picture_of_nuts_and_influential_rows_says_who_has_less_risk(monkeypatch):
     """Four posteriors at one time: NUTS is worse, better, not told apart, and without a draw."""
     planted = {
         "worse": (1.0, 80.0, 60.0, 110.0),
@@ -157,7 +157,7 @@ def test_the_picture_of_nuts_and_core_rows_says_who_has_less_risk(monkeypatch):
     study = SimpleNamespace(budget_of=lambda name: SimpleNamespace(seconds=budgets.get(name, 100.0)))
     results = SimpleNamespace(target=lambda name: SimpleNamespace(n_obs=1000), study=study)
     figure, table = against_nuts.against_nuts(results)
-    assert table.data["less risk"].tolist() == ["core rows", "NUTS", "not established", "core rows"]
+    assert table.data["less risk"].tolist() == ["influential rows", "NUTS", "not established", "influential rows"]
     assert table.data["no draw yet"].tolist() == ["", "", "", "nutpie"]
     assert figure.data.about.tolist() == ["1000 s", "100 s", "100 s", "100 s"]
     assert [tick.get_text() for tick in figure.figure.axes[0].get_xticklabels()] == [
@@ -165,5 +165,5 @@ def test_the_picture_of_nuts_and_core_rows_says_who_has_less_risk(monkeypatch):
         "after about 1000 s",
     ]
     told = [text.get_text() for text in figure.figure.axes[0].texts]
-    assert told[:3] == ["core rows", "80 [60, 110] times", "Laplace approximation less"]
+    assert told[:3] == ["influential rows", "80 [60, 110] times", "Laplace approximation less"]
     assert told[-1] == "NUTS: no draw yet" and sum(table.data["Laplace below both"]) == 1

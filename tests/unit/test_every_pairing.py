@@ -146,9 +146,9 @@ def assert_books_are_kept(run, sampler, n_obs, thin):
     gradients, decided = run.count("gradient_evaluations"), run.count("decisions_made")
     is_free = isinstance(sampler.test, amc.acceptance.AlwaysAccept)
     by_surrogate = isinstance(sampler.proposal, amc.SurrogateTransition)
-    undecided = (gradients > 0) | (is_free and by_surrogate)  # a walk of the surrogate reads its core
+    undecided = (gradients > 0) | (is_free and by_surrogate)  # a walk of the surrogate reads the influential rows
     assert (touched <= n_obs * (decided + thin * undecided)).all()
-    if not by_surrogate:  # which evaluates the core many times
+    if not by_surrogate:  # which evaluates the influential rows many times
         assert (evaluated <= 2 * n_obs * (decided + checks_of_bounds(run, thin))).all()
     assert (evaluated + gradients >= touched).all()
     assert (decided == (0 if is_free else thin)).all()

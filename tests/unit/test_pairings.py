@@ -181,7 +181,11 @@ def test_all_proposals_and_tests_meet_and_meet_all_forms():
     for move in moves - {"SingleSite"}:
         assert {pair[1] for pair in pairs if pair[0] == move} >= tests, move
         forms = {pair[2] for pair in pairs if pair[0] == move}
-        assert forms >= ({"CoreRows"} if move == "SurrogateTransition" else {"LogisticRegression", "CoreRows"}), move
+        assert forms >= (
+            {"ControlVariate, influential rows"}
+            if move == "SurrogateTransition"
+            else {"LogisticRegression", "ControlVariate, influential rows"}
+        ), move
     for test in tests:
         assert len({pair[2] for pair in pairs if pair[1] == test}) > 2, test
 

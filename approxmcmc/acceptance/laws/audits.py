@@ -93,7 +93,9 @@ def _errors_of_stops(
     decisions, stops = (np.asarray(stats[name]) for name in ("decisions_made", "tolerance_stops"))
     alone = (decisions == 1) & (stops == 1) & np.isfinite(mu_std)
     sizes = look_sizes(looks["n_obs"], looks["batch_size"], looks["growth"])
-    look_of = np.searchsorted(sizes, np.asarray(stats["datapoints_touched"]) - stats.attrs.get("setup_core_rows", 0))
+    look_of = np.searchsorted(
+        sizes, np.asarray(stats["datapoints_touched"]) - stats.attrs.get("setup_influential_rows", 0)
+    )
     error = 0.5 * (stops / np.maximum(decisions, 1))
     for epsilon, look in {*zip(epsilons[alone].tolist(), look_of[alone].tolist(), strict=True)}:
         here = alone & (epsilons == epsilon) & (look_of == look)

@@ -204,6 +204,7 @@ def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float |
         raise IncompatibleError(
             f"{who} needs a bound of a derivative of log p(y | eta) over all eta, and {target!r} has none; give a "
             "GLMTarget slope_bound=, second_derivative_bound= or third_derivative_bound=, a number each. If no bound "
-            "exists, as in Poisson regression, use MetropolisHastings(SurrogateTransition()) on CoreRows"
+            "exists, as in Poisson regression, use MetropolisHastings(SurrogateTransition()) on a "
+            'ControlVariate(target, always_read="auto")'
         )
     return bounds

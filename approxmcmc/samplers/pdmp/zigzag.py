@@ -82,9 +82,9 @@ class ZigZag(ProcessSampler):
     Parameters
     ----------
     fit
-        A normal approximation of the posterior: ``amc.laplace(target)``, or ``amc.CoreRows(target).laplace`` if
-        categories are rare. It defines the coordinates and the point of the control variates; chains start at its
-        draws.
+        A normal approximation of the posterior: ``amc.laplace(target)``, or ``amc.ControlVariate(target,
+        always_read="auto").laplace`` if categories are rare. It defines the coordinates and the point of the control
+        variates; chains start at its draws.
     spacing
         Time between two draws, positive. All speeds are 1 in whitened coordinates, so in a time of 1 a coordinate moves
         by one posterior standard deviation.

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 # Spelling of names of settings, data sets and gates that differs from the code's: whole names, then single words.
 NAMES = {
-    "bfmi": "energy (BFMI)", "bulk_ess": "bulk ESS", "core_sum": "core rows (all rows)",
-    "core_exact_10": "core rows (exact, every tenth step)", "dense_1e5": "dense simulated",
+    "bfmi": "energy (BFMI)", "bulk_ess": "bulk ESS", "core_sum": "influential rows (all rows)",
+    "core_exact_10": "influential rows (exact, every tenth step)", "dense_1e5": "dense simulated",
     "emcee_stretch": "stretch move of emcee", "logistic_1e5": "simulated logistic",
     "nutpie_short": "nutpie (short warm-up)", "pymc_advi": "ADVI of PyMC", "pymc_nuts": "NUTS of PyMC",
     "r_hat": "R-hat", "relative_mcse": "relative MCSE", "second_bulk_ess": "bulk ESS, second kernel",
@@ -134,14 +134,14 @@ def setting_in_words(label: str) -> str:
     Examples
     --------
     >>> setting_in_words("control_variates[epsilon=0.2,batch_size=500]"), setting_in_words("core_t_test")
-    ('control variates (epsilon 0.2, batch size 500)', 'core rows (t-test)')
+    ('control variates (epsilon 0.2, batch size 500)', 'influential rows (t-test)')
     >>> setting_in_words("t_test_05"), setting_in_words("gibbs[scan='random']")
     ('t-test 0.05', 'Gibbs (random scan)')
     """
     code, _, knobs = re.sub(r"[\\\]'\"]", "", label).partition("[")
     name = NAMES.get(code) or " ".join(SPELLED.get(word, word) for word in code.split("_"))
     name = re.sub(r"t test (?=\d)", "t-test 0.", name).replace("t test", "t-test")
-    name = re.sub(r"^core (?!rows)(.+)", r"core rows (\1)", name)
+    name = re.sub(r"^core (.+)", r"influential rows (\1)", name)
     told = [_knob(*knob.strip().partition("=")[::2]) for knob in knobs.split(",")]
     return f"{name} ({', '.join(told)})" if knobs else name
 

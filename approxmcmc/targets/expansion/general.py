@@ -20,13 +20,13 @@ from approxmcmc.engine.terms.batches import Data, bind_terms
 from approxmcmc.engine.terms.gradients import ALL_ROWS, gradient_signature
 from approxmcmc.engine.terms.passes import sum_over_blocks, write_terms
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.targets.expansion.core_rule import rows_that_vary
 from approxmcmc.targets.expansion.difference_steps import RELATIVE_STEP, difference_steps
 from approxmcmc.targets.expansion.general_kernels import (
     make_add_residual_gradient,
     make_gradients,
     make_residuals,
 )
+from approxmcmc.targets.expansion.influential_rows import rows_that_vary
 from approxmcmc.targets.expansion.passes import Expansion, over_all_rows
 from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, check_finite, survey_of
 
@@ -281,7 +281,7 @@ class GeneralExpansion(Expansion):
         """Return `gradient` with residuals r_i of the expansion `numbers` at `center` as terms; the prior stays."""
         data = (*gradient.data, numbers, np.array(center[None, :]))
         signature = gradient_signature(type_of(data))
-        parts = bind(make_add_residual_gradient, gradient.add_gradient, signature=signature)
+        parts = bind(make_add_residual_gradient, gradient.add_gradient, self.order == 2, signature=signature)
         return gradient._replace(add_gradient=parts, data=data)
 
     def packed(self, data: Data) -> Data:

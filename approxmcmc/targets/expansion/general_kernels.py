@@ -49,8 +49,8 @@ def make_residuals(log_terms: Callable[..., None], second_order: bool) -> Callab
     return residuals
 
 
-def make_add_residual_gradient(add_gradient: Callable[..., None]) -> Callable[..., None]:
-    """Return the kernel that adds the sum of grad r_i over ``order[lo:hi]`` to `out`, for expansions of order 2."""
+def make_add_residual_gradient(add_gradient: Callable[..., None], second_order: bool) -> Callable[..., None]:
+    """Return the kernel that adds the sum of grad r_i over ``order[lo:hi]`` to `out`."""
 
     def add_residual_gradient(
         theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray
@@ -62,9 +62,10 @@ def make_add_residual_gradient(add_gradient: Callable[..., None]) -> Callable[..
             place = 1 + dim
             for j in range(dim):
                 out[j] -= row[1 + j]
-                for k in range(j, dim):  # gradient of H_jk delta_j delta_k, of half of it on the diagonal
-                    out[j] -= row[place] * (theta[k] - center[0, k])
-                    out[k] -= row[place] * (theta[j] - center[0, j])
-                    place += 1
+                if second_order:
+                    for k in range(j, dim):  # gradient of H_jk delta_j delta_k, of half of it on the diagonal
+                        out[j] -= row[place] * (theta[k] - center[0, k])
+                        out[k] -= row[place] * (theta[j] - center[0, j])
+                        place += 1
 
     return add_residual_gradient

@@ -20,7 +20,7 @@ from approxmcmc.engine.terms.batches import Data, bind_terms
 from approxmcmc.engine.terms.gradients import gradient_signature
 from approxmcmc.engine.terms.passes import sum_over_blocks
 from approxmcmc.engine.terms.sparse_rows import sparse_rows
-from approxmcmc.targets.expansion.core_rule import CORE_COST
+from approxmcmc.targets.expansion.influential_rows import INFLUENTIAL_COST
 from approxmcmc.targets.expansion.linear_residuals import (
     make_add_residual_gradient,
     make_linear_residuals,
@@ -45,9 +45,9 @@ FULL = 2  # number of data arrays if they are not packed: X and y
 # A row is a wall if the variance of its predictor is above LARGEST_LEVERAGE, in units of the squared scale (1/4 and 1
 # serve as well), and its quadratic is wrong within REACH_OF_FEW standard deviations: one such light row makes all
 # bounds useless, and 42 on Covertype made an exact decision read 92 390 rows in place of 305. If that makes more than
-# the share FEW of all rows walls (in the core they cost as much as a pass over all rows), REACH replaces REACH_OF_FEW:
+# the share FEW of all rows walls (always read, they cost as much as a pass over all rows), REACH replaces REACH_OF_FEW:
 # of KDD99, one-hot, 51 642 distinct rows have larger variances, and 7500 come near the place where classes part.
-LARGEST_LEVERAGE, FEW, REACH, REACH_OF_FEW = 0.5, 1.0 / CORE_COST, 6.0, 50.0
+LARGEST_LEVERAGE, FEW, REACH, REACH_OF_FEW = 0.5, 1.0 / INFLUENTIAL_COST, 6.0, 50.0
 REACH_ALONE = 3.0  # standard deviations, if no scale is known: the variance of the predictor is then no criterion
 
 

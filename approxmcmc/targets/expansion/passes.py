@@ -4,7 +4,7 @@
 
 A part of the rows is also a target (`approxmcmc.targets.parts`), so it has an expansion, which makes the same pass by
 the same method. Workers send back what the expansion of a part writes for each row. This process reads single rows,
-such as rows for a first mode or core rows, from the local file.
+such as rows for a first mode or influential rows, from the local file.
 """
 
 import functools

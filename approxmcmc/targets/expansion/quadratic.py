@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.engine.checks import show
+from approxmcmc.engine.compiler.compile import allocating
 from approxmcmc.engine.files.mapped_files import nameless_array
 from approxmcmc.engine.files.paths import user_cache
 from approxmcmc.errors import InvalidInputError, NotFiniteError
@@ -31,12 +32,61 @@ class Quadratic(NamedTuple):
         return Quadratic(*(mine - theirs for mine, theirs in zip(self, other, strict=True)))
 
 
+class CenteredQuadratic(NamedTuple):
+    """A quadratic function of theta, as kernels read it: its centre (dim,), and there its derivatives.
+
+    Value (1,), gradient (dim,) and Hessian (dim, dim), exactly symmetric.
+    """
+
+    center: np.ndarray
+    value: np.ndarray
+    gradient: np.ndarray
+    hessian: np.ndarray
+
+    @classmethod
+    def around(cls, center: np.ndarray, quadratic: Quadratic) -> "CenteredQuadratic":
+        """Return the function with this value and these derivatives at `center`."""
+        value, gradient, hessian = quadratic
+        return cls(center, np.array([value]), np.array(gradient), np.array(hessian))
+
+
+@allocating
+def plus_quadratic(total: float, theta: np.ndarray, quadratic: CenteredQuadratic) -> float:
+    """Return `total` plus the value of a quadratic function at theta."""
+    center, gradient, hessian = quadratic.center, quadratic.gradient, quadratic.hessian
+    dim = theta.shape[0]
+    product = np.zeros(dim)
+    # By rows of the Hessian, which is symmetric: each sum is in the order of j, and the loop over k vectorises.
+    for j in range(dim):
+        delta = theta[j] - center[j]
+        for k in range(dim):
+            product[k] += hessian[j, k] * delta
+    total += quadratic.value[0]
+    for j in range(dim):
+        total += (theta[j] - center[j]) * (gradient[j] + 0.5 * product[j])
+    return total
+
+
+@allocating
+def add_quadratic_gradient(theta: np.ndarray, quadratic: CenteredQuadratic, out: np.ndarray) -> None:
+    """Add the gradient of a quadratic function at theta to `out`."""
+    center, hessian = quadratic.center, quadratic.hessian
+    dim = theta.shape[0]
+    slope = quadratic.gradient.copy()
+    for j in range(dim):
+        delta = theta[j] - center[j]
+        for k in range(dim):
+            slope[k] += hessian[j, k] * delta
+    for j in range(dim):
+        out[j] += slope[j]
+
+
 class Survey(NamedTuple):
     """Residuals of an expansion of every row at draws of a pilot.
 
     `deviations` and `variances` are the sums over all rows of the residuals' standard deviations and variances over the
     draws, or upper bounds of these sums. `left` (draws,) is the sum of the residuals at each draw, up to a constant, or
-    None if bounds show that it is small. `walls` (rows,) marks the rows that the core needs although their residuals at
+    None if bounds show that it is small. `walls` (rows,) marks rows that are influential although their residuals at
     the draws are small; `total` is the sum of all quadratics. ``spreads()`` returns the standard deviations row by row,
     ``residuals_of(rows)`` the residuals of some rows, shape (rows, draws), up to a constant for each row. Both are
     computed on demand, because light rows are rarely needed.

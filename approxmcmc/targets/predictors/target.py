@@ -79,7 +79,7 @@ class PredictorTarget(PredictorsTarget):
     Notes
     -----
     Guarantee: the posterior as written, exactly. Because of its structure, an expansion
-    (:class:`ControlVariate`, :class:`CoreRows`) takes 1 + 2 K + K (K + 1) / 2 numbers a row and one pass over the data,
+    (:class:`ControlVariate`) takes 1 + 2 K + K (K + 1) / 2 numbers a row and one pass over the data,
     where a :class:`FunctionTarget` takes 1 + d + d (d + 1) / 2 and 2 + 2 d; a row costs one dot product for each dense
     predictor. References: Rigby and Stasinopoulos (2005), for models of several predictors.
 

@@ -14,14 +14,16 @@ from approxmcmc.datasets import synthetic_categories
 
 data = synthetic_categories(20_000, 3, [6], seed=1)
 plain = amc.targets.LogisticRegression(data.X_train, data.y_train, coef_names=data.columns)
-expanded, core = amc.ControlVariate(plain), amc.CoreRows(plain)
+expanded, split = amc.ControlVariate(plain), amc.ControlVariate(plain, always_read="auto")
 test = amc.SequentialTTest(epsilon=0.05, batch_size=64, growth=2, tol=0.05)
 settings = {"tune": 500, "chains": 2, "random_seed": 1, "progressbar": False}
 walk, surrogate = amc.RandomWalk(0.8, preconditioner=expanded.laplace), amc.SurrogateTransition()
 runs = {
     "control variates, t-test": amc.sample(expanded, amc.MetropolisHastings(walk, test), draws=4000, **settings),
-    "core rows, t-test": amc.sample(core, amc.MetropolisHastings(surrogate, test), draws=4000, **settings),
-    "core rows, exact": amc.sample(core, amc.MetropolisHastings(surrogate, amc.ExactTest()), draws=4000, **settings),
+    "influential rows, t-test": amc.sample(split, amc.MetropolisHastings(surrogate, test), draws=4000, **settings),
+    "influential rows, exact": amc.sample(
+        split, amc.MetropolisHastings(surrogate, amc.ExactTest()), draws=4000, **settings
+    ),
 }
 
 figure = az.plot_dist(runs, var_names="beta", coords={"coef": data.columns[-1]}, visuals={"point_estimate_text": False})

@@ -62,13 +62,13 @@ checks[~checks["verdict"].isin(["ok", "not checked"])]
 # The solution
 # ------------
 #
-# ``CoreRows`` finds the rows that can matter much. They are read in every decision, and the test decides on the
-# others; here an exact test adds up all the others, so the chain is exact.
+# ``always_read="auto"`` finds the rows that can matter much. They are read in every decision, and the test decides on
+# the others; here an exact test adds up all the others, so the chain is exact.
 
-core = amc.CoreRows(plain)
-print(f"{len(core.core)} of {plain.n_obs} rows belong to the core")
+split = amc.ControlVariate(plain, always_read="auto")
+print(f"{len(split.always_read)} of {plain.n_obs} rows are influential")
 exact = amc.sample(
-    core,
+    split,
     amc.MetropolisHastings(amc.SurrogateTransition(), amc.ExactTest()),
     draws=4000,
     tune=500,
@@ -83,7 +83,7 @@ print("fired:", int((~checks["verdict"].isin(["ok", "not checked"])).sum()))
 # Side by side
 # ------------
 
-runs = {"control variates, t-test": fast, "core rows, exact": exact}
+runs = {"control variates, t-test": fast, "influential rows, exact": exact}
 figure = az.plot_dist(runs, var_names="beta", coords={"coef": [rarest, "x1"]}, visuals={"point_estimate_text": False})
 figure.add_legend("model")
 
@@ -97,5 +97,5 @@ for name in data.columns:
 
 # %%
 # Summary: a subsampler is wrong if few rows determine the answer; its chains do not show it; audits do. Without a
-# named sampler, :func:`approxmcmc.sample` searches for such rows and tries core rows. More on
-# :doc:`/samplers/core_rows`, and results on real data on :doc:`/real_data`.
+# named sampler, :func:`approxmcmc.sample` searches for such rows and tries influential rows. More on
+# :doc:`/samplers/influential_rows`, and results on real data on :doc:`/real_data`.

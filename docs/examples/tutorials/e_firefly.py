@@ -100,5 +100,5 @@ for name, trace in traces.items():
 # An evaluation costs more in Firefly than in a pass over all rows, where rows are contiguous: on MNIST untuned bounds
 # read half of the data, and are slower. Tuned bounds win if the mode is found quickly and the likelihood has a bound
 # (logistic, softmax, robust regression, or your own). On the same models
-# :class:`approxmcmc.CoreRows` and :class:`approxmcmc.ControlVariate` are usually faster still: :doc:`/race` has their
+# :class:`approxmcmc.ControlVariate`, with ``always_read`` or without, is usually faster still: :doc:`/race` has their
 # numbers. More on :doc:`/samplers/firefly`.

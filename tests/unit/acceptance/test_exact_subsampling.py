@@ -76,9 +76,9 @@ BOUNDED = {
     "first order": lambda: amc.ControlVariate(logistic(300, 3), order=1),
     "second order": lambda: amc.ControlVariate(logistic(300, 3)),
     "averaged": lambda: amc.ControlVariate(logistic(300, 3), at="pilot", averaged=True),
-    "core": lambda: amc.CoreRows(logistic(300, 3), core=[0, 7], at="mode"),
-    "strata": lambda: amc.CoreRows(logistic(300, 3), core=[0, 7], at="mode", expand=False),
-    "Poisson": lambda: amc.CoreRows(poisson_regression(), core=[3], at="mode"),
+    "influential": lambda: amc.ControlVariate(logistic(300, 3), always_read=[0, 7], at="mode"),
+    "strata": lambda: amc.ControlVariate(logistic(300, 3), always_read=[0, 7], at="mode", order=0),
+    "Poisson": lambda: amc.ControlVariate(poisson_regression(), always_read=[3], at="mode"),
 }
 
 
@@ -229,8 +229,8 @@ class TestFalseBoundsAreRefused:
             amc.MetropolisHastings(WALK, amc.acceptance.PoissonTest()).build(amc.ControlVariate(target))
 
     @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # steps of the search for the mode that are too long
-    @pytest.mark.parametrize("expand", [amc.ControlVariate, amc.CoreRows])
-    def test_of_an_expansion_beyond_the_predictors_that_were_looked_at(self, expand):
+    @pytest.mark.parametrize("always_read", [None, "auto"])
+    def test_of_an_expansion_beyond_the_predictors_that_were_looked_at(self, always_read):
         """A bound of Poisson terms is checked up to eta = 6 when the target is made; the data lie at 7 to 9.
 
         The posterior is so narrow that the expansion has no bound a hundredth away from its centre.
@@ -244,7 +244,9 @@ class TestFalseBoundsAreRefused:
             )  # fmt: skip
             refused = pytest.raises(InvalidInputError, match="the bound of the terms")
             with contextlib.nullcontext() if is_true else refused:
-                amc.MetropolisHastings(WALK, amc.acceptance.PoissonTest()).build(expand(target))
+                amc.MetropolisHastings(WALK, amc.acceptance.PoissonTest()).build(
+                    amc.ControlVariate(target, always_read=always_read)
+                )
 
 
 # --- costs -------------------------------------
@@ -379,8 +381,11 @@ def test_a_surrogate_transition_brings_its_own_exact_test():
     """Few reads predicted: Poisson counts; many, or no bounds: all data."""
     sampler = amc.MetropolisHastings(amc.SurrogateTransition())
     assert sampler.test == amc.acceptance.CheapestExactTest()
-    few, many = amc.CoreRows(logistic(3000, 2)), amc.CoreRows(logistic(60, 6), core=[0])
-    unbounded = amc.CoreRows(poisson_regression(bound=None), core=[0], at="mode")
+    few, many = (
+        amc.ControlVariate(logistic(3000, 2), always_read="auto"),
+        amc.ControlVariate(logistic(60, 6), always_read=[0]),
+    )
+    unbounded = amc.ControlVariate(poisson_regression(bound=None), always_read=[0], at="mode")
     assert amc.acceptance.PoissonTest().expected_reads(few) < 600
     assert sampler.test.chosen_for(few) == amc.acceptance.PoissonTest()
     for target in (many, unbounded):
@@ -437,7 +442,9 @@ def test_a_bound_is_checked_once_for_a_trial_and_its_run(monkeypatch):
     looks = []
     evaluate = true_bounds._terms
     monkeypatch.setattr(true_bounds, "_terms", lambda *where: looks.append(1) or evaluate(*where))
-    target = amc.CoreRows(amc.targets.LogisticRegression(*amc.datasets.synthetic_logistic(500, 2)))
+    target = amc.ControlVariate(
+        amc.targets.LogisticRegression(*amc.datasets.synthetic_logistic(500, 2)), always_read="auto"
+    )
     bound = true_bounds.checked_differences(target, who="a trial")
     n_looks = len(looks)
     assert n_looks > 0 and true_bounds.checked_differences(target, who="a run") is bound and len(looks) == n_looks

@@ -177,15 +177,15 @@ def test_nothing_is_expected_where_nothing_was_audited():
     assert expected_errors(kept, epsilon=0.05, tol=0.0, **LOOKS) is not None
 
 
-@pytest.mark.parametrize("core", [0, 7])
-def test_a_stop_by_tolerance_adds_the_error_of_its_look(core):
-    """Looks at 20 and 60 terms beside the core; then a draw of no decision, and one of two, which adds a quarter."""
+@pytest.mark.parametrize("n_influential", [0, 7])
+def test_a_stop_by_tolerance_adds_the_error_of_its_look(n_influential):
+    """Looks at 20 and 60 terms beside influential rows; a draw of no decision, and one of two that adds a quarter."""
     stats = stats_of(
-        {"setup_core_rows": core} if core else {},
+        {"setup_influential_rows": n_influential} if n_influential else {},
         audited_mu_std=[1.0, 1.0, 1.0, 1.0, 1.0],
         decisions_made=[1, 1, 1, 0, 2],
         tolerance_stops=[0, 1, 1, 0, 1],
-        datapoints_touched=np.array([100, 20, 60, 0, 80]) + core,
+        datapoints_touched=np.array([100, 20, 60, 0, 80]) + n_influential,
     )
     added = expected(stats, tol=0.1) - expected(stats)
     looks = [float(tolerance_stop_error(1.0, look, **LAW)) for look in (0, 1)]

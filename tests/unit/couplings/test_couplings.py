@@ -225,20 +225,20 @@ def test_one_pass_for_a_common_proposal():
 
 
 class TestSurrogate:
-    """Chains that move by the surrogate of core rows: a category of four equal responses makes a wall."""
+    """Chains that move by the surrogate of influential rows: a category of four equal responses makes a wall."""
 
     @functools.cached_property
-    def core(self):
+    def split(self):
         rng = np.random.default_rng(0)
         X = np.column_stack([rng.normal(size=(300, 2)), np.arange(300) < 4])
         y = (rng.random(300) < 1.0 / (1.0 + np.exp(-X[:, 0]))) | (X[:, 2] == 1)
-        return amc.CoreRows(amc.targets.LogisticRegression(X, y.astype(int), prior_scale=5.0))
+        return amc.ControlVariate(amc.targets.LogisticRegression(X, y.astype(int), prior_scale=5.0), always_read="auto")
 
     @pytest.mark.skipif(not config.DISABLE_JIT, reason="kernels in a state are for compiled callers")
     def test_together_they_move_as_one_does(self):
-        known = self.core.compile_surrogate("hmc+walls")
+        known = self.split.compile_surrogate("hmc+walls")
         assert known.normal_law is None
-        count, start = np.zeros(len(COUNT_NAMES), np.int64), self.core.pilot.draws[0]
+        count, start = np.zeros(len(COUNT_NAMES), np.int64), self.split.pilot.draws[0]
 
         def at_start():
             state = known.make_state()
@@ -253,7 +253,7 @@ class TestSurrogate:
 
     @pytest.mark.skipif(not config.DISABLE_JIT, reason="kernels in a state are for compiled callers")
     def test_together_they_are_weighed_as_one_is(self):
-        proposal, start = amc.SurrogateTransition().build_proposal(self.core), self.core.pilot.draws[0]
+        proposal, start = amc.SurrogateTransition().build_proposal(self.split), self.split.pilot.draws[0]
         count, ends, noise = np.zeros(len(COUNT_NAMES), np.int64), np.empty((3, start.size)), np.empty((2, start.size))
         states = [proposal.make_state() for _ in range(3)]
         alone = proposal.propose(np.random.default_rng(1), states[0], start, ends[0], count)
@@ -262,14 +262,14 @@ class TestSurrogate:
         np.testing.assert_array_equal(ends[1:], ends[[0, 0]])
 
     def test_short_steps_let_them_meet_where_transitions_never_do(self):
-        mixed = amc.SurrogateTransition().with_meetings(self.core)
+        mixed = amc.SurrogateTransition().with_meetings(self.split)
         assert isinstance(mixed, amc.proposals.Mixture) and isinstance(mixed.proposals[1], amc.RandomWalk)
-        no_core, proposal = amc.CoreRows(target(), core=[], at="mode"), amc.SurrogateTransition()
-        assert proposal.with_meetings(no_core) is proposal  # draws from a normal law, the same for both
+        all_light, proposal = amc.ControlVariate(target(), always_read=[], at="mode"), amc.SurrogateTransition()
+        assert proposal.with_meetings(all_light) is proposal  # draws from a normal law, the same for both
 
     def test_they_meet(self):
-        coupling = coupling_of(self.core, amc.MetropolisHastings(amc.SurrogateTransition()))
-        start = self.core.pilot.draws
+        coupling = coupling_of(self.split, amc.MetropolisHastings(amc.SurrogateTransition()))
+        start = self.split.pilot.draws
         found = [coupling.meet(np.random.default_rng(k), start[k], start[-1 - k], 0, 300) for k in range(3)]
         assert all(each.met for each in found)
 

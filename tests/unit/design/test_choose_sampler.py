@@ -166,7 +166,7 @@ def test_a_hierarchy_without_a_mode_is_measured_by_a_pilot(hierarchy):
     choice = choose_sampler(hierarchy, random_seed=1)
     assert choice.attrs["setup_mode_passes"] > 1000
     table = choice.table.set_index("candidate")
-    assert "no mode of FunctionTarget" in table.loc["core rows, surrogate transitions, exact test", "verdict"]
+    assert "no mode of FunctionTarget" in table.loc["influential rows, surrogate transitions, exact test", "verdict"]
     assert "has no gradient" in table.loc["Langevin steps, exact test", "verdict"]
 
 
@@ -288,7 +288,7 @@ def test_code_is_paid_for_once_and_with_it_a_prior_of_pytensor(name, parts):
 def test_a_biased_sampler_pays_for_its_audits():
     goal = prices.checked_goal(None, None, None)
     *_, exact, biased = OURS
-    known = _known(**{"mode": LAW, "core rows": None})
+    known = _known(**{"mode": LAW, "influential rows": None})
     assert contest.audits_of(exact, known) == 0.0
     assert contest.audits_of(biased, known) == pytest.approx(50 * (2 * known.pass_seconds + 35e-9 * known.target.n_obs))
     assert contest.floor_of(biased, known, goal)[0] > contest.audits_of(biased, known)
@@ -330,7 +330,7 @@ def test_where_rows_are_few_for_a_hierarchy_no_mode_is_sought():
     known.target.normal_prior = None
     known = _known(target=known.target, pilot=LAW)
     assert "200 terms are too few for a normal approximation of 16 parameters" in known.why_no_mode and known.fit is LAW
-    assert _named("core rows, surrogate transitions, exact test").why_not(known) == known.why_no_mode
+    assert _named("influential rows, surrogate transitions, exact test").why_not(known) == known.why_no_mode
     known.target.n_obs = 256
     assert _known(target=known.target).why_no_mode == ""
 
@@ -418,7 +418,7 @@ def test_an_improper_posterior_is_told_of_whoever_samples_it():
 @long_pilots
 @pytest.mark.recompiles
 def test_a_density_that_is_nan_somewhere_is_left_to_samplers_that_read_all_data():
-    """Core rows do not notice, since a NaN of the surrogate is a rejection there: they would be taken."""
+    """Influential rows do not notice, since a NaN of the surrogate is a rejection there: they would be taken."""
 
     def loglik(theta, data, i):
         return np.nan if theta[0] > 1.0 else -0.5 * (data[0][i] - theta[0]) ** 2
@@ -430,12 +430,12 @@ def test_a_density_that_is_nan_somewhere_is_left_to_samplers_that_read_all_data(
 
 
 def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
-    """Otherwise core rows of a hierarchy, expensive and useless, would prevent the trial of Langevin steps."""
+    """Otherwise influential rows of a hierarchy, expensive and useless, would prevent the trial of Langevin steps."""
     goal = prices.checked_goal(None, None, None)
-    independent, langevin, _, _, core_rows, _ = OURS
+    independent, langevin, _, _, influential_rows, _ = OURS
     found = Measured(0.01, 100.0, 0.1, 0.0, 0.0, np.zeros((1, 1)), 10.0, 100.0)  # 40 s to 400 draws, a share of 6 s
     best = prices.Entry(independent, 0.01, has_set_up=False, price=40.0, measured=found)
-    plain, made = (prices.Entry(one, 0.01, has_set_up=one is core_rows) for one in (langevin, core_rows))
+    plain, made = (prices.Entry(one, 0.01, has_set_up=one is influential_rows) for one in (langevin, influential_rows))
     assert contest.why_not_tried(made, best, goal, 5.0) == ""
     assert "share of the budget" in contest.why_not_tried(made, best, goal, 7.0)
     assert contest.why_not_tried(plain, best, goal, 7.0) == ""
@@ -443,13 +443,13 @@ def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
     assert "cannot cost less" in contest.why_not_tried(slow, best, goal, 7.0)
 
 
-def test_core_rows_that_are_made_serve_the_next_test_for_nothing():
+def test_influential_rows_that_are_made_serve_the_next_test_for_nothing():
     known = _known(mode=LAW)
     vars(known)["expansion_seconds"] = 10.0
     goal = prices.checked_goal(None, None, None)
     (*_, biased) = OURS
     before, afraid = contest.floor_of(biased, known, goal)
-    made = _known(**{"mode": LAW, "core rows": None})
+    made = _known(**{"mode": LAW, "influential rows": None})
     after, still = contest.floor_of(biased, made, goal)
     assert before - after == pytest.approx(10.0) and afraid and not still
 

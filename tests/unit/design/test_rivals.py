@@ -47,17 +47,17 @@ IMPOSSIBLE = entry("impossible", 0.001, "not possible: no gradient")
     ("others", "goal", "expected"),
     [
         # The first tutorial: the goal is near, so a candidate with a lower bound is not tried.
-        ([untried("core rows", 0.0081), untried("walk", 2.0)], GOAL,
-         "not tried, and possibly faster: core rows (at least 0.0081)"),
-        ([untried("core rows", 0.2), untried("walk", 2.0)], GOAL, "no other candidate could be faster"),
+        ([untried("influential rows", 0.0081), untried("walk", 2.0)], GOAL,
+         "not tried, and possibly faster: influential rows (at least 0.0081)"),
+        ([untried("influential rows", 0.2), untried("walk", 2.0)], GOAL, "no other candidate could be faster"),
         ([untried("walk", 0.2), IMPOSSIBLE], GOAL, "no other candidate could be faster"),
         ([entry("slow", 0.0, "given up after a few steps: each takes too long")], GOAL,
          "no other candidate could be faster"),
         ([IMPOSSIBLE], GOAL, "no other candidate is possible"),
         ([], GOAL, "no other candidate is possible"),
         ([entry("walk", 0.3, measured=True), entry("langevin", 0.2, measured=True)], GOAL, "next best: langevin, 0.2"),
-        ([entry("walk", 0.3, measured=True), untried("core rows", 0.0081)], GOAL,
-         "next best: walk, 0.3; not tried, and possibly faster: core rows (at least 0.0081)"),
+        ([entry("walk", 0.3, measured=True), untried("influential rows", 0.0081)], GOAL,
+         "next best: walk, 0.3; not tried, and possibly faster: influential rows (at least 0.0081)"),
         ([entry("t-test", 0.01, measured=True, exact=False, error=0.5)], GOAL,
          "t-test, 0.01, was not taken: predicted error above the allowed 0.02"),
         ([entry("t-test", 0.05, measured=True, exact=False, error=0.01), entry("walk", 0.3, measured=True)], GOAL,
@@ -81,6 +81,6 @@ def test_nuts_alone_says_what_the_others_would_compile():
 @pytest.mark.parametrize("price", [0.0081, 0.078, 0.08, 2.0])
 def test_none_is_said_to_be_slower_whose_bound_is_lower(price):
     """The invariant of every branch: without a cost, a bound below that of the chosen one is named."""
-    said = sentence(untried("core rows", price), entry("walk", 0.3, measured=True))
-    assert ("core rows" in said) is (price < 0.079)
+    said = sentence(untried("influential rows", price), entry("walk", 0.3, measured=True))
+    assert ("influential rows" in said) is (price < 0.079)
     assert "no other" not in said

@@ -27,7 +27,9 @@ def test_every_array_that_a_chain_makes_is_freed(move, test):
     from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 
     (example,) = SAMPLERS["MetropolisHastings"]
-    target = TARGETS["CoreRows" if move in PROPOSALS["SurrogateTransition"] else "FunctionTarget"]()
+    target = TARGETS[
+        "ControlVariate, influential rows" if move in PROPOSALS["SurrogateTransition"] else "FunctionTarget"
+    ]()
     program = type(example)(move, test).build(target, audit_every=2)
     chain = program.start(np.zeros(2), streams(seed_sequences(1, 1)[0][0]), 10)
     draws = np.empty((50, 2))

@@ -227,14 +227,14 @@ class TestMode:
 
 class TestSetUp:
     def test_rows_that_were_surveyed_are_not_surveyed_again(self):
-        """With a normal posterior and no core a mode, a survey and bounds are all; nothing is copied."""
+        """With a normal posterior and no influential row a mode, a survey and bounds are all; nothing is copied."""
         target = logistic(N, 2)
         fit = amc.laplace(target)
         pilot = run_pilot(target, fit=fit)
-        assert pilot.numbers is not None and pilot.pilot.passes == fit.passes + 1
-        split = amc.CoreRows(target, core=[], at=pilot)
+        assert pilot.expanded is not None and pilot.pilot.passes == fit.passes + 1
+        split = amc.ControlVariate(target, always_read=[], at=pilot)
         assert split.setup_attrs["setup_expansion_passes"] == 0
-        assert split._numbers.base is pilot.numbers or split._numbers is pilot.numbers
+        assert split._numbers.base is pilot.expanded.numbers or split._numbers is pilot.expanded.numbers
         assert np.shares_memory(split.compile().data[0], target.X)
         assert split.compile_difference_bound() is split.compile_difference_bound()
 

@@ -52,13 +52,13 @@ def test_dense_rows_stay_as_they_are():
     assert sparse_rows(np.ones((50, 2))) is None  # nothing to win
 
 
-def test_light_terms_of_core_rows_are_the_same_packed_or_not(monkeypatch):
+def test_light_terms_of_influential_rows_are_the_same_packed_or_not(monkeypatch):
     X = one_hot()
     target = amc.targets.LogisticRegression(X, np.random.default_rng(3).random(N) < 0.4)
-    packed = amc.CoreRows(target, core=[0, 7], at="mode")
+    packed = amc.ControlVariate(target, always_read=[0, 7], at="mode")
     here = packed.compile()
     monkeypatch.setattr(LinearExpansion, "packed", lambda self, data: data)
-    full = amc.CoreRows(target, core=[0, 7], at="mode")
+    full = amc.ControlVariate(target, always_read=[0, 7], at="mode")
     there = full.compile()
     assert (len(here.data), len(there.data)) == (5, 3)
     for theta in packed.pilot.draws[:4]:

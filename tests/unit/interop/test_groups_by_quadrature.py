@@ -328,7 +328,12 @@ def test_a_few_effects_of_known_scale_stay_coefficients_unless_asked():
         integrated(model)
     target = integrated(model, always=True)
     assert amc.laplace(target) is target.known_law  # the mode that placed the nodes is not searched again
-    assert amc.CoreRows(target).distance_to_model == target.distance_to_model == target.accuracy.nats > 0.0
+    assert (
+        amc.ControlVariate(target, always_read="auto").distance_to_model
+        == target.distance_to_model
+        == target.accuracy.nats
+        > 0.0
+    )
     assert amc.laplace(target, start=target.center).decrement < 1e-4
 
 

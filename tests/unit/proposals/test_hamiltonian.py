@@ -120,10 +120,10 @@ def test_learning_is_booked(anchor, gradients):
 
 
 @pytest.mark.recompiles
-def test_core_rows_give_control_variates_by_themselves(monkeypatch):
+def test_influential_rows_give_control_variates_by_themselves(monkeypatch):
     """Gradients of the light residuals are small: friction has nothing to make up for."""
     noise = []
-    for target in (logistic(50), amc.CoreRows(logistic(50), core=[0, 1], at="mode")):
+    for target in (logistic(50), amc.ControlVariate(logistic(50), always_read=[0, 1], at="mode")):
         part = SGHMC(0.02, 5.0, 10).build_unadjusted(target)
         state, propose = part.make_state(), plain(part.propose)
         theta, out = np.array(amc.laplace(logistic(50)).mode), np.empty(3)

@@ -228,7 +228,7 @@ def test_what_is_not_exact_is_refused_and_what_leaves_the_posterior_invariant_is
         for kernels in ((Kernel(sampler), exact), (exact, Kernel(sampler))):
             with pytest.raises(InvalidInputError, match=f"leaves the posterior invariant: .*{why}"):
                 exact_chain_reference(target, *kernels, **how)
-    core = amc.CoreRows(target)
+    split = amc.ControlVariate(target, always_read="auto")
     for test in (
         amc.acceptance.PoissonTest(),
         amc.acceptance.TunaTest(),
@@ -237,10 +237,10 @@ def test_what_is_not_exact_is_refused_and_what_leaves_the_posterior_invariant_is
     ):
         for sampler in (amc.MetropolisHastings(walk, test), amc.Firefly(walk)):
             with pytest.raises(pytest.fail.Exception, match="it draws"):
-                exact_chain_reference(target, exact, Kernel(sampler, core), **how)
-    core.distance_to_model = None
+                exact_chain_reference(target, exact, Kernel(sampler, split), **how)
+    split.distance_to_model = None
     with pytest.raises(InvalidInputError, match="approximates its model"):
-        exact_chain_reference(target, exact, Kernel(exact.sampler, core), **how)
+        exact_chain_reference(target, exact, Kernel(exact.sampler, split), **how)
 
 
 def test_what_does_not_fit_is_refused(target, tmp_path):

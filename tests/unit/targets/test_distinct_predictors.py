@@ -68,14 +68,14 @@ def test_weights_that_are_forgotten_would_be_told(rows):
     assert total(target, theta) != pytest.approx(total(rows, theta), rel=1e-2)
 
 
-def test_core_rows_and_rest_are_the_same_posterior(rows):
+def test_influential_rows_and_rest_are_the_same_posterior(rows):
     target = compressed(rows)
     fit = amc.laplace(target)
-    core = amc.CoreRows(target, core=np.array([0, 3]), at=fit)
+    split = amc.ControlVariate(target, always_read=np.array([0, 3]), at=fit)
     differences = []
     for theta in fit.mode + 0.1 * np.random.default_rng(0).normal(size=(4, rows.variables.size)):
-        compiled = core.compile()
-        ours = compiled.log_prior(theta) + total(core, theta)
+        compiled = split.compile()
+        ours = compiled.log_prior(theta) + total(split, theta)
         differences.append(ours - Posterior(rows).log_prior(theta) - total(rows, theta))
     assert np.ptp(differences) < 1e-9 * N
 

@@ -183,9 +183,9 @@ def test_control_variates_leave_the_posterior_and_small_terms(order):
     assert left.std() < (0.1 if order == 1 else 0.01) * changed.std()
 
 
-def test_core_rows_leave_the_posterior_and_its_gradient():
+def test_influential_rows_leave_the_posterior_and_its_gradient():
     fit = amc.laplace(TARGET)
-    expanded = amc.CoreRows(TARGET, core=np.arange(0, N, 7), at=fit)
+    expanded = amc.ControlVariate(TARGET, always_read=np.arange(0, N, 7), at=fit)
     compiled, gradient = expanded.compile(), expanded.compile_gradient()
     for theta in (fit.mode, THETA):
         whole = full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs).sum() + compiled.log_prior(theta)
@@ -304,7 +304,10 @@ class TestSoftmax:
         np.testing.assert_allclose(here.hessian, there.hessian, rtol=1e-6, atol=1e-6)
 
     def test_the_posterior_of_an_expansion_is_that_of_the_target(self):
-        for expanded in (amc.ControlVariate(self.target), amc.CoreRows(self.target, core=np.arange(5), at="mode")):
+        for expanded in (
+            amc.ControlVariate(self.target),
+            amc.ControlVariate(self.target, always_read=np.arange(5), at="mode"),
+        ):
             compiled, plain = expanded.compile(), self.target.compile()
             left = full_terms(compiled.log_terms, self.theta, compiled.data, compiled.n_obs)
             expected = terms(self.target, self.theta).sum() + plain.log_prior(self.theta)

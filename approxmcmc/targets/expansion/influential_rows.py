@@ -1,14 +1,14 @@
-"""Choose the core rows: those that can change a decision much, so that every step must read them.
+"""Choose the influential rows: those that can change a decision much, so that every step must read them.
 
-Light rows are rows that a quadratic approximates well *wherever the chain may go*. The core is the union of three sets
-of other rows:
+Light rows are rows that a quadratic approximates well *wherever the chain may go*. The influential rows are the union
+of three sets of other rows:
 
 - *Variance.* As many of the heaviest rows, those with the largest standard deviation of the residual, as are needed to
   limit the standard deviation of the sum of all light residuals over draws of a pilot to `LARGEST_SPREAD`. The
   residuals of one rare category are correlated, so their sum is computed at each draw; the sum of their variances would
   be 5 to 40 times too small.
 - *Walls.* A row that forbids a half-space has residual zero at every draw, because no draw is in that half-space. The
-  rule above calls it light, but without it the chain would enter the half-space. So a row also belongs to the core if
+  rule above calls it light, but without it the chain would enter the half-space. So a row is also influential if
   its linear predictor varies so much under the posterior that the quadratic is wrong somewhere within reach.
 - *Cost.* The heaviest rows, if reading them in every step costs less than sampling them among the light rows.
 """
@@ -21,10 +21,10 @@ from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.expansion.quadratic import Survey
 
 LARGEST_SPREAD = 0.3  # sd over pilot draws of the sum of light residuals; an exact test then accepts >= 83 % of moves
-LARGEST_SHARE = 1.0 / 3.0  # largest share of core rows; a larger core gains nothing
-# Costs in one step, in reads in memory order: of a core row, which a transition reads about 12 times; and of a light
-# row that a test reads, at two states and at a random place in memory.
-CORE_COST, READ_COST = 12.0, 4.0
+LARGEST_SHARE = 1.0 / 3.0  # largest share of influential rows; more gain nothing
+# Costs in one step, in reads in memory order: of an influential row, which a transition reads about 12 times; and of a
+# light row that a test reads, at two states and at a random place in memory.
+INFLUENTIAL_COST, READ_COST = 12.0, 4.0
 FEWEST_READS, TOLERATED = 64.0, 0.15  # least reads of light rows; sd of the estimate of their sum at which reading ends
 HEAVIEST = 8.0  # standard deviations from the mean; such a term is half of the standard deviation of a sum of 256 terms
 
@@ -66,21 +66,21 @@ def rows_that_pay(seen: Survey) -> np.ndarray:
         return np.minimum(wanted, n_rows)
 
     nothing = READ_COST * float(reads(np.array(n_rows), np.array(total)))
-    largest = int((nothing - READ_COST * min(FEWEST_READS, n_rows)) / CORE_COST)  # a larger core costs more than none
+    largest = int((nothing - READ_COST * min(FEWEST_READS, n_rows)) / INFLUENTIAL_COST)  # more rows cost more than none
     most = min(max(largest, 0), n_rows)
     if most == 0 or seen.spreads is None:
         return np.zeros(n_rows, dtype=bool)
     spreads = seen.spreads()
     order, k = by_weight(spreads)[:most], np.arange(most + 1)
     tails = np.maximum(total - np.append(0.0, np.cumsum(np.square(spreads[order]))), 0.0)
-    return _mask(order[: np.argmin(CORE_COST * k + READ_COST * reads(n_rows - k, tails))], n_rows)
+    return _mask(order[: np.argmin(INFLUENTIAL_COST * k + READ_COST * reads(n_rows - k, tails))], n_rows)
 
 
 def rows_far_out(terms: np.ndarray) -> np.ndarray:
-    """Return the smallest core such that no other row's terms change by over `HEAVIEST` standard deviations.
+    """Return the fewest rows such that no other row's terms change by over `HEAVIEST` standard deviations.
 
     `terms` has shape (rows, draws). A change is the difference between successive draws, less the mean over rows, as a
-    root mean square over draws; the standard deviation is that of the rows outside the core. Booleans (rows,).
+    root mean square over draws; the standard deviation is that of the other rows. Booleans (rows,).
     """
     differences = np.diff(terms, axis=1)
     size = np.sqrt(np.square(differences - differences.mean(axis=0)).mean(axis=1))
@@ -96,22 +96,24 @@ def _mask(rows: np.ndarray, n_rows: int) -> np.ndarray:
     return chosen
 
 
-def rows_named(core: Any, n_rows: int) -> np.ndarray:
-    """Return which rows the user's `core` names, by indices or booleans; booleans (rows,). Raise on anything else."""
-    named = np.asarray(core)
-    in_core = np.zeros(n_rows, dtype=bool)
+def rows_named(always_read: Any, n_rows: int) -> np.ndarray:
+    """Return which rows the user's `always_read` names, by indices or booleans; booleans (rows,). Raise otherwise."""
+    named = np.asarray(always_read)
+    is_read = np.zeros(n_rows, dtype=bool)
     if named.dtype == bool and named.shape == (n_rows,):
-        in_core = named.copy()
+        is_read = named.copy()
     elif named.ndim == 1 and (named.size == 0 or np.issubdtype(named.dtype, np.integer)):
         if named.size and not (named.min() >= 0 and named.max() < n_rows):
             raise InvalidInputError(
-                f"CoreRows: core must name rows from 0 to {n_rows - 1}, found {named.min()} ... {named.max()}"
+                f"ControlVariate: always_read must name rows from 0 to {n_rows - 1}, found {named.min()} ... "
+                f"{named.max()}"
             )
-        in_core[named.astype(np.int64)] = True
+        is_read[named.astype(np.int64)] = True
     else:
         raise InvalidInputError(
-            f'CoreRows: core must be "auto", the indices of the rows in the core, or {n_rows} booleans, found {core!r}'
+            f'ControlVariate: always_read must be None, "auto", the indices of the rows, or {n_rows} booleans, found '
+            f"{always_read!r}"
         )
-    if in_core.all():
-        raise InvalidInputError("CoreRows: at least one row must be light; to read all rows use ExactTest")
-    return in_core
+    if is_read.all():
+        raise InvalidInputError("ControlVariate: at least one row must be light; to read all rows use ExactTest")
+    return is_read

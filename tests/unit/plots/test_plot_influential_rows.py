@@ -1,4 +1,4 @@
-"""The plot of core rows holds the spread of what an expansion leaves of each row, on every backend installed."""
+"""The plot of influential rows holds the spread of what an expansion leaves of each row, on every backend installed."""
 
 import importlib.util
 
@@ -26,13 +26,13 @@ def close_figures():
 
 @pytest.fixture(scope="module")
 def target():
-    """A logistic regression whose first three rows lie far out, and are named as its core."""
+    """A logistic regression whose first three rows lie far out, and are always read."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(N, 2))
     X[:3] *= 8.0
     y = (rng.random(N) < 1.0 / (1.0 + np.exp(-X[:, 0]))).astype(int)
     plain = amc.targets.LogisticRegression(X, y, prior_scale=1.0)
-    return amc.CoreRows(plain, core=[0, 1, 2], at=amc.laplace(plain))
+    return amc.ControlVariate(plain, always_read=[0, 1, 2], at=amc.laplace(plain))
 
 
 @pytest.fixture
@@ -48,32 +48,32 @@ def terms(target, theta):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_it_draws_on_every_backend(target, trace, backend):
-    collection = amc.plot_core_rows(trace, target, backend=backend)
-    points = collection.viz["rows"]["core rows"]
-    assert points["rows"].values.tolist() == ["core", "light"]
+    collection = amc.plot_influential_rows(trace, target, backend=backend)
+    points = collection.viz["rows"]["influential rows"]
+    assert points["rows"].values.tolist() == ["influential", "light"]
     assert all(point.item() is not None for point in points)
 
 
 def drawn(collection, kind):
-    points = collection.viz["rows"]["core rows"].sel(rows=kind).item()
+    points = collection.viz["rows"]["influential rows"].sel(rows=kind).item()
     shown = np.isfinite(points["x"])
     return points["x"][shown], points["y"][shown]
 
 
 def test_without_an_expansion_spreads_are_those_of_the_terms(target, trace):
-    stratified = amc.CoreRows(target.target, core=[0, 1, 2], at=target.pilot, expand=False)
-    collection = amc.plot_core_rows(trace, stratified, backend="none", stats={"draws": 80})
+    stratified = amc.ControlVariate(target.target, always_read=[0, 1, 2], at=target.pilot, order=0)
+    collection = amc.plot_influential_rows(trace, stratified, backend="none", stats={"draws": 80})
     thetas = trace["posterior"]["beta"].values.reshape(-1, 2)
     spread = np.std([terms(target, theta) for theta in thetas], axis=0, ddof=1)
-    for kind, expected in {"core": spread[:3], "light": spread[3:]}.items():
+    for kind, expected in {"influential": spread[:3], "light": spread[3:]}.items():
         ranks, spreads = drawn(collection, kind)
         np.testing.assert_array_equal(ranks, np.arange(1, expected.size + 1))
         np.testing.assert_allclose(spreads, np.sort(expected)[::-1], rtol=1e-10)
 
 
 def test_with_one_they_are_those_of_the_residuals(target, trace):
-    """Of light rows what a test samples; of core rows far more, which is why they are core."""
-    collection = amc.plot_core_rows(trace, target, backend="none", stats={"draws": 80})
+    """Of light rows what a test samples; of influential rows far more, which is why they are always read."""
+    collection = amc.plot_influential_rows(trace, target, backend="none", stats={"draws": 80})
     compiled = target.compile()
     thetas = trace["posterior"]["beta"].values.reshape(-1, 2)
     residuals = [full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs) for theta in thetas]
@@ -81,17 +81,17 @@ def test_with_one_they_are_those_of_the_residuals(target, trace):
     np.testing.assert_allclose(
         drawn(collection, "light")[1], light, rtol=1e-8, atol=1e-14
     )  # differences of terms of order 1
-    assert drawn(collection, "core")[1].max() > 5.0 * light.max()
+    assert drawn(collection, "influential")[1].max() > 5.0 * light.max()
 
 
 def test_it_combines_with_a_plot_of_arviz(target, trace):
-    plots = [(az.plot_dist, {}), (amc.plot_core_rows, {"target": target})]
+    plots = [(az.plot_dist, {}), (amc.plot_influential_rows, {"target": target})]
     drawn = az.combine_plots(trace, plots, group="sample_stats", var_names="datapoints_touched", backend="none")
-    assert "rows_plot_core_rows_01" in drawn.viz
+    assert "rows_plot_influential_rows_01" in drawn.viz
 
 
 def test_refusals(target, trace):
-    with pytest.raises(InvalidInputError, match="needs the CoreRows target"):
-        amc.plot_core_rows(trace, target.target)
+    with pytest.raises(InvalidInputError, match="needs the ControlVariate of the trace"):
+        amc.plot_influential_rows(trace, target.target)
     with pytest.raises(InvalidInputError, match="two draws or more; found 1"):
-        amc.plot_core_rows(trace.isel(chain=[0], draw=[0]), target)
+        amc.plot_influential_rows(trace.isel(chain=[0], draw=[0]), target)

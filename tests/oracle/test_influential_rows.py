@@ -1,4 +1,4 @@
-"""Core rows leave the posterior as it is, hold every row that matters, and move by a kernel that leaves S invariant."""
+"""Rows that are always read: the posterior stays, every row that matters is one, and moves leave S invariant."""
 
 import functools
 
@@ -10,9 +10,9 @@ import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.surrogate import core_rows, kernels as surrogate_transition, moves as surrogate_moves
+from approxmcmc.surrogate import kernels as surrogate_transition, moves as surrogate_moves
 from approxmcmc.surrogate.surrogate import Directions
-from approxmcmc.targets.expansion import core_rule
+from approxmcmc.targets.expansion import influential_rows
 from approxmcmc.targets.expansion.quadratic import survey_of
 from approxmcmc.targets.posterior import Posterior
 from tests import langevin as book
@@ -65,22 +65,24 @@ def log_posterior(compiled, theta):
     return compiled.log_prior(theta) + full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs).sum()
 
 
-@pytest.mark.parametrize("expand", [True, False])
+@pytest.mark.parametrize("order", [2, 0])
 @pytest.mark.parametrize("name", EACH)
-def test_prior_and_terms_add_up_to_the_same_posterior_whatever_the_core(name, expand):
+def test_prior_and_terms_add_up_to_the_same_posterior_whatever_rows_are_always_read(name, order):
     target = TARGETS[name]()
-    split = amc.CoreRows(target, core=[0, 7, 8, N - 1], at="mode" if name == "user" else "pilot", expand=expand)
+    split = amc.ControlVariate(
+        target, always_read=[0, 7, 8, N - 1], at="mode" if name == "user" else "pilot", order=order
+    )
     ours, plain_target = split.compile(), target.compile()
     gaps = [log_posterior(ours, theta) - log_posterior(plain_target, theta) for theta in split.pilot.draws]
     np.testing.assert_allclose(gaps, gaps[0], rtol=0.0, atol=1e-9)
     assert (ours.n_obs, ours.prior_rows) == (N - 4, 4)
 
 
-@pytest.mark.parametrize("expand", [True, False])
+@pytest.mark.parametrize("order", [2, 0])
 @pytest.mark.parametrize("name", EACH[:-1])  # those with gradients
-def test_gradients_add_up_likewise(name, expand):
+def test_gradients_add_up_likewise(name, order):
     target = TARGETS[name]()
-    split = amc.CoreRows(target, core=np.arange(N) < 5, at="mode", expand=expand)
+    split = amc.ControlVariate(target, always_read=np.arange(N) < 5, at="mode", order=order)
     theta, totals = split.pilot.draws[0], []
     for gradient in (split.compile_gradient(), target.compile_gradient()):
         total = full_gradient(gradient, theta)
@@ -96,7 +98,7 @@ def test_gradients_add_up_likewise(name, expand):
 
 def test_averaged_coefficients_are_means_over_the_normal_law_of_the_predictor():
     target = logistic(N, 3)
-    split = amc.CoreRows(target, core=[], at="mode")
+    split = amc.ControlVariate(target, always_read=[], at="mode")
     eta, leverage = target.X @ split.center, np.square(target.X @ split.pilot.cholesky).sum(axis=1)
 
     def mean(f, i):
@@ -143,7 +145,7 @@ def test_the_fewest_rows_are_taken_that_leave_a_small_spread():
     residuals = np.random.default_rng(1).normal(size=(40, 16)) * np.geomspace(1.0, 1e-3, 40)[:, None]
     seen = survey_of(residuals, np.zeros(40, dtype=bool), None)
     seen = seen._replace(residuals_of=(residuals + np.arange(40.0)[:, None]).__getitem__)  # up to constants
-    chosen = core_rule.rows_that_vary(seen, 0.3)
+    chosen = influential_rows.rows_that_vary(seen, 0.3)
     order = sorted(range(40), key=lambda i: -residuals[i].var())
     spreads = [residuals[order[k:]].sum(axis=0).std(ddof=1) for k in range(40)]
     fewest = max(k for k in range(40) if spreads[k] > 0.3) + 1
@@ -153,9 +155,9 @@ def test_the_fewest_rows_are_taken_that_leave_a_small_spread():
 
 def test_rows_far_out_are_taken_and_rows_of_a_normal_law_are_not():
     terms = np.random.default_rng(2).normal(size=(5000, 16))
-    assert not core_rule.rows_far_out(terms).any()
+    assert not influential_rows.rows_far_out(terms).any()
     terms[[3, 4000]] *= 100.0
-    assert np.flatnonzero(core_rule.rows_far_out(terms)).tolist() == [3, 4000]
+    assert np.flatnonzero(influential_rows.rows_far_out(terms)).tolist() == [3, 4000]
 
 
 def log_bernoulli(eta, y):
@@ -183,8 +185,8 @@ def moments(target, coordinate, log_term=log_bernoulli):
 
 def without_walls(monkeypatch):
     """Let rows that are walls be light."""
-    choose = core_rows.CoreRows._choose
-    monkeypatch.setattr(core_rows.CoreRows, "_choose", lambda self, survey: choose(self, survey) & ~survey.walls)
+    choose = amc.ControlVariate._influential
+    monkeypatch.setattr(amc.ControlVariate, "_influential", lambda self, survey: choose(self, survey) & ~survey.walls)
 
 
 @pytest.mark.parametrize(("n_wide", "walls"), [(4, 4), (20, 0)])
@@ -201,7 +203,7 @@ def test_a_few_wide_rows_are_walls_also_if_their_quadratic_misses_only_far_away(
     np.testing.assert_array_equal(np.flatnonzero(survey.walls), np.arange(walls))
 
 
-@pytest.mark.recompiles  # a planted bug, in a chain of its own; that walls stay in the core is tested above
+@pytest.mark.recompiles  # a planted bug, in a chain of its own; that walls are always read is tested above
 @pytest.mark.needs_jit
 def test_without_the_rule_of_walls_a_rare_category_is_lost(monkeypatch):
     """Its rows have residual 0 at every draw, and no draw is beyond the wall, because it is one."""
@@ -213,12 +215,12 @@ def test_without_the_rule_of_walls_a_rare_category_is_lost(monkeypatch):
     shifts = []
     for rule in (lambda patch: None, without_walls):
         rule(monkeypatch)
-        split = amc.CoreRows(target)
+        split = amc.ControlVariate(target, always_read="auto")
         trace = amc.sample(
             split, sampler, draws=4000, tune=0, chains=2, random_seed=5, audit_every=None, progressbar=False
         )
         shifts.append(float(trace.posterior["beta"][..., 1].mean() - mean) / sd)
-        assert set(range(4)) <= set(split.core) or rule is without_walls
+        assert set(range(4)) <= set(split.always_read) or rule is without_walls
     # 8000 draws at an efficiency above 1/4 have a standard error below .025 sd.
     assert abs(shifts[0]) < 0.1
     assert abs(shifts[1]) > 0.3
@@ -232,7 +234,15 @@ def test_the_exact_test_makes_up_for_a_surrogate_without_walls(monkeypatch):
     without_walls(monkeypatch)
     mean, sd = moments(target, 1)
     sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.ExactTest())
-    trace = amc.sample(amc.CoreRows(target), sampler, draws=8000, tune=0, chains=2, random_seed=5, progressbar=False)
+    trace = amc.sample(
+        amc.ControlVariate(target, always_read="auto"),
+        sampler,
+        draws=8000,
+        tune=0,
+        chains=2,
+        random_seed=5,
+        progressbar=False,
+    )
     draws = trace.posterior["beta"][..., 1]
     assert abs(float(draws.mean()) - mean) < 0.1 * sd
     assert abs(float(draws.std()) / sd - 1.0) < 0.1
@@ -270,13 +280,15 @@ def overdispersed_counts():
 def test_a_category_of_zeros_is_a_wall_of_overdispersed_counts_and_the_posterior_stays(monkeypatch):
     """Negative binomial: four rows without an event make a wall, as four successes do."""
     target = overdispersed_counts()
-    split = amc.CoreRows(target)
-    assert set(range(4)) <= set(split.core)
+    split = amc.ControlVariate(target, always_read="auto")
+    assert set(range(4)) <= set(split.always_read)
     ours, theirs = split.compile(), target.compile()
     gaps = [log_posterior(ours, theta) - log_posterior(theirs, theta) for theta in split.pilot.draws]
     np.testing.assert_allclose(gaps, gaps[0], rtol=0.0, atol=1e-9)
-    monkeypatch.setattr(core_rows.CoreRows, "_choose", lambda self, survey: survey.walls)
-    assert set(range(4)) <= set(amc.CoreRows(target).core)  # also without the rule of residuals
+    monkeypatch.setattr(amc.ControlVariate, "_influential", lambda self, survey: survey.walls)
+    assert set(range(4)) <= set(
+        amc.ControlVariate(target, always_read="auto").always_read
+    )  # also without the rule of residuals
 
 
 @pytest.mark.needs_jit
@@ -284,7 +296,7 @@ def test_a_category_of_zeros_is_a_wall_of_overdispersed_counts_and_the_posterior
 def test_overdispersed_counts_with_a_category_of_zeros_are_sampled_exactly():
     """By the kernel of a surrogate that has the wall."""
     target = overdispersed_counts()
-    split = amc.CoreRows(target)
+    split = amc.ControlVariate(target, always_read="auto")
     sampler = amc.MetropolisHastings(amc.SurrogateTransition())
     trace = amc.sample(split, sampler, draws=4000, tune=0, chains=2, random_seed=5, audit_every=None, progressbar=False)
     for coordinate in range(2):
@@ -318,7 +330,7 @@ def any_step_of_the_walk(rng, state, theta, count):
 def without_the_prior(state, wall, theta, tilt, curvature, t):
     """Forget the prior along a wall."""
     quadratic = t * (tilt + 0.5 * curvature * t)
-    return quadratic + state.on_line(state.eta, state.wall_slopes[wall], t, state.core)
+    return quadratic + state.on_line(state.eta, state.wall_slopes[wall], t, state.rows)
 
 
 BUGS = {
@@ -422,8 +434,8 @@ def test_a_proposal_knows_its_ratio_wherever_the_chain_is(kernel):
 
 @functools.cache
 def one_light_row():
-    """Return a split of 60 rows with a wall, all of which but one are core."""
-    return amc.CoreRows(categories(60, rare=3, prior_scale=2.0), core=np.arange(59), at="mode")
+    """Return a split of 60 rows with a wall, all of which but one are always read."""
+    return amc.ControlVariate(categories(60, rare=3, prior_scale=2.0), always_read=np.arange(59), at="mode")
 
 
 @functools.cache
@@ -448,7 +460,7 @@ def grid_draws(axes, weights, j, n=200_000):
 
 def test_the_range_of_light_terms_holds():
     """The bound is never below the range; three times as far out as draws go, too."""
-    split = amc.CoreRows(logistic(N, 3), at="mode")
+    split = amc.ControlVariate(logistic(N, 3), always_read="auto", at="mode")
     known, compiled = split.compile_term_range(), split.compile()
     rng = np.random.default_rng(4)
     for size in (0.5, 1.0, 3.0):
@@ -458,27 +470,27 @@ def test_the_range_of_light_terms_holds():
             assert np.ptp(terms[1] - terms[0]) <= known.term_range(theta, proposed, known.numbers)
 
 
-def test_gaussian_rows_need_no_core():
-    split = amc.CoreRows(logistic(20_000, 5))
-    assert split.core.size == 0
+def test_gaussian_rows_are_all_light():
+    split = amc.ControlVariate(logistic(20_000, 5), always_read="auto")
+    assert split.always_read.size == 0
     assert split.laplace is not split.pilot
     assert split.compile_surrogate("hmc+walls").normal_law is not None
 
 
-def test_most_rows_in_the_core_are_all_rows_and_a_warning():
+def test_most_rows_influential_are_all_rows_and_a_warning():
     """A column for each row: every row has a parameter of its own."""
     target = amc.targets.LogisticRegression(np.eye(30) * 5.0, np.arange(30) % 2, prior_scale=3.0)
-    with pytest.warns(SamplingWarning, match="30 of 30 rows can matter much"):
-        split = amc.CoreRows(target)
-    assert (len(split.core), split.n_obs) == (29, 1)
+    with pytest.warns(SamplingWarning, match="30 of 30 rows are influential"):
+        split = amc.ControlVariate(target, always_read="auto")
+    assert (len(split.always_read), split.n_obs) == (29, 1)
 
 
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"core": [0, N]}, r"from 0 to 149, found 0 \.\.\. 150"),
-        ({"core": "all"}, "150 booleans"),
-        ({"core": np.ones(N, dtype=bool)}, "at least one row must be light"),
+        ({"always_read": [0, N]}, r"from 0 to 149, found 0 \.\.\. 150"),
+        ({"always_read": "all"}, "150 booleans"),
+        ({"always_read": np.ones(N, dtype=bool)}, "at least one row must be light"),
         ({"at": "middle"}, '"mode", "pilot", an array'),
         ({"at": np.zeros(3)}, "a point does not show"),
         ({"at": amc.targets.Laplace(np.zeros(2), np.eye(2))}, r"shape \(3,\), found \(2,\)"),
@@ -486,4 +498,62 @@ def test_most_rows_in_the_core_are_all_rows_and_a_warning():
 )
 def test_arguments_that_cannot_be_used_are_refused(settings, match):
     with pytest.raises(InvalidInputError, match=match):
-        amc.CoreRows(logistic(N, 3), **{"at": "mode", **settings})
+        amc.ControlVariate(logistic(N, 3), **{"always_read": "auto", "at": "mode", **settings})
+
+
+@pytest.mark.parametrize("order", [2, 1])
+@pytest.mark.parametrize("name", EACH[:-1])  # those with gradients
+def test_gradients_of_residuals_and_expansion_add_up_to_those_of_the_target(name, order):
+    target = TARGETS[name]()
+    residuals = amc.ControlVariate(target, at=target.initial_point() + 0.1, order=order)
+    theta, totals = target.initial_point() - 0.2, []
+    for gradient in (residuals.compile_gradient(), target.compile_gradient()):
+        total = full_gradient(gradient, theta)
+        gradient.add_prior_gradient(theta, total)
+        totals.append(total)
+    np.testing.assert_allclose(*totals, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_row_named_is_no_row_read(name):
+    """The same numbers and the same density, bit by bit, with an empty list and without."""
+    target = TARGETS[name]()
+    fit = amc.laplace(target)
+    empty = amc.ControlVariate(target, always_read=[], at=fit, averaged=False)
+    none = amc.ControlVariate(target, at=fit)
+    np.testing.assert_array_equal(empty._numbers, none._numbers)
+    np.testing.assert_array_equal(empty.laplace.cov, none.laplace.cov)
+    assert empty.content_hash() == none.content_hash()
+    theta = fit.mode + 0.3
+    densities = [split.compile().log_prior(theta) for split in (empty, none)]
+    terms = [full_terms(split.compile().log_terms, theta, split.compile().data, N) for split in (empty, none)]
+    assert densities[0] == densities[1]
+    np.testing.assert_array_equal(*terms)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"order": 0}, InvalidInputError, "needs rows that are always read"),
+        ({"order": 3}, InvalidInputError, "order must be 0, 1 or 2"),
+        ({"order": 1, "always_read": "auto"}, IncompatibleError, "order=0 for stratified sampling"),
+        (
+            {"order": 0, "always_read": "auto", "averaged": True},
+            IncompatibleError,
+            "averaged coefficients take order=2",
+        ),
+        ({"always_read": "auto", "at": np.zeros(3)}, InvalidInputError, "the width of the posterior"),
+    ],
+)
+def test_settings_that_do_not_fit_together_are_refused(settings, error, message):
+    with pytest.raises(error, match=message):
+        amc.ControlVariate(logistic(N, 3), **settings)
+
+
+@pytest.mark.recompiles
+def test_without_a_maximum_nothing_is_proposed_from_the_expansion():
+    target = amc.ControlVariate(TARGETS["robust"](), at=np.full(2, 50.0))  # far out a Student-t density is convex
+    assert target.laplace is None
+    with pytest.raises(IncompatibleError, match="has no maximum"):
+        target.compile_surrogate("hmc")

@@ -1,4 +1,4 @@
-"""Plot how far the terms of core rows and of light rows depart from their quadratics over the posterior."""
+"""Plot how far the terms of influential rows and of light rows depart from their quadratics over the posterior."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,14 +13,14 @@ from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.reading import flat_draws
 from approxmcmc.plots.common import Drawing, logarithmic, names_of, stack
-from approxmcmc.surrogate import CoreRows
+from approxmcmc.surrogate import ControlVariate
 
-VARIABLE = "core rows"
+VARIABLE = "influential rows"
 DRAWS, POINTS = 32, 200
 
 
 @naming_the_arguments
-def plot_core_rows(
+def plot_influential_rows(
     data: xr.DataTree,
     target: Target | None = None,
     *,
@@ -33,16 +33,16 @@ def plot_core_rows(
     stats: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    r"""Plot the spread of each row's log-likelihood term around its quadratic, core rows and light rows apart.
+    r"""Plot the spread of each row's log-likelihood term around its quadratic, influential rows and light rows apart.
 
     Parameters
     ----------
     data
         A trace of the target, by any sampler.
     target
-        The `CoreRows` target.
+        The `ControlVariate` with ``always_read=``.
     var_names
-        The name of the panel; None: ``"core rows"``.
+        The name of the panel; None: ``"influential rows"``.
     plot_collection, backend, labeller, aes_by_visuals
         As in every ArviZ plot; backends ``"matplotlib"``, ``"bokeh"``, ``"plotly"``, ``"none"``. ``az.combine_plots``
         combines it with other plots of one panel that have no colours by chain; give it `target` by name.
@@ -62,22 +62,23 @@ def plot_core_rows(
     Raises
     ------
     InvalidInputError
-        When `target` is not a `CoreRows`, or `data` is not a trace of it with two draws or more.
+        When `target` is not a `ControlVariate` with ``always_read=``, or `data` is not a trace of it with two draws or
+        more.
 
     Notes
     -----
     The spread is the standard deviation over draws of the residual :math:`r_i = \log p(x_i \mid \theta) - w_i(\theta)`,
-    in nats. A test samples the residuals of light rows, and would have to sample those of core rows if they were light.
-    With ``expand=False`` it is the standard deviation of :math:`\log p(x_i \mid \theta)`. Rows are sorted by spread,
+    in nats. A test samples the residuals of light rows, and would have to sample those of influential rows if they were
+    light. With ``order=0`` it is the standard deviation of :math:`\log p(x_i \mid \theta)`. Rows are sorted by spread,
     widest first; of more than 200 rows, only those at even distances on a logarithmic axis are drawn. A row that does
     not vary is left out. The plot expands all rows again, with the cost of making the target.
 
-    A core row with a small spread is one that you named, or belongs to a wall: its term forbids a half-space that no
-    draw enters.
+    An influential row with a small spread is one that you named, or belongs to a wall: its term forbids a half-space
+    that no draw enters.
 
     Examples
     --------
-    >>> amc.plot_core_rows(trace, amc.CoreRows(plain))  # doctest: +SKIP
+    >>> amc.plot_influential_rows(trace, amc.ControlVariate(plain, always_read="auto"))  # doctest: +SKIP
     """
     (name,) = names_of(var_names, (VARIABLE,))
     ranked = _ranked(_spreads(data, target, **{"draws": DRAWS, **(stats or {})}))
@@ -93,16 +94,20 @@ def plot_core_rows(
 
 
 def _spreads(data: Any, target: Any, *, draws: int) -> dict[str, np.ndarray]:
-    """Return the standard deviation over some draws of each row's residual, for the rows "core" and "light"."""
-    if not isinstance(target, CoreRows):
-        raise InvalidInputError(f"`plot_core_rows` needs the CoreRows target of the trace; found {target!r}.")
+    """Return the standard deviation over some draws of each row's residual, for the rows "influential" and "light"."""
+    if not isinstance(target, ControlVariate) or target.pilot is None or target.order == 1:
+        raise InvalidInputError(
+            f"`plot_influential_rows` needs the ControlVariate of the trace, made with always_read=; found {target!r}."
+        )
     thetas = flat_draws(data, target).reshape(-1, target.variables.size)
     thetas = thetas[np.unique(np.linspace(0, len(thetas) - 1, draws).round().astype(int))]
     if len(thetas) < 2:
-        raise InvalidInputError(f"`plot_core_rows` needs two draws or more; found {len(thetas)}.")
-    without_core = CoreRows(target.target, core=[], at=target.pilot) if target.expand else target.target
-    spread = _spread(without_core, thetas)
-    return {"core": spread[target.core], "light": np.delete(spread, target.core)}
+        raise InvalidInputError(f"`plot_influential_rows` needs two draws or more; found {len(thetas)}.")
+    all_light = target.target
+    if target.order == 2:
+        all_light = ControlVariate(target.target, target.pilot, always_read=[], averaged=target.averaged)
+    spread = _spread(all_light, thetas)
+    return {"influential": spread[target.always_read], "light": np.delete(spread, target.always_read)}
 
 
 def _spread(target: Target, thetas: np.ndarray) -> np.ndarray:
