@@ -29,16 +29,17 @@ BRANCHED = ("softplus", "sigmoid", "log1mexp", "softmax", "logsoftmax", "logsume
 
 
 def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]:
-    """Rebuild graphs with variables replaced as in `replacements`, shapes recomputed, assertions of shapes dropped.
+    """Rebuild graphs with variables replaced as in `replacements`, and shapes recomputed.
 
-    PyTensor's `clone_replace` does not work here: it asserts the old static shapes.
+    Assertions of the shape of what is replaced are dropped. PyTensor's `clone_replace` does not work here: it asserts
+    the old static shapes.
     """
     known = dict(replacements)
     for node in toposort(graphs):
         if all(output in known for output in node.outputs):
             continue
-        if isinstance(node.op, SpecifyShape):
-            known[node.outputs[0]] = known.get(node.inputs[0], node.inputs[0])
+        if isinstance(node.op, SpecifyShape) and node.inputs[0] in known:
+            known[node.outputs[0]] = known[node.inputs[0]]
         elif any(variable in known for variable in node.inputs):
             for old, new in zip(node.outputs, apply_node(node, known), strict=True):
                 known.setdefault(old, new)

@@ -16,6 +16,7 @@ from approxmcmc.contracts import Variables
 from approxmcmc.errors import ApproxMCMCError
 from approxmcmc.interop.affine import cut, picked_first
 from approxmcmc.interop.model import ModelOfPyMC
+from approxmcmc.interop.rows import ON_SOME_ROWS
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.design import Design
 
@@ -91,10 +92,13 @@ def _quantities(source: ModelOfPyMC, terms: Any) -> list[Quantity]:
         inputs = [source.theta, *source.rows.inputs]
         function = pytensor.function(inputs, variables, mode="FAST_COMPILE", on_unused_input="ignore")
         start = source.initial_point()
-        few, some = (
-            [np.shape(value) for value in function(start, *(array[:rows] for array in source.rows.data))]
-            for rows in (FEW, SOME)
-        )
+        try:
+            few, some = (
+                [np.shape(value) for value in function(start, *(array[:rows] for array in source.rows.data))]
+                for rows in (FEW, SOME)
+            )
+        except ON_SOME_ROWS as error:
+            raise NoLinearPredictorError("its rows cannot be evaluated without the others") from error
         return list(zip(few, some, strict=True))
 
     def measured(variables: list[Any]) -> list[Quantity]:

@@ -37,7 +37,7 @@ from approxmcmc.interop.kernels import (
 )
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
 from approxmcmc.interop.prior import log_prior_of
-from approxmcmc.interop.rows import first_line, random_groups
+from approxmcmc.interop.rows import ON_SOME_ROWS, first_line, random_groups
 from approxmcmc.targets.checks import ROWS_AT_ONCE, checked_array
 from approxmcmc.targets.given import kept
 from approxmcmc.targets.parts import MadeOfRows
@@ -146,12 +146,13 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
     def _on_rows_alone(self) -> Iterator[None]:
         try:
             yield
-        except (TypeError, ValueError, AssertionError, IndexError) as error:
+        except ON_SOME_ROWS as error:
             rows = self.source.rows
             raise IncompatibleError(
                 f"from_pymc: the likelihood of {rows.name!r} cannot be evaluated on some of its {rows.n_rows} rows "
                 f"alone. The usual reason is an array of that length made inside the model (pt.zeros({rows.n_rows})), "
-                "or one whose length is fixed: give arrays as pm.Data, or let them broadcast. "
+                "or one whose length is fixed: give arrays as pm.Data, or let them broadcast; or a variable with an "
+                "entry for each row, under a dim that is not that of the rows. "
                 f"PyTensor says: {first_line(error)}"
             ) from error
 

@@ -9,8 +9,9 @@ import pytensor.tensor as pt
 from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
 from pymc.logprob.abstract import _logprob
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.shape import Reshape
 
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.graphs import (
@@ -26,30 +27,40 @@ from approxmcmc.interop.graphs import (
 
 USER_LAWS = CustomDistRV, CustomSymbolicDistRV  # of pm.CustomDist
 CHECKED_ROWS = 64  # rows of a group that is evaluated separately
+# What PyTensor raises at a graph of a fixed number of rows if it is evaluated on some of them.
+ON_SOME_ROWS = AssertionError, IndexError, TypeError, ValueError
 
 
 def refuse_row_latents(model: Any, n_rows: int, row_dim: str | None) -> None:
-    """Raise if free variables have one entry for each of `n_rows` rows, by their shape or by the dim `row_dim`.
+    """Raise if free variables have one entry for each of `n_rows` rows.
+
+    An axis counts rows if it has the dim of the rows, `row_dim` or else the first dim of the observed variables, or the
+    length `n_rows` and no dim of its own that differs from that of the rows.
 
     Raises
     ------
     IncompatibleError
         If there are any; the message names the variables.
     """
-    dims = model.named_vars_to_dims
-    by_dim = {v.name for v in model.free_RVs if row_dim is not None and row_dim in dims.get(v.name, ())}
-    by_size = {
-        v.name
-        for v in model.free_RVs
-        if n_rows in np.shape(model.initial_point()[model.rvs_to_values[v].name])
-        and (row_dim is None or v.name not in dims)
-    }
-    if by_dim | by_size:
+    dims, start = model.named_vars_to_dims, model.initial_point()
+    of_rows = {row_dim} if row_dim is not None else {(dims.get(one.name) or (None,))[0] for one in model.observed_RVs}
+
+    def counts_rows(name: str | None, length: int) -> bool:
+        if name is None or None in of_rows:
+            return length == n_rows
+        return name in of_rows
+
+    found = []
+    for variable in model.free_RVs:
+        shape = np.shape(start[model.rvs_to_values[variable].name])
+        names = dims.get(variable.name) or (None,) * len(shape)
+        if any(counts_rows(name, length) for name, length in zip(names, shape, strict=False)):  # unlike when packed
+            found.append(variable.name)
+    if found:
         raise IncompatibleError(
-            f"from_pymc: latent variables with an entry for each of the {n_rows} rows "
-            f"({', '.join(sorted(by_dim | by_size))}) leave nothing to subsample; integrate them out, or sample the "
-            "model by NUTS, amc.sample(model). If that axis counts something else, give the variables dims and name "
-            "the dim of the rows by row_dim="
+            f"from_pymc: latent variables with an entry for each of the {n_rows} rows ({', '.join(sorted(found))}) "
+            "leave nothing to subsample; integrate them out, or sample the model by NUTS, amc.sample(model). If that "
+            "axis counts something else, give dims to these variables and to the observed ones"
         )
 
 
@@ -78,7 +89,9 @@ class Rows:
         self.replacements: dict[Any, Any] = {}
         self.by_leaf: dict[Any, tuple[str, np.ndarray]] = {}
         self._rounded: dict[Any, Any] = {}  # the model's own rows, in the precision of the given ones
-        for leaf in leaves([*self.parameters, *self.values, *self._user_densities()]):
+        graphs = [*self.parameters, *self.values, *self._user_densities()]
+        self._lengths = {node.inputs[1] for node in toposort(graphs) if isinstance(node.op, Reshape)}
+        for leaf in leaves(graphs):
             axis = self._row_axis(leaf)
             if axis is not None:
                 mine = np.require(np.moveaxis(value_of(leaf), axis, 0), requirements=["C", "W"])
@@ -153,6 +166,8 @@ class Rows:
         return variable
 
     def _row_axis(self, leaf: Any) -> int | None:
+        if leaf in self._lengths:  # (-1, 3) may have as many entries as there are rows
+            return None
         dims = self.dims.get(leaf.name)
         if self.row_dim is not None and dims is not None:
             return list(dims).index(self.row_dim) if self.row_dim in dims else None

@@ -1,6 +1,7 @@
 """The PyMC model without its indicators: one observed variable has the summed log density of all rows they reach."""
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -81,9 +82,8 @@ class SummedModel(pm.Model):
         name = " and ".join(one.name for one in found.rows)
         first = next(iter(found.rows))
         op = SummedRows(rows.dtype, rows.ndim)
-        self.register_rv(
-            op(*self.terms), name, observed=rows, dims=dims.get(name) if found.rows[first] is None else None
-        )
+        axes = dims.get(name) if found.rows[first] is None else self._axes_of_groups(name, rows.type.shape)
+        self.register_rv(op(*self.terms), name, observed=rows, dims=axes)
         for one in kept:
             self.register_rv(one, one.name, observed=given.rvs_to_values[one], dims=dims.get(one.name))
         for one in given.potentials:
@@ -94,6 +94,19 @@ class SummedModel(pm.Model):
                 self.deterministics.append(one)
                 self.add_named_variable(one, dims.get(one.name))
         self._compare()
+
+    def _axes_of_groups(self, name: str, shape: Sequence[int]) -> Sequence[str] | None:
+        """Return dims of rows by groups: those of the entries, and a new one for each other axis.
+
+        Without dims of the entries there are none, because PyMC has no variables with dims for some axes only.
+        """
+        entries = self.given.named_vars_to_dims.get(next(iter(self.found.supports)).name)
+        if entries is None:
+            return None
+        new = [f"{name}_dim_{axis}" for axis in range(1, len(shape))]
+        for dim, length in zip(new, shape[1:], strict=True):
+            self.add_coord(dim, length=length)
+        return [*entries, *new]
 
     def _compare(self) -> None:
         """Compare the terms of each state with the model's own densities, all entries in that state, at a random point.

@@ -136,6 +136,14 @@ def test_row_dim_settles_an_ambiguous_array():
     assert from_pymc(model, row_dim="row").n_obs == 20
 
 
+def test_latents_of_rows_under_another_dim_are_refused():
+    with pm.Model(coords={"row": np.arange(20), "person": np.arange(20)}) as model:
+        u = pm.Normal("u", 0.0, 1.0, dims="person")
+        pm.Normal("y", u, 1.0, observed=zoo.Z[:20], dims="row")
+    with pytest.raises(IncompatibleError, match="an entry for each row, under a dim that is not that of the rows"):
+        from_pymc(model, integrate=False)
+
+
 def test_coordinates_are_named_as_theta_holds_them():
     """Three weights lie on a simplex of two coordinates; a point alone is unpacked as draws are."""
     with pm.Model(coords={"kind": ["a", "b", "c"]}) as model:

@@ -37,6 +37,16 @@ def mixture_with_dims(rng, n=5):
     return model
 
 
+def groups_with_dims(rng, dims=True):
+    codes = np.array([1, 1, 1, 0])
+    with pm.Model(coords={"state": ["low", "high"], "unit": np.arange(2)}) as model:
+        a = pm.Normal("a", 0, 1)
+        mu = pm.Normal("mu", 0, 1, dims="state") if dims else pm.Normal("mu", 0, 1, shape=2)
+        z = pm.Bernoulli("z", 0.3, dims="unit")
+        pm.Bernoulli("y", logit_p=a + mu[z[codes]], observed=rng.integers(2, size=len(codes)))
+    return model
+
+
 def structural_zeros(rng, n=7):
     x = rng.normal(size=n)
     with pm.Model(coords={"obs": np.arange(n)}) as model:
@@ -136,6 +146,7 @@ def vectors(rng, n=4):
 KINDS = [
     mixture,
     mixture_with_dims,
+    groups_with_dims,
     structural_zeros,
     outliers,
     sites,
@@ -169,6 +180,12 @@ def test_log_density_is_the_sum_over_all_values(kind, rng):
     expected = np.logaddexp.reduce([joint({**point, **values}) for values in all_values(without)])
     assert without.compile_logp(mode=FAST)(point) == pytest.approx(float(expected), rel=1e-10, abs=1e-10)
     assert np.isfinite(without.compile_dlogp(mode=FAST)(point)).all()
+
+
+def test_parameters_of_the_states_are_not_rows_though_as_many(rng):
+    assert amc.from_pymc(groups_with_dims(rng)).n_obs == 2
+    with pytest.raises(IncompatibleError, match=r"each of the 2 rows \(mu\).*give dims to these variables"):
+        amc.from_pymc(groups_with_dims(rng, dims=False))
 
 
 @pytest.mark.needs_jit
