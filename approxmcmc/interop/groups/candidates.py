@@ -14,6 +14,9 @@ from pytensor.tensor.random.basic import NormalRV
 
 from approxmcmc.interop.groups.labels import FREE, MIXED, join, labels_of
 from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph, shape_of
+from approxmcmc.interop.rows import law_name
+
+FEWEST_TO_NAME = 3  # groups whose effects are not normal, for a reason: two levels are a factor more often than groups
 
 
 class GroupEffects(NamedTuple):
@@ -62,20 +65,12 @@ def _effects(
     node, shape = variable.owner, shape_of(model, variable)
     if node is None or not shape or variable not in values.of or not set(ancestors(parameters)) & {variable}:
         return None
-    if not isinstance(node.op, NormalRV | MvNormalRV):
-        if max(shape) < 2 or not _is_indexed(values, variable, shape):
-            return None
-        raise NotGroupsError(
-            f"its distribution is {type(node.op).__name__.removesuffix('RV')}, but its entries must be normal"
-        )
-    if isinstance(node.op, MvNormalRV) and len(shape) != 2:
-        raise NotGroupsError("it is one multivariate normal vector, whose entries are not independent")
-    if model.rvs_to_transforms[variable] is not None:
-        transform = type(model.rvs_to_transforms[variable]).__name__
-        raise NotGroupsError(f"it has the transform {transform}, so its entries are not independent normal numbers")
-    refuse_other_users(model, variable)
+    is_vector = isinstance(node.op, MvNormalRV)
+    is_normal = is_vector or isinstance(node.op, NormalRV)
+    if is_normal:
+        _refuse_prior(model, variable, shape)
     opaque: set[str] = set()
-    axes = [0] if isinstance(node.op, MvNormalRV) or len(shape) == 1 else list(range(len(shape)))
+    axes = [0] if is_vector or len(shape) == 1 else list(range(len(shape)))
     for axis in sorted(axes, key=lambda axis: -shape[axis]):
         if shape[axis] < 2:
             continue
@@ -90,7 +85,13 @@ def _effects(
             continue
         if (row_labels == FREE).all():
             return None
+        if not is_normal and shape[axis] < FEWEST_TO_NAME:
+            return None
+        if not is_normal:
+            raise NotGroupsError(f"its distribution is {law_name(variable)}, but its entries must be normal")
         return GroupEffects({variable: axis}, shape[axis], row_labels)
+    if not is_normal:  # a covariance, or coefficients of all rows
+        return None
     if opaque:
         raise NotGroupsError(
             f"rows depend on it through {', '.join(sorted(opaque))}, and a row may then depend on several of its "
@@ -99,8 +100,14 @@ def _effects(
     raise NotGroupsError("a row depends on several of its entries, which are not independent given the rows")
 
 
-def _is_indexed(values: ValuesOfGraph, variable: Any, shape: tuple[int, ...]) -> bool:
-    return any(variable in node.inputs for node in values.nodes) and max(shape) > 2
+def _refuse_prior(model: Any, variable: Any, shape: tuple[int, ...]) -> None:
+    """Raise unless the entries of a normal variable are independent, or its rows if they are vectors."""
+    if isinstance(variable.owner.op, MvNormalRV) and len(shape) != 2:
+        raise NotGroupsError("it is one multivariate normal vector, whose entries are not independent")
+    if model.rvs_to_transforms[variable] is not None:
+        transform = type(model.rvs_to_transforms[variable]).__name__
+        raise NotGroupsError(f"it has the transform {transform}, so its entries are not independent normal numbers")
+    refuse_other_users(model, variable)
 
 
 def refuse_other_users(model: Any, variable: Any) -> None:

@@ -2,6 +2,9 @@
 
 Errors of quadrature fall geometrically in the number of nodes, so the difference between K and 2 K nodes is nearly the
 error of K. A posterior depends only on how the error, summed over groups, changes with theta.
+
+A normal approximation at the mode does not see a heavy tail: with five groups of equal rows and a half-Cauchy scale,
+where 8 nodes err by 1e-6 nats in its reach, they err by .4 nats over a tenth of the posterior.
 """
 
 import copy
@@ -14,6 +17,8 @@ from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.posterior import Posterior
 
 DRAWS, WIDER, ALONG_SCALE = 8, 1.5, 3.0
+DROP = 0.5 * ALONG_SCALE**2  # nats below the mode at that many standard deviations of a normal distribution
+FARTHEST = 2.0**8  # times the first distance
 MOST_GROUPS = 4000  # up to so many groups, all are checked
 MANY_STEPS = 30
 MOST_STEPS = 8
@@ -32,10 +37,11 @@ def judge(target: Any, law: Laplace | None, limit: float | None, nodes: Sequence
     The target gets the first number among `nodes` that suffices. If none does, Newton steps are doubled while there are
     fewer than 8. With ``limit=None`` the target is unchanged. `law` is an approximate posterior, or None to make one.
     """
-    thetas = points(law or _normal_law(target), target.scale_coordinates)
+    law = law or _normal_law(target)
     rng, n_obs = np.random.default_rng(0), target.n_obs  # for set-up only
     few = n_obs > MOST_GROUPS
     groups = np.sort(rng.choice(n_obs, MOST_GROUPS, replace=False)) if few else np.arange(n_obs)
+    thetas = np.vstack([points(law, target.scale_coordinates), points_of_tails(target, law, groups)])
     found = change_of_error(target, thetas, groups)
     while limit is not None and found > limit and target.n_nodes < nodes[-1]:
         target.set_rule(n_nodes=min(n for n in nodes if n > target.n_nodes))
@@ -58,13 +64,45 @@ def points(law: Laplace, scales: Sequence[int]) -> np.ndarray:
     return np.asarray(law.mode + np.vstack([np.zeros((1, law.mode.size)), WIDER * noise @ law.cholesky.T, ends]))
 
 
+def points_of_tails(target: Any, law: Laplace, groups: np.ndarray) -> np.ndarray:
+    """Return points farther out along scales of effects with heavy tails, such as those of a Cauchy prior.
+
+    From 3 standard deviations of `law` on the distance is doubled while the log posterior is less than 4.5 nats below
+    that at the mode, where it would be for a normal distribution. `groups` represent all groups.
+    """
+    better = _with_more_nodes(target)  # 16 nodes may err by several nats for a scale of 10
+    log_prior, share = target.compile().log_prior, len(groups) / target.n_obs
+
+    def log_density(theta: np.ndarray) -> float:
+        return float(log_prior(theta) + terms_of(better, theta[None], groups).sum() / share)
+
+    lowest, found = log_density(law.mode) - DROP, []
+    for j in target.scale_coordinates:
+        first = ALONG_SCALE * np.sqrt(law.cov[j, j])
+        for direction in (1.0, -1.0):
+            distance = first
+            theta = law.mode.copy()
+            theta[j] += direction * distance
+            while log_density(theta) > lowest and distance < FARTHEST * first:
+                distance *= 2.0
+                theta = law.mode.copy()
+                theta[j] += direction * distance
+                found.append(theta)
+    return np.array(found).reshape((-1, law.mode.size))
+
+
+def _with_more_nodes(target: Any) -> Any:
+    better = copy.copy(target)
+    better.set_rule(n_nodes=2 * target.n_nodes, n_steps=MANY_STEPS)
+    return better
+
+
 def change_of_error(target: Any, thetas: np.ndarray, groups: np.ndarray) -> float:
     """Return the largest change of sum_g (l_K - l_2K) between the first theta and another, over all groups, in nats.
 
     If `groups` are a sample, the sum is estimated, and two standard errors are added.
     """
-    better = copy.copy(target)
-    better.set_rule(n_nodes=2 * target.n_nodes, n_steps=MANY_STEPS)
+    better = _with_more_nodes(target)
     error = terms_of(target, thetas, groups) - terms_of(better, thetas, groups)
     change = error[1:] - error[0]
     share = len(groups) / target.n_obs

@@ -16,7 +16,7 @@ import numpy as np
 from approxmcmc.contracts import content_hash
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.compiler.identity import content_id
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning, warn
 from approxmcmc.families import FAMILIES
 from approxmcmc.families.family import Family
 from approxmcmc.families.user import of_user
@@ -24,7 +24,7 @@ from approxmcmc.targets.checks import checked_array, plain_function
 from approxmcmc.targets.given import check_same_index, design_matrix, design_source, kept, response_source, with_sources
 from approxmcmc.targets.groups.grouping import ROWS, grouping
 from approxmcmc.targets.groups.link import ABS, AS_IT_IS, link
-from approxmcmc.targets.groups.quadrature_terms import QuadratureTerms
+from approxmcmc.targets.groups.quadrature_terms import LARGEST_ERROR, QuadratureTerms
 from approxmcmc.targets.groups.variables import group_variables
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.tall_data import Prior
@@ -88,10 +88,11 @@ class GroupedTarget(QuadratureTerms):
     Guarantee: the terms are one function of theta, and an exact sampler is exact for *this* function. Its distance from
     the integral is ``accuracy.nats``: the largest change of (sum_K - sum_2K), where sum_2K takes many Newton steps,
     between the centre and other points. These are draws of the Laplace approximation widened by a half, and 3 standard
-    deviations of sigma both ways. K is the first of 8, 16, 24, 32, 48, 64 for which the change is at most 0.01; if none
-    is, 64, with more Newton steps. Errors of quadrature fall geometrically in K, so the difference is nearly the error
-    of K. The trace stores it as ``setup_quadrature_nats``. If there are more than 4000 groups, 4000 random ones
-    represent them, and two standard errors are added.
+    deviations of sigma both ways, then 6, 12 and so on until the log posterior is 4.5 nats below the mode's. K is the
+    first of 8, 16, 24, 32, 48, 64 for which the change is at most 0.01; if none is, 64, with more Newton steps and a
+    warning. Errors of quadrature fall geometrically in K, so the difference is nearly the error of K. The trace stores
+    it as ``setup_quadrature_nats``. If there are more than 4000 groups, 4000 random ones represent them, and two
+    standard errors are added.
 
     X, y, groups and trials may be sources (`approxmcmc.sources`): their rows are sorted by group, a million at a time,
     in a mapped scratch file of 8 (p + 3) bytes a row, and memory holds numbers of groups only.
@@ -163,6 +164,13 @@ class GroupedTarget(QuadratureTerms):
         if n_nodes is not None:
             self.set_rule(n_nodes=n_nodes)
         self.place(at, n_nodes)
+        if n_nodes is None and not self.accuracy.nats <= LARGEST_ERROR:
+            warn(
+                f"{who}: with {self.n_nodes} nodes the error of the log-likelihood changes by {self.accuracy.nats:.2g} "
+                f"nats over the posterior, above {LARGEST_ERROR}; give more nodes by n_nodes=, a prior without a heavy "
+                "tail of sigma, or sample the effects as parameters",
+                SamplingWarning,
+            )
 
     @property
     def cuts(self) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets import GroupedTarget
-from approxmcmc.targets.groups import link, louis, quadrature
+from approxmcmc.targets.groups import accuracy, link, louis, quadrature
 from approxmcmc.targets.groups.accuracy import points
 
 
@@ -286,6 +286,61 @@ def test_points_are_the_centre_draws_and_ends_of_the_scale():
     assert found.shape == (11, 2)
     assert found[0].tolist() == [0.0, 0.0]
     assert found[-2:].tolist() == [[0.0, 6.0], [0.0, -6.0]]
+
+
+def half_cauchy(theta):
+    return -0.5 * theta[0] * theta[0] - math.log(1.0 + 4.0 * theta[1] * theta[1])
+
+
+def error_over_the_posterior(target):
+    """Return the .9 quantile of the change of the error, and the shift of the mean of sigma in standard deviations.
+
+    Both are those of the posterior on a grid, with 256 nodes and 30 Newton steps as the truth.
+    """
+    exact = copy.copy(target)
+    exact.set_rule(n_nodes=256, n_steps=30)
+    sigma = np.concatenate([np.linspace(0.02, 4.0, 50), np.geomspace(4.2, 60.0, 25)])
+    thetas = np.array([(beta, one) for beta in np.linspace(-3.5, 3.5, 29) for one in sigma])
+    found, expected = (
+        np.array([terms(one, theta).sum() for theta in [target.center, *thetas]]) for one in (target, exact)
+    )
+    error = np.abs((found - expected)[1:] - (found - expected)[0])
+    prior = np.array([half_cauchy(theta) for theta in thetas])
+    width = np.tile(np.gradient(sigma), 29)
+
+    def weights(log_likelihood):
+        log_weight = prior + log_likelihood[1:]
+        weight = width * np.exp(log_weight - log_weight.max())
+        return weight / weight.sum()
+
+    true, own = weights(expected), weights(found)
+    order = np.argsort(error)
+    mean = true @ thetas[:, 1]
+    sd = math.sqrt(true @ thetas[:, 1] ** 2 - mean**2)
+    return error[order][np.searchsorted(np.cumsum(true[order]), 0.9)], (own @ thetas[:, 1] - mean) / sd
+
+
+@pytest.mark.parametrize("checks_tails", [True, False])
+def test_nodes_suffice_for_a_scale_with_heavy_tails(checks_tails, monkeypatch):
+    """All rows of a group are equal, and sigma may be 40: 8 nodes err by .4 nats there, and by 1e-6 near the mode."""
+    groups = np.repeat(np.arange(5), [4, 1, 1, 1, 1])
+    if not checks_tails:
+        monkeypatch.setattr(accuracy, "points_of_tails", lambda target, law, groups: np.empty((0, 2)))
+    target = GroupedTarget(np.ones((len(groups), 1)), groups < 2, groups, prior=half_cauchy)
+    error, shift = error_over_the_posterior(target)
+    assert target.accuracy.nats < 0.01
+    if checks_tails:
+        assert error < 0.01 and abs(shift) < 0.02
+    else:
+        assert error > 0.1 and abs(shift) > 0.1
+
+
+def test_too_few_nodes_for_a_heavy_tail_are_a_warning():
+    groups = np.repeat(np.arange(5), [4, 1, 4, 4, 3])
+    with pytest.warns(
+        amc.errors.SamplingWarning, match="with 64 nodes the error of .* by 0.11 nats"
+    ):
+        GroupedTarget(np.ones((len(groups), 1)), groups < 2, groups, prior=half_cauchy)
 
 
 @pytest.mark.recompiles
