@@ -150,6 +150,20 @@ def test_who_asks_for_it_gets_the_reason():
         amc.from_pymc(make(), integrate=True)
 
 
+def test_parameters_that_all_rows_read_are_not_named_as_effects():
+    """A covariance of effects, and coefficients of a design, are not normal, but they are no effects either."""
+    with pm.Model() as model:
+        pm.LKJCholeskyCov("cov", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0, shape=2), compute_corr=False)
+        b = pm.Laplace("b", 0.0, 1.0, shape=3)
+        effects = pm.math.expand_packed_triangular(2, model["cov"]) @ pm.StudentT("z", 4.0, 0.0, 1.0, shape=(2, 8))
+        mean = effects[0][GROUP] + np.outer(np.arange(len(GROUP)), [1.0, 0.5, -1.0]) @ b
+        pm.Normal("y", mean, 1.0, observed=Y)
+    with pytest.raises(IncompatibleError) as refusal:
+        amc.from_pymc(model, integrate=True)
+    assert "z: its distribution is StudentT" in str(refusal.value)
+    assert "cov:" not in str(refusal.value) and "b:" not in str(refusal.value)
+
+
 @pytest.mark.parametrize("counts", [False, True])
 def test_effects_that_are_the_only_parameters_stay_parameters(counts):
     group = np.array([1, 1, 1, 0])

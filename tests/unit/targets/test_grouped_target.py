@@ -337,9 +337,7 @@ def test_nodes_suffice_for_a_scale_with_heavy_tails(checks_tails, monkeypatch):
 
 def test_too_few_nodes_for_a_heavy_tail_are_a_warning():
     groups = np.repeat(np.arange(5), [4, 1, 4, 4, 3])
-    with pytest.warns(
-        amc.errors.SamplingWarning, match="with 64 nodes the error of .* by 0.11 nats"
-    ):
+    with pytest.warns(amc.errors.SamplingWarning, match="with 64 nodes the error of .* by 0.11 nats"):
         GroupedTarget(np.ones((len(groups), 1)), groups < 2, groups, prior=half_cauchy)
 
 
