@@ -85,7 +85,7 @@ def _effects(
             continue
         if (row_labels == FREE).all():
             return None
-        if not is_normal and shape[axis] < FEWEST_TO_NAME:
+        if not is_normal and np.unique(row_labels[row_labels != FREE]).size < FEWEST_TO_NAME:
             return None
         if not is_normal:
             raise NotGroupsError(f"its distribution is {law_name(variable)}, but its entries must be normal")

@@ -155,7 +155,9 @@ def test_parameters_that_all_rows_read_are_not_named_as_effects():
     with pm.Model() as model:
         pm.LKJCholeskyCov("cov", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0, shape=2), compute_corr=False)
         b = pm.Laplace("b", 0.0, 1.0, shape=3)
-        effects = pm.math.expand_packed_triangular(2, model["cov"]) @ pm.StudentT("z", 4.0, 0.0, 1.0, shape=(2, 8))
+        effects = pm.math.expand_packed_triangular(2, model["cov"]) @ pm.StudentT(
+            "z", nu=4.0, mu=0.0, sigma=1.0, shape=(2, G)
+        )
         mean = effects[0][GROUP] + np.outer(np.arange(len(GROUP)), [1.0, 0.5, -1.0]) @ b
         pm.Normal("y", mean, 1.0, observed=Y)
     with pytest.raises(IncompatibleError) as refusal:
