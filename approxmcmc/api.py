@@ -184,7 +184,8 @@ def sample(
         None if value is None else checked_integer(value, name, 0) for value, name in ((draws, "draws"), (tune, "tune"))
     )
     chains, thin = (checked_integer(value, name, 1) for value, name in ((chains, "chains"), (thin, "thin")))
-    cores, time_limit = checked_cores(cores, chains), checked_time_limit(time_limit)
+    cores = checked_cores(cores, chains)
+    time_limit = checked_time_limit(time_limit)
     if audit_every is not None and not (isinstance(audit_every, str) and audit_every == "auto"):
         audit_every = checked_integer(audit_every, "audit_every")
     if target_ess is not None and not (isinstance(target_ess, numbers.Real) and 0 < target_ess < math.inf):

@@ -27,7 +27,9 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.libraries import is_pymc, without_formula
 from approxmcmc.output.reading import flat_draws, refuse_formula
 
-NAME, ROW = "terms", "row"  # variable and axis of a target's rows, in both groups that ArviZ reads
+# variable and axis of a target's rows, in both groups that ArviZ reads
+NAME = "terms"
+ROW = "row"
 _WITHOUT_ROWS = (DiscreteTarget, DoublyIntractableTarget, EstimatedTarget)
 
 
@@ -84,7 +86,8 @@ def log_likelihood(trace: xr.DataTree, target: Any) -> xr.DataTree:
     draws = {name: trace["posterior"].coords[name] for name in ("chain", "draw")}
     for name, one in parts.items():
         lazy = indexing.LazilyIndexedArray(_LogLikelihood(one, tuple(axis.size for axis in draws.values())))
-        axes, labels = ("chain", "draw", *one.observed.dims), {**draws, **one.observed.coords}
+        axes = ("chain", "draw", *one.observed.dims)
+        labels = {**draws, **one.observed.coords}
         groups["log_likelihood"][name] = xr.DataArray(xr.Variable(axes, lazy), labels, name=name)
         groups["observed_data"][name] = one.observed
     whole = trace.copy()
@@ -172,7 +175,9 @@ class _LogLikelihood(BackendArray):
     """
 
     def __init__(self, rows: PointwiseLikelihood, draws: tuple[int, ...]) -> None:
-        self.rows, self.shape, self.dtype = rows, (*draws, *rows.observed.shape), np.dtype(np.float64)
+        self.rows = rows
+        self.shape = (*draws, *rows.observed.shape)
+        self.dtype = np.dtype(np.float64)
         self.places: list[np.ndarray] = [np.empty(0, dtype=np.int64)] * len(self.shape)
         self.values = np.empty(0)
 
@@ -212,11 +217,13 @@ def _parts(trace: xr.DataTree, target: Any) -> dict[str, PointwiseLikelihood]:
 
 
 def _of_target(trace: xr.DataTree, target: Target) -> PointwiseLikelihood:
-    compiled, thetas = target.compile(), flat_draws(trace, target)
+    compiled = target.compile()
+    thetas = flat_draws(trace, target)
     constants = np.broadcast_to(target.omitted_constants, target.n_obs)
 
     def at_draw(chain: int, draw: int, rows: tuple[np.ndarray, ...]) -> np.ndarray:
-        [places], out = rows, np.empty(rows[0].size)
+        [places] = rows
+        out = np.empty(rows[0].size)
         compiled.log_terms(thetas[chain, draw], compiled.data, places, 0, places.size, out)
         return out + constants[places]
 

@@ -147,7 +147,9 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
     if isinstance(plan.sampler, WholeSampler):
         return _carry_out_whole(plan, book, cores=cores, progressbar=progressbar)
     target, sampler, settings, _, initvals, chosen, compiled_before, complete = plan
-    tune, thin, keep_warmup = settings.tune or 0, settings.thin, not settings.discard_tuned_samples
+    tune = settings.tune or 0
+    thin = settings.thin
+    keep_warmup = not settings.discard_tuned_samples
     begun = book.begun if book else None
     audit_every = settings.audit_every
     if book and begun:
@@ -163,7 +165,8 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         audit_every=audit_every,
         initvals=initvals,
     )
-    program, running = made.program, made.chains
+    program = made.program
+    running = made.chains
     if book and not begun:
         # A rate that "auto" found by the clock must not change when the run resumes.
         found_rate = program.attrs.get("audit_every") or audit_every
@@ -224,7 +227,8 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
         keep_warmup=keep_warmup,
         settings=sampler.to_dict(),
     )
-    block, columns = judge(trace), columns_of(trace)
+    block = judge(trace)
+    columns = columns_of(trace)
     trace = complete(trace)
     if book and checkpoints and checkpoints.last:
         book.close(checkpoints.last, trace, columns)
@@ -274,7 +278,8 @@ def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressba
         observed_data=target.observed_data,
         constant_data=target.constant_data,
     )
-    block, columns = judge(trace), columns_of(trace)
+    block = judge(trace)
+    columns = columns_of(trace)
     trace = complete(trace)
     if book and drawn.attrs["stopped"] != "interrupt":
         book.close(Snapshot(None, {}, 0.0, drawn.attrs["stopped"], []), trace, columns)
@@ -306,7 +311,8 @@ def completing(given: Any, target: Target) -> Callable[[xr.DataTree], xr.DataTre
 
 def _origin(plan: RunPlan) -> dict[str, Any]:
     """Return the trace attributes on the seed, the target, and how far the sampled posterior is from the model's."""
-    target, distance = plan.target, plan.target.distance_to_model
+    target = plan.target
+    distance = plan.target.distance_to_model
     return {
         "n_obs": target.n_obs,
         "n_rows": target.n_rows or target.n_obs,
@@ -346,7 +352,8 @@ def _goals(settings: Settings, variables: Variables, chosen: Mapping[str, Any], 
     if settings.target_ess is None:
         assert settings.draws is not None
         if settings.enough is not None:
-            enough, steps = max(settings.enough, LEAST_ESS * settings.chains), settings.draws * settings.thin
+            enough = max(settings.enough, LEAST_ESS * settings.chains)
+            steps = settings.draws * settings.thin
             work = chosen.get("counted_seconds_per_step", math.inf), steps * settings.chains
             measures = smallest_ess(variables, settings.draws), chains_agree(variables)
             return ThinnedDraws(settings.draws, enough, *measures, most_thinning(*work), affordable_thinning(*work))
@@ -356,7 +363,8 @@ def _goals(settings: Settings, variables: Variables, chosen: Mapping[str, Any], 
             "sample: target_ess counts draws of equal weight, and this sampler weights its draws; give draws= "
             "or time_limit="
         )
-    chains, wanted = settings.chains, settings.target_ess
+    chains = settings.chains
+    wanted = settings.target_ess
     measure = smallest_ess(variables, KEPT_PER_EFFECTIVE * wanted / chains)
     most = math.inf if settings.draws is None else settings.draws
     if settings.draws is None and settings.time_limit is None:

@@ -79,7 +79,8 @@ def decide(
     if test.epsilons[epoch] > 0.0:
         sequential = SequentialTState(test.looks, test.critical[epoch], test.tol)
         return sequential_t.decide(rng, evidence, threshold, log_rest, sequential, count, value)
-    n_obs, places = evidence.n_obs, evidence.memory_order
+    n_obs = evidence.n_obs
+    places = evidence.memory_order
     if math.isnan(test.log_likelihood[0]):  # epsilon = 0 is final: cache the current log-likelihood from here on
         test.log_likelihood[0] = log_likelihood_at(evidence, evidence.theta, places)
         count[EVALUATIONS] += n_obs
@@ -178,7 +179,8 @@ class AnnealedEpsilon(AcceptanceTest):
         """Check that epsilon falls to 0, and that `steps` and `epsilons` match."""
         untested = checked_integer(self.untested, "untested", 0, needed="0 or a positive integer", whole_floats=True)
         object.__setattr__(self, "untested", untested)
-        epsilons, steps = tuple(float(e) for e in self.epsilons), tuple(int(n) for n in self.steps)
+        epsilons = tuple(float(e) for e in self.epsilons)
+        steps = tuple(int(n) for n in self.steps)
         object.__setattr__(self, "epsilons", epsilons)
         object.__setattr__(self, "steps", steps)
         if not isinstance(self.test, SequentialTTest):

@@ -91,7 +91,9 @@ def annealing_schedule(
     epsilons, cost = _checked(ingredients)
     exact = int(np.flatnonzero(epsilons == 0.0)[0])
     budget = 10.0 * cost[exact] if first_budget is None else float(first_budget)
-    spent, arms, steps = 0.0, [], []  # type: ignore[var-annotated]
+    spent = 0.0
+    arms: list[int] = []
+    steps: list[float] = []
     for _ in range(max_doublings):
         allowed = [k for k in range(len(epsilons)) if not arms or epsilons[k] <= epsilons[arms[-1]]]
         lengths = {k: (budget - spent) / cost[k] for k in allowed}
@@ -100,7 +102,8 @@ def annealing_schedule(
             break
         arms.append(arm)
         steps.append(max(1.0, round(lengths[arm])))
-        spent, budget = budget, 2.0 * budget
+        spent = budget
+        budget = 2.0 * budget
     merged: list[list[float]] = []
     for arm, n in zip(arms, steps, strict=True):  # merge neighbouring epochs with the same epsilon
         if merged and merged[-1][0] == epsilons[arm]:

@@ -109,12 +109,14 @@ def decide(
 
     Return 1 (accepted), 0 (rejected) or -1 (a term is NaN or +inf), and logit(A).
     """
-    moments, n_obs = evidence.moments, np.int64(evidence.n_obs)
+    moments = evidence.moments
+    n_obs = np.int64(evidence.n_obs)
     reset(moments)
     count[DECISIONS] += 1
     n = np.int64(0)  # a literal 0 would compile the helpers twice
     while n == 0 or not has_read_enough(moments, n, n_obs, test):
-        before, n = n, min(n + test.batch_size, n_obs)
+        before = n
+        n = min(n + test.batch_size, n_obs)
         outcome = read_differences(rng, evidence, before, n, count)
         count[ROUNDS] += 1
         if outcome == UNDEFINED:
@@ -137,11 +139,13 @@ def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, t
 
     The terms that the test reads do not depend on u, so it accepts iff logit(u) < Lambda^.
     """
-    moments, n_obs = table.moments, np.int64(table.n_obs)
+    moments = table.moments
+    n_obs = np.int64(table.n_obs)
     reset(moments)
     n = np.int64(0)  # a literal 0 would compile the helpers twice
     while n == 0 or not has_read_enough(moments, n, n_obs, test):
-        before, n = n, min(n + test.batch_size, n_obs)
+        before = n
+        n = min(n + test.batch_size, n_obs)
         outcome = read_table(rng, table, before, n)
         if outcome != FINITE:
             return math.nan if outcome == UNDEFINED else -math.inf
@@ -162,7 +166,9 @@ def audit(
     Record the mean of A - S(Delta) over 64 new minibatches, drawn from the random stream of the audits, in
     ``value[AUDIT_ERROR]``, and its standard error in ``value[AUDIT_NOISE]``.
     """
-    batch, moments, n_obs = evidence.differences, evidence.moments, evidence.n_obs
+    batch = evidence.differences
+    moments = evidence.moments
+    n_obs = evidence.n_obs
     terms = np.empty(n_obs)
     reset(moments)
     for lo in range(0, n_obs, BATCH):
@@ -179,7 +185,8 @@ def audit(
         reset(moments)
         n = 0
         while n == 0 or not has_read_enough(moments, n, n_obs, test):
-            before, n = n, min(n + test.batch_size, n_obs)
+            before = n
+            n = min(n + test.batch_size, n_obs)
             draw_next(rng, places, before, n)
             for lo in range(before, n, BATCH):
                 hi = min(lo + BATCH, n)

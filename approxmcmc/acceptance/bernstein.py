@@ -87,8 +87,11 @@ def decide(
 
     Return 1 (accepted), 0 (rejected) or -1 (a term is NaN or +inf), and the estimated log ratio.
     """
-    looks, spread_factor, range_factor = test.looks, test.spread_factor, test.range_factor
-    moments, n_obs = evidence.moments, evidence.n_obs
+    looks = test.looks
+    spread_factor = test.spread_factor
+    range_factor = test.range_factor
+    moments = evidence.moments
+    n_obs = evidence.n_obs
     mu_0 = (threshold - log_rest) / n_obs
     reset(moments)
     count[DECISIONS] += 1
@@ -97,7 +100,8 @@ def decide(
         limit = math.inf  # a NaN or negative range is no bound
     n = np.int64(0)  # a literal 0 would compile the helpers twice
     for look in range(looks.shape[0]):
-        before, n = n, looks[look]
+        before = n
+        n = looks[look]
         outcome = read_differences(rng, evidence, before, n, count)
         count[ROUNDS] += 1
         if outcome == UNDEFINED:
@@ -288,7 +292,8 @@ def bound_factors(looks: np.ndarray, delta: float, p: float = 2.0, bound: str = 
     >>> spread.round(3)[:2].tolist(), reach.round(4)[:2].tolist()
     ([0.138, 0.091], [0.0287, 0.0123])
     """
-    n, n_obs = np.asarray(looks, dtype=np.float64), float(looks[-1])
+    n = np.asarray(looks, dtype=np.float64)
+    n_obs = float(looks[-1])
     if delta == 0.0:
         return np.full_like(n, np.inf), np.full_like(n, np.inf)
     spent = (p - 1.0) / (p * np.arange(1.0, len(n) + 1.0) ** p) * delta

@@ -89,7 +89,8 @@ def make_keep(keep: Callable[..., None]) -> Callable[..., None]:
 
 def delayed(second: CompiledTest) -> CompiledTest:
     """Return the compiled test in two stages: prior, expansion and proposal first, then the test `second`."""
-    tells, keeps = second.log_likelihood, second.keep_log_likelihood
+    tells = second.log_likelihood
+    keeps = second.keep_log_likelihood
     return second._replace(
         decide=make_decide(second.decide, second.threshold, second.probability),
         make_state=lambda: DelayedState(second.make_state()),

@@ -73,14 +73,18 @@ def decide(
 
     Return 1 (accepted), 0 (rejected) or -1 (a term is NaN or +inf), and the estimated log ratio.
     """
-    looks, critical, tol = test.looks, test.critical, test.tol
-    moments, n_obs = evidence.moments, evidence.n_obs
+    looks = test.looks
+    critical = test.critical
+    tol = test.tol
+    moments = evidence.moments
+    n_obs = evidence.n_obs
     mu_0 = (threshold - log_rest) / n_obs
     reset(moments)
     count[DECISIONS] += 1
     n = np.int64(0)  # a literal 0 would compile the helpers twice
     for look in range(looks.shape[0]):
-        before, n = n, looks[look]
+        before = n
+        n = looks[look]
         outcome = read_differences(rng, evidence, before, n, count)
         count[ROUNDS] += 1
         if outcome == UNDEFINED:

@@ -146,7 +146,9 @@ def make_decide(rate: Callable[[float, float, float], float]) -> Callable[..., t
             value[EXPECTED_READS] += evidence.n_obs
             return add_up(evidence, threshold, log_rest, test, count)
         value[EXPECTED_READS] += expected
-        log_ratio, now, read = log_rest, 0.0, 0
+        log_ratio = log_rest
+        now = 0.0
+        read = 0
         while now < expected:
             n, now = arrivals(rng, now, expected)
             draw_rows_by_class(rng, test.classes, n, test.rows, test.rates)
@@ -155,7 +157,8 @@ def make_decide(rate: Callable[[float, float, float], float]) -> Callable[..., t
             count[EVALUATIONS] += 2 * n
             read += n
             for k in range(n):
-                bound, difference = test.rates[k] * reach, test.terms[k] - evidence.current[k]
+                bound = test.rates[k] * reach
+                difference = test.terms[k] - evidence.current[k]
                 if not abs(difference) <= bound + ROUNDING:  # the bound is false, or a term NaN: read them all
                     count[VIOLATIONS] += 1
                     return add_up(evidence, threshold, log_rest, test, count)
@@ -233,7 +236,8 @@ class ThinnedTest(AcceptanceTest):
         """Compile the test with Poisson counts of `rate`; raise if some terms exceed their bounds."""
         bound = checked_differences(self._bounding(target), who=type(self).__name__)
         has_pilot = bound.reaches.size > 0  # then the bound was checked at pairs of its draws
-        classes, expected = row_classes(bound.rates), self._expected_reads(bound, target.n_obs)
+        classes = row_classes(bound.rates)
+        expected = self._expected_reads(bound, target.n_obs)
 
         def make_state() -> ThinningState:
             return ThinningState(

@@ -35,12 +35,17 @@ def make_threshold_form(half_width: Callable[..., float]) -> Callable[..., float
     """
 
     def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, test: Any) -> float:
-        looks, moments, n_obs = test.looks, table.moments, table.n_obs
+        looks = test.looks
+        moments = table.moments
+        n_obs = table.n_obs
         reset(moments)
-        lower, upper, cut = -math.inf, math.inf, 0.0
+        lower = -math.inf
+        upper = math.inf
+        cut = 0.0
         n = np.int64(0)  # a literal 0 would compile the helpers twice
         for look in range(looks.shape[0]):
-            before, n = n, looks[look]
+            before = n
+            n = looks[look]
             outcome = read_table(rng, table, before, n)
             if outcome == UNDEFINED:
                 return math.nan
@@ -51,7 +56,8 @@ def make_threshold_form(half_width: Callable[..., float]) -> Callable[..., float
                 break
             h = half_width(table, test, look, n)
             if h < math.inf:
-                lower, upper = max(lower, mean - h), min(upper, mean + h)
+                lower = max(lower, mean - h)
+                upper = min(upper, mean + h)
             if lower >= upper:
                 break
         return log_rest + n_obs * cut

@@ -30,7 +30,9 @@ from approxmcmc.errors import InvalidInputError
 
 # Standard deviations of the states around the initial point, and of the distance of two states.
 SPREADS = (0.01, 0.1, 1.0, 10.0)
-STARTS, SHARES = 8, (0.1, 1.0)  # draws of the pilot; a pair is a draw, and a point at this share of the way to the next
+# draws of the pilot; a pair is a draw, and a point at this share of the way to the next
+STARTS = 8
+SHARES = (0.1, 1.0)
 MOST_ROWS = 20_000  # rows checked, evenly spaced: two milliseconds a pair of states
 # The bound of each target that was found true: a trial and its run build the same test.
 _CHECKED: "weakref.WeakKeyDictionary[Any, CompiledDifferenceBound]" = weakref.WeakKeyDictionary()
@@ -114,20 +116,23 @@ def _looks(
     """
     if isinstance(target, DiscreteTarget) or not isinstance(target, Target):
         return
-    compiled, reach = target.compile(), bound[0]
+    compiled = target.compile()
+    reach = bound[0]
     rows = np.unique(np.linspace(0, compiled.n_obs - 1, MOST_ROWS).astype(np.int64))
     for theta, proposed in pairs:
         found = reach(theta, proposed, bound.numbers)
         if found < np.inf and np.isfinite([compiled.log_prior(theta), compiled.log_prior(proposed)]).all():
             with np.errstate(all="ignore"):  # terms may overflow at distant states
-                before, after = _terms(compiled, theta, rows), _terms(compiled, proposed, rows)
+                before = _terms(compiled, theta, rows)
+                after = _terms(compiled, proposed, rows)
                 differences = after - before
             yield theta, proposed, found, rows, differences, 1.0 + np.abs(before) + np.abs(after)
 
 
 def _pairs(target: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield pairs of states at which to check bounds; these are the same in every run, so that results repeat."""
-    centre, rng = np.asarray(target.initial_point(), dtype=np.float64), np.random.default_rng(0)
+    centre = np.asarray(target.initial_point(), dtype=np.float64)
+    rng = np.random.default_rng(0)
     for spread in SPREADS:
         theta = centre + spread * rng.standard_normal(centre.size)
         for length in SPREADS:

@@ -35,10 +35,15 @@ from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import SamplingWarning, warn
 
 SHARE = 0.1  # of the sampling time
-PLENTY, WANTED, FEWEST = 400, 100, 20  # numbers of audits in the formula of the module
+# numbers of audits in the formula of the module
+PLENTY = 400
+WANTED = 100
+FEWEST = 20
 UNNOTICED = 0.3  # seconds, a negligible time
 LEAST = 1.0  # seconds that audits may take to reach a verdict, even after a short run
-FEWEST_OF_PILOT, MOST_OF_PILOT, SHARE_OF_PILOT = 3, 20, 0.01
+FEWEST_OF_PILOT = 3
+MOST_OF_PILOT = 20
+SHARE_OF_PILOT = 0.01
 
 
 def time_for_draws(time_limit: float | None, chains: Sequence[Chain]) -> float | None:
@@ -61,8 +66,10 @@ def number_of_audits(
     >>> number_of_audits(10.0, 0.001, 40_000), number_of_audits(1.0, 0.005, 40_000), number_of_audits(1.0, 0.1, 40_000)
     (1000, 100, 20)
     """
-    in_share, fitting = (SHARE * seconds - pilot) / seconds_of_one, seconds / seconds_of_one
-    unnoticed, telling = min(PLENTY, UNNOTICED / seconds_of_one), min(ENOUGH_AUDITS, LEAST / seconds_of_one)
+    in_share = (SHARE * seconds - pilot) / seconds_of_one
+    fitting = seconds / seconds_of_one
+    unnoticed = min(PLENTY, UNNOTICED / seconds_of_one)
+    telling = min(ENOUGH_AUDITS, LEAST / seconds_of_one)
     return min(int(max(in_share, min(WANTED, max(fitting, fewest)), telling, unnoticed)), n_draws)
 
 
@@ -147,7 +154,8 @@ def audit(
 
         With `book`, the results are stored in `records`.
         """
-        started, succeeded = time.perf_counter(), 0
+        started = time.perf_counter()
+        succeeded = 0
         for chain, auditor in enumerate(auditors):
             some = places[places // n_draws == chain] % n_draws
             try:

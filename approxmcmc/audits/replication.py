@@ -122,7 +122,8 @@ def compile_replicate(test: CompiledTest, table: Evidence) -> Replicate:
         begins: np.ndarray,
         count: np.ndarray | None = None,
     ) -> np.ndarray:
-        log_ratios, value = np.empty(thresholds.size), np.zeros(len(VALUE_NAMES))
+        log_ratios = np.empty(thresholds.size)
+        value = np.zeros(len(VALUE_NAMES))
         count = np.zeros(len(COUNT_NAMES), np.int64) if count is None else count
         generator = rng if config.DISABLE_JIT else addresses(rng)
         loop(generator, table, log_rest, state, thresholds, begins, log_ratios, count, value)

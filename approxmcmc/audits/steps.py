@@ -84,9 +84,16 @@ class TestedSteps(Auditor):
         rng: np.random.Generator,
         partition: Partition | None = None,
     ) -> None:
-        self.rows, self.test, self.judge, self.step, self.state, self.rng = rows, test, judge, step, state, rng
-        self.refresh, self.partition = refresh, partition
-        self.reads_few, self.clear = False, True
+        self.rows = rows
+        self.test = test
+        self.judge = judge
+        self.step = step
+        self.state = state
+        self.rng = rng
+        self.refresh = refresh
+        self.partition = partition
+        self.reads_few = False
+        self.clear = True
 
     @property
     def share(self) -> float:
@@ -157,11 +164,13 @@ class TestedSteps(Auditor):
 
     def propose(self, theta: np.ndarray) -> tuple[np.ndarray, float] | None:
         """Return theta' and log q(theta|theta') - log q(theta'|theta); None if the proposal has no valid density."""
-        state, rng = self.state, self.rng
+        state = self.state
+        rng = self.rng
         state.theta[:] = theta
         self.refresh(state.proposal)  # the velocity at a draw is not stored: draw a new one
         state.log_prior[0] = math.inf  # with this value the step rejects theta' without a test
-        draws, counts = np.empty((1, theta.size)), np.empty((1, len(COUNT_NAMES)), dtype=np.int64)
+        draws = np.empty((1, theta.size))
+        counts = np.empty((1, len(COUNT_NAMES)), dtype=np.int64)
         made = self.step(Streams(rng, rng, rng, rng, rng), state, 1, 1, draws, counts, np.empty((1, len(VALUE_NAMES))))
         return (state.proposed, float(state.log_q_ratio[0])) if made else None
 
@@ -169,12 +178,14 @@ class TestedSteps(Auditor):
         self, theta: np.ndarray, proposed: np.ndarray, terms: np.ndarray, log_rest: float, number: int, orders: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return T(u) at stratified values of u, and for each of them Lambda^ over a separate order of the data."""
-        test, table = self.test, self.judge.table
+        test = self.test
+        table = self.judge.table
         n = orders * (DECISIONS // ORDERS) if test.threshold_form is None else orders
         thresholds = threshold_at((self.rng.permutation(n) + self.rng.random(n)) / n, self.judge.rule)
         if log_rest == -math.inf:  # outside the support no test is used
             return thresholds, np.full(n, -math.inf)
-        terms, begins = terms * self.judge.temperature, np.arange(n) * (table.n_obs // n or 1) % table.n_obs
+        terms = terms * self.judge.temperature
+        begins = np.arange(n) * (table.n_obs // n or 1) % table.n_obs
         if self.partition is not None:
             terms, begins = self.partition.windows(self.rng, terms, n)
         write_pair(table, theta, proposed, terms, shuffled=self.partition is not None)
@@ -198,7 +209,8 @@ class TestedSteps(Auditor):
 
         They are: whether its decision at the first threshold is wrong, and the error of alpha^ with its standard error.
         """
-        accepts, should = bool(thresholds[0] < log_ratios[0]), bool(thresholds[0] < log_ratio)
+        accepts = bool(thresholds[0] < log_ratios[0])
+        should = bool(thresholds[0] < log_ratio)
         errors = exact_probability(log_ratios, self.judge.rule) - exact_probability(
             np.array(log_ratio), self.judge.rule
         )
@@ -217,7 +229,8 @@ class WalkedSteps(Auditor):
     """The audits of draws without a test: steps of a symmetric random walk."""
 
     def __init__(self, rows: AllRows, draws: np.ndarray, rng: np.random.Generator) -> None:
-        self.rows, self.rng = rows, rng
+        self.rows = rows
+        self.rng = rng
         some = draws[:: -(-len(draws) // DRAWS_OF_COVARIANCE)]
         # With z standard normal, z'(draws - mean) / sqrt(n - 1) has the covariance of the n draws, for any rank.
         scale = CLASSICAL_SCALE / math.sqrt(draws.shape[1] * max(len(some) - 1, 1))

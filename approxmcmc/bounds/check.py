@@ -43,7 +43,11 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-PASS, FAIL, INCONCLUSIVE, NO_BOUND = VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE", "no bound")
+PASS = "PASS"
+FAIL = "FAIL"
+INCONCLUSIVE = "INCONCLUSIVE"
+NO_BOUND = "no bound"
+VERDICTS = (PASS, FAIL, INCONCLUSIVE, NO_BOUND)
 BOUNDS = ("b1", "b2", "b3", "b4", "b5", "b1_delta_max", "b2_delta_max", "b3_delta_max", "b5_delta_max")
 
 
@@ -171,7 +175,8 @@ def check_bound(
             for value, variant in settings.items()
         }
     exact_matrix = transition_matrix(target, limit, grid) if finite else None
-    rows, etas = [], None
+    rows = []
+    etas = None
     for value, variant in settings.items():
         if finite:
             found = _from_matrices(target, variant, exact_matrix, grid, method)
@@ -222,7 +227,8 @@ def check_table(check: "xr.DataTree") -> "pd.DataFrame":
 
 def _from_matrices(target: Any, sampler: Any, T: Any, grid: Any, method: str) -> dict[str, Any]:
     T_hat = transition_matrix(target, sampler, grid, method=method)
-    found, worth = exact(T, T_hat), T_hat.attrs["label"]
+    found = exact(T, T_hat)
+    worth = T_hat.attrs["label"]
     # The delta of a one-sided matrix is too large, and b4 averages over its stationary distribution, not the sampler's.
     of_delta, of_law = (HEURISTIC if worth in worse else RIGOROUS for worse in ((HEURISTIC,), (HEURISTIC, ONE_SIDED)))
     values = {name: float(found[name]) for name in BOUNDS if name in found}
@@ -251,14 +257,17 @@ def _from_decisions(
     """
     if not isinstance(sampler, TestedSampler):
         raise IncompatibleError(f"check_bound: {sampler!r} has no acceptance test; give grid=, a grid of states")
-    delta_max, label = math.nan, NOT_APPLICABLE
+    delta_max = math.nan
+    label = NOT_APPLICABLE
     if reads_all(sampler, target):
-        delta_max, label = 0.0, RIGOROUS
+        delta_max = 0.0
+        label = RIGOROUS
     elif n_pairs > 0:
         decided = estimate_delta(
             target, sampler, n_pairs=n_pairs, replications=replications, random_seed=seed, progressbar=show
         )
-        delta_max, label = float(decided["delta_max"]), HEURISTIC
+        delta_max = float(decided["delta_max"])
+        label = HEURISTIC
     factor = math.nan if coupled is None else float(coupled["b5_factor"])
     bound = factor * sampler.decisions_per_step(target) * delta_max
     return {

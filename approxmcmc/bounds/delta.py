@@ -136,7 +136,9 @@ def estimate_delta(
         )
     _, seed = seed_sequences(random_seed, 1)
     made = assemble(target, sampler, seed=seed, chains=1, tune=tune, initvals=initvals)
-    [chain], [own], program = made.chains, made.streams, made.program
+    [chain] = made.chains
+    [own] = made.streams
+    program = made.program
     given = None if states is None else np.asarray(states, dtype=np.float64)
     if given is None:
         visited = visited_states(chain, tune, n_pairs, thin, target.variables.size)
@@ -224,7 +226,8 @@ def _judged(
     import xarray as xr
 
     columns = {name: np.asarray(values, dtype=np.float64) for name, values in table.items()}
-    n_pairs, alpha = len(columns["exact"]), 1.0 - confidence
+    n_pairs = len(columns["exact"])
+    alpha = 1.0 - confidence
     lower, upper = clopper_pearson(columns["accepted"], np.full(n_pairs, replications), 1.0 - alpha / n_pairs)
     error = columns["accepted"] / replications - columns["exact"]
     limits = [lower - columns["exact"], upper - columns["exact"]]

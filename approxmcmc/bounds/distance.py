@@ -72,7 +72,8 @@ def total_variation_interval(found: np.ndarray, law: np.ndarray, confidence: flo
     cell_variance = sum(_cell_variance(values) for values in (found, other))
     floor = 0.5 * float(np.sqrt(cell_variance * 2.0 / math.pi).sum())
     halves = [_halves(values) for values in (found, other)]
-    below, errors = [], []
+    below = []
+    errors = []
     for choice, judge in ((0, 1), (1, 0)):
         chosen = _mean(halves[0][choice]) > _mean(halves[1][choice])
         below.append(float((_mean(halves[0][judge]) - _mean(halves[1][judge]))[chosen].sum()))

@@ -22,7 +22,11 @@ from approxmcmc.contracts import DiscreteTarget, TransitionMatrix
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
-RIGOROUS, HEURISTIC, NOT_APPLICABLE, VACUOUS = LABELS = ("rigorous", "heuristic", "not applicable", "vacuous")
+RIGOROUS = "rigorous"
+HEURISTIC = "heuristic"
+NOT_APPLICABLE = "not applicable"
+VACUOUS = "vacuous"
+LABELS = (RIGOROUS, HEURISTIC, NOT_APPLICABLE, VACUOUS)
 # Label: the matrix errs at least as much per step as the sampler, and has another stationary distribution.
 ONE_SIDED = "one-sided"
 ROW_TOLERANCE = 1e-9  # error allowed in a row's sum, for the rounding of thousands of products
@@ -134,7 +138,9 @@ def contractions(matrix: np.ndarray, law: np.ndarray, n_steps: int) -> tuple[np.
 
     Both arrays end earlier if eta_k falls below `NEGLIGIBLE`.
     """
-    power, etas, distances = np.eye(len(matrix)), [], []
+    power = np.eye(len(matrix))
+    etas = []
+    distances = []
     for _ in range(n_steps):
         power = power @ matrix
         etas.append(min(contraction(power), 1.0))

@@ -76,7 +76,8 @@ def long_run_risk(
     """
     import xarray as xr
 
-    keys, budgets = list(settings), np.asarray(budgets, dtype=np.float64)
+    keys = list(settings)
+    budgets = np.asarray(budgets, dtype=np.float64)
     price = np.array([costs[key] for key in keys if key in costs], dtype=np.float64)
     if not keys or len(price) != len(keys) or not (price > 0.0).all() or not (budgets > 0.0).all():
         raise InvalidInputError(

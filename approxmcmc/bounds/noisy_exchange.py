@@ -196,7 +196,8 @@ def uniform_exchange_bound(
     104
     """
     log_kappa = largest_theta * largest_statistic
-    sizes, constants = min(largest_theta, largest_statistic), min(prior_constant, proposal_constant)
+    sizes = min(largest_theta, largest_statistic)
+    constants = min(prior_constant, proposal_constant)
     if not (n_auxiliary >= 1 and sizes >= 0.0 and volume > 0.0 and constants >= 1.0):
         raise InvalidInputError(
             "uniform_exchange_bound needs n_auxiliary >= 1, volume > 0, largest_theta, largest_statistic >= 0 and "
@@ -208,7 +209,8 @@ def uniform_exchange_bound(
             f"uniform_exchange_bound: volume={volume} is impossible: a proposal density of at least 1 / "
             f"proposal_constant on the whole set implies volume <= proposal_constant, found {proposal_constant}"
         )
-    log_p, log_h = math.log(prior_constant), math.log(proposal_constant)
+    log_p = math.log(prior_constant)
+    log_h = math.log(proposal_constant)
     log_gap = math.log(volume) - 2.0 * log_p - 3.0 * log_h - 4.0 * log_kappa
     log_one_step = 2.0 * log_p + 2.0 * log_h + 4.0 * log_kappa - 0.5 * math.log(n_auxiliary)
     return UniformBound(log_gap, log_one_step, _log_factor(log_gap) + log_one_step)

@@ -40,7 +40,9 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 if TYPE_CHECKING:
     import xarray as xr
 
-QUADRATURE, REACH = 801, 8.0  # points of an integral over theta', and its half-width in standard deviations
+# points of an integral over theta', and its half-width in standard deviations
+QUADRATURE = 801
+REACH = 8.0
 
 
 def law_of_the_mean(model: Any, n_auxiliary: float) -> tuple[np.ndarray, np.ndarray]:
@@ -229,7 +231,8 @@ def langevin_matrix(target: Any, sampler: Any, grid: Any, *, ideal: bool = False
     model, n_auxiliary, variance = _langevin(target, sampler, grid)
     if target.prior.bounds is not None:
         raise IncompatibleError(f"langevin_matrix needs a prior that has a gradient everywhere, found {target!r}")
-    theta, scale = model.points[:, 0], target.prior.normal.scale
+    theta = model.points[:, 0]
+    scale = target.prior.normal.scale
     means, law = law_of_the_mean(model, math.inf if ideal else n_auxiliary)
     gradient = model.observed[0] - means - theta[:, None] / scale**2  # (n, m)
     centre = theta[:, None] + 0.5 * variance * gradient

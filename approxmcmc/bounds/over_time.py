@@ -99,19 +99,25 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
     import xarray as xr
 
     checked_integer(n_steps, "n_steps", who="over_time")
-    matrix, matrix_hat = checked_matrix(T, "T"), checked_matrix(T_hat, "T_hat")
+    matrix = checked_matrix(T, "T")
+    matrix_hat = checked_matrix(T_hat, "T_hat")
     if matrix.shape != matrix_hat.shape:
         found = f"{len(matrix)} and {len(matrix_hat)} states"
         raise InvalidInputError(f"T and T_hat must act on the same states; found {found}.")
     now = now_hat = starts = _starts(start, len(matrix))
-    law, one_step = stationary_law(matrix), row_distances(matrix, matrix_hat)
+    law = stationary_law(matrix)
+    one_step = row_distances(matrix, matrix_hat)
     etas = [1.0]
-    power, errors, rows = np.eye(len(matrix)), [], []
+    power = np.eye(len(matrix))
+    errors = []
+    rows = []
     for step in range(n_steps + 1):
         rows.append((row_distances(now_hat, now), row_distances(now_hat, law), row_distances(now, law)))
         errors.append(now_hat @ one_step)  # E delta(x), one for each start
         if step < n_steps:
-            now, now_hat, power = now @ matrix, now_hat @ matrix_hat, power @ matrix
+            now = now @ matrix
+            now_hat = now_hat @ matrix_hat
+            power = power @ matrix
             etas.append(min(contraction(power), 1.0))
     tv, far, exact_far = (np.array(column).max(axis=1) for column in zip(*rows, strict=True))
     delta = one_step.max()
@@ -193,7 +199,8 @@ def first_difference(target: Any, sampler: Any, grid: Any, *, n_steps: int = 200
 
     checked_integer(n_steps, "n_steps", who="first_difference")
     draws = law_of_ratios(target, sampler, grid)
-    mean, h = draws.expected_minima(), draws.steps
+    mean = draws.expected_minima()
+    h = draws.steps
     flip = (h * (np.exp(np.minimum(mean.log_a, 0.0)) + mean.accepted - 2.0 * mean.both_accept)).sum(axis=1)
     together = h * mean.both_accept
     np.fill_diagonal(together, 0.0)
@@ -202,7 +209,8 @@ def first_difference(target: Any, sampler: Any, grid: Any, *, n_steps: int = 200
     for _ in range(n_steps):
         survival.append(together @ survival[-1])
     log_law = draws.model.log_density()
-    law, steps = np.exp(log_law - log_law.max()), np.arange(n_steps + 1)
+    law = np.exp(log_law - log_law.max())
+    steps = np.arange(n_steps + 1)
     found = xr.Dataset(
         {
             "flip": ("state", flip, {"long_name": "probability that the two decisions differ", "units": "1"}),

@@ -166,7 +166,8 @@ def exact(
     """
     import xarray as xr
 
-    matrix, matrix_hat = checked_matrix(T, "T"), checked_matrix(T_hat, "T_hat")
+    matrix = checked_matrix(T, "T")
+    matrix_hat = checked_matrix(T_hat, "T_hat")
     if matrix.shape != matrix_hat.shape:
         raise InvalidInputError(
             f"T and T_hat must act on the same states; found {len(matrix)} and {len(matrix_hat)} states."
@@ -174,12 +175,16 @@ def exact(
     decided, found_decisions = _decision_error(T, T_hat)
     delta_max = decided if delta_max is None else float(delta_max)
     n_decisions = found_decisions if n_decisions is None else n_decisions
-    law, law_hat = stationary_law(matrix), stationary_law(matrix_hat)
+    law = stationary_law(matrix)
+    law_hat = stationary_law(matrix_hat)
     etas, distances = contractions(matrix, law, n_steps)
     one_step = row_distances(matrix, matrix_hat)
     if one_step.max() <= ROUNDING:
-        law_hat, one_step = law, np.zeros(len(law))
-    delta, e_delta, tv = float(one_step.max()), float(law_hat @ one_step), total_variation(law, law_hat)
+        law_hat = law
+        one_step = np.zeros(len(law))
+    delta = float(one_step.max())
+    e_delta = float(law_hat @ one_step)
+    tv = total_variation(law, law_hat)
     factors = bound_factors(etas, distances, constants)
     values = {name: factor * (e_delta if name == "b4" else delta) for name, factor in factors.items()}
     scalars = {"tv": tv, "delta": delta, "e_delta": e_delta, "sum_eta": factors["b3"]}
@@ -196,7 +201,8 @@ def exact(
             f"looseness_{name}": _ratio(value, tv),
         }
     data["eta"] = ("k", etas)
-    data["stationary"], data["stationary_hat"] = ("state", law), ("state", law_hat)
+    data["stationary"] = ("state", law)
+    data["stationary_hat"] = ("state", law_hat)
     attrs = {"n_decisions": n_decisions, "label_matrices": _label_of_matrices(T, T_hat)}
     found = xr.Dataset(data, coords={"k": np.arange(1, len(etas) + 1)}, attrs=attrs)
     return _described(found)
@@ -245,7 +251,8 @@ def _best_mitrophanov(etas: np.ndarray, distances: np.ndarray, forgets: np.ndarr
     before = np.concatenate([[1.0], distances])
     best = math.inf
     for place in forgets:
-        K, eta = int(place) + 1, float(etas[place])
+        K = int(place) + 1
+        eta = float(etas[place])
         if eta <= 0.0:
             return min(best, float(K))  # more steps have larger factors
         rho = eta ** (1.0 / K)

@@ -75,7 +75,8 @@ class Book:
 
     def start(self) -> tuple[int | str | None, np.ndarray]:
         """Return the rate of audits and the starting points, shape (chains, dim), with which the chains were made."""
-        audit_every, starts = self.made["audit_every"], np.array(self.made["starts"], dtype=float)
+        audit_every = self.made["audit_every"]
+        starts = np.array(self.made["starts"], dtype=float)
         _check_audit_every(audit_every)
         if starts.ndim != 2 or len(starts) != self.asked["chains"] or not np.isfinite(starts).all():
             raise InvalidInputError(f"the starting points of {self.asked['chains']} chains have shape {starts.shape}")
@@ -127,7 +128,8 @@ def described(target: Target) -> dict[str, Any]:
 def stored_variables(target: Target) -> dict[str, Any]:
     """Return which effects and deterministics the user wants in the trace of a finished run."""
     whole = target.plain
-    latents, returned = whole if isinstance(whole, LatentTarget) else whole.summed, whole.returned
+    latents = whole if isinstance(whole, LatentTarget) else whole.summed
+    returned = whole.returned
     return {
         "latents": None if latents is None else plain(latents.latents_wanted),
         "deterministics": None if returned is None else plain(returned.wanted),

@@ -43,7 +43,9 @@ from approxmcmc.sampling.recorder import RECORDS, Snapshot
 
 FORMAT = 4
 MOST_CHAINS = 100_000  # of a run that has not begun: a forged number of chains must not fill the memory
-IN_TRACE, ONE_NUMBER, OWN = 0, 1, 2
+IN_TRACE = 0
+ONE_NUMBER = 1
+OWN = 2
 PARTS = ("mark", "first", "own", "rest")
 Piece = tuple[int, np.ndarray]
 """Columns of a table that the trace also holds: the index of the first column, and their values (rows, columns)."""
@@ -76,7 +78,8 @@ def write_checkpoint(
         When the file cannot be written.
     """
     split = [_split(chain) for chain in snapshot.chains]
-    numbers, arrays = [one[0] for one in split], [one[1] for one in split]
+    numbers = [one[0] for one in split]
+    arrays = [one[1] for one in split]
     text = {"format": FORMAT, "about": about, "snapshot": snapshot._replace(chains=numbers)._asdict()}
     groups = {}
     if trace is not None:
@@ -191,7 +194,8 @@ def _plain(value: Any) -> Any:
 def _join(plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return the snapshot of a chain that `_split` has split."""
     chain = {**plain, **arrays}
-    memory, place = chain.pop("numbers"), 0
+    memory = chain.pop("numbers")
+    place = 0
     for name, kind, size in chain.pop("layout"):
         width = np.dtype(kind).itemsize * size
         memory[name] = np.frombuffer(chain["memory"][place : place + width].tobytes(), kind)
@@ -278,7 +282,8 @@ def _side_by_side(draws: xr.Dataset, chain: int, columns: Sequence[tuple[str, in
 def _split_table(
     table: np.ndarray, rows: int, pieces: Sequence[Piece]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    part, first = table[:rows], table[0] if len(table) else np.zeros_like(table, shape=table.shape[1:])
+    part = table[:rows]
+    first = table[0] if len(table) else np.zeros_like(table, shape=table.shape[1:])
     mark = np.full(len(first), OWN, np.int8)
     for start, held in _inside(pieces, len(first)):
         columns = slice(start, start + held.shape[1])

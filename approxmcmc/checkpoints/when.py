@@ -36,8 +36,11 @@ class Checkpoints:
     def __init__(self, write: Callable[[Snapshot], None]) -> None:
         self.write = write
         self.last: Snapshot | None = None
-        self.written, self.seconds = 0, 0.0
-        self._at_rest, self._per_step, self._last = math.inf, 0.0, time.perf_counter()
+        self.written = 0
+        self.seconds = 0.0
+        self._at_rest = math.inf
+        self._per_step = 0.0
+        self._last = time.perf_counter()
         self._asked: float | None = None
         self._began = self._last
         self._steps = 0  # steps at the last snapshot: without new steps there is nothing to write
@@ -56,9 +59,11 @@ class Checkpoints:
         ended = self._write(snapshot)
         if ended - began > SECONDS_BETWEEN * SHARE:
             # The first write includes imports, up to 3 s. It is repeated, so that they do not count as its cost.
-            began, ended = ended, self._write(snapshot)
+            began = ended
+            ended = self._write(snapshot)
         self.seconds += ended - started
-        self._began, self._steps = began, steps
+        self._began = began
+        self._steps = steps
         self._note(ended)
 
     def due(self, steps: int) -> bool:
@@ -81,7 +86,8 @@ class Checkpoints:
         self.finish()
         now = time.perf_counter()
         self._began = now if self._asked is None else self._asked
-        self._asked, self._steps = None, steps
+        self._asked = None
+        self._steps = steps
         self._on_its_way = self._writer.submit(self._write, snapshot)
         self.seconds += now - self._began
 
@@ -106,7 +112,8 @@ class Checkpoints:
         """Wait for the snapshot being written, and record its cost."""
         if self._on_its_way is None:
             return
-        writing, self._on_its_way = self._on_its_way, None
+        writing = self._on_its_way
+        self._on_its_way = None
         try:
             self._note(writing.result())
         except OSError as error:

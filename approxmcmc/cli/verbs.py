@@ -42,7 +42,8 @@ def _size(study: "Declaration") -> str:
 
     chains = len(study.settings()) * study.replicates
     budgets = [study.budget_of(target) for target in study.targets]
-    limits, draws = [budget.seconds or 0.0 for budget in budgets], sorted({budget.most_draws for budget in budgets})
+    limits = [budget.seconds or 0.0 for budget in budgets]
+    draws = sorted({budget.most_draws for budget in budgets})
     return f"{chains * len(budgets)} cells" + (
         f", {clock(chains * sum(limits))} of sampling"
         if all(limits)
@@ -105,7 +106,8 @@ def status(args: Arguments) -> int:
     from approxmcmc.study.store import Store
 
     study, preset, _ = open_study(args)
-    plan, store = make_plan(study, preset), Store.of(args.store, study.name, preset)
+    plan = make_plan(study, preset)
+    store = Store.of(args.store, study.name, preset)
     records = latest(plan, store.records())
     by_setting: dict[tuple[str, str], list[str]] = {
         (target, setting.label): [] for target in plan.study.targets for setting in plan.study.settings()

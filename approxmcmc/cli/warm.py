@@ -20,7 +20,10 @@ import numpy as np
 from approxmcmc.engine.compiler.work import Compiled, compiled_so_far
 from approxmcmc.engine.files.paths import size_of, user_cache
 
-ROWS, MANY, KINDS = 2000, 100_000, 11  # rows of most examples and of the large ones; columns of the one-hot code
+# rows of most examples and of the large ones; columns of the one-hot code
+ROWS = 2000
+MANY = 100_000
+KINDS = 11
 SECONDS = 5.0  # of sampling per target, at most
 
 
@@ -32,8 +35,11 @@ def examples() -> dict[str, Callable[[], Any]]:
     import approxmcmc as amc
 
     rng = np.random.default_rng(1)
-    X, group = rng.normal(size=(ROWS, 3)), rng.integers(20, size=ROWS)
-    eta, noise, targets = X[:, 0], rng.logistic(size=ROWS), amc.targets
+    X = rng.normal(size=(ROWS, 3))
+    group = rng.integers(20, size=ROWS)
+    eta = X[:, 0]
+    noise = rng.logistic(size=ROWS)
+    targets = amc.targets
     return {
         "LogisticRegression": lambda: targets.LogisticRegression(X, eta + noise > 0.0),
         "LogisticRegression, many rows": lambda: logistic(MANY),
@@ -74,10 +80,12 @@ def hierarchy(law: str) -> Any:
     import pymc as pm
 
     rng = np.random.default_rng(1)
-    x, group = rng.normal(size=ROWS), rng.integers(20, size=ROWS)
+    x = rng.normal(size=ROWS)
+    group = rng.integers(20, size=ROWS)
     truth = 0.3 * x + rng.normal(scale=0.5, size=20)[group]
     with pm.Model() as model:
-        sd, slope = pm.HalfNormal("sd", 1.0), pm.Normal("slope", 0.0, 1.0)
+        sd = pm.HalfNormal("sd", 1.0)
+        slope = pm.Normal("slope", 0.0, 1.0)
         eta = pm.Normal("intercept", pm.Normal("mean", 0.0, 1.0), sd, shape=20)[group] + slope * x
         if law == "normal":
             pm.Normal("y", eta, pm.HalfNormal("noise", 1.0), observed=truth + rng.normal(size=ROWS))
@@ -95,11 +103,13 @@ def items() -> Any:
     import pymc as pm
 
     rng = np.random.default_rng(1)
-    person, item = rng.integers(20, size=ROWS), rng.integers(4, size=ROWS)
+    person = rng.integers(20, size=ROWS)
+    item = rng.integers(4, size=ROWS)
     right = rng.normal(size=20)[person] + rng.logistic(size=ROWS) > 0.0
     with pm.Model() as model:
         ability = pm.Normal("ability", 0.0, pm.HalfNormal("scale", 1.0), shape=20)
-        slope, difficulty = pm.LogNormal("slope", 0.0, 0.5, shape=4), pm.Normal("difficulty", shape=4)
+        slope = pm.LogNormal("slope", 0.0, 0.5, shape=4)
+        difficulty = pm.Normal("difficulty", shape=4)
         pm.Bernoulli("y", logit_p=slope[item] * (ability[person] - difficulty[item]), observed=right)
     return model
 
@@ -120,7 +130,8 @@ def warm(args: argparse.Namespace) -> int:
     """Sample all example models, and print the number of compiled kernels and their time; return the exit code 0."""
     folder = user_cache("kernels")
     print(f"compiling into {folder}; Ctrl-C keeps what is done", flush=True)
-    began, before = time.perf_counter(), compiled_so_far()
+    began = time.perf_counter()
+    before = compiled_so_far()
     here = before
     for name, _ in sampled(examples() | hierarchies()):
         print(f"{name:36} {_text(here)}", flush=True)
@@ -131,6 +142,7 @@ def warm(args: argparse.Namespace) -> int:
 
 def _text(before: Compiled) -> str:
     now = compiled_so_far()
-    made, brought = now.kernels - before.kernels, now.shipped - before.shipped
+    made = now.kernels - before.kernels
+    brought = now.shipped - before.shipped
     came = f", {brought} came with the package" if brought else ""
     return f"{made} kernel{'' if made == 1 else 's'} compiled, {now.seconds - before.seconds:.1f} s{came}"

@@ -151,7 +151,8 @@ class EstimatedTarget(Target):
         """Return log p(y|theta), up to a constant, if it can be computed, else None; for audits."""
 
 
-EFFECT, GROUP = "effect", "group"
+EFFECT = "effect"
+GROUP = "group"
 
 
 class LatentTarget(abc.ABC):

@@ -74,7 +74,8 @@ class Variables:
 
     def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         """Split the last axis of `theta` into variables; leading axes (chain, draw) stay."""
-        pieces, start = {}, 0
+        pieces = {}
+        start = 0
         for name, shape in self.shapes.items():
             stop = start + math.prod(shape)
             pieces[name] = theta[..., start:stop].reshape((*theta.shape[:-1], *shape))

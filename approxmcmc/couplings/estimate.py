@@ -27,7 +27,10 @@ from approxmcmc.interop.any_model import as_target
 from approxmcmc.output.reading import check_origin
 
 SECONDS = 10.0
-PILOT, FEWEST_OF_PILOT, SHARE_OF_PILOT = 50, 10, 0.1  # audits; share of the time
+# audits; share of the time
+PILOT = 50
+FEWEST_OF_PILOT = 10
+SHARE_OF_PILOT = 0.1
 STREAM = 0x62696173  # "bias": a key that no chain uses, so that a run and its audits may have the same seed
 FORMS = ("auto", "audit", "drift")
 
@@ -163,7 +166,8 @@ def bias(
     started = time.perf_counter()
     [sequence], seed = seed_sequences(random_seed, 1)
     places, *rngs = own_streams(sequence)
-    streams, draws = AuditStreams(*rngs), draws_of(trace, target)
+    streams = AuditStreams(*rngs)
+    draws = draws_of(trace, target)
     if sampler is not None:
         check_origin(trace, target, sampler, who="bias")
     forms = _forms(form, kernel, target, sampler, draws, streams, replications, max_steps)
@@ -178,7 +182,8 @@ def bias(
     if n_audits is None:
         left = allowed - (time.perf_counter() - started)
         wanted = max(FEWEST, int(left / pilots[best].seconds))
-    n_draws, n_audits = len(draws.flat), min(wanted, len(draws.flat))
+    n_draws = len(draws.flat)
+    n_audits = min(wanted, len(draws.flat))
     chosen = ((np.arange(n_audits) + places.random()) * n_draws / n_audits).astype(np.int64)
     run = _audit(forms[best], streams, draws, measure, chosen)
     forgetting = forgetting_time(forms[best].coupling, draws.flat, len(run.records), places, streams.coupling)
@@ -273,7 +278,9 @@ def _audit(
     Draws at which a log density is NaN, or NaN at their proposal, are left out.
     """
     started = time.perf_counter()
-    summands, records, made = Summands(measure, form.max_steps), [], []
+    summands = Summands(measure, form.max_steps)
+    records = []
+    made = []
     for k, place in enumerate(chosen):
         found = form(streams, draws.flat[place], *draws.place(int(place)))
         if found is None:

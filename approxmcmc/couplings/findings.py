@@ -72,7 +72,8 @@ def as_dataset(run: FinishedAudits) -> xr.Dataset:
     columns = {
         name: np.array(values) for name, values in zip(AuditRecord._fields, zip(*run.records, strict=True), strict=True)
     }
-    confidence, launched = run.confidence, columns["weight"] != 0.0
+    confidence = run.confidence
+    launched = columns["weight"] != 0.0
     has_delta = bool(np.isfinite(columns["delta"]).all())
     found = average(run.rows) if has_delta or launched.any() else unknown(run.rows)
     at = at_draws(run.measure, run.draws, run.audited, columns["log_density"])

@@ -67,7 +67,8 @@ class AuditForm:
     `auditors` (`TestedSteps`) and `couplings` hold one entry for each chain, with its tuned steps; `roulette` is c.
     """
 
-    name, learns = "audit", True
+    name = "audit"
+    learns = True
     roulette = 0.0
 
     def __init__(
@@ -78,8 +79,12 @@ class AuditForm:
         orders: int,
         max_steps: int,
     ) -> None:
-        self.target, self.couplings, self.auditors = target.compile(), couplings, auditors
-        self.coupling, self.orders, self.max_steps = couplings[0], orders, max_steps
+        self.target = target.compile()
+        self.couplings = couplings
+        self.auditors = auditors
+        self.coupling = couplings[0]
+        self.orders = orders
+        self.max_steps = max_steps
 
     def __call__(self, streams: AuditStreams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
         """Audit step `number` of a chain, from theta; return its record, and the coupling if the roulette starts one.
@@ -115,11 +120,13 @@ class AuditForm:
 class DriftForm:
     """Form (B): make one exact step from a draw, and couple exact chains from the states before and after it."""
 
-    name, learns = "drift", False
+    name = "drift"
+    learns = False
     roulette = math.nan
 
     def __init__(self, kernel: ExactKernel, coupling: Coupling, max_steps: int) -> None:
-        self.coupling, self.max_steps = coupling, max_steps
+        self.coupling = coupling
+        self.max_steps = max_steps
         self.target = kernel.target.compile() if coupling.knows_density else None
 
     def __call__(self, streams: AuditStreams, theta: np.ndarray, chain: int, number: int) -> Audit | None:
@@ -127,10 +134,13 @@ class DriftForm:
 
         `chain` and `number` are not used.
         """
-        known, log_density, passes = math.nan, math.nan, 0.0
+        known = math.nan
+        log_density = math.nan
+        passes = 0.0
         if self.target is not None:
             terms = full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)
-            known, passes = float(terms.sum()), 1.0
+            known = float(terms.sum())
+            passes = 1.0
             log_density = float(self.target.log_prior(theta)) + known
         meeting = self.coupling.meet(
             streams.coupling, theta, theta, 1, self.max_steps + 1, log_likelihoods=(known, known)

@@ -88,7 +88,8 @@ class Moments(Quantities):
 
     def __init__(self, target: Target, draws: Draws, with_density: bool) -> None:
         self.center = draws.flat.mean(axis=0)
-        self.squares, self.with_density = not isinstance(target, DiscreteTarget), with_density
+        self.squares = not isinstance(target, DiscreteTarget)
+        self.with_density = with_density
         names = target.variables.labels()
         self.labels = [
             *names,
@@ -106,7 +107,8 @@ class Functions(Quantities):
     """The estimands given by the user: functions of the posterior Dataset, as in `risk`."""
 
     def __init__(self, estimands: Mapping[str, Estimand], trace: xr.DataTree, target: Target) -> None:
-        self.functions, self.variables = resolve(estimands, trace), target.variables
+        self.functions = resolve(estimands, trace)
+        self.variables = target.variables
         self.template = group(trace, "posterior").isel(chain=[0], draw=[0])
         first = {name: evaluate(name, function, trace) for name, function in self.functions.items()}
         self.dims = {name: value.layout.dims for name, value in first.items()}

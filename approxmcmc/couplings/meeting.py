@@ -30,7 +30,8 @@ from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.errors import NotFiniteError
 from approxmcmc.sampling.chain import FAILED
 
-NOT_MET, BROKE_OFF = -1, -2
+NOT_MET = -1
+BROKE_OFF = -2
 PATHS = nb.Array(nb.float64, 3, "C")
 DENSITIES = nb.Array(nb.float64, 2, "C")
 
@@ -113,8 +114,12 @@ class Coupling:
     """Two coupled chains of one kernel on one target, compiled into a loop; `chains` is the sampler's coupling."""
 
     def __init__(self, chains: CompiledCoupling) -> None:
-        self.name, self.start, self.shared, self.rule = chains.name, chains.start, chains.shared(), chains.rule
-        self.cost_per_pass, self.knows_density = chains.cost_per_pass, chains.density is not None
+        self.name = chains.name
+        self.start = chains.start
+        self.shared = chains.shared()
+        self.rule = chains.rule
+        self.cost_per_pass = chains.cost_per_pass
+        self.knows_density = chains.density is not None
         point = chains.point
         self.room = (np.empty((2, 0, point.size)), np.empty((2, 0)))
         loop: Any = make_meeting(chains.move, chains.density or unknown_density)
@@ -150,7 +155,8 @@ class Coupling:
             for theta, known in zip((x, y), log_likelihoods, strict=True)
         )
         shared = self.shared
-        shared.counts[:], shared.look[:] = 0, np.nan
+        shared.counts[:] = 0
+        shared.look[:] = np.nan
         paths, densities = self._room(max_steps - lag + 1 if record else 0)
         places = rng if config.DISABLE_JIT else addresses(rng)
         time = int(self.loop(places, chains, shared, lag, max_steps, paths, densities))
@@ -186,7 +192,8 @@ def maximal_coupling(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     [[0.2, 0.7], [0.0, 0.1]]
     """
     both = np.minimum(p, q)
-    left, joint = 1.0 - both.sum(), np.diag(both)
+    left = 1.0 - both.sum()
+    joint = np.diag(both)
     return joint + np.outer(p - both, q - both) / left if left > 1e-15 else joint
 
 
@@ -194,7 +201,8 @@ class CoupledStates:
     """Coupled chains of a transition matrix; a state is the index of its row."""
 
     def __init__(self, matrix: np.ndarray) -> None:
-        self.n, self.rows = len(matrix), matrix.cumsum(axis=1)
+        self.n = len(matrix)
+        self.rows = matrix.cumsum(axis=1)
         self.joint = {
             (i, j): maximal_coupling(matrix[i], matrix[j]).ravel().cumsum()
             for i in range(self.n)
@@ -204,7 +212,8 @@ class CoupledStates:
 
     def meeting_time(self, rng: np.random.Generator, x: np.ndarray, y: np.ndarray, lag: int, max_steps: int) -> int:
         """Return the steps of X until the chains from states x[0] and y[0] meet, X `lag` steps ahead; or NOT_MET."""
-        i, j = int(x[0]), int(y[0])
+        i = int(x[0])
+        j = int(y[0])
         for _ in range(lag):
             i = _draw(rng, self.rows[i])
         for t in range(lag, max_steps + 1):
@@ -239,7 +248,9 @@ def forgetting_time(
     off or not. Without a meeting, S is returned.
     """
     allowed = PAIRS * n_audits // SIGHTINGS
-    steps, met, passes = 0, 0, 0.0
+    steps = 0
+    met = 0
+    passes = 0.0
     for a, b in far_pairs(draws, rng):
         left = allowed + 1 - steps
         if left <= 0:

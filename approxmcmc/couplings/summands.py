@@ -18,10 +18,12 @@ class Summands:
     """Collects weight * sum_{t < tau} [h(X_t) - h(Y_t)] of each audit, for all estimands h in `measure`."""
 
     def __init__(self, measure: Quantities, max_steps: int) -> None:
-        self.measure, k = measure, len(measure.labels)
+        self.measure = measure
+        k = len(measure.labels)
         self.steps = np.unique(np.geomspace(1, max_steps, STEPS).astype(np.int64))
         self.rows: list[np.ndarray] = []
-        self.partial, self.partial_squares = np.zeros((len(self.steps), k)), np.zeros((len(self.steps), k))
+        self.partial = np.zeros((len(self.steps), k))
+        self.partial_squares = np.zeros((len(self.steps), k))
         self.waiting: list[tuple[int, float, Meeting]] = []
         self.points = 0
 
@@ -47,7 +49,8 @@ class Summands:
             for k in (0, 1)
         )
         with np.errstate(invalid="ignore"):
-            apart, start = at_x - at_y, 0
+            apart = at_x - at_y
+            start = 0
         for row, weight, meeting in self.waiting:
             n = meeting.paths.shape[1]
             sums = weight * np.cumsum(apart[start : start + n], axis=0)
@@ -56,7 +59,8 @@ class Summands:
             self.partial += after
             self.partial_squares += after**2
             self.rows[row] = sums[-1]
-        self.waiting, self.points = [], 0
+        self.waiting = []
+        self.points = 0
 
     def finish(self) -> tuple[np.ndarray, "DriftCurve"]:
         """Return the summands (n_audits, n_estimands), and the drift after 0 to `max_steps` exact steps."""

@@ -19,11 +19,16 @@ from approxmcmc.diagnostics.convergence import LEAST_ESS, R_HAT, convergence
 from approxmcmc.diagnostics.health import movement, stopped
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
-NOT_JUDGED, NOT_APPLICABLE = "cannot be judged", "not applicable"
-BIASED, SMALL, INCONCLUSIVE = "biased", "small", "inconclusive"
+NOT_JUDGED = "cannot be judged"
+NOT_APPLICABLE = "not applicable"
+BIASED = "biased"
+SMALL = "small"
+INCONCLUSIVE = "inconclusive"
 LARGEST_BOUND = 1.0  # on total variation: a bound of 1 or more says nothing
 LARGEST_SHARE = 0.1  # of one coupling in the sum over all couplings
-NOTICED, NEGLIGIBLE = 0.05, 0.1  # posterior standard deviations
+# posterior standard deviations
+NOTICED = 0.05
+NEGLIGIBLE = 0.1
 ESTIMATES = (BIASED, SMALL, INCONCLUSIVE)
 # Least bulk or tail ESS of the draws. Audits start at draws spread over the run, and their intervals count each as
 # independent: below this, most of them start in the same few places.
@@ -244,9 +249,11 @@ def debias(trace: xr.DataTree, bias: xr.Dataset) -> xr.Dataset:
     if not isinstance(bias, xr.Dataset) or "debiased" not in bias:
         raise InvalidInputError(f"debias needs the Dataset that bias returned, found a {type(bias).__name__}")
     _check_same_draws(trace, bias)
-    c1, c2 = float(bias.attrs["cost_of_draws"]), float(bias.attrs["cost_of_audits"])
+    c1 = float(bias.attrs["cost_of_draws"])
+    c2 = float(bias.attrs["cost_of_audits"])
     verdict = str(bias["verdict"].item())
-    cheap, estimated = c2 < c1, verdict in ESTIMATES
+    cheap = c2 < c1
+    estimated = verdict in ESTIMATES
     applied = cheap and estimated
     relative = np.square(bias["bias_sd"])
     found = bias[["mean", "bias", "debiased", "debiased_lower", "debiased_upper"]].copy()

@@ -125,7 +125,8 @@ def standardised_dataset(
     varies = np.ptp(train.values, axis=0) > 0.0
     X_train = np.ascontiguousarray(train.values[:, varies])
     X_test = np.empty((0, X_train.shape[1])) if test is None else np.ascontiguousarray(test[:, varies], np.float64)
-    centre, spread = X_train.mean(axis=0), X_train.std(axis=0)
+    centre = X_train.mean(axis=0)
+    spread = X_train.std(axis=0)
     for rows in (X_train, X_test):  # in place: one-hot columns of half a million rows are half a gigabyte
         np.subtract(rows, centre, out=rows)
         np.divide(rows, spread, out=rows)

@@ -10,7 +10,8 @@ from approxmcmc.datasets.source import Arrays, Download, Source, or_stand_in
 from approxmcmc.datasets.synthetic import synthetic_categories
 from approxmcmc.engine.extras import extra
 
-N_FEATURES, N_TRAIN = 123, 32_561
+N_FEATURES = 123
+N_TRAIN = 32_561
 # Levels of the fourteen attributes behind the columns; numeric attributes are cut at their quintiles.
 LEVELS = (5, 8, 5, 16, 5, 7, 14, 6, 5, 2, 2, 2, 5, 41)
 

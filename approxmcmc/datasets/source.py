@@ -87,7 +87,9 @@ class Source:
         if source not in ("auto", *places):
             raise InvalidInputError(f"source must be one of {('auto', *places)}, found {source!r}.")
         asked = places if source == "auto" else (source,)
-        folder, cached, answer = data_folder(), cache_folder() / self.file_name, "not asked"
+        folder = data_folder()
+        cached = cache_folder() / self.file_name
+        answer = "not asked"
         if "folder" in asked and folder is not None and (folder / self.file_name).exists():
             return self._read(folder / self.file_name), f"{self.file_name} in the folder of {DATA_VARIABLE}"
         if "cache" in asked and cached.exists():

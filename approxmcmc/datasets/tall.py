@@ -116,7 +116,8 @@ def tall_target(name: str, source: str = "auto", *, allow_synthetic: bool = Fals
     """
     from approxmcmc.targets.logistic import LogisticRegression  # imported late: it compiles
 
-    member, data = _member(name), tall_data(name, source, allow_synthetic=allow_synthetic)
+    member = _member(name)
+    data = tall_data(name, source, allow_synthetic=allow_synthetic)
     return LogisticRegression(
         data.X_train,
         data.y_train,

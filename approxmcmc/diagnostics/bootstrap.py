@@ -169,7 +169,8 @@ def _inverse_chi_square(normals: np.ndarray, degrees: float) -> np.ndarray:
 
 def _directions_of(scatter: np.ndarray, degrees: int, n_coordinates: int) -> float:
     """Estimate (tr Sigma)^2 / tr Sigma^2, the number of directions that share the variance, cautiously; 1 to K."""
-    trace, square = np.trace(scatter), (scatter**2).sum()
+    trace = np.trace(scatter)
+    square = (scatter**2).sum()
     if degrees == 1 or trace == 0.0:
         return 1.0
     unbiased = degrees**2 / ((degrees - 1) * (degrees + 2)) * (square - trace**2 / degrees)

@@ -56,7 +56,8 @@ def with_clock(trace: xr.DataTree, clock: Any = None, warmup_seconds: Any = None
     posterior = group(trace, "posterior")
     if clock is None and warmup_seconds is None and "sample_stats" in trace.children:
         return trace
-    chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    chains = posterior.sizes["chain"]
+    draws = posterior.sizes["draw"]
     stats = group(trace, "sample_stats") if "sample_stats" in trace.children else _no_stats(posterior)
     stats = stats.copy()
     if clock is not None:

@@ -162,7 +162,8 @@ def _all_errors(
     mean, mcse, sd, directions = (np.concatenate(parts, axis=-1) for parts in zip(*golds, strict=True))
     if standardize:
         scale = np.where(sd > 0, sd, 1.0)
-        errors, mcse = errors / scale, mcse / scale
+        errors = errors / scale
+        mcse = mcse / scale
     return errors, Reference(mean, mcse, sd, directions)
 
 
@@ -172,7 +173,8 @@ def _effective_draws(traces: Sequence[xr.DataTree], functions: Mapping[str, Esti
     The ESS is NaN if draws have weights, a chain has fewer than four draws, or no coordinate moves.
     """
     shortest = min(group(trace, "posterior").sizes["draw"] for trace in traces)
-    smallest, stuck = np.inf, 0
+    smallest = np.inf
+    stuck = 0
     for name, function in functions.items():
         values = np.concatenate([evaluate(name, function, trace).values[:, :shortest] for trace in traces])
         if shortest < 4 or any("weight" in group(trace, "sample_stats") for trace in traces):

@@ -55,7 +55,8 @@ def controlled(values: np.ndarray, theta: np.ndarray, scores: np.ndarray) -> np.
     if chains < 2 or fitted_on < ENOUGH * dim:
         return values
     flat = theta.reshape(-1, dim)
-    mean, L = flat.mean(axis=0), np.linalg.cholesky(np.atleast_2d(np.cov(flat.T)))
+    mean = flat.mean(axis=0)
+    L = np.linalg.cholesky(np.atleast_2d(np.cov(flat.T)))
 
     def functions(chain: int) -> np.ndarray:
         phi = solve_triangular(L, (theta[chain] - mean).T, lower=True).T

@@ -22,7 +22,9 @@ from approxmcmc.diagnostics.rank_statistics import bulk_ess, rank_r_hat, tail_es
 from approxmcmc.output.returned import DETERMINISTICS
 
 FEWEST_DRAWS = 100  # per chain, as in PyMC: with fewer no chain can hold LEAST_ESS, and R-hat is mostly noise
-LARGEST_R_HAT, BY_CHANCE = 1.01, 0.05  # limit of R-hat; share of runs with converged chains that may exceed it
+# limit of R-hat; share of runs with converged chains that may exceed it
+LARGEST_R_HAT = 1.01
+BY_CHANCE = 0.05
 CHAINS_APART = 1.1  # limit of R-hat above which the chains are in different places
 LEAST_ESS = 100  # per chain
 # Longer chains are thinned to 1250 to 2500 draws. Verdicts hardly change: if ESS is below 100 per chain, the
@@ -79,7 +81,8 @@ def convergence(posterior: xr.Dataset, *, weighted: bool = False) -> list[Findin
         verdict: Verdict = "warning" if cut_short else "not checked"  # a user who wants few draws needs no warning
         advice = "give it more time" if cut_short else ""
         return [Finding("convergence", verdict, f"R-hat and ESS were not checked: {reason}", advice)]
-    sample, chains = drawn(posterior), posterior.sizes["chain"]
+    sample = drawn(posterior)
+    chains = posterior.sizes["chain"]
     if not sample.labels:
         return [Finding("convergence", "ok", "no parameter moves: R-hat and ESS do not apply")]
     measures = (R_HAT, BULK, TAIL) if chains > 1 else (BULK, TAIL)
@@ -123,7 +126,8 @@ def drawn(posterior: xr.Dataset, most_draws: int = MOST_DRAWS) -> Sample:
     Deterministics of the model are left out: one with a number for each row would crowd out the parameters.
     """
     every = math.ceil(posterior.sizes["draw"] / most_draws)
-    arrays, labels = [], []
+    arrays = []
+    labels = []
     computed = json.loads(posterior.attrs.get(DETERMINISTICS, "[]"))
     sampled = [name for name in posterior if name not in computed] or list(posterior)
     for name, variable in posterior[sampled].isel(draw=slice(None, None, every)).items():
@@ -229,11 +233,13 @@ def chains_agree(variables: Variables) -> Callable[[np.ndarray], bool]:
     """
 
     def agree(draws: np.ndarray) -> bool:
-        sample, chains = _moving(variables, draws, MOST_DRAWS), draws.shape[0]
+        sample = _moving(variables, draws, MOST_DRAWS)
+        chains = draws.shape[0]
         if chains == 1 or not sample.labels:
             return True
         with np.errstate(divide="ignore", invalid="ignore"):
-            r_hat, ess = float(np.max(R_HAT.of(sample.draws))), float(np.min(BULK.of(sample.draws)))
+            r_hat = float(np.max(R_HAT.of(sample.draws)))
+            ess = float(np.min(BULK.of(sample.draws)))
         return r_hat <= r_hat_limit(ess, chains, len(sample.labels))
 
     return agree
@@ -252,7 +258,8 @@ def effective(posterior: xr.Dataset) -> list[Finding]:
     attrs = posterior.attrs
     if "target_ess" not in attrs:
         return []
-    wanted, ess = float(attrs["target_ess"]), float(attrs["smallest_ess"])
+    wanted = float(attrs["target_ess"])
+    ess = float(attrs["smallest_ess"])
     told = f"the smallest bulk or tail ESS is {ess:.0f}, of target_ess={wanted:g}"
     if ess >= wanted:
         return [Finding("target ESS", "ok", told, "", ess, wanted)]

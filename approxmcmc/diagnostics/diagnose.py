@@ -76,7 +76,8 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
 
 def findings(trace: xr.DataTree) -> list[Finding]:
     """Return the findings of all checks of a trace, most serious first."""
-    posterior, stats = group(trace, "posterior"), group(trace, "sample_stats")
+    posterior = group(trace, "posterior")
+    stats = group(trace, "sample_stats")
     settings = json.loads(posterior.attrs.get("inference_library_settings", "{}"))
     end = stopped(posterior)
     if "log_weight" in stats:
@@ -84,7 +85,8 @@ def findings(trace: xr.DataTree) -> list[Finding]:
     elif not posterior.sizes["draw"]:
         found = [end, *effective(posterior)]
     else:
-        audited, mixing = gates(stats), convergence(posterior, weighted="weight" in stats)
+        audited = gates(stats)
+        mixing = convergence(posterior, weighted="weight" in stats)
         of_modes = modes(posterior, mixing)
         if more_draws_do_not_help := [finding.advice for finding in of_modes if finding.fires]:
             mixing = [one._replace(advice=more_draws_do_not_help[0]) if one.fires else one for one in mixing]

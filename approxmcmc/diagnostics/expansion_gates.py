@@ -109,7 +109,8 @@ def _refused(attrs: Mapping[str, Any], settings: Mapping[str, Any], stats: xr.Da
         accepted = accepted + kept * np.nan_to_num(stats["acceptance_rate"].mean("draw").to_numpy())
         decisions = decisions + kept
     rates = accepted / decisions
-    worst, chain = float(rates.min()), int(rates.argmin())
+    worst = float(rates.min())
+    chain = int(rates.argmin())
     share = laplace_share(settings.get("proposal"))
     limit = max(LEAST_ACCEPTANCE * share, HARDLY_ANY)
     sentence = f"chain {chain} accepted {worst:.2g} of its proposals"

@@ -137,7 +137,8 @@ def _of_the_test(stats: xr.Dataset) -> tuple[Gate | None, ...]:
     if "audit_acceptance_error" not in stats:
         return ()
     error, noise = (_audited(stats, f"audit_acceptance_{name}") for name in ("error", "noise"))
-    off, shift = mean_of_audits(distance(error, noise)), mean_of_audits(error)
+    off = mean_of_audits(distance(error, noise))
+    shift = mean_of_audits(error)
     lower, upper = off.interval(QUANTILE)
     least, most = shift.interval(QUANTILE)
     errs = lower > LARGEST_ERROR
@@ -219,7 +220,8 @@ def _heavy_terms(stats: xr.Dataset) -> Gate | None:
     judged = ~np.isnan(tau)
     spread = tau * math.sqrt(max(n_obs / n - 1.0, 0.0)) if n else np.full_like(tau, np.inf)
     unsure = np.sqrt((kurtosis - 1.0) / n) if n else np.zeros_like(kurtosis)
-    heavy, audits = int(((spread > SPREAD_THAT_MATTERS) & (unsure > LEAST_TRUST) & judged).sum()), int(judged.sum())
+    heavy = int(((spread > SPREAD_THAT_MATTERS) & (unsure > LEAST_TRUST) & judged).sum())
+    audits = int(judged.sum())
     lower, upper = (float(limit) for limit in clopper_pearson(heavy, audits))
     share = heavy / audits if audits else math.nan
     too_many = audits >= FEWEST_AUDITS and lower > SHARE_OF_AUDITS
@@ -282,7 +284,8 @@ def accumulated_error(gates: Iterable[Gate], convergence: Iterable[Finding], ste
     ess = next((found.value for found in convergence if found.check == "bulk ESS"), math.nan)
     if error is None or not ess > 0.0 or not math.isfinite(error.lower):
         return []
-    memory, standard_error = steps / ess, (error.value - error.lower) / QUANTILE
+    memory = steps / ess
+    standard_error = (error.value - error.lower) / QUANTILE
     value = error.value * memory
     is_sure = error.lower * memory > LARGEST or error.value > STANDARD_ERRORS * standard_error
     fires = value > LARGEST and is_sure

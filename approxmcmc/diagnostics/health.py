@@ -17,7 +17,8 @@ OFTEN = 0.05
 
 def stopped(posterior: xr.Dataset) -> Finding:
     """Return the finding on how the run ended."""
-    reason, draws = posterior.attrs.get("stopped", ""), posterior.sizes["draw"]
+    reason = posterior.attrs.get("stopped", "")
+    draws = posterior.sizes["draw"]
     if reason == "failure":
         sentence = f"sampling stopped after {draws} draws. {posterior.attrs['failure']}. The draws made are kept"
         return Finding("end of the run", "failure", sentence, "evaluate the model there", draws)
@@ -39,7 +40,8 @@ def movement(posterior: xr.Dataset) -> list[Finding]:
     if draws < SMALLEST_RUN:
         sentence = f"chains were not checked for movement: {SMALLEST_RUN} draws are needed, there are {draws}"
         return [Finding("movement", "not checked", sentence)]
-    moves, labels = share_of_moves(posterior), posterior["chain"].values
+    moves = share_of_moves(posterior)
+    labels = posterior["chain"].values
     advice = "reduce the scale, tune it (target_acceptance), or start elsewhere"
     # A discrete posterior may put all its mass on one state; a continuous one cannot.
     continuous = any(variable.dtype.kind == "f" for variable in posterior.values())
@@ -68,7 +70,8 @@ def undefined(stats: xr.Dataset) -> list[Finding]:
     """
     if "out_of_reach" not in stats:
         return []
-    rejected, decisions = int(stats["out_of_reach"].sum()), int(stats["decisions_made"].sum())
+    rejected = int(stats["out_of_reach"].sum())
+    decisions = int(stats["decisions_made"].sum())
     if not rejected:
         return [Finding("out of reach", "ok", "the log density was defined at all proposals", "", 0.0, OFTEN)]
     share = rejected / decisions
@@ -108,7 +111,8 @@ def trajectories(stats: xr.Dataset, settings: Mapping[str, Any]) -> list[Finding
 
 
 def _divergences(diverging: xr.DataArray, settings: Mapping[str, Any]) -> Finding:
-    number, draws = int(diverging.sum()), diverging.size
+    number = int(diverging.sum())
+    draws = diverging.size
     if not number:
         return Finding("divergences", "ok", "no trajectory diverged", "", 0.0, 0.0)
     per_chain = diverging.sum("draw")

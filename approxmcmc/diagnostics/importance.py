@@ -123,7 +123,8 @@ def importance_estimates(trace: xr.DataTree, estimands: Any = None) -> xr.Datase
 def pareto_finding(stats: xr.Dataset) -> Finding:
     """Check the weights of a run of `importance_sampling` by their Pareto k."""
     found = importance_diagnostics(np.asarray(stats["log_weight"]).ravel())
-    k, effective = found["pareto_k"], found["ess"]
+    k = found["pareto_k"]
+    effective = found["ess"]
     if math.isnan(k):
         sentence = f"Pareto k was not checked: fewer than {FEWEST_WEIGHTS} different weights, or equal ones in the tail"
         return Finding("Pareto k", "not checked", sentence, limit=LARGEST_PARETO_K)
@@ -216,10 +217,12 @@ def _bounds(t: float, kl: float, tail: Callable[[float], float], delta: float) -
     if t >= 0.0:
         error = math.exp(-t / 4.0) + 2.0 * math.sqrt(above)
         eps = math.sqrt(error)
-        self_error, risk = 2.0 * eps / (1.0 - eps) if eps < 1.0 else math.inf, 2.0 * eps
+        self_error = 2.0 * eps / (1.0 - eps) if eps < 1.0 else math.inf
+        risk = 2.0 * eps
     if t <= 0.0:
         mass = math.exp(t / 2.0) + (1.0 - above) / (1.0 - delta)
-        blind, blind_risk = 1.0 - above, math.exp(t / 2.0)
+        blind = 1.0 - above
+        blind_risk = math.exp(t / 2.0)
     return error, mass, self_error, risk, blind, blind_risk
 
 

@@ -18,7 +18,9 @@ from approxmcmc.output.reading import flat_draws
 from approxmcmc.output.returned import ABSENT, beyond, with_labels
 
 MOST_NUMBERS = 10**7  # groups times draws stored in a trace by default
-AT_ONCE, CHUNK = 1 << 21, 1 << 16  # draws of groups in memory, and groups in a chunk of a folder
+# draws of groups in memory, and groups in a chunk of a folder
+AT_ONCE = 1 << 21
+CHUNK = 1 << 16
 WHOLE: dict[str, Any] = {"consolidated": False, "write_empty_chunks": True}  # so that a missing chunk is a lost one
 OWNER = "approxmcmc_target"  # attribute of a folder: the content of the target whose effects it holds
 ADVICE = "amc.latents(trace, target, groups) draws them, for some groups or draws at a time"
@@ -180,7 +182,8 @@ def write_latents(trace: xr.DataTree, target: Target) -> None:
     source = _source(target)
     assert source is not None
     rng = np.random.default_rng([SEED, zlib.crc32(str(posterior.attrs.get("seed")).encode())])
-    sizes, n_groups = posterior.sizes, len(source.group_labels)
+    sizes = posterior.sizes
+    n_groups = len(source.group_labels)
     places = np.arange(n_groups)
     names = _for_the_folder(source, sizes["chain"] * sizes["draw"])
     step = max(1, AT_ONCE // (sizes["chain"] * n_groups))

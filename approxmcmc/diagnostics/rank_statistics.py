@@ -20,7 +20,8 @@ def rank_r_hat(draws: np.ndarray) -> np.ndarray:
     """Return the larger of bulk and folded R-hat of each parameter; `draws` has shape (chain, draw, parameter)."""
     halves = _halves(draws)
     middle = np.median(halves.reshape(len(halves), -1), axis=1)[:, np.newaxis, np.newaxis]
-    bulk, folded = _ratio(_normal_scores(halves)), _ratio(_normal_scores(np.abs(halves - middle)))
+    bulk = _ratio(_normal_scores(halves))
+    folded = _ratio(_normal_scores(np.abs(halves - middle)))
     return np.where(folded > bulk, folded, bulk)
 
 

@@ -189,7 +189,8 @@ def summarise(errors: np.ndarray, gold: Reference, resampling: Resampling, confi
     """Return estimates and limits by variable name, each of shape (grid point,)."""
     row = estimate(errors, gold.mcse)
     for name, (lower, upper) in intervals(errors, gold.mcse, gold.directions, resampling, confidence).items():
-        row[f"{name}_lower"], row[f"{name}_upper"] = lower, upper
+        row[f"{name}_lower"] = lower
+        row[f"{name}_upper"] = upper
     return row
 
 

@@ -97,7 +97,8 @@ def common_grid(clocks: Sequence[Completions], n_grid: int) -> np.ndarray:
         raise InvalidInputError(
             "Risk needs a draw in every chain; a trace has no draws, as after a stop during tuning. Leave it out."
         )
-    first, last = max(float(clock.ends[0]) for clock in clocks), min(clock.until for clock in clocks)
+    first = max(float(clock.ends[0]) for clock in clocks)
+    last = min(clock.until for clock in clocks)
     last = first if np.isinf(last) else last
     if not 0 < first <= last:
         raise InvalidInputError(
@@ -107,7 +108,9 @@ def common_grid(clocks: Sequence[Completions], n_grid: int) -> np.ndarray:
     if first == last or n_grid == 1:
         return np.array([last])
     grid = np.geomspace(first, last, n_grid)
-    grid[0], grid[-1] = first, last  # exactly, despite the rounding of the powers in between
+    # exactly, despite the rounding of the powers in between
+    grid[0] = first
+    grid[-1] = last
     return grid
 
 
@@ -146,14 +149,20 @@ def _running_mean(values: np.ndarray, clock: Completions, grid: np.ndarray, weig
     completed = np.searchsorted(clock.ends, grid, side="right")
     totals = np.empty((len(grid), values.shape[1]))
     weight_totals = np.empty(len(grid))
-    total, weight, start = np.zeros(values.shape[1]), 0.0, 0
+    total = np.zeros(values.shape[1])
+    weight = 0.0
+    start = 0
     for point in np.argsort(grid, kind="stable"):
         stop = completed[point]
         piece = values[start:stop]
         if weights is None:
-            total, weight = total + piece.sum(axis=0), float(stop)
+            total = total + piece.sum(axis=0)
+            weight = float(stop)
         else:
-            total, weight = total + weights[start:stop] @ piece, weight + weights[start:stop].sum()
-        totals[point], weight_totals[point], start = total, weight, stop
+            total = total + weights[start:stop] @ piece
+            weight = weight + weights[start:stop].sum()
+        totals[point] = total
+        weight_totals[point] = weight
+        start = stop
     undefined = (completed == 0) | (grid > clock.until) | (weight_totals <= 0)
     return totals / np.where(undefined, np.nan, weight_totals)[:, None]

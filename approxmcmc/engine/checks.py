@@ -83,7 +83,8 @@ def show(theta: np.ndarray) -> str:
 
 def differences_of(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return a line for each setting that differs, ``name: old -> new``; nested names are joined by dots."""
-    before, after = dict(_flat(old)), dict(_flat(new))
+    before = dict(_flat(old))
+    after = dict(_flat(new))
     lines = []
     for name in dict.fromkeys([*before, *after]):
         if name not in after:

@@ -42,7 +42,8 @@ class SparseFactor(NamedTuple):
         return 2.0 * self.values.size + float(self.rest.size) ** 2
 
 
-_NO_INDEX, _NO_NUMBER = np.empty(0, dtype=np.int64), np.empty(0)
+_NO_INDEX = np.empty(0, dtype=np.int64)
+_NO_NUMBER = np.empty(0)
 NO_FACTOR = SparseFactor(_NO_INDEX, _NO_NUMBER, _NO_INDEX, _NO_INDEX, _NO_NUMBER, _NO_INDEX, np.empty((0, 0)))
 
 
@@ -51,7 +52,8 @@ def independent_set(linked: np.ndarray) -> np.ndarray:
 
     Parameters with few links are chosen first.
     """
-    free, inner = np.ones(len(linked), dtype=bool), []
+    free = np.ones(len(linked), dtype=bool)
+    inner = []
     for k in np.argsort(linked.sum(axis=0), kind="stable"):
         if free[k]:
             inner.append(k)
@@ -108,7 +110,8 @@ def solve(factor: SparseFactor, x: np.ndarray) -> None:
 def solve_transposed(factor: SparseFactor, x: np.ndarray) -> None:
     """Replace x by G'^-1 x, which has the covariance P^-1 if x has the covariance I."""
     for j in range(factor.rest.shape[0] - 1, -1, -1):
-        row, value = factor.upper[j], x[factor.rest[j]]
+        row = factor.upper[j]
+        value = x[factor.rest[j]]
         for i in range(j + 1, factor.rest.shape[0]):
             value -= row[i] * x[factor.rest[i]]
         x[factor.rest[j]] = value / row[j]

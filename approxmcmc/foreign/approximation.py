@@ -95,7 +95,8 @@ class LaplaceApproximation(LibrarySampler):
 
         began = time.perf_counter()
         laplace(target)  # compile before the clock starts
-        first, began = time.perf_counter() - began, time.perf_counter()
+        first = time.perf_counter() - began
+        began = time.perf_counter()
         fit = laplace(target)
         spent = time.perf_counter() - began
         return fitted_trace(
@@ -152,7 +153,8 @@ class BlackjaxPathfinder(LibrarySampler):
             import jax
 
             density, translation_seconds = density_of(target)
-        twin, began = twin_of(target), time.perf_counter()
+        twin = twin_of(target)
+        began = time.perf_counter()
         key = jax.random.key(seed)
         theta = jax.numpy.asarray(twin.unconstrain(initial))
 
@@ -160,7 +162,8 @@ class BlackjaxPathfinder(LibrarySampler):
             return blackjax.pathfinder.approximate(key, density.log_density, theta, maxiter=self.max_iterations)[0]
 
         compiled = jax.jit(fit).lower(key, theta).compile()
-        compile_seconds, began = translation_seconds + time.perf_counter() - began, time.perf_counter()
+        compile_seconds = translation_seconds + time.perf_counter() - began
+        began = time.perf_counter()
         state = jax.block_until_ready(compiled(key, theta))
         spent = time.perf_counter() - began
         # The inverse Hessian of L-BFGS in its compact form, and a Newton step with it: algorithm 4 of the paper.

@@ -150,7 +150,8 @@ class JaxProgram:
             return jax.lax.fori_loop(0, n, draw, (state, *blank))
 
         began = time.perf_counter()
-        key, theta = jax.random.key(0), jnp.zeros(dim)
+        key = jax.random.key(0)
+        theta = jnp.zeros(dim)
         self.rows = kernel.rows
         self._warm = jax.jit(kernel.warm).lower(key, theta).compile()
         state, _ = jax.eval_shape(kernel.warm, key, theta)
@@ -171,8 +172,10 @@ class JaxChain:
         self._key, key = jax.random.split(jax.random.key(seed))
         began = time.perf_counter()
         self._state, gradients = jax.block_until_ready(warm(key, jax.numpy.asarray(theta)))
-        self.warmup_seconds, self.warmup_gradients = time.perf_counter() - began, float(gradients)
-        self._advance, self._done = advance, 0
+        self.warmup_seconds = time.perf_counter() - began
+        self.warmup_gradients = float(gradients)
+        self._advance = advance
+        self._done = 0
 
     def advance(self, n: int) -> Chunk:
         """Make the next n draws, at most `CAPACITY`."""
@@ -180,9 +183,12 @@ class JaxChain:
 
         # The random key depends on the step's number, so the size of chunks, which depends on the clock, changes no
         # draw.
-        done, wanted, began = jax.numpy.asarray(self._done), jax.numpy.asarray(n), time.perf_counter()
+        done = jax.numpy.asarray(self._done)
+        wanted = jax.numpy.asarray(n)
+        began = time.perf_counter()
         self._state, draws, counts = jax.block_until_ready(self._advance(self._state, self._key, done, wanted))
-        seconds, self._done = time.perf_counter() - began, self._done + n
+        seconds = time.perf_counter() - began
+        self._done = self._done + n
         return Chunk(np.asarray(draws)[:n].copy(), np.asarray(counts)[:n].copy(), seconds)
 
 
@@ -206,14 +212,18 @@ class JaxSampler(LibrarySampler):
 
     def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
         """Draw one chain; see :class:`approxmcmc.contracts.ForeignSampler`."""
-        program, twin = self.program(target), twin_of(target)
+        program = self.program(target)
+        twin = twin_of(target)
         chain = program.start(seed, twin.unconstrain(initial))
         chunks: list[Chunk] = []
-        spent, made, n = chain.warmup_seconds, 0, 1
+        spent = chain.warmup_seconds
+        made = 0
+        n = 1
         while made < draws and (seconds is None or spent < seconds):
             chunk = chain.advance(min(n, draws - made))
             chunks.append(chunk)
-            spent, made = spent + chunk.seconds, made + len(chunk.draws)
+            spent = spent + chunk.seconds
+            made = made + len(chunk.draws)
             n = int(np.clip(n * CHUNK_SECONDS / chunk.seconds, 1, min(4 * n, CAPACITY)))
         vectors = np.concatenate([np.empty((0, twin.dim)), *(chunk.draws for chunk in chunks)])
         return chain_trace(

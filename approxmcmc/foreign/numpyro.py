@@ -185,7 +185,8 @@ class NumPyroADVI(LibrarySampler):
             from numpyro.optim import Adam
 
             density, translation_seconds = density_of(target)
-        twin, began = twin_of(target), time.perf_counter()
+        twin = twin_of(target)
+        began = time.perf_counter()
         model = functools.partial(_model, density, None, twin.dim)
         start = init_to_value(values={"theta": jax.numpy.asarray(twin.unconstrain(initial))})
         guide = AutoDiagonalNormal(model, init_loc_fn=start)
@@ -196,11 +197,14 @@ class NumPyroADVI(LibrarySampler):
             return jax.lax.fori_loop(0, CHUNK, lambda _, held: svi.update(held)[0], state)
 
         compiled = jax.jit(some).lower(state).compile()
-        compile_seconds, began = translation_seconds + time.perf_counter() - began, time.perf_counter()
-        made, spent = 0, 0.0
+        compile_seconds = translation_seconds + time.perf_counter() - began
+        began = time.perf_counter()
+        made = 0
+        spent = 0.0
         while made < self.iterations and (seconds is None or spent < seconds):
             state = jax.block_until_ready(compiled(state))
-            made, spent = made + CHUNK, time.perf_counter() - began
+            made = made + CHUNK
+            spent = time.perf_counter() - began
         fitted = guide.get_posterior(svi.get_params(state))
         return fitted_trace(
             self,

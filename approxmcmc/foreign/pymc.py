@@ -95,7 +95,8 @@ class PyMCADVI(LibrarySampler):
 
         twin = twin_of(target)
         ends: list[float] = []
-        began, deadline = time.perf_counter(), math.inf
+        began = time.perf_counter()
+        deadline = math.inf
 
         def note(approximation: Any, loss: Any, i: int) -> None:
             nonlocal deadline
@@ -173,7 +174,8 @@ class PyMCPathfinder(LibrarySampler):
                 name=error.name,
             ) from error
         twin = twin_of(target)
-        n_draws, began = min(draws, self.n_draws), time.perf_counter()
+        n_draws = min(draws, self.n_draws)
+        began = time.perf_counter()
         with contextlib.redirect_stdout(None), silent("pymc"):
             tree = pymc_extras.fit_pathfinder(
                 model=twin.model, num_paths=self.n_paths, num_draws=n_draws, random_seed=seed, progressbar=False

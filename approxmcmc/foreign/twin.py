@@ -28,8 +28,10 @@ class Twin:
 
         from approxmcmc.interop.variables import describe_variables
 
-        self.target, self.model = target, pymc_model_of(target)
-        model, wanted = self.model, list(target.variables.shapes)
+        self.target = target
+        self.model = pymc_model_of(target)
+        model = self.model
+        wanted = list(target.variables.shapes)
         free = [variable.name for variable in model.free_RVs]
         known = {variable.name: variable for variable in model.deterministics}
         missing = [name for name in wanted if name not in free and name not in known]

@@ -56,12 +56,16 @@ class NutpieChain:
     """
 
     def __init__(self, job: NUTSJob, compiled: Any, first: np.ndarray, k: int, most: int, adaptation: str) -> None:
-        self._job, self._most, self._adaptation = job, most, adaptation
+        self._job = job
+        self._most = most
+        self._adaptation = adaptation
         self._seed = job.seeds[k]
         instead = compiled.initial_point_func if job.starts is None else near(first)
         self._compiled = dataclasses.replace(compiled, initial_point_func=at_first(first, instead))
         self._sampler: Any = None
-        self._reported, self._since, self.seconds = 0, 0.0, 0.0
+        self._reported = 0
+        self._since = 0.0
+        self.seconds = 0.0
 
     def run(self) -> None:
         """Start or resume the chain."""
@@ -73,7 +77,8 @@ class NutpieChain:
             self._since = time.perf_counter()
             self._sampler.resume()
             return
-        job, began = self._job, time.perf_counter()
+        job = self._job
+        began = time.perf_counter()
         self._sampler = nutpie.sample(
             self._compiled,
             draws=self._most,
@@ -139,7 +144,11 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str = "diag") -> RawDr
     """
     began = time.perf_counter()
     deadline = np.inf if job.seconds is None else limit_clock() + job.seconds
-    wanted, most, chains, stopped, looked = job.draws, 0, list[NutpieChain](), "", 0.0
+    wanted = job.draws
+    most = 0
+    chains = list[NutpieChain]()
+    stopped = ""
+    looked = 0.0
     firsts = _starts(job)
     try:
         while True:
@@ -147,7 +156,8 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str = "diag") -> RawDr
                 most = max(wanted, min(job.most, RESERVED // (8 * (compiled.made.n_expanded + len(RECORDS)))))
                 _end(chains)
                 chains = [NutpieChain(job, compiled.made, at, k, most, adaptation) for k, at in enumerate(firsts)]
-            stopped, ended = _advance(chains, job, wanted, deadline), time.perf_counter()
+            stopped = _advance(chains, job, wanted, deadline)
+            ended = time.perf_counter()
             trees = [chain.draws() for chain in chains]
             longer = 0
             if not stopped:
@@ -155,9 +165,11 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str = "diag") -> RawDr
                 longer = job.more(_joined(trees, "posterior", wanted), leapfrogs)
             if not longer:
                 break
-            wanted, looked = longer, looked + time.perf_counter() - ended
+            wanted = longer
+            looked = looked + time.perf_counter() - ended
     except KeyboardInterrupt:
-        stopped, ended = "interrupt", time.perf_counter()
+        stopped = "interrupt"
+        ended = time.perf_counter()
         trees = [chain.draws() for chain in chains]
     finally:
         _end(chains)
@@ -171,7 +183,9 @@ def _end(chains: Sequence[NutpieChain]) -> None:
 
 def _advance(chains: Sequence[NutpieChain], job: NUTSJob, draws: int, deadline: float) -> str:
     """Run all chains to `draws` draws each, `cores` at a time; return "time_limit" if that comes first, else ""."""
-    steps, running, since = job.tune + draws, list[NutpieChain](), 0.0
+    steps = job.tune + draws
+    running = list[NutpieChain]()
+    since = 0.0
     turn = SLICE if job.seconds is None else min(SLICE, job.seconds / (4 * len(chains)))
     try:
         while behind := [chain for chain in chains if chain.made < steps]:
@@ -179,7 +193,8 @@ def _advance(chains: Sequence[NutpieChain], job: NUTSJob, draws: int, deadline: 
             if limit_clock() >= deadline:
                 return "time_limit"
             if now - since > turn or not all(chain in behind for chain in running):
-                running, since = sorted(behind, key=lambda chain: chain.made)[: job.cores], now
+                running = sorted(behind, key=lambda chain: chain.made)[: job.cores]
+                since = now
                 for chain in chains:
                     if chain not in running:
                         chain.pause()
@@ -209,7 +224,8 @@ def _raw(
     stats = records_of(_joined(trees, "sample_stats", kept))
     tuned = min(tree["warmup_posterior"].sizes["draw"] for tree in trees)
     warmup_stats = records_of(_joined(trees, "warmup_sample_stats", tuned))
-    seconds, warmup_seconds = [], []
+    seconds = []
+    warmup_seconds = []
     for chain, tree in zip(chains, trees, strict=True):
         steps = [tree[name]["n_steps"].to_numpy()[0] for name in ("warmup_sample_stats", "sample_stats")]
         rate = chain.seconds / max(float(steps[0].sum() + steps[1].sum()), 1.0)

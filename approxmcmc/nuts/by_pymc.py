@@ -26,8 +26,10 @@ class StepClock:
     """Records when each step of each chain ended; the time limit counts from the first step of any chain."""
 
     def __init__(self, job: NUTSJob) -> None:
-        self.job, self.ends = job, [list[float]() for _ in job.seeds]
-        self.began, self.late = math.nan, False
+        self.job = job
+        self.ends = [list[float]() for _ in job.seeds]
+        self.began = math.nan
+        self.late = False
 
     def __call__(self, trace: Any, draw: Any) -> None:
         """Record the time of a step; after `job.seconds`, interrupt PyMC, which then returns the draws so far."""
@@ -53,7 +55,8 @@ def draw(job: NUTSJob) -> RawDraws:
     Exception
         Any error of PyMC, `pymc.exceptions.SamplingError` if no chain can start.
     """
-    wanted, began = job.draws, time.perf_counter()
+    wanted = job.draws
+    began = time.perf_counter()
     while True:
         clock = StepClock(job)
         tree = _sample_from_pairs(job, clock, wanted) if job.starts is None else _sample(job, clock, wanted, job.starts)
@@ -130,7 +133,8 @@ def _raw(job: NUTSJob, clock: StepClock, tree: xr.DataTree | None, began: float,
     }
     stats, warmup_stats = (records_of(groups[name]) for name in ("sample_stats", "warmup_sample_stats"))
     chains = groups["posterior"]["chain"].to_numpy().tolist()
-    tuned, kept = groups["warmup_posterior"].sizes["draw"], groups["posterior"].sizes["draw"]
+    tuned = groups["warmup_posterior"].sizes["draw"]
+    kept = groups["posterior"].sizes["draw"]
     seconds = np.array([clock.seconds(k, tuned + kept) for k in chains])
     return RawDraws(
         groups["posterior"],

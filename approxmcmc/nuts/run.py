@@ -127,7 +127,8 @@ def _names(target: Target, model: Any) -> Sequence[str]:
 
 def _starts(asked: WholeRun, target: Any, model: Any) -> list[Mapping[str, Any]] | None:
     """Return the starting values of each chain, by the names of the model's free variables; None without initvals."""
-    given, chains = asked.initvals, len(asked.seeds)
+    given = asked.initvals
+    chains = len(asked.seeds)
     if given is None:
         return None
     free = {variable.name for variable in model.free_RVs}

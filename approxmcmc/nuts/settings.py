@@ -94,7 +94,8 @@ class NUTS(WholeSampler, Component):
 
     def run(self, target: Any, asked: WholeRun) -> NamedDraws:
         """Draw all chains; see :class:`approxmcmc.contracts.WholeSampler`."""
-        library, insist = self.library(target), self.backend is not None
+        library = self.library(target)
+        insist = self.backend is not None
         return draw_chains(target, asked, library, target_accept=float(self.target_accept), insist=insist)
 
     def continues(self, target: Any) -> bool:

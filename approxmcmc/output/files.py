@@ -29,7 +29,8 @@ _DRAWS_PER_CHUNK = 10_000
 _SAMPLE_GROUPS = ("posterior", "sample_stats")
 CHECKPOINT = "checkpoint"  # the group that a run needs to resume
 # zlib stores at most 1032 bytes in one. A file that claims more holds numbers that were never written.
-_MOST_BYTES_IN_ONE, _ALWAYS_ALLOWED = 1100, 1e9
+_MOST_BYTES_IN_ONE = 1100
+_ALWAYS_ALLOWED = 1e9
 
 
 @naming_the_arguments
@@ -175,7 +176,8 @@ def _refuse_what_memory_cannot_hold(path: Path) -> None:
 
     with netCDF4.Dataset(path) as file:
         claimed = _claimed_bytes(file)
-    stored, memory = path.stat().st_size, all_memory()
+    stored = path.stat().st_size
+    memory = all_memory()
     if claimed > memory or claimed > max(_MOST_BYTES_IN_ONE * stored, _ALWAYS_ALLOWED):
         raise InvalidInputError(
             f"{path} has {stored} bytes and claims {claimed / 1e9:.3g} GB of numbers, which is more than "

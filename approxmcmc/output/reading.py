@@ -25,7 +25,8 @@ def flat_draws(trace: xr.DataTree, target: Target) -> np.ndarray:
         groups = sorted(trace.children) if isinstance(trace, xr.DataTree) else type(trace).__name__
         raise InvalidInputError(f"a trace is needed, an xarray.DataTree with a group 'posterior'; found {groups}")
     refuse_formula(trace, repr(target))
-    posterior, found = trace["posterior"].to_dataset(), {}
+    posterior = trace["posterior"].to_dataset()
+    found = {}
     for name, shape in target.variables.shapes.items():
         if name not in posterior:
             raise InvalidInputError(
@@ -51,7 +52,8 @@ def refuse_formula(trace: xr.DataTree, needing: str) -> None:
         )
 
 
-SAMPLER, TARGET = "inference_library_settings", "target_content_hash"
+SAMPLER = "inference_library_settings"
+TARGET = "target_content_hash"
 TUNED = "adapted_"  # prefix of the attributes that hold the result of tuning
 
 

@@ -13,7 +13,9 @@ from approxmcmc.errors import LeftOutWarning, warn
 
 MOST_NUMBERS = 10**8  # of all deterministics of a trace together: 0.8 GB
 ABSENT = "absent"  # attribute of a variable without draws: it says why
-DETERMINISTICS, NOT_STORED = "deterministics", "not_stored"  # attributes of a completed posterior
+# attributes of a completed posterior
+DETERMINISTICS = "deterministics"
+NOT_STORED = "not_stored"
 
 
 class LeftOut(NamedTuple):
@@ -56,7 +58,8 @@ def with_deterministics(trace: xr.DataTree, returned: ReturnedVariables | None) 
 
 def _completed(posterior: xr.Dataset, returned: ReturnedVariables) -> tuple[xr.Dataset, Mapping[str, LeftOut]]:
     """Return a group of draws with the model's deterministics and labels, and what is left out."""
-    n_chains, n_draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    n_chains = posterior.sizes["chain"]
+    n_draws = posterior.sizes["draw"]
     draws = {
         name: posterior[name].transpose("chain", "draw", ...).to_numpy()
         for name in returned.free
@@ -110,7 +113,8 @@ def beyond(sizes: Mapping[str, int], n_draws: int) -> dict[str, str]:
 
     `sizes` are the numbers of each in a draw.
     """
-    reasons, total = {}, 0
+    reasons = {}
+    total = 0
     for name in sorted(sizes, key=lambda name: sizes[name]):
         total += sizes[name] * n_draws
         if total > MOST_NUMBERS:

@@ -91,8 +91,10 @@ def plot_bias(
             plot.set(visual, draw.hline, {panel: value}, **look)
     if drifts:
         drift = _in_sds(table.sel(estimand=drifting), "drift")
-        steps, drift = xr.DataArray(drift["step"].values, dims="step"), drift.drop_vars("step")
-        band, line = stack("kwarg", x=steps, **_limits(drift)), stack("plot_axis", x=steps, y=drift["value"])
+        steps = xr.DataArray(drift["step"].values, dims="step")
+        drift = drift.drop_vars("step")
+        band = stack("kwarg", x=steps, **_limits(drift))
+        line = stack("plot_axis", x=steps, y=drift["value"])
         plot.add("band", draw.fill_between_y, {"drift": band}, ["color"], alpha=0.15)
         plot.add("line", draw.line_xy, {"drift": line}, ["color"])
     if "bias" in names:

@@ -32,7 +32,9 @@ class Drawing:
         visuals: Mapping[str, Any] | None,
         aes_by_visuals: Mapping[str, Sequence[str]] | None,
     ) -> None:
-        self._given, self._visuals, self._aes = collection, dict(visuals or {}), dict(aes_by_visuals or {})
+        self._given = collection
+        self._visuals = dict(visuals or {})
+        self._aes = dict(aes_by_visuals or {})
         own = az.rcParams["plot.backend"] if collection is None else collection.backend
         self.backend = str(own if backend is None else backend)
 

@@ -112,7 +112,8 @@ def cost_table(runs: Mapping[Any, Traces], *, confidence: float = 0.95) -> "pd.D
     rows = {}
     for key, traces in runs.items():
         chains = pd.concat([cost_summary(trace).drop("all") for trace in as_list(traces, what=f"data[{key!r}]")])
-        mean, n_chains = chains["data_fraction"].mean(), len(chains)
+        mean = chains["data_fraction"].mean()
+        n_chains = len(chains)
         error = chains["data_fraction"].std(ddof=1) / np.sqrt(n_chains)
         half = error * special.stdtrit(n_chains - 1, (1 + confidence) / 2) if n_chains > 1 else np.nan
         audited = chains["decisions_audited"].sum()

@@ -121,7 +121,8 @@ def _marked(record: xr.DataArray, wrong: xr.DataArray) -> xr.DataArray:
 
 
 VARIABLE = "wrong_decisions"
-BINS, CONFIDENCE = 8, 0.95
+BINS = 8
+CONFIDENCE = 0.95
 
 
 @naming_the_arguments
@@ -221,7 +222,8 @@ def _table(data: Any, test: Any, *, bins: int, confidence: float) -> xr.Dataset:
     wrong = np.asarray(records[VARIABLE])[judged][order]
     groups = [part for part in np.array_split(np.arange(wrong.size), bins) if part.size]
     expected = [errors[judged][order][part].mean() for part in groups]
-    counts, sizes = np.array([wrong[part].sum() for part in groups]), np.array([part.size for part in groups])
+    counts = np.array([wrong[part].sum() for part in groups])
+    sizes = np.array([part.size for part in groups])
     lower, upper = clopper_pearson(counts, sizes, confidence)
     columns = {"expected": np.array(expected), "found": counts / sizes, "lower": lower, "upper": upper}
     return xr.Dataset({name: ("bin", values) for name, values in columns.items()})

@@ -16,7 +16,8 @@ from approxmcmc.plots.common import Drawing, logarithmic, names_of, stack
 from approxmcmc.surrogate import ControlVariate
 
 VARIABLE = "influential rows"
-DRAWS, POINTS = 32, 200
+DRAWS = 32
+POINTS = 200
 
 
 @naming_the_arguments
@@ -113,7 +114,8 @@ def _spreads(data: Any, target: Any, *, draws: int) -> dict[str, np.ndarray]:
 def _spread(target: Target, thetas: np.ndarray) -> np.ndarray:
     """Return the standard deviation of each term over the thetas, by running means and sums of squares."""
     compiled = target.compile()
-    mean, squares = np.zeros(compiled.n_obs), np.zeros(compiled.n_obs)
+    mean = np.zeros(compiled.n_obs)
+    squares = np.zeros(compiled.n_obs)
     for count, theta in enumerate(thetas, start=1):
         terms = full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs)
         off = terms - mean
@@ -132,5 +134,6 @@ def _ranked(spreads: Mapping[str, np.ndarray]) -> xr.Dataset:
         shown = np.arange(1, ordered.size + 1)
         if ordered.size > POINTS:
             shown = np.unique(np.geomspace(1, ordered.size, POINTS).round().astype(int))
-        table["rank"][kind, : shown.size], table["spread"][kind, : shown.size] = shown, ordered[shown - 1]
+        table["rank"][kind, : shown.size] = shown
+        table["spread"][kind, : shown.size] = ordered[shown - 1]
     return table.assign_coords(rows=list(spreads))

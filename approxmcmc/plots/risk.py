@@ -74,7 +74,8 @@ def plot_risk(
         table = table.squeeze("estimand", drop=True)  # one panel needs no label
     plot = Drawing(plot_collection, backend, visuals, aes_by_visuals)
     _open(plot, table, names, pc_kwargs)
-    x, positive = table["x"], {name: table[name].where(table[name] > 0) for name in names}
+    x = table["x"]
+    positive = {name: table[name].where(table[name] > 0) for name in names}
     plot.add("band", draw.fill_between_y, {name: _band(table, name, x) for name in names}, ["color"], alpha=0.2)
     lines = {name: stack("plot_axis", x=x, y=values) for name, values in positive.items()}
     plot.add("line", draw.line_xy, lines, ["color"])
@@ -151,7 +152,8 @@ def _open(plot: Drawing, table: xr.Dataset, names: Sequence[str], pc_kwargs: Map
 
 
 def _band(table: xr.Dataset, name: str, x: xr.DataArray) -> xr.DataArray:
-    lower, upper = table[f"{name}_lower"], table[f"{name}_upper"]
+    lower = table[f"{name}_lower"]
+    upper = table[f"{name}_upper"]
     dims = [dim for dim in ("sampler", "point") if dim in lower.dims]
     floor = 0.1 * upper.where(upper > 0).min(dims)
     return stack("kwarg", x=x, y_bottom=lower.where(lower > floor, floor), y_top=upper.where(upper > 0))

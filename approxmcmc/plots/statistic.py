@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 VARIABLE = "t-statistic"
 RECORD = "audited_mu_std"
-QUANTILES, PROBABILITY = (0.1, 0.5, 0.9), 0.9
+QUANTILES = (0.1, 0.5, 0.9)
+PROBABILITY = 0.9
 SHOWN = 1.5  # times the largest critical value: once the lower limit is above it, nearly every path has stopped
 POINTS = 200
 
@@ -130,7 +131,8 @@ def _boundary(test: Any, n_obs: int) -> xr.Dataset:
             f"read: pass sampler.test; found {test!r}."
         )
     looks = test.looks(n_obs)
-    critical, shares = test.state_for(n_obs).critical[: looks.size - 1], looks[:-1] / n_obs
+    critical = test.state_for(n_obs).critical[: looks.size - 1]
+    shares = looks[:-1] / n_obs
     gap = [np.nan]
     both = {"share": [*shares, *gap, *shares], "critical": [*critical, *gap, *-critical]}
     return xr.Dataset({name: ("look", np.asarray(values)) for name, values in both.items()})
@@ -138,10 +140,12 @@ def _boundary(test: Any, n_obs: int) -> xr.Dataset:
 
 def _law(distances: np.ndarray, boundary: xr.Dataset, test: Any, n_obs: int, probability: float) -> xr.Dataset:
     """Return mean and limits of t by decision and share of the data, until nearly every path has stopped."""
-    last, highest = float(boundary["share"].max()), float(boundary["critical"].max())
+    last = float(boundary["share"].max())
+    highest = float(boundary["critical"].max())
     share = xr.DataArray(np.linspace(0.0, last, POINTS), dims="point")
     labels = xr.DataArray(distances, {"decision": _labels(distances, test, n_obs)}, "decision")
-    mean, half = labels * np.sqrt(share / (1.0 - share)), float(ndtri(0.5 + 0.5 * probability))
+    mean = labels * np.sqrt(share / (1.0 - share))
+    half = float(ndtri(0.5 + 0.5 * probability))
     mean = mean.where(mean - half <= SHOWN * highest)
     return xr.Dataset({"share": share, "mean": mean, "low": mean - half, "high": mean + half})
 

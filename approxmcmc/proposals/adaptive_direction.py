@@ -59,7 +59,8 @@ def propose(
     rng: np.random.Generator, state: PopulationState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
     """Store theta in the population, write the next member to `theta`, and propose for it to `out`; return 0."""
-    members, turn = state.members, state.turn
+    members = state.members
+    turn = state.turn
     n_members = members.shape[0]
     if turn[0] == NOBODY:
         _scatter(rng, state.log_prior, state.spread, theta, members)
@@ -72,7 +73,8 @@ def propose(
     first = int(rng.random() * (n_members - 1))
     first += 1 if first >= current else 0
     second = int(rng.random() * (n_members - 2))
-    low, high = min(current, first), max(current, first)
+    low = min(current, first)
+    high = max(current, first)
     second += 1 if second >= low else 0
     second += 1 if second >= high else 0
     for j in range(theta.shape[0]):
@@ -154,10 +156,12 @@ class AdaptiveDirection(Component, Proposal):
         dim = target.variables.size
         n_members = self.n_members or max(LEAST_MEMBERS, 2 * dim)
 
-        log_prior, scale = target.compile_log_prior(), float(self.scale)
+        log_prior = target.compile_log_prior()
+        scale = float(self.scale)
 
         def make_state() -> PopulationState:
-            members, turn = np.zeros((n_members, dim)), np.full(1, NOBODY)
+            members = np.zeros((n_members, dim))
+            turn = np.full(1, NOBODY)
             return PopulationState(float(self.gamma), scale, float(self.spread), log_prior, members, turn)
 
         return CompiledProposal(propose, make_state, describe=lambda state: {"n_members": n_members})

@@ -58,8 +58,12 @@ def propose(
     rng: np.random.Generator, state: CrankNicolsonState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
     """Write a proposal to `out`, by a step in the whitened coordinates phi; return the log q ratio."""
-    center, upper, rho, spread = state.center, state.upper, state.rho, state.spread
-    phi, phi_there = state.phi, state.phi_there
+    center = state.center
+    upper = state.upper
+    rho = state.rho
+    spread = state.spread
+    phi = state.phi
+    phi_there = state.phi_there
     recall(state, theta)
     assign(out, center)
     change = 0.0
@@ -85,7 +89,11 @@ def couple(
 ) -> tuple[float, float]:
     """Propose the same point for both chains, or reflect the noise; with rho = 0 the point is always the same."""
     log_q_ratio = propose(rng, state, x, x_new, count)
-    rho, spread, phi_y, xi, z = state.rho, state.spread, other.phi, noise[0], noise[1]
+    rho = state.rho
+    spread = state.spread
+    phi_y = other.phi
+    xi = noise[0]
+    z = noise[1]
     recall(other, y)
     for j in range(x.shape[0]):
         xi[j] = (state.phi_there[j] - rho * state.phi[j]) / spread
@@ -221,7 +229,8 @@ def normal_law(center: Any, cov: Any, *, who: str) -> tuple[np.ndarray, np.ndarr
         center, cov = mode_of(center), cov_of(center)
     if cov is None:
         raise InvalidInputError(f"{who}: give a covariance with the center, or laplace(target) in place of both")
-    center, cov = np.array(center, dtype=np.float64), np.array(cov, dtype=np.float64)
+    center = np.array(center, dtype=np.float64)
+    cov = np.array(cov, dtype=np.float64)
     if cov.ndim == 1 and np.all(cov > 0.0):
         cov = np.diag(cov**2)
     if center.ndim != 1 or cov.shape != (center.size, center.size) or not np.isfinite(center).all():

@@ -68,10 +68,16 @@ def move(
     rng: np.random.Generator, state: FisherScoringState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
     """Write theta' of the module's equation, with a new minibatch, to `out`; return 0, or NaN if it is not finite."""
-    minibatch, alpha = state.minibatch, state.step_size
-    n_obs, batch_size = minibatch.n_obs, minibatch.batch_size
+    minibatch = state.minibatch
+    alpha = state.step_size
+    n_obs = minibatch.n_obs
+    batch_size = minibatch.batch_size
     dim = theta.shape[0]
-    mean, running, now, matrix, lower = state.mean, state.running, state.now, state.matrix, state.lower
+    mean = state.mean
+    running = state.running
+    now = state.now
+    matrix = state.matrix
+    lower = state.lower
     draw_next(rng, minibatch.order, 0, batch_size)
     write_scores(minibatch, theta, mean, now, state.score)
     count[TOUCHED] += batch_size
@@ -102,7 +108,8 @@ def move(
 
 def _explain(state: FisherScoringState) -> str:
     """Return a sentence if a step is NaN because the estimated information is singular; "" otherwise."""
-    running, dim = state.running, len(state.running)
+    running = state.running
+    dim = len(state.running)
     if not np.isfinite(running).all():
         return ""
     eigenvalues = np.linalg.eigvalsh(running)
@@ -183,7 +190,9 @@ class StochasticGradientFisherScoring(Component, Proposal):
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
         """Compile the proposal."""
-        who, dim, B = "StochasticGradientFisherScoring", target.variables.size, self.noise_matrix
+        who = "StochasticGradientFisherScoring"
+        dim = target.variables.size
+        B = self.noise_matrix
         gradient = gradient_of(target, who=who)
         make_minibatch = minibatch_gradient(gradient, dim, int(self.batch_size), who=who)
         if B is None and self.batch_size <= dim:
@@ -197,8 +206,10 @@ class StochasticGradientFisherScoring(Component, Proposal):
         lower = np.linalg.cholesky(B) if B.size else B
 
         def make_state() -> FisherScoringState:
-            vectors, matrices = (np.zeros(dim) for _ in range(2)), (np.zeros((dim, dim)) for _ in range(4))
-            steps, running = np.zeros(1), next(matrices)
+            vectors = (np.zeros(dim) for _ in range(2))
+            matrices = (np.zeros((dim, dim)) for _ in range(4))
+            steps = np.zeros(1)
+            running = next(matrices)
             return FisherScoringState(make_minibatch(), self.step_size, B, lower, steps, running, *vectors, *matrices)
 
         return CompiledProposal(move, make_state, explain=_explain, records=("gradient_evaluations",))

@@ -53,10 +53,13 @@ class AddedNoise(NamedTuple):
 @compiled
 def rub_less(rng: np.random.Generator, keep: float, noise: AddedNoise, velocity: np.ndarray) -> None:
     """Apply friction: replace the velocity v by keep v + N(0, S)."""
-    dim, lower, z = velocity.shape[0], noise.lower, noise.score
+    dim = velocity.shape[0]
+    lower = noise.lower
+    z = noise.score
     for j in range(dim):
         z[j] = rng.standard_normal()
-    isotropic, learns = lower.shape[0] == 0, noise.due[0] > 0.0
+    isotropic = lower.shape[0] == 0
+    learns = noise.due[0] > 0.0
     untuned = noise.learnt[0] == 1.0 and not learns
     # Tuning may pass through places where the gradients are too noisy for any S. No noise is added there, because it
     # would heat the chain further and keep it where control variates are poor.
@@ -79,7 +82,10 @@ def learn(
     count: np.ndarray,
 ) -> None:
     """Update the estimate of W by the minibatch's gradients at theta, and factor S; minibatch t has weight ~ t^3."""
-    dim, now, half, known = theta.shape[0], noise.now, noise.half, noise.known
+    dim = theta.shape[0]
+    now = noise.now
+    half = noise.half
+    known = noise.known
     write_scores(minibatch, theta, noise.mean, now, noise.score)
     count[GRADIENTS] += minibatch.batch_size * (2 if minibatch.anchor.shape[0] > 0 else 1)
     noise.learnt[0] += 1.0
@@ -131,8 +137,11 @@ def added_noise(
     `keep` is c. Raises IncompatibleError if friction then removes too little energy for any S, or the covariance has
     another size.
     """
-    dim, total, heat = minibatch.at_anchor.size, 1.0 - keep**2, 0.25 * ((1.0 + keep) * step_size) ** 2
-    n_obs, lower = minibatch.n_obs, np.empty((0, 0))
+    dim = minibatch.at_anchor.size
+    total = 1.0 - keep**2
+    heat = 0.25 * ((1.0 + keep) * step_size) ** 2
+    n_obs = minibatch.n_obs
+    lower = np.empty((0, 0))
     if isinstance(gradient_noise, np.ndarray):
         if gradient_noise.shape[0] != dim:
             raise IncompatibleError(
@@ -147,7 +156,8 @@ def added_noise(
     elif gradient_noise == "tune":
         lower = np.full((dim, dim), math.nan)
         heat *= n_obs**2 * (1.0 / minibatch.batch_size - 1.0 / n_obs)  # V = N^2 (1/n - 1/N) S
-    matrices, vectors = (np.zeros((dim, dim)) for _ in range(3)), (np.zeros(dim) for _ in range(2))
+    matrices = (np.zeros((dim, dim)) for _ in range(3))
+    vectors = (np.zeros(dim) for _ in range(2))
     due = np.full(1, float(isinstance(gradient_noise, str)))
     return AddedNoise(math.sqrt(total), total, heat, lower, due, np.zeros(1), *matrices, *vectors)
 

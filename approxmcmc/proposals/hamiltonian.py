@@ -39,7 +39,9 @@ from approxmcmc.proposals.langevin import PosteriorGradient, forget, recall, wri
 from approxmcmc.proposals.langevin_step import checked_preconditioner, gradient_of, spread_of
 
 JITTER = 0.1  # relative random change of the step, up or down
-SHORTEST, LONGEST = 0.6, 1.4  # range of the random factor on the length
+# range of the random factor on the length
+SHORTEST = 0.6
+LONGEST = 1.4
 # A trajectory is rejected if its kicks add more energy than this, which no posterior requires. Below this limit 60
 # bisections still find the place where a density becomes undefined.
 FARTHEST = 1e30
@@ -197,7 +199,8 @@ class Hamiltonian(Component, Proposal):
 
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile the proposal; its state holds the logarithm of the tuned factor."""
-        known, dim = gradient_of(target, who="Hamiltonian"), target.variables.size
+        known = gradient_of(target, who="Hamiltonian")
+        dim = target.variables.size
         factor = sparse_factor_of(self.preconditioner)
         given = self.preconditioner if factor is None else self.preconditioner.sd
         spread = spread_of(given, dim, who="Hamiltonian")

@@ -30,7 +30,8 @@ from approxmcmc.proposals.covariance import add_column
 @compiled
 def kick(time: float, scale: np.ndarray, upper: np.ndarray, gradient: np.ndarray, velocity: np.ndarray) -> float:
     """Add time L' g to the velocity v, and return the change of the kinetic energy |v|^2 / 2."""
-    dim, gained = velocity.shape[0], 0.0
+    dim = velocity.shape[0]
+    gained = 0.0
     for j in range(dim):
         force = 0.0
         if upper.shape[0] == 0:

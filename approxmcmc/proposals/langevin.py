@@ -123,13 +123,11 @@ def couple(
 ) -> tuple[float, float]:
     """Propose for two chains along their drifts: the same point for both, or with reflected noise."""
     log_q_ratio = propose(rng, state, x, x_new, count)
-    alpha, scale, upper, xi, z = (
-        state.step_size * math.exp(state.log_factor[0]),
-        state.scale,
-        state.upper,
-        noise[0],
-        noise[1],
-    )
+    alpha = state.step_size * math.exp(state.log_factor[0])
+    scale = state.scale
+    upper = state.upper
+    xi = noise[0]
+    z = noise[1]
     recall(other, y, count)
     drift(alpha, scale, upper, x, state.slope, state.mean)
     drift(alpha, scale, upper, y, other.slope, other.mean)
@@ -247,7 +245,8 @@ class Langevin(Component, Proposal):
         return CompiledProposal(move, self._states(target), records=("gradient_evaluations",))
 
     def _states(self, target: Target) -> Callable[[], LangevinState]:
-        known, dim = gradient_of(target, who="Langevin"), target.variables.size
+        known = gradient_of(target, who="Langevin")
+        dim = target.variables.size
         spread = spread_of(self.preconditioner if self.cov is None else self.cov, dim, who="Langevin")
         kernels = known.add_gradient, known.add_prior_gradient, known.prior_rows
         gradient = PosteriorGradient(known.data, known.n_obs, ALL_ROWS, *kernels)

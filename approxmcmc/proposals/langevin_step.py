@@ -33,7 +33,8 @@ def drift(
         return
     assign(out, theta)
     for j in range(dim):  # M g = L (L' g)
-        row, component = upper[j], 0.0
+        row = upper[j]
+        component = 0.0
         for i in range(j, dim):
             component += row[i] * gradient[i]
         add_column(upper, j, 0.5 * alpha * component, out)
@@ -42,7 +43,8 @@ def drift(
 @compiled
 def add_noise(rng: np.random.Generator, alpha: float, scale: np.ndarray, upper: np.ndarray, out: np.ndarray) -> float:
     """Add sqrt(alpha) L z to `out`, with z ~ N(0, I); return |z|^2."""
-    spread, squared = math.sqrt(alpha), 0.0
+    spread = math.sqrt(alpha)
+    squared = 0.0
     for j in range(out.shape[0]):
         z = rng.standard_normal()
         squared += z * z

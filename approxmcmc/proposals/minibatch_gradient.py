@@ -66,7 +66,8 @@ def book_reads(minibatch: MinibatchGradient, minibatches: int, count: np.ndarray
 @compiled
 def estimate_gradient(minibatch: MinibatchGradient, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> None:
     """Write the estimate g_hat(theta), with the prior's gradient, to `out`; see the module."""
-    n_obs, batch_size = minibatch.n_obs, minibatch.batch_size
+    n_obs = minibatch.n_obs
+    batch_size = minibatch.batch_size
     out[:] = 0.0
     minibatch.add_gradient(theta, minibatch.data, minibatch.order, 0, batch_size, out)
     count[GRADIENTS] += batch_size + minibatch.prior_rows

@@ -16,7 +16,8 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
-FIRST, SECOND = 0, 1
+FIRST = 0
+SECOND = 1
 
 
 class MixtureState(NamedTuple):
@@ -200,7 +201,8 @@ def _join(members: Sequence[CompiledProposal], weights: np.ndarray) -> CompiledP
     """
     if len(members) == 1:
         return members[0]
-    first, second = members[0], _join(members[1:], weights[1:])
+    first = members[0]
+    second = _join(members[1:], weights[1:])
     share = float(weights[0] / weights.sum())
 
     def make_state() -> MixtureState:

@@ -71,7 +71,9 @@ def couple_independent(
 ) -> tuple[float, float]:
     """Propose for two chains: the same point for both, or steps of which one is the reflection of the other."""
     log_q_ratio = propose_independent(rng, state, x, x_new, count)
-    xi, z, factor = noise[0], noise[1], math.exp(state.log_factor[0])
+    xi = noise[0]
+    z = noise[1]
+    factor = math.exp(state.log_factor[0])
     for j in range(x.shape[0]):
         xi[j] = (x_new[j] - x[j]) / (factor * state.spread[j])
         z[j] = (x[j] - y[j]) / (factor * state.spread[j])
@@ -95,7 +97,9 @@ def couple_correlated(
 ) -> tuple[float, float]:
     """Propose for two chains: the same point for both, or steps reflected in the metric of the covariance."""
     log_q_ratio = propose_correlated(rng, state, x, x_new, count)
-    xi, z, factor = noise[0], noise[1], math.exp(state.log_factor[0])
+    xi = noise[0]
+    z = noise[1]
+    factor = math.exp(state.log_factor[0])
     whiten(state.spread, x, x_new, xi)
     whiten(state.spread, y, x, z)
     for j in range(x.shape[0]):
@@ -190,7 +194,8 @@ class RandomWalk(Component, Proposal):
 
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile the proposal; its state holds the logarithm of the tuned factor."""
-        dim, scale = target.variables.size, np.asarray(self.scale)
+        dim = target.variables.size
+        scale = np.asarray(self.scale)
         if self.preconditioner is not None:
             scale = scale**2 * self.preconditioner
         if scale.ndim and scale.shape[0] != dim:

@@ -88,7 +88,11 @@ def move(
 
     Return 0, or NaN if this theta is not finite.
     """
-    h, scale, upper, velocity, noise = state.step_size, state.scale, state.upper, state.velocity, state.noise
+    h = state.step_size
+    scale = state.scale
+    upper = state.upper
+    velocity = state.velocity
+    noise = state.noise
     if math.isnan(velocity[0]):
         draw_velocity(rng, velocity)
     assign(out, theta)
@@ -115,7 +119,10 @@ def propose(
     rng: np.random.Generator, state: HamiltonianState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
 ) -> float:
     """Write the end of a trajectory of T steps to `out`, and return minus the energy added by its kicks."""
-    h, scale, upper, velocity = state.step_size, state.scale, state.upper, state.velocity_there
+    h = state.step_size
+    scale = state.scale
+    upper = state.upper
+    velocity = state.velocity_there
     if math.isnan(state.velocity[0]):
         draw_velocity(rng, state.velocity)
     assign(velocity, state.velocity)
@@ -255,13 +262,16 @@ class StochasticGradientHamiltonian(Component, Proposal):
         return self._compile(target, move, self.gradient_noise)
 
     def _compile(self, target: Target, propose: Callable[..., float], gradient_noise: Any) -> CompiledProposal:
-        who, dim = "StochasticGradientHamiltonian", target.variables.size
+        who = "StochasticGradientHamiltonian"
+        dim = target.variables.size
         gradient = gradient_of(target, who=who)
         make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate, who=who)
-        spread, keep = spread_of(self.preconditioner, dim, who=who), math.exp(-self.friction * self.step_size)
+        spread = spread_of(self.preconditioner, dim, who=who)
+        keep = math.exp(-self.friction * self.step_size)
 
         def make_state() -> HamiltonianState:
-            minibatch, vectors = make_minibatch(), (np.full(dim, math.nan) for _ in range(3))
+            minibatch = make_minibatch()
+            vectors = (np.full(dim, math.nan) for _ in range(3))
             noise = added_noise(gradient_noise, minibatch, spread, self.step_size, keep, who=who)
             return HamiltonianState(minibatch, self.steps, self.step_size, keep, *spread, noise, *vectors)
 

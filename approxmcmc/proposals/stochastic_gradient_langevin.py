@@ -122,7 +122,9 @@ def _next_step_size(state: SGLDState) -> float:
 @compiled
 def propose(rng: np.random.Generator, state: SGLDState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
     """Write theta' to `out`, and return log q(theta|theta') - log q(theta'|theta), both given the minibatch."""
-    scale, upper, slope = state.scale, state.upper, state.slope
+    scale = state.scale
+    upper = state.upper
+    slope = state.slope
     alpha = _next_step_size(state)
     draw_minibatch(rng, state.minibatch, count)
     book_reads(state.minibatch, 1, count)
@@ -235,7 +237,8 @@ class StochasticGradientLangevin(Component, Proposal):
         return self._compile(target, move)
 
     def _compile(self, target: Target, propose: Callable[..., float]) -> CompiledProposal:
-        who, dim = "StochasticGradientLangevin", target.variables.size
+        who = "StochasticGradientLangevin"
+        dim = target.variables.size
         gradient = gradient_of(target, who=who)
         make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate, who=who)
         decreasing = isinstance(self.step_size, DecreasingStep)
@@ -244,7 +247,8 @@ class StochasticGradientLangevin(Component, Proposal):
         spread = spread_of(self.preconditioner, dim, who=who)
 
         def make_state() -> SGLDState:
-            cells, vectors = (np.zeros(1) for _ in range(2)), (np.zeros(dim) for _ in range(3))
+            cells = (np.zeros(1) for _ in range(2))
+            vectors = (np.zeros(dim) for _ in range(3))
             return SGLDState._make((make_minibatch(), *schedule, *spread, *cells, *vectors))
 
         return CompiledProposal(

@@ -78,7 +78,11 @@ def move(
 
     Return 0, or NaN if this theta is not finite.
     """
-    h, scale, upper, velocity, friction = state.step_size, state.scale, state.upper, state.velocity, state.friction
+    h = state.step_size
+    scale = state.scale
+    upper = state.upper
+    velocity = state.velocity
+    friction = state.friction
     if math.isnan(velocity[0]):
         draw_velocity(rng, velocity)
     assign(out, theta)
@@ -170,7 +174,8 @@ class StochasticGradientNoseHoover(Component, Proposal):
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
         """Compile the proposal."""
-        who, dim = "StochasticGradientNoseHoover", target.variables.size
+        who = "StochasticGradientNoseHoover"
+        dim = target.variables.size
         gradient = gradient_of(target, who=who)
         make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate, who=who)
         spread = spread_of(self.preconditioner, dim, who=who)

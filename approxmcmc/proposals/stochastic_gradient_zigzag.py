@@ -61,7 +61,9 @@ def zig_and_zag(
 
     The displacement is written to `moved`, and the turns change `velocity`.
     """
-    dim, left, total = velocity.shape[0], h, 0.0
+    dim = velocity.shape[0]
+    left = h
+    total = 0.0
     for k in range(dim):
         moved[k] = 0.0
         total += max(0.0, -velocity[k] * force[k])
@@ -71,7 +73,8 @@ def zig_and_zag(
         if time >= left:
             break
         left -= time
-        chosen, mark = -1, rng.random() * total
+        chosen = -1
+        mark = rng.random() * total
         for k in range(dim):
             moved[k] += time * velocity[k]
             rate = max(0.0, -velocity[k] * force[k])
@@ -90,7 +93,8 @@ def zig_and_zag(
 @compiled
 def move(rng: np.random.Generator, state: ZigZagState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
     """Write theta after T steps, each with its own minibatch, to `out`; return 0, or NaN if it is not finite."""
-    velocity, force = state.velocity, state.force
+    velocity = state.velocity
+    force = state.force
     if math.isnan(velocity[0]):
         for k in range(velocity.shape[0]):
             velocity[k] = 1.0 if rng.random() < 0.5 else -1.0
@@ -187,7 +191,8 @@ class StochasticGradientZigZag(Component, Proposal):
 
     def build_unadjusted(self, target: Target) -> CompiledProposal:
         """Compile the proposal."""
-        who, dim = "StochasticGradientZigZag", target.variables.size
+        who = "StochasticGradientZigZag"
+        dim = target.variables.size
         gradient = gradient_of(target, who=who)
         make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate, who=who)
         spread = spread_of(self.preconditioner, dim, who=who)

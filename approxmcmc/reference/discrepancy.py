@@ -127,7 +127,8 @@ def stein_discrepancy(
 
     if statistic not in ("U", "V"):
         raise InvalidInputError(f"stein_discrepancy: statistic must be 'U' or 'V', found {statistic!r}")
-    n_draws, seed = checked_integer(draws, "draws", 3), checked_integer(random_seed, "random_seed", 0)
+    n_draws = checked_integer(draws, "draws", 3)
+    seed = checked_integer(random_seed, "random_seed", 0)
     if not isinstance(traces, Mapping):  # a DataTree is a Mapping too
         raise InvalidInputError(
             f"stein_discrepancy: needs a trace, or a dict of name -> trace, found a {type(traces).__name__}"
@@ -178,7 +179,8 @@ class KernelSums(NamedTuple):
         The variance of a U-statistic of degree 2 is (4 (n - 2) a + 2 b) / (n (n - 1)), with a the variance of the
         projection E[k_0(x, X')] and b the variance of k_0; if the draws follow the posterior, a = 0.
         """
-        n, mean = len(self.rows), float(self.rows.mean())
+        n = len(self.rows)
+        mean = float(self.rows.mean())
         b = max(self.square - mean**2, 0.0)
         a = max(float(self.rows.var(ddof=1)) - b / (n - 1), 0.0)  # rows are means over n - 1 draws
         error = np.sqrt((4.0 * (n - 2) * a + 2.0 * b) / (n * (n - 1)))
@@ -194,7 +196,8 @@ class KernelSums(NamedTuple):
 def pairwise(phi: np.ndarray, g: np.ndarray) -> KernelSums:
     """Return the means of k_0 over all pairs of states `phi` with scores `g`, both whitened, of shape (n, dim)."""
     n = len(phi)
-    sums, square = np.empty(n), 0.0
+    sums = np.empty(n)
+    square = 0.0
     diagonal = (g**2).sum(axis=1) + phi.shape[1]
     for start in range(0, n, ROWS):
         block = slice(start, start + ROWS)

@@ -230,7 +230,8 @@ def exact_chain_reference(
         )
     if kernel is None or second is None:
         fit = laplace(target)
-        kernel, second = kernel or langevin_kernel(fit), second or mixture_kernel(fit)
+        kernel = kernel or langevin_kernel(fit)
+        second = second or mixture_kernel(fit)
     for each in (kernel, second):
         _check(target, each)
     how: dict[str, Any] = {"cache_dir": cache_dir, "cores": cores, "progressbar": progressbar}

@@ -54,7 +54,8 @@ def run_nuts(model: Any, settings: dict[str, Any], *, cores: int | None, progres
             f"{', '.join(variable.name for variable in model.discrete_value_vars)}. Sum them out of the model, or use "
             "`grid_reference` where one or two parameters remain."
         )
-    start, chains = time.perf_counter(), settings["chains"]
+    start = time.perf_counter()
+    chains = settings["chains"]
     target = WholeModel(model, "a gold standard needs no terms")
     sampler = NUTS(target_accept=settings["target_accept"])
     asked = WholeRun(

@@ -158,7 +158,8 @@ def _identify(target: Any) -> tuple[str | None, str | None, Callable[[], Any]]:
     The key is None if the model cannot be cached; for a ``pm.Model`` the hash is then None too.
     """
     if isinstance(target, TwinnedTarget):
-        target_hash, twin = target.content_hash(), twin_id(target)
+        target_hash = target.content_hash()
+        twin = twin_id(target)
         key = None if twin is None else content_hash(type(target).__qualname__, target_hash, twin)
         return target_hash, key, target.to_pymc
     import pymc as pm

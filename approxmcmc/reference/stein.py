@@ -66,7 +66,8 @@ def stein_deviations(draws: np.ndarray, gradients: np.ndarray) -> Deviations:
     def in_batches(values: np.ndarray) -> np.ndarray:
         return values.reshape(draws.shape)[:, : BATCHES * length].reshape(-1, length, dim)
 
-    phi, g = in_batches(phi), in_batches(gradients.reshape(-1, dim) @ L)
+    phi = in_batches(phi)
+    g = in_batches(gradients.reshape(-1, dim) @ L)
     return Deviations(
         _in_standard_errors(g.mean(axis=1)),
         _in_standard_errors(phi.transpose(0, 2, 1) @ g / length + np.eye(dim)),
@@ -95,7 +96,9 @@ def scores_of(target: Any, states: np.ndarray) -> np.ndarray:
 
     If the rows came from sources and a Dask cluster is active, it computes the sums.
     """
-    gradient, parts, flat = target.compile_gradient(), parts_of(target), states.reshape(-1, states.shape[-1])
+    gradient = target.compile_gradient()
+    parts = parts_of(target)
+    flat = states.reshape(-1, states.shape[-1])
     if parts is None:
         slopes = _slopes_of(gradient, flat)
     else:

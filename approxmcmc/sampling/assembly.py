@@ -96,7 +96,8 @@ def _search(
 
     Starts are drawn again where it is not finite, at most `TRIES` times; one pass over the data checks all.
     """
-    points, evaluated = np.array([draw_start(rng) for rng in rngs]), 0
+    points = np.array([draw_start(rng) for rng in rngs])
+    evaluated = 0
     pending = np.arange(len(rngs))
     for _ in range(TRIES):
         densities = program.log_densities(points[pending])
@@ -104,7 +105,9 @@ def _search(
         found = np.isfinite(densities)
         if found.all():
             return points, evaluated
-        worst, last, pending = points[pending][~found][-1], densities[~found][-1], pending[~found]
+        worst = points[pending][~found][-1]
+        last = densities[~found][-1]
+        pending = pending[~found]
         for k in pending:
             points[k] = draw_start(rngs[int(k)])
     raise NotFiniteError(
@@ -135,7 +138,8 @@ def as_points(initvals: Any, variables: Variables, chains: int) -> np.ndarray:
 
 def _from_mapping(values: Mapping[str, Any], variables: Variables) -> np.ndarray:
     values = {**variables.defaults, **values}  # a model has an initial point for every variable
-    unknown, missing = set(values) - set(variables.shapes), set(variables.shapes) - set(values)
+    unknown = set(values) - set(variables.shapes)
+    missing = set(variables.shapes) - set(values)
     if unknown or missing:
         wrong = f"{sorted(unknown)} are unknown" if unknown else f"{sorted(missing)} are missing"
         raise InvalidInputError(f"initvals need the variables {sorted(variables.shapes)}; {wrong}")
@@ -206,7 +210,8 @@ def make_steps(chain: Chain, n: int, dim: int, *, thin: int = 1, who: str) -> St
 
     Raises NotFiniteError, in the name of `who`, if the chain fails.
     """
-    counts, values = np.empty((n, len(COUNT_NAMES)), np.int64), np.empty((n, len(VALUE_NAMES)))
+    counts = np.empty((n, len(COUNT_NAMES)), np.int64)
+    values = np.empty((n, len(VALUE_NAMES)))
     made = Steps(np.empty((n, dim)), counts, values)
     if chain.advance(n * thin, thin, *made) < n * thin:
         raise NotFiniteError(f"{who}: {chain.explain_failure()}")

@@ -43,7 +43,9 @@ from approxmcmc.engine.compiler.python_call import raise_kept
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.sampling.memory import leaves
 
-STAYED, MOVED, FAILED = 0, 1, -1
+STAYED = 0
+MOVED = 1
+FAILED = -1
 
 
 class Clock(NamedTuple):
@@ -123,7 +125,8 @@ def make_chain(step: Callable[..., int]) -> Callable[..., int]:
         clock = state.clock
         count = clock.draw_counts
         value = clock.draw_values
-        made, draw = 0, 0
+        made = 0
+        draw = 0
         while made < steps:
             started = nanoseconds()
             if clock.begun[0] == 0:
@@ -248,8 +251,14 @@ class CompiledChain:
         auditor: Callable[[np.ndarray], Auditor] | None = None,
         fixed: Sequence[np.ndarray] = (),
     ) -> None:
-        self.loop, self.streams, self.state, self.auditor, self.fixed = loop, streams, state, auditor, fixed
-        self.explain_failure, self.adapted, self.start_evaluations = explain, describe, start_evaluations
+        self.loop = loop
+        self.streams = streams
+        self.state = state
+        self.auditor = auditor
+        self.fixed = fixed
+        self.explain_failure = explain
+        self.adapted = describe
+        self.start_evaluations = start_evaluations
 
     @property
     def proposed(self) -> np.ndarray:
@@ -277,12 +286,14 @@ class WatchedChain(CompiledChain):
 
     def __init__(self, watch: Callable[..., bool], *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
-        self.watch, self.begun_at = watch, self.state.theta.copy()
+        self.watch = watch
+        self.begun_at = self.state.theta.copy()
 
     def advance(self, steps: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make `steps` steps, from check to check; return the steps made, without those of a draw that fails it."""
         clock = self.state.clock
-        made, rows = 0, 0
+        made = 0
+        rows = 0
         while made < steps:
             begun = int(clock.begun[0])
             checks = int(clock.steps[0] - begun).bit_length()  # at the last draw
@@ -302,5 +313,6 @@ class WatchedChain(CompiledChain):
 
 def names_recorded(counts: Iterable[str], values: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the names in `counts`, and those in `values`, each in the order of the columns of the records."""
-    count_names, value_names = set(counts), set(values)
+    count_names = set(counts)
+    value_names = set(values)
     return [name for name in COUNT_NAMES if name in count_names], [name for name in VALUE_NAMES if name in value_names]

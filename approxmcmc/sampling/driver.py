@@ -69,7 +69,8 @@ def run(
         kind = SamplingError if error else NotFiniteError
         raise kind(f"sampling stopped before any draw was kept. {failure}. Evaluate the model there") from error
     draws_kept, stats = _stack(recorders, 1, kept, program)
-    warmup_draws, warmup_stats = None, None
+    warmup_draws = None
+    warmup_stats = None
     if keep_warmup:
         tuned = min(recorder.done[0] for recorder in recorders)
         warmup_draws, warmup_stats = _stack(recorders, 0, tuned, program)
@@ -101,10 +102,15 @@ class ChainsUnderWay:
         checkpoints: Keeper | None,
         begun: Snapshot | None,
     ) -> None:
-        self.recorders, self.goals, self.cores = recorders, goals, cores
-        self.progress, self.checkpoints = progress, checkpoints
+        self.recorders = recorders
+        self.goals = goals
+        self.cores = cores
+        self.progress = progress
+        self.checkpoints = checkpoints
         self.goal: Goal | None = goals.first()
-        self.stopped, self.started, self.limit_began = "", time.perf_counter(), limit_clock()
+        self.stopped = ""
+        self.started = time.perf_counter()
+        self.limit_began = limit_clock()
         if begun is not None:
             try:
                 for recorder, kept in zip(recorders, begun.chains, strict=True):
@@ -113,7 +119,8 @@ class ChainsUnderWay:
             except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
                 raise InvalidInputError(f"the state of a chain cannot be taken up: {error}") from error
             self.goal = begun.goal
-            self.started, self.limit_began = self.started - begun.seconds, self.limit_began - begun.seconds
+            self.started = self.started - begun.seconds
+            self.limit_began = self.limit_began - begun.seconds
             self.stopped = begun.stopped if begun.goal is None else ""
 
     @property
@@ -148,7 +155,8 @@ class ChainsUnderWay:
             if self.failed:  # the run cannot resume from here: keep the earlier checkpoint
                 return stopped
             if stopped:
-                self.stopped, self.goal = stopped, self.goal if stopped == "interrupt" else None
+                self.stopped = stopped
+                self.goal = self.goal if stopped == "interrupt" else None
             if stopped or self.goal is None:
                 self._keep(ended=self.goal is None)
                 break

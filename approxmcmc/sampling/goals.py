@@ -22,14 +22,18 @@ import numpy as np
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 
 FEWEST_DRAWS = 100  # per chain; with fewer an ESS is mostly its own noise
-LEAST_GROWTH, MOST_GROWTH = 1.25, 4.0  # an early ESS is a rough guess, so jumps are limited
+# an early ESS is a rough guess, so jumps are limited
+LEAST_GROWTH = 1.25
+MOST_GROWTH = 4.0
 HALVED = 4  # divides the number of draws kept at a goal, because the next goal has at most four times as many
 BYTES = 2**25  # largest size of the draws and records of a chain
 FEWEST_KEPT = 1000  # a chain may keep this many draws, however large each is, before it drops every second one
 ENOUGH = 400  # effective draws by default: standard errors of .05 posterior standard deviations
 # If draws do not suffice they are thinned by up to 16, or further as long as all steps together take less than a minute
 # of counted work. If chains still do not mix, the run warns instead of continuing for ever.
-MOST_THINNING, LONGEST_THINNING, MOST_SECONDS = 16, 1024, 60.0
+MOST_THINNING = 16
+LONGEST_THINNING = 1024
+MOST_SECONDS = 60.0
 FEW_EFFECTIVE = 5.0  # effective draws for each chain: chains that each stay in a mode have one or two
 HARDLY = 1.5  # growth of the ESS of chains of four times the length; it is about four if chains mix
 FAR_MORE = 4.0  # cost of steps over the expected one, above which the thinning is limited by the cost
@@ -88,7 +92,8 @@ class FixedDraws:
     memory: Mapping[str, float] = {}
 
     def __init__(self, draws: int, every: int = 1) -> None:
-        self.draws, self.every = draws, every
+        self.draws = draws
+        self.every = every
 
     @property
     def most(self) -> float:
@@ -155,9 +160,15 @@ class ThinnedDraws(_Looks):
         most: int = MOST_THINNING,
         affordable: float = math.inf,
     ) -> None:
-        self.draws, self.wanted, self.smallest_ess = draws, wanted, smallest_ess
-        self.agree, self.most_thinning, self.affordable = agree, most, affordable
-        self.every, self.ess, self.seconds = 1, 0.0, 0.0
+        self.draws = draws
+        self.wanted = wanted
+        self.smallest_ess = smallest_ess
+        self.agree = agree
+        self.most_thinning = most
+        self.affordable = affordable
+        self.every = 1
+        self.ess = 0.0
+        self.seconds = 0.0
         self.ess_of_half = self.ess_of_quarter = 0.0
 
     @property
@@ -171,8 +182,10 @@ class ThinnedDraws(_Looks):
 
     def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> Goal | None:
         """Check the draws, and return the goal with twice the thinning; None if they suffice."""
-        began, kept = time.perf_counter(), draws()
-        self.ess_of_quarter, self.ess_of_half = self.ess_of_half, self.ess
+        began = time.perf_counter()
+        kept = draws()
+        self.ess_of_quarter = self.ess_of_half
+        self.ess_of_half = self.ess
         self.ess = self.smallest_ess(kept, self.wanted)
         agrees = self.agree(kept)
         is_stuck = not agrees and self.ess < min(FEW_EFFECTIVE * len(kept), HARDLY * self.ess_of_quarter)
@@ -217,9 +230,15 @@ class EffectiveDraws(_Looks):
         dim: int,
         smallest_ess: Callable[[np.ndarray, float], float],
     ) -> None:
-        self.target, self.most_draws, self.smallest_ess = target, most_draws, smallest_ess
-        self.chains, self.capacity = chains, capacity(dim, target / chains)
-        self.ess, self.checks, self.seconds, self.every = 0.0, 0, 0.0, 1
+        self.target = target
+        self.most_draws = most_draws
+        self.smallest_ess = smallest_ess
+        self.chains = chains
+        self.capacity = capacity(dim, target / chains)
+        self.ess = 0.0
+        self.checks = 0
+        self.seconds = 0.0
+        self.every = 1
         self._expected = most_draws
 
     @property
@@ -234,7 +253,8 @@ class EffectiveDraws(_Looks):
     def after(self, goal: Goal, draws: Callable[[], np.ndarray]) -> Goal | None:
         """Check the draws, and return the next goal; None at the target, or at the upper limit."""
         began = time.perf_counter()
-        self.ess, self.checks = self.smallest_ess(draws(), self.target), self.checks + 1
+        self.ess = self.smallest_ess(draws(), self.target)
+        self.checks = self.checks + 1
         self.seconds += time.perf_counter() - began
         missing = self.target / self.ess if self.ess > 0.0 else math.inf
         self._expected = min(goal.draws * max(missing, 1.0), self.most_draws)
@@ -244,7 +264,8 @@ class EffectiveDraws(_Looks):
 
     def _goal(self, wanted: float) -> Goal:
         """Return a goal of about `wanted` draws that can be halved as often as the next goal may need."""
-        draws, every = min(math.ceil(wanted), self.most_draws), 1
+        draws = min(math.ceil(wanted), self.most_draws)
+        every = 1
         while draws > every * self.capacity:
             every *= 2
         self.every = every
@@ -281,7 +302,8 @@ def most_thinning(seconds_per_step: float, steps: int) -> int:
     >>> most_thinning(1e-3, 4000), most_thinning(1e-4, 4000), most_thinning(1.0, 4000)
     (16, 128, 16)
     """
-    affordable, most = affordable_thinning(seconds_per_step, steps), MOST_THINNING
+    affordable = affordable_thinning(seconds_per_step, steps)
+    most = MOST_THINNING
     while 2 * most <= min(affordable, LONGEST_THINNING):
         most *= 2
     return most

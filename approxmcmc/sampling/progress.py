@@ -67,7 +67,9 @@ class _Silent:
 
 class _Bar:
     def __init__(self, bar: Any, task: Any, label: str) -> None:
-        self.bar, self.task, self.label = bar, task, label
+        self.bar = bar
+        self.task = task
+        self.label = label
 
     def update(self, steps: int) -> None:
         self.bar.update(self.task, completed=steps)
@@ -78,11 +80,15 @@ class _Bar:
 
 class _Lines:
     def __init__(self, total: float, label: str, time_limit: float | None) -> None:
-        self.total, self.label, self.time_limit, self.note = total, label, time_limit, ""
+        self.total = total
+        self.label = label
+        self.time_limit = time_limit
+        self.note = ""
         self.started = self.last = time.perf_counter()
 
     def expect(self, total: float, note: str) -> None:
-        self.total, self.note = total, f", {note}"
+        self.total = total
+        self.note = f", {note}"
 
     def update(self, steps: int) -> None:
         now = time.perf_counter()
@@ -125,7 +131,8 @@ def _report_compilations(before: Compiled, over: threading.Event) -> None:
     due = SECONDS_UNTOLD
     while not over.wait(SECONDS_BETWEEN_LOOKS):
         now = compiled_so_far()
-        kernels, seconds = now.kernels - before.kernels, now.seconds - before.seconds
+        kernels = now.kernels - before.kernels
+        seconds = now.seconds - before.seconds
         # Not while kernels are read from files.
         if now.current and seconds >= due and (kernels or now.current >= SECONDS_UNTOLD):
             kept = "" if due > SECONDS_UNTOLD else ", once for this machine and kind of model"

@@ -69,7 +69,8 @@ class GrowingRows:
     """Rows of numbers that can grow but never change: a returned view of `rows` stays valid."""
 
     def __init__(self, rows: np.ndarray) -> None:
-        self._room, self._filled = rows, len(rows)
+        self._room = rows
+        self._filled = len(rows)
 
     @property
     def rows(self) -> np.ndarray:
@@ -78,7 +79,8 @@ class GrowingRows:
 
     def add(self, rows: np.ndarray) -> None:
         """Add rows; double the capacity if it is too small."""
-        first, last = self._filled, self._filled + len(rows)
+        first = self._filled
+        last = self._filled + len(rows)
         if last > len(self._room):
             room = np.empty((max(last, 2 * first), rows.shape[1]), rows.dtype)
             room[:first] = self.rows
@@ -91,16 +93,22 @@ class Recorder:
     """One chain, and the records of its tuning steps and of its draws."""
 
     def __init__(self, chain: Chain, dim: int, tune: int, thin: int, keep_warmup: bool) -> None:
-        self.chain, self.dim, self.keep_warmup = chain, dim, keep_warmup
+        self.chain = chain
+        self.dim = dim
+        self.keep_warmup = keep_warmup
         # Rows wanted, and steps per row, of the two phases; tuning is never thinned.
-        self.wanted, self.thin, self.every = [tune, 0], [1, thin], 1
+        self.wanted = [tune, 0]
+        self.thin = [1, thin]
+        self.every = 1
         self.done = [0, 0]
         none = np.empty((0, dim)), np.empty((0, len(COUNT_NAMES)), np.int64), np.empty((0, len(VALUE_NAMES)))
         self.tables = [[GrowingRows(rows) for rows in none] for _ in self.done]
         self.tuning_counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
         self.tuning_values = np.zeros(len(VALUE_NAMES))
         self.begun = 0  # steps made of the next draw
-        self.elapsed, self.on_processor = 0.0, 0.0  # seconds of the chunks since the last draw
+        # seconds of the chunks since the last draw
+        self.elapsed = 0.0
+        self.on_processor = 0.0
         self.seconds_per_step = math.inf
         self.chunk_steps = 0
         self.failure = ""
@@ -111,7 +119,8 @@ class Recorder:
         while self.every < goal.every:
             self.hold(1, every_second(self.records(1)))
             self.done[1] //= 2
-            self.every, self.thin[1] = 2 * self.every, 2 * self.thin[1]
+            self.every = 2 * self.every
+            self.thin[1] = 2 * self.thin[1]
         self.wanted[1] = goal.draws // goal.every
 
     @property
@@ -142,15 +151,18 @@ class Recorder:
         draws = np.full((rows, self.dim), math.nan)
         counts = np.empty((rows, len(COUNT_NAMES)), dtype=np.int64)
         values = np.empty((rows, len(VALUE_NAMES)))
-        started, own = time.perf_counter(), time.thread_time()
+        started = time.perf_counter()
+        own = time.thread_time()
         try:
             made = self.chain.advance(steps, thin, draws, counts, values)
             rows = (self.begun + made) // thin
             self.failure = self.chain.explain_failure() if made < steps else ""
         except Exception as error:  # from the user's function; the draw is intact: a step writes it last
             rows = int(np.isfinite(draws).all(axis=1).sum())
-            self.error, self.failure = error, _explain(error, self.chain)
-        elapsed, own = time.perf_counter() - started, time.thread_time() - own
+            self.error = error
+            self.failure = _explain(error, self.chain)
+        elapsed = time.perf_counter() - started
+        own = time.thread_time() - own
         self.seconds_per_step = max(elapsed / steps, 1e-9)
         self.begun = (self.begun + steps) % thin
         self.elapsed += elapsed
@@ -174,7 +186,8 @@ class Recorder:
             values[:, SECONDS] = self.elapsed / len(draws)
         share_of_core = self.on_processor / max(self.elapsed, 1e-9)  # below 1 if other programs used the core too
         values[:, THREAD_SECONDS] = values[:, SECONDS] * share_of_core
-        self.elapsed, self.on_processor = 0.0, 0.0
+        self.elapsed = 0.0
+        self.on_processor = 0.0
         self.done[phase] += len(draws)
         if phase == 0:
             self.tuning_counts += counts.sum(axis=0)
@@ -227,10 +240,13 @@ class Recorder:
         take_up(self.chain.memory, kept["memory"])
         for name, rng in self.chain.streams._asdict().items():
             rng.bit_generator.state = kept["streams"][name]
-        self.done, self.thin, self.every = list(kept["done"]), list(kept["thin"]), int(kept["every"])
+        self.done = list(kept["done"])
+        self.thin = list(kept["thin"])
+        self.every = int(kept["every"])
         self.begun = int(kept["begun"])
         self.elapsed, self.on_processor = kept["seconds"]
-        self.tuning_counts, self.tuning_values = kept["tuning_counts"], kept["tuning_values"]
+        self.tuning_counts = kept["tuning_counts"]
+        self.tuning_values = kept["tuning_values"]
         for phase, prefix in enumerate(("warmup_", "")):
             draws, counts, values = (kept[f"{prefix}{name}"] for name in RECORDS)
             self.hold(phase, (draws, counts, values))
@@ -247,7 +263,8 @@ def every_second(chunk: Chunk) -> Chunk:
     thinned_counts = counts[::2] + counts[1::2]
     for column in (ACCEPTED, BRIGHT):
         thinned_counts[:, column] = counts[1::2, column]
-    first, second = values[::2], values[1::2]
+    first = values[::2]
+    second = values[1::2]
     unwritten = (second == BLANK_VALUES) | np.isnan(second)
     thinned_values = np.where(unwritten, first, second)
     for column in (SECONDS, THREAD_SECONDS, EXPECTED_READS):

@@ -68,7 +68,8 @@ class Arrays(DataSource):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle: a C-contiguous mapped file by its name, any other array with its values."""
-        state, array = dict(self.__dict__), self._array
+        state = dict(self.__dict__)
+        array = self._array
         if isinstance(array, np.memmap) and array.filename is not None and array.flags.c_contiguous:
             start = array.offset + array.__array_interface__["data"][0] - _first_byte(array)
             state["_array"] = (str(array.filename), array.dtype, start, array.shape)

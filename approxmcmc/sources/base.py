@@ -102,7 +102,8 @@ class DataSource(abc.ABC):
         if unknown or not wanted:
             raise InvalidInputError(f"{self!r}: no columns {unknown or wanted}; there are {list(self.columns)}")
         chosen = copy.copy(self)
-        chosen.columns, chosen.is_vector = wanted, isinstance(names, str)
+        chosen.columns = wanted
+        chosen.is_vector = isinstance(names, str)
         return chosen
 
     def astype(self, dtype: Any) -> Self:
@@ -114,7 +115,8 @@ class DataSource(abc.ABC):
     def with_ones(self, name: str) -> Self:
         """Return a source of the table with an additional first column of ones, called `name`."""
         other = copy.copy(self)
-        other.columns, other.ones = (name, *self.columns), name
+        other.columns = (name, *self.columns)
+        other.ones = name
         return other
 
     def read(self, block: int) -> np.ndarray:
@@ -128,7 +130,8 @@ class DataSource(abc.ABC):
         """
         if self.ones is not None:
             bare = copy.copy(self)
-            bare.columns, bare.ones = self.columns[1:], None
+            bare.columns = self.columns[1:]
+            bare.ones = None
             rows = bare.read(block)
             return np.concatenate([np.ones((len(rows), 1), rows.dtype), rows], axis=1)
         found = np.asarray(self._read(block))

@@ -252,7 +252,8 @@ def as_source(values: Any) -> DataSource | None:
     """
     if isinstance(values, DataSource):
         return values
-    library, kind = type(values).__module__.partition(".")[0], type(values).__name__
+    library = type(values).__module__.partition(".")[0]
+    kind = type(values).__name__
     if library == "zarr" and kind == "Array":
         return ZarrArray(values)
     if library == "dask" and kind == "Array":

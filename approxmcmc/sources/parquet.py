@@ -52,7 +52,8 @@ class ParquetFolder(DataSource):
         counts = [sum(part.num_rows for part in group.row_groups) for group in self._groups]
         if not sum(counts):
             raise InvalidInputError(f"ParquetFolder: {path} holds no rows in Parquet files")
-        self.schema, self.columns = data.schema, column_names(data.schema.names, len(data.schema), who="ParquetFolder")
+        self.schema = data.schema
+        self.columns = column_names(data.schema.names, len(data.schema), who="ParquetFolder")
         self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         known = data.filesystem.get_file_info([file.path for file in files])
         self._state = content_hash([(file.path, file.size, str(file.mtime_ns)) for file in known])

@@ -53,14 +53,16 @@ def adopt(
     """
     import pandas as pd
 
-    plan, store = make_plan(study, preset), Store.of(base, study.name, preset)
+    plan = make_plan(study, preset)
+    store = Store.of(base, study.name, preset)
     records = latest(plan, store.records())
     rows = []
     for cell in plan.cells:
         record = records.get(cell.identity)
         if record is None or record["status"] != "done" or record["code_version"] == plan.code_version:
             continue
-        trace, count = store.trace(record["key"]), min(draws, record["draws"])
+        trace = store.trace(record["key"])
+        count = min(draws, record["draws"])
         _, again = repeat(plan, cell, count, sample=sample)
         equal = again is not None and _equal(trace, again, count)
         drawn_by = record.get("drawn_by") or record["code_version"]

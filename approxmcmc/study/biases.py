@@ -69,7 +69,8 @@ def _stored_or_made(plan: Plan, store: Store, target: str, setting: Setting, rec
 def _estimate(study: Declaration, name: str, setting: Setting, run: "xr.DataTree", seed: int) -> "xr.Dataset":
     from approxmcmc.couplings import bias
 
-    asked, target = study.bias or Bias(), study.target(name)
+    asked = study.bias or Bias()
+    target = study.target(name)
     sampler = setting.sampler
     if asked.of is not None:
         target, sampler = asked.of(target, sampler)

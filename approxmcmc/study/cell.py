@@ -67,18 +67,22 @@ def run_cell(
     """
     plan.study.target(cell.target)  # made before the clock starts
     record = planned_record(cell, plan)
-    trace, error, status = None, None, "done"
+    trace = None
+    error = None
+    status = "done"
     before = probe()
     with one_thread(), processor_seconds(), warnings.catch_warnings(record=True) as caught, stopwatch() as watch:
         warnings.simplefilter("always")
         try:
             trace = _chain(plan, cell, sample)
         except SamplingError as problem:
-            status, error = "invalid", str(problem)
+            status = "invalid"
+            error = str(problem)
         except Exception as problem:  # an error is a result of the study; the other cells continue
             if _interrupted(problem):
                 raise KeyboardInterrupt from problem
-            status, error = "failed", traceback.format_exc()
+            status = "failed"
+            error = traceback.format_exc()
     after = probe()
     record |= {"wall_seconds": watch.wall_seconds, "cpu_seconds": watch.cpu_seconds}
     record |= {"probe_before": before, "probe_after": after, "noisy": is_noisy(before, after)}
@@ -96,7 +100,9 @@ def run_cell(
 
 
 def _chain(plan: Plan, cell: Cell, sample: Callable[..., xr.DataTree]) -> xr.DataTree:
-    study, target, budget = plan.study, plan.study.target(cell.target), plan.study.budget_of(cell.target)
+    study = plan.study
+    target = plan.study.target(cell.target)
+    budget = plan.study.budget_of(cell.target)
     initial = cell.starting_point(study, target)
     if isinstance(cell.sampler, ForeignSampler):
         return foreign_chain(budget, cell.sampler, target, seed=cell.seed, initial=initial)
@@ -152,7 +158,8 @@ def problems(trace: xr.DataTree) -> list[str]:
 
 def measurements(trace: xr.DataTree, wall_seconds: float) -> Record:
     """Return seconds and counts of a one-chain trace, tuning included; `wall_seconds` are those of the whole call."""
-    stats, attrs = trace["sample_stats"], trace["sample_stats"].attrs
+    stats = trace["sample_stats"]
+    attrs = trace["sample_stats"].attrs
     draws = int(stats.sizes.get("draw", 0))
     sampling = float(attrs.get("sampling_time", np.nan))
     rates = stats["acceptance_rate"] if draws and "acceptance_rate" in stats else None
@@ -174,7 +181,8 @@ def measurements(trace: xr.DataTree, wall_seconds: float) -> Record:
 
 def defect(trace: xr.DataTree) -> str | None:
     """Return why a trace is invalid, or None: no draws, a failed chain, a draw that is not finite."""
-    attrs, posterior = trace["sample_stats"].attrs, trace["posterior"]
+    attrs = trace["sample_stats"].attrs
+    posterior = trace["posterior"]
     if attrs.get("stopped") == "failure":
         return f"The chain failed: {attrs.get('failure', 'cause unknown')}."
     if not posterior.sizes.get("draw", 0):
@@ -216,7 +224,8 @@ def _fault(trace: Any, target: Target) -> str:
     missing = {"posterior", "sample_stats"} - set(children)
     if missing:
         return f"no group {sorted(missing)}"
-    posterior, stats = trace["posterior"], trace["sample_stats"]
+    posterior = trace["posterior"]
+    stats = trace["sample_stats"]
     if posterior.sizes.get("chain") != 1 or "draw" not in posterior.sizes:
         return f"posterior dims {dict(posterior.sizes)}"
     if lacking := set(target.variables.shapes) - set(posterior.data_vars):

@@ -46,7 +46,8 @@ def gold_request(study: Declaration, preset: str, target_name: str) -> GoldRepor
 
 def stored_gold(study: Declaration, preset: str, target_name: str, store: Store) -> "xr.DataTree | None":
     """Return the stored gold standard if it was made with the current settings of the study, else None."""
-    report, wanted = store.gold_report(target_name), gold_request(study, preset, target_name)
+    report = store.gold_report(target_name)
+    wanted = gold_request(study, preset, target_name)
     fits = report is not None and wanted is not None and report["request"] == wanted["request"]
     return store.gold(target_name) if fits else None
 
@@ -66,7 +67,8 @@ def make_gold(study: Declaration, preset: str, target_name: str, store: Store) -
     fits = stored is not None and stored["request"] == wanted["request"]
     if stored is not None and fits and (stored["status"] == "refused" or is_intact(lambda: store.gold(target_name))):
         return stored
-    start, when_made = time.perf_counter(), 0.0
+    start = time.perf_counter()
+    when_made = 0.0
     try:
         reference, error = _reference(study, wanted)
         attrs = reference["posterior"].attrs

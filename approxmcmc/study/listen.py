@@ -49,7 +49,8 @@ class Lines(Listener):
 
     def start(self, total: int) -> None:
         """Start the clock."""
-        self.total, self.counts = total, Counter()
+        self.total = total
+        self.counts = Counter()
         self.started = self.last = time.monotonic()
 
     def cell(self, record: Record) -> None:
@@ -64,7 +65,8 @@ class Lines(Listener):
 
     def summary(self) -> str:
         """Return counts, elapsed seconds, and an estimate of the seconds left."""
-        ended, gone = self.counts.total(), time.monotonic() - self.started
+        ended = self.counts.total()
+        gone = time.monotonic() - self.started
         left = f"  left ~{clock(gone / ended * (self.total - ended))}" if 0 < ended < self.total else ""
         counts = ", ".join(f"{count} {status}" for status, count in sorted(self.counts.items()))
         return f"[{ended}/{self.total}] {clock(gone)}{left}  {counts}"

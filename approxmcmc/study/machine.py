@@ -64,7 +64,8 @@ class Stopwatch:
 def stopwatch() -> Iterator[Stopwatch]:
     """Time a block on both clocks; processor time counts all threads of this process, but no child processes."""
     watch = Stopwatch()
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     try:
         yield watch
     finally:

@@ -82,7 +82,9 @@ MEASURES: Final[Mapping[str, Measure]] = {
 }
 
 
-MEANS, VARIANCES, TAILS = "posterior means", "posterior variances", "tail probabilities"
+MEANS = "posterior means"
+VARIANCES = "posterior variances"
+TAILS = "tail probabilities"
 FAR = 2.0  # posterior standard deviations
 
 
@@ -127,7 +129,8 @@ def standard_estimands(reference: "xr.Dataset") -> "Mapping[str, Callable[[xr.Da
         return xr.DataArray(values, dims=("chain", "draw", "parameter"))
 
     truth = flat(reference)
-    mean, sd = truth.mean(("chain", "draw")), truth.std(("chain", "draw"))
+    mean = truth.mean(("chain", "draw"))
+    sd = truth.std(("chain", "draw"))
 
     def z(posterior: "xr.Dataset") -> "xr.DataArray":
         return (flat(posterior) - mean) / sd

@@ -210,7 +210,8 @@ def select(cells: Sequence[Cell], only: str | None) -> list[Cell]:
 
 def _conditions(text: str) -> list[str]:
     # A label contains commas between brackets: "label=walk[scale=1.0, epsilon=0.0],replicate=0".
-    parts, depth = [""], 0
+    parts = [""]
+    depth = 0
     for character in text:
         depth += (character == "[") - (character == "]")
         if character == "," and depth == 0:

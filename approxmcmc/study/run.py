@@ -119,7 +119,8 @@ def run_study(
     plan = make_plan(study, preset)
     chosen = _chosen(plan, only, keys)
     store = Store.of(base, study.name, preset)
-    interrupted, gold = False, []
+    interrupted = False
+    gold = []
     with store.lock():
         extended = store.accept_plan(plan)
         store.clean()

@@ -127,7 +127,8 @@ class Store:
 
         folder = self.cell_folder(record["key"])
         folder.mkdir(parents=True, exist_ok=True)
-        fresh, place = folder / "draws.tmp", folder / "draws.nc"
+        fresh = folder / "draws.tmp"
+        place = folder / "draws.nc"
         if draws is not None:
             save(draws, fresh)
         (folder / "record.json").unlink(missing_ok=True)  # without a record the cell does not count
@@ -146,7 +147,8 @@ class Store:
         """
         from approxmcmc.output.files import load
 
-        record, path = self.record(key) or {}, self.cell_folder(key) / "draws.nc"
+        record = self.record(key) or {}
+        path = self.cell_folder(key) / "draws.nc"
         try:
             trace = load(path)
             if record.get("draws_hash") not in (None, hash_of_draws(trace)):
@@ -238,7 +240,8 @@ class Store:
         """
         from approxmcmc.output.files import load
 
-        report, path = self.gold_report(target), self.folder / "gold" / f"{target}.nc"
+        report = self.gold_report(target)
+        path = self.folder / "gold" / f"{target}.nc"
         if report is None or report["status"] != "accepted":
             return None
         if not path.is_file():

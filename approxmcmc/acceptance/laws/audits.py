@@ -52,7 +52,8 @@ class WrongDecisions(NamedTuple):
 
 def wrong_decisions(stats: "xr.Dataset") -> WrongDecisions:
     """Count the wrong decisions of a run; with too few audits the lower limit of the rate is 0."""
-    wrong, audited = int(stats["wrong_decisions"].sum()), int(stats["decisions_audited"].sum())
+    wrong = int(stats["wrong_decisions"].sum())
+    audited = int(stats["decisions_audited"].sum())
     judged = wrong > 0 and audited >= SMALLEST_RUN
     return WrongDecisions(wrong, audited, float(betaincinv(wrong, audited - wrong + 1, 0.001)) if judged else 0.0)
 

@@ -30,7 +30,8 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.terms.moments import kurtosis
 from approxmcmc.errors import InvalidInputError
 
-THIRD_MOMENT, FIRST_MOMENT = 6.4, 2.0
+THIRD_MOMENT = 6.4
+FIRST_MOMENT = 2.0
 
 
 @naming_the_arguments
@@ -74,7 +75,8 @@ def minibatch_barker_error_bound(terms: Any, batch_size: Any, *, correction_erro
     >>> bound.round(2).tolist()
     [1.18, 0.1]
     """
-    terms, sizes = np.asarray(terms, dtype=np.float64), np.asarray(batch_size, dtype=np.float64)
+    terms = np.asarray(terms, dtype=np.float64)
+    sizes = np.asarray(batch_size, dtype=np.float64)
     if terms.ndim != 1 or terms.size < 2 or not np.isfinite(terms).all() or not np.ptp(terms) > 0.0:
         raise InvalidInputError(
             f"minibatch_barker_error_bound: terms must be two or more finite numbers, not all equal, in one axis; "
@@ -122,7 +124,8 @@ def enumerated_probability(
         seen: tuple[int, ...] = ()
         for new in order:
             seen += new
-            n, part = len(seen), differences[:, list(seen)]
+            n = len(seen)
+            part = differences[:, list(seen)]
             estimate = log_rest + n_obs * part.mean(axis=1)
             variance = n_obs**2 * part.var(axis=1, ddof=1) / n * (1.0 - n / n_obs)
             spread = np.maximum(np.sqrt(np.maximum(target_variance - variance, 0.0)), LEAST_SPREAD)
@@ -148,6 +151,8 @@ def gaussian_probability(
     smooth = np.zeros(log_ratio.shape)
     for atom, weight in zip(correction.atoms, correction.weights, strict=True):
         smooth += weight * ndtr((log_ratio + atom) / correction.sigma)
-    n_obs, last = int(looks[-1]), int(looks[-2])  # the last look before all data are read
+    # the last look before all data are read
+    n_obs = int(looks[-1])
+    last = int(looks[-2])
     stops_early = tau**2 * (1.0 / last - 1.0 / n_obs) * n_obs < target_variance
     return np.where(stops_early, smooth, exact_probability(log_ratio, rule))

@@ -111,12 +111,14 @@ def stopped_early(
             drift = mu_std[alive] * (slopes[j] - correlation * slopes[j - 1])
             error[alive] += (mass * ndtr((-limit - correlation * nodes - drift[:, None]) / step)).sum(axis=1)
             undecided = _normal((nodes - correlation * outer[:, None]) / step) / step @ inner
-        nodes, inner = outer, weights * undecided
+        nodes = outer
+        inner = weights * undecided
         mass = _normal(nodes - mu_std[alive, None] * slopes[j]) * inner
         left = mass.sum(axis=1)
         used[alive] += (fractions[j + 1] - fractions[j]) * left
         keep = left > NEGLIGIBLE
-        alive, mass = alive[keep], mass[keep]
+        alive = alive[keep]
+        mass = mass[keep]
     return error, used
 
 
@@ -132,7 +134,8 @@ def integrate_noise(
     tau`, that is the width of the narrowest feature of the error.
     """
     kink = -log_ratio
-    low, high = np.minimum(kink, 0.0), np.maximum(kink, 0.0)
+    low = np.minimum(kink, 0.0)
+    high = np.maximum(kink, 0.0)
     if rule == "metropolis":
         low = np.zeros_like(kink)
     half = np.minimum((high - low) / 2.0, LAST_NOISE)

@@ -26,8 +26,10 @@ from approxmcmc.errors import InvalidInputError
 
 METHODS = ("minimax", "nnls", "ridge")
 # Below 0.1 the atoms would have to lie closer than the programme can solve; above 1.5 the error passes 2e-3.
-SMALLEST_SIGMA, LARGEST_SIGMA = 0.1, 1.5
-CHECKED_UP_TO, CHECKED_POINTS = 30.0, 24_001
+SMALLEST_SIGMA = 0.1
+LARGEST_SIGMA = 1.5
+CHECKED_UP_TO = 30.0
+CHECKED_POINTS = 24_001
 HALF_WIDTH = 16.0  # the largest atom; the logistic distribution has probability 1e-7 beyond it
 NEGLIGIBLE_WEIGHT = 1e-12
 # The programme's optimum is smaller than the usual tolerances of solvers, so the error variable is scaled up; if the
@@ -167,7 +169,8 @@ def _computed(sigma: float, method: str, regularisation: float, points: int) -> 
     else:
         atoms, weights = _minimax(sigma) if method == "minimax" else _nnls(sigma)
     keep = weights > NEGLIGIBLE_WEIGHT
-    atoms, weights = atoms[keep], weights[keep] / weights[keep].sum()
+    atoms = atoms[keep]
+    weights = weights[keep] / weights[keep].sum()
     return CorrectionDistribution(atoms, weights, sigma, sup_error(atoms, weights, sigma), method)
 
 
@@ -197,7 +200,8 @@ def _nnls(sigma: float) -> tuple[np.ndarray, np.ndarray]:
     from scipy.optimize import nnls
 
     atoms, matrix, wanted, count = _half_line(sigma, 1.0, HALF_WIDTH)
-    rows, wanted = np.vstack([matrix, ERROR_SCALE * count]), np.append(wanted, ERROR_SCALE)
+    rows = np.vstack([matrix, ERROR_SCALE * count])
+    wanted = np.append(wanted, ERROR_SCALE)
     weights, _ = nnls(rows, wanted, maxiter=200 * len(atoms))
     return _mirrored(atoms, weights)
 
@@ -231,5 +235,6 @@ def _half_line(
 
 def _mirrored(atoms: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return atoms and weights of the symmetric distribution with these atoms >= 0; the first atom is 0."""
-    atoms, weights = np.concatenate([-atoms[:0:-1], atoms]), np.concatenate([weights[:0:-1], weights])
+    atoms = np.concatenate([-atoms[:0:-1], atoms])
+    weights = np.concatenate([weights[:0:-1], weights])
     return atoms, weights / math.fsum(weights)

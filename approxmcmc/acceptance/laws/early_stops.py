@@ -135,7 +135,8 @@ def tolerance_stop_error(
     """
     distance = np.abs(np.asarray(mu_std, dtype=np.float64))
     fractions, limits = schedule(epsilon, batch_size, n_obs, growth, thresholds, boundary_shape)
-    fractions, limits = np.append(fractions[: look + 1], 1.0), limits[: look + 1]
+    fractions = np.append(fractions[: look + 1], 1.0)
+    limits = limits[: look + 1]
     wrong, used = stopped_early(distance.ravel(), fractions, limits)
     wrong_by_sign, used_by_sign = stopped_early(distance.ravel(), fractions, np.append(limits[:-1], 0.0))
     stopped = (used - used_by_sign) / (1.0 - fractions[look])

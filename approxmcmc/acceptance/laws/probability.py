@@ -63,9 +63,11 @@ def orders(looks: np.ndarray) -> Iterator[Order]:
 
 def mean_over_orders(looks: np.ndarray, given: Callable[[Order], np.ndarray]) -> np.ndarray:
     """Return the mean of ``given(order)`` over every way to draw the looks."""
-    total, count = np.zeros(()), 0
+    total = np.zeros(())
+    count = 0
     for order in orders(looks):
-        total, count = total + given(order), count + 1
+        total = total + given(order)
+        count = count + 1
     return np.asarray(total / count)
 
 
@@ -130,7 +132,8 @@ def acceptance_probability(
     IncompatibleError
         When this method cannot compute the test's acceptance probability.
     """
-    n_obs, rule = differences.shape[1], "barker" if conditional else test.rule
+    n_obs = differences.shape[1]
+    rule = "barker" if conditional else test.rule
     differences = differences / test.temperature
     method = best_method(test, n_obs, method)
     if method == "enumerate":

@@ -148,7 +148,8 @@ def acceptance_probability_error(
         raise InvalidInputError("log_ratio must be finite and tau finite and at least 0; drop the pairs that are not.")
     characteristic = operating_characteristic(epsilon, batch_size, n_obs, growth, thresholds, boundary_shape)
     narrow = narrowest_feature(n_obs, batch_size, growth)
-    flat_ratio, flat_tau = ratios.values.ravel(), scales.values.ravel()
+    flat_ratio = ratios.values.ravel()
+    flat_tau = scales.values.ravel()
     results = np.empty((2, flat_ratio.size))
     for start in range(0, flat_ratio.size, PAIRS_AT_ONCE):
         part = slice(start, start + PAIRS_AT_ONCE)
@@ -249,11 +250,13 @@ def enumerated_probability(
     def given(order: Order) -> np.ndarray:
         accepted = np.zeros(len(differences))
         # The interval of mu_0 that is still undecided.
-        low, high = np.full(len(differences), -np.inf), np.full(len(differences), np.inf)
+        low = np.full(len(differences), -np.inf)
+        high = np.full(len(differences), np.inf)
         seen: tuple[int, ...] = ()
         for new, limit in zip(order, critical, strict=True):
             seen += new
-            n, part = len(seen), differences[:, list(seen)]
+            n = len(seen)
+            part = differences[:, list(seen)]
             mean = part.mean(axis=1)
             error = part.std(axis=1, ddof=1) / math.sqrt(n) * math.sqrt(1.0 - n / n_obs)
             # limit * 0 = 0 also if the limit is infinite: all terms seen are equal, and only the last look decides.
@@ -262,7 +265,8 @@ def enumerated_probability(
             half = np.where(by_tolerance & (n_obs * error <= tol), 0.0, half)
             accepts = np.minimum(high, mean - half)
             accepted += np.where(accepts > low, below(accepts) - below(low), 0.0)
-            low, high = np.maximum(low, mean - half), np.minimum(high, mean + half)
+            low = np.maximum(low, mean - half)
+            high = np.minimum(high, mean + half)
             high = np.maximum(high, low)
         return accepted
 

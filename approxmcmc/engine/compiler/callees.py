@@ -50,9 +50,13 @@ _HERE = _Here()
 @contextlib.contextmanager
 def whole() -> Iterator[None]:
     """Inside this context, everything compiled is one kernel and its callees."""
-    thresholds, outer = gc.get_threshold(), (_HERE.in_kernel, _HERE.depth, _HERE.is_bare, _HERE.is_kept)
+    thresholds = gc.get_threshold()
+    outer = (_HERE.in_kernel, _HERE.depth, _HERE.is_bare, _HERE.is_kept)
     gc.set_threshold(*GC_THRESHOLD)
-    _HERE.in_kernel, _HERE.depth, _HERE.is_bare, _HERE.is_kept = True, 0, False, False
+    _HERE.in_kernel = True
+    _HERE.depth = 0
+    _HERE.is_bare = False
+    _HERE.is_kept = False
     try:
         yield
     finally:
@@ -68,7 +72,8 @@ def _end_of(library: Any) -> str:
 def _compile_core(numba: Callable[..., Any], compiler: Any) -> Any:
     if not _HERE.in_kernel:
         return numba(compiler)
-    flags, above = compiler.state.flags, _HERE.is_bare
+    flags = compiler.state.flags
+    above = _HERE.is_bare
     _HERE.depth += 1
     pointed = not (flags.no_cfunc_wrapper or flags.no_cpython_wrapper)
     _HERE.is_bare = _HERE.depth > 1 and not pointed and not _HERE.is_kept

@@ -25,13 +25,15 @@ def _clock_gettime(typing_context: Any) -> Any:
     """Return the nanoseconds of the clock `CLOCK_ID`, read through the C library."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        int32, int64 = ir.IntType(32), ir.IntType(64)
+        int32 = ir.IntType(32)
+        int64 = ir.IntType(64)
         timespec = ir.ArrayType(int64, 2)
         prototype = ir.FunctionType(int32, [int32, timespec.as_pointer()])
         function = cgutils.get_or_insert_function(builder.module, prototype, "clock_gettime")
         slot = cgutils.alloca_once(builder, timespec)
         builder.call(function, [int32(CLOCK_ID), slot])
-        zero, one = int32(0), int32(1)
+        zero = int32(0)
+        one = int32(1)
         seconds, nanoseconds = (builder.load(builder.gep(slot, [zero, field])) for field in (zero, one))
         return builder.add(builder.mul(seconds, int64(1_000_000_000)), nanoseconds)
 

@@ -128,7 +128,8 @@ def _unpacked(stored: bytes, sig: Any, target_context: Any) -> Any:
     for field, value in header["function"].items():
         setattr(descriptor, field, tuple(value) if isinstance(value, list) else value)
     descriptor.modname = __name__  # numba imports this module
-    descriptor.argtypes, descriptor.restype = tuple(sig.args), sig.return_type
+    descriptor.argtypes = tuple(sig.args)
+    descriptor.restype = sig.return_type
     descriptor.typemap = descriptor.calltypes = descriptor.global_dict = None
     environment, *others = (
         _environment(module, [_constant(kind, value) for kind, value in written], name)
@@ -268,5 +269,6 @@ def _name_by_content(dispatcher: Any, digest: str) -> None:
     named = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
-    named.__module__, named.__qualname__ = function.__module__, f"{function.__qualname__}_{digest}"
+    named.__module__ = function.__module__
+    named.__qualname__ = f"{function.__qualname__}_{digest}"
     dispatcher.py_func = dispatcher._compiler.py_func = named

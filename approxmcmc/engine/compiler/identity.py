@@ -143,7 +143,9 @@ class Helper:
     """
 
     def __init__(self, place: Any, content: Any, is_compiled: bool) -> None:
-        self.place, self.content, self.is_compiled = place, content, is_compiled
+        self.place = place
+        self.content = content
+        self.is_compiled = is_compiled
 
     def is_stale(self) -> bool:
         """Return whether its code may be older than its source.
@@ -355,7 +357,8 @@ class _Walk:
         self.put("path", path.name, *attributes)
         name = path.name
         while isinstance(value, types.ModuleType) and attributes:
-            module, attribute = value, attributes.pop(0)
+            module = value
+            attribute = attributes.pop(0)
             name = f"{name}.{attribute}"
             value = getattr(module, attribute, _MISSING)
             library = self._libraries(module.__name__.partition(".")[0])

@@ -68,7 +68,8 @@ class _Place:
     """Memory for one context of a type, and the thin kernel that reads it; `number` counts the places of this type."""
 
     def __init__(self, signature: Any, kind: Any, number: int) -> None:
-        self._kind, self._words = kind, np.empty(_length(kind), dtype=np.uint64)
+        self._kind = kind
+        self._words = np.empty(_length(kind), dtype=np.uint64)
         make = _WRAPPERS[len(signature.args)]
         content = content_id((make, _read), (spelled(kind), str(signature), number))
         symbol = f"approxmcmc_place_{content}"

@@ -21,7 +21,8 @@ def raise_kept() -> None:
 
     Code that runs kernels calls this after each of them. Compiled code cannot pass exceptions on, Ctrl-C included.
     """
-    error, _kept.error = getattr(_kept, "error", None), None
+    error = getattr(_kept, "error", None)
+    _kept.error = None
     if error is not None:
         raise error
 

@@ -29,8 +29,12 @@ class _Work:
     """The sums, and the start of the current compilation; a kernel compiled during another one counts as part of it."""
 
     def __init__(self) -> None:
-        self.lock, self.depth, self.began = threading.Lock(), 0, 0.0
-        self.kernels, self.shipped, self.seconds = 0, 0, 0.0
+        self.lock = threading.Lock()
+        self.depth = 0
+        self.began = 0.0
+        self.kernels = 0
+        self.shipped = 0
+        self.seconds = 0.0
 
 
 _WORK = _Work()

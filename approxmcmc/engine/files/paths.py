@@ -81,7 +81,8 @@ def why_not_trusted(path: Path) -> str | None:
     """
     if os.name != "posix":
         return None
-    folder, file = path.parent.stat(), path.stat()
+    folder = path.parent.stat()
+    file = path.stat()
     return _why_not(folder, path.parent) or _why_not(file, path)
 
 
@@ -139,7 +140,8 @@ def _why_not(status: os.stat_result, place: Path) -> str | None:
 def _is_private_group(group: int) -> bool:
     """Return whether a group is the primary one of this user, has the user's name, and lists no other member."""
     try:
-        user, entry = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+        user = pwd.getpwuid(os.geteuid())
+        entry = grp.getgrgid(group)
     except KeyError:  # as in a container whose user is a bare number
         return False
     return group == user.pw_gid and entry.gr_name == user.pw_name and set(entry.gr_mem) <= {user.pw_name}

@@ -73,7 +73,8 @@ def whole_folder(path: Path) -> Iterator[Path]:
     What killed writers of `path` left is removed. A writer must touch its folder once in `UNTOUCHED` seconds.
     """
     remove_leftovers(path)
-    temporary, earlier = _temporary_name(path), _temporary_name(path)
+    temporary = _temporary_name(path)
+    earlier = _temporary_name(path)
     try:
         yield temporary
         with contextlib.suppress(FileNotFoundError):

@@ -26,7 +26,8 @@ def alias_table(weights: np.ndarray) -> np.ndarray:
     >>> alias_table(np.array([1.0, 3.0])).tolist()
     [[0.5, 1.0, 1.0, 3.0], [1.0, 3.0, 1.0, 3.0]]
     """
-    rows, total = len(weights), float(weights.sum())
+    rows = len(weights)
+    total = float(weights.sum())
     table = np.empty((rows, 4))
     table[:, OWN] = weights
     write = fill if rows < FEW else kernel(fill, nb.void(MATRIX, VECTOR, INDICES))
@@ -42,7 +43,8 @@ def fill(table: np.ndarray, left: np.ndarray, stack: np.ndarray) -> None:
     are the rows with less than 1 left, at its end the others.
     """
     rows = left.shape[0]
-    small, large = 0, rows
+    small = 0
+    large = rows
     for row in range(rows):
         table[row, KEEP] = 1.0
         table[row, ALIAS] = row
@@ -54,7 +56,8 @@ def fill(table: np.ndarray, left: np.ndarray, stack: np.ndarray) -> None:
             stack[large] = row
     while small > 0 and large < rows:
         small -= 1
-        poor, rich = stack[small], stack[large]
+        poor = stack[small]
+        rich = stack[large]
         table[poor, KEEP] = left[poor]
         table[poor, ALIAS] = rich
         left[rich] -= 1.0 - left[poor]
@@ -78,7 +81,10 @@ def draw_rows(rng: np.random.Generator, table: np.ndarray, count: int, rows: np.
     for k in range(count):
         row = rows[k]
         slot: Any = table[row]
-        keep, own, alias, other = slot[KEEP], slot[OWN], slot[ALIAS], slot[OTHER]
+        keep = slot[KEEP]
+        own = slot[OWN]
+        alias = slot[ALIAS]
+        other = slot[OTHER]
         is_kept = weights[k] < keep
         rows[k] = row if is_kept else int(alias)
         weights[k] = own if is_kept else other

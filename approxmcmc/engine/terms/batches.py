@@ -24,7 +24,10 @@ Data = tuple[np.ndarray, ...]
 BATCH = 512
 
 # Outcomes of a batch of differences.
-FINITE, IMPOSSIBLE, CERTAIN, UNDEFINED = 0, 1, 2, 3
+FINITE = 0
+IMPOSSIBLE = 1
+CERTAIN = 2
+UNDEFINED = 3
 
 LOG_PRIOR = nb.FunctionType(nb.float64(VECTOR))
 
@@ -63,8 +66,10 @@ def linear_predictor(theta: np.ndarray, X: np.ndarray, order: np.ndarray, lo: in
     paired with itself: each row goes through the same arithmetic, so a term does not depend on its batch.
     """
     for pair in range((hi - lo + 1) // 2):
-        here, there = lo + 2 * pair, min(lo + 2 * pair + 1, hi - 1)
-        one, other = X[datum_at(order, here)], X[datum_at(order, there)]
+        here = lo + 2 * pair
+        there = min(lo + 2 * pair + 1, hi - 1)
+        one = X[datum_at(order, here)]
+        other = X[datum_at(order, there)]
         eta = eta_other = 0.0
         for j in range(theta.shape[0]):
             eta += one[j] * theta[j]
@@ -209,7 +214,8 @@ def subtract(current: np.ndarray, candidate: np.ndarray, out: np.ndarray) -> int
         return FINITE
     outcome = FINITE
     for i in range(current.shape[0]):
-        now, then = current[i], candidate[i]
+        now = current[i]
+        then = candidate[i]
         if then == -math.inf:
             return IMPOSSIBLE
         if now == -math.inf and not math.isnan(then):

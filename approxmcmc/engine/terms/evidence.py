@@ -97,9 +97,13 @@ def merge_differences(evidence: Evidence, places: np.ndarray, start: int, stop: 
     further data are read), CERTAIN if one has probability 0 at theta and none has at theta', UNDEFINED if a term is NaN
     or +inf.
     """
-    log_terms, data = evidence.log_terms, evidence.data
-    theta, proposed, moments = evidence.theta, evidence.proposed, evidence.moments
-    current, candidate = evidence.current, evidence.differences
+    log_terms = evidence.log_terms
+    data = evidence.data
+    theta = evidence.theta
+    proposed = evidence.proposed
+    moments = evidence.moments
+    current = evidence.current
+    candidate = evidence.differences
     outcome = FINITE
     for lo in range(start, stop, BATCH):
         hi = min(lo + BATCH, stop)

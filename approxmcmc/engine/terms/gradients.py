@@ -48,7 +48,8 @@ def make_add_linear_gradient(derivatives_eta: Callable[..., Any]) -> Callable[..
         theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray
     ) -> None:
         X, y = data
-        slopes, responses = np.empty(ROWS), np.empty(ROWS, y.dtype)
+        slopes = np.empty(ROWS)
+        responses = np.empty(ROWS, y.dtype)
         for start in range(lo, hi, ROWS):
             stop = min(start + ROWS, hi)
             linear_predictor(theta, X, order, start, stop, slopes)
@@ -57,7 +58,8 @@ def make_add_linear_gradient(derivatives_eta: Callable[..., Any]) -> Callable[..
             for i in range(stop - start):
                 slopes[i] = derivatives_eta(slopes[i], responses[i])[0]
             for place in range(start, stop):
-                row, slope = datum_at(order, place), slopes[place - start]
+                row = datum_at(order, place)
+                slope = slopes[place - start]
                 for j in range(theta.shape[0]):
                     out[j] += slope * X[row, j]
 
@@ -72,19 +74,23 @@ def make_add_differences(log_prior: Callable[[np.ndarray], float]) -> Callable[.
 
     def add_differences(theta: np.ndarray, out: np.ndarray) -> None:
         # One-sided if the other side lies outside the support; NaN if theta itself does.
-        moved, here = theta.copy(), log_prior(theta)
+        moved = theta.copy()
+        here = log_prior(theta)
         for j in range(theta.shape[0]):
             h = DIFFERENCE * max(1.0, abs(theta[j]))
-            above, below = theta[j] + h, theta[j] - h
+            above = theta[j] + h
+            below = theta[j] - h
             moved[j] = above
             right = log_prior(moved)
             moved[j] = below
             left = log_prior(moved)
             moved[j] = theta[j]
             if right == -math.inf:
-                right, above = here, theta[j]
+                right = here
+                above = theta[j]
             if left == -math.inf:
-                left, below = here, theta[j]
+                left = here
+                below = theta[j]
             out[j] += (right - left) / (above - below) if math.isfinite(here) else math.nan
 
     return add_differences

@@ -11,7 +11,13 @@ import numpy as np
 
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
 
-N, MEAN, M2, SMALLEST, LARGEST, M3, M4 = 0, 1, 2, 3, 4, 5, 6
+N = 0
+MEAN = 1
+M2 = 2
+SMALLEST = 3
+LARGEST = 4
+M3 = 5
+M4 = 6
 SIZE = 7
 
 
@@ -54,14 +60,17 @@ def merge(moments: np.ndarray, values: np.ndarray, count: int) -> None:
     """Update the moments by the sample ``values[:count]``, count >= 1."""
     mean = total(values, count) / count
     m2, m3, m4 = _powers(values, count, mean)
-    smallest, largest = moments[SMALLEST], moments[LARGEST]
+    smallest = moments[SMALLEST]
+    largest = moments[LARGEST]
     for i in range(count):
         smallest = values[i] if values[i] < smallest else smallest
         largest = values[i] if values[i] > largest else largest
     before = moments[N]
     after = before + count
     shift = mean - moments[MEAN]
-    a, b = before / after, count / after  # shares of the two samples
+    # shares of the two samples
+    a = before / after
+    b = count / after
     shift_squared = shift * shift
     moments[M4] += (
         m4

@@ -40,7 +40,10 @@ ORDERS = ("auto", "rows", "blocks")
 BLOCKS_FROM = 10_000  # rows; with fewer, an exact step of a regression is as fast as a test's, so blocks save nothing
 ENOUGH_BLOCKS = 150  # the error of a fixed partition falls like 1 / sqrt(number of blocks)
 RESHUFFLE_EVERY = 200  # decisions
-LEAST_BLOCK, SMALLEST_BLOCK, LARGEST_BLOCK = 32, 512, 2048  # rows; see `block_size`
+# rows; see `block_size`
+LEAST_BLOCK = 32
+SMALLEST_BLOCK = 512
+LARGEST_BLOCK = 2048
 
 
 @compiled
@@ -79,13 +82,23 @@ def read_differences(rng: np.random.Generator, evidence: Evidence, start: int, s
 @compiled(inline="always")
 def read_blocks(rng: np.random.Generator, evidence: Evidence, start: int, stop: int, count: np.ndarray) -> int:
     """Read differences start ... stop - 1 by blocks, for `read_differences`; merge those of several blocks by 512."""
-    order, log_terms, data = evidence.order, evidence.log_terms, evidence.data
-    theta, proposed = evidence.theta, evidence.proposed
+    order = evidence.order
+    log_terms = evidence.log_terms
+    data = evidence.data
+    theta = evidence.theta
+    proposed = evidence.proposed
     if start == 0:
         begin(rng, order)
-    places, blocks, kept, cursor = order.places, order.blocks, order.kept, order.cursor
-    current, candidate, differences = order.terms[0], order.terms[1], evidence.differences
-    filled, left, outcome = 0, stop - start, FINITE
+    places = order.places
+    blocks = order.blocks
+    kept = order.kept
+    cursor = order.cursor
+    current = order.terms[0]
+    candidate = order.terms[1]
+    differences = evidence.differences
+    filled = 0
+    left = stop - start
+    outcome = FINITE
     while left > 0:
         if cursor[OFFSET] == 0:
             draw_next(rng, blocks, cursor[BLOCK], cursor[BLOCK] + 1)
@@ -100,7 +113,8 @@ def read_blocks(rng: np.random.Generator, evidence: Evidence, start: int, stop: 
         if known > lo:
             log_terms(proposed, data, places, lo, known, here)
         if known < hi:
-            now, then = current[known:], here[known - lo :]
+            now = current[known:]
+            then = here[known - lo :]
             terms_at_both(order.at_both, log_terms, theta, proposed, data, places, known, hi, now, then)
             kept[block, 0] = cursor[VERSION]
             kept[block, 1] = hi - first
@@ -133,7 +147,10 @@ def begin(rng: np.random.Generator, order: DataOrder) -> None:
 @compiled(inline="always")
 def settle(order: DataOrder, accepted: bool) -> None:
     """End a decision in blocks. If it `accepted`, the terms read at theta' become the cached terms, all others void."""
-    blocks, kept, terms, cursor = order.blocks, order.kept, order.terms, order.cursor
+    blocks = order.blocks
+    kept = order.kept
+    terms = order.terms
+    cursor = order.cursor
     if blocks.shape[0] == 0:
         return
     if accepted:

@@ -59,7 +59,9 @@ class Partitions:
     def __init__(
         self, client: Any, make_part: Callable[[Any, int, int], Any], recipe: Any, where: list[tuple[int, int]]
     ) -> None:
-        self.client, self.where, self.address = client, where, client.scheduler.address
+        self.client = client
+        self.where = where
+        self.address = client.scheduler.address
         if not client.scheduler_info()["workers"]:
             raise InvalidInputError(
                 f"passes on Dask: the scheduler at {self.address} has no worker; start some, or call outside of "

@@ -61,7 +61,8 @@ def log_likelihoods(target: CompiledTarget, thetas: np.ndarray) -> np.ndarray:
     """Return the sum of all terms at each of `thetas` (k, dim), shape (k,), in one pass over the data."""
 
     def block(lo: int, hi: int) -> np.ndarray:
-        sums, out = np.zeros(len(thetas)), np.empty(TILE)
+        sums = np.zeros(len(thetas))
+        out = np.empty(TILE)
         for start in range(lo, hi, TILE):
             stop = min(start + TILE, hi)
             for k, theta in enumerate(thetas):
@@ -77,7 +78,8 @@ def log_likelihood_ratios(target: CompiledTarget, thetas: np.ndarray, proposed: 
     """Return sum_i l_i of each pair ``thetas[j], proposed[j]``, shapes (k, dim), in one pass over the data; (k,)."""
 
     def block(lo: int, hi: int) -> np.ndarray:
-        sums, (here, there) = np.zeros(len(thetas)), np.empty((2, TILE))
+        sums = np.zeros(len(thetas))
+        here, there = np.empty((2, TILE))
         for start in range(lo, hi, TILE):
             stop = min(start + TILE, hi)
             for k, pair in enumerate(zip(thetas, proposed, strict=True)):

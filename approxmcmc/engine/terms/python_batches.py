@@ -150,7 +150,8 @@ class RowReader:
         ]
 
 
-_INT64, _FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
+_INT64 = np.dtype(np.int64)
+_FLOAT64 = np.dtype(np.float64)
 
 
 def _python_call(function: BatchFunction, reader: RowReader, *, adds: bool) -> PythonCall:

@@ -52,7 +52,8 @@ def _by_buckets(array: np.ndarray, permutation: np.ndarray, folder: Path) -> Ite
 
     The array is read once, front to back: each row goes to the bucket of its new place, then each bucket is sorted.
     """
-    size, places = rows_in(array, BUCKET), _inverse(permutation)
+    size = rows_in(array, BUCKET)
+    places = _inverse(permutation)
     buckets = nameless_array(array.shape, array.dtype, folder, who="shuffled_copy")
     ends = np.arange(0, len(array), size)
     for lo in range(0, len(array), size):
@@ -125,7 +126,8 @@ def shuffled_copy(
         `copy` has the types of `data`, and is read-only if those are. `rows` are views of the same memory as integers
         of `word_of`, shape (N, width): a shuffle only moves bits.
     """
-    n_obs, word = len(permutation), word_of(data, len(permutation))
+    n_obs = len(permutation)
+    word = word_of(data, len(permutation))
     copy: list[np.ndarray] = []
     rows: list[np.ndarray] = []
     for array, copied in zip(data, by_row(data, n_obs), strict=True):
@@ -163,7 +165,8 @@ def _on_disk(array: np.ndarray, permutation: np.ndarray, place: str, *, named: b
         mode = "c" if array.flags.writeable else "r"
         path = folder / f"{name}.npy"
         return named_array(path, array.shape, array.dtype, blocks, who="shuffled_copy", mode=mode)
-    new, lo = nameless_array(array.shape, array.dtype, folder, who="shuffled_copy"), 0
+    new = nameless_array(array.shape, array.dtype, folder, who="shuffled_copy")
+    lo = 0
     for block in blocks:
         new[lo : lo + len(block)] = block
         lo += len(block)
@@ -184,7 +187,8 @@ def check_rows_are_terms(
     """
     n = min(len(permutation), TERMS_COMPARED)
     point = theta + 0.1 * np.sin(1.0 + np.arange(len(theta)))  # not at the start, where all terms may be equal
-    moved, expected = np.empty(n), np.empty(n)
+    moved = np.empty(n)
+    expected = np.empty(n)
     target.log_terms(point, copy, np.empty(0, dtype=np.int64), 0, n, moved)
     target.log_terms(point, target.data, permutation[:n], 0, n, expected)
     rounding = {"rtol": target.term_tolerance, "atol": 1e-3 * target.term_tolerance}

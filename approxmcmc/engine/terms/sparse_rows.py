@@ -43,7 +43,8 @@ def sparse_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | No
     width = max(1, *(int((X[here] != base).sum(axis=1).max()) for here in pieces))  # at least one column
     if width > LARGEST_SHARE * d:
         return None
-    values, columns = np.zeros((n, width)), np.zeros((n, width), dtype=np.int32)
+    values = np.zeros((n, width))
+    columns = np.zeros((n, width), dtype=np.int32)
     for here in pieces:
         rows, found = np.nonzero(X[here] != base)
         places = np.arange(len(rows)) - np.searchsorted(rows, rows)  # a row's differences, counted from 0
@@ -72,7 +73,8 @@ def sparse_predictor(
         common += base[0, j] * theta[j]
     for place in range(lo, hi):
         datum = datum_at(order, place)
-        some, where = values[datum], columns[datum]
+        some = values[datum]
+        where = columns[datum]
         eta = 0.0
         for k in range(some.shape[0]):
             eta += some[k] * theta[where[k]]

@@ -100,8 +100,12 @@ def remainder_range() -> Any:
     return kernel(_by_remainder, TERM_RANGE.signature)
 
 
-FARTHEST, CENTER = 3, 4  # indices into the numbers of a reach: three weights, the radius, the centre, the whitening
-MOST_STEPS, LEAST_STEP = 60, 1e-9  # limits of Newton's method, which usually takes 5 steps, to an error of 1e-18
+# indices into the numbers of a reach: three weights, the radius, the centre, the whitening
+FARTHEST = 3
+CENTER = 4
+# limits of Newton's method, which usually takes 5 steps, to an error of 1e-18
+MOST_STEPS = 60
+LEAST_STEP = 1e-9
 
 
 @compiled
@@ -149,13 +153,19 @@ def third_power(v: float, w: float, z: float) -> float:
 
 
 def _along_path(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) -> float:
-    dim, v, w, z = theta.shape[0], 0.0, 0.0, 0.0
-    middle, difference = np.empty(dim), np.empty(dim)
+    dim = theta.shape[0]
+    v = 0.0
+    w = 0.0
+    z = 0.0
+    middle = np.empty(dim)
+    difference = np.empty(dim)
     for k in range(dim):
         middle[k] = 0.5 * (theta[k] + proposed[k]) - numbers[CENTER + k]
         difference[k] = proposed[k] - theta[k]
     for j in range(dim):
-        row, m, d = CENTER + dim + j * dim, 0.0, 0.0
+        row = CENTER + dim + j * dim
+        m = 0.0
+        d = 0.0
         for k in range(j + 1):  # the whitening is lower triangular
             m += numbers[row + k] * middle[k]
             d += numbers[row + k] * difference[k]

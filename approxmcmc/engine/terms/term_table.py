@@ -21,7 +21,9 @@ from approxmcmc.engine.terms.evidence import Evidence, new_evidence
 from approxmcmc.engine.terms.moments import MEAN, merge
 from approxmcmc.engine.terms.order import draw_next, rows_order
 
-SHUFFLED, BEGIN = 0, 1  # indices of a table's cursor: number of terms in their final order, start of the window
+# indices of a table's cursor: number of terms in their final order, start of the window
+SHUFFLED = 0
+BEGIN = 1
 
 
 def tabulated_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
@@ -48,7 +50,10 @@ def write_pair(
     read in this order.
     """
     terms, here = table.data
-    terms[:], here[:], table.theta[:], table.proposed[:] = differences, theta, theta, proposed
+    terms[:] = differences
+    here[:] = theta
+    table.theta[:] = theta
+    table.proposed[:] = proposed
     table.order.cursor[SHUFFLED] = table.n_obs if shuffled else 0
 
 
@@ -64,7 +69,8 @@ class Partition(NamedTuple):
         The whole blocks are in random order and the shorter one is last. As windows wrap around the end and the first
         begins at a random block, all orders of the blocks are equally likely in each.
         """
-        n_blocks, whole = -(-len(terms) // self.size), len(terms) // self.size
+        n_blocks = -(-len(terms) // self.size)
+        whole = len(terms) // self.size
         ordered = terms[self.rows]
         blocks = ordered[: whole * self.size].reshape(whole, self.size)
         begins = (rng.integers(n_blocks) + np.arange(n) * max(n_blocks // n, 1)) % n_blocks
@@ -88,7 +94,10 @@ def read_table(rng: np.random.Generator, table: Evidence, start: int, stop: int)
 
     Returns FINITE, IMPOSSIBLE or UNDEFINED, like `merge_differences`.
     """
-    terms, cursor, moments, n_obs = table.data[0], table.order.cursor, table.moments, table.n_obs
+    terms = table.data[0]
+    cursor = table.order.cursor
+    moments = table.moments
+    n_obs = table.n_obs
     for lo in range(start, stop, BATCH):
         left = min(lo + BATCH, stop) - lo
         place = (cursor[BEGIN] + lo) % n_obs

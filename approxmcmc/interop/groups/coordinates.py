@@ -120,6 +120,7 @@ class Coordinates:
         if not is_between_0_and_a_bound(self.model, variable):
             return 1.0
         bound = upper_bound(self.model, variable)
+        assert bound is not None
         return float(np.broadcast_to(bound, shape_of(self.model, variable)).ravel()[entry])
 
     def initial_point(self) -> np.ndarray:

@@ -60,8 +60,11 @@ def pick(rng: np.random.Generator, bright: Bright, state: ExplicitState) -> tupl
 
     Return how many bright and how many dark data were picked.
     """
-    picked, is_picked = state.picked, state.is_picked
-    n_obs, n_bright, n_dark = picked.shape[0], 0, 0
+    picked = state.picked
+    is_picked = state.is_picked
+    n_obs = picked.shape[0]
+    n_bright = 0
+    n_dark = 0
     for _ in range(state.n_picks):
         datum = int(rng.random() * n_obs)
         if is_picked[datum]:
@@ -95,7 +98,8 @@ def redraw_dark(
     """Redraw the indicators of the dark data ``state.picked[:n]``; return False if a gap is NaN or below LEAST_GAP."""
     write_gaps(joint, theta, state.picked, n, state.gaps)
     for k in range(n):
-        datum, gap = state.picked[k], state.gaps[k]
+        datum = state.picked[k]
+        gap = state.gaps[k]
         state.is_picked[datum] = 0
         if not gap >= LEAST_GAP:
             return False

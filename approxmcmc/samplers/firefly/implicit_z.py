@@ -61,7 +61,8 @@ def update_implicit(
 @compiled
 def darken(rng: np.random.Generator, bright: Bright, state: ImplicitState) -> None:
     """Update the indicator of each bright datum, with probability q_bright, from its cached odds."""
-    q, q_bright = state.q[0], state.q_bright
+    q = state.q[0]
+    q_bright = state.q_bright
     for place in range(bright.size[0] - 1, -1, -1):  # downwards: the datum that fills a place has already been updated
         if q_bright < 1.0 and rng.random() >= q_bright:
             continue
@@ -75,9 +76,11 @@ def choose_dark(rng: np.random.Generator, bright: Bright, first_dark: int, state
 
     Each datum from position `first_dark` on proposes with probability q; jumps of geometric length skip the others.
     """
-    q, n_obs = state.q[0], bright.order.shape[0]
+    q = state.q[0]
+    n_obs = bright.order.shape[0]
     rate = -math.log1p(-q) if q < 1.0 else math.inf
-    n, place = 0, first_dark - 1
+    n = 0
+    place = first_dark - 1
     while True:
         jump = rng.standard_exponential() / rate  # its whole part is geometric on 0, 1, 2, ...
         if jump >= n_obs - 1 - place:
@@ -92,10 +95,12 @@ def brighten(
     rng: np.random.Generator, theta: np.ndarray, joint: JointDensity, bright: Bright, state: ImplicitState, n: int
 ) -> bool:
     """Update the indicators of the dark data ``state.candidates[:n]``; return False if a gap is NaN or < LEAST_GAP."""
-    q, q_bright = state.q[0], state.q_bright
+    q = state.q[0]
+    q_bright = state.q_bright
     write_gaps(joint, theta, state.candidates, n, state.gaps)
     for k in range(n):
-        gap, u = state.gaps[k], rng.random()
+        gap = state.gaps[k]
+        u = rng.random()
         if not gap >= LEAST_GAP:
             return False
         # exp(gap) - 1 <= gap / (1 - gap): if even that is too small, as usual, no exponential is needed.

@@ -61,11 +61,15 @@ def log_odds_of(gap: float) -> float:
 @compiled
 def make_bright(bright: Bright, datum: int, log_odds: float) -> None:
     """Make the dark datum with index `datum` bright, in the last place of the bright ones, with these log odds."""
-    order, position = bright.order, bright.position
-    place, end = position[datum], bright.size[0]
+    order = bright.order
+    position = bright.position
+    place = position[datum]
+    end = bright.size[0]
     other = order[end]
-    order[end], order[place] = datum, other
-    position[datum], position[other] = end, place
+    order[end] = datum
+    order[place] = other
+    position[datum] = end
+    position[other] = place
     bright.log_odds[end] = log_odds
     bright.size[0] = end + 1
 
@@ -73,11 +77,16 @@ def make_bright(bright: Bright, datum: int, log_odds: float) -> None:
 @compiled
 def make_dark(bright: Bright, place: int) -> None:
     """Make the bright datum at a place dark; the last bright datum fills the place."""
-    order, position, log_odds = bright.order, bright.position, bright.log_odds
+    order = bright.order
+    position = bright.position
+    log_odds = bright.log_odds
     last = bright.size[0] - 1
-    datum, other = order[place], order[last]
-    order[place], order[last] = other, datum
-    position[other], position[datum] = place, last
+    datum = order[place]
+    other = order[last]
+    order[place] = other
+    order[last] = datum
+    position[other] = place
+    position[datum] = last
     log_odds[place] = log_odds[last]
     bright.size[0] = last
 
@@ -119,7 +128,8 @@ def log_joint(factors: Factors, n_bright: int) -> float:
 @compiled
 def log_joint_at(joint: JointDensity, theta: np.ndarray, bright: Bright, factors: Factors, count: np.ndarray) -> float:
     """Return log p(theta, z), and write its summands to `factors`; -inf outside the support of the prior."""
-    n_bright, log_odds = bright.size[0], factors.log_odds
+    n_bright = bright.size[0]
+    log_odds = factors.log_odds
     factors.log_prior[0] = joint.log_prior(theta)
     if factors.log_prior[0] == -math.inf:
         return -math.inf
@@ -156,7 +166,8 @@ def false_bound(bound: CompiledBound, target: CompiledTarget, theta: np.ndarray)
             f"{show(theta)}; the worst is datum {worst}: log L = {log_likelihood[worst]:.6g}, log B = "
             f"{log_likelihood[worst] - gaps[worst]:.6g}. Lower the bound: Firefly is exact only where B <= L"
         )
-    summed, closed = float(np.sum(log_likelihood - gaps)), float(bound.log_bound(theta, bound.sums))
+    summed = float(np.sum(log_likelihood - gaps))
+    closed = float(bound.log_bound(theta, bound.sums))
     if np.isfinite(summed) and not abs(summed - closed) <= 1e-9 * float(size.sum()):
         return (
             f"the closed form of the bound is {closed:.12g} at theta = {show(theta)}, and its terms add up to "

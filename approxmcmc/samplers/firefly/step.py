@@ -105,7 +105,8 @@ def make_step(
     """Return the compiled step, ``step(streams, state, count, value) -> status``."""
 
     def step(streams: Streams, state: FireflyState, count: np.ndarray, value: np.ndarray) -> int:
-        bright, clock = state.bright, state.clock
+        bright = state.bright
+        clock = state.clock
         count[DECISIONS] += 1
         count[ROUNDS] += 1
         count[TOUCHED] += bright.size[0]
@@ -128,7 +129,9 @@ def make_step(
 @compiled
 def go_to_candidate(state: FireflyState) -> None:
     """Move theta to its proposal, with the summands of the joint density."""
-    current, candidate, n_bright = state.current, state.candidate, state.bright.size[0]
+    current = state.current
+    candidate = state.candidate
+    n_bright = state.bright.size[0]
     assign(state.theta, state.proposed)
     current.log_prior[0] = candidate.log_prior[0]
     current.log_bound[0] = candidate.log_bound[0]
@@ -152,8 +155,11 @@ class FireflyProgram(Program):
         *,
         watched: bool = False,
     ) -> None:
-        self.rows, self.theta_update, self.z_update = rows, theta_update, z_update
-        self.watched, self.false_bound = watched, functools.partial(false_bound, bound, rows.compiled)
+        self.rows = rows
+        self.theta_update = theta_update
+        self.z_update = z_update
+        self.watched = watched
+        self.false_bound = functools.partial(false_bound, bound, rows.compiled)
         self.target = target = rows.compiled
         self.attrs = attrs
         self.joint = JointDensity(target.log_prior, bound.log_bound, bound.gaps, bound.data, bound.sums)

@@ -54,7 +54,9 @@ def make_add_joint_gradient(
     def add_joint_gradient(
         theta: np.ndarray, joint: JointData, unused_order: np.ndarray, lo: int, hi: int, out: np.ndarray
     ) -> None:
-        data, order, weights = joint.data, joint.order, joint.weights
+        data = joint.data
+        order = joint.order
+        weights = joint.weights
         add_bound_gradient(theta, joint.sums, out)
         for start in range(0, joint.size[0], BATCH):
             stop = min(start + BATCH, joint.size[0])
@@ -70,8 +72,11 @@ class JointTarget(DifferentiableTarget):
     """The joint density of one chain, with the target interface that proposals use."""
 
     def __init__(self, target: Target, bound: CompiledBound, bright: Bright) -> None:
-        self.variables, self.n_obs = target.variables, 1
-        self._target, self._bound, self._bright = target, bound, bright
+        self.variables = target.variables
+        self.n_obs = 1
+        self._target = target
+        self._bound = bound
+        self._bright = bright
 
     def initial_point(self) -> np.ndarray:
         """Return the target's initial point; shape (dim,)."""
@@ -83,7 +88,8 @@ class JointTarget(DifferentiableTarget):
 
     def compile_gradient(self) -> CompiledGradient:
         """Return the gradients of the log joint density: of the prior, and of the rest, which is a single term."""
-        bound, bright = self._bound, self._bright
+        bound = self._bound
+        bright = self._bright
         if bound.add_gap_gradient is None or not isinstance(self._target, DifferentiableTarget):
             raise IncompatibleError(
                 f"Firefly with a gradient proposal: the bound or the prior of {self._target!r} has no gradient; "
@@ -122,9 +128,11 @@ def make_metropolis_move(
     """Return the compiled move of theta by a proposal; see `CompiledThetaUpdate`."""
 
     def move(streams: Streams, state: FireflyState, count: np.ndarray, value: np.ndarray) -> int:
-        n_bright, clock = state.bright.size[0], state.clock
+        n_bright = state.bright.size[0]
+        clock = state.clock
         forget(state.proposal)
-        gradients, touched = count[GRADIENTS], count[TOUCHED]
+        gradients = count[GRADIENTS]
+        touched = count[TOUCHED]
         log_q_ratio = propose(streams.proposal, state.proposal, state.theta, state.proposed, count)
         # For the proposal the joint density is one term, whose gradient needs one gradient per bright datum.
         count[GRADIENTS] = gradients + n_bright * (count[GRADIENTS] - gradients)

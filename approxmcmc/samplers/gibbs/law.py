@@ -54,7 +54,8 @@ def sweep_matrix(
     strides = np.append(np.cumprod(target.n_states[:0:-1])[::-1], 1)
     n_sites = target.n_states.size
     sites = range(n_sites) if site is None else [site]
-    kernels, used = [], "closed form"
+    kernels = []
+    used = "closed form"
     decision = np.full((len(points), len(points)), np.nan)
     for i in sites:
         with np.errstate(invalid="ignore"):
@@ -65,11 +66,14 @@ def sweep_matrix(
         np.fill_diagonal(moved, 0.0)
         decision = np.where(moved > 0.0, moved, decision)
     if site is not None:
-        matrix, n_decisions = kernels[0], 1
+        matrix = kernels[0]
+        n_decisions = 1
     elif scan == "random":
-        matrix, n_decisions = np.linalg.matrix_power(np.mean(kernels, axis=0), n_sites), n_sites
+        matrix = np.linalg.matrix_power(np.mean(kernels, axis=0), n_sites)
+        n_decisions = n_sites
     else:
-        matrix, n_decisions = np.linalg.multi_dot(kernels) if n_sites > 1 else kernels[0], n_sites
+        matrix = np.linalg.multi_dot(kernels) if n_sites > 1 else kernels[0]
+        n_decisions = n_sites
     return TransitionMatrix(matrix, decision, used, n_decisions)
 
 
@@ -190,8 +194,10 @@ def realised_conditional(
     if tests[0].log_likelihood is not None:
         raise IncompatibleError("realised_conditional: test must be approximate; an exact test has no error")
     [sequence], _ = seed_sequences(random_seed, 1)
-    own, state = streams(sequence), new_state(conditionals, tests, contexts[0].copy(), new_clock(0))
-    evidence_of, draw_threshold = as_python(evidence_on), as_python(logit_uniform)
+    own = streams(sequence)
+    state = new_state(conditionals, tests, contexts[0].copy(), new_clock(0))
+    evidence_of = as_python(evidence_on)
+    draw_threshold = as_python(logit_uniform)
     by_decision = tests[0]._replace(threshold_form=None)  # a separate u for every decision
     replicate = compile_replicate(by_decision, evidence_of(state, 0))
     rows = []
@@ -199,7 +205,8 @@ def realised_conditional(
         log_odds, tau = _log_odds(conditionals, context, site, test.temperature)
         shift = 0.0 if probability is None else float(np.log(probability) - np.log1p(-probability)) - log_odds
         state.theta[:] = state.proposed[:] = context
-        state.theta[site], state.proposed[site] = 0.0, 1.0
+        state.theta[site] = 0.0
+        state.proposed[site] = 1.0
         count = np.zeros(len(COUNT_NAMES), dtype=np.int64)
         thresholds = np.array([draw_threshold(own.uniform) for _ in range(replications)])
         held = evidence_of(state, site), shift, state.tests[state.sites.group[site]]
@@ -244,8 +251,10 @@ def _log_odds(
     conditionals: CompiledConditionals, context: np.ndarray, site: int, temperature: float
 ) -> tuple[float, float]:
     """Return the log odds L of a site in a context, and tau = sqrt(N) times the sd of the site's terms."""
-    at_zero, at_one = context.copy(), context.copy()
-    at_zero[site], at_one[site] = 0.0, 1.0
+    at_zero = context.copy()
+    at_one = context.copy()
+    at_zero[site] = 0.0
+    at_one[site] = 1.0
     differences = (conditionals.terms_at(at_one, site) - conditionals.terms_at(at_zero, site)) / temperature
     return float(differences.sum()), float(np.sqrt(differences.size) * differences.std(ddof=1))
 
@@ -297,5 +306,6 @@ def couple_gibbs(
         return SharedSites(counts, np.full(2, math.nan), BLANK_VALUES.copy(), np.zeros(1))
 
     sweep = make_sweep(SCANS[scan], draw_by_terms(given_threshold, tests[0]))
-    point, terms = np.asarray(target.initial_point(), dtype=np.float64), float(conditionals.n_terms.sum())
+    point = np.asarray(target.initial_point(), dtype=np.float64)
+    terms = float(conditionals.n_terms.sum())
     return CompiledCoupling("Gibbs", sweep, start, shared, point, terms, rule="barker")

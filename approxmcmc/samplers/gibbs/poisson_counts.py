@@ -71,13 +71,15 @@ def counts_maker(conditionals: CompiledConditionals, rate: float | None, *, who:
     tables = conditionals.tables[1]
     if not np.isfinite(tables).all():
         raise IncompatibleError(f"{who} needs bounded terms, but a table contains the probability 0; use Gibbs()")
-    changes, stops = largest_changes(conditionals), conditionals.first + conditionals.n_terms
+    changes = largest_changes(conditionals)
+    stops = conditionals.first + conditionals.n_terms
     parts = [changes[first:stop] for first, stop in zip(conditionals.first, stops, strict=True)]
     totals = np.array([part.sum() for part in parts])
     added = np.where(totals > 0.0, totals**2 if rate is None else rate, 0.0)
     shift = np.divide(added, totals, out=np.zeros_like(totals), where=totals > 0.0)
     slots = [alias_table(part) if part.sum() > 0.0 else np.zeros((len(part), 4)) for part in parts]
-    table, n_states = np.concatenate(slots), int(conditionals.n_states.max())
+    table = np.concatenate(slots)
+    n_states = int(conditionals.n_states.max())
 
     def make_state() -> PoissonCounts:
         scratch = np.empty(ROWS, dtype=np.int64), np.empty(ROWS), np.empty((n_states, ROWS))
@@ -89,13 +91,19 @@ def counts_maker(conditionals: CompiledConditionals, rate: float | None, *, who:
 @compiled
 def weigh_states(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> None:
     """Draw the counts of a site, and write sum_n s_n log(c_n + phi_n(k)) of every state k to `log_weights`."""
-    theta, log_weights, counts = state.theta, state.log_weights, state.tests[0]
-    n_states, before, shift = state.sites.n_states[site], int(theta[site]), counts.shift[site]
-    evidence, first = evidence_on(state, site), state.sites.first[site]
+    theta = state.theta
+    log_weights = state.log_weights
+    counts = state.tests[0]
+    n_states = state.sites.n_states[site]
+    before = int(theta[site])
+    shift = counts.shift[site]
+    evidence = evidence_on(state, site)
+    first = state.sites.first[site]
     table = counts.table[first : first + state.sites.n_terms[site]]
     for k in range(n_states):
         log_weights[k] = 0.0
-    now, end = 0.0, counts.expected[site]
+    now = 0.0
+    end = counts.expected[site]
     value[EXPECTED_READS] += end
     while now < end:
         n, now = arrivals(streams.order, now, end)
@@ -110,7 +118,8 @@ def weigh_states(streams: Streams, state: GibbsState, site: int, count: np.ndarr
             least = counts.terms[0, i]
             for k in range(1, n_states):
                 least = min(least, counts.terms[k, i])
-            added, largest = shift * counts.weights[i], (1.0 + shift) * counts.weights[i]
+            added = shift * counts.weights[i]
+            largest = (1.0 + shift) * counts.weights[i]
             if streams.order.random() * largest < added + (counts.terms[before, i] - least):
                 for k in range(n_states):
                     log_weights[k] += math.log(added + (counts.terms[k, i] - least))
@@ -120,8 +129,11 @@ def weigh_states(streams: Streams, state: GibbsState, site: int, count: np.ndarr
 def draw_given_counts(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:
     """Draw the counts of a site, then its state given the counts, by inversion; return MOVED or STAYED."""
     weigh_states(streams, state, site, count, value)
-    log_weights, n_states, before = state.log_weights, state.sites.n_states[site], int(state.theta[site])
-    largest, total = log_weights[0], 0.0
+    log_weights = state.log_weights
+    n_states = state.sites.n_states[site]
+    before = int(state.theta[site])
+    largest = log_weights[0]
+    total = 0.0
     for k in range(1, n_states):
         largest = max(largest, log_weights[k])
     for k in range(n_states):
@@ -141,7 +153,8 @@ def flip_given_counts(streams: Streams, state: GibbsState, site: int, count: np.
     Return MOVED or STAYED.
     """
     weigh_states(streams, state, site, count, value)
-    n_states, before = state.sites.n_states[site], int(state.theta[site])
+    n_states = state.sites.n_states[site]
+    before = int(state.theta[site])
     chosen = (before + 1 + int(streams.proposal.random() * (n_states - 1))) % n_states if n_states > 1 else before
     log_ratio = state.log_weights[chosen] - state.log_weights[before]
     if not -streams.uniform.standard_exponential() < log_ratio:

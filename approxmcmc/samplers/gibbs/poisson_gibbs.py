@@ -117,7 +117,8 @@ class PoissonGibbsProgram(Program):
     """A `PoissonGibbs` sampler bound to a target."""
 
     def __init__(self, target: DiscreteTarget, conditionals: CompiledConditionals, settings: PoissonGibbs) -> None:
-        self.target, self.conditionals = target, conditionals
+        self.target = target
+        self.conditionals = conditionals
         self.make_counts = counts_maker(conditionals, settings.rate, who="PoissonGibbs")
         self.count_names, self.value_names = names_recorded(
             {*CORE_COUNTS} - {"accepted", *AUDIT_COUNTS}, {"perf_counter_diff", "expected_reads"}

@@ -190,7 +190,9 @@ class GibbsProgram(Program):
         scan: str,
         audit_every: int | None,
     ) -> None:
-        self.target, self.conditionals, self.tests = target, conditionals, tests
+        self.target = target
+        self.conditionals = conditionals
+        self.tests = tests
         test = tests[0]
         self.audit_probability = 1.0 / audit_every if test.is_audited and audit_every else 0.0
         self.count_names, self.value_names = names_recorded(

@@ -69,7 +69,8 @@ def new_state(
     """Return the state of a chain that uses the array `theta`; `tests` comes from `build_tests`."""
     sizes, group = np.unique(conditionals.n_terms, return_inverse=True)
     first_place = (np.cumsum(sizes) - sizes)[group]
-    base, proposed = np.zeros(1, dtype=np.int64), theta.copy()
+    base = np.zeros(1, dtype=np.int64)
+    proposed = theta.copy()
     order = rows_order(0)._replace(places=np.concatenate([np.arange(size) for size in sizes]))
     return GibbsState(
         theta=theta,
@@ -98,8 +99,10 @@ def evidence_on(state: GibbsState, site: int) -> Evidence:
     It is what a test needs to compare the terms of the site at `state.theta` and at `state.proposed`: the number of
     terms, the two states, and the order in which the test reads the terms.
     """
-    sites, on_all = state.sites, state.evidence
-    order, start = on_all.order, sites.first_place[site]
+    sites = state.sites
+    on_all = state.evidence
+    order = on_all.order
+    start = sites.first_place[site]
     sites.base[0] = sites.first[site]
     return Evidence(
         on_all.log_terms,
@@ -131,7 +134,8 @@ def build_tests(
     Raises IncompatibleError if the test cannot decide a site: only an exact test can decide sites with more than two
     states, and sites with a single term.
     """
-    kind, sizes = type(test).__name__, np.unique(conditionals.n_terms)
+    kind = type(test).__name__
+    sizes = np.unique(conditionals.n_terms)
     exact = isinstance(test, ExactTest)
     if not exact and conditionals.n_states.max() > 2:
         site = int(np.argmax(conditionals.n_states))

@@ -67,7 +67,8 @@ def make_sweep(
 
     def sweep(streams: Streams, state: GibbsState, count: np.ndarray, value: np.ndarray) -> int:
         prepare(state)
-        n_sites, status = state.theta.shape[0], STAYED
+        n_sites = state.theta.shape[0]
+        status = STAYED
         for place in range(n_sites):
             site = next_site(streams.proposal, place, n_sites)
             drawn = draw(streams, state, site, count, value)
@@ -86,7 +87,8 @@ def make_sweep(
 @compiled
 def refresh(x: np.ndarray, field: Field) -> None:
     """Compute the log odds of all sites: L_i = linear_i + sum_j pair_ij x_j + sum_{j<k} triple_ijk x_j x_k."""
-    log_odds, n = field.log_odds, x.shape[0]
+    log_odds = field.log_odds
+    n = x.shape[0]
     for a in range(n):
         log_odds[a] = field.linear[a]
     for j in range(n):
@@ -109,7 +111,8 @@ def refresh_field(state: GibbsState) -> None:
 @compiled
 def flip(x: np.ndarray, field: Field, site: int, step: float) -> None:
     """Change ``x[site]`` by `step` (1 or -1), and update the log odds of the other sites."""
-    log_odds, n = field.log_odds, x.shape[0]
+    log_odds = field.log_odds
+    n = x.shape[0]
     x[site] += step
     for a in range(n):
         log_odds[a] += step * field.pair[site, a]
@@ -124,7 +127,9 @@ def make_draw_by_field(draw_threshold: Callable[[np.random.Generator], float]) -
     """Return the update of a binary site from its cached log odds."""
 
     def draw(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:
-        theta, log_odds, n = state.theta, state.field.log_odds[site], state.sites.n_terms[site]
+        theta = state.theta
+        log_odds = state.field.log_odds[site]
+        n = state.sites.n_terms[site]
         drawn = 1.0 if draw_threshold(streams.uniform) < log_odds else 0.0
         if math.isnan(log_odds):
             return FAILED
@@ -170,10 +175,15 @@ def make_draw_by_terms(
     """
 
     def draw(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:
-        theta, proposed, test = state.theta, state.proposed, state.tests[state.sites.group[site]]
+        theta = state.theta
+        proposed = state.proposed
+        test = state.tests[state.sites.group[site]]
         threshold = draw_threshold(streams.uniform)
-        evidence, before, at_zero = evidence_on(state, site), theta[site], 0.0
-        theta[site], proposed[site] = 0.0, 1.0
+        evidence = evidence_on(state, site)
+        before = theta[site]
+        at_zero = 0.0
+        theta[site] = 0.0
+        proposed[site] = 1.0
         if keeps_sum:  # each site has different terms, so a sum is valid for one decision only
             at_zero = log_likelihood_at(evidence, theta, evidence.order.places)
             keep_sum(test, at_zero)
@@ -197,8 +207,11 @@ def make_draw_by_terms(
 @compiled
 def draw_by_states(streams: Streams, state: GibbsState, site: int, count: np.ndarray, value: np.ndarray) -> int:
     """Sum the terms of every state of a site, and draw its state by inversion with u = exp(-e), e exponential."""
-    theta, log_weights, n_states = state.theta, state.log_weights, state.sites.n_states[site]
-    evidence, before = evidence_on(state, site), int(theta[site])
+    theta = state.theta
+    log_weights = state.log_weights
+    n_states = state.sites.n_states[site]
+    evidence = evidence_on(state, site)
+    before = int(theta[site])
     exponential = streams.uniform.standard_exponential()
     largest = -math.inf
     for k in range(n_states):

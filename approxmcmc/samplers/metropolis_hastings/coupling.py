@@ -27,7 +27,9 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.metropolis_hastings.program import tuned_state
 from approxmcmc.sampling.chain import FAILED, STAYED
 
-HERE, THERE = 0, 1  # indices of the current theta and of the proposal in the numbers of a `Walker`
+# indices of the current theta and of the proposal in the numbers of a `Walker`
+HERE = 0
+THERE = 1
 
 
 class Walker(NamedTuple):
@@ -128,13 +130,15 @@ def make_move(
             )
         threshold = draw_threshold(rng)
         evaluate_there(shared, x)
-        log_ratio_x, log_ratio_y = log_ratio_of(x, log_q_x), -math.inf
+        log_ratio_x = log_ratio_of(x, log_q_x)
+        log_ratio_y = -math.inf
         if n_chains == 1:
             shared.look[0] = log_ratio_x
             shared.look[1] = log_ratio_x - log_q_x
         else:
             if equal(x.proposed, y.proposed):
-                y.log_prior[THERE], y.log_likelihood[THERE] = x.log_prior[THERE], x.log_likelihood[THERE]
+                y.log_prior[THERE] = x.log_prior[THERE]
+                y.log_likelihood[THERE] = x.log_likelihood[THERE]
             else:
                 evaluate_there(shared, y)
             log_ratio_y = log_ratio_of(y, log_q_y)
@@ -166,7 +170,8 @@ def couple_metropolis(
     """
     proposal = proposal.with_meetings(target)
     built = proposal.build_proposal(target)
-    propose, couple = built.propose, coupling_of_proposal(proposal, built, adapted)
+    propose = built.propose
+    couple = coupling_of_proposal(proposal, built, adapted)
     known: CompiledTarget = target.compile()
     dim = target.variables.size
 
@@ -180,7 +185,8 @@ def couple_metropolis(
         return Walker(theta, theta.copy(), *both, tuned_state(built, adapted or {}))
 
     def shared() -> SharedTarget:
-        counts, scratch = np.zeros(len(COUNT_NAMES), dtype=np.int64), (np.empty(BATCH), np.empty((2, dim)))
+        counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
+        scratch = (np.empty(BATCH), np.empty((2, dim)))
         memory_order = np.empty(0, dtype=np.int64)
         kernels = known.log_prior, known.log_terms
         sizes = known.n_obs, known.prior_rows

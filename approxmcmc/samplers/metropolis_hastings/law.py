@@ -103,11 +103,13 @@ def acceptance_by_test(
     if not test.uses_ratio:
         return np.ones(wanted.shape), method
     # All pairs at once, because sums and scales of differences follow from sums and inner products of the terms.
-    terms, pairs = terms[possible] / test.temperature, np.ix_(possible, possible)
+    terms = terms[possible] / test.temperature
+    pairs = np.ix_(possible, possible)
     log_density = prior[possible] + terms.sum(axis=1)
     log_ratio = log_density[None, :] - log_density[:, None]
     tau = _scales(terms) if method == "gaussian" else np.zeros(log_ratio.shape)
-    acceptance, inside = np.zeros(log_ratio.shape), wanted[pairs]
+    acceptance = np.zeros(log_ratio.shape)
+    inside = wanted[pairs]
     acceptance[inside] = gaussian_probability(test, log_ratio[inside], tau[inside], n_obs, test.rule)
     return _of_all_states(acceptance, possible), method
 
@@ -115,12 +117,15 @@ def acceptance_by_test(
 def _pair_by_pair(
     test: AcceptanceTest, terms: np.ndarray, prior: np.ndarray, possible: np.ndarray, wanted: np.ndarray, method: str
 ) -> tuple[np.ndarray, str]:
-    terms, prior = terms[possible], prior[possible]
+    terms = terms[possible]
+    prior = prior[possible]
     acceptance = np.zeros((len(prior), len(prior)))
     rows, columns = np.nonzero(wanted[np.ix_(possible, possible)])
-    used, at_once = "enumerate", max(1, ENTRIES_AT_ONCE // terms.shape[1])
+    used = "enumerate"
+    at_once = max(1, ENTRIES_AT_ONCE // terms.shape[1])
     for start in range(0, rows.size, at_once):
-        i, j = rows[start : start + at_once], columns[start : start + at_once]
+        i = rows[start : start + at_once]
+        j = columns[start : start + at_once]
         acceptance[i, j], used = acceptance_probability(test, terms[j] - terms[i], prior[j] - prior[i], method=method)
     return _of_all_states(acceptance, possible), used
 
@@ -193,7 +198,9 @@ def replicate_pairs(
 
     ``program.proposal`` is the compiled proposal, `memory` its state.
     """
-    propose, rows, decisions = compiled_propose(program.proposal), AllRows(target), PinnedDecisions(target, test)
+    propose = compiled_propose(program.proposal)
+    rows = AllRows(target)
+    decisions = PinnedDecisions(target, test)
     count = np.zeros(len(COUNT_NAMES), dtype=np.int64)
     for theta in states:
         there = theta.copy()
@@ -207,7 +214,8 @@ class PinnedDecisions:
     """Replicates the decisions of a test at one pair of states after the other."""
 
     def __init__(self, target: Target, test: AcceptanceTest) -> None:
-        rows, dim = AllRows(target), target.variables.size
+        rows = AllRows(target)
+        dim = target.variables.size
         built = test.with_independent_subsets()  # blocks would let the decisions at one pair share a partition
         compiled_test = built.build_test(target)
         schedule = data_schedule(built, compiled_test, rows.compiled.n_obs)
@@ -219,7 +227,9 @@ class PinnedDecisions:
         self, here: np.ndarray, there: np.ndarray, log_q_ratio: float, replications: int, own: Streams
     ) -> tuple[int, int]:
         """Return how many of `replications` decisions at the pair accepted, and how many data they touched in all."""
-        self.pair.here[:], self.pair.there[:], self.pair.log_q_ratio[0] = here, there, log_q_ratio
+        self.pair.here[:] = here
+        self.pair.there[:] = there
+        self.pair.log_q_ratio[0] = log_q_ratio
         return _decide(self.program.start(here.copy(), own, 0), here, replications)
 
 
@@ -254,7 +264,8 @@ def _decide(chain: Any, here: np.ndarray, replications: int) -> tuple[int, int]:
     away = False
     while decided < replications:
         n = min(MOST_STEPS, replications - decided)
-        draws, counts = np.empty((n, here.size)), np.empty((n, len(COUNT_NAMES)), dtype=np.int64)
+        draws = np.empty((n, here.size))
+        counts = np.empty((n, len(COUNT_NAMES)), dtype=np.int64)
         if chain.advance(n, 1, draws, counts, np.empty((n, len(VALUE_NAMES)))) < n:
             raise InvalidInputError(f"estimate_delta: {chain.explain_failure()}")
         moved = (draws != here).any(axis=1)

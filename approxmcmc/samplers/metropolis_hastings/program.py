@@ -36,7 +36,9 @@ def looks_to_reject(log_density: Callable[[np.ndarray], float], theta: np.ndarra
     if not np.isfinite(proposed).all():  # the gradient at theta is wrong
         return 0
     nothing = log_density(theta) - OUT_OF_REACH
-    defined, undefined, s = 0.0, 1.0, 1.0
+    defined = 0.0
+    undefined = 1.0
+    s = 1.0
     for look in range(BISECTIONS):
         found = log_density(theta + s * (proposed - theta))
         if found < nothing:
@@ -100,7 +102,10 @@ class MetropolisHastingsProgram(Program):
         audits: "Audits | None" = None,
         step: Callable[..., int] | None = None,
     ) -> None:
-        self.rows, self.proposal, self.test, self.schedule = rows, proposal, test, schedule
+        self.rows = rows
+        self.proposal = proposal
+        self.test = test
+        self.schedule = schedule
         self.target = target = rows.compiled
         self.audits = audits
         self.copy: tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]] | None = None
@@ -129,8 +134,10 @@ class MetropolisHastingsProgram(Program):
 
     def new_order(self) -> DataOrder:
         """Return a new order of the data: memory order, or a permutation of the rows if tests draw single rows."""
-        data, n_obs = self.target.data, self.target.n_obs
-        n_places, n_arrays = n_obs if self.schedule.name == "rows" else 0, sum(by_row(data, n_obs))
+        data = self.target.data
+        n_obs = self.target.n_obs
+        n_places = n_obs if self.schedule.name == "rows" else 0
+        n_arrays = sum(by_row(data, n_obs))
         return rows_order(n_places, n_arrays, self.at_both, word_of(data, n_obs))
 
     def arrange(self, theta: np.ndarray, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], DataOrder, int]:
@@ -140,10 +147,12 @@ class MetropolisHastingsProgram(Program):
         blocks reads a shuffled copy of the data. All chains share the copy of the first chain, shuffled by this chain's
         random stream or, on disk, in a fixed order, unless every chain shuffles a copy anew.
         """
-        target, schedule = self.target, self.schedule
+        target = self.target
+        schedule = self.schedule
         if schedule.name != "blocks":
             return target.data, self.new_order(), 0
-        evaluations, is_own = 0, is_reshuffled(target.n_obs, schedule.size)
+        evaluations = 0
+        is_own = is_reshuffled(target.n_obs, schedule.size)
         if self.copy is None or is_own:
             self.shuffled_by, permutation = copy.deepcopy(rng), self.shuffled_rows(rng)
             named = schedule.place != "memory" and not is_own
@@ -154,7 +163,8 @@ class MetropolisHastingsProgram(Program):
 
     def shuffled_rows(self, rng: np.random.Generator) -> np.ndarray:
         """Return the indices of the rows in the order of a shuffled copy, drawn from `rng`, or fixed if on disk."""
-        n_obs, schedule = self.target.n_obs, self.schedule
+        n_obs = self.target.n_obs
+        schedule = self.schedule
         of_files = schedule.place != "memory" and not is_reshuffled(n_obs, schedule.size)
         return order_of_files(n_obs) if of_files else rng.permutation(n_obs)
 
@@ -172,7 +182,8 @@ class MetropolisHastingsProgram(Program):
         self, theta: np.ndarray, data: tuple[np.ndarray, ...], order: DataOrder, n_tune: int
     ) -> MetropolisHastingsState:
         """Return the state of a chain at theta before the first evaluation; `n_tune` steps adapt the proposal."""
-        target, proposed = self.target, theta.copy()
+        target = self.target
+        proposed = theta.copy()
         return MetropolisHastingsState(
             theta=theta,
             proposed=proposed,
@@ -257,7 +268,9 @@ class MetropolisHastingsProgram(Program):
 
     def explain_failure(self, state: MetropolisHastingsState) -> str:
         """Return what was NaN or infinite: the proposal, its log prior, a datum's term, or the ratio of densities q."""
-        target, here, there = self.target, show(state.theta), show(state.proposed)
+        target = self.target
+        here = show(state.theta)
+        there = show(state.proposed)
         if np.isnan(state.proposed).any():
             why = self.proposal.explain(state.proposal)
             return f"{why or 'the gradient of the proposal is NaN or infinite'}, at theta = {here}"

@@ -139,7 +139,8 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
 
     def coupling(self, target: Target, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
         """Return the coupling of two chains with coupled proposals and one u, which decide on all data."""
-        intractable, discrete = isinstance(target, DoublyIntractableTarget), isinstance(target, DiscreteTarget)
+        intractable = isinstance(target, DoublyIntractableTarget)
+        discrete = isinstance(target, DiscreteTarget)
         if intractable or self.proposal.proposes_states != discrete:
             return super().coupling(target, adapted)
         return couple_metropolis(target, self.proposal, exact_twin_of(self.test).rule, adapted)

@@ -111,7 +111,9 @@ def make_step(
     """Return the compiled step, ``step(streams, state, count, value) -> status``."""
 
     def step(streams: Streams, state: MetropolisHastingsState, count: np.ndarray, value: np.ndarray) -> int:
-        theta, proposed, clock = state.theta, state.proposed, state.clock
+        theta = state.theta
+        proposed = state.proposed
+        clock = state.clock
         tested = is_tested(state.test)
         if tested:
             log_q_ratio = propose(streams.proposal, state.proposal, theta, proposed, count)
@@ -128,14 +130,17 @@ def make_step(
             log_rest = -math.inf
         if math.isnan(log_rest) or log_prior == math.inf:  # no chain would ever leave +inf
             count[DECISIONS] += 1
-            decision, log_ratio = -1, log_rest
+            decision = -1
+            log_ratio = log_rest
         elif log_rest == -math.inf:  # outside the support: no datum can change the decision
             count[DECISIONS] += 1
-            decision, log_ratio = 0, log_rest
+            decision = 0
+            log_ratio = log_rest
             if is_audited and is_chosen_for_audit(streams, clock):
                 book_audit(decision, decision, count)
         elif not tested:
-            decision, log_ratio = 1, math.inf
+            decision = 1
+            log_ratio = math.inf
         else:
             decision, log_ratio = decide(streams, clock, state.evidence, threshold, log_rest, state.test, count, value)
         if decision < 0:
@@ -145,7 +150,8 @@ def make_step(
             count[OUT_OF_REACH] += 1
             count[TOUCHED] += state.evidence.n_obs
             count[EVALUATIONS] += looks * (state.prior_rows + state.evidence.n_obs)
-            decision, log_ratio = 0, -math.inf
+            decision = 0
+            log_ratio = -math.inf
         settle(state.evidence.order, decision == 1)
         if tested:
             settle_proposal(state.proposal, decision == 1)

@@ -65,7 +65,8 @@ def make_move(
 
     def move(rng: np.random.Generator, chains: Any, shared: SharedDraws, n_chains: int) -> int:
         x, y = chains
-        ratio, counts = shared.ratio, shared.counts
+        ratio = shared.ratio
+        counts = shared.counts
         log_q_x = log_q_y = 0.0
         if n_chains == 1:
             log_q_x = propose(rng, x.proposal, x.theta, x.proposed, counts)
@@ -74,7 +75,8 @@ def make_move(
                 rng, x.proposal, y.proposal, x.theta, y.theta, x.proposed, y.proposed, shared.noise, counts
             )
         threshold = log_uniform(rng)
-        log_ratio_x, log_ratio_y = log_rest_of(shared, x, log_q_x), -math.inf
+        log_ratio_x = log_rest_of(shared, x, log_q_x)
+        log_ratio_y = -math.inf
         if log_ratio_x != -math.inf:
             draw_rows(rng, x.proposed, ratio.simulator, ratio.drawn, counts)
             log_ratio_x += estimate_from_draws(rng, ratio, x.theta, x.proposed, counts)
@@ -113,7 +115,8 @@ def couple_exchange(target: DoublyIntractableTarget, proposal: Proposal) -> Comp
         ) from None
     built = proposal.build_proposal(target)
     couple = coupling_of_proposal(proposal, built)
-    log_prior, dim = target.compile_log_prior(), target.variables.size
+    log_prior = target.compile_log_prior()
+    dim = target.variables.size
 
     def start(theta: np.ndarray, log_likelihood: float) -> ExchangeWalker:
         return ExchangeWalker(theta, theta.copy(), built.make_state())

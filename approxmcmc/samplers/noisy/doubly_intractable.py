@@ -47,7 +47,8 @@ def log_normalizer_ratio(theta: np.ndarray, proposed: np.ndarray, statistics: np
 
     theta' is `proposed`; `statistics` (N, dim) holds the s_k of draws at theta', one in each row.
     """
-    largest, total = -math.inf, 0.0
+    largest = -math.inf
+    total = 0.0
     for k in range(statistics.shape[0]):
         exponent = 0.0
         for j in range(theta.shape[0]):

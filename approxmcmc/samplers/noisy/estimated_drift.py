@@ -64,9 +64,11 @@ def prior_gradient(log_prior: Any, theta: np.ndarray, shifted: np.ndarray, out: 
         below = log_prior(shifted)
         shifted[j] = theta[j]
         if above == -math.inf:
-            above, width = here, width - step
+            above = here
+            width = width - step
         if below == -math.inf:
-            below, width = here, width - step
+            below = here
+            width = width - step
         out[j] = (above - below) / width if width > 0.0 else 0.0
 
 
@@ -168,13 +170,16 @@ def langevin_program(
     """
     who = type(sampler).__name__
     check_target(target, who)
-    simulator, dim = target.build_simulator(sampler.auxiliary), target.variables.size
+    simulator = target.build_simulator(sampler.auxiliary)
+    dim = target.variables.size
     cov = np.eye(dim) if sampler.cov is None else np.asarray(sampler.cov)
     if cov.shape != (dim, dim):
         raise IncompatibleError(f"{who}: the target has {dim} parameters, cov has shape {cov.shape}")
     sigma = np.ascontiguousarray(sampler.step_size * cov)
     lower = np.ascontiguousarray(np.linalg.cholesky(sigma))
-    log_prior, observed, wanted = target.compile_log_prior(), target.observed_statistics, sampler.target_acceptance
+    log_prior = target.compile_log_prior()
+    observed = target.observed_statistics
+    wanted = sampler.target_acceptance
 
     def make_states(theta: np.ndarray, rng: np.random.Generator) -> tuple[DriftState, RatioState]:
         here, there = (np.empty((sampler.n_auxiliary, dim)) for _ in range(2))

@@ -96,7 +96,8 @@ class Exchange(Component, ProposalSampler):
     def build(self, target: DoublyIntractableTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:
         """Check that target and proposal fit, compile them, and return the program that starts chains."""
         check_target(target, "Exchange")
-        simulator, proposal = target.build_simulator(self.auxiliary), self.proposal.build_proposal(target)
+        simulator = target.build_simulator(self.auxiliary)
+        proposal = self.proposal.build_proposal(target)
         step = make_step(
             follow(proposal, "Exchange"),
             make_estimate_from_fresh_draws(simulator.simulate),
@@ -104,7 +105,8 @@ class Exchange(Component, ProposalSampler):
             proposal.adapt or adapt_nothing,
             True,
         )
-        observed, room = target.observed_statistics, (self.n_auxiliary, target.variables.size)
+        observed = target.observed_statistics
+        room = (self.n_auxiliary, target.variables.size)
 
         def make_states(theta: np.ndarray, rng: np.random.Generator) -> tuple[Any, RatioState]:
             return proposal.make_state(), RatioState(observed, simulator.make_state(), np.empty(room))

@@ -164,7 +164,9 @@ def make_drift_and_return(simulate: Callable[..., None], refresh: bool) -> Calla
     def drift_and_return(
         streams: Streams, state: DriftState, theta: np.ndarray, proposed: np.ndarray, count: np.ndarray
     ) -> float:
-        here, there, factor = state.here, state.there, math.exp(state.log_factor[0])
+        here = state.here
+        there = state.there
+        factor = math.exp(state.log_factor[0])
         if refresh or not state.has_draws[0]:
             draw_rows(streams.order, theta, state.simulator, here, count)
             count[GRADIENTS] += 1

@@ -81,7 +81,8 @@ def expected_minima(model: CountedModel, n_auxiliary: int, wanted: np.ndarray) -
     found = ExpectedMinima(*np.zeros((4, len(model.points), len(model.points))))
     found.log_a[rows, columns] = _log_ratio(model, rows, columns)
     for i, j, log_draws, law in single_draws(model, wanted):
-        log_a, log_shares = found.log_a[i, j], log_draws - math.log(n_auxiliary)
+        log_a = found.log_a[i, j]
+        log_shares = log_draws - math.log(n_auxiliary)
         sums, weights = _law_of_capped_sum(np.exp(np.minimum(log_shares, 0.0)), law, n_auxiliary)
         found.accepted[i, j] = (weights * np.minimum(sums, 1.0)).sum(axis=1)
         found.both_accept[i, j] = (weights * np.minimum(sums, np.exp(np.minimum(log_a, 0.0))[:, None])).sum(axis=1)
@@ -93,7 +94,8 @@ def expected_minima(model: CountedModel, n_auxiliary: int, wanted: np.ndarray) -
 
 
 def _pairs(model: CountedModel, wanted: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    n, possible = len(model.points), np.isfinite(model.log_prior)
+    n = len(model.points)
+    possible = np.isfinite(model.log_prior)
     wanted = ~np.eye(n, dtype=bool) if wanted is None else wanted & ~np.eye(n, dtype=bool)
     return np.nonzero(wanted & possible[:, None] & possible[None, :])  # type: ignore[return-value]  # two axes
 
@@ -113,7 +115,8 @@ def single_draws(
     rows, columns = _pairs(model, wanted)
     law = model.law_of_statistics()[0]
     for start in range(0, rows.size, PAIRS_AT_ONCE):
-        i, j = rows[start : start + PAIRS_AT_ONCE], columns[start : start + PAIRS_AT_ONCE]
+        i = rows[start : start + PAIRS_AT_ONCE]
+        j = columns[start : start + PAIRS_AT_ONCE]
         step = model.points[j] - model.points[i]
         fixed = step @ model.observed + model.log_prior[j] - model.log_prior[i]
         yield i, j, fixed[:, None] - step @ model.statistics.T, law[j]

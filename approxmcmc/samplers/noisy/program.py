@@ -71,7 +71,9 @@ class NoisyProgram(Program):
         log_likelihood: Callable[[np.ndarray], float | None],
         audit_every: int | str | None,
     ) -> None:
-        self.setup, self.log_prior, self.likelihood = setup, log_prior, KnownLikelihood(log_likelihood)
+        self.setup = setup
+        self.log_prior = log_prior
+        self.likelihood = KnownLikelihood(log_likelihood)
         audited = setup.decides and audit_every is not None and self.likelihood.is_known(start)
         if audited and isinstance(audit_every, str):
             audit_every = self.likelihood.audit_every(start)
@@ -144,7 +146,9 @@ class AuditedChain:
 
     def __init__(self, chain: CompiledChain, likelihood: KnownLikelihood) -> None:
         self.chain = chain
-        self.adapted, self.explain_failure, self.streams = chain.adapted, chain.explain_failure, chain.streams
+        self.adapted = chain.adapted
+        self.explain_failure = chain.explain_failure
+        self.streams = chain.streams
 
         # After a rejected step the next decision needs the likelihood at the same theta again.
         @functools.lru_cache(maxsize=64)
@@ -170,7 +174,8 @@ class AuditedChain:
     def advance(self, steps: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make and record `steps` steps, audit the listed decisions, and return the steps made."""
         state: NoisyState = self.chain.state
-        first, begun = state.clock.steps[0], state.clock.begun[0]
+        first = state.clock.steps[0]
+        begun = state.clock.begun[0]
         audits = new_audit_list(steps, state.theta.size)
         self.chain.state = state._replace(audits=audits)
         made = self.chain.advance(steps, thin, draws, counts, values)
@@ -179,7 +184,8 @@ class AuditedChain:
         for k in range(audits.length[0]):
             log_ratio = audits.log_rest[k]
             if log_ratio > -math.inf:
-                there, here = tuple(audits.proposed[k]), tuple(audits.theta[k])
+                there = tuple(audits.proposed[k])
+                here = tuple(audits.theta[k])
                 log_ratio += self.log_likelihood(there) - self.log_likelihood(here)
             exact = int(audits.threshold[k] < log_ratio)
             row = (begun + audits.step[k] - first) // thin

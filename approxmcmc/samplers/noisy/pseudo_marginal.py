@@ -159,7 +159,8 @@ def estimated_program(
         raise IncompatibleError(
             f"{who} needs a target that estimates its {of}, targets.Estimated{of.capitalize()}; found {target!r}"
         )
-    estimator, proposal = target.build_estimator(), sampler.proposal.build_proposal(target)
+    estimator = target.build_estimator()
+    proposal = sampler.proposal.build_proposal(target)
     # The start needs one call of the estimate; compiling the estimate for Python as well would take a second.
     plain_estimate = as_python(estimator.estimate)
     n_obs = int(target.n_obs)
@@ -172,7 +173,8 @@ def estimated_program(
     )
 
     def make_states(theta: np.ndarray, rng: np.random.Generator) -> tuple[Any, EstimateState]:
-        here, there = np.full(1, math.nan), np.full(1, math.nan)
+        here = np.full(1, math.nan)
+        there = np.full(1, math.nan)
         if keeps:
             here[0] = plain_estimate(rng, theta, estimator.data)
         return proposal.make_state(), EstimateState(estimator.data, estimator.n_terms, n_obs, here, there)

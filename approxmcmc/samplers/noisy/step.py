@@ -65,8 +65,10 @@ def list_for_audit(state: NoisyState, decision: int, threshold: float, log_rest:
     """Add a decision to the audit list, before theta moves."""
     audits = state.audits
     place = audits.length[0]
-    audits.step[place], audits.decision[place] = state.clock.steps[0], decision
-    audits.threshold[place], audits.log_rest[place] = threshold, log_rest
+    audits.step[place] = state.clock.steps[0]
+    audits.decision[place] = decision
+    audits.threshold[place] = threshold
+    audits.log_rest[place] = log_rest
     assign(audits.theta[place], state.theta)
     assign(audits.proposed[place], state.proposed)
     audits.length[0] += 1
@@ -114,7 +116,8 @@ def make_step(
     draw_threshold, acceptance_probability = METROPOLIS
 
     def step(streams: Streams, state: NoisyState, count: np.ndarray, value: np.ndarray) -> int:
-        theta, proposed = state.theta, state.proposed
+        theta = state.theta
+        proposed = state.proposed
         log_q_ratio = move(streams, state.move, theta, proposed, count)
         threshold = draw_threshold(streams.uniform)
         log_prior = state.log_prior_of(proposed)

@@ -37,7 +37,8 @@ class SliceState(NamedTuple):
 @compiled
 def draw_direction(rng: np.random.Generator, state: SliceState) -> None:
     """Draw a uniform direction of the sphere, or an axis, multiplied by the widths."""
-    widths, direction = state.widths, state.direction
+    widths = state.widths
+    direction = state.direction
     if state.coordinates == 1:
         chosen = int(rng.random() * direction.shape[0])
         for j in range(direction.shape[0]):
@@ -95,7 +96,8 @@ def make_slice_move(is_inside: Callable[..., int], forget: Callable[..., None]) 
     step_out = compiled(step_out)
 
     def move(streams: Streams, state: Any, log_height: float, count: np.ndarray, value: np.ndarray) -> int:
-        rng, max_steps = streams.proposal, state.proposal.max_steps
+        rng = streams.proposal
+        max_steps = state.proposal.max_steps
         left = -rng.random()
         right = left + 1.0
         steps_left = int(rng.random() * max_steps)
@@ -181,5 +183,6 @@ class Slice(Component):
         if width.ndim and width.size != dim:
             raise IncompatibleError(f"Slice: the target has {dim} parameters, {width.size} widths were given")
         widths = np.ascontiguousarray(np.broadcast_to(width, (dim,)))
-        max_steps, coordinates = int(self.max_steps), int(self.directions == "coordinates")
+        max_steps = int(self.max_steps)
+        coordinates = int(self.directions == "coordinates")
         return lambda: SliceState(widths, max_steps, coordinates, np.empty(dim), np.full(1, math.nan))

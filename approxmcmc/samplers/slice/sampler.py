@@ -43,7 +43,8 @@ def keep_nothing(test: object, total: float) -> None:
 
 def slice_step(test: CompiledTest) -> Callable[..., int]:
     """Return the step that moves along a line, where each comparison with the slice's level is made by the test."""
-    tell, keep = test.log_likelihood or unknown_log_likelihood, test.keep_log_likelihood or keep_nothing
+    tell = test.log_likelihood or unknown_log_likelihood
+    keep = test.keep_log_likelihood or keep_nothing
     move = make_slice_move(make_is_inside(make_decision(test)), make_forget(keep))
     return make_step(move, test.threshold, tell)
 

@@ -68,7 +68,8 @@ def _why_no_risk(target: str, gold_wanted: bool, own_figures: bool) -> str:
 
 def sentences(scores: Scores, verdicts: int) -> list[str]:
     """Return sentences on the first estimand at the last budget; `verdicts` on the page share one error rate."""
-    estimand, seconds = scores.estimands[0], number(scores.times[-1])
+    estimand = scores.estimands[0]
+    seconds = number(scores.times[-1])
     table = scores.at_last_budget(estimand)
     known = {str(label): row for label, row in table.iterrows() if math.isfinite(row.risk)}
     unknown = [str(label) for label in table.index if label not in known]

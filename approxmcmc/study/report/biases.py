@@ -66,7 +66,8 @@ def told_of(results: "StudyResults") -> list[SettingBiases]:
         return []
     told = []
     for (target, label), traces in results.traces().items():
-        report, found = results.bias_report(target, label), results.bias(target, label)
+        report = results.bias_report(target, label)
+        found = results.bias(target, label)
         if report is not None:
             asked = results.study.bias.estimands
             gap = None if found is None else gap_to_gold(found, as_one_run(traces), results.reference(target), asked)
@@ -208,7 +209,8 @@ def _figure(target: str, told: Sequence[SettingBiases]) -> Figure | None:
     frames = []
     for one, axis in zip(mine, axes.flat, strict=False):
         biases = one.in_sds()
-        x, y = np.arange(len(biases)), biases["bias"].to_numpy()
+        x = np.arange(len(biases))
+        y = biases["bias"].to_numpy()
         axis.axhline(0.0, color="gray", linewidth=0.8)
         reach = [y - biases["bias_lower"], biases["bias_upper"] - y]
         axis.errorbar(x, y, yerr=reach, fmt="o", markersize=2.5, linewidth=0.9, color=COLOURS[0], label="bias")

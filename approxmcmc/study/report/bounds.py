@@ -83,7 +83,9 @@ def checked(results: "StudyResults", name: str) -> "xr.DataTree | None":
     from approxmcmc.bounds import check_bound
 
     options = dict(results.study.bounds[name])
-    target, sampler, knob = options.pop("target"), options.pop("sampler"), options.pop("knob", "epsilon")
+    target = options.pop("target")
+    sampler = options.pop("sampler")
+    knob = options.pop("knob", "epsilon")
     finished = results.traces()
     settings = {
         setting.knobs[knob]: setting
@@ -118,7 +120,8 @@ def summary(name: str, check: "xr.DataTree") -> str:
 def _table(name: str, check: "xr.DataTree") -> Table:
     from approxmcmc.bounds import check_table
 
-    frame, knob = check_table(check), check.attrs["knob"]
+    frame = check_table(check)
+    knob = check.attrs["knob"]
     frame = frame[frame["value"] > 0.0].assign(
         bound=lambda rows: [TITLES[str(bound)] for bound in rows["bound"]],
     )[[knob, "bound", "distance", "distance_lower", "distance_upper", "value", "label", "looseness", "verdict"]]

@@ -123,7 +123,8 @@ def machine_table(results: "StudyResults") -> Table:
     rows = []
     done = results.records[results.records.status == "done"]
     for target, label, cells in by_setting(results.study, done):
-        cpu, wall = numbers(cells.cpu_seconds), numbers(cells.wall_seconds)
+        cpu = numbers(cells.cpu_seconds)
+        wall = numbers(cells.wall_seconds)
         rows.append(
             {"target": target, "setting": label}
             | median_range(numbers(cells.probe_before)).columns("probe before (s)")

@@ -172,7 +172,8 @@ def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
     study = results.study
     others = "".join(f", on {target} {_budget_in_words(own)}" for target, own in study.budgets.items())
     budget = f"{_budget_in_words(study.budget)} per chain{others}"
-    kept, chains = counted(study.thin, "step"), counted(study.replicates, "chain")
+    kept = counted(study.thin, "step")
+    chains = counted(study.replicates, "chain")
     terms = (
         ("Aims", f"{OWN_AIMS if study.gold is None else AIMS} After {study.reference}."),
         ("Data", "; ".join(f"{c.target}, N = {counted(results.target(c.target).n_obs, 'term')}" for c in contests)),
@@ -255,7 +256,8 @@ def _fate(name: str, report: Mapping[str, Any] | None, reference: Any) -> str:
 
 def census_section(results: "StudyResults", judged: Sequence[Contest]) -> Section:
     """Return the section with the census, all failures, and the risks if a failure counts as infinite risk."""
-    failures, warned = census.failures_table(results), census.warnings_table(results)
+    failures = census.failures_table(results)
+    warned = census.warnings_table(results)
     text = () if failures else ("No cell failed.",)
     pieces = [census.census_table(results), failures, *map(tables.sensitivity_table, judged), warned]
     return Section("Census", text, pieces=tuple(piece for piece in pieces if piece is not None))

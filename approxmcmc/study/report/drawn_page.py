@@ -129,7 +129,8 @@ def scores_of(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Scores]:
 
 def _told(risks: "pd.DataFrame", exact: str | None) -> "pd.DataFrame":
     """Return risks without the ratios that say nothing: an interval from 0 to infinity, or an end over itself."""
-    risks, ratio = risks.reset_index(drop=True), ["ratio", "ratio_lower", "ratio_upper"]
+    risks = risks.reset_index(drop=True)
+    ratio = ["ratio", "ratio_lower", "ratio_upper"]
     if exact is not None:
         risks.loc[(risks.setting == exact) & risks.ratio_lower.notna(), ratio] = 1.0
         risks.loc[(risks.ratio_lower <= 0.0) & np.isinf(risks.ratio_upper), ratio] = math.nan

@@ -242,14 +242,16 @@ def paired_ratio(a: np.ndarray, b: np.ndarray, gold: Reference, resampling: Resa
     if len(a) == 0 or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return NOTHING
     floor = float(np.mean(gold.mcse**2))
-    top, bottom = float(np.mean(a**2)) - floor, float(np.mean(b**2)) - floor
+    top = float(np.mean(a**2)) - floor
+    bottom = float(np.mean(b**2)) - floor
     if max(top, bottom) <= 0.0:
         return NOTHING  # both are below the error of the gold standard
     ratio = (top if top > 0.0 else floor) / (bottom if bottom > 0.0 else floor)
     if len(a) < LEAST_REPLICATES:
         return Interval(ratio, math.nan, math.nan)
     shifts = gold.mcse * gold.directions
-    above, below = draws_at(a, shifts, resampling)[-1], draws_at(b, shifts, resampling, beside=a)[-1]
+    above = draws_at(a, shifts, resampling)[-1]
+    below = draws_at(b, shifts, resampling, beside=a)[-1]
     ratios = np.where(below > 0.0, np.maximum(above, 0.0) / np.where(below > 0.0, below, 1.0), math.inf)
     tail = (1.0 - CONFIDENCE) / 2.0
     lower, upper = np.quantile(ratios, [tail, 1.0 - tail], method="nearest")

@@ -208,7 +208,8 @@ def _bands(
             label=in_full[label],
             **style,
         )
-        bottom, top = np.maximum(lower, lowest), np.where(upper > lowest, upper, np.nan)
+        bottom = np.maximum(lower, lowest)
+        top = np.where(upper > lowest, upper, np.nan)
         panel.fill_between(rows[axis], bottom, top, color=style["color"], alpha=0.13, linewidth=0)
     panel.set_ylim(bottom=lowest)
 

@@ -39,7 +39,8 @@ def kept(results: "StudyResults", name: str, make: Callable[["StudyResults"], It
     """
     if not results.source:
         return list(make(results))
-    path, state = results.store.folder / "pieces" / f"{name}.json", _state(results)
+    path = results.store.folder / "pieces" / f"{name}.json"
+    state = _state(results)
     with contextlib.suppress(Exception):  # a damaged or forged file fails in many ways; its output is made again
         stored = read_json(path, "state", "pieces", "name")
         if stored is not None and (stored["name"], stored["state"]) == (name, state):
@@ -80,7 +81,8 @@ def _plain(piece: Piece) -> dict[str, Any]:
         fields["data"] = _as_lists(piece.data)
     if isinstance(piece, Figure):
         words, table = piece.marks or marks_of(piece.figure)
-        fields["figure"], fields["marks"] = svg_document(piece.figure), [words, _as_lists(table)]
+        fields["figure"] = svg_document(piece.figure)
+        fields["marks"] = [words, _as_lists(table)]
     return fields
 
 

@@ -136,7 +136,8 @@ def _marks(axes: Any) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
 
 def _line(axes: "Axes", line: Any, style: dict[str, Any]) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
     path = line.get_transform().transform_path(line.get_path())
-    places, colour = _in_units(axes, path), _colour(line.get_color())
+    places = _in_units(axes, path)
+    colour = _colour(line.get_color())
     if line.get_linestyle() not in ("None", "", " ") and line.get_linewidth() > 0.0:
         dashes = line._unscaled_dash_pattern[1]
         dash = {} if dashes is None else {"dash": [float(part) for part in dashes]}
@@ -217,7 +218,8 @@ def _drawn(words: dict[str, Any], data: "pd.DataFrame", worded: Callable[[str], 
     panels = [figure.add_axes(tuple(panel["box"])) for panel in words["panels"]]
     handles: dict[str, list[Artist]] = {}
     for number, rows in data.groupby("mark"):
-        mark, label = words["marks"][int(number)], str(rows["series"].iloc[0] or "")
+        mark = words["marks"][int(number)]
+        label = str(rows["series"].iloc[0] or "")
         artist = KINDS[mark["kind"]](panels[mark["panel"]], rows[["x", "y"]].to_numpy(dtype=float), mark)
         artist.set_label(label or "_")
         handles.setdefault(label, []).append(artist)

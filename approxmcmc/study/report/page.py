@@ -160,7 +160,8 @@ def _families(records: Sequence[Mapping[Any, Any]]) -> list[str]:
 
 
 def _cell(record: Mapping[Any, Any], name: str, formats: Mapping[str, str]) -> dict[str, Any]:
-    value, spec = record[name], formats.get(name, "")
+    value = record[name]
+    spec = formats.get(name, "")
     cell: dict[str, Any] = {
         "text": "",
         "interval": "",
@@ -173,7 +174,8 @@ def _cell(record: Mapping[Any, Any], name: str, formats: Mapping[str, str]) -> d
         missing = math.isnan(float(value))
         cell.update(numeric=True, sort="" if missing else repr(float(value)))
         if f"{name}_lower" in record:
-            lower, upper = float(record[f"{name}_lower"]), float(record[f"{name}_upper"])
+            lower = float(record[f"{name}_lower"])
+            upper = float(record[f"{name}_upper"])
             cell["text"], cell["interval"] = estimate(float(value), lower, upper, spec)
         else:
             cell["text"] = number(value, spec)

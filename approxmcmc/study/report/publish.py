@@ -53,7 +53,8 @@ def publish(
             f"Nothing of {results.study.name} can be published: no cell is done in {results.store.folder}. Run the "
             "study first; `approxmcmc status` shows what is missing."
         )
-    name, folder = results.study.name, Path(data)
+    name = results.study.name
+    folder = Path(data)
     content = compose_published(results)
     words, rows = packed(content.pop("sections"), risks_of(results))
     table = to_bytes(rows)

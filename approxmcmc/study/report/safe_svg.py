@@ -12,11 +12,9 @@ from xml.etree import ElementTree
 
 from approxmcmc.errors import StudyError
 
-SVG, XLINK, XML = (
-    "http://www.w3.org/2000/svg",
-    "http://www.w3.org/1999/xlink",
-    "http://www.w3.org/XML/1998/namespace",
-)
+SVG = "http://www.w3.org/2000/svg"
+XLINK = "http://www.w3.org/1999/xlink"
+XML = "http://www.w3.org/XML/1998/namespace"
 
 
 def _words(text: str) -> frozenset[str]:

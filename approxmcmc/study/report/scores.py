@@ -76,7 +76,8 @@ def floor_share(table: "pd.DataFrame") -> float:
 
     Infinite if the least risk is 0 or less; 0 if no risk is known or the gold standard has no error.
     """
-    least, floor = float(table.risk.min()), float(table.floor.max())
+    least = float(table.risk.min())
+    floor = float(table.floor.max())
     if math.isnan(least) or floor == 0.0:
         return 0.0
     return floor / least if least > 0.0 else math.inf

@@ -2,7 +2,8 @@
 
 from approxmcmc.study.published import shipped, shipped_studies
 
-SECONDS, CELLS = "Seconds per cell", "cells"
+SECONDS = "Seconds per cell"
+CELLS = "cells"
 WHOLE = ("whole cell, CPU", "whole cell, wall")  # the second where the cells have no record of the first
 
 

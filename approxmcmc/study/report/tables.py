@@ -60,7 +60,8 @@ def risk_table(scores: Scores) -> Table:
     data = data.drop(columns=["replicates", "planned"])
     what = ""
     if len(scores.estimands) == 1:
-        data, what = data.drop(columns="estimand"), f" Estimand: {scores.estimands[0]}."
+        data = data.drop(columns="estimand")
+        what = f" Estimand: {scores.estimands[0]}."
     if scores.exact is None:
         data = data.drop(columns=["ratio", "ratio_lower", "ratio_upper"], errors="ignore")
     else:
@@ -129,7 +130,8 @@ def cost_table(results: "StudyResults", contest: Contest) -> Table:
             for trace in traces
         ]
         speeds = [ratio_of_sums(trace, "decisions_made", contest.clock.record) for trace in traces]
-        audited, wrong = total(traces, "decisions_audited"), total(traces, "wrong_decisions")
+        audited = total(traces, "decisions_audited")
+        wrong = total(traces, "wrong_decisions")
         prediction = _prediction(target, traces, samplers.get(label))
         row: dict[str, Any] = {"setting": label}
         rows.append(

@@ -91,7 +91,8 @@ def looser_gold(gold: Gold | None) -> str:
     """
     if gold is None or gold.gates is None:
         return ""
-    strict, asked = dataclasses.asdict(type(gold.gates)()), dataclasses.asdict(gold.gates)
+    strict = dataclasses.asdict(type(gold.gates)())
+    asked = dataclasses.asdict(gold.gates)
     looser = [n for n in strict if (asked[n] < strict[n] if n.startswith("min_") else asked[n] > strict[n])]
     return ", ".join(f"{name} {asked[name]:g} instead of {strict[name]:g}" for name in looser)
 

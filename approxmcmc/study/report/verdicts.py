@@ -22,10 +22,14 @@ from approxmcmc.study.report.wording import estimate_text, number
 if TYPE_CHECKING:
     import pandas as pd
 
-AGREES, DIFFERS, OPEN = "agrees", "differs", "undecided"
+AGREES = "agrees"
+DIFFERS = "differs"
+OPEN = "undecided"
 NUMBERS = "Published numbers"  # the table of a page
 WIDEST = 0.25  # largest half-width of an interval, as a share of the printed number
-COMPARABLE, INCOMPARABLE = "yes", "no: "  # beginning of a remark on a number that cannot be compared
+# beginning of a remark on a number that cannot be compared
+COMPARABLE = "yes"
+INCOMPARABLE = "no: "
 HEADER = ["| printed in | number | paper | ours | verdict |", "|---|---|---|---|---|"]
 
 
@@ -49,7 +53,8 @@ def verdict(
     if math.isnan(lower) or math.isnan(upper):
         return OPEN, "too few chains for an interval"
     stretch = quantile(together) / quantile(1)
-    lower, upper = ours - stretch * (ours - lower), ours + stretch * (upper - ours)
+    lower = ours - stretch * (ours - lower)
+    upper = ours + stretch * (upper - ours)
     if not lower <= paper <= upper:
         by = f"{ours / paper - 1:+.0%}" if paper * ours > 0.0 else "another sign"
         return DIFFERS, f"{by}; {why}" if why else by

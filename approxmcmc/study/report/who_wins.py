@@ -98,7 +98,8 @@ def _grid(data: Any, families: Mapping[str, str]) -> Any:
     paint = {kind: COLOURS[place % len(COLOURS)] for place, kind in enumerate(kinds)}
     figure, axes = subplots(figsize=(2.0 + 2.6 * len(times), 1.1 + 0.85 * len(names)))
     for row in data.rename(columns={"no less": "near"}).itertuples():
-        x, y = times.index(row.about), names.index(row.data)
+        x = times.index(row.about)
+        y = names.index(row.data)
         colour = paint.get(families.get(row.winner, ""), FAINT)
         axes.add_patch(Rectangle((x - 0.48, y - 0.45), 0.96, 0.9, color=colour, alpha=0.45, linewidth=0))
         told = estimate_text(row.risk, row.risk_lower, row.risk_upper) if row.risk == row.risk else ""

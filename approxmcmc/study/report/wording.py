@@ -90,7 +90,8 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
         return "", ""
     if spec.endswith("%"):
         percent = [100.0 * x for x in (value, lower, upper)]
-        centre, bracket = number(percent[0], f"{spec[:-1]}f"), interval(percent[1], percent[2], f"{spec[:-1]}f")
+        centre = number(percent[0], f"{spec[:-1]}f")
+        bracket = interval(percent[1], percent[2], f"{spec[:-1]}f")
         return (f"{centre} %", bracket) if bracket == NO_INTERVAL else (centre, f"{bracket} %")
     if spec:
         return number(value, spec), interval(lower, upper, spec)
@@ -108,7 +109,8 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
     if lower * upper > 0.0:
         known = max(known, -_exponent(value / scale))
     decimals = f",.{max(0, min(most, known))}f"
-    centre, bracket = number(value / scale, decimals), interval(lower / scale, upper / scale, decimals)
+    centre = number(value / scale, decimals)
+    bracket = interval(lower / scale, upper / scale, decimals)
     power = f" ×{power_of_ten(exponent)}" if scaled else ""
     return (_unsigned(centre) + power, bracket) if bracket == NO_INTERVAL else (_unsigned(centre), bracket + power)
 
@@ -166,7 +168,8 @@ def slug(title: str) -> str:
 
 def unique(name: str, taken: set[str]) -> str:
     """Return a name that is not taken, with a number appended if necessary, and mark it as taken."""
-    candidate, count = name, 1
+    candidate = name
+    count = 1
     while candidate in taken:
         count += 1
         candidate = f"{name}-{count}"

@@ -132,7 +132,8 @@ class BatchedTarget(TallDataTarget):
                 f"{[array.shape for array in self.data]}; put constants into the function"
             )
         self.n_obs = len(self.data[0])
-        self.variables, self.prior = variables, prior
+        self.variables = variables
+        self.prior = prior
         self._start = np.ascontiguousarray(start, dtype=np.float64)
         self.term_tolerance = term_tolerance
 
@@ -193,7 +194,8 @@ class BatchedTarget(TallDataTarget):
 
     def _check_terms(self) -> None:
         """Raise unless each term is one number that depends on its own row alone."""
-        who, at = type(self).__name__, self._start + 0.01 * np.sin(1.0 + np.arange(self.variables.size))
+        who = type(self).__name__
+        at = self._start + 0.01 * np.sin(1.0 + np.arange(self.variables.size))
         rows = np.unique(np.linspace(0, self.n_obs - 1, CHECKED_TOGETHER).astype(np.int64))
         together = self._terms_of(rows, at)
         # Pairs, because batch normalisation fails for a single row, with an error that names no cause.
@@ -249,7 +251,9 @@ class BatchedTarget(TallDataTarget):
         """Return this model with other rows as its data."""
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__getstate__())
-        other.given, other.data, other.n_obs = None, tuple(given), n_obs
+        other.given = None
+        other.data = tuple(given)
+        other.n_obs = n_obs
         return other
 
     def __getstate__(self) -> dict[str, Any]:

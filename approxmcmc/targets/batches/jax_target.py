@@ -210,7 +210,9 @@ class JaxTarget(BatchedTarget):
 
     @functools.cached_property
     def _prior_functions(self) -> tuple[Any, Any]:
-        jax, unravel, logprior = load_jax(WHO), self._unravel, self._logprior
+        jax = load_jax(WHO)
+        unravel = self._unravel
+        logprior = self._logprior
         assert logprior is not None
 
         def value(theta: Any) -> Any:

@@ -62,7 +62,8 @@ class TorchModel(BatchModel):
         self._likelihood = Likelihood()
 
     def _terms(self, theta: Any, *rows: Any) -> Any:
-        parameters, start = {}, 0
+        parameters = {}
+        start = 0
         for name, shape in self._shapes.items():
             stop = start + int(np.prod(shape))
             parameters[f"module.{name}"] = theta[start:stop].reshape(shape)

@@ -76,7 +76,8 @@ class BayesianNetwork(FactorGraph):
         if not self.names:
             raise InvalidInputError("BayesianNetwork: nothing is left to sample, every variable is in the evidence")
         place = {name: i for i, name in enumerate(self.names)}
-        groups, self._log_constant = [], 0.0
+        groups = []
+        self._log_constant = 0.0
         with np.errstate(divide="ignore"):
             for name in tables:
                 family = (*parents[name], name)
@@ -150,7 +151,8 @@ class BayesianNetwork(FactorGraph):
         return f"BayesianNetwork({', '.join(self.names)}{given})"
 
     def _check_table(self, name: str) -> None:
-        table, above = self.tables[name], self.parents[name]
+        table = self.tables[name]
+        above = self.parents[name]
         shape = tuple(self.tables[parent].shape[-1] for parent in above)
         if table.ndim != len(above) + 1 or table.shape[:-1] != shape:
             raise InvalidInputError(

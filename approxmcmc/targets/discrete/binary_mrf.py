@@ -213,7 +213,8 @@ class PseudoLikelihood(LogisticRegression):
         else:
             assert target.prior.bounds is not None
             super().__init__(design, response, prior=make_uniform_log_prior(*target.prior.bounds))
-        self.variables, self._field_hash = target.variables, target.content_hash()
+        self.variables = target.variables
+        self._field_hash = target.content_hash()
 
     def content_hash(self) -> str:
         """Return a hash of the random field, its data and the prior."""

@@ -239,7 +239,10 @@ def _rows(groups: Sequence[FactorGroup], *, by_site: bool) -> tuple[np.ndarray, 
     There is one row per factor; with `by_site` one per factor and each of its sites, sorted by site.
     """
     width = max(group.sites.shape[1] for group in groups)
-    owners, columns, strides, blocks = [], [], [], []
+    owners = []
+    columns = []
+    strides = []
+    blocks = []
     for group in groups:
         count, arity = group.sites.shape
         for axis in range(arity) if by_site else [arity - 1]:

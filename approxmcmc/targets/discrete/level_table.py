@@ -56,12 +56,14 @@ def draw_level(
     rng: np.random.Generator, theta: np.ndarray, state: LevelState, statistics: np.ndarray, count: np.ndarray
 ) -> None:
     """Draw a value of s(y) at theta exactly, write it to `statistics`, and add the cost to `count`."""
-    table, cumulative = state.table, state.cumulative
+    table = state.table
+    cumulative = state.cumulative
     if not equal(state.theta, theta):
         accumulate(table, theta, cumulative)
         assign(state.theta, theta)
     u = rng.random() * cumulative[-1]
-    low, high = 0, cumulative.shape[0] - 1
+    low = 0
+    high = cumulative.shape[0] - 1
     while low < high:  # the first level whose cumulated weight exceeds u
         middle = (low + high) // 2
         if cumulative[middle] > u:
@@ -76,7 +78,8 @@ def draw_level(
 @compiled
 def accumulate(table: LevelTable, theta: np.ndarray, cumulative: np.ndarray) -> None:
     """Write the cumulated weights of the levels at theta to `cumulative`, scaled so that the largest weight is 1."""
-    levels, log_counts = table.levels, table.log_counts
+    levels = table.levels
+    log_counts = table.log_counts
     largest = -math.inf
     for level in range(levels.shape[0]):
         log_weight = log_counts[level]

@@ -84,7 +84,8 @@ def transitions(
     n = binomials.shape[0] - 1
     for word in words[:-1]:
         c = np.zeros(n + 2, np.int64)  # vertices left, by degree
-        top, left = 0, 0
+        top = 0
+        left = 0
         for bit in range(n):
             if word >> bit & 1:
                 top += 1
@@ -97,7 +98,10 @@ def transitions(
         c[top] -= 1
         k = np.zeros(n + 2, np.int64)  # new neighbours, by degree: an odometer from 0 to c
         while True:
-            target, position, product, total = 0, 0, 1, 0
+            target = 0
+            position = 0
+            product = 1
+            total = 0
             for i in range(classes):
                 position += c[i] - k[i] + (k[i - 1] if i > 0 else 0)
                 target |= 1 << position
@@ -107,7 +111,9 @@ def transitions(
             state = numbers[target]
             if source.shape[0]:
                 place = places[state]
-                source[place], ways[place], degree[place] = numbers[word], product, top + total
+                source[place] = numbers[word]
+                ways[place] = product
+                degree[place] = top + total
             places[state] += 1
             wheel = 0
             while wheel < classes and k[wheel] == c[wheel]:
@@ -162,7 +168,9 @@ def log_sums(table: EliminationTable, terms: np.ndarray, thetas: np.ndarray, out
     `terms` holds f(D) of every statistic, shape (n, dim).
     """
     n = terms.shape[0]
-    v, w, weights = np.empty((1 << n, LANES)), np.empty((n, LANES)), np.empty(n)
+    v = np.empty((1 << n, LANES))
+    w = np.empty((n, LANES))
+    weights = np.empty(n)
     for start in range(0, thetas.shape[0], LANES):
         here = min(LANES, thetas.shape[0] - start)
         for lane in range(LANES):
@@ -182,7 +190,8 @@ def forward_lanes(table: EliminationTable, w: np.ndarray, v: np.ndarray, out: np
     `w` (n, LANES) holds the weights, `v` (states, LANES) is scratch.
     """
     layers, first, source, ways, degree = table
-    total, largest = np.empty(LANES), np.empty(LANES)
+    total = np.empty(LANES)
+    largest = np.empty(LANES)
     for lane in range(LANES):
         v[0, lane] = 1.0
     for t in range(1, layers.shape[0] - 1):
@@ -192,7 +201,9 @@ def forward_lanes(table: EliminationTable, w: np.ndarray, v: np.ndarray, out: np
             for lane in range(LANES):
                 total[lane] = 0.0
             for e in range(first[state], first[state + 1]):
-                number, leaves, d = float(ways[e]), source[e], degree[e]
+                number = float(ways[e])
+                leaves = source[e]
+                d = degree[e]
                 for lane in range(LANES):
                     total[lane] += v[leaves, lane] * (number * w[d, lane])
             for lane in range(LANES):
@@ -224,7 +235,10 @@ def draw_eliminations(
     rng: np.random.Generator, theta: np.ndarray, state: EliminationState, statistics: np.ndarray, count: np.ndarray
 ) -> None:
     """Draw the statistics of a graph at theta exactly, from the last elimination back to the first."""
-    terms, v, weights, scales = state.terms, state.v, state.weights, state.scales
+    terms = state.terms
+    v = state.v
+    weights = state.weights
+    scales = state.scales
     if not equal(state.theta, theta):
         vertex_weights(terms, theta, weights)
         forward(state.table, weights, v, scales)

@@ -21,7 +21,8 @@ from approxmcmc.targets.graphs.elimination import MOST_NODES, Elimination, elimi
 from approxmcmc.targets.graphs.simulators import toggle_simulator, toggle_states
 from approxmcmc.targets.graphs.statistics import GraphStatistic, find_statistics, write_changes
 
-LEAST_UPDATES, UPDATES_PER_DYAD = 1000, 20
+LEAST_UPDATES = 1000
+UPDATES_PER_DYAD = 20
 MOST_NODES_ENUMERATED = 6  # 2^15 graphs
 
 
@@ -155,12 +156,14 @@ def enumeration(n_nodes: int, statistics: tuple[GraphStatistic, ...]) -> LevelTa
     """Return the levels of all graphs on `n_nodes` nodes, at most 6; one toggle leads to the next (Gray code)."""
     write = write_changes(statistics)
     rows, columns = np.triu_indices(n_nodes, 1)
-    graph, change = np.zeros((n_nodes, n_nodes), np.uint8), np.empty(len(statistics))
+    graph = np.zeros((n_nodes, n_nodes), np.uint8)
+    change = np.empty(len(statistics))
     values = np.empty((1 << len(rows), len(statistics)))
     values[0] = [float(statistic.value(graph.astype(np.int64))) for statistic in statistics]
     for step in range(1, len(values)):
         dyad = (step & -step).bit_length() - 1
-        i, j = rows[dyad], columns[dyad]
+        i = rows[dyad]
+        j = columns[dyad]
         present = graph[i, j]
         graph[i, j] = graph[j, i] = 0
         write(graph, graph.sum(axis=0, dtype=np.int64), i, j, change)

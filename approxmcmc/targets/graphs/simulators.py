@@ -78,7 +78,8 @@ def toggle_states(
     adjacency: np.ndarray, statistics: tuple[GraphStatistic, ...], auxiliary: Auxiliary
 ) -> Callable[[], ToggleState]:
     """Return the function without arguments that makes the state of a chain with the settings `auxiliary`."""
-    n, dim = len(adjacency), len(statistics)
+    n = len(adjacency)
+    dim = len(statistics)
     pairs = np.ascontiguousarray(np.stack(np.triu_indices(n, 1), axis=1))
     starts = np.stack([np.zeros((n, n), np.int64), 1 - np.eye(n, dtype=np.int64), adjacency])
     values = np.array([[float(statistic.value(graph)) for statistic in statistics] for graph in starts])
@@ -113,9 +114,13 @@ def toggle_simulator(statistics: tuple[GraphStatistic, ...]) -> Callable[..., No
     def simulate(
         rng: np.random.Generator, theta: np.ndarray, state: ToggleState, statistics: np.ndarray, count: np.ndarray
     ) -> None:
-        graph, current, change = state.graph, state.statistics, state.change
-        edges, pairs = graph.edges, graph.pairs
-        edge_share, n_updates = state.edge_share, state.n_updates
+        graph = state.graph
+        current = state.statistics
+        change = state.change
+        edges = graph.edges
+        pairs = graph.pairs
+        edge_share = state.edge_share
+        n_updates = state.n_updates
         if state.thin > 0 and equal(state.theta, theta):
             n_updates = state.thin
         else:
@@ -124,7 +129,8 @@ def toggle_simulator(statistics: tuple[GraphStatistic, ...]) -> Callable[..., No
             state.n_started[0] += 1
             assign(current, state.values[which])
             assign(state.theta, theta)
-        n_edges, n_dyads = graph.n_edges[0], pairs.shape[0]
+        n_edges = graph.n_edges[0]
+        n_dyads = pairs.shape[0]
         # Near theta = 0 nearly every toggle is accepted, so the parity of the number of edges would follow the number
         # of toggles. A first step that changes nothing with probability 1/2 prevents that.
         held = 1 if edge_share == 0.0 and rng.random() < 0.5 else 0
@@ -133,7 +139,8 @@ def toggle_simulator(statistics: tuple[GraphStatistic, ...]) -> Callable[..., No
                 dyad = edges[int(rng.random() * n_edges)]
             else:
                 dyad = int(rng.random() * n_dyads)
-            i, j = pairs[dyad, 0], pairs[dyad, 1]
+            i = pairs[dyad, 0]
+            j = pairs[dyad, 1]
             present = graph.adjacency[i, j] == 1
             if present:
                 n_edges = remove(dyad, i, j, graph, n_edges)
@@ -164,7 +171,8 @@ def start_from(start: np.ndarray, graph: Graph) -> int:
     graph.degrees[:] = 0
     n_edges = 0
     for dyad in range(graph.pairs.shape[0]):
-        i, j = graph.pairs[dyad, 0], graph.pairs[dyad, 1]
+        i = graph.pairs[dyad, 0]
+        j = graph.pairs[dyad, 1]
         if start[i, j]:
             n_edges = add(dyad, i, j, graph, n_edges)
     return n_edges
@@ -187,7 +195,8 @@ def remove(dyad: int, i: int, j: int, graph: Graph, n_edges: int) -> int:
     graph.adjacency[i, j] = graph.adjacency[j, i] = 0
     graph.degrees[i] -= 1
     graph.degrees[j] -= 1
-    edges, places = graph.edges, graph.places
+    edges = graph.edges
+    places = graph.places
     moved = edges[n_edges - 1]
     edges[places[dyad]] = moved
     places[moved] = places[dyad]

@@ -40,7 +40,8 @@ from approxmcmc.errors import CompilationError, InvalidInputError
 from approxmcmc.targets.checks import compiler_says, plain_function
 
 CHANGE_ARGUMENTS = nb.Array(nb.uint8, 2, "C"), INDICES, nb.int64, nb.int64
-CHECKED_SIZES, TOGGLES = (3, 5, 8), 40
+CHECKED_SIZES = (3, 5, 8)
+TOGGLES = 40
 TOLERANCE = 1e-9
 
 
@@ -152,7 +153,8 @@ def check_statistic(statistic: GraphStatistic) -> None:
 
     Raises `CompilationError` if it does not compile, and `InvalidInputError` if they differ.
     """
-    who, wanted = f"statistic {statistic.name!r}", "change(adjacency, degrees, i, j) -> float"
+    who = f"statistic {statistic.name!r}"
+    wanted = "change(adjacency, degrees, i, j) -> float"
     try:
         change = kernel(plain_function(statistic.change, "change", who=who), nb.float64(*CHANGE_ARGUMENTS))
     except InvalidInputError:

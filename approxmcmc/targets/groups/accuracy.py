@@ -16,7 +16,9 @@ import numpy as np
 from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.posterior import Posterior
 
-DRAWS, WIDER, ALONG_SCALE = 8, 1.5, 3.0
+DRAWS = 8
+WIDER = 1.5
+ALONG_SCALE = 3.0
 DROP = 0.5 * ALONG_SCALE**2  # nats below the mode at that many standard deviations of a normal distribution
 FARTHEST = 2.0**8  # times the first distance
 MOST_GROUPS = 4000  # up to so many groups, all are checked
@@ -38,7 +40,9 @@ def judge(target: Any, law: Laplace | None, limit: float | None, nodes: Sequence
     fewer than 8. With ``limit=None`` the target is unchanged. `law` is an approximate posterior, or None to make one.
     """
     law = law or _normal_law(target)
-    rng, n_obs = np.random.default_rng(0), target.n_obs  # for set-up only
+    # for set-up only
+    rng = np.random.default_rng(0)
+    n_obs = target.n_obs
     few = n_obs > MOST_GROUPS
     groups = np.sort(rng.choice(n_obs, MOST_GROUPS, replace=False)) if few else np.arange(n_obs)
     thetas = np.vstack([points(law, target.scale_coordinates), points_of_tails(target, law, groups)])
@@ -71,12 +75,14 @@ def points_of_tails(target: Any, law: Laplace, groups: np.ndarray) -> np.ndarray
     that at the mode, where it would be for a normal distribution. `groups` represent all groups.
     """
     better = _with_more_nodes(target)  # 16 nodes may err by several nats for a scale of 10
-    log_prior, share = target.compile().log_prior, len(groups) / target.n_obs
+    log_prior = target.compile().log_prior
+    share = len(groups) / target.n_obs
 
     def log_density(theta: np.ndarray) -> float:
         return float(log_prior(theta) + terms_of(better, theta[None], groups).sum() / share)
 
-    lowest, found = log_density(law.mode) - DROP, []
+    lowest = log_density(law.mode) - DROP
+    found = []
     for j in target.scale_coordinates:
         first = ALONG_SCALE * np.sqrt(law.cov[j, j])
         for direction in (1.0, -1.0):
@@ -112,7 +118,8 @@ def change_of_error(target: Any, thetas: np.ndarray, groups: np.ndarray) -> floa
 
 def terms_of(target: Any, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Return the terms of `groups` at each of `thetas`; shape (thetas, groups)."""
-    compiled, found = target.compile(), np.empty((len(thetas), len(groups)))
+    compiled = target.compile()
+    found = np.empty((len(thetas), len(groups)))
     for theta, out in zip(thetas, found, strict=True):
         compiled.log_terms(theta, compiled.data, groups, 0, len(groups), out)
     return found

@@ -109,12 +109,15 @@ def by_group(columns: Sequence[np.ndarray], groups: Grouping) -> np.ndarray:
 
     The result is a mapped scratch file if one of the arrays is mapped from a file.
     """
-    n, widths = len(groups.order), [1 if array.ndim == 1 else array.shape[1] for array in columns]
-    shape, folder = (n, sum(widths)), user_cache("laid_out_rows")
+    n = len(groups.order)
+    widths = [1 if array.ndim == 1 else array.shape[1] for array in columns]
+    shape = (n, sum(widths))
+    folder = user_cache("laid_out_rows")
     on_disk = any(is_mapped(array) for array in columns)
     found = nameless_array(shape, np.float64, folder, who="rows by group") if on_disk else np.empty(shape)
     for array, stop in zip(columns, np.cumsum(widths).tolist(), strict=True):
-        lo, width = 0, 1 if array.ndim == 1 else array.shape[1]
+        lo = 0
+        width = 1 if array.ndim == 1 else array.shape[1]
         for piece in in_order(array, groups.order, folder):
             found[lo : lo + len(piece), stop - width : stop] = piece.reshape(len(piece), width)
             lo += len(piece)

@@ -141,7 +141,8 @@ def slopes_in_factors(
 
 def values_of(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Return what `factors_of` computes, in NumPy, for one theta or many; shape (..., F)."""
-    values, kind = theta[..., places[0, :, 0]], places[0, :, 1]
+    values = theta[..., places[0, :, 0]]
+    kind = places[0, :, 1]
     values = np.where(kind == ABS, np.abs(values), values)
     bounded = np.tanh(0.5 * values)
     values = np.where(kind == ABS_TANH, np.abs(bounded), values)
@@ -165,7 +166,8 @@ def slopes_in_theta(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray) -
 
 def phi_of(factors: np.ndarray, products: np.ndarray, weights: np.ndarray, logs: np.ndarray) -> np.ndarray:
     """Return what `sums_of` computes, in NumPy; shape (..., n)."""
-    j, phi = products[0, :, 0], np.zeros((*factors.shape[:-1], logs.shape[1]))
+    j = products[0, :, 0]
+    phi = np.zeros((*factors.shape[:-1], logs.shape[1]))
     np.add.at(phi.T, j, (weights[0] * _chosen(factors, products).prod(axis=-1)).T)
     return np.log(phi, out=phi, where=logs[0] == 1)
 
@@ -174,7 +176,8 @@ def slopes_of_phi(
     factors: np.ndarray, phi: np.ndarray, products: np.ndarray, weights: np.ndarray, logs: np.ndarray
 ) -> np.ndarray:
     """Return the derivatives of phi in the factors; shape (n, F)."""
-    j, chosen = products[0, :, 0], _chosen(factors, products)
+    j = products[0, :, 0]
+    chosen = _chosen(factors, products)
     scale = (weights[0] / np.exp(phi, out=np.ones(len(phi)), where=logs[0] == 1)[j])[:, None]
     found = np.zeros((len(phi), len(factors) + 1))  # the last column receives the padding
     for k in range(chosen.shape[1]):

@@ -59,7 +59,8 @@ class LinkedTerms(TallDataTarget, LatentTarget):
 
         Terms that depend on an absolute value are even in it, so either side of 0 gives the derivatives at 0.
         """
-        at, d = np.where(theta == 0.0, NEAR_0, theta), len(theta)
+        at = np.where(theta == 0.0, NEAR_0, theta)
+        d = len(theta)
         phi, first = self._jacobian(at)
         second = np.zeros((len(phi), d, d))
         for j, (step, axis) in enumerate(zip(np.minimum(STEP, 0.5 * np.abs(at)), np.eye(d), strict=True)):
@@ -70,7 +71,8 @@ class LinkedTerms(TallDataTarget, LatentTarget):
 
     def _jacobian(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return phi and its derivatives in theta."""
-        factors, table = self._factor_values(theta), self.data[-3:]
+        factors = self._factor_values(theta)
+        table = self.data[-3:]
         phi = phi_of(factors, *table)
         return phi, self._factor_slopes(theta, slopes_of_phi(factors, phi, *table))
 

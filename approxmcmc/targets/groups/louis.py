@@ -48,7 +48,8 @@ def add_covariance(s: np.ndarray, weight: np.ndarray, mean: np.ndarray, out: np.
 @batched
 def add_scores(slope: np.ndarray, W: np.ndarray, i: int, q: int, u: np.ndarray, s: np.ndarray) -> None:
     """Add row i's part of the slopes in (beta, L) at the nodes `u` to `s`, from the row's slopes in eta, `slope`."""
-    p, K = W.shape[2] - q, u.shape[0]
+    p = W.shape[2] - q
+    K = u.shape[0]
     for j in range(p):
         for m in range(slope.shape[0]):
             s[j, m] += slope[m] * W[0, i, q + j]
@@ -66,7 +67,8 @@ def add_bends(
 
     `zeroth`, `first`, `second` are the means over nodes of its second derivative in eta times 1, u and uu'.
     """
-    p, K = W.shape[2] - q, first.shape[0]
+    p = W.shape[2] - q
+    K = first.shape[0]
     for j in range(p):
         for n in range(j, p):
             hessian[j, n] += zeroth * W[0, i, q + j] * W[0, i, q + n]
@@ -106,11 +108,19 @@ def make_expand(
         bends: np.ndarray,
     ) -> None:
         W, responses, spans, _, rule, sizes = data
-        q, last, n_nodes = 1 if one_column else sizes[0, 1], phi.shape[0] - 1, rule.shape[2]
+        q = 1 if one_column else sizes[0, 1]
+        last = phi.shape[0] - 1
+        n_nodes = rule.shape[2]
         space = work_space(largest_group(spans, order, lo, hi), n_nodes, K)
-        eta, a, u, weight, first = space.eta, space.a, space.u, space.weight, space.step
-        s, second = np.empty((phi.shape[0], n_nodes)), np.empty((K, K))
-        slope, bend = np.empty(n_nodes), np.empty(n_nodes)
+        eta = space.eta
+        a = space.a
+        u = space.u
+        weight = space.weight
+        first = space.step
+        s = np.empty((phi.shape[0], n_nodes))
+        second = np.empty((K, K))
+        slope = np.empty(n_nodes)
+        bend = np.empty(n_nodes)
         shape = math.exp(phi[last]) if has_shape else 1.0
         for place in range(lo, hi):
             g = datum_at(order, place)
@@ -118,9 +128,12 @@ def make_expand(
             for m in range(n_nodes):
                 weight[m] = exp(weight[m] - value)
             hessian = bends[place - lo]
-            s[:], hessian[:] = 0.0, 0.0
+            s[:] = 0.0
+            hessian[:] = 0.0
             for i in range(spans[g, 0], spans[g, 1]):
-                y, size, zeroth = responses[0, i, 0], responses[0, i, 1], 0.0
+                y = responses[0, i, 0]
+                size = responses[0, i, 1]
+                zeroth = 0.0
                 for m in range(n_nodes):
                     x = eta[i - spans[g, 0]]
                     for k in range(K):
@@ -166,7 +179,8 @@ def in_theta(bends: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
     Only the upper triangles of B are read. One matrix maps triangles to triangles, unless it is larger than
     `LARGEST_MAP`, because products of many small matrices take longer than the expansion.
     """
-    (a, b), (j, k) = np.triu_indices(len(jacobian)), np.triu_indices(jacobian.shape[1])
+    (a, b) = np.triu_indices(len(jacobian))
+    (j, k) = np.triu_indices(jacobian.shape[1])
     if a.size * j.size > LARGEST_MAP:
         upper = np.triu(bends)
         return np.asarray((jacobian.T @ (upper + np.triu(bends, 1).swapaxes(-1, -2)) @ jacobian)[:, j, k])

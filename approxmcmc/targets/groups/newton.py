@@ -63,7 +63,8 @@ def largest_group(spans: np.ndarray, order: np.ndarray, lo: int, hi: int) -> int
 @batched
 def predictors(phi: np.ndarray, W: np.ndarray, lo: int, n: int, q: int, eta: np.ndarray, a: np.ndarray) -> None:
     """Write x_i' beta to `eta` and a_i = L'z_i to `a`, for n rows from row lo of W = [Z, X]; Z has q columns."""
-    p, K = W.shape[2] - q, a.shape[1]
+    p = W.shape[2] - q
+    K = a.shape[1]
     for i in range(n):
         total = 0.0
         for j in range(p):
@@ -105,7 +106,11 @@ def make_newton(add_scores: Callable[..., None], K: int, share_effect: bool) -> 
 
     @batched
     def newton(responses: np.ndarray, lo: int, n: int, shape: float, steps: int, near: float, space: Space) -> None:
-        a, u, step, A, C = space.a, space.mode, space.step, space.A, space.C
+        a = space.a
+        u = space.mode
+        step = space.step
+        A = space.A
+        C = space.C
         for _ in range(steps):
             for k in range(K):
                 step[k] = -u[k]
@@ -142,14 +147,18 @@ def make_refit(
 
     def refit(phi: np.ndarray, data: Data, out: np.ndarray) -> None:
         W, responses, spans, starts, _, sizes = data
-        q, G = 1 if one_column else sizes[0, 1], spans.shape[0]
+        q = 1 if one_column else sizes[0, 1]
+        G = spans.shape[0]
         p = W.shape[2] - q
         space = work_space(largest_group(spans, np.empty(0, np.int64), 0, G), 1, K)
-        eta, a, u = space.eta, space.a, space.mode
+        eta = space.eta
+        a = space.a
+        u = space.mode
         shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
         b = np.empty(q)
         for g in range(G):
-            lo, n = spans[g, 0], spans[g, 1] - spans[g, 0]
+            lo = spans[g, 0]
+            n = spans[g, 1] - spans[g, 0]
             predictors(phi, W, lo, n, q, eta, a)
             prepare(responses, lo, n, space)
             predict(phi[p:], q, starts[g], u, space.A, space.C)
@@ -160,7 +169,8 @@ def make_refit(
                     b[j] += phi[p + j * K + k] * u[k]
             out[g, :] = 0.0
             for i in range(lo, lo + n):
-                x, along = eta[i - lo], 0.0
+                x = eta[i - lo]
+                along = 0.0
                 for k in range(K):
                     x += a[i - lo, k] * u[k]
                 slope, bend = derivatives(x, responses[0, i, 0], responses[0, i, 1], shape)

@@ -105,7 +105,8 @@ class NormalGroups(NormalTerms):
     ) -> None:
         who = "NormalGroups"
         check_same_index(who, X=X, y=y, groups=groups, slopes=slopes, errors=errors)
-        X, y = design_source(X, intercept=intercept), response_source(y)
+        X = design_source(X, intercept=intercept)
+        y = response_source(y)
         X, y, coef = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
         self.n_rows = len(y)
         columns = [np.broadcast_to(1.0, (self.n_rows, 1)), X, y.astype(np.float64, copy=False)]
@@ -146,7 +147,9 @@ class NormalGroups(NormalTerms):
 
     def _link(self) -> Any:
         """Return the table that maps theta to phi: L gets zeros above its diagonal; all other entries are unchanged."""
-        p, q, d = self.variables.n_coef, self.n_effects, self.variables.size
+        p = self.variables.n_coef
+        q = self.n_effects
+        d = self.variables.size
         places = [(j, AS_IT_IS) for j in range(d)]
         products = [(j, 1.0, [j]) for j in range(p)]
         for place, (k, j) in enumerate(zip(*np.tril_indices(q), strict=True)):

@@ -26,7 +26,8 @@ LOG_2_PI = math.log(2.0 * math.pi)
 @compiled
 def invert(M: np.ndarray, inverse: np.ndarray) -> float:
     """Write the inverse of a positive definite M, by Gauss-Jordan steps that overwrite M; return log|M|."""
-    q, log_det = M.shape[0], 0.0
+    q = M.shape[0]
+    log_det = 0.0
     for i in range(q):
         for j in range(q):
             inverse[i, j] = 1.0 if i == j else 0.0
@@ -87,7 +88,9 @@ def make_log_terms(q: int, n_effects: int, knows_noise: bool) -> Callable[..., N
     def log_terms(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         triangles, counts = data
         p = triangles.shape[1] - q - 1
-        A, M, inverse = np.empty((q, n_effects)), np.empty((q, q)), np.empty((q, q))
+        A = np.empty((q, n_effects))
+        M = np.empty((q, q))
+        inverse = np.empty((q, q))
         r = np.empty(q + p + 1)
         log_tau = 0.0 if knows_noise else phi[phi.shape[0] - 1]
         tau = math.exp(log_tau)
@@ -109,9 +112,13 @@ def make_add_gradient(q: int, n_effects: int, knows_noise: bool) -> Callable[...
 
     def add_gradient(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         triangles, counts = data
-        p, last = triangles.shape[1] - q - 1, phi.shape[0] - 1
-        A, M, inverse = np.empty((q, n_effects)), np.empty((q, q)), np.empty((q, q))
-        r, a = np.empty(q + p + 1), np.empty(q)
+        p = triangles.shape[1] - q - 1
+        last = phi.shape[0] - 1
+        A = np.empty((q, n_effects))
+        M = np.empty((q, q))
+        inverse = np.empty((q, q))
+        r = np.empty(q + p + 1)
+        a = np.empty(q)
         tau = 1.0 if knows_noise else math.exp(phi[last])
         for place in range(lo, hi):
             g = datum_at(order, place)

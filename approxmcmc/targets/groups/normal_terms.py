@@ -37,7 +37,9 @@ class NormalTerms(LinkedTerms):
 
         The precision is I + A'A and the mean (I + A'A)^-1 A' r_1 / tau, with A, r_1 and tau of `normal_kernels`.
         """
-        q, K, R = self.n_columns, self.n_effects, self.data[0][groups]
+        q = self.n_columns
+        K = self.n_effects
+        R = self.data[0][groups]
         p = R.shape[1] - q - 1
         tau = np.ones(phi.shape[:-1]) if self.knows_noise else np.exp(phi[..., -1])
         L = phi[..., p : p + q * K].reshape(*phi.shape[:-1], 1, q, K)
@@ -72,7 +74,8 @@ def triangles(columns: Sequence[np.ndarray], groups: Grouping) -> np.ndarray:
 
     `columns`, arrays (n,) or (n, k), are side by side; m is their number.
     """
-    rows, sizes = by_group(columns, groups), groups.sizes
+    rows = by_group(columns, groups)
+    sizes = groups.sizes
     m = rows.shape[1]
     found = np.zeros((len(sizes), m, m))
     for g, h in groups.spans():

@@ -60,15 +60,24 @@ def make_nodes(
     @batched
     def nodes(phi: np.ndarray, data: Data, g: int, space: Space) -> float:
         W, responses, spans, starts, rule, sizes = data
-        u, weight, mode, step, C = space.u, space.weight, space.mode, space.step, space.C
-        lo, n, q = spans[g, 0], spans[g, 1] - spans[g, 0], 1 if one_column else sizes[0, 1]
-        p, n_nodes = W.shape[2] - q, rule.shape[2]
+        u = space.u
+        weight = space.weight
+        mode = space.mode
+        step = space.step
+        C = space.C
+        lo = spans[g, 0]
+        n = spans[g, 1] - spans[g, 0]
+        q = 1 if one_column else sizes[0, 1]
+        p = W.shape[2] - q
+        n_nodes = rule.shape[2]
         shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
         predictors(phi, W, lo, n, q, space.eta, space.a)
         prepare(responses, lo, n, space)
         predict(phi[p:], q, starts[g], mode, space.A, C)
         newton(responses, lo, n, shape, sizes[0, 0], ARRIVED, space)
-        base, best, width = -K * HALF_LOG_2_PI, -math.inf, 1.0
+        base = -K * HALF_LOG_2_PI
+        best = -math.inf
+        width = 1.0
         for k in range(K):
             width *= C[k, k]
         base -= log(width)
@@ -129,10 +138,16 @@ def make_add_gradient(
 
     def add_gradient(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         W, responses, spans, _, rule, sizes = data
-        q, last, n_nodes = 1 if one_column else sizes[0, 1], phi.shape[0] - 1, rule.shape[2]
+        q = 1 if one_column else sizes[0, 1]
+        last = phi.shape[0] - 1
+        n_nodes = rule.shape[2]
         p = W.shape[2] - q
         space = work_space(largest_group(spans, order, lo, hi), n_nodes, K)
-        eta, a, u, weight, in_effect = space.eta, space.a, space.u, space.weight, space.step
+        eta = space.eta
+        a = space.a
+        u = space.u
+        weight = space.weight
+        in_effect = space.step
         shape = math.exp(phi[last]) if has_shape else 1.0
         for place in range(lo, hi):
             g = datum_at(order, place)
@@ -140,7 +155,9 @@ def make_add_gradient(
             for m in range(n_nodes):
                 weight[m] = exp(weight[m] - value)
             for i in range(spans[g, 0], spans[g, 1]):
-                y, size, slope = responses[0, i, 0], responses[0, i, 1], 0.0
+                y = responses[0, i, 0]
+                size = responses[0, i, 1]
+                slope = 0.0
                 for k in range(K):
                     in_effect[k] = 0.0
                 if has_shape:
@@ -170,9 +187,13 @@ def make_log_joint(
     """Return the kernel that writes log p(y_g, u_g), without constants of rows, of all groups to `out`, at u (G, K)."""
 
     def log_joint(phi: np.ndarray, data: Data, u: np.ndarray, out: np.ndarray) -> None:
-        W, responses, spans, q = data[0], data[1], data[2], 1 if one_column else data[5][0, 1]
+        W = data[0]
+        responses = data[1]
+        spans = data[2]
+        q = 1 if one_column else data[5][0, 1]
         shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
-        eta, a = np.empty(1), np.empty((1, K))
+        eta = np.empty(1)
+        a = np.empty((1, K))
         for g in range(spans.shape[0]):
             out[g] = -K * HALF_LOG_2_PI
             for k in range(K):

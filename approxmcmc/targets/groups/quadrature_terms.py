@@ -50,10 +50,15 @@ NEAR_THE_MODE = 1e-3
 LARGEST_ERROR = 0.01  # nats by which the summed error may change over the posterior
 CORE = 6  # arrays of the groups; the table of a link comes after them
 SHAPE_STEP = 1e-4  # step of differences in the logarithm of a shape
-REACH, MOST_SEARCHED = 4.0, 2000  # of a search without derivatives: largest change of a coordinate, most evaluations
+# of a search without derivatives: largest change of a coordinate, most evaluations
+REACH = 4.0
+MOST_SEARCHED = 2000
 # Operations for a row: at a node, in a step of Newton's method, and for its slope at a node; last, for a group. With a
 # logit, a row takes 10 ns if it shares its effect, else 40; a group takes 260.
-NODE, NEWTON, GRADIENT, GROUP = 14.0, 40.0, 40.0, 1700.0
+NODE = 14.0
+NEWTON = 40.0
+GRADIENT = 40.0
+GROUP = 1700.0
 SHARED = 0.15  # share of a row's operations at nodes and in Newton's method that remains if exponentials are shared
 
 
@@ -86,12 +91,14 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
 
         `weight` multiplies the log densities of rows, if it is given; `family` becomes the weighted family.
         """
-        start, q = groups.start, self.n_columns
+        start = groups.start
+        q = self.n_columns
         weighted_constants = None
         if weight is not None:
             weighted_constants = (weight * self.family.constants(y, size))[groups.order]
             self.family, y, size = weighted_rows(self.family, y, size, weight)
-        self.n_obs, self.n_rows = len(start) - 1, len(y)
+        self.n_obs = len(start) - 1
+        self.n_rows = len(y)
         responses = by_group([y, size], groups)
         self.data = (
             by_group([Z, X], groups)[None],
@@ -168,7 +175,8 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
 
     def refit(self) -> None:
         """Compute (c, I) of all groups at the centre, from which starts are predicted, and store them in `data`."""
-        starts, core = np.empty_like(self.data[3]), self.data[:CORE]
+        starts = np.empty_like(self.data[3])
+        core = self.data[:CORE]
         phi = self.phis(self.center)
         sizes = self.one_column, self.n_effects, self.family.has_shape
         signature = nb.void(*map(type_of, (phi, core, starts)))
@@ -180,7 +188,9 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
 
     def _sums(self) -> RowSums:
         """Return the functions that sum over a group's rows; they share exponentials if the rows share one effect."""
-        family, K, options = self.family, self.n_effects, {"fastmath": BATCH_FASTMATH}
+        family = self.family
+        K = self.n_effects
+        options = {"fastmath": BATCH_FASTMATH}
         scores = closure(make_add_scores, family.derivatives, K, **options)
         terms = closure(make_add_terms, family.term, K, **options)
         if family.merges_rows is None or not self.share_effect:
@@ -196,7 +206,8 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         return closure(make_newton, *parts, fastmath=BATCH_FASTMATH)
 
     def _nodes(self) -> Any:
-        sums, family = self._sums(), self.family
+        sums = self._sums()
+        family = self.family
         parts = family.has_shape, sums.prepare, self._newton(), sums.add_terms, family.of_row
         return closure(make_nodes, self.one_column, self.n_effects, *parts, fastmath=BATCH_FASTMATH)
 
@@ -221,7 +232,8 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         def in_phi(
             phi: np.ndarray, core: Any, order: np.ndarray, lo: int, hi: int
         ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            n, d = hi - lo, len(phi)
+            n = hi - lo
+            d = len(phi)
             found = np.empty(n), np.empty((n, d)), np.empty((n, d, d))
             kernel(phi, core, order, lo, hi, *found)
             return found
@@ -245,7 +257,8 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
 
     def log_joint(self, theta: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Return log p(y_g, u_g) of all groups, constants included, at effects u (G, K)."""
-        family, out = self.family, np.empty(self.n_obs)
+        family = self.family
+        out = np.empty(self.n_obs)
         arguments = self.phis(theta), self.data[:CORE], u, out
         parts = self.one_column, self.n_effects, family.has_shape, family.term, family.of_row
         signature = nb.void(*map(type_of, arguments))
@@ -256,7 +269,8 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
     def term_work(self) -> TermWork:
         """Counted work of a term: predictors, steps of Newton's method, and all nodes, for each row of the group."""
         assert self.n_rows is not None
-        rows, columns = self.n_rows / self.n_obs, self.data[0].shape[2]
+        rows = self.n_rows / self.n_obs
+        columns = self.data[0].shape[2]
         share = SHARED if self.share_effect and self.family.merges_rows is not None else 1.0
         placed = GROUP + rows * (2.0 * columns + share * (NEWTON * self.n_steps + NODE * self.data[4].shape[2]))
         slopes = rows * GRADIENT * self.data[4].shape[2]
@@ -267,10 +281,12 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
 
     def draw_standard_effects(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Return draws of u given the rows, shape (thetas, groups, K): exact if K = 1, else see `make_draw_latents`."""
-        sums, K = self._sums(), self.n_effects
+        sums = self._sums()
+        K = self.n_effects
         value = closure(make_value, sums.add_terms, K, fastmath=BATCH_FASTMATH)
         draw = closure(make_draw, value, sums.add_scores, K, fastmath=BATCH_FASTMATH)
-        phis, core = self.phis(thetas), self.data[:CORE]
+        phis = self.phis(thetas)
+        core = self.data[:CORE]
         out = np.empty((len(thetas), len(groups), K))
         arguments = rng, phis, core, groups.astype(np.int64), out
         parts = self.one_column, K, self.family.has_shape, sums.prepare, self._newton(), draw
@@ -302,5 +318,6 @@ def highest_point(target: QuadratureTerms) -> np.ndarray:
         value = float(compiled.log_prior(theta) + terms.sum())
         return -value if np.isfinite(value) else 1e300
 
-    near, limits = Bounds(target.center - REACH, target.center + REACH), {"maxiter": 20, "maxfev": MOST_SEARCHED}
+    near = Bounds(target.center - REACH, target.center + REACH)
+    limits = {"maxiter": 20, "maxfev": MOST_SEARCHED}
     return np.asarray(minimize(minus_log_density, target.center, method="Powell", bounds=near, options=limits).x)

@@ -16,8 +16,13 @@ import numpy as np
 from approxmcmc.engine.compiler.compile import allocating, batched
 from approxmcmc.engine.numerics import exp, log
 
-FARTHEST, ROOM = 300.0, 600.0  # largest x for which exp(x) is used; largest |a u| and logarithm of a product
-TOTAL, INNER, LARGEST = 0, 1, 2  # places in `Space.sums`: of sum y, sum y eta, and log sum exp(eta), over a group
+# largest x for which exp(x) is used; largest |a u| and logarithm of a product
+FARTHEST = 300.0
+ROOM = 600.0
+# places in `Space.sums`: of sum y, sum y eta, and log sum exp(eta), over a group
+TOTAL = 0
+INNER = 1
+LARGEST = 2
 
 
 class Space(NamedTuple):
@@ -89,7 +94,10 @@ def make_add_scores(derivatives: Callable[..., tuple[float, float]], K: int) -> 
 
     @batched
     def add_scores(responses: np.ndarray, lo: int, n: int, shape: float, space: Space, u: np.ndarray) -> None:
-        eta, a, step, A = space.eta, space.a, space.step, space.A
+        eta = space.eta
+        a = space.a
+        step = space.step
+        A = space.A
         for i in range(n):
             x = eta[i]
             for k in range(K):
@@ -110,9 +118,11 @@ def make_add_terms(term: Callable[..., float], K: int) -> Callable[..., None]:
     def add_terms(
         responses: np.ndarray, lo: int, n: int, shape: float, space: Space, u: np.ndarray, out: np.ndarray
     ) -> None:
-        eta, a = space.eta, space.a
+        eta = space.eta
+        a = space.a
         for i in range(n):  # nodes in the inner loop, which vectorises: most groups have few rows
-            y, size = responses[0, lo + i, 0], responses[0, lo + i, 1]
+            y = responses[0, lo + i, 0]
+            size = responses[0, lo + i, 1]
             for m in range(u.shape[1]):
                 x = eta[i]
                 for k in range(K):
@@ -133,7 +143,8 @@ def make_prepare(merges: bool) -> Callable[..., None]:
 
     @batched
     def prepare(responses: np.ndarray, lo: int, n: int, space: Space) -> None:
-        eta, e = space.eta, space.e
+        eta = space.eta
+        e = space.e
         total = inner = both = 0.0
         for i in range(n):
             e[i] = exp(eta[i])
@@ -143,7 +154,9 @@ def make_prepare(merges: bool) -> Callable[..., None]:
             inner += responses[0, lo + i, 0] * eta[i]
         if merges:
             e[0] = both
-        space.sums[TOTAL], space.sums[INNER], space.sums[LARGEST] = total, inner, log(both)
+        space.sums[TOTAL] = total
+        space.sums[INNER] = inner
+        space.sums[LARGEST] = log(both)
 
     return prepare
 
@@ -153,7 +166,10 @@ def make_add_shared_scores(add_scores: Callable[..., None], merges: bool) -> Cal
 
     @batched
     def add_shared(responses: np.ndarray, lo: int, n: int, shape: float, space: Space, u: np.ndarray) -> None:
-        along, e, mean, bend = space.a[0, 0], space.e, 0.0, 0.0
+        along = space.a[0, 0]
+        e = space.e
+        mean = 0.0
+        bend = 0.0
         t = along * u[0]
         if space.sums[LARGEST] + t > FARTHEST or abs(t) > ROOM:
             add_scores(responses, lo, n, shape, space, u)
@@ -180,7 +196,10 @@ def make_add_shared_terms(add_terms: Callable[..., None], merges: bool) -> Calla
     def add_shared(
         responses: np.ndarray, lo: int, n: int, shape: float, space: Space, u: np.ndarray, out: np.ndarray
     ) -> None:
-        along, e, factor, product = space.a[0, 0], space.e, space.factor, space.product
+        along = space.a[0, 0]
+        e = space.e
+        factor = space.factor
+        product = space.product
         ends = along * u[0, 0], along * u[0, u.shape[1] - 1]  # nodes are sorted
         highest = space.sums[LARGEST] + max(ends[0], ends[1])
         if highest > FARTHEST or max(abs(ends[0]), abs(ends[1])) > ROOM:

@@ -19,7 +19,9 @@ from approxmcmc.targets.groups.newton import predict, predictors, solve_turned
 from approxmcmc.targets.groups.row_sums import Space, work_space
 
 APART = 1.1  # standard deviations between tangents
-NEWTON_STEPS, NEAR = 20, 0.1  # the search for the mode ends within some hundredths of a standard deviation
+# the search for the mode ends within some hundredths of a standard deviation
+NEWTON_STEPS = 20
+NEAR = 0.1
 SWEEPS = 8  # if a group has several effects
 FLAT = 1e-9  # slope of a tangent, in nats per unit, below which its piece is uniform
 
@@ -53,7 +55,8 @@ def make_value(add_terms: Callable[..., None], K: int) -> Callable[..., float]:
     def value(
         t: float, u: np.ndarray, d: np.ndarray, responses: np.ndarray, lo: int, n: int, shape: float, space: Space
     ) -> float:
-        at, found = space.u, space.weight
+        at = space.u
+        found = space.weight
         found[0] = 0.0
         for k in range(K):
             at[k, 0] = u[k] + t * d[k]
@@ -79,12 +82,18 @@ def make_draw(value: Callable[..., float], add_scores: Callable[..., None], K: i
         space: Space,
         work: np.ndarray,
     ) -> float:
-        c, f, df, mass, edge, at = work[0], work[1], work[2], work[3], work[4], work[5]
+        c = work[0]
+        f = work[1]
+        df = work[2]
+        mass = work[3]
+        edge = work[4]
+        at = work[5]
         width = APART
         while True:  # until the outer tangents slope down to both sides
             for j in range(3):
                 c[j] = (j - 1) * width
-                f[j], df[j] = value(c[j], u, d, responses, lo, n, shape, space), 0.0
+                f[j] = value(c[j], u, d, responses, lo, n, shape, space)
+                df[j] = 0.0
                 for k in range(K):
                     at[k] = space.u[k, 0]
                     space.step[k] = -at[k]
@@ -95,7 +104,8 @@ def make_draw(value: Callable[..., float], add_scores: Callable[..., None], K: i
                 break
             width *= 2.0
         peak = f[1]
-        edge[0], edge[3] = -math.inf, math.inf
+        edge[0] = -math.inf
+        edge[3] = math.inf
         for j in range(2):
             edge[j + 1] = (f[j + 1] - f[j] - df[j + 1] * c[j + 1] + df[j] * c[j]) / (df[j] - df[j + 1])
         total = 0.0
@@ -103,7 +113,8 @@ def make_draw(value: Callable[..., float], add_scores: Callable[..., None], K: i
             mass[j] = piece(df[j], f[j] - peak, edge[j], edge[j + 1], c[j])
             total += mass[j]
         while True:
-            v, j = rng.random() * total, 0
+            v = rng.random() * total
+            j = 0
             while j < 2 and v > mass[j]:
                 v -= mass[j]
                 j += 1
@@ -135,14 +146,18 @@ def make_draw_latents(
 
     def draw_latents(rng: Any, phis: np.ndarray, data: Data, groups: np.ndarray, out: np.ndarray) -> None:
         W, responses, spans, starts, _, sizes = data
-        q, work, axis = 1 if one_column else sizes[0, 1], np.empty((6, 4)), np.empty(K)
+        q = 1 if one_column else sizes[0, 1]
+        work = np.empty((6, 4))
+        axis = np.empty(K)
         p = W.shape[2] - q
         limit = np.int64(NEWTON_STEPS)  # not a literal, for which numba would compile `newton` again
         for place in range(groups.shape[0]):
             g = groups[place]
-            lo, n = spans[g, 0], spans[g, 1] - spans[g, 0]
+            lo = spans[g, 0]
+            n = spans[g, 1] - spans[g, 0]
             space = work_space(n, 1, K)
-            u, C = space.mode, space.C
+            u = space.mode
+            C = space.C
             for b in range(phis.shape[0]):
                 phi = phis[b]
                 shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0

@@ -132,7 +132,9 @@ class GroupedTarget(QuadratureTerms):
     ) -> None:
         who = "GroupedTarget"
         check_same_index(who, X=X, y=y, groups=groups, trials=trials)
-        X, y, trials = design_source(X, intercept=intercept), response_source(y), response_source(trials)
+        X = design_source(X, intercept=intercept)
+        y = response_source(y)
+        trials = response_source(trials)
         groups = with_sources(groups)
         self.given = kept((X, y, groups, trials))
         X, y, coef = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
@@ -194,8 +196,10 @@ class GroupedTarget(QuadratureTerms):
         IncompatibleError
             If the rows belong to another number of groups.
         """
-        other, (X, y, labels, trials) = copy.copy(self), given
-        other.given, other.grouping = None, grouping(labels, len(y), who="GroupedTarget")
+        other = copy.copy(self)
+        (X, y, labels, trials) = given
+        other.given = None
+        other.grouping = grouping(labels, len(y), who="GroupedTarget")
         if len(other.grouping.labels) != n_obs:
             raise IncompatibleError(
                 f"GroupedTarget: rows of {n_obs} groups are needed, found {len(other.grouping.labels)} groups; a group "

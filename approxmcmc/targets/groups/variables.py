@@ -15,7 +15,9 @@ import numpy as np
 
 from approxmcmc.contracts import Variables
 
-SCALE, COVARIANCE, NOISE = "sigma", "effect_cov", "noise"
+SCALE = "sigma"
+COVARIANCE = "effect_cov"
+NOISE = "noise"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +82,8 @@ class GroupVariables(Variables):
 
     def with_signs(self, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return thetas with a random sign for each column of L."""
-        signed, (_, column) = theta.copy(), np.tril_indices(self.n_effects)
+        signed = theta.copy()
+        (_, column) = np.tril_indices(self.n_effects)
         signs = rng.choice([-1.0, 1.0], size=(*theta.shape[:-1], self.n_effects))
         signed[..., self.n_coef : self.n_coef + self.n_scales] *= signs[..., column]
         return signed

@@ -94,7 +94,9 @@ def forward_moments(t: float, within: np.ndarray, width: int, length: int, table
 
     `within` holds the disagreements within each state of a row of `width` sites; there are `length` rows.
     """
-    v, dv, ddv = table[0], table[1], table[2]
+    v = table[0]
+    dv = table[1]
+    ddv = table[2]
     log_scale = 0.0
     v[:] = 1.0
     dv[:] = 0.0
@@ -105,7 +107,12 @@ def forward_moments(t: float, within: np.ndarray, width: int, length: int, table
             for base in range(0, v.shape[0], 2 * half):
                 for x in range(base, base + half):
                     y = x + half
-                    a, b, da, db, dda, ddb = v[x], v[y], dv[x], dv[y], ddv[x], ddv[y]
+                    a = v[x]
+                    b = v[y]
+                    da = dv[x]
+                    db = dv[y]
+                    dda = ddv[x]
+                    ddb = ddv[y]
                     v[x] = a + t * b
                     v[y] = b + t * a
                     dv[x] = da + t * (b + db)
@@ -150,10 +157,12 @@ class BackwardState(NamedTuple):
 def backward_simulator(rows: int, columns: int) -> Simulator:
     """Return the simulator that draws backwards; its tables are kept, so that further draws at one theta cost less."""
     width, length = sorted((rows, columns))
-    size, within = 1 << width, _disagreements(width)
+    size = 1 << width
+    within = _disagreements(width)
 
     def make_state() -> BackwardState:
-        tables, t = np.empty((length, size)), np.full(1, math.nan)
+        tables = np.empty((length, size))
+        t = np.full(1, math.nan)
         return BackwardState(within, width, length, n_pairs(rows, columns), tables, t, np.empty(width), np.empty(size))
 
     return Simulator(draw_backwards, make_state, exact=True)
@@ -164,7 +173,10 @@ def draw_backwards(
     rng: np.random.Generator, theta: np.ndarray, state: BackwardState, statistics: np.ndarray, count: np.ndarray
 ) -> None:
     """Draw a lattice at theta exactly, and write its s(y) to `statistics`."""
-    within, width, length, tables = state.within, state.width, state.length, state.tables
+    within = state.within
+    width = state.width
+    length = state.length
+    tables = state.tables
     t = math.exp(-2.0 * abs(theta[0]))
     if state.t[0] != t:
         forward(t, within, state.powers, tables)
@@ -195,7 +207,8 @@ def forward(t: float, within: np.ndarray, powers: np.ndarray, tables: np.ndarray
             half = 1 << bit
             for base in range(0, v.shape[0], 2 * half):
                 for x in range(base, base + half):
-                    a, b = v[x], v[x + half]
+                    a = v[x]
+                    b = v[x + half]
                     v[x] = a + t * b
                     v[x + half] = b + t * a
         scale = 1.0 / v[0]  # the state with all spins down is the likeliest

@@ -18,7 +18,8 @@ from approxmcmc.targets.exponential_family import Auxiliary, ExponentialFamily, 
 from approxmcmc.targets.ising import exact as exact_lattice
 from approxmcmc.targets.ising.simulators import coupling_simulator, heat_bath, heat_bath_states
 
-LEAST_UPDATES, SWEEPS = 1000, 20
+LEAST_UPDATES = 1000
+SWEEPS = 20
 
 
 class Ising(ExponentialFamily):

@@ -60,7 +60,8 @@ class HeatBathState(NamedTuple):
 
 def heat_bath_states(observed: np.ndarray, auxiliary: Auxiliary) -> Callable[[], HeatBathState]:
     """Return the function without arguments that makes the state of a chain with the settings `auxiliary`."""
-    (rows, columns), spins = observed.shape, observed.astype(np.int8)
+    (rows, columns) = observed.shape
+    spins = observed.astype(np.int8)
     settings = spins, auxiliary.n_updates, auxiliary.thin or 0, STARTS.index(auxiliary.start)
     return lambda: HeatBathState(
         *settings,
@@ -113,22 +114,30 @@ def pair_sum(spins: np.ndarray) -> float:
 @compiled
 def update_sites(rng: np.random.Generator, theta: float, state: HeatBathState, n_updates: int) -> None:
     """Update `n_updates` sites, from where the last call stopped."""
-    spins, whole, rest, next_site = state.spins, state.whole, state.rest, state.next_site
-    rows, columns = spins.shape[0] - 2, spins.shape[1] - 2
+    spins = state.spins
+    whole = state.whole
+    rest = state.rest
+    next_site = state.next_site
+    rows = spins.shape[0] - 2
+    columns = spins.shape[1] - 2
     # P(up) = (whole + rest) / 2^13. A site goes up if its 13-bit digit is below `whole`; if equal, with probability
     # `rest`. Nothing is rounded.
     for k in range(FIELDS):
         scaled = DIGIT / (1.0 + math.exp(-2.0 * theta * (k - 4)))
         whole[k] = int(scaled)
         rest[k] = scaled - whole[k]
-    row, colour, offset = next_site[ROW], next_site[COLOUR], next_site[OFFSET]
-    digits, left = 0, 0
+    row = next_site[ROW]
+    colour = next_site[COLOUR]
+    offset = next_site[OFFSET]
+    digits = 0
+    left = 0
     while n_updates > 0:
         begin = 1 + ((row + colour) & 1) + 2 * offset
         stop = min(columns + 1, begin + 2 * n_updates)
         for j in range(begin, stop, 2):
             if left == 0:
-                digits, left = int(rng.random() * FOUR_DIGITS), 4
+                digits = int(rng.random() * FOUR_DIGITS)
+                left = 4
             total = spins[row, j] + spins[row + 2, j] + spins[row + 1, j - 1] + spins[row + 1, j + 1]
             field = np.uint8(4 + total)  # an unsigned index needs no test for being negative
             above = (digits & (DIGIT - 1)) - whole[field]
@@ -141,10 +150,14 @@ def update_sites(rng: np.random.Generator, theta: float, state: HeatBathState, n
         n_updates -= updated
         offset += updated
         if begin + 2 * updated > columns:  # the row is done; after the last row comes the other colour
-            row, offset = row + 1, 0
+            row = row + 1
+            offset = 0
             if row == rows:
-                row, colour = 0, 1 - colour
-    next_site[ROW], next_site[COLOUR], next_site[OFFSET] = row, colour, offset
+                row = 0
+                colour = 1 - colour
+    next_site[ROW] = row
+    next_site[COLOUR] = colour
+    next_site[OFFSET] = offset
 
 
 class CouplingState(NamedTuple):
@@ -198,8 +211,11 @@ def coupled_sweeps(theta: float, uniforms: np.ndarray, state: CouplingState) -> 
     `uniforms` has a row for each sweep, the last sweep first. The heat bath with one uniform for both chains is
     monotone at theta >= 0: lower <= upper stays true.
     """
-    lower, upper, up = state.lower, state.upper, state.up
-    rows, columns = lower.shape[0] - 2, lower.shape[1] - 2
+    lower = state.lower
+    upper = state.upper
+    up = state.up
+    rows = lower.shape[0] - 2
+    columns = lower.shape[1] - 2
     for k in range(FIELDS):
         up[k] = 1.0 / (1.0 + math.exp(-2.0 * theta * (k - 4)))
     lower[1:-1, 1:-1] = -1

@@ -33,7 +33,9 @@ def log_scale(theta: np.ndarray, data: Data, k: int) -> float:
 @compiled(fastmath=set(BATCH_FASTMATH))
 def whitened(theta: np.ndarray, data: Data, k: int, u: np.ndarray) -> float:
     """Write R (beta - beta^) of outcome k to `u`, and return s + |u|^2."""
-    root, center, places = data[0][k], data[1][k], data[2][k]
+    root = data[0][k]
+    center = data[1][k]
+    places = data[2][k]
     total = 0.0
     for i in range(center.shape[0]):
         u[i] = 0.0
@@ -59,17 +61,20 @@ def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int
     u = np.empty(data[1].shape[1])
     for place in range(lo, hi):
         k = datum_at(order, place)
-        numbers, scale = data[4][k], log_scale(theta, data, k)
+        numbers = data[4][k]
+        scale = log_scale(theta, data, k)
         out[place - lo] = numbers[2] - numbers[0] * scale - 0.5 * whitened(theta, data, k, u) * math.exp(-2.0 * scale)
 
 
 def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
     """Add the sum of the gradients of the terms of the outcomes ``order[lo:hi]`` to `out`."""
     p = data[1].shape[1]
-    u, slope = np.empty(p), np.empty(p)
+    u = np.empty(p)
+    slope = np.empty(p)
     for place in range(lo, hi):
         k = datum_at(order, place)
-        squares, precision = whitened(theta, data, k, u), math.exp(-2.0 * log_scale(theta, data, k))
+        squares = whitened(theta, data, k, u)
+        precision = math.exp(-2.0 * log_scale(theta, data, k))
         slopes(data, k, u, slope)
         for j in range(p):
             out[data[2][k, j]] -= slope[j] * precision
@@ -81,15 +86,22 @@ def make_expand(log_terms: Callable[..., None], add_gradient: Callable[..., None
     """Return the kernel that writes rows of `GeneralExpansion`: value, gradient, H_11 / 2, H_12, ..., H_dd / 2."""
 
     def expand(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        dim, p = theta.shape[0], data[1].shape[1]
-        u, slope, hessian = np.empty(p), np.empty(p), np.empty((dim, dim))
+        dim = theta.shape[0]
+        p = data[1].shape[1]
+        u = np.empty(p)
+        slope = np.empty(p)
+        hessian = np.empty((dim, dim))
         for place in range(lo, hi):
-            k, row = datum_at(order, place), out[place - lo]
+            k = datum_at(order, place)
+            row = out[place - lo]
             row[:] = 0.0
             log_terms(theta, data, order, place, place + 1, row)
             add_gradient(theta, data, order, place, place + 1, row[1 : 1 + dim])
-            root, places, v = data[0][k], data[2][k], data[3][k]
-            squares, precision = whitened(theta, data, k, u), math.exp(-2.0 * log_scale(theta, data, k))
+            root = data[0][k]
+            places = data[2][k]
+            v = data[3][k]
+            squares = whitened(theta, data, k, u)
+            precision = math.exp(-2.0 * log_scale(theta, data, k))
             slopes(data, k, u, slope)
             for a in range(dim):
                 for b in range(dim):

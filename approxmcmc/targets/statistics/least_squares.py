@@ -23,7 +23,10 @@ from approxmcmc.errors import InvalidInputError
 Rows = Callable[[int, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 NUMBERS = 1 << 20  # numbers of the rows of a block: 8 MB, which fit in the last-level cache
-SLICES, FEWEST, FOR_EACH = 32, 2000, 20  # of the first fit: slices of rows, least number of rows, rows per column
+# of the first fit: slices of rows, least number of rows, rows per column
+SLICES = 32
+FEWEST = 2000
+FOR_EACH = 20
 MOST_PASSES = 5
 EVEN = 1e-4  # smallest over largest eigenvalue of Z'WZ; above it no relevant digit is lost
 SMALLEST = 1e-13  # relative size of an eigenvalue that rounding of sums alone can make
@@ -48,7 +51,8 @@ class Basis(NamedTuple):
 
     def sums(self, a: np.ndarray, r: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Return Z'WZ, Z'We and e'We of some rows, concatenated."""
-        z, e = a @ self.T, r - a @ self.center
+        z = a @ self.T
+        e = r - a @ self.center
         weighted = z * w[:, None]
         return np.concatenate([(weighted.T @ z).ravel(), e @ weighted, [(w * e) @ e]])
 
@@ -91,9 +95,11 @@ def least_squares(rows: Rows, n_rows: int, p: int) -> LeastSquares:
     """
     basis = _of_some_rows(rows, n_rows, p)
     block = max(256, min(BLOCK, NUMBERS // max(p, 1)))
-    passes, enough = 0, False
+    passes = 0
+    enough = False
     while not enough:
-        known, passes = basis, passes + 1
+        known = basis
+        passes = passes + 1
         if not len(known.S):
             raise InvalidInputError(
                 "LinearRegression: the sums of squares of the columns of X are zero or beyond the range of floats; "
@@ -102,7 +108,8 @@ def least_squares(rows: Rows, n_rows: int, p: int) -> LeastSquares:
         sums = sum_over_blocks(lambda lo, hi: known.sums(*rows(lo, hi)), n_rows, block)  # noqa: B023  # called at once
         values, vectors, slope, squares = _eigen(sums, len(known.S))
         said = values > known.noise(vectors, sums)
-        values, vectors = np.maximum(values[said], SMALLEST * values.max(initial=0.0)), vectors[:, said]
+        values = np.maximum(values[said], SMALLEST * values.max(initial=0.0))
+        vectors = vectors[:, said]
         basis = known.improved(values, vectors, slope)
         least = squares - float(np.sum((vectors.T @ slope) ** 2 / values))
         is_even = values.min(initial=1.0) > EVEN * values.max(initial=0.0)
@@ -112,7 +119,9 @@ def least_squares(rows: Rows, n_rows: int, p: int) -> LeastSquares:
 
 def _eigen(sums: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     """Return the eigenvalues and eigenvectors of Z'WZ, then Z'We and e'We, from the result of `Basis.sums`."""
-    gram, slope, squares = sums[: rank * rank].reshape(rank, rank), sums[rank * rank : -1], float(sums[-1])
+    gram = sums[: rank * rank].reshape(rank, rank)
+    slope = sums[rank * rank : -1]
+    squares = float(sums[-1])
     values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
     return values, vectors, slope, squares
 

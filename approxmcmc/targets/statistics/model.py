@@ -68,10 +68,12 @@ class NormalOutcome:
 
     def fit(self) -> tuple[LeastSquares, float]:
         """Return the least-squares fit, and the sum over rows of -log s_i - log(2 pi) / 2; 0 if terms leave it out."""
-        entries, n_rows = self.entries, self.design.n_rows
+        entries = self.entries
+        n_rows = self.design.n_rows
 
         def rows(lo: int, hi: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            whole, log_s = self.design.matrix_of(self.mean, slice(lo, hi)), self.log_offsets(lo, hi)
+            whole = self.design.matrix_of(self.mean, slice(lo, hi))
+            log_s = self.log_offsets(lo, hi)
             return whole[:, entries], self.Y[lo:hi, self.column] - whole[:, -1], np.exp(-2.0 * log_s)
 
         found = least_squares(rows, n_rows, entries.size)
@@ -91,7 +93,8 @@ def normal_outcomes(target: Target) -> list[NormalOutcome]:
         return [NormalOutcome(design, mean, None, target.y[:, None], 0)]
     if not (isinstance(target, PredictorsTarget) and isinstance(target.likelihood, NormalLikelihood)):
         return []
-    design, J = target.design, target.likelihood.n_outcomes
+    design = target.design
+    J = target.likelihood.n_outcomes
     scales = design.predictors[J:]
     if any(one.codes[0] < one.codes[1] or set(one.places) - {design.dim} for one in scales):
         return []  # rows of several scales

@@ -51,9 +51,13 @@ class RowsOfRegression(PredictorsTarget):
     """A linear regression with one term for each row."""
 
     def __init__(self, design: Design, Y: np.ndarray, variables: Variables, prior: Prior) -> None:
-        self.design, self.likelihood, self.responses = design, NormalLikelihood(Y.shape[1]), (Y,)
-        self.data, self.n_obs = (*design.arrays, Y), len(Y)
-        self.variables, self.prior = variables, prior
+        self.design = design
+        self.likelihood = NormalLikelihood(Y.shape[1])
+        self.responses = (Y,)
+        self.data = (*design.arrays, Y)
+        self.n_obs = len(Y)
+        self.variables = variables
+        self.prior = prior
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
@@ -155,7 +159,8 @@ class LinearRegression(NormalStatistics):
             )
         variables = _variables(table, Y.shape[1], knows_sigma=sigma is not None)
         scales = np.full(variables.size, prior_scale, dtype=np.float64)
-        means, n_scales = np.zeros(variables.size), 0 if sigma is not None else Y.shape[1]
+        means = np.zeros(variables.size)
+        n_scales = 0 if sigma is not None else Y.shape[1]
         scales[variables.size - n_scales :] = LOG_SIGMA_SCALE
         means[variables.size - n_scales :] = math.log(sigma_scale)
         law = NormalPrior(means, scales) if prior is None else Prior(1.0, prior, who=WHO)

@@ -90,7 +90,8 @@ class NormalStatistics(StandsForRows, ExpandsItself):
 
     def initial_point(self) -> np.ndarray:
         """Return the least-squares fit and scale, or the initial point of `rows` if the prior forbids that theta."""
-        own, at = self._rows.initial_point(), self._rows.initial_point()
+        own = self._rows.initial_point()
+        at = self._rows.initial_point()
         _, centers, places, scales, numbers = self.data
         for k, (n, squares, _) in enumerate(numbers):
             at[places[k]] = centers[k]
@@ -123,14 +124,23 @@ class NormalStatistics(StandsForRows, ExpandsItself):
 
 def _statistics(outcomes: list[NormalOutcome]) -> tuple[tuple[np.ndarray, ...], int]:
     """Return the arrays that the kernels read, and how many passes over the rows it took to compute them."""
-    K, dim, p = len(outcomes), outcomes[0].design.dim, max(one.entries.size for one in outcomes)
-    roots, centers, places = np.zeros((K, p, p)), np.zeros((K, p)), np.zeros((K, p), np.int64)
-    scales, numbers, passes = np.zeros((K, dim)), np.zeros((K, 3)), 0
+    K = len(outcomes)
+    dim = outcomes[0].design.dim
+    p = max(one.entries.size for one in outcomes)
+    roots = np.zeros((K, p, p))
+    centers = np.zeros((K, p))
+    places = np.zeros((K, p), np.int64)
+    scales = np.zeros((K, dim))
+    numbers = np.zeros((K, 3))
+    passes = 0
     for k, one in enumerate(outcomes):
-        entries, (fit, constant) = one.entries, one.fit()
+        entries = one.entries
+        (fit, constant) = one.fit()
         roots[k, : len(fit.root), : entries.size] = fit.root
         filled = np.minimum(np.arange(p), entries.size - 1)  # beyond them the root is 0
-        centers[k], places[k] = fit.center[filled], entries[filled]
-        scales[k], numbers[k] = one.scale_weights, (one.design.n_rows, fit.squares, constant)
+        centers[k] = fit.center[filled]
+        places[k] = entries[filled]
+        scales[k] = one.scale_weights
+        numbers[k] = (one.design.n_rows, fit.squares, constant)
         passes += fit.passes
     return (roots, centers, places, scales, numbers), passes
