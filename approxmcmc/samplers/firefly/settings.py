@@ -68,7 +68,7 @@ def touching_point(target: Target, kind: str, at: Any) -> tuple[np.ndarray | Non
         if point.shape != (dim,) or not np.isfinite(point).all():
             raise InvalidInputError(f"Firefly: at must hold {dim} finite numbers, found shape {point.shape}")
         return point, {}
-    if kind not in ("tuned", "taylor"):
+    if kind not in TOUCHING:
         return None, {}
     found = find_mode(target, tolerance=TOLERANCE, progress=_Reporter())
     took = {"passes": found.passes, "likelihood_evaluations": found.passes * target.n_obs, "seconds": found.seconds}
@@ -105,6 +105,7 @@ def checked_bound(
 
 
 BOUNDS = ("tuned", "untuned", "taylor", "own")
+TOUCHING = ("tuned", "taylor")  # those that touch the likelihood at one theta
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -124,7 +125,7 @@ class Firefly(Component, ProposalSampler):
     z_update
         The update of z: :class:`ImplicitZ` or :class:`ExplicitZ`.
     at
-        The theta at which bounds touch the likelihood, shape (dim,), in place of the mode.
+        The theta at which the bounds "tuned" and "taylor" touch the likelihood, shape (dim,), in place of the mode.
 
     Raises
     ------
@@ -181,6 +182,11 @@ class Firefly(Component, ProposalSampler):
         if not isinstance(self.z_update, ZUpdate):
             raise InvalidInputError(
                 f"Firefly: z_update must be ImplicitZ(q) or ExplicitZ(fraction), found {self.z_update!r}"
+            )
+        if self.at is not None and self.bound not in TOUCHING:
+            raise InvalidInputError(
+                f"Firefly: bound={self.bound!r} touches the likelihood at no theta, so at={self.at!r} has no effect; "
+                f"leave it out, or use one of the bounds {TOUCHING}"
             )
         if self.at is not None:
             object.__setattr__(self, "at", np.array(self.at, dtype=np.float64))

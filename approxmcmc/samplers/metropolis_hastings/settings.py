@@ -68,7 +68,8 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
     Raises
     ------
     IncompatibleError
-        When `proposal` or `test` has the wrong role, or does not fit the target; raised before anything runs.
+        When `proposal` or `test` has the wrong role, or does not fit the target, or `shuffled_copy` is given and `test`
+        never reads in blocks; raised before anything runs.
 
     Notes
     -----
@@ -111,6 +112,11 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
                     f"MetropolisHastings: {role} must be a {role} such as {example}, found {member!r}"
                 )
         check_place(self.shuffled_copy, who="MetropolisHastings")
+        if self.shuffled_copy != "memory" and self.test.order in ("rows", "memory"):
+            raise IncompatibleError(
+                f"MetropolisHastings: shuffled_copy={self.shuffled_copy!r} has no effect, because {self.test!r} reads "
+                'no shuffled copy; leave it out, or use a test with order="blocks" or "auto"'
+            )
 
     def build(self, target: Target, *, audit_every: int | str | None = "auto") -> MetropolisHastingsProgram:
         """Check that target, proposal and test fit, compile them, and return the program that starts chains."""

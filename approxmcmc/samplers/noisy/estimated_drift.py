@@ -16,7 +16,13 @@ from approxmcmc.engine.checks import checked_integer, cov_of
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.noisy.doubly_intractable import RECORDS, RatioState, check_target, log_likelihood_of
+from approxmcmc.samplers.noisy.doubly_intractable import (
+    RECORDS,
+    RatioState,
+    check_target,
+    check_thin,
+    log_likelihood_of,
+)
 from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
 
 # Step of the central difference of the log prior, which is quadratic or constant: rounding of 1e-12 remains.
@@ -138,6 +144,7 @@ def check_steps(sampler: Any) -> None:
     object.__setattr__(sampler, "step_size", float(sampler.step_size))
     object.__setattr__(sampler, "n_auxiliary", checked_integer(sampler.n_auxiliary, "n_auxiliary", who=who))
     object.__setattr__(sampler, "cov", _checked_covariance(sampler.cov, who))
+    check_thin(sampler, who)
 
 
 def _checked_covariance(cov: Any, who: str) -> Any:

@@ -32,6 +32,7 @@ from approxmcmc.samplers.noisy.doubly_intractable import (
     RECORDS,
     RatioState,
     check_target,
+    check_thin,
     log_likelihood_of,
     make_estimate_from_fresh_draws,
     why_not_exact,
@@ -59,7 +60,7 @@ class Exchange(Component, ProposalSampler):
     Raises
     ------
     InvalidInputError
-        When `n_auxiliary` is not a positive integer.
+        When `n_auxiliary` is not a positive integer, or is 1 while `auxiliary` has a `thin`, which has no effect then.
     IncompatibleError
         When the target cannot simulate, or not in the way that `auxiliary` requires; raised before anything runs.
 
@@ -92,6 +93,7 @@ class Exchange(Component, ProposalSampler):
         """Raise unless `proposal` is a `Proposal` and the number of draws is positive."""
         check_proposal(self.proposal, "Exchange")
         object.__setattr__(self, "n_auxiliary", checked_integer(self.n_auxiliary, "n_auxiliary", who="Exchange"))
+        check_thin(self, "Exchange")
 
     def build(self, target: DoublyIntractableTarget, *, audit_every: int | str | None = "auto") -> NoisyProgram:
         """Check that target and proposal fit, compile them, and return the program that starts chains."""

@@ -309,7 +309,8 @@ class TestCorners:
         """|s| = 800 at the start, both signs: odds, gaps and sums stay finite."""
         X = np.array([[800.0], [-800.0], [800.0], [0.5], [-1.0]])
         target = amc.targets.LogisticRegression(X, [1, 1, 0, 1, 0])
-        chain = start(target, amc.Firefly(amc.RandomWalk(0.001), bound, amc.ImplicitZ(0.5), at=[0.002]), [1.0])
+        at = None if bound == "untuned" else [0.002]
+        chain = start(target, amc.Firefly(amc.RandomWalk(0.001), bound, amc.ImplicitZ(0.5), at=at), [1.0])
         draws, _ = advance(chain, 200, 1)
         assert (
             len(draws) == 200
@@ -358,7 +359,8 @@ class TestCorners:
         """Started 30 away, every datum is bright; the chain comes back and most data go dark."""
         target = logistic(n=100, prior_scale=30.0)
         mode = np.asarray(amc.targets.find_mode(target))
-        chain = start(target, amc.Firefly(amc.RandomWalk(1.0), bound, amc.ImplicitZ(0.5), at=mode), mode + 30.0)
+        at = None if bound == "untuned" else mode
+        chain = start(target, amc.Firefly(amc.RandomWalk(1.0), bound, amc.ImplicitZ(0.5), at=at), mode + 30.0)
         assert chain.state.bright.size[0] > 0.9 * target.n_obs
         draws, records = advance(chain, 400, 3)
         assert np.abs(draws[-1] - mode).max() < 3.0
