@@ -184,8 +184,7 @@ def _advice(r_hat: float, shortage: float, posterior: xr.Dataset) -> str:
     if r_hat <= CHAINS_APART:
         return f"{longer}, or a proposal that mixes better"
     return (
-        f"do not use these draws: {longer} at least, start the chains nearer to the posterior, or take a proposal that "
-        "mixes better"
+        f"do not use these draws: {longer} at least, let the chains tune longer, or take a proposal that mixes better"
     )
 
 

@@ -13,8 +13,10 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.acceptance import SequentialTTest
 from approxmcmc.diagnostics import convergence, diagnose
+from approxmcmc.diagnostics.convergence import Sample
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.gates import Gate
+from approxmcmc.diagnostics.modes import places_of_chains
 from approxmcmc.errors import InvalidInputError
 from tests.fakes import autoregression, fake_trace
 
@@ -229,6 +231,29 @@ class TestQuiet:
         attrs = {"modes": json.dumps(known), "starts_apart": known.get("starts_apart", math.nan)}
         [finding] = [one for one in findings(trace_of(chains(n_chains=n_chains), attrs=attrs)) if one.check == "modes"]
         assert finding.verdict == verdict and re.search(sentence, finding.finding)
+
+    @pytest.mark.parametrize("attrs", [{}, {"modes": json.dumps({})}, {"modes": json.dumps({"searches": 12})}])
+    def test_chains_that_stay_in_different_places_are_in_different_modes(self, attrs):
+        """Whatever is known of the starts, and also if the trace comes from another library."""
+        apart = np.array([-9.0, 9.0, -9.0, 9.0])[:, None, None]
+        found = {one.check: one for one in findings(trace_of(chains() + apart, attrs=attrs))}
+        assert found["modes"].verdict == "warning" and found["modes"].value == 2
+        assert found["modes"].finding.startswith("chains 0, 2 and chains 1, 3 have no value of beta[")
+        assert found["R-hat"].advice == found["modes"].advice and "would only hide modes" in found["R-hat"].advice
+
+    @pytest.mark.parametrize("coefficient", [0.9, 0.99, 0.999, 1.0])
+    def test_chains_that_mix_slowly_are_seldom_said_to_be_in_different_modes(self, coefficient):
+        """Of 300 runs of four chains, at most 2 % (6) may be: paths of a random walk from far starts are, in .6 %.
+
+        The probability of more than 6 at a rate of .6 % is .003; the seed is fixed.
+        """
+        rng = np.random.default_rng(11)
+        draws = rng.normal(size=(300, 4, 400)) * math.sqrt(max(1.0 - coefficient**2, 1e-4))
+        draws[:, :, 0] = 10.0 * rng.normal(size=(300, 4))
+        for t in range(1, 400):
+            draws[:, :, t] += coefficient * draws[:, :, t - 1]
+        said = sum(places_of_chains(Sample(run[:, :, None], ["beta"], "")) is not None for run in draws)
+        assert said <= 6
 
     def test_one_chain_has_an_ess_and_no_r_hat(self):
         found = {one.check: one for one in findings(trace_of(chains(n_chains=1, coefficient=0.95)))}
