@@ -5,7 +5,7 @@ the covariance of the law. Where the law describes the posterior the Hessian is 
 mode takes about ten gradients, and lengths are in posterior standard deviations.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,12 @@ from approxmcmc.targets.sparse_normal import NormalLaw
 # to the top is then about as many standard deviations.
 FLAT = 0.05
 MOST_STEPS = 60  # of a climb; each takes one gradient, sometimes two
+MEMORY = 10  # steps whose curvature the direction of the next one uses
+# Longest first step of a climb, in posterior standard deviations, and the largest factor from one step to the next: a
+# long step could jump from the basin of one mode to that of another.
+FIRST_STEP, GROWTH = 1.0, 4.0
+ARMIJO, MOST_HALVINGS = 1e-4, 20  # share of the promised gain that a step must make; halvings of a step that does not
+SMALLEST_GAIN = 1e-12  # of a step, relative to the log density, below which a climb ends
 DIFFERENCE = 0.01  # of the log density, in posterior standard deviations, if the target has no gradient
 POINTS_BETWEEN = 9  # at which the log density on a segment is evaluated
 # Nats by which the log density may fall between two points of one mode; an unfinished climb leaves hundredths.
@@ -122,24 +128,53 @@ class Landscape:
         return (value, slope) if np.isfinite(value) else (-np.inf, slope)
 
     def climb(self, phi: np.ndarray, level: float = np.inf) -> Climb:
-        """Climb from `phi` until the gradient is nearly 0, or for `MOST_STEPS` steps."""
-        from scipy.optimize import minimize
+        """Climb from `phi` until the gradient is nearly 0, or for `MOST_STEPS` steps.
 
-        best: dict[str, Any] = {"value": -np.inf, "phi": phi, "slope": np.inf, "crossing": None}
+        Where the log density is convex along a step, as in a tail, no metric bounds the next step, which has the
+        largest length allowed. SciPy's L-BFGS-B takes as many gradients, but more time between them, and importing
+        scipy.optimize takes .3 s, which would be most of a search with few rows.
+        """
+        value, slope = self.value_and_slope(phi)
+        crossing = phi if value >= level else None
+        pairs: list[tuple[np.ndarray, np.ndarray]] = []
+        longest = FIRST_STEP
+        is_convex = False
+        for _ in range(MOST_STEPS):
+            if not np.isfinite(value) or np.abs(slope).max() <= FLAT:
+                break
+            direction = _uphill(slope, pairs)
+            stretch = longest / np.linalg.norm(direction)
+            direction *= stretch if is_convex else min(1.0, stretch)
+            step = self._higher(phi, value, slope, direction)
+            if step is None:
+                break
+            move, new_value, new_slope = step
+            if new_value - value <= SMALLEST_GAIN * (1.0 + abs(value)):
+                phi, value, slope = phi + move, new_value, new_slope
+                break
+            bend = slope - new_slope
+            is_convex = bool(move @ bend <= 0.0)  # then no metric bounds the next step
+            pairs = [] if is_convex else [*pairs[1 - MEMORY :], (move, bend)]
+            phi, value, slope = phi + move, new_value, new_slope
+            crossing = phi if crossing is None and value >= level else crossing
+            longest = GROWTH * float(np.linalg.norm(move))
+        is_flat = np.isfinite(value) and np.abs(slope).max() <= FLAT
+        return Climb(phi, value, bool(is_flat), crossing)
 
-        def objective(phi: np.ndarray) -> tuple[float, np.ndarray]:
-            value, slope = self.value_and_slope(phi)
-            if value >= level and best["crossing"] is None:
-                best["crossing"] = phi.copy()
-            if value > best["value"]:
-                best.update(value=value, phi=phi.copy(), slope=float(np.abs(slope).max()))
-            return (-value, -slope) if np.isfinite(value) else (1e300, slope)  # a wall for the line search
+    def _higher(
+        self, phi: np.ndarray, value: float, slope: np.ndarray, direction: np.ndarray
+    ) -> tuple[np.ndarray, float, np.ndarray] | None:
+        """Return the first of the moves `direction`, half of it, ... that gains enough, with value and slope there.
 
-        options = {"maxiter": MOST_STEPS, "maxfun": 2 * MOST_STEPS, "gtol": FLAT, "ftol": 1e-12}
-        with np.errstate(all="ignore"):
-            minimize(objective, phi, jac=True, method="L-BFGS-B", options=options)
-        is_flat = np.isfinite(best["value"]) and best["slope"] <= FLAT
-        return Climb(best["phi"], best["value"], bool(is_flat), best["crossing"])
+        None if all of them are too short to matter.
+        """
+        promised = float(slope @ direction)
+        for halving in range(MOST_HALVINGS):
+            share = 0.5**halving
+            new_value, new_slope = self.value_and_slope(phi + share * direction)
+            if new_value >= value + ARMIJO * share * promised:
+                return share * direction, new_value, new_slope
+        return None
 
     def is_connected(self, one: np.ndarray, other: np.ndarray) -> bool:
         """Return whether the log density on the segment between two points falls at most slightly below the lower end.
@@ -149,3 +184,23 @@ class Landscape:
         weights = np.linspace(0.0, 1.0, POINTS_BETWEEN + 2)
         values = [self.value((1.0 - weight) * one + weight * other) for weight in weights]
         return min(values[1:-1]) >= min(values[0], values[-1]) - LARGEST_DIP
+
+
+def _uphill(slope: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """Return the direction of L-BFGS from the last moves and the changes of the slope: two loops over the `pairs`.
+
+    The pairs are (s, y), s a move and y minus the change of the slope, oldest first; see Nocedal and Wright (2006),
+    algorithm 7.4. Without pairs it is the slope, which reaches the mode of the law in one step.
+    """
+    direction = slope.copy()
+    weights = []
+    for move, bend in reversed(pairs):
+        weight = (move @ direction) / (move @ bend)
+        direction -= weight * bend
+        weights.append(weight)
+    if pairs:
+        move, bend = pairs[-1]
+        direction *= (move @ bend) / (bend @ bend)
+    for (move, bend), weight in zip(pairs, reversed(weights), strict=True):
+        direction += (weight - (bend @ direction) / (move @ bend)) * move
+    return direction

@@ -14,7 +14,7 @@ from approxmcmc.design.modes import OtherMode, Search, as_record, far_starts, se
 from approxmcmc.design.survey import Situation
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.targets import Laplace
-from approxmcmc.targets.landscape import Landscape
+from approxmcmc.targets.landscape import Landscape, _uphill
 from approxmcmc.targets.symmetries import symmetry_between
 
 pytestmark = pytest.mark.recompiles
@@ -184,6 +184,67 @@ def test_a_search_that_fails_says_so(monkeypatch):
     monkeypatch.setattr(Landscape, "climb", fails)
     found = searched(target, law_at(-6.0), 1)
     assert not found.others and found.searches == 0 and found.failure == "no density here"
+
+
+# --- climbs ---
+
+
+def landscape_of(log_prior, dim):
+    return Landscape(of_prior(log_prior, dim), law_at(0.0, dim), None, is_closed=True)
+
+
+def normal_of_three_scales(theta):
+    return -0.5 * (theta[0] ** 2 + 4.0 * theta[1] ** 2 + 0.25 * theta[2] ** 2 + theta[0] * theta[1])
+
+
+def student_tails(theta):
+    return -2.5 * math.log1p(0.25 * (theta[0] ** 2 + theta[1] ** 2 + theta[2] ** 2))
+
+
+def behind_a_wall(theta):
+    return normal_of_three_scales(theta) if theta[0] > 0.5 else -math.inf
+
+
+@pytest.mark.parametrize(
+    ("log_prior", "distance", "most"),
+    [(normal_of_three_scales, distance, 16) for distance in (0.1, 5.0, 500.0)]
+    + [(student_tails, distance, 20) for distance in (0.1, 5.0, 40.0)],
+)
+def test_a_climb_reaches_the_mode_in_few_gradients(log_prior, distance, most):
+    for seed in range(10):
+        landscape = landscape_of(log_prior, 3)
+        away = np.random.default_rng(seed).normal(size=3)
+        taken = []
+        evaluate = landscape.value_and_slope
+        landscape.value_and_slope = lambda phi, evaluate=evaluate, taken=taken: taken.append(phi) or evaluate(phi)
+        end = landscape.climb(distance * away / np.linalg.norm(away), -1.0)
+        assert end.is_flat and np.abs(end.phi).max() < 0.1 and len(taken) <= most
+        assert landscape.value(end.crossing) >= -1.0
+
+
+@pytest.mark.parametrize("start", [-60.0, -6.0, -0.2, 0.2, 6.0, 60.0])
+def test_a_climb_stays_on_its_side_of_a_valley(start):
+    landscape = Landscape(two_normals(16.0), law_at(0.0), None, is_closed=True)
+    assert landscape.climb(np.array([start])).phi[0] == pytest.approx(math.copysign(8.0, start), abs=0.1)
+
+
+def test_a_climb_ends_at_a_wall_and_is_not_flat_there():
+    landscape = landscape_of(behind_a_wall, 3)
+    end = landscape.climb(np.array([3.0, 1.0, 1.0]))
+    assert not end.is_flat and np.isfinite(end.value) and end.phi[0] > 0.5
+    nowhere = landscape.climb(np.array([-3.0, 1.0, 1.0]))
+    assert nowhere.value == -math.inf and not nowhere.is_flat and nowhere.crossing is None
+
+
+def test_the_metric_of_a_climb_knows_the_last_step():
+    """The secant equation H y = s, which L-BFGS fulfils for its last pair whatever the older ones are."""
+    rng = np.random.default_rng(2)
+    pairs = []
+    for _ in range(4):
+        move = rng.normal(size=5)
+        pairs.append((move, move + 0.3 * rng.normal(size=5)))
+    np.testing.assert_allclose(_uphill(pairs[-1][1], pairs), pairs[-1][0], rtol=1e-12)
+    np.testing.assert_array_equal(_uphill(pairs[0][0], []), pairs[0][0])
 
 
 # --- symmetries ---
