@@ -37,7 +37,7 @@ def sample(
     thin: int = 1,
     time_limit: float | None = None,
     target_ess: float | None = None,
-    bias: float | str | None = None,
+    max_bias: float = 0.0,
     audit_every: Any = "auto",
     discard_tuned_samples: bool = True,
     progressbar: bool = True,
@@ -98,9 +98,10 @@ def sample(
         beyond that every second draw is dropped, evenly over the whole run, and its cost is added to the next.
         Attributes of the trace: ``thin``, the steps between kept draws; ``thinned_by``, the factor on the argument
         `thin`; ``smallest_ess``; ``ess_checks`` and ``ess_seconds``, the number of checks and their time.
-    bias
-        Only for the choice of a sampler: ``"none"`` allows exact samplers only; a number allows a bias of that many
-        posterior standard deviations; see `choose_sampler`.
+    max_bias
+        Only for the choice of a sampler: the bias that it may have, in posterior standard deviations. With 0, the
+        default, only exact samplers are chosen; ``max_bias=0.02`` lets `choose_sampler` trade exactness for speed, and
+        the attribute ``chosen`` says what that gained and what it may cost.
     audit_every
         "auto": after the chains finish, steps from kept draws are checked with all data (or a sixteenth, if a pass
         takes long and this is shown to be enough), for a tenth of the sampling time. At least 100 are planned, or, if
@@ -192,9 +193,10 @@ def sample(
         raise InvalidInputError(
             f"target_ess must be a positive number of effective draws, or None, found {target_ess!r}"
         )
-    if bias is not None and sampler is not None:
+    if max_bias != 0.0 and sampler is not None:
         raise InvalidInputError(
-            f"bias={bias!r} only guides the choice of a sampler, and {sampler!r} was given; leave one of the two out"
+            f"max_bias={max_bias!r} only guides the choice of a sampler, and {sampler!r} was given; leave one of the "
+            "two out"
         )
     _check_roles(target, sampler)
     refuse_folder(target)
@@ -206,7 +208,7 @@ def sample(
         seed=seed_sequences(random_seed, chains)[1],
         target_ess=target_ess,
         time_limit=time_limit,
-        bias=bias,
+        max_bias=max_bias,
         audit_every=audit_every,
         discard_tuned_samples=discard_tuned_samples,
         enough=ENOUGH if nothing_asked else None,

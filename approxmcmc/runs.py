@@ -90,7 +90,7 @@ def make_plan(
     from approxmcmc.design.modes import started_elsewhere
 
     goal = "time_limit" if settings.target_ess is None else "target_ess"  # with both, the limit may only end the run
-    wanted = {name: getattr(settings, name) for name in (goal, "bias", "chains")}
+    wanted = {name: getattr(settings, name) for name in (goal, "max_bias", "chains")}
     steps = None if settings.draws is None or settings.target_ess else settings.draws * settings.thin
     choice = choose_sampler(target, random_seed=_first(settings.seed), draws=steps, **wanted)
     if say:

@@ -75,7 +75,7 @@ CATALOGUE: dict[str, dict[str, Any]] = {
         ),
         "firefly": OnTheClock(InLaplaceMetric(firefly), thin=10),
     },
-    CHOICE: {"default": OurChoice(thin=10), "default_bias_10": OurChoice(bias=0.1, thin=10)},
+    CHOICE: {"default": OurChoice(thin=10), "default_bias_10": OurChoice(max_bias=0.1, thin=10)},
     BIASED: {
         "t_test": OnTheClock(InLaplaceMetric(t_test), thin=10),
         "bernstein": OnTheClock(InLaplaceMetric(bernstein), thin=10),

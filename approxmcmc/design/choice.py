@@ -15,7 +15,7 @@
    Trials are short while a rival could be better, see `contest`.
 3. A candidate with a floor above the best price is not tried: branch and bound (Land and Doig 1960). Trials end when
    the best run is short, or trials have used their share of the budget.
-4. The fastest whose predicted error is allowed is chosen; if `bias` is None, an exact one that is nearly as fast.
+4. The fastest whose predicted error is allowed is chosen, or an exact one that is nearly as fast.
 5. Unless the posterior is known to have one mode, others are searched from far starts; some chains start in those that
    are found, see `modes`.
 
@@ -38,8 +38,10 @@ from approxmcmc.design import nuts
 from approxmcmc.design.candidates import TALL, Pairing, candidates
 from approxmcmc.design.contest import (
     GIVEN_UP,
+    NEARLY,
     NOT_TRIED,
     TELLING,
+    WORTHWHILE,
     begin,
     best_of,
     contenders,
@@ -53,7 +55,7 @@ from approxmcmc.design.contest import (
     why_not_tried,
 )
 from approxmcmc.design.modes import Search, as_record, search_modes, spread_starts
-from approxmcmc.design.prices import COLUMNS, TOO_BIASED, Entry, Wanted, checked_goal
+from approxmcmc.design.prices import COLUMNS, TOO_BIASED, USUAL_BIAS, Entry, Wanted, checked_goal
 from approxmcmc.design.survey import Situation, survey
 from approxmcmc.engine.messages import first_clause
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning, warn
@@ -108,7 +110,7 @@ def choose_sampler(
     *,
     time_limit: float | None = None,
     target_ess: float | None = None,
-    bias: float | str | None = None,
+    max_bias: float = 0.0,
     draws: int | None = None,
     chains: int = 4,
     random_seed: Any = None,
@@ -123,9 +125,10 @@ def choose_sampler(
         Seconds of sampling that the user has; the choice then minimises the predicted risk at their end.
     target_ess
         Wanted effective draws of every parameter, in place of `time_limit`. If neither is given, 400.
-    bias
-        ``"none"`` allows only exact samplers; a number allows a bias of that many posterior standard deviations. None
-        allows 0.02, but takes an exact sampler if one needs at most twice the time of the fastest.
+    max_bias
+        The bias that a sampler may have, in posterior standard deviations. With 0, only exact samplers are tried. With
+        more, the fastest sampler whose predicted error is smaller is taken, or an exact one that needs at most twice
+        its time. ``choice.sentence`` then says what the exact ones would have cost.
     draws
         Number of steps that each chain makes at least: kept draws times the thinning interval. None: only as many as
         the effective draws need.
@@ -174,7 +177,7 @@ def choose_sampler(
     >>> choice.table["verdict"].iloc[0], bool(choice.table["exact"].iloc[0])
     ('chosen', True)
     """
-    goal = checked_goal(time_limit, target_ess, bias, chains * (draws or 0))
+    goal = checked_goal(time_limit, target_ess, max_bias, chains * (draws or 0))
     seed, began = _seed(random_seed), time.perf_counter()
     target = as_target(target)
     if isinstance(target, Target) and target.why_no_terms:
@@ -208,7 +211,10 @@ def choose_sampler(
     chosen = best_of(entries, goal)
     if chosen is None:
         reasons = "; ".join(f"{entry.candidate.name}: {entry.verdict}" for entry in entries)
-        raise IncompatibleError(f"choose_sampler: nothing fits {target!r}. {reasons}. Name a sampler")
+        advice = "Name a sampler"
+        if goal.max_bias == 0.0 and not all(entry.exact for entry in entries):
+            advice += f", or allow a bias, such as max_bias={USUAL_BIAS:g}"
+        raise IncompatibleError(f"choose_sampler: nothing fits {target!r}. {reasons}. {advice}")
     if known.alarm:
         warn(f"choose_sampler: {known.alarm}", SamplingWarning)
     _judge(entries, chosen, goal)
@@ -242,8 +248,8 @@ def _judge(entries: list[Entry], chosen: Entry, goal: Wanted) -> None:
     for entry in entries:
         if entry is chosen:
             entry.verdict = "chosen"
-        elif entry.measured is not None and not entry.measured.error <= goal.bias:
-            entry.verdict = f"{TOO_BIASED} the allowed {goal.bias:g}"
+        elif entry.measured is not None and not entry.measured.error <= goal.max_bias:
+            entry.verdict = f"{TOO_BIASED} the allowed {goal.max_bias:g}"
         elif entry.measured is not None and entry.price >= chosen.price:
             entry.verdict = "slower"
         elif entry.measured is not None and entry.measured.effective < TELLING:
@@ -294,7 +300,7 @@ def _choice(
     ranked = sorted(entries, key=lambda entry: (entry is not chosen, entry.measured is None, entry.price))
     table = pd.DataFrame([entry.row() for entry in ranked], columns=COLUMNS)
     table.attrs["price"] = goal.unit
-    beside = _rivals(ranked[1:], chosen, goal, known)
+    beside = _rivals(ranked[1:], chosen, goal, known) + _trade(entries, chosen, goal)
     guarantee = "exact" if chosen.exact else f"biased, by up to about {found.error:.2g} posterior sd"
     sentence = f"{chosen.candidate.name} ({guarantee}), estimated {goal.unit}: {chosen.price:.2g}; {beside}"
     sentence += _summed(known.target)
@@ -321,7 +327,7 @@ def _rivals(others: list[Entry], chosen: Entry, goal: Wanted, known: Situation) 
     `others` are in the order of the table: those with a cost first, the cheapest first. The cost of a candidate that
     was not tried is a lower bound, so one with a bound below the cost of the chosen one may be faster.
     """
-    allowed = [entry for entry in others if entry.exact or goal.bias > 0.0]
+    allowed = [entry for entry in others if entry.exact or goal.max_bias > 0.0]
     costed = [entry for entry in allowed if entry.measured is not None]
     untried = [entry for entry in allowed if entry.measured is None and entry.verdict.startswith(NOT_TRIED)]
     parts = []
@@ -339,6 +345,21 @@ def _rivals(others: list[Entry], chosen: Entry, goal: Wanted, known: Situation) 
     given_up = any(entry.verdict.startswith(GIVEN_UP) for entry in allowed)
     sentence = f"no other {kind} could be faster" if untried or given_up else f"no other {kind} is possible"
     return sentence + (nuts.why_alone(known) if chosen.candidate.is_counted else "")
+
+
+def _trade(entries: list[Entry], chosen: Entry, goal: Wanted) -> str:
+    """Return what a bias gained, or could gain, as the end of the sentence about the choice; "" if that is little."""
+    others = [entry for entry in entries if entry.exact != chosen.exact and not math.isnan(entry.price)]
+    other = min(others, key=lambda entry: entry.price, default=None)
+    if other is None:
+        return ""
+    at_least = "" if other.measured is not None else "at least "
+    if not chosen.exact:
+        return f"; the best exact one, {other.candidate.name}: {at_least}{other.price:.2g}"
+    would_pay = NEARLY * other.price < chosen.price and (goal.time_limit is not None or chosen.price > WORTHWHILE)
+    if goal.max_bias > 0.0 or not would_pay:
+        return ""
+    return f"; if a small bias is allowed, max_bias={USUAL_BIAS:g}, {other.candidate.name}: {at_least}{other.price:.2g}"
 
 
 def _summed(target: Target) -> str:

@@ -78,7 +78,7 @@ def spent(entries: list[Entry], best: Entry | None) -> float:
 
 def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) -> str:
     """Return why a candidate need not be tried, or ""."""
-    if not entry.exact and goal.bias == 0.0:
+    if not entry.exact and goal.max_bias == 0.0:
         return f"{NOT_TRIED}: it is biased, and only exact samplers are allowed"
     if best is None or best.measured is None:
         return ""
@@ -86,7 +86,7 @@ def why_not_tried(entry: Entry, best: Entry | None, goal: Wanted, spent: float) 
     # 400 in .3 s, far from the truth.
     if best.price < goal.near and best.measured.effective >= ENOUGH:
         return f"{NOT_TRIED}: {best.candidate.name} reaches the goal in {best.price:.1g} s"
-    prefers = goal.prefers_exact and entry.exact != best.exact
+    prefers = entry.exact != best.exact
     if prefers and best.exact and goal.time_limit is None and best.price < WORTHWHILE:
         return f"{NOT_TRIED}: it is biased, and {best.candidate.name} reaches the goal in {best.price:.1g} s"
     if entry.floor * (1.0 if not prefers else NEARLY if best.exact else 1.0 / NEARLY) >= best.price:
@@ -212,15 +212,15 @@ def contenders(entries: list[Entry], goal: Wanted) -> list[tuple[Entry, Trial]]:
 
 
 def best_of(entries: list[Entry], goal: Wanted) -> Entry | None:
-    """Return the cheapest allowed candidate with a cost; an exact one if it is nearly as cheap and the goal prefers it.
+    """Return the cheapest allowed candidate with a cost; an exact one if it is nearly as cheap.
 
     Candidates with reliable trials come first: chains that hardly move all seem to have the same few effective draws.
     """
-    allowed = [entry for entry in entries if entry.measured is not None and entry.measured.error <= goal.bias]
+    allowed = [entry for entry in entries if entry.measured is not None and entry.measured.error <= goal.max_bias]
     allowed = [entry for entry in allowed if entry.measured and entry.measured.effective >= TELLING] or allowed
     exact = [entry for entry in allowed if entry.exact]
     cheapest = min(allowed, key=lambda entry: entry.price, default=None)
-    if goal.prefers_exact and exact and cheapest is not None:
+    if exact and cheapest is not None:
         nearest = min(exact, key=lambda entry: entry.price)
         return nearest if nearest.price <= NEARLY * cheapest.price else cheapest
     return cheapest

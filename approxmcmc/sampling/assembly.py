@@ -174,7 +174,7 @@ class Settings(NamedTuple):
     seed: Any
     target_ess: float | None = None
     time_limit: float | None = None
-    bias: float | str | None = None
+    max_bias: float = 0.0
     audit_every: int | str | None = "auto"
     discard_tuned_samples: bool = True
     every: int = 1

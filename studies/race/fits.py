@@ -2,7 +2,7 @@
 
 ``python -m studies.race.fits [--out FOLDER] [--set NAME] [--repeats K]`` writes fits.csv: CPU seconds of one process
 and one thread for scikit-learn's ``newton-cholesky`` (penalty C = 1, tolerance 1e-6) and for ``amc.sample(target,
-target_ess=400, bias="none")`` with all other defaults, in turn, after one pair that compiles. The prior N(0, 1) is the
+target_ess=400)`` with all other defaults, in turn, after one pair that compiles. The prior N(0, 1) is the
 fit's penalty. A fit gives a mode; the draws give bulk and tail ESS of at least 400 for the worst parameter, which the
 column `ess` measures again.
 """
@@ -71,7 +71,7 @@ def compare(name: str, repeats: int) -> dict[str, Any]:
         LogisticRegression(C=1.0, solver="newton-cholesky", tol=1e-6, fit_intercept=False).fit(X, y)
         fitted = time.process_time()
         target = amc.targets.LogisticRegression(X, y)
-        trace = amc.sample(target, target_ess=WANTED, bias="none", random_seed=seed, progressbar=False)
+        trace = amc.sample(target, target_ess=WANTED, random_seed=seed, progressbar=False)
         fits.append(fitted - began)
         answers.append(time.process_time() - fitted)
         tails = {"method": "tail", "prob": (0.05, 0.95)}

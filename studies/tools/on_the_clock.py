@@ -97,13 +97,13 @@ class OurChoice(ForeignSampler):
 
     Parameters
     ----------
-    bias
+    max_bias
         As in `approxmcmc.choose_sampler`. The chain starts where the choice says.
     thin
         Steps for each kept draw.
     """
 
-    bias: float | str | None = None
+    max_bias: float = 0.0
     thin: int = 1
 
     def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> Any:
@@ -111,7 +111,7 @@ class OurChoice(ForeignSampler):
 
         def draw(count: int) -> Any:
             how = {**_ONE_CHAIN, "random_seed": seed, "time_limit": seconds}
-            trace = amc.sample(target, draws=count, thin=self.thin, bias=self.bias, **how)
+            trace = amc.sample(target, draws=count, thin=self.thin, max_bias=self.max_bias, **how)
             attrs = trace["sample_stats"].attrs
             compiled = sum(row["compile_seconds"] or 0.0 for row in json.loads(attrs["choice"]))
             attrs["setup_design_seconds"] = max(attrs["setup_design_seconds"] - compiled, 0.0)

@@ -215,7 +215,7 @@ class TestArguments:
         [
             ({"time_limit": "5"}, "time_limit must be positive seconds, or None, found '5'"),
             ({"audit_every": np.array([1, 2])}, "audit_every must be an integer"),
-            ({"bias": 0.1}, "bias=0.1 only guides the choice of a sampler"),
+            ({"max_bias": 0.1}, "max_bias=0.1 only guides the choice of a sampler"),
             ({"initvals": "jitter"}, "initvals must be numbers, found 'jitter'"),
             ({"initvals": {"beta": ["a", "b", "c"]}}, "initvals of beta must be numbers"),
         ],

@@ -195,8 +195,8 @@ def test_settings_of_any_kind(cases):
     fuzz(cases, check, st.sampled_from(COMPONENTS), st.integers(0, 20), st.sampled_from(JUNK))
 
 
-ARGUMENTS = ("draws", "tune", "chains", "cores", "random_seed", "initvals", "thin", "time_limit", "target_ess", "bias",
-             "audit_every", "checkpoint", "sampler", "target")  # fmt: skip
+ARGUMENTS = ("draws", "tune", "chains", "cores", "random_seed", "initvals", "thin", "time_limit", "target_ess",
+             "max_bias", "audit_every", "checkpoint", "sampler", "target")  # fmt: skip
 
 
 @CASES

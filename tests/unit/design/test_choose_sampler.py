@@ -84,30 +84,34 @@ def test_the_table_tells_what_was_measured(logistic):
 
 
 @long_pilots
-@pytest.mark.parametrize(("bias", "exact"), [("none", True), (10.0, False)])
-def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, bias, exact):
-    """The rows that are tried are made equally fast but for the biased one, which is much faster."""
+@pytest.mark.parametrize(("allowed", "exact"), [({}, True), ({"max_bias": 0.0}, True), ({"max_bias": 10.0}, False)])
+def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, allowed, exact):
+    """The candidates that are tried are made equally fast but for the biased one, which is much faster."""
     monkeypatch.setattr(prices, "SOON", 0.0)
     monkeypatch.setattr(contest, "SHARE_OF_TRIALS", math.inf)
     monkeypatch.setattr(contest, "Trial", FakeTrial)
-    choice = choose_sampler(logistic, target_ess=1e6, bias=bias, random_seed=1)
+    choice = choose_sampler(logistic, target_ess=1e6, random_seed=1, **allowed)
     assert choice.table["exact"].iloc[0] == exact
     biased = choice.table[~choice.table["exact"]].iloc[0]
     assert biased["verdict"] == (
         "chosen" if not exact else "not tried: it is biased, and only exact samplers are allowed"
     )
+    if exact:
+        assert f"; if a small bias is allowed, max_bias=0.02, {biased['candidate']}: at least" in choice.sentence
+    else:
+        assert "biased, by up to about 0.5 posterior sd" in choice.sentence
+        assert "; the best exact one, " in choice.sentence
 
 
 @long_pilots
-def test_by_default_a_biased_sampler_must_be_within_the_allowed_error(logistic, monkeypatch):
+def test_a_biased_sampler_must_be_within_the_allowed_error(logistic, monkeypatch):
     monkeypatch.setattr(prices, "SOON", 0.0)
     monkeypatch.setattr(contest, "SHARE_OF_TRIALS", math.inf)
     monkeypatch.setattr(contest, "Trial", FakeTrial)
-    choice = choose_sampler(logistic, target_ess=1e6, random_seed=1)
+    choice = choose_sampler(logistic, target_ess=1e6, max_bias=0.02, random_seed=1)
     assert choice.table["exact"].iloc[0]
     assert "predicted error above the allowed 0.02" in set(choice.table["verdict"])
-    monkeypatch.setattr(prices, "ALLOWED_BIAS", 1.0)
-    assert not choose_sampler(logistic, target_ess=1e6, random_seed=1).table["exact"].iloc[0]
+    assert not choose_sampler(logistic, target_ess=1e6, max_bias=1.0, random_seed=1).table["exact"].iloc[0]
 
 
 class FakeTrial:
@@ -141,7 +145,7 @@ def test_two_goals_are_refused_but_a_run_may_have_both(logistic):
 
 def test_steps_that_a_run_makes_anyway_are_in_the_price():
     """4000 steps, whatever they say: a sampler that mixes well in expensive steps is not cheap."""
-    goal = prices.checked_goal(None, None, None, 4000)
+    goal = prices.checked_goal(None, None, 0.02, 4000)
     assert goal.price(1.0, 0.01, 0.005) == 1.0 + 4000 * 0.005 and goal.price(1.0, 0.1, 0.005) == 1.0 + 400 * 0.1
     assert "in at least 4000 steps" in goal.unit
 
@@ -173,8 +177,8 @@ def test_a_hierarchy_without_a_mode_is_measured_by_a_pilot(hierarchy):
 @pytest.mark.parametrize(
     ("bad", "match"),
     [
-        ({"bias": "some"}, "bias must be"),
-        ({"bias": -1.0}, "bias must be"),
+        ({"max_bias": "some"}, "max_bias must be"),
+        ({"max_bias": -1.0}, "max_bias must be"),
         ({"target_ess": 0.0}, "target_ess must be"),
         ({"time_limit": -1.0}, "time_limit must be"),
     ],
@@ -245,7 +249,7 @@ def _named(name):
 
 
 def test_what_a_candidate_would_have_to_make_is_in_its_floor_until_it_is_made():
-    goal = prices.checked_goal(None, None, None)
+    goal = prices.checked_goal(None, None, 0.02)
     one = _named("Hamiltonian trajectories, exact test")
     (before, afraid), (after, _) = (contest.floor_of(one, known, goal) for known in (_known(), _known(pilot=LAW)))
     pilot = 750 * 8 * (3e-3 + 2 * 0.4e-9 * 16**2)
@@ -265,7 +269,7 @@ def test_what_a_candidate_would_have_to_make_is_in_its_floor_until_it_is_made():
 )
 def test_code_is_paid_for_once_and_with_it_a_prior_of_pytensor(name, parts):
     """The law that a candidate needs and its own steps share parts: none of them is counted twice."""
-    goal, one = prices.checked_goal(None, None, None), _named(name)
+    goal, one = prices.checked_goal(None, None, 0.02), _named(name)
     floors = []
     for code, prior, compiled in (
         ("library", False, ()),
@@ -286,7 +290,7 @@ def test_code_is_paid_for_once_and_with_it_a_prior_of_pytensor(name, parts):
 
 
 def test_a_biased_sampler_pays_for_its_audits():
-    goal = prices.checked_goal(None, None, None)
+    goal = prices.checked_goal(None, None, 0.02)
     *_, exact, biased = OURS
     known = _known(**{"mode": LAW, "influential rows": None})
     assert contest.audits_of(exact, known) == 0.0
@@ -431,7 +435,7 @@ def test_a_density_that_is_nan_somewhere_is_left_to_samplers_that_read_all_data(
 
 def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
     """Otherwise influential rows of a hierarchy, expensive and useless, would prevent the trial of Langevin steps."""
-    goal = prices.checked_goal(None, None, None)
+    goal = prices.checked_goal(None, None, 0.02)
     independent, langevin, _, _, influential_rows, _ = OURS
     found = Measured(0.01, 100.0, 0.1, 0.0, 0.0, np.zeros((1, 1)), 10.0, 100.0)  # 40 s to 400 draws, a share of 6 s
     best = prices.Entry(independent, 0.01, has_set_up=False, price=40.0, measured=found)
@@ -446,7 +450,7 @@ def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
 def test_influential_rows_that_are_made_serve_the_next_test_for_nothing():
     known = _known(mode=LAW)
     vars(known)["expansion_seconds"] = 10.0
-    goal = prices.checked_goal(None, None, None)
+    goal = prices.checked_goal(None, None, 0.02)
     (*_, biased) = OURS
     before, afraid = contest.floor_of(biased, known, goal)
     made = _known(**{"mode": LAW, "influential rows": None})
@@ -463,7 +467,7 @@ def test_an_exact_test_without_bounds_of_terms_reads_all_rows_of_a_step(logistic
 
 def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(logistic, monkeypatch):
     """Only where the price is within a factor of 4 of the best; without a rival's hope it is not cut short again."""
-    goal = prices.checked_goal(None, 1e6, None)
+    goal = prices.checked_goal(None, 1e6, 0.02)
 
     class Told:
         spent, clock_seconds = 0.0, 0.0
@@ -485,7 +489,7 @@ def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(
         contest.measure(entry, trial, _known(), goal, entries[0], hope=math.inf)
     assert not contest.contenders(entries, goal)
     assert [trial.worths for trial in trials] == [[0.25, pytest.approx(5.0)]] * 2 + [[0.25]]
-    contest.measure(entries[0], trials[0], _known(), prices.checked_goal(2.0, None, None), None, hope=1.0)
+    contest.measure(entries[0], trials[0], _known(), prices.checked_goal(2.0, None, 0.02), None, hope=1.0)
     assert trials[0].worths[-1] == 0.25 and entries[0].unfinished is None  # a time limit cuts none
     effective = 100.0
     contest.measure(entries[0], trials[0], _known(), goal, None, hope=1.0)
@@ -521,7 +525,7 @@ def test_nuts_reads_all_rows_whatever_stands_for_them(logistic):
 
 
 def test_what_was_counted_is_counted_anew_by_what_a_trial_finds(logistic):
-    known, goal = Situation(logistic), prices.checked_goal(None, None, None)
+    known, goal = Situation(logistic), prices.checked_goal(None, None, 0.02)
     [one] = [one for one in TALL if one.is_counted]
     entry = contest.enter(one, known, goal)
     contest.count(entry, known, goal)
@@ -532,7 +536,7 @@ def test_what_was_counted_is_counted_anew_by_what_a_trial_finds(logistic):
 
 
 def test_a_trial_that_says_nothing_wins_against_none_that_does():
-    goal, entries = prices.checked_goal(None, None, None), []
+    goal, entries = prices.checked_goal(None, None, 0.02), []
     for one, price, effective in zip(TALL, (1.0, 5.0, 7.0), (4.0, 60.0, 100.0), strict=False):
         found = Measured(1e-6, 5.0, 0.002, 0.0, 0.0, np.zeros((1, 1)), 500.0, effective)
         entries.append(prices.Entry(one, 0.0, has_set_up=False, price=price, measured=found))
@@ -542,7 +546,7 @@ def test_a_trial_that_says_nothing_wins_against_none_that_does():
 
 def test_a_trial_with_few_effective_draws_promises_nothing():
     """Independent draws of a funnel stick, and a short trial that sees it once or twice takes them for fast."""
-    goal = prices.checked_goal(None, None, None)
+    goal = prices.checked_goal(None, None, 0.02)
     independent, langevin, *_ = TALL
     other = prices.Entry(langevin, 0.01, has_set_up=False)
     for effective, said in (

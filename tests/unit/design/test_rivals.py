@@ -12,8 +12,8 @@ from approxmcmc.design.floors import Floor
 from approxmcmc.design.prices import Entry
 from approxmcmc.design.trial import Measured
 
-GOAL = prices.checked_goal(None, None, None)
-ONLY_EXACT = prices.checked_goal(None, None, "none")
+GOAL = prices.checked_goal(None, None, 0.02)
+ONLY_EXACT = prices.checked_goal(None, None, 0.0)
 
 
 def entry(name, price=math.nan, verdict="", *, exact=True, measured=False, counted=False, error=0.0, effective=100.0):
