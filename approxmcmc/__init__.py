@@ -27,6 +27,7 @@ _HOMES = {
     "approxmcmc.importance": ("importance_sampling",),
     "approxmcmc.interop.pymc": ("explain", "from_pymc"),
     "approxmcmc.leave_one_out": ("log_likelihood", "loo_subsample"),
+    "approxmcmc.numerics": ("laplace",),
     "approxmcmc.nuts": ("NUTS",),
     "approxmcmc.output": ("load", "save"),
     "approxmcmc.plots": (
@@ -44,7 +45,7 @@ _HOMES = {
     "approxmcmc.resuming": ("resume",),
     "approxmcmc.samplers": ("Exchange", "Firefly", "Gibbs", "ImplicitZ", "MetropolisHastings"),
     "approxmcmc.surrogate": ("ControlVariate", "SurrogateTransition"),
-    "approxmcmc.targets": ("Auxiliary", "FunctionTarget", "laplace"),
+    "approxmcmc.targets": ("Auxiliary", "FunctionTarget"),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 _ROOMS = (
@@ -57,6 +58,7 @@ _ROOMS = (
     "diagnostics",
     "errors",
     "foreign",
+    "numerics",
     "nuts",
     "output",
     "plots",

@@ -10,6 +10,7 @@ from approxmcmc import (
     diagnostics as diagnostics,
     errors as errors,
     foreign as foreign,
+    numerics as numerics,
     nuts as nuts,
     output as output,
     plots as plots,
@@ -38,6 +39,7 @@ from approxmcmc.diagnostics import (
 from approxmcmc.importance import importance_sampling as importance_sampling
 from approxmcmc.interop.pymc import explain as explain, from_pymc as from_pymc
 from approxmcmc.leave_one_out import log_likelihood as log_likelihood, loo_subsample as loo_subsample
+from approxmcmc.numerics import laplace as laplace
 from approxmcmc.nuts import NUTS as NUTS
 from approxmcmc.output import load as load, save as save
 from approxmcmc.plots import (
@@ -64,6 +66,6 @@ from approxmcmc.surrogate import (
     ControlVariate as ControlVariate,
     SurrogateTransition as SurrogateTransition,
 )
-from approxmcmc.targets import Auxiliary as Auxiliary, FunctionTarget as FunctionTarget, laplace as laplace
+from approxmcmc.targets import Auxiliary as Auxiliary, FunctionTarget as FunctionTarget
 
 __version__: str

@@ -15,10 +15,10 @@ from typing import Any
 import approxmcmc as amc
 from approxmcmc import foreign
 from approxmcmc.datasets import TALL_DATA, synthetic_logistic, tall_target
+from approxmcmc.numerics import Laplace
 from approxmcmc.reference import ChainGates
 from approxmcmc.study import Budget, Gold, Study, standard_estimands
 from approxmcmc.study.measures import ALL_STANDARD
-from approxmcmc.targets import Laplace
 from studies.tools import tall_models
 from studies.tools.gold import long_exact_chain, precise_exact_chain
 from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, influential_rows, start

@@ -149,7 +149,7 @@ TESTS = {
     "SequentialTTest": [EARLY, amc.SequentialTTest(0.2, 4, 1.5, tol=0.05, order="blocks")],
     "TunaTest": [amc.acceptance.TunaTest(0.01)],
 }
-LAPLACE = amc.targets.Laplace(np.zeros(2), 0.1 * np.eye(2))
+LAPLACE = amc.numerics.Laplace(np.zeros(2), 0.1 * np.eye(2))
 SAMPLERS = {  # those with a setting `proposal` or `test` are paired with all of them
     "BouncyParticle": [amc.samplers.BouncyParticle(LAPLACE)],
     "Exchange": [amc.Exchange(amc.RandomWalk(0.1), n_auxiliary=2, auxiliary=amc.targets.Auxiliary(20))],
@@ -209,7 +209,7 @@ SETTINGS = {  # of classes that are paired with nothing by themselves, and furth
     "BlackjaxPathfinder": [foreign.BlackjaxPathfinder(max_iterations=20)],
     "BlackjaxSGHMC": [foreign.BlackjaxSGHMC(1e-3)],
     "BlackjaxSGLD": [foreign.BlackjaxSGLD(1e-3, batch_size=20)],
-    "BouncyParticle": [amc.samplers.BouncyParticle(amc.targets.Laplace(np.zeros(2), np.eye(2)), refresh_rate=0.5)],
+    "BouncyParticle": [amc.samplers.BouncyParticle(amc.numerics.Laplace(np.zeros(2), np.eye(2)), refresh_rate=0.5)],
     "DecreasingStep": [amc.proposals.DecreasingStep(0.1, offset=10.0)],
     "Exchange": [amc.Exchange(RandomWalk(0.1), n_auxiliary=3, auxiliary=amc.Auxiliary(50))],
     "ExplicitZ": [amc.samplers.ExplicitZ(0.2)],
@@ -219,7 +219,7 @@ SETTINGS = {  # of classes that are paired with nothing by themselves, and furth
     "ImplicitZ": [amc.ImplicitZ(0.1, q_bright=0.5)],
     "Independence": [amc.Independence([0.0, 1.0], cov=[1.0, 2.0])],
     "Langevin": [amc.Langevin(0.1, cov=[1.0, 2.0]), amc.Langevin(0.1, target_acceptance=0.6)],
-    "Laplace": [amc.targets.Laplace(np.zeros(2), np.eye(2))],
+    "Laplace": [amc.numerics.Laplace(np.zeros(2), np.eye(2))],
     "MALAExchange": [amc.samplers.MALAExchange(0.1, noisy=True, n_auxiliary=7)],
     "MetropolisHastings": [MetropolisHastings(RandomWalk([0.1, 0.2]), SequentialTTest())],
     "MinibatchBarker": [amc.acceptance.MinibatchBarker(batch_size=50, max_error=0.01)],
@@ -256,7 +256,7 @@ SETTINGS = {  # of classes that are paired with nothing by themselves, and furth
         amc.proposals.StochasticGradientLangevin(amc.proposals.DecreasingStep(0.1), batch_size=20)
     ],
     "StochasticGradientNoseHoover": [amc.proposals.StochasticGradientNoseHoover(0.1, 0.5, 20)],
-    "ZigZag": [amc.samplers.ZigZag(amc.targets.Laplace(np.zeros(2), np.eye(2)), spacing=2.0)],
+    "ZigZag": [amc.samplers.ZigZag(amc.numerics.Laplace(np.zeros(2), np.eye(2)), spacing=2.0)],
     "StochasticGradientZigZag": [amc.proposals.StochasticGradientZigZag(0.1, 20, steps=3)],
     "TunaTest": [amc.acceptance.TunaTest(1e-4)],
 }

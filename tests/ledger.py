@@ -208,7 +208,7 @@ WALK = amc.RandomWalk(0.3)
 def ball(target):
     """Return the normal approximation around which processes fly."""
     dim = target.initial_point().size
-    return amc.targets.Laplace(np.zeros(dim), 0.1 * np.eye(dim))
+    return amc.numerics.Laplace(np.zeros(dim), 0.1 * np.eye(dim))
 
 
 def chain_of(proposal, test=None):

@@ -47,6 +47,7 @@ from approxmcmc.contracts.target import (
     CompiledTarget,
     CompiledTermRange,
     DifferentiableTarget,
+    ExpandableTarget,
     SurrogateTarget,
     Target,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "DiscreteTarget",
     "DoublyIntractableTarget",
     "EstimatedTarget",
+    "ExpandableTarget",
     "Finding",
     "ForeignSampler",
     "LatentTarget",

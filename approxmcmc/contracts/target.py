@@ -263,6 +263,14 @@ class BoundedDifferencesTarget(abc.ABC):
         """Compile the bound, or raise `IncompatibleError` that says how to provide it."""
 
 
+class ExpandableTarget(abc.ABC):
+    """A target whose terms have second-order expansions in closed form."""
+
+    @abc.abstractmethod
+    def expansion(self, order: int) -> Any:
+        """Return the object that expands the terms to this order, 1 or 2: one of those in `approxmcmc.expansion`."""
+
+
 class CompiledSurrogate(NamedTuple):
     """A target's surrogate: a log density close to that of the posterior that costs few rows.
 

@@ -37,10 +37,10 @@ from approxmcmc.design.floors import (
 from approxmcmc.design.normal_by_pilot import trajectories
 from approxmcmc.design.survey import Situation
 from approxmcmc.design.work import Counted
+from approxmcmc.numerics.sparse_normal import NormalLaw
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
 from approxmcmc.surrogate import SurrogateTransition
-from approxmcmc.targets.sparse_normal import NormalLaw
 
 SHARE_OF_WALKS = 0.1  # mixed with independent draws, which on their own may stick in a tail
 # Standard deviations between 0 and the mode of a scale of either sign. Nearer, the two modes are one; farther, no chain

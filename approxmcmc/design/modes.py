@@ -4,7 +4,7 @@ All chains of a chosen sampler start at draws of one normal law, around one mode
 another mode holds half of the posterior. So modes are searched from points far away, unless the posterior is known to
 have one mode (`Target.why_one_mode`):
 
-1. Twelve climbs (`targets.landscape`), on a sample of the rows if there are many, start in pairs that mirror each
+1. Twelve climbs (`numerics.landscape`), on a sample of the rows if there are many, start in pairs that mirror each
    other: four at the initial point plus U(-1, 1), as `pm.sample` starts its chains; two at the initial point plus
    U(-10, 10); two at draws of the prior if it is normal, with a standard deviation of at most 10, else again plus
    U(-10, 10); two at 6 and two at 20 posterior standard deviations from the known mode. The two of a pair end in
@@ -32,12 +32,12 @@ from approxmcmc.design.survey import FAILURES, Situation
 from approxmcmc.design.trial import BURN_IN
 from approxmcmc.engine.messages import first_clause
 from approxmcmc.errors import ApproxMCMCError
+from approxmcmc.expansion.general import ExpandsItself
+from approxmcmc.expansion.posterior import Posterior
+from approxmcmc.numerics.landscape import Climb, Landscape
+from approxmcmc.numerics.sparse_normal import NormalLaw
 from approxmcmc.sampling.assembly import assemble, make_steps
-from approxmcmc.targets.expansion.own import ExpandsItself
-from approxmcmc.targets.landscape import Climb, Landscape
-from approxmcmc.targets.posterior import Posterior
 from approxmcmc.targets.predictors.base import PredictorsTarget
-from approxmcmc.targets.sparse_normal import NormalLaw
 from approxmcmc.targets.symmetries import symmetry_between
 
 STREAM = 0x6D6F6465  # "mode": the key of the random stream of the search, which no chain uses

@@ -22,15 +22,15 @@ from approxmcmc.contracts import DifferentiableTarget, Proposal, Target
 from approxmcmc.contracts.records import EVALUATIONS, GRADIENTS
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, NotFiniteError, SamplingWarning, warn
+from approxmcmc.expansion.posterior import Posterior
+from approxmcmc.expansion.quadratic import is_positive_definite
+from approxmcmc.numerics import Laplace
+from approxmcmc.numerics.sparse_normal import NormalLaw, SparseNormal, normal_by_precision
 from approxmcmc.proposals import Hamiltonian, RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.assembly import assemble, make_steps
-from approxmcmc.targets import Laplace
-from approxmcmc.targets.expansion.quadratic import is_positive_definite
 from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.posterior import Posterior
 from approxmcmc.targets.predictors.base import PredictorsTarget
-from approxmcmc.targets.sparse_normal import NormalLaw, SparseNormal, normal_by_precision
 
 # Variance of each coordinate in the metric of the first round; its step size adapts within about ten steps.
 FIRST = 0.01

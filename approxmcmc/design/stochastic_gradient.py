@@ -30,11 +30,11 @@ from approxmcmc.contracts import Target
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.numerics import Laplace, laplace
 from approxmcmc.proposals import StochasticGradientLangevin
 from approxmcmc.proposals.langevin_step import gradient_of
 from approxmcmc.proposals.minibatch_gradient import minibatch_gradient, write_scores
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.targets import Laplace, laplace
 
 if TYPE_CHECKING:
     import pandas as pd

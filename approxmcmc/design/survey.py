@@ -17,13 +17,13 @@ from approxmcmc.design.memory import of_matrices, why_rows_too_large, why_too_la
 from approxmcmc.design.normal_by_pilot import BY_WALK, gradients_of_pilot, normal_by_pilot, numbers_of_metric
 from approxmcmc.design.work import AUDITED, PRODUCT, STEP, TRANSITION, AuditSeconds, Light, Rates, compilation, rates_of
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError, SamplingWarning
+from approxmcmc.expansion.general import ExpandsItself
+from approxmcmc.numerics import Laplace, laplace
+from approxmcmc.numerics.sparse_normal import NormalLaw
 from approxmcmc.surrogate import ControlVariate
 from approxmcmc.surrogate.pilot import STEPS, run_pilot
-from approxmcmc.targets import Laplace, laplace
-from approxmcmc.targets.expansion.own import ExpandsItself
 from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.predictors.base import PredictorsTarget
-from approxmcmc.targets.sparse_normal import NormalLaw
 
 # Errors that may end a set-up: a density that is NaN, infinite or improper, a singular matrix, too little memory.
 FAILURES = (ApproxMCMCError, ArithmeticError, MemoryError, np.linalg.LinAlgError, ValueError)

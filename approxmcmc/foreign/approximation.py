@@ -91,7 +91,7 @@ class LaplaceApproximation(LibrarySampler):
 
     def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
         """Find the mode and draw; the time limit is ignored."""
-        from approxmcmc.targets import laplace
+        from approxmcmc.numerics import laplace
 
         began = time.perf_counter()
         laplace(target)  # compile before the clock starts

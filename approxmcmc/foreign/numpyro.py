@@ -116,7 +116,7 @@ class NumPyroHMCECS(JaxSampler):
         import jax
         from numpyro.infer import HMCECS, NUTS, init_to_value
 
-        from approxmcmc.targets import laplace
+        from approxmcmc.numerics import laplace
 
         density.refuse_whole(type(self).__name__)
         mode = {"theta": jax.numpy.asarray(twin_of(target).unconstrain(laplace(target).mode))}

@@ -38,9 +38,9 @@ from approxmcmc.interop.kernels import (
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
 from approxmcmc.interop.prior import log_prior_of
 from approxmcmc.interop.rows import ON_SOME_ROWS, first_line, random_groups
+from approxmcmc.sources.parts import MadeOfRows
 from approxmcmc.targets.checks import ROWS_AT_ONCE, checked_array
 from approxmcmc.targets.given import kept
-from approxmcmc.targets.parts import MadeOfRows
 
 CHECKED_POINTS = 3
 IMPOSSIBLE = "is impossible (log-likelihood -inf) at the initial point and two more"

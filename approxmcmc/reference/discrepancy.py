@@ -19,9 +19,9 @@ from scipy.linalg import solve_triangular
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import checked_integer, cov_of
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.numerics import laplace
 from approxmcmc.output.reading import flat_draws
 from approxmcmc.reference.stein import gradient_of, minibatch_scores, scores_of
-from approxmcmc.targets import laplace
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,6 +14,7 @@ from approxmcmc.contracts import DifferentiableTarget, Target, content_hash
 from approxmcmc.contracts.arguments import check_settings, naming_the_arguments
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning, warn
+from approxmcmc.numerics import Laplace, laplace
 from approxmcmc.output.datatree import build_trace
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.reference.cache import cached
@@ -27,7 +28,6 @@ from approxmcmc.sampling.assembly import assemble
 from approxmcmc.sampling.driver import run
 from approxmcmc.sampling.progress import progress
 from approxmcmc.surrogate import ControlVariate, SurrogateTransition
-from approxmcmc.targets import Laplace, laplace
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ from scipy.linalg import solve_triangular
 from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.targets.parts import Part, parts_of
+from approxmcmc.sources.parts import Part, parts_of
 
 BATCHES = 20  # batches of each chain: means over a twentieth of a chain are nearly independent, and nearly normal
 

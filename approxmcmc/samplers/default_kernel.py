@@ -7,11 +7,11 @@ import numpy as np
 from approxmcmc.acceptance import ExactTest
 from approxmcmc.contracts import DiscreteTarget, DoublyIntractableTarget, Sampler, Target
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.numerics.mode import laplace
 from approxmcmc.proposals import Mixture, PreconditionedCrankNicolson, RandomWalk, SingleSite
 from approxmcmc.samplers.gibbs import Gibbs
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
 from approxmcmc.samplers.noisy import Exchange
-from approxmcmc.targets.mode import laplace
 
 
 @functools.singledispatch

@@ -39,12 +39,7 @@ from approxmcmc.engine.checks import mode_of
 from approxmcmc.engine.terms.shuffled import check_rows_are_terms
 from approxmcmc.engine.terms.term_range import remainder_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning, warn
-from approxmcmc.surrogate.difference_bounds import expansion_bound, residual_range
-from approxmcmc.surrogate.kernels import kernel_named, run
-from approxmcmc.surrogate.moves import SurrogateState
-from approxmcmc.surrogate.pilot import FIRST_STEP, TUNING_STEPS, ExpandedRows, Pilot, PilotRun, normal_pilot, run_pilot
-from approxmcmc.surrogate.surrogate import Surrogate, gradient_or_none, rows_of, taken
-from approxmcmc.targets.expansion.influential_rows import (
+from approxmcmc.expansion.influential_rows import (
     LARGEST_SHARE,
     LARGEST_SPREAD,
     rows_far_out,
@@ -52,14 +47,20 @@ from approxmcmc.targets.expansion.influential_rows import (
     rows_that_pay,
     rows_that_vary,
 )
-from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, empty_rows, inverse, is_positive_definite
-from approxmcmc.targets.laplace_approximation import Laplace
+from approxmcmc.expansion.posterior import Posterior
+from approxmcmc.expansion.quadratic import Quadratic, Survey, empty_rows, inverse, is_positive_definite
+from approxmcmc.numerics.laplace_approximation import Laplace
+from approxmcmc.numerics.mode import Mode, laplace
+from approxmcmc.surrogate.difference_bounds import expansion_bound, residual_range
+from approxmcmc.surrogate.kernels import kernel_named, run
+from approxmcmc.surrogate.moves import SurrogateState
+from approxmcmc.surrogate.pilot import FIRST_STEP, TUNING_STEPS, ExpandedRows, Pilot, PilotRun, normal_pilot, run_pilot
+from approxmcmc.surrogate.surrogate import Surrogate, gradient_or_none, rows_of, taken
 from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.mode import Mode, laplace
-from approxmcmc.targets.posterior import Posterior
 
 PLACES = ("mode", "pilot")
-PAIRS, PAIR_ROWS = 16, 512  # pairs of states, and largest number of rows, at which variances of terms are compared
+PAIRS = 16  # pairs of states at which variances of terms are compared
+PAIR_ROWS = 512  # largest number of rows of which they are compared
 
 
 class ControlVariate(
@@ -495,6 +496,7 @@ class ControlVariate(
 
     def _check_rows(self, plain: CompiledTarget, copy: tuple[np.ndarray, ...]) -> None:
         """Raise if terms depend on more than their own row."""
+        assert self._light is not None
         try:
             check_rows_are_terms(plain, copy, self._light, self.center)
         except IncompatibleError as error:

@@ -39,16 +39,18 @@ import numpy as np
 from approxmcmc.contracts import CompiledDifferenceBound, CompiledTermRange
 from approxmcmc.engine.terms.passes import over_blocks
 from approxmcmc.engine.terms.term_range import reach_along_path
-from approxmcmc.targets.expansion.linear import LinearExpansion
+from approxmcmc.expansion.linear import LinearExpansion
 from approxmcmc.targets.linear import LinearTarget
 
-SLOPE_WEIGHT, BEND_WEIGHT = 3.0, 0.5
+SLOPE_WEIGHT = 3.0
+BEND_WEIGHT = 0.5
 DRAWN_ROWS = 4096
 UNSEEN = 0.1  # share of a draw added in each direction, in case no drawn row points there
 # How far bounds hold, in units of the pilot's largest radius. At 1.15 the sampler used the exact sum in 1.5 % of the
 # decisions, which made two thirds of all reads; at 1.6 in .1 %, which still made half of the reads of a walk with
 # first-order bounds on 100 000 dense rows, where a wider radius hardly changes K_i.
-MARGINS, WORTH = (1.6, 2.5, 4.0), 1.05  # WORTH: factor by which a wider margin may increase the expected reads
+MARGINS = (1.6, 2.5, 4.0)
+WORTH = 1.05  # factor by which a wider margin may increase the expected reads
 # Residuals are differences of numbers of size 1 and more, with errors of some 1e-15, so no bound may be smaller.
 ROUNDING = 1e-13
 
@@ -64,8 +66,10 @@ def residual_rates(third: np.ndarray, leverages: np.ndarray, shifts: np.ndarray)
 
     `third` holds K_i, `leverages` h_i, shape (rows,) each, and `shifts` (a_i, b_i), shape (rows, 2).
     """
-    spread, moved = np.sqrt(leverages), np.abs(shifts)
-    of_slope, of_bend = moved[:, 0] * spread / SLOPE_WEIGHT, moved[:, 1] * leverages / BEND_WEIGHT
+    spread = np.sqrt(leverages)
+    moved = np.abs(shifts)
+    of_slope = moved[:, 0] * spread / SLOPE_WEIGHT
+    of_bend = moved[:, 1] * leverages / BEND_WEIGHT
     return np.maximum(np.maximum(third * (spread * leverages) / 6.0, of_bend), of_slope) + ROUNDING
 
 
@@ -93,12 +97,14 @@ def residual_range(
     under the pilot, a term changes by at most |a_i| h_i^(1/2) P_1 + |b_i| h_i P_2 + K h_i^(3/2) P_3 / 6; a_i, b_i and
     P_k as in the module. The range is at most twice this sum with the largest of each factor over the rows.
     """
-    (center, cholesky), expansion = law, LinearExpansion(target)
+    center, cholesky = law
+    expansion = LinearExpansion(target)
 
     def largest_of(lo: int, hi: int) -> np.ndarray:
         these = slice(lo, hi) if rows is None else rows[lo:hi]
         _, leverages, shifts = expansion.places(center, cholesky, numbers[lo:hi], these)
-        spread, moved = np.sqrt(leverages), np.abs(shifts)
+        spread = np.sqrt(leverages)
+        moved = np.abs(shifts)
         return np.array([(moved[:, 0] * spread).max(), (moved[:, 1] * spread**2).max(), spread.max()])
 
     slope, bend, spread = np.max(list(over_blocks(largest_of, len(numbers))), axis=0)
@@ -138,7 +144,8 @@ def expansion_bound(
         def block(lo: int, hi: int) -> bool:
             these = named(slice(lo, hi))
             eta, leverages, shifts = expansion.places(center, units, numbers[lo:hi], these)
-            y, spread = np.array(target.y[these]), np.sqrt(leverages)
+            y = np.array(target.y[these])
+            spread = np.sqrt(leverages)
             shifts[(np.abs(shifts) <= ROUNDING) | (not averaged)] = 0.0  # Taylor's own
             for k, farthest in enumerate(places):
                 if order == 1:

@@ -107,15 +107,21 @@ def move_both_across_wall(
     Both intervals begin at points of one lattice, which is placed at random around x.
     """
     log_u = math.log1p(-rng.random())
-    line_x, line_y = line_along(state, wall, x, log_u), line_along(other, wall, y, log_u)
+    line_x = line_along(state, wall, x, log_u)
+    line_y = line_along(other, wall, y, log_u)
     begin = -WIDTH * rng.random()
     ahead = begin + distance_along(state.walls[wall], x, y)
-    left, right = begin, begin + WIDTH
+    left = begin
+    right = begin + WIDTH
     begin = ahead - WIDTH * math.ceil(ahead / WIDTH)  # the point of the lattice just left of y
-    left_y, right_y = begin, begin + WIDTH
-    t, there = 0.0, line_x.here
-    t_y, there_y = 0.0, line_y.here
-    searching, searching_y = True, True
+    left_y = begin
+    right_y = begin + WIDTH
+    t = 0.0
+    there = line_x.here
+    t_y = 0.0
+    there_y = line_y.here
+    searching = True
+    searching_y = True
     while searching or searching_y:
         u = rng.random()
         if searching:
@@ -155,7 +161,8 @@ def make_move_both(move_both_elsewhere: Callable[..., None]) -> Callable[..., No
         y: np.ndarray,
         count: np.ndarray,
     ) -> None:
-        order, predicted = state.order, False
+        order = state.order
+        predicted = False
         for place in range(order.shape[0]):
             chosen = next_of(rng, order, place)
             if chosen < state.walls.shape[0]:
@@ -211,7 +218,8 @@ def make_move(move_elsewhere: Callable[..., float]) -> Callable[..., float]:
 
     def move(rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> float:
         order = state.order
-        acceptance, predicted = 1.0, False
+        acceptance = 1.0
+        predicted = False
         for place in range(order.shape[0]):
             chosen = next_of(rng, order, place)
             if chosen < state.walls.shape[0]:
@@ -230,7 +238,8 @@ def make_move(move_elsewhere: Callable[..., float]) -> Callable[..., float]:
 def kernel_named(name: str) -> SurrogateKernel:
     """Return the kernel with this name, one of `KERNELS`."""
     chosen = MOVES[name.removesuffix(WITH_WALLS)]
-    move, move_both = make_move(chosen.move), make_move_both(chosen.move_both)
+    move = make_move(chosen.move)
+    move_both = make_move_both(chosen.move_both)
     return chosen._replace(move=move, move_both=move_both, across_walls=name.endswith(WITH_WALLS))
 
 

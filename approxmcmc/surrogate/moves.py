@@ -23,7 +23,8 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 
 JITTER = 0.1  # relative random change of the step; lengths of trajectories vary more, so that none is periodic
-SHORTEST, LONGEST = 0.6, 1.4  # a trajectory's length is `length` times a random factor between these two
+SHORTEST = 0.6  # a trajectory's length is `length` times a random factor between this and `LONGEST`
+LONGEST = 1.4
 MOST_STEPS = 80  # largest number of steps of a trajectory
 # Length of the interval in which a slice is searched, in standard deviations along the direction. On KDD99, one-hot, a
 # transition evaluates the influential rows 266 times; with length 8, 203 times, but slices wider than 8 mix at two
@@ -75,13 +76,16 @@ class SurrogateState(NamedTuple):
 @compiled
 def push(state: SurrogateState, theta: np.ndarray, step: float, count: np.ndarray) -> None:
     """Change ``state.momentum`` by the force at theta: p <- p + step B grad S(theta), B = ``state.basis``."""
-    gradient, basis, momentum = state.gradient, state.basis, state.momentum
+    gradient = state.gradient
+    basis = state.basis
+    momentum = state.momentum
     for j in range(gradient.shape[0]):
         gradient[j] = 0.0
     state.add_gradient(theta, gradient)
     count[GRADIENTS] += state.n_rows
     for k in range(momentum.shape[0]):
-        row, force = basis[k], 0.0
+        row = basis[k]
+        force = 0.0
         for j in range(gradient.shape[0]):
             force += row[j] * gradient[j]
         momentum[k] += step * force
@@ -91,7 +95,8 @@ def push(state: SurrogateState, theta: np.ndarray, step: float, count: np.ndarra
 def drift(state: SurrogateState, theta: np.ndarray, step: float) -> None:
     """Move theta in place along the momentum: theta <- theta + step B' p, B = ``state.basis``."""
     for k in range(state.momentum.shape[0]):
-        row, distance = state.basis[k], step * state.momentum[k]
+        row = state.basis[k]
+        distance = step * state.momentum[k]
         for j in range(theta.shape[0]):
             theta[j] += distance * row[j]
 
@@ -142,7 +147,8 @@ def follow_trajectory(
 
     Return S there, and the log acceptance ratio.
     """
-    position, momentum = state.position, state.momentum
+    position = state.position
+    momentum = state.momentum
     assign(position, theta)
     energy = kinetic_energy(momentum) - state.value[0]
     push(state, position, 0.5 * step, count)
@@ -220,7 +226,8 @@ def log_density_on_line(
 
     `tilt` and `curvature` are the derivatives of the quadratic in direction w at theta.
     """
-    position, direction = state.position, state.walls[wall]
+    position = state.position
+    direction = state.walls[wall]
     for j in range(theta.shape[0]):
         position[j] = theta[j] + t * direction[j]
     quadratic = t * (tilt + 0.5 * curvature * t)
@@ -230,7 +237,8 @@ def log_density_on_line(
 @compiled
 def line_along(state: SurrogateState, wall: int, theta: np.ndarray, log_u: float) -> Line:
     """Return the line through theta in direction ``state.walls[wall]``, with the slice at S(theta) + log_u."""
-    direction, bend = state.walls[wall], state.wall_bends[wall]
+    direction = state.walls[wall]
+    bend = state.wall_bends[wall]
     tilt = curvature = 0.0
     for j in range(theta.shape[0]):
         tilt += direction[j] * state.slope[j] + bend[j] * (theta[j] - state.center[j])
@@ -253,7 +261,8 @@ def go_across_wall(state: SurrogateState, wall: int, theta: np.ndarray, line: Li
     """
     state.value[0] += there - line.here
     state.exact[0] = there - t * (line.tilt + 0.5 * line.curvature * t)
-    direction, slopes = state.walls[wall], state.wall_slopes[wall]
+    direction = state.walls[wall]
+    slopes = state.wall_slopes[wall]
     for j in range(theta.shape[0]):
         theta[j] += t * direction[j]
     for i in range(slopes.shape[0]):
@@ -271,7 +280,8 @@ def move_across_wall(
     line = line_along(state, wall, theta, math.log1p(-rng.random()))
     left = -WIDTH * rng.random()
     right = left + WIDTH
-    t, there = 0.0, line.here
+    t = 0.0
+    there = line.here
     while right - left > 1e-12:  # the interval shrinks towards theta itself, which lies in the slice
         t = left + (right - left) * rng.random()
         count[EVALUATIONS] += state.n_rows

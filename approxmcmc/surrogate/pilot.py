@@ -16,14 +16,14 @@ from scipy.linalg import solve_triangular
 
 from approxmcmc.contracts import Target
 from approxmcmc.contracts.records import EVALUATIONS, GRADIENTS
+from approxmcmc.expansion import influential_rows
+from approxmcmc.expansion.influential_rows import LARGEST_SHARE, rows_that_vary
+from approxmcmc.expansion.posterior import Posterior
+from approxmcmc.expansion.quadratic import Survey, empty_rows
+from approxmcmc.numerics.laplace_approximation import Laplace
+from approxmcmc.numerics.mode import laplace
 from approxmcmc.surrogate.kernels import kernel_named, run
 from approxmcmc.surrogate.surrogate import Surrogate
-from approxmcmc.targets.expansion import influential_rows
-from approxmcmc.targets.expansion.influential_rows import LARGEST_SHARE, rows_that_vary
-from approxmcmc.targets.expansion.quadratic import Survey, empty_rows
-from approxmcmc.targets.laplace_approximation import Laplace
-from approxmcmc.targets.mode import laplace
-from approxmcmc.targets.posterior import Posterior
 
 DRAWS = 16  # draws at which residuals are compared; a standard deviation from 16 draws is right to 20 %
 LARGEST_SPREAD = 1.0  # largest accepted standard deviation, in nats, of the error of the pilot's surrogate
@@ -92,7 +92,8 @@ def run_pilot(target: Target, memory_limit: float = 4e9, fit: Laplace | None = N
     approximation, computed if None. If more than the share `LARGEST_SHARE` of the rows are influential, all are read.
     """
     fit = laplace(target) if fit is None else fit
-    start, began = normal_pilot(fit), time.perf_counter()
+    start = normal_pilot(fit)
+    began = time.perf_counter()
     posterior = Posterior(target)
     expansion = posterior.expansion
     before = expansion.passes
@@ -122,12 +123,19 @@ def _explore(surrogate: Surrogate, fit: Laplace) -> tuple[np.ndarray, np.ndarray
     Return the mean of its draws, the Cholesky factor of their covariance, 16 of the draws, and the number of rows read,
     counted once for each evaluation of a term or a gradient.
     """
-    rng, theta, dim = np.random.default_rng(1), fit.mode, fit.mode.size
-    cholesky, log_step, rows_read, moves = fit.cholesky, FIRST_STEP, 0, kernel_named(KERNEL)
+    rng = np.random.default_rng(1)
+    theta = fit.mode
+    dim = fit.mode.size
+    cholesky = fit.cholesky
+    log_step = FIRST_STEP
+    rows_read = 0
+    moves = kernel_named(KERNEL)
     for steps, burn_in, shrinkage in zip(STEPS, BURN_IN, SHRINKAGE, strict=True):
         state = surrogate.new_state(surrogate.directions(cholesky), moves.length, log_step)
         made = run(rng, moves, state, theta, steps)
-        draws, theta, log_step = made.draws[burn_in:], made.draws[-1], float(state.log_step[0])
+        draws = made.draws[burn_in:]
+        theta = made.draws[-1]
+        log_step = float(state.log_step[0])
         rows_read += int(made.counts[:, (EVALUATIONS, GRADIENTS)].sum())
         mean = draws.mean(axis=0)
         whitened = solve_triangular(cholesky, (draws - mean).T, lower=True)

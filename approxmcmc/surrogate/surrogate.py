@@ -22,13 +22,13 @@ from approxmcmc.engine.files.paths import user_cache
 from approxmcmc.engine.terms.batches import BATCH, LOG_PRIOR, linear_predictor, sum_terms
 from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT, ALL_ROWS, make_add_differences
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.surrogate.moves import SurrogateState
-from approxmcmc.targets.expansion.quadratic import (
+from approxmcmc.expansion.quadratic import (
     CenteredQuadratic,
     Quadratic,
     add_quadratic_gradient,
     plus_quadratic,
 )
+from approxmcmc.surrogate.moves import SurrogateState
 from approxmcmc.targets.linear import LinearTarget
 
 THINNEST_WALL = 1.0  # a wall direction is one in which a predictor's variance is larger, in squared units of its scale
@@ -133,7 +133,8 @@ def make_on_line(loglik_eta: Callable[[float, float], float]) -> Callable[..., f
     term = compiled_part(fastmath=set(BATCH_FASTMATH))(loglik_eta)
 
     def on_line(eta: np.ndarray, slopes: np.ndarray, t: float, rows: LinesOfRows) -> float:
-        y, total = rows.y, 0.0
+        y = rows.y
+        total = 0.0
         for i in range(y.shape[0]):
             total += term(eta[i] + t * slopes[i], y[i])
         return total
@@ -173,7 +174,10 @@ class Surrogate:
 
     def __init__(self, target: Target, center: np.ndarray, light: Quadratic, rows: np.ndarray) -> None:
         plain = target.compile()
-        self.target, self.center, self.rows, self.log_prior = target, center, rows, plain.log_prior
+        self.target = target
+        self.center = center
+        self.rows = rows
+        self.log_prior = plain.log_prior
         self._quadratic = CenteredQuadratic.around(center, light)
         if rows.size:
             data = rows_of(plain.data, plain.n_obs, rows)
@@ -207,9 +211,11 @@ class Surrogate:
     def _kernels_of_lines(self) -> tuple[Any, Any]:
         """Kernels of slices: one writes the predictors of the influential rows, one sums their terms on a line."""
         rows = type_of(self._lines)
-        predict_rows, sum_up = predict_nothing, nothing_on_line
+        predict_rows = predict_nothing
+        sum_up = nothing_on_line
         if isinstance(self.target, LinearTarget) and self.rows.size:
-            predict_rows, sum_up = predict, make_on_line(self.target._loglik_eta)
+            predict_rows = predict
+            sum_up = make_on_line(self.target._loglik_eta)
         along = nb.float64(VECTOR, VECTOR, nb.float64, rows)
         return kernel(predict_rows, nb.void(VECTOR, VECTOR, rows)), kernel(sum_up, along, fastmath=BATCH_FASTMATH)
 
@@ -221,7 +227,8 @@ class Surrogate:
         projected out of all rows before the next choice. With ``across_walls=False`` `walls` is empty, and `others` are
         all directions.
         """
-        dim, rows = len(self.center), self._lines.X @ cholesky
+        dim = len(self.center)
+        rows = self._lines.X @ cholesky
         walls: list[np.ndarray] = []
         while across_walls and len(rows) and len(walls) < dim:
             variances = np.einsum("ij,ij->i", rows, rows)
@@ -240,7 +247,8 @@ class Surrogate:
         `length` is that of a trajectory, 0 for a single step; `log_step` is the log of a step.
         """
         walls, others = directions
-        dim, (predict, on_line) = len(self.center), self._kernels_of_lines
+        dim = len(self.center)
+        predict, on_line = self._kernels_of_lines
         return SurrogateState(
             log_density=self.log_density,
             add_gradient=self.add_gradient,

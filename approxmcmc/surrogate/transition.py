@@ -31,7 +31,8 @@ from approxmcmc.surrogate.kernels import KERNELS
 
 # For coupled chains: a random walk with steps of 1/20 sd in each of 25 directions is accepted nine times in ten, and
 # two chains at a distance of 1/80 sd propose the same point nine times in ten.
-MEETING_SCALE, MEETING_SHARE = 0.05, 0.25
+MEETING_SCALE = 0.05
+MEETING_SHARE = 0.25
 
 
 class TransitionState(NamedTuple):
@@ -96,8 +97,10 @@ def make_couple(move_both: Callable[..., None]) -> Callable[..., tuple[float, fl
         noise: np.ndarray,
         count: np.ndarray,
     ) -> tuple[float, float]:
-        before, before_y = log_density_at(state, x), log_density_at(other, y)
-        state.surrogate.value[0], other.surrogate.value[0] = before, before_y
+        before = log_density_at(state, x)
+        before_y = log_density_at(other, y)
+        state.surrogate.value[0] = before
+        other.surrogate.value[0] = before_y
         assign(x_new, x)
         assign(y_new, y)
         for _ in range(state.steps):

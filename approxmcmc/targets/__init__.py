@@ -15,10 +15,8 @@ from approxmcmc.targets.graphs.statistics import GraphStatistic, degree_statisti
 from approxmcmc.targets.groups.normal import NormalGroups
 from approxmcmc.targets.groups.target import GroupedTarget
 from approxmcmc.targets.ising.ising import Ising
-from approxmcmc.targets.laplace_approximation import Laplace
 from approxmcmc.targets.logistic import LogisticRegression
 from approxmcmc.targets.mixture import GaussianMixture
-from approxmcmc.targets.mode import Mode, find_mode, laplace
 from approxmcmc.targets.predictors.assemble import Treatment
 from approxmcmc.targets.predictors.target import PredictorTarget
 from approxmcmc.targets.robust import RobustRegression
@@ -42,10 +40,8 @@ __all__ = [
     "GroupedTarget",
     "Ising",
     "JaxTarget",
-    "Laplace",
     "LinearRegression",
     "LogisticRegression",
-    "Mode",
     "NormalGroups",
     "PredictorTarget",
     "PseudoLikelihood",
@@ -56,7 +52,5 @@ __all__ = [
     "alarm_network",
     "compressed",
     "degree_statistic",
-    "find_mode",
-    "laplace",
     "register_statistic",
 ]

@@ -21,7 +21,7 @@ from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.engine.terms.partitions import Partitions
 from approxmcmc.engine.terms.passes import log_likelihood_ratios, log_likelihoods
 from approxmcmc.errors import ClusterWarning, warn
-from approxmcmc.targets.parts import Part, compiled_of, parts_of
+from approxmcmc.sources.parts import Part, compiled_of, parts_of
 
 STATES = 32  # states, or pairs of states, per task: when a worker dies, one task is lost
 

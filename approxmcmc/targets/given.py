@@ -1,6 +1,6 @@
 """What users give a target: arrays or sources in tuples and mappings, names of coordinates, predictors, responses."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,32 +8,8 @@ import numpy as np
 from approxmcmc.contracts import Variables
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources import DataSource, as_source
+from approxmcmc.sources.parts import each, leaves
 from approxmcmc.targets.checks import checked_array
-
-
-def each(function: Callable[[Any], Any], given: Any) -> Any:
-    """Return a copy of nested tuples and mappings, with ``function(leaf)`` in the place of each leaf.
-
-    Examples
-    --------
-    >>> each(abs, {"a": (-1, -2), "b": -3})
-    {'a': (1, 2), 'b': 3}
-    """
-    if isinstance(given, Mapping):
-        return {name: each(function, value) for name, value in given.items()}
-    if isinstance(given, tuple):
-        values = (each(function, value) for value in given)
-        return type(given)(*values) if hasattr(given, "_fields") else tuple(values)
-    return function(given)
-
-
-def leaves(given: Any) -> Iterator[Any]:
-    """Yield the values in nested tuples and mappings that are themselves neither tuple nor mapping."""
-    if isinstance(given, (Mapping, tuple)):
-        for value in given.values() if isinstance(given, Mapping) else given:
-            yield from leaves(value)
-    else:
-        yield given
 
 
 def with_sources(given: Any) -> Any:

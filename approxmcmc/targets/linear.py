@@ -15,6 +15,7 @@ from approxmcmc.contracts import (
     CompiledDifferenceBound,
     CompiledTarget,
     CompiledTermRange,
+    ExpandableTarget,
     TermWork,
     Variables,
 )
@@ -24,6 +25,7 @@ from approxmcmc.engine.terms.batches import linear_batch_kernel, linear_kernel_a
 from approxmcmc.engine.terms.gradients import linear_gradient_kernel
 from approxmcmc.engine.terms.term_range import distance_range
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.expansion.linear import LinearExpansion
 from approxmcmc.families.family import Family
 from approxmcmc.families.user import numerical_derivatives
 from approxmcmc.targets.given import check_same_index, design_matrix, design_source, kept, response_source
@@ -32,7 +34,7 @@ from approxmcmc.targets.tall_data import TallDataTarget
 ONE = np.ones(())  # size of a row without trials
 
 
-class LinearTarget(TallDataTarget):
+class LinearTarget(TallDataTarget, ExpandableTarget):
     """Base class of generalised linear models: X, y, coefficient names, and the batch kernel of ``loglik_eta``."""
 
     family: Family | None = None
@@ -107,6 +109,10 @@ class LinearTarget(TallDataTarget):
 
     def _term_gradients(self) -> Any:
         return linear_gradient_kernel(self.derivatives_eta, self.data)
+
+    def expansion(self, order: int) -> LinearExpansion:
+        """Return the expansion with two numbers per row."""
+        return LinearExpansion(self, order)
 
     def compile_term_range(self) -> CompiledTermRange:
         """Compile the bound ``2 slope_bound max_i ||x_i|| ||theta' - theta||`` of `CompiledTermRange`."""

@@ -30,8 +30,8 @@ from approxmcmc.engine.terms.gradients import (
     prior_gradient_kernel,
 )
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.sources.parts import MadeOfRows
 from approxmcmc.targets.checks import check_compiles, check_fills, check_gradient, plain_function
-from approxmcmc.targets.parts import MadeOfRows
 from approxmcmc.targets.unchanged import NotesItsData
 
 SMALLEST_SCALE = 1e-150  # of a normal prior; the square of a smaller scale has no finite reciprocal

@@ -10,11 +10,11 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.contracts import Component, Sampler
 
-UNIT = amc.targets.Laplace(np.zeros(1), np.eye(1))
+UNIT = amc.numerics.Laplace(np.zeros(1), np.eye(1))
 
 
 @functools.cache
-def laplace_of(target: Any) -> "amc.targets.Laplace":
+def laplace_of(target: Any) -> "amc.numerics.Laplace":
     """Return the Laplace approximation of a target, found once per process."""
     return amc.laplace(target)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 import approxmcmc as amc
 from approxmcmc.contracts import ForeignSampler
-from approxmcmc.targets import Laplace
+from approxmcmc.numerics import Laplace
 from studies.tools.in_laplace_metric import UNIT, InLaplaceMetric, control_variate, influential_rows, laplace_of
 
 _ONE_CHAIN: dict[str, Any] = {"chains": 1, "cores": 1, "progressbar": False}

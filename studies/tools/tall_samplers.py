@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import approxmcmc as amc
 from approxmcmc.contracts import AcceptanceTest, Sampler
-from approxmcmc.targets import Laplace
+from approxmcmc.numerics import Laplace
 from studies.tools.in_laplace_metric import InLaplaceMetric, control_variate, influential_rows
 
 SMALL_TERMS = amc.SequentialTTest(epsilon=0.01, batch_size=64, growth=2.0, tol=0.05)  # for residuals of an expansion

@@ -19,7 +19,7 @@ def test_tuned_firefly_on_mnist():
     data = mnist_7v9_pca(n_components=50)
     target = amc.targets.LogisticRegression(data.X_train, data.y_train, intercept=True)
     assert (target.n_obs, target.variables.size) == (12_214, 51)
-    mode = np.asarray(amc.targets.find_mode(target))
+    mode = np.asarray(amc.numerics.find_mode(target))
     program = amc.Firefly(amc.RandomWalk(SCALE), z_update=amc.ImplicitZ(Q), at=mode).build(target)
     compiled = program.start(mode, streams(seed_sequences(1, 1)[0][0]), 0)
     model = textbook.Logistic(target.X, target.y, 1.0, target.X @ mode)

@@ -89,7 +89,7 @@ RESULTS = {
     "study.Knob",
     "study.Setting",
     "study.Vary",
-    "targets.Mode",
+    "numerics.Mode",
 }
 
 

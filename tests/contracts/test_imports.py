@@ -19,6 +19,8 @@ ORDER = (
     {"contracts"},
     {"engine"},
     {"sources", "sampling", "families"},
+    {"expansion"},
+    {"numerics"},
     {"targets", "proposals", "acceptance"},
     {"surrogate", "audits"},
     {"interop", "samplers", "datasets"},
@@ -282,7 +284,7 @@ test = amc.MetropolisHastings(amc.RandomWalk(0.5), amc.ExactTest())
 for how in ({"draws": 110}, {"target_ess": 50}):
     amc.sample(target, test, tune=10, chains=2, random_seed=1, **how)
 amc.sample(target, draws=110, tune=10, random_seed=1)
-amc.targets.laplace(target)
+amc.numerics.laplace(target)
 """
     of_arviz = modules_after("import arviz_base") & {"jax._src"}
     assert UNUSED & modules_after(code) - of_arviz == set()

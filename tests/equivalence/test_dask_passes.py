@@ -13,10 +13,9 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.engine.terms import partitions
 from approxmcmc.errors import ClusterWarning, IncompatibleError, InvalidInputError, NotFiniteError
+from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.reference import stein
-from approxmcmc.sources import Arrays, ParquetFolder
-from approxmcmc.targets import parts
-from approxmcmc.targets.posterior import Posterior
+from approxmcmc.sources import Arrays, ParquetFolder, parts
 
 pytestmark = pytest.mark.recompiles
 N, PARTS = 180, 3
@@ -269,4 +268,4 @@ def test_a_cluster_without_workers_is_refused(tmp_path, rng):
         distributed.Client(empty),
         pytest.raises(InvalidInputError, match="has no worker; start some"),
     ):
-        amc.targets.find_mode(target)
+        amc.numerics.find_mode(target)

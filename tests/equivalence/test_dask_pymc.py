@@ -7,10 +7,10 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.terms import partitions
+from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.reference.stein import scores_of
 from approxmcmc.sources import Arrays
 from approxmcmc.targets.all_rows import AllRows
-from approxmcmc.targets.posterior import Posterior
 
 pytestmark = [pytest.mark.needs_jit, pytest.mark.recompiles]
 N, FEW, PARTS = 240, 8, 4

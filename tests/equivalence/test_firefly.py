@@ -56,7 +56,7 @@ def test_restarts_find_the_same_mode_and_the_same_chain():
     tuned = amc.Firefly(amc.RandomWalk(0.2))
     once, again = draw(tuned), draw(tuned)
     assert_same(once, again)
-    given = amc.Firefly(amc.RandomWalk(0.2), at=amc.targets.find_mode(TARGET, tolerance=0.01))
+    given = amc.Firefly(amc.RandomWalk(0.2), at=amc.numerics.find_mode(TARGET, tolerance=0.01))
     assert_same(once, draw(given))
 
 

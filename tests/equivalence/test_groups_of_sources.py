@@ -13,8 +13,7 @@ import approxmcmc as amc
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.terms import partitions
 from approxmcmc.errors import ClusterWarning, IncompatibleError
-from approxmcmc.sources import ParquetFolder
-from approxmcmc.targets import parts
+from approxmcmc.sources import ParquetFolder, parts
 from approxmcmc.targets.all_rows import AllRows
 from approxmcmc.targets.groups import grouping
 

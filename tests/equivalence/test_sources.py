@@ -139,7 +139,7 @@ def test_float32_gives_the_sums_of_the_same_numbers_as_float64(make):
 def every_sum(target, theta):
     """Return log density, terms, gradient, mode, curvature, and the sums of the likelihood's bound where it has one."""
     compiled, gradient = target.compile(), target.compile_gradient()
-    slope, fit = full_gradient(gradient, theta), amc.targets.find_mode(target)
+    slope, fit = full_gradient(gradient, theta), amc.numerics.find_mode(target)
     bounds = target.likelihood_bound("tuned", theta).sums if isinstance(target, BoundedTarget) else ()
     terms = full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs)
     norms = [target.row_norms()] if isinstance(target, amc.targets.LogisticRegression) else []

@@ -206,7 +206,7 @@ def search(faults: list[str], rng: np.random.Generator, folder: Path, files: str
     cluster = Cluster(folder)
     X, y = data(files)
     began = time.monotonic()
-    alone, blocks = amc.targets.find_mode(amc.targets.LogisticRegression(X, y)), len(X.offsets) - 1
+    alone, blocks = amc.numerics.find_mode(amc.targets.LogisticRegression(X, y)), len(X.offsets) - 1
     seconds = round(time.monotonic() - began, 1)
     for k, fault in enumerate(faults):
         started = time.monotonic()

@@ -53,7 +53,7 @@ def main(address: str, log: str, folder: str = "") -> None:
     with distributed.Client(address) as client:
         client.wait_for_workers(2, timeout=600)
         began = time.monotonic()
-        mode = amc.targets.find_mode(target)
+        mode = amc.numerics.find_mode(target)
         seconds = time.monotonic() - began
     print(json.dumps({"mode": mode.theta.tolist(), "passes": mode.passes, "seconds": round(seconds, 1)}))
 

@@ -73,14 +73,14 @@ def kill_workers(kills: int, rng: np.random.Generator, folder: Path) -> dict:
     os.environ["APPROXMCMC_CACHE_DIR"] = str(folder / "cache")
     partitions.spans.__defaults__ = (PER_PART,)
     X, y = simulated(ROWS)
-    alone = amc.targets.find_mode(amc.targets.LogisticRegression(X, y))
+    alone = amc.numerics.find_mode(amc.targets.LogisticRegression(X, y))
     found = {"kills": 0, "ends": 0, "different": 0, "read again": 0, "most read again": 0}
     seconds = 0.0
     while found["kills"] < kills:
         with two_workers() as client:  # new ones for each try: a nanny does not bring back every worker that was killed
             warm = amc.targets.LogisticRegression(Noted(X), Arrays(y))
             began = time.monotonic()
-            assert amc.targets.find_mode(warm).passes == alone.passes  # workers import what they need
+            assert amc.numerics.find_mode(warm).passes == alone.passes  # workers import what they need
             seconds = seconds or 0.5 * (time.monotonic() - began)
             log, rows = folder / f"read-{found['ends']}.log", Noted(X)
             target = amc.targets.LogisticRegression(rows, Arrays(y))  # a new one: no worker holds parts of it yet
@@ -90,7 +90,7 @@ def kill_workers(kills: int, rng: np.random.Generator, folder: Path) -> dict:
             killer = threading.Thread(target=_kill, args=(pids[victim], delay, done, found))
             killer.start()
             began = time.monotonic()
-            mode = amc.targets.find_mode(target)
+            mode = amc.numerics.find_mode(target)
             seconds = min(seconds, time.monotonic() - began)
             done.set()
             killer.join()

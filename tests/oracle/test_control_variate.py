@@ -8,11 +8,12 @@ from approxmcmc.acceptance import ExactTest, SequentialTTest
 from approxmcmc.api import sample
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.expansion import linear as linear_expansion, posterior
+from approxmcmc.numerics import find_mode, laplace
 from approxmcmc.proposals import Independence, Mixture, PreconditionedCrankNicolson, RandomWalk, crank_nicolson, mixture
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.surrogate import ControlVariate, surrogate
-from approxmcmc.targets import FunctionTarget, GLMTarget, find_mode, laplace, posterior
-from approxmcmc.targets.expansion import linear as linear_expansion
+from approxmcmc.targets import FunctionTarget, GLMTarget
 from tests import textbook
 from tests.models import logistic
 from tests.planting import plain, plant

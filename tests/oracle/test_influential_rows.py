@@ -10,11 +10,11 @@ import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
+from approxmcmc.expansion import influential_rows
+from approxmcmc.expansion.posterior import Posterior
+from approxmcmc.expansion.quadratic import survey_of
 from approxmcmc.surrogate import kernels as surrogate_transition, moves as surrogate_moves
 from approxmcmc.surrogate.surrogate import Directions
-from approxmcmc.targets.expansion import influential_rows
-from approxmcmc.targets.expansion.quadratic import survey_of
-from approxmcmc.targets.posterior import Posterior
 from tests import langevin as book
 from tests.models import logistic
 from tests.planting import plain
@@ -493,7 +493,7 @@ def test_most_rows_influential_are_all_rows_and_a_warning():
         ({"always_read": np.ones(N, dtype=bool)}, "at least one row must be light"),
         ({"at": "middle"}, '"mode", "pilot", an array'),
         ({"at": np.zeros(3)}, "a point does not show"),
-        ({"at": amc.targets.Laplace(np.zeros(2), np.eye(2))}, r"shape \(3,\), found \(2,\)"),
+        ({"at": amc.numerics.Laplace(np.zeros(2), np.eye(2))}, r"shape \(3,\), found \(2,\)"),
     ],
 )
 def test_arguments_that_cannot_be_used_are_refused(settings, match):

@@ -6,8 +6,8 @@ from scipy.integrate import quad
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import full_gradient
+from approxmcmc.numerics import Laplace
 from approxmcmc.samplers.pdmp import bouncy_particle, split, step, zigzag
-from approxmcmc.targets import Laplace
 from tests import pdmp as book
 from tests.planting import plain
 

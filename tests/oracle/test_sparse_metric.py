@@ -10,8 +10,8 @@ import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, Component
 from approxmcmc.engine.sparse_factor import independent_set, solve, solve_transposed, sparse_factor
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.laplace_approximation import Laplace
-from approxmcmc.targets.sparse_normal import SparseNormal, normal_by_precision
+from approxmcmc.numerics.laplace_approximation import Laplace
+from approxmcmc.numerics.sparse_normal import SparseNormal, normal_by_precision
 from tests import hamiltonian as momentum, langevin as book
 from tests.planting import plain
 

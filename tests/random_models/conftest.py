@@ -2,7 +2,7 @@
 
 import pytest
 
-from approxmcmc.targets import posterior
+from approxmcmc.expansion import posterior
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,9 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.datasets import synthetic_logistic, synthetic_stand_in
 from approxmcmc.errors import SamplingWarning
+from approxmcmc.numerics import laplace
 from approxmcmc.surrogate import ControlVariate
-from approxmcmc.targets import LogisticRegression, laplace
+from approxmcmc.targets import LogisticRegression
 
 pytestmark = [pytest.mark.statistical, pytest.mark.needs_jit]
 

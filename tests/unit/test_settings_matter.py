@@ -99,7 +99,7 @@ RUNS = {
     "ZigZag": lambda sampler: (target("LogisticRegression"), sampler),
 }
 MATRIX = np.array([[1.0, 0.5], [0.5, 2.0]])
-OTHER_LAPLACE = amc.targets.Laplace(np.ones(2), 0.2 * np.eye(2))
+OTHER_LAPLACE = amc.numerics.Laplace(np.ones(2), 0.2 * np.eye(2))
 # Values of fields that no rule fits: by field, or by component and field.
 OTHER = {
     "auxiliary": amc.Auxiliary(7),

@@ -16,7 +16,8 @@ from approxmcmc.samplers.pdmp.program import PDMPProgram, ProcessSampler, checke
 from approxmcmc.samplers.pdmp.split import LENGTH, SCALARS
 from approxmcmc.samplers.pdmp.step import Dynamics, Flight, arrival, set_change
 
-BOUNCE, REFRESH = 0, 1
+BOUNCE = 0
+REFRESH = 1
 
 
 @compiled
@@ -72,7 +73,8 @@ def turn_by_row(rng: np.random.Generator, flight: Flight, record: np.ndarray, sl
 
     The arguments are those of `turn_by_row` in `zigzag`.
     """
-    normal, along = record[SCALARS:], 0.0
+    normal = record[SCALARS:]
+    along = 0.0
     for j in range(normal.shape[0]):
         along += flight.velocity[j] * normal[j]
     if rng.random() * ceiling * record[LENGTH] * flight.gain[0] < -slope * along:

@@ -10,10 +10,10 @@ from approxmcmc.contracts import Component, Program, Sampler, Streams, Target
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.numerics import Laplace
 from approxmcmc.samplers.pdmp.split import BOUNDS, CHECKS, ORDERS, RATE, ROUNDING, split
 from approxmcmc.samplers.pdmp.step import Dynamics, PDMPState, new_flight, pdmp_step, row_rate, slope_of
 from approxmcmc.sampling.chain import CompiledChain, compile_chain, names_recorded, new_clock
-from approxmcmc.targets import Laplace
 from approxmcmc.targets.all_rows import AllRows
 
 
@@ -56,7 +56,10 @@ class PDMPProgram(Program):
     def __init__(
         self, target: Target, fit: Laplace, dynamics: Dynamics, *, setting: float, spacing: float, who: str
     ) -> None:
-        self.dynamics, self.setting, self.spacing, self.who = dynamics, setting, spacing, who
+        self.dynamics = dynamics
+        self.setting = setting
+        self.spacing = spacing
+        self.who = who
         self.split = split(target, fit, dynamics.norm, who=who)
         self.rows = AllRows(target)
         self.count_names, self.value_names = names_recorded(
@@ -75,7 +78,8 @@ class PDMPProgram(Program):
 
     def expected_reads(self) -> float:
         """Predict the mean number of rows that a draw reads, from their bounds at draws of the normal approximation."""
-        rng, dim = np.random.default_rng(0), self.split.center.size
+        rng = np.random.default_rng(0)
+        dim = self.split.center.size
         radii = np.square(rng.standard_normal((PREDICTION_DRAWS, dim))).sum(axis=1)
         speed = np.ones(PREDICTION_DRAWS)
         if self.dynamics.norm == 2:  # the rates are proportional to the speed
@@ -110,7 +114,8 @@ class PDMPProgram(Program):
 
     def explain_failure(self, state: PDMPState) -> str:
         """Return which row's slope is NaN, or larger than its bound, and where."""
-        split_of, position = self.split, state.flight.position
+        split_of = self.split
+        position = state.flight.position
         slopes = np.array([slope_of(split_of, record, position) for record in split_of.records])
         radius = np.linalg.norm(position)
         orders = np.repeat(np.arange(ORDERS), np.diff(split_of.first))

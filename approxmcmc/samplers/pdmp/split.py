@@ -26,8 +26,8 @@ from approxmcmc.contracts import Target
 from approxmcmc.engine.compiler.compile import bind
 from approxmcmc.engine.terms.alias_table import alias_table
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets import Laplace
-from approxmcmc.targets.expansion.linear_rows import RowFunctions
+from approxmcmc.expansion.linear import RowFunctions
+from approxmcmc.numerics import Laplace
 from approxmcmc.targets.linear import LinearTarget
 
 ORDERS = 3
@@ -74,24 +74,28 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     assert isinstance(target, LinearTarget)
     assert target.normal_prior is not None
     mean, precision = target.normal_prior
-    center, cholesky = fit.mode, fit.cholesky
+    center = fit.mode
+    cholesky = fit.cholesky
     derivatives = bind(make_derivatives, target.derivatives_eta, signature=DERIVATIVES)
     expand = RowFunctions(target._loglik_eta, target.derivatives_eta, target.y).derivatives
     records = np.empty((target.n_obs, SCALARS + center.size))
     order = np.empty(target.n_obs, dtype=np.int64)
-    force, curvature = cholesky.T @ (precision * (center - mean)), cholesky.T @ (precision[:, None] * cholesky)
+    force = cholesky.T @ (precision * (center - mean))
+    curvature = cholesky.T @ (precision[:, None] * cholesky)
     places = np.random.default_rng(0).standard_normal((CHECKS, center.size))  # the same in every run
     for lo in range(0, target.n_obs, PIECE):
         here = slice(lo, lo + PIECE)
         order[here] = _expand(target, expand, bounds, center, cholesky, here, records[here])
-        directions, numbers = records[here, SCALARS:], records[here]
+        directions = records[here, SCALARS:]
+        numbers = records[here]
         check_rates(target, expand, numbers, order[here], places, lo, who=who)
         force -= numbers[:, SLOPE] @ directions
         curvature -= (directions * numbers[:, BEND, None]).T @ directions
     records[:, LENGTH] = np.linalg.norm(records[:, SCALARS:], ord=norm, axis=1)
     rows = np.argsort(order, kind="stable")
     records = records[rows]
-    weights, first = records[:, RATE] * records[:, LENGTH], np.searchsorted(order[rows], np.arange(ORDERS + 1))
+    weights = records[:, RATE] * records[:, LENGTH]
+    first = np.searchsorted(order[rows], np.arange(ORDERS + 1))
     parts = [weights[start:stop] for start, stop in itertools.pairwise(first)]
     totals = np.array([part.sum() for part in parts])
     tables = [alias_table(part) if part.sum() > 0.0 else np.zeros((len(part), 4)) for part in parts]
@@ -150,10 +154,12 @@ def _expand(
     out: np.ndarray,
 ) -> np.ndarray:
     """Write the records of the rows `here` to `out`, without LENGTH, and return the orders of the rows' polynomials."""
-    rows, responses = np.asarray(target.X[here]), np.array(target.y[here])
+    rows = np.asarray(target.X[here])
+    responses = np.array(target.y[here])
     directions = rows @ cholesky
     out[:, SCALARS:], out[:, ETA], out[:, RESPONSE] = directions, rows @ center, responses
-    spread, typical = np.linalg.norm(directions, axis=1), np.sqrt(center.size)
+    spread = np.linalg.norm(directions, axis=1)
+    typical = np.sqrt(center.size)
     rates = np.full((ORDERS, len(rows)), np.inf)
     for k, (bound, share) in enumerate(zip(bounds, (1.0, 1.0, 0.5), strict=True)):
         if bound is not None:

@@ -64,7 +64,8 @@ def arrival(rate: float, growth: float, exponential: float) -> float:
     if rate < 0.0:
         if not growth > 0.0:
             return math.inf
-        waiting, rate = -rate / growth, 0.0
+        waiting = -rate / growth
+        rate = 0.0
     squared = rate * rate + 2.0 * growth * exponential
     if squared < 0.0:
         return math.inf
@@ -87,7 +88,8 @@ def fly(flight: Flight, time: float) -> float:
 def set_force(flight: Flight, origin: np.ndarray) -> None:
     """Recompute the force g + H phi, with `origin` as g, and its change."""
     for j in range(origin.shape[0]):
-        row, total = flight.curvature[j], origin[j]
+        row = flight.curvature[j]
+        total = origin[j]
         for k in range(origin.shape[0]):
             total += row[k] * flight.position[k]
         flight.force[j] = total
@@ -98,7 +100,8 @@ def set_force(flight: Flight, origin: np.ndarray) -> None:
 def set_change(flight: Flight) -> None:
     """Compute H v, the change of the force along the velocity."""
     for j in range(flight.velocity.shape[0]):
-        row, total = flight.curvature[j], 0.0
+        row = flight.curvature[j]
+        total = 0.0
         for k in range(flight.velocity.shape[0]):
             total += row[k] * flight.velocity[k]
         flight.change[j] = total
@@ -155,7 +158,8 @@ def radius_after(flight: Flight, squared: float, time: float) -> float:
 @compiled
 def draw_row(rng: np.random.Generator, state: PDMPState, squared: float) -> tuple[int, int]:
     """Draw a row in proportion to its bound at abs(phi)^2 = `squared`; return its order and index in the records."""
-    split, order = state.split, 0
+    split = state.split
+    order = 0
     left = rng.random() * row_rate(split.totals, squared)
     share = split.totals[0]
     while order < ORDERS - 1 and (left >= share or split.totals[order] == 0.0):
@@ -182,9 +186,11 @@ def slope_of(split: Split, record: np.ndarray, position: np.ndarray) -> float:
 @compiled
 def write_theta(state: PDMPState, out: np.ndarray) -> None:
     """Write theta = c + L phi to `out`."""
-    split, position = state.split, state.flight.position
+    split = state.split
+    position = state.flight.position
     for j in range(out.shape[0]):
-        row, total = split.cholesky[j], split.center[j]
+        row = split.cholesky[j]
+        total = split.center[j]
         for k in range(j + 1):
             total += row[k] * position[k]
         out[j] = total
@@ -202,10 +208,13 @@ def make_step(
     """Return the compiled step, ``step(streams, state, count, value) -> status``; see the module."""
 
     def step(streams: Streams, state: PDMPState, count: np.ndarray, value: np.ndarray) -> int:
-        rng, flight, split = streams.proposal, state.flight, state.split
+        rng = streams.proposal
+        flight = state.flight
+        split = state.split
         set_force(flight, split.force)  # recomputed at each draw, so that rounding does not accumulate
         squared = fly(flight, 0.0)
-        left, to_turn = state.spacing, plan(rng, flight)
+        left = state.spacing
+        to_turn = plan(rng, flight)
         while left > 0.0:
             here = flight.gain[0] * row_rate(split.totals, squared)
             span = min(left, to_turn)

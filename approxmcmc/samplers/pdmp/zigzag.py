@@ -43,7 +43,8 @@ def plan(rng: np.random.Generator, flight: Flight) -> float:
 def turn_round(flight: Flight, j: int) -> None:
     """Reverse the velocity of coordinate j, and update H v."""
     flight.velocity[j] = -flight.velocity[j]
-    row, twice = flight.curvature[j], 2.0 * flight.velocity[j]
+    row = flight.curvature[j]
+    twice = 2.0 * flight.velocity[j]
     for k in range(row.shape[0]):
         flight.change[k] += twice * row[k]
 
@@ -61,7 +62,9 @@ def turn_by_row(rng: np.random.Generator, flight: Flight, record: np.ndarray, sl
     The row's `record` holds its whitened covariates a; `slope` is s, the derivative of the row's remainder in its
     predictor. Coordinate j is reversed with probability max(0, -v_j s a_j) / (`ceiling` abs(a_j)).
     """
-    last, left, j = flight.velocity.shape[0] - 1, rng.random() * record[LENGTH], 0
+    last = flight.velocity.shape[0] - 1
+    left = rng.random() * record[LENGTH]
+    j = 0
     while j < last and left >= abs(record[SCALARS + j]):
         left -= abs(record[SCALARS + j])
         j += 1

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.targets.laplace_approximation import Laplace
-from approxmcmc.targets.posterior import Posterior
+from approxmcmc.expansion.posterior import Posterior
+from approxmcmc.numerics.laplace_approximation import Laplace
 
 DRAWS = 8
 WIDER = 1.5

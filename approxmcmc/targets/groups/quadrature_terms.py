@@ -10,9 +10,11 @@ from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, closure, type_of
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError, NotFiniteError
+from approxmcmc.expansion.general import ExpandsItself
 from approxmcmc.families.family import Family
 from approxmcmc.families.weighted import weighted_rows
-from approxmcmc.targets.expansion.own import ExpandsItself
+from approxmcmc.numerics.laplace_approximation import Laplace
+from approxmcmc.numerics.mode import laplace
 from approxmcmc.targets.groups.accuracy import Accuracy, judge
 from approxmcmc.targets.groups.grouping import Grouping, by_group
 from approxmcmc.targets.groups.linked import LIKE_KERNELS, LinkedTerms
@@ -35,8 +37,6 @@ from approxmcmc.targets.groups.row_sums import (
     make_prepare_nothing,
 )
 from approxmcmc.targets.groups.tangents import make_draw, make_draw_latents, make_value
-from approxmcmc.targets.laplace_approximation import Laplace
-from approxmcmc.targets.mode import laplace
 
 SEARCHING_STEPS = 30  # of Newton's method in a group, during the search for the centre
 STEPS = 2  # of Newton's method afterwards: from a predicted start, 2 are as good as many

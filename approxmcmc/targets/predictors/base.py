@@ -6,18 +6,26 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledTarget, TermWork
+from approxmcmc.contracts import CompiledTarget, ExpandableTarget, TermWork
 from approxmcmc.engine.compiler.compile import type_of
 from approxmcmc.engine.compiler.pinned import with_context
 from approxmcmc.engine.terms.batches import Data, log_terms_at_both_type, log_terms_type
 from approxmcmc.engine.terms.gradients import gradient_signature
+from approxmcmc.expansion.predictors import PredictorExpansion
 from approxmcmc.targets.predictors.design import Design
-from approxmcmc.targets.predictors.kernels import OfRows, add_gradient, log_terms, terms_at_both
+from approxmcmc.targets.predictors.kernels import (
+    OfRows,
+    add_gradient,
+    add_residual_gradient,
+    log_terms,
+    residuals,
+    terms_at_both,
+)
 from approxmcmc.targets.predictors.likelihood import RowLikelihood
 from approxmcmc.targets.tall_data import TallDataTarget
 
 
-class PredictorsTarget(TallDataTarget):
+class PredictorsTarget(TallDataTarget, ExpandableTarget):
     """A target whose terms are ``likelihood(eta_i1 ... eta_iK, responses_i)``, eta the predictors of a `Design`.
 
     Subclasses set `design`, `likelihood` and `responses`; those with their own kernels override the methods that make
@@ -57,6 +65,18 @@ class PredictorsTarget(TallDataTarget):
 
     def _term_gradients(self) -> Any:
         return self.batch_kernel(add_gradient, "slopes", gradient_signature(type_of(self.data)))
+
+    def expansion(self, order: int) -> PredictorExpansion:
+        """Return the expansion in the predictors of each row."""
+        return PredictorExpansion(self, order)
+
+    def residual_kernel(self, data: Data) -> Any:
+        """Compile the terms minus their quadratics, which the last array of the data holds."""
+        return self.batch_kernel(residuals, "terms", log_terms_type(type_of(data)).signature)
+
+    def residual_gradient_kernel(self, data: Data) -> Any:
+        """Compile the gradients of these residuals."""
+        return self.batch_kernel(add_residual_gradient, "slopes", gradient_signature(type_of(data)))
 
     def _identity(self) -> str:
         return self.likelihood.identity()

@@ -12,9 +12,9 @@ from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, 
 from approxmcmc.engine.terms.batches import log_terms_type
 from approxmcmc.engine.terms.gradients import gradient_signature
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
-from approxmcmc.targets.expansion.own import ExpandsItself
-from approxmcmc.targets.laplace_approximation import Laplace
-from approxmcmc.targets.mode import laplace
+from approxmcmc.expansion.general import ExpandsItself
+from approxmcmc.numerics.laplace_approximation import Laplace
+from approxmcmc.numerics.mode import laplace
 from approxmcmc.targets.stands_for_rows import StandsForRows
 from approxmcmc.targets.statistics.kernels import add_gradient, log_terms, make_expand
 from approxmcmc.targets.statistics.model import NormalOutcome, normal_outcomes

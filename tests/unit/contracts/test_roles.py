@@ -127,7 +127,7 @@ def test_the_terms_of_a_site_have_no_sum_to_be_kept():
 
 
 def test_approximations_and_arrays():
-    fit = amc.targets.Laplace([1.0, 2.0], np.eye(2))
+    fit = amc.numerics.Laplace([1.0, 2.0], np.eye(2))
     frame = pd.DataFrame(np.diag([1.0, 4.0]))  # whose cov and mode are methods
     assert is_approximation(fit)
     assert not is_approximation(frame)

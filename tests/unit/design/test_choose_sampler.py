@@ -240,7 +240,7 @@ def _known(dim=16, n_obs=1000, target=None, **made):
     return Situation(target, _found=dict(made))
 
 
-LAW = amc.targets.Laplace(np.zeros(16), np.eye(16))
+LAW = amc.numerics.Laplace(np.zeros(16), np.eye(16))
 
 
 def _named(name):
@@ -318,7 +318,7 @@ def test_a_walk_whose_search_for_the_mode_fails_takes_the_pilot(monkeypatch):
 @pytest.mark.parametrize(("mode", "fits"), [(0.0, True), (0.5, True), (3.0, False), (-3.0, False), (9.0, True)])
 def test_draws_around_a_mode_are_not_chosen_where_chains_reach_its_mirror_image(mode, fits):
     independent = _named("independent draws and a walk, exact test")
-    law = amc.targets.Laplace(np.array([1.0, mode]), np.eye(2))
+    law = amc.numerics.Laplace(np.array([1.0, mode]), np.eye(2))
     known = _known(mode=law)
     assert independent.why_not(known) == ""  # neither coordinate is a scale of either sign
     known.target.mirrored = [1]

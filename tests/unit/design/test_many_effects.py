@@ -9,9 +9,9 @@ from approxmcmc.design import normal_by_pilot as pilots
 from approxmcmc.design.floors import seconds_of_trajectories
 from approxmcmc.design.survey import Situation
 from approxmcmc.design.work import PRODUCT, Counted
+from approxmcmc.expansion import quadratic
+from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.interop.nuts_seconds import seconds_of_trajectory
-from approxmcmc.targets.expansion import quadratic
-from approxmcmc.targets.posterior import Posterior
 from approxmcmc.targets.predictors.design import Design, Predictor
 
 N, USERS, ITEMS = 3000, 20, 12

@@ -12,9 +12,9 @@ from approxmcmc.contracts import Variables
 from approxmcmc.design.candidates import Pairing
 from approxmcmc.design.modes import OtherMode, Search, as_record, far_starts, search_modes, spread_starts
 from approxmcmc.design.survey import Situation
+from approxmcmc.numerics import Laplace
+from approxmcmc.numerics.landscape import Landscape, _uphill
 from approxmcmc.proposals import RandomWalk
-from approxmcmc.targets import Laplace
-from approxmcmc.targets.landscape import Landscape, _uphill
 from approxmcmc.targets.symmetries import symmetry_between
 
 pytestmark = pytest.mark.recompiles

@@ -10,13 +10,14 @@ from approxmcmc.contracts import arrays_hashed_once, content_hash, hashing
 from approxmcmc.engine.terms import passes
 from approxmcmc.engine.terms.passes import over_blocks, sum_over_blocks
 from approxmcmc.errors import NotFiniteError
+from approxmcmc.expansion import linear as linear_rows
+from approxmcmc.expansion.general import GeneralExpansion
+from approxmcmc.expansion.linear import LinearExpansion
+from approxmcmc.numerics import mode
+from approxmcmc.numerics.laplace_approximation import Laplace
 from approxmcmc.surrogate.pilot import normal_pilot, run_pilot
-from approxmcmc.targets import all_rows, mode
+from approxmcmc.targets import all_rows
 from approxmcmc.targets.all_rows import AllRows
-from approxmcmc.targets.expansion import linear_rows
-from approxmcmc.targets.expansion.general import GeneralExpansion
-from approxmcmc.targets.expansion.linear import LinearExpansion
-from approxmcmc.targets.laplace_approximation import Laplace
 from tests.models import logistic
 
 N = 700

@@ -6,7 +6,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.sparse_rows import sparse_predictor, sparse_rows
-from approxmcmc.targets.expansion.linear import LinearExpansion
+from approxmcmc.expansion.linear import LinearExpansion
 
 N = 240
 

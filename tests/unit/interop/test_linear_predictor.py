@@ -9,10 +9,10 @@ from scipy.special import gammaln
 import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.expansion.linear import LinearExpansion
+from approxmcmc.expansion.posterior import Posterior
+from approxmcmc.expansion.predictors import PredictorExpansion
 from approxmcmc.interop.pymc import from_pymc
-from approxmcmc.targets.expansion.linear import LinearExpansion
-from approxmcmc.targets.expansion.predictors import PredictorExpansion
-from approxmcmc.targets.posterior import Posterior
 from tests import pymc_zoo as zoo
 
 pytestmark = pytest.mark.needs_jit  # PyTensor's numba backend cannot do without the compiler

@@ -7,8 +7,8 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.expansion.general import GeneralExpansion
 from approxmcmc.interop.pymc import from_pymc
-from approxmcmc.targets.expansion.general import GeneralExpansion
 from tests import pymc_zoo as zoo
 
 pytestmark = pytest.mark.needs_jit  # PyTensor's numba backend cannot do without the compiler
@@ -195,7 +195,7 @@ def test_the_mode_is_found_by_gradients_of_sums(regression):
     rows = np.empty((zoo.N, expansion.columns))
     for ours, theirs in zip(expansion.at(theta), expansion.expand(theta, rows), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
-    found = amc.targets.find_mode(target)
+    found = amc.numerics.find_mode(target)
     residuals = zoo.Z - zoo.X @ found.theta[:3]
     variance = np.exp(2.0 * found.theta[3])
     np.testing.assert_allclose(zoo.X.T @ residuals / variance, found.theta[:3], atol=1e-2)  # the score is the prior's

@@ -17,7 +17,7 @@ from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.sources import Arrays
-from approxmcmc.targets.parts import recipe_of
+from approxmcmc.sources.parts import recipe_of
 
 pytestmark = pytest.mark.needs_jit
 N, FEW = 400, 8

@@ -260,7 +260,7 @@ class TestCrankNicolson:
 
     def test_a_law_is_a_center_and_a_covariance(self):
         np.testing.assert_array_equal(amc.Independence(CENTER, SDS).cov, np.diag(SDS**2))
-        fit = amc.targets.Laplace(CENTER, SIGMA)
+        fit = amc.numerics.Laplace(CENTER, SIGMA)
         np.testing.assert_array_equal(amc.Independence(fit).mean, CENTER)
         np.testing.assert_array_equal(amc.Independence(fit).cov, SIGMA)
         for center, cov, message in (

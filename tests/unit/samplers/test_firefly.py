@@ -334,7 +334,7 @@ class TestCorners:
     def test_start_at_the_mode_where_every_gap_is_zero(self):
         """All data are dark there, and none goes bright before theta moves; then some do."""
         target = logistic()
-        mode = np.asarray(amc.targets.find_mode(target))
+        mode = np.asarray(amc.numerics.find_mode(target))
         chain = start(target, amc.Firefly(WALK, z_update=amc.ImplicitZ(0.5), at=mode), mode)
         assert chain.state.bright.size[0] == 0
         _, records = advance(chain, 200, 3)
@@ -358,7 +358,7 @@ class TestCorners:
     def test_far_starts_come_home(self, bound):
         """Started 30 away, every datum is bright; the chain comes back and most data go dark."""
         target = logistic(n=100, prior_scale=30.0)
-        mode = np.asarray(amc.targets.find_mode(target))
+        mode = np.asarray(amc.numerics.find_mode(target))
         at = None if bound == "untuned" else mode
         chain = start(target, amc.Firefly(amc.RandomWalk(1.0), bound, amc.ImplicitZ(0.5), at=at), mode + 30.0)
         assert chain.state.bright.size[0] > 0.9 * target.n_obs

@@ -35,7 +35,7 @@ def flat(theta):
 
 
 def fit_of(dim):
-    return amc.targets.Laplace(np.zeros(dim), np.eye(dim))
+    return amc.numerics.Laplace(np.zeros(dim), np.eye(dim))
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)

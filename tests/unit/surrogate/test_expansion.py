@@ -13,12 +13,13 @@ from approxmcmc.api import sample
 from approxmcmc.contracts import Component, Proposal, Target
 from approxmcmc.diagnostics.expansion_gates import expansion_gates, laplace_share
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
+from approxmcmc.expansion.posterior import Posterior
+from approxmcmc.expansion.quadratic import empty_rows
+from approxmcmc.numerics import Laplace, find_mode, laplace
 from approxmcmc.proposals import Independence, Mixture, PreconditionedCrankNicolson, RandomWalk, SingleSite
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.surrogate import ControlVariate
-from approxmcmc.targets import BinaryMRF, GLMTarget, Laplace, LogisticRegression, find_mode, laplace
-from approxmcmc.targets.expansion.quadratic import empty_rows
-from approxmcmc.targets.posterior import Posterior
+from approxmcmc.targets import BinaryMRF, GLMTarget, LogisticRegression
 from tests.models import logistic, normal_mean
 
 FIT = Laplace(np.zeros(2), np.array([[1.0, 0.5], [0.5, 2.0]]))
@@ -167,7 +168,7 @@ class TestControlVariate:
         [
             ({"at": "median"}, InvalidInputError, 'at must be "mode"'),
             ({"at": np.zeros(2)}, InvalidInputError, r"shape \(3,\), found \(2,\)"),
-            ({"order": 3}, InvalidInputError, "order must be 1 or 2"),
+            ({"order": 3}, InvalidInputError, "order must be 0, 1 or 2"),
             ({"memory_limit": 100.0}, InvalidInputError, "2 numbers each"),
             ({"at": np.full(3, np.inf)}, NotFiniteError, "no finite value and derivatives"),
         ],
@@ -219,10 +220,19 @@ class TestControlVariate:
             white = np.linalg.solve(target.laplace.cholesky, (starts - target.laplace.mode).T)
             assert 8.0 < np.sum(white**2) < 60.0  # chi-squared with 24 degrees: 7.5 to 56 in 99.99 %
 
-    def test_its_gradients_are_those_of_the_plain_target(self):
+    @pytest.mark.parametrize("order", [1, 2])
+    def test_gradients_of_its_terms_vanish_where_they_were_expanded(self, order):
+        """Those of the plain target do not; minibatches of residuals have little noise near the mode."""
         target = logistic(50)
-        ours, plain = ControlVariate(target).compile_gradient(), target.compile_gradient()
-        assert ours.add_gradient is plain.add_gradient
+        residuals = ControlVariate(target, order=order)
+        sizes = []
+        for gradient in (residuals.compile_gradient(), target.compile_gradient()):
+            slopes = np.zeros((50, 3))
+            for row, slope in enumerate(slopes):
+                gradient.add_gradient(residuals.center, gradient.data, np.empty(0, np.int64), row, row + 1, slope)
+            sizes.append(np.abs(slopes).max())
+        assert sizes[0] < 1e-12
+        assert sizes[1] > 0.1
         with pytest.raises(IncompatibleError, match="grad_loglik"):
             ControlVariate(normal_mean()).compile_gradient()
 
@@ -315,7 +325,7 @@ def test_a_prior_undefined_beyond_its_support_is_told_without_a_warning():
 @pytest.mark.parametrize("few", [64, 0], ids=["differences of the prior", "its own gradient"])
 def test_the_prior_hessian_of_a_hierarchy_is_that_of_its_formula(few, monkeypatch):
     """Effects ~ N(0, exp(theta_0)): bends from 2 dim gradients, be they the user's or differences."""
-    monkeypatch.setattr("approxmcmc.targets.posterior.FEW_PARAMETERS", few)
+    monkeypatch.setattr("approxmcmc.expansion.posterior.FEW_PARAMETERS", few)
 
     def logprior(theta):
         return -0.5 * np.sum(theta[1:] ** 2) * np.exp(-2.0 * theta[0]) - (theta.size - 1) * theta[0]

@@ -8,9 +8,9 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
+from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.targets import compressed
 from approxmcmc.targets.distinct_predictors import DistinctPredictors
-from approxmcmc.targets.posterior import Posterior
 
 N, LEVELS = 3000, 4
 rng = np.random.default_rng(5)

@@ -10,9 +10,9 @@ import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.targets import compressed, equal_rows
 from approxmcmc.targets.distinct_rows import DistinctRows
-from approxmcmc.targets.posterior import Posterior
 
 N = 600
 rng = np.random.default_rng(3)

@@ -281,7 +281,7 @@ def test_the_mode_is_found_and_nodes_are_added_where_they_are_needed():
 
 
 def test_points_are_the_centre_draws_and_ends_of_the_scale():
-    law = amc.targets.Laplace(np.zeros(2), np.diag([1.0, 4.0]), 0.0, 0, 0.0)
+    law = amc.numerics.Laplace(np.zeros(2), np.diag([1.0, 4.0]), 0.0, 0, 0.0)
     found = points(law, [1])
     assert found.shape == (11, 2)
     assert found[0].tolist() == [0.0, 0.0]

@@ -11,12 +11,12 @@ import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.expansion.general import GeneralExpansion
+from approxmcmc.expansion.linear import LinearExpansion
+from approxmcmc.expansion.posterior import Posterior
+from approxmcmc.expansion.predictors import PredictorExpansion
+from approxmcmc.numerics import find_mode
 from approxmcmc.sources import Arrays
-from approxmcmc.targets import find_mode
-from approxmcmc.targets.expansion.general import GeneralExpansion
-from approxmcmc.targets.expansion.linear import LinearExpansion
-from approxmcmc.targets.expansion.predictors import PredictorExpansion
-from approxmcmc.targets.posterior import Posterior
 
 rng = np.random.default_rng(5)
 N, GROUPS = 60, 4

@@ -16,7 +16,8 @@ from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.families.bernoulli import jaakkola_coefficients
 from approxmcmc.families.student_t import student_coefficients
-from approxmcmc.targets import LogisticRegression, RobustRegression, SoftmaxRegression, laplace
+from approxmcmc.numerics import laplace
+from approxmcmc.targets import LogisticRegression, RobustRegression, SoftmaxRegression
 
 rng = np.random.default_rng(7)
 X = rng.normal(size=(40, 2))

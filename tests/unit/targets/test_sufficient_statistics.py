@@ -10,8 +10,9 @@ import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets import LinearRegression, compressed, laplace
-from approxmcmc.targets.posterior import Posterior
+from approxmcmc.expansion.posterior import Posterior
+from approxmcmc.numerics import laplace
+from approxmcmc.targets import LinearRegression, compressed
 from approxmcmc.targets.statistics import least_squares
 from approxmcmc.targets.statistics.target import NormalStatistics
 

@@ -202,4 +202,4 @@ class TestUserTarget:
 
 def test_the_covariance_of_a_laplace_approximation_is_symmetric():
     with pytest.raises(InvalidInputError, match=r"must be symmetric, found entries that differ by 0\.5"):
-        amc.targets.Laplace(np.zeros(2), np.array([[1.0, 0.0], [0.5, 1.0]]))
+        amc.numerics.Laplace(np.zeros(2), np.array([[1.0, 0.0], [0.5, 1.0]]))

@@ -18,8 +18,32 @@ from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.terms.dask_client import active_client
 from approxmcmc.engine.terms.partitions import Partitions, spans
 from approxmcmc.errors import ClusterWarning, IncompatibleError, warn
-from approxmcmc.sources import DataSource
-from approxmcmc.targets.given import each, leaves
+from approxmcmc.sources.base import DataSource
+
+
+def each(function: Callable[[Any], Any], given: Any) -> Any:
+    """Return a copy of nested tuples and mappings, with ``function(leaf)`` in the place of each leaf.
+
+    Examples
+    --------
+    >>> each(abs, {"a": (-1, -2), "b": -3})
+    {'a': (1, 2), 'b': 3}
+    """
+    if isinstance(given, Mapping):
+        return {name: each(function, value) for name, value in given.items()}
+    if isinstance(given, tuple):
+        values = (each(function, value) for value in given)
+        return type(given)(*values) if hasattr(given, "_fields") else tuple(values)
+    return function(given)
+
+
+def leaves(given: Any) -> Iterator[Any]:
+    """Yield the values in nested tuples and mappings that are themselves neither tuple nor mapping."""
+    if isinstance(given, (Mapping, tuple)):
+        for value in given.values() if isinstance(given, Mapping) else given:
+            yield from leaves(value)
+    else:
+        yield given
 
 
 class MadeOfRows:
@@ -63,7 +87,8 @@ class Part:
     """The target of some rows, the index of its first term, and values that passes store here."""
 
     def __init__(self, target: Target, first_row: int) -> None:
-        self.target, self.first_row = target, first_row
+        self.target = target
+        self.first_row = first_row
         self._kept: dict[Any, Any] = {}
 
     def keep(self, make: Callable[..., Any], *arguments: Any) -> Any:
@@ -179,7 +204,8 @@ def _compare_ends(target: Target, parts: Partitions) -> None:
     A term that depends on its row number, or on neighbouring rows, differs in a part; and a path may lead to other
     files on another machine.
     """
-    dim, compiled = target.variables.size, target.compile()
+    dim = target.variables.size
+    compiled = target.compile()
     theta = target.initial_point() + 0.1 * np.sin(1.0 + np.arange(dim))  # a theta at which terms differ from each other
     ends = np.array([(lo, hi - 1) for lo, hi in parts.where]).ravel()
     expected = np.empty(ends.size)
@@ -198,7 +224,8 @@ def _compare_ends(target: Target, parts: Partitions) -> None:
 
 def terms_at_ends(part: Part, theta: np.ndarray) -> np.ndarray:
     """Return the first and the last term of a part."""
-    compiled, out = part.keep(compiled_of), np.empty(2)
+    compiled = part.keep(compiled_of)
+    out = np.empty(2)
     compiled.log_terms(theta, compiled.data, np.array([0, len(part) - 1]), 0, 2, out)
     return out
 

@@ -18,14 +18,16 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.targets.expansion.quadratic import Survey
+from approxmcmc.expansion.quadratic import Survey
 
 LARGEST_SPREAD = 0.3  # sd over pilot draws of the sum of light residuals; an exact test then accepts >= 83 % of moves
 LARGEST_SHARE = 1.0 / 3.0  # largest share of influential rows; more gain nothing
 # Costs in one step, in reads in memory order: of an influential row, which a transition reads about 12 times; and of a
 # light row that a test reads, at two states and at a random place in memory.
-INFLUENTIAL_COST, READ_COST = 12.0, 4.0
-FEWEST_READS, TOLERATED = 64.0, 0.15  # least reads of light rows; sd of the estimate of their sum at which reading ends
+INFLUENTIAL_COST = 12.0
+READ_COST = 4.0
+FEWEST_READS = 64.0  # of light rows
+TOLERATED = 0.15  # standard deviation of the estimate of their sum at which reading ends
 HEAVIEST = 8.0  # standard deviations from the mean; such a term is half of the standard deviation of a sum of 256 terms
 
 
@@ -40,7 +42,8 @@ def rows_that_vary(seen: Survey, largest: float) -> np.ndarray:
     Booleans (rows,). The standard deviation of a sum is at most the sum of the standard deviations, so the residuals
     of the lightest rows are not evaluated one by one; with 10^7 light rows, none is evaluated.
     """
-    left, nothing = seen.left, np.zeros(len(seen.walls), dtype=bool)
+    left = seen.left
+    nothing = np.zeros(len(seen.walls), dtype=bool)
     if left is None or seen.spreads is None or seen.residuals_of is None:  # light by their bounds
         return nothing
     together = largest / np.sqrt(len(left) / (len(left) - 1.0))
@@ -59,7 +62,8 @@ def rows_that_vary(seen: Survey, largest: float) -> np.ndarray:
 
 def rows_that_pay(seen: Survey) -> np.ndarray:
     """Return the rows that cost less if every step reads them than if a test samples them; booleans (rows,)."""
-    n_rows, total = len(seen.walls), seen.variances
+    n_rows = len(seen.walls)
+    total = seen.variances
 
     def reads(n_light: np.ndarray, variance: np.ndarray) -> np.ndarray:
         wanted = np.maximum(FEWEST_READS * (n_light > 0), 2.0 * n_light * variance / TOLERATED**2)
@@ -71,7 +75,8 @@ def rows_that_pay(seen: Survey) -> np.ndarray:
     if most == 0 or seen.spreads is None:
         return np.zeros(n_rows, dtype=bool)
     spreads = seen.spreads()
-    order, k = by_weight(spreads)[:most], np.arange(most + 1)
+    order = by_weight(spreads)[:most]
+    k = np.arange(most + 1)
     tails = np.maximum(total - np.append(0.0, np.cumsum(np.square(spreads[order]))), 0.0)
     return _mask(order[: np.argmin(INFLUENTIAL_COST * k + READ_COST * reads(n_rows - k, tails))], n_rows)
 

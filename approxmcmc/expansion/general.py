@@ -1,39 +1,143 @@
-"""Expansion of the terms of any target, by its gradient or by central differences of its terms.
+"""Expansion of the terms of any target, by its gradient or by central differences of its terms, or in closed form.
 
     w_i(theta) = l_i + g_i' delta + delta' H_i delta / 2,    delta = theta - theta_hat,
 
 with the term l_i, its gradient g_i and its Hessian H_i at theta_hat; the residual r_i(theta) is the term at theta minus
 w_i(theta). The expansion has a row of 1 + d + d (d + 1) / 2 numbers per datum, 1 + d to first order, computed once at
-set-up.
+set-up: (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2).
 """
 
+import abc
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.contracts import CompiledGradient, CompiledTarget, DifferentiableTarget, Target
+from approxmcmc.contracts import CompiledGradient, CompiledTarget, DifferentiableTarget, ExpandableTarget, Target
 from approxmcmc.engine.compiler.compile import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.files.mapped_files import is_mapped
-from approxmcmc.engine.terms.batches import Data, bind_terms
+from approxmcmc.engine.terms.batches import Data, bind_terms, datum_at, linear_predictor
 from approxmcmc.engine.terms.gradients import ALL_ROWS, gradient_signature
 from approxmcmc.engine.terms.passes import sum_over_blocks, write_terms
-from approxmcmc.errors import IncompatibleError
-from approxmcmc.targets.expansion.difference_steps import RELATIVE_STEP, difference_steps
-from approxmcmc.targets.expansion.general_kernels import (
-    make_add_residual_gradient,
-    make_gradients,
-    make_residuals,
-)
-from approxmcmc.targets.expansion.influential_rows import rows_that_vary
-from approxmcmc.targets.expansion.passes import Expansion, over_all_rows
-from approxmcmc.targets.expansion.quadratic import ROWS, Quadratic, Survey, check_finite, survey_of
+from approxmcmc.errors import IncompatibleError, NotFiniteError
+from approxmcmc.expansion.influential_rows import rows_that_vary
+from approxmcmc.expansion.passes import Expansion, over_all_rows
+from approxmcmc.expansion.quadratic import ROWS, Quadratic, Survey, check_finite, survey_of
+
+# --- steps of central differences ---
+
+# Step of differences, as a share of the scale on which a typical term bends. Second differences are then right to about
+# 1e-7.
+RELATIVE_STEP = 1e-3
+
+
+def difference_steps(
+    log_likelihood: Callable[[np.ndarray], float], theta: np.ndarray, n_obs: int, who: str
+) -> np.ndarray:
+    """Return the step of each coordinate around theta; `log_likelihood` is the sum of `n_obs` terms.
+
+    A coordinate in which the sum does not visibly bend has the step max(1, abs(theta_j)) / 1000, made ten times shorter
+    until the log-likelihood is finite on both sides.
+
+    Raises
+    ------
+    NotFiniteError
+        If no step that is tried gives finite log-likelihoods; the message names `who`.
+    """
+    middle = log_likelihood(theta)
+    steps = np.empty(len(theta))
+    for j in range(len(theta)):
+        step = RELATIVE_STEP * max(1.0, abs(theta[j]))
+        for _ in range(8):
+            shift = np.zeros(len(theta))
+            shift[j] = step
+            bend = abs(log_likelihood(theta + shift) - 2.0 * middle + log_likelihood(theta - shift))
+            if np.isfinite(bend):
+                visible = bend > 1e-10 * (1.0 + abs(middle))
+                steps[j] = step * RELATIVE_STEP * np.sqrt(n_obs / bend) if visible else step
+                break
+            step *= 0.1  # over the edge of the support
+        else:
+            raise NotFiniteError(f"{who}: the log-likelihood is not finite around theta = {theta}; start elsewhere")
+    return steps
+
+
+# --- kernels of residuals and of gradients ---
+
+
+def make_gradients(add_gradient: Callable[..., None]) -> Callable[..., None]:
+    """Return the kernel that adds the gradient of term ``order[lo + i]`` to row i of `out`, for every i < hi - lo."""
+
+    def gradients(theta: np.ndarray, data: Data, lo: int, hi: int, order: np.ndarray, out: np.ndarray) -> None:
+        for i in range(hi - lo):
+            add_gradient(theta, data, order, lo + i, lo + i + 1, out[i])
+
+    return gradients
+
+
+def make_residuals(log_terms: Callable[..., None], second_order: bool) -> Callable[..., None]:
+    """Return the kernel that writes the residuals of the rows ``order[lo:hi]``: their terms minus their expansions.
+
+    The last two arrays of its data are the rows of the expansion, and theta_hat.
+    """
+
+    def residuals(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        # w_i is a linear predictor: the row of datum i times (1, delta_j, delta_j delta_k for j <= k).
+        expansion = data[-2]
+        center = data[-1]
+        log_terms(theta, data[:-2], order, lo, hi, out)
+        dim = theta.shape[0]
+        monomials = np.empty(expansion.shape[1])
+        monomials[0] = 1.0
+        for j in range(dim):
+            monomials[1 + j] = theta[j] - center[0, j]
+        if second_order:
+            place = 1 + dim
+            for j in range(dim):
+                for k in range(j, dim):
+                    monomials[place] = monomials[1 + j] * monomials[1 + k]
+                    place += 1
+        fitted = np.empty(hi - lo)
+        linear_predictor(monomials, expansion, order, lo, hi, fitted)
+        for i in range(hi - lo):
+            out[i] -= fitted[i]
+
+    return residuals
+
+
+def make_add_residual_gradient(add_gradient: Callable[..., None], second_order: bool) -> Callable[..., None]:
+    """Return the kernel that adds the sum of grad r_i over ``order[lo:hi]`` to `out`."""
+
+    def add_residual_gradient(
+        theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray
+    ) -> None:
+        expansion = data[-2]
+        center = data[-1]
+        dim = theta.shape[0]
+        add_gradient(theta, data[:-2], order, lo, hi, out)
+        for where in range(lo, hi):
+            row = expansion[datum_at(order, where)]
+            place = 1 + dim
+            for j in range(dim):
+                out[j] -= row[1 + j]
+                if second_order:
+                    for k in range(j, dim):  # gradient of H_jk delta_j delta_k, of half of it on the diagonal
+                        out[j] -= row[place] * (theta[k] - center[0, k])
+                        out[k] -= row[place] * (theta[j] - center[0, j])
+                        place += 1
+
+    return add_residual_gradient
+
+
+# --- the expansion ---
 
 SHORTEST = 1e-4  # shortest step that is kept, as a share of `wanted`: rounding errors of second derivatives are 1e-8
 # Factor by which a normal distribution is made wider than the posterior, and the largest standard deviation that a
 # light row's residual may have over draws from it.
-WIDER, LARGEST_FAR_SPREAD = 1.5, 1.0
+WIDER = 1.5
+LARGEST_FAR_SPREAD = 1.0
 
 
 class GeneralExpansion(Expansion):
@@ -47,11 +151,13 @@ class GeneralExpansion(Expansion):
 
     def __init__(self, target: Target, order: int) -> None:
         super().__init__(target, order)
-        self.compiled, self.dim = target.compile(), target.variables.size
+        self.compiled = target.compile()
+        self.dim = target.variables.size
         self.mapped = any(is_mapped(array) for array in self.compiled.data)
         self.columns = 1 + self.dim + (self.dim * (self.dim + 1) // 2 if order == 2 else 0)
         self.upper = np.triu_indices(self.dim)
-        self.rows, self.weight = ALL_ROWS, 1.0
+        self.rows = ALL_ROWS
+        self.weight = 1.0
         self.n_rows = self.compiled.n_obs
         self.block = max(256, ROWS // self.dim)  # data per block: their Hessians fill 6 MB at 50 parameters
         self.gradients = self._bind_gradients()
@@ -72,7 +178,10 @@ class GeneralExpansion(Expansion):
     def of_rows(self, rows: np.ndarray) -> "GeneralExpansion":
         """Return the expansion of the terms of a sample of rows; its sums are scaled to all rows."""
         some = copy.copy(self)
-        some.rows, some.n_rows, some.weight, some.passes = rows, len(rows), self.n_rows / len(rows), 0
+        some.rows = rows
+        some.n_rows = len(rows)
+        some.weight = self.n_rows / len(rows)
+        some.passes = 0
         some.parts = None
         some.forget_steps()
         return some
@@ -158,7 +267,8 @@ class GeneralExpansion(Expansion):
             # short: with a rare category, a typical term bends on a scale beyond which its few rows are straight.
             wanted = RELATIVE_STEP * np.sqrt(self.compiled.n_obs / max(abs(hessian[j, j]), 1e-300))
             if np.isfinite(wanted) and wanted < 1e100 and not SHORTEST * wanted < step < 10.0 * wanted:
-                step, hessian[j] = wanted, self._bend(theta, j, wanted)
+                step = wanted
+                hessian[j] = self._bend(theta, j, wanted)
             self._known_steps[j] = step
         return Quadratic(self.log_likelihood(theta), self.gradient(theta), 0.5 * (hessian + hessian.T))
 
@@ -193,7 +303,8 @@ class GeneralExpansion(Expansion):
             return
         hessian = np.empty((hi - lo, self.dim, self.dim))
         for j, shift in enumerate(np.diag(steps)):
-            up, down = self.slopes(theta + shift, lo, hi), self.slopes(theta - shift, lo, hi)
+            up = self.slopes(theta + shift, lo, hi)
+            down = self.slopes(theta - shift, lo, hi)
             hessian[:, j] = (up - down) / (2.0 * steps[j])
         hessian = 0.5 * (hessian + hessian.transpose(0, 2, 1))
         hessian[:, range(self.dim), range(self.dim)] *= 0.5
@@ -294,3 +405,62 @@ class GeneralExpansion(Expansion):
         data = (*compiled.data, numbers, np.array(center[None, :]))
         residuals = bind_terms(make_residuals, compiled.log_terms, self.order == 2, data=data)
         return compiled._replace(log_terms=residuals, data=data, compile_at_both=None)
+
+
+# --- targets with second derivatives ---
+
+
+class ExpandsItself(ExpandableTarget):
+    """A target that defines the second derivatives of its terms."""
+
+    @abc.abstractmethod
+    def compile_expansion(self) -> Any:
+        """Compile ``expand(theta, data, order, lo, hi, out)``, which writes a row for each term in ``order[lo:hi]``.
+
+        A row is (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2), as in `GeneralExpansion`.
+        """
+
+    def expansion(self, order: int) -> "OwnExpansion":
+        """Return the expansion in closed form."""
+        assert isinstance(self, Target)
+        return OwnExpansion(self, order)
+
+
+class OwnExpansion(GeneralExpansion):
+    """The expansion of an `ExpandsItself`: the rows that `GeneralExpansion` computes by differences, in closed form."""
+
+    is_closed = True
+
+    def _bind_gradients(self) -> Any:
+        """Compile the target's expansion, which contains the gradients of the terms."""
+        assert isinstance(self.target, ExpandsItself)
+        self.own = self.target.compile_expansion()
+        return self.own
+
+    def steps(self, theta: np.ndarray) -> np.ndarray:
+        """Return zeros, shape (dim,): no difference steps are needed."""
+        return np.zeros(self.dim)
+
+    def _passes_of_rows(self) -> int:
+        return 1
+
+    def _fill_by_gradients(self, theta: np.ndarray, steps: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        if self.order == 2:
+            self.own(theta, self.compiled.data, self.rows, lo, hi, out)
+        else:
+            rows = np.empty((hi - lo, 1 + self.dim + self.dim * (self.dim + 1) // 2))
+            self.own(theta, self.compiled.data, self.rows, lo, hi, rows)
+            out[:] = rows[:, : 1 + self.dim]
+
+    @over_all_rows
+    def _sum_of_rows(self, theta: np.ndarray) -> np.ndarray:
+        def block(lo: int, hi: int) -> np.ndarray:
+            out = np.empty((hi - lo, self.columns))
+            self._fill_by_gradients(theta, np.zeros(0), lo, hi, out)
+            return np.asarray(out.sum(axis=0))
+
+        return self.weight * sum_over_blocks(block, self.n_rows, self.block)
+
+    def _total(self, theta: np.ndarray) -> Quadratic:
+        """Return value, gradient and Hessian of the log-likelihood at theta: one pass."""
+        return self._quadratic(self._sum_of_rows(theta))

@@ -17,15 +17,18 @@ import numpy as np
 from approxmcmc.contracts import Target
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError, NotFiniteError
-from approxmcmc.targets.expansion.general import GeneralExpansion
-from approxmcmc.targets.expansion.quadratic import Quadratic, inverse
-from approxmcmc.targets.laplace_approximation import Laplace
-from approxmcmc.targets.newton import Progress, newton
-from approxmcmc.targets.posterior import Posterior
+from approxmcmc.expansion.general import GeneralExpansion
+from approxmcmc.expansion.posterior import Posterior
+from approxmcmc.expansion.quadratic import Quadratic, inverse
+from approxmcmc.numerics.laplace_approximation import Laplace
+from approxmcmc.numerics.newton import Progress, newton
 
 # Number of rows that the search begins with: the largest of a number, a number for each parameter, and a share of all;
 # no such search if that is more than a quarter of the data.
-FEWEST, FOR_EACH, SHARE, LARGEST_SHARE = 10_000, 400, 0.02, 0.25
+FEWEST = 10_000
+FOR_EACH = 400
+SHARE = 0.02
+LARGEST_SHARE = 0.25
 # Largest distance from the mode of a sample of rows to that of all rows, as a multiple of the expected distance. Beyond
 # it the sample is misleading, and the search begins anew without it.
 TOO_FAR = 10.0
@@ -109,7 +112,7 @@ def find_mode(
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> X = np.random.default_rng(0).normal(size=(400, 2))
-    >>> found = amc.targets.find_mode(amc.targets.LogisticRegression(X, X[:, 0] > 0.5))
+    >>> found = amc.numerics.find_mode(amc.targets.LogisticRegression(X, X[:, 0] > 0.5))
     >>> np.asarray(found).shape, found.passes < 15
     ((2,), True)
     """
@@ -184,7 +187,8 @@ def _mode_of_some_rows(posterior: Posterior, theta: np.ndarray) -> Guess | None:
     if wanted > LARGEST_SHARE * n_obs:
         return None
     rows = np.sort(np.random.default_rng(0).choice(n_obs, wanted, replace=False, shuffle=False))  # for set-up only
-    some, off = posterior.of_rows(rows), np.sqrt(n_obs / wanted)
+    some = posterior.of_rows(rows)
+    off = np.sqrt(n_obs / wanted)
     try:
         near = _climb(some, theta, off)
         theta, here, _ = newton(some, near, off, 20 * _passes_for_a_step(some), None)
@@ -222,7 +226,8 @@ def _climb(posterior: Posterior, theta: np.ndarray, tolerance: float, cov: np.nd
 
     Returns `theta` unchanged if second derivatives are in closed form: Newton's method then needs no BFGS.
     """
-    expansion, n_obs = posterior.expansion, posterior.target.n_obs
+    expansion = posterior.expansion
+    n_obs = posterior.target.n_obs
     if expansion.is_closed:
         return theta
     assert isinstance(expansion, GeneralExpansion)

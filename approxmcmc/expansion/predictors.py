@@ -9,43 +9,65 @@ pass; differences of gradients would take 2 + 2 dim passes.
 """
 
 import copy
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget
-from approxmcmc.engine.compiler.compile import type_of
 from approxmcmc.engine.files.mapped_files import is_mapped
-from approxmcmc.engine.terms.batches import Data, log_terms_type
-from approxmcmc.engine.terms.gradients import ALL_ROWS, gradient_signature
+from approxmcmc.engine.terms.batches import Data
+from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.engine.terms.passes import sum_over_blocks
-from approxmcmc.targets.expansion.passes import Expansion, over_all_rows
-from approxmcmc.targets.expansion.quadratic import Quadratic, Survey, check_finite, survey_of
-from approxmcmc.targets.predictors.base import PredictorsTarget
-from approxmcmc.targets.predictors.kernels import add_residual_gradient, residuals
+from approxmcmc.expansion.passes import Expansion, over_all_rows
+from approxmcmc.expansion.quadratic import Quadratic, Survey, check_finite, survey_of
 
 # A row is a wall if its quadratic is wrong by more than FARTHEST at REACH standard deviations of its predictors.
-REACH, FARTHEST = 3.0, 0.125
+REACH = 3.0
+FARTHEST = 0.125
+
+
+class PredictorRows(Protocol):
+    """What `PredictorExpansion` reads of a target whose terms are a likelihood of K predictors of a design."""
+
+    n_obs: int
+    design: Any
+    likelihood: Any
+    responses: tuple[np.ndarray, ...]
+
+    def predictor_data(self, data: Data) -> Data:
+        """Return the arrays of some rows of the target as (*design, *responses)."""
+
+    def residual_kernel(self, data: Data) -> Any:
+        """Compile the terms minus their quadratics, which the last array of the data holds."""
+
+    def residual_gradient_kernel(self, data: Data) -> Any:
+        """Compile the gradients of these residuals."""
 
 
 class PredictorExpansion(Expansion):
     """Terms f(eta_i1 ... eta_iK, y_i): the row of datum i is (eta, f, g, H) at the centre, see the module."""
 
-    def __init__(self, target: PredictorsTarget, order: int = 2) -> None:
+    def __init__(self, target: PredictorRows, order: int = 2) -> None:
         super().__init__(target, order)
         likelihood = target.likelihood
-        self.design, self.K = target.design, likelihood.n_predictors
+        self.design = target.design
+        self.K = likelihood.n_predictors
         self.mapped = is_mapped(target.design.X)
         self.columns = self.K + likelihood.n_numbers
         self.upper = np.triu_indices(self.K)
-        self.rows, self.n_rows, self.weight = ALL_ROWS, target.n_obs, 1.0
+        self.rows = ALL_ROWS
+        self.n_rows = target.n_obs
+        self.weight = 1.0
         self._expand = likelihood.compile("expansion", target.responses)
         self._terms = likelihood.compile("terms", target.responses)
 
     def of_rows(self, rows: np.ndarray) -> "PredictorExpansion":
         """Return the expansion of the terms of a sample of rows; its sums are scaled to all rows."""
         some = copy.copy(self)
-        some.rows, some.n_rows, some.weight, some.passes = rows, len(rows), self.n_rows / len(rows), 0
+        some.rows = rows
+        some.n_rows = len(rows)
+        some.weight = self.n_rows / len(rows)
+        some.passes = 0
         some.parts = None
         return some
 
@@ -114,7 +136,8 @@ class PredictorExpansion(Expansion):
         the principal axes under N(center, L L'), L = `cholesky`. The coefficients are those of Taylor's polynomial,
         whatever `averaged` says, because averages over K predictors would take a grid in K dimensions.
         """
-        left, walls = np.empty((self.n_rows, len(draws))), np.empty(self.n_rows, dtype=bool)
+        left = np.empty((self.n_rows, len(draws)))
+        walls = np.empty(self.n_rows, dtype=bool)
         total = self._look(center, cholesky, draws, numbers=out, left=left, walls=walls)
         return survey_of(left, walls, total)
 
@@ -132,7 +155,8 @@ class PredictorExpansion(Expansion):
         """Expand every row at `center`; fill `numbers` (the expansion), `left` (residuals at `draws`), and `walls`."""
 
         def block(lo: int, hi: int) -> Quadratic:
-            here, rows = numbers[lo:hi], self._where(lo, hi)
+            here = numbers[lo:hi]
+            rows = self._where(lo, hi)
             self._fill(center, lo, hi, here)
             left[lo:hi] = self._left(here, self.design.times((draws - center).T, rows), lo, hi)
             values, axes = np.linalg.eigh(self.design.covariances(cholesky, rows))
@@ -173,7 +197,8 @@ class PredictorExpansion(Expansion):
 
     def _terms_at(self, eta: np.ndarray, lo: int, hi: int) -> np.ndarray:
         """Return the terms lo ... hi - 1 at predictors `eta` (K, rows, places); shape (rows, places)."""
-        terms, column = np.empty(eta.shape[1:]), np.empty(hi - lo)
+        terms = np.empty(eta.shape[1:])
+        column = np.empty(hi - lo)
         for j in range(eta.shape[2]):
             self._terms(np.ascontiguousarray(eta[:, :, j]), self.target.responses, self.rows, lo, hi, column)
             terms[:, j] = column
@@ -186,7 +211,7 @@ class PredictorExpansion(Expansion):
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
         """Return `compiled` with the residuals r_i of the expansion `numbers` as terms; the log prior stays."""
         data = (*self.target.predictor_data(compiled.data), numbers)
-        kernel = self.target.batch_kernel(residuals, "terms", log_terms_type(type_of(data)).signature)
+        kernel = self.target.residual_kernel(data)
         return compiled._replace(log_terms=kernel, data=data, compile_at_both=None)
 
     def compile_residual_gradients(
@@ -194,5 +219,5 @@ class PredictorExpansion(Expansion):
     ) -> CompiledGradient:
         """Return `gradient` with the residuals r_i of the expansion `numbers` as terms; the log prior stays."""
         data = (*self.target.predictor_data(gradient.data), numbers)
-        kernel = self.target.batch_kernel(add_residual_gradient, "slopes", gradient_signature(type_of(data)))
+        kernel = self.target.residual_gradient_kernel(data)
         return gradient._replace(add_gradient=kernel, data=data)

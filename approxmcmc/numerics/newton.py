@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 
 from approxmcmc.errors import InvalidInputError, NotFiniteError
-from approxmcmc.targets.expansion.quadratic import Quadratic, is_positive_definite
-from approxmcmc.targets.posterior import Posterior
+from approxmcmc.expansion.posterior import Posterior
+from approxmcmc.expansion.quadratic import Quadratic, is_positive_definite
 
 # The search has not ended while a step is longer than this, relative to 1 + abs(theta): with separable classes under a
 # flat prior there is no mode, and the decrement tends to 0 while each step changes theta by a constant.
@@ -33,7 +33,8 @@ def newton(
     Raise `InvalidInputError` if there is no mode, if the search takes more than `max_passes`, or if the decrement at
     the start is above `farthest`.
     """
-    here, decrement = posterior.at(theta), np.inf
+    here = posterior.at(theta)
+    decrement = np.inf
     while posterior.expansion.passes <= max_passes:
         bends_down = is_positive_definite(-here.hessian)
         step = _step(-here.hessian, here.gradient, bends_down)

@@ -2,7 +2,7 @@
 
     sums over all rows = (sums over part 1 + sums over part 2) + ...,    numbers of a row = those from its part.
 
-A part of the rows is also a target (`approxmcmc.targets.parts`), so it has an expansion, which makes the same pass by
+A part of the rows is also a target (`approxmcmc.sources.parts`), so it has an expansion, which makes the same pass by
 the same method. Workers send back what the expansion of a part writes for each row. This process reads single rows,
 such as rows for a first mode or influential rows, from the local file.
 """
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.terms.partitions import Partitions
-from approxmcmc.targets.parts import Part
+from approxmcmc.sources.parts import Part
 
 
 class Expansion:
@@ -28,7 +28,9 @@ class Expansion:
     """Whether second derivatives are in closed form, so that the Hessian of the sum takes one pass."""
 
     def __init__(self, target: Any, order: int) -> None:
-        self.target, self.order, self.passes = target, order, 0
+        self.target = target
+        self.order = order
+        self.passes = 0
 
 
 def over_all_rows[**P, T](make_pass: Callable[P, T]) -> Callable[P, T]:

@@ -17,8 +17,8 @@ from scipy.sparse import csr_array
 from approxmcmc.contracts import Component
 from approxmcmc.engine.sparse_factor import SparseFactor, sparse_factor
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.targets.expansion.quadratic import inverse
-from approxmcmc.targets.laplace_approximation import Laplace
+from approxmcmc.expansion.quadratic import inverse
+from approxmcmc.numerics.laplace_approximation import Laplace
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -11,10 +11,10 @@ import numpy as np
 
 from approxmcmc.contracts import Target
 from approxmcmc.errors import ApproxMCMCError
-from approxmcmc.targets.expansion.general import GeneralExpansion
-from approxmcmc.targets.laplace_approximation import Laplace
-from approxmcmc.targets.posterior import Posterior
-from approxmcmc.targets.sparse_normal import NormalLaw
+from approxmcmc.expansion.general import GeneralExpansion
+from approxmcmc.expansion.posterior import Posterior
+from approxmcmc.numerics.laplace_approximation import Laplace
+from approxmcmc.numerics.sparse_normal import NormalLaw
 
 # Largest coordinate of the whitened gradient at the end of a climb, in 1 / posterior standard deviations: what is left
 # to the top is then about as many standard deviations.
@@ -23,8 +23,11 @@ MOST_STEPS = 60  # of a climb; each takes one gradient, sometimes two
 MEMORY = 10  # steps whose curvature the direction of the next one uses
 # Longest first step of a climb, in posterior standard deviations, and the largest factor from one step to the next: a
 # long step could jump from the basin of one mode to that of another.
-FIRST_STEP, GROWTH = 1.0, 4.0
-ARMIJO, MOST_HALVINGS = 1e-4, 20  # share of the promised gain that a step must make; halvings of a step that does not
+FIRST_STEP = 1.0
+GROWTH = 4.0
+# share of the promised gain that a step must make; halvings of a step that does not
+ARMIJO = 1e-4
+MOST_HALVINGS = 20
 SMALLEST_GAIN = 1e-12  # of a step, relative to the log density, below which a climb ends
 DIFFERENCE = 0.01  # of the log density, in posterior standard deviations, if the target has no gradient
 POINTS_BETWEEN = 9  # at which the log density on a segment is evaluated
@@ -61,7 +64,8 @@ class Landscape:
     """
 
     def __init__(self, target: Target, law: NormalLaw, rows: np.ndarray | None, *, is_closed: bool) -> None:
-        self.target, self.mean = target, law.mode
+        self.target = target
+        self.mean = law.mode
         self.factor = law.cholesky if isinstance(law, Laplace) else law.sd
         self.posterior = Posterior(target, order=1) if is_closed else Posterior.by_gradients(target)
         self.share = 1.0
@@ -110,7 +114,9 @@ class Landscape:
 
     def _evaluated(self, phi: np.ndarray, *, wants_slope: bool) -> tuple[float, np.ndarray]:
         """Return the log density and, if wanted, its gradient in theta; -inf where one is not finite."""
-        theta, expansion, slope = self.theta(phi), self.posterior.expansion, np.zeros(phi.size)
+        theta = self.theta(phi)
+        expansion = self.posterior.expansion
+        slope = np.zeros(phi.size)
         with np.errstate(all="ignore"):
             try:
                 value = float(self.posterior.log_prior(theta))
@@ -118,7 +124,8 @@ class Landscape:
                     return -np.inf, slope
                 if expansion.is_closed or not isinstance(expansion, GeneralExpansion):
                     here = expansion.at(theta)
-                    value, slope = value + here.value, here.gradient
+                    value = value + here.value
+                    slope = here.gradient
                 else:
                     value = value + expansion.log_likelihood(theta)
                     slope = expansion.gradient(theta) if wants_slope else slope
@@ -150,12 +157,16 @@ class Landscape:
                 break
             move, new_value, new_slope = step
             if new_value - value <= SMALLEST_GAIN * (1.0 + abs(value)):
-                phi, value, slope = phi + move, new_value, new_slope
+                phi = phi + move
+                value = new_value
+                slope = new_slope
                 break
             bend = slope - new_slope
             is_convex = bool(move @ bend <= 0.0)  # then no metric bounds the next step
             pairs = [] if is_convex else [*pairs[1 - MEMORY :], (move, bend)]
-            phi, value, slope = phi + move, new_value, new_slope
+            phi = phi + move
+            value = new_value
+            slope = new_slope
             crossing = phi if crossing is None and value >= level else crossing
             longest = GROWTH * float(np.linalg.norm(move))
         is_flat = np.isfinite(value) and np.abs(slope).max() <= FLAT

@@ -53,7 +53,9 @@ class CenteredQuadratic(NamedTuple):
 @allocating
 def plus_quadratic(total: float, theta: np.ndarray, quadratic: CenteredQuadratic) -> float:
     """Return `total` plus the value of a quadratic function at theta."""
-    center, gradient, hessian = quadratic.center, quadratic.gradient, quadratic.hessian
+    center = quadratic.center
+    gradient = quadratic.gradient
+    hessian = quadratic.hessian
     dim = theta.shape[0]
     product = np.zeros(dim)
     # By rows of the Hessian, which is symmetric: each sum is in the order of j, and the loop over k vectorises.
@@ -70,7 +72,8 @@ def plus_quadratic(total: float, theta: np.ndarray, quadratic: CenteredQuadratic
 @allocating
 def add_quadratic_gradient(theta: np.ndarray, quadratic: CenteredQuadratic, out: np.ndarray) -> None:
     """Add the gradient of a quadratic function at theta to `out`."""
-    center, hessian = quadratic.center, quadratic.hessian
+    center = quadratic.center
+    hessian = quadratic.hessian
     dim = theta.shape[0]
     slope = quadratic.gradient.copy()
     for j in range(dim):

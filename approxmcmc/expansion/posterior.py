@@ -7,17 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import DifferentiableTarget, DiscreteTarget, Target
+from approxmcmc.contracts import DifferentiableTarget, DiscreteTarget, ExpandableTarget, Target
 from approxmcmc.engine.terms.gradients import DIFFERENCE, make_add_differences
 from approxmcmc.errors import IncompatibleError, NotFiniteError
-from approxmcmc.targets.expansion.general import GeneralExpansion
-from approxmcmc.targets.expansion.linear import LinearExpansion
-from approxmcmc.targets.expansion.own import ExpandsItself, OwnExpansion
-from approxmcmc.targets.expansion.predictors import PredictorExpansion
-from approxmcmc.targets.expansion.quadratic import Quadratic
-from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.parts import parts_of
-from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.expansion.general import GeneralExpansion
+from approxmcmc.expansion.linear import LinearExpansion
+from approxmcmc.expansion.predictors import PredictorExpansion
+from approxmcmc.expansion.quadratic import Quadratic
+from approxmcmc.sources.parts import parts_of
 
 STEP = 1e-3  # of differences of the prior's gradient, in units of the larger of 1 and the coordinate
 # Up to so many parameters the 4 dim^2 calls of the prior take 30 ms; compiling its gradient takes a second or more.
@@ -29,19 +26,12 @@ AnyExpansion = LinearExpansion | PredictorExpansion | GeneralExpansion
 
 
 def expansion_of(target: Target, order: int) -> AnyExpansion:
-    """Return the object that expands the terms of a target: in closed form if they have linear predictors.
+    """Return the object that expands the terms of a target: in closed form if the target has one.
 
     If a Dask client is active, its cluster makes the passes over rows that came from sources.
     """
-    expansion: AnyExpansion
-    if isinstance(target, LinearTarget):
-        expansion = LinearExpansion(target, order)
-    elif isinstance(target, PredictorsTarget):
-        expansion = PredictorExpansion(target, order)
-    elif isinstance(target, ExpandsItself):
-        expansion = OwnExpansion(target, order)
-    else:
-        expansion = GeneralExpansion(target, order)
+    is_closed = isinstance(target, ExpandableTarget)
+    expansion: AnyExpansion = target.expansion(order) if is_closed else GeneralExpansion(target, order)
     expansion.parts = parts_of(target)
     return expansion
 
@@ -54,7 +44,8 @@ class Posterior:
             raise IncompatibleError(
                 f"a mode and an expansion need a target with continuous parameters and a likelihood, found {target!r}"
             )
-        self.target, self.log_prior = target, target.compile().log_prior
+        self.target = target
+        self.log_prior = target.compile().log_prior
         self.expansion: AnyExpansion = expansion_of(target, order)
 
     @classmethod
@@ -99,7 +90,9 @@ class Posterior:
         NotFiniteError
             If the log prior or a derivative is not finite there, or the prior is too narrow for differences.
         """
-        value, slope, normal = float(self.log_prior(theta)), self.prior_gradient(theta), self.target.normal_prior
+        value = float(self.log_prior(theta))
+        slope = self.prior_gradient(theta)
+        normal = self.target.normal_prior
         if normal is not None:
             return Quadratic(value, slope, -np.diag(normal[1]))
         hessian = np.array([self._prior_bend(theta, j) for j in range(theta.size)])
