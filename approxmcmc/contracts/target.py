@@ -213,6 +213,11 @@ class CompiledBound(NamedTuple):
 class BoundedTarget(abc.ABC):
     """A target whose likelihood terms have collapsible lower bounds."""
 
+    @property
+    @abc.abstractmethod
+    def bound_kinds(self) -> tuple[str, ...]:
+        """The names of the bounds; empty if there are none, as for some families of a regression."""
+
     @abc.abstractmethod
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Compile the bound of one kind; `at` is the theta at which "tuned" and "taylor" touch the likelihood.

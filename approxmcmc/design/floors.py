@@ -17,7 +17,7 @@ from approxmcmc.design.work import (
     seconds_of_steps,
     seconds_of_transitions,
 )
-from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.regression import bounded
 
 TRIAL_STEPS = 400  # of the shortest trial: 50 to burn in and 50 more, in each of four chains
 FEWEST_READ = 64.0  # residuals that a decision of a t-test reads at least
@@ -104,10 +104,10 @@ def of_few_rows(known: Situation) -> Floor:
 def of_few_rows_exactly(known: Situation) -> Floor:
     """Return the `Floor` of surrogate transitions on influential rows with an exact test.
 
-    The test reads all rows if single terms have no bound, as for all but linear targets.
+    The test reads all rows if single terms have no bound, as for all but a known family of one predictor.
     """
     floor = of_few_rows(known)
-    if isinstance(known.target, LinearTarget):
+    if bounded(known.target) is not None:
         return floor
     step = floor.per_draw + RESIDUAL * known.pass_seconds
     return floor._replace(per_draw=step, per_step=step)

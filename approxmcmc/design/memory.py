@@ -7,8 +7,7 @@ machine or container, and never more than 4 GB. Machines with 8 GB or more there
 from approxmcmc.contracts import Target
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.memory import all_memory
-from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.regression import Regression
 
 SHARE, MOST = 0.5, 4e9  # share of all memory; bytes
 MATRICES = 8  # matrices (dim, dim): a covariance, its factor and its inverse, and temporary copies
@@ -35,10 +34,8 @@ def of_matrices(dim: int, chains: int) -> float:
 def why_rows_too_large(target: Target, chains: int) -> str:
     """Return why the Taylor expansions of all rows of a target would take too much memory, or ""."""
     dim = target.variables.size
-    if isinstance(target, LinearTarget):
-        numbers = 4.0
-    elif isinstance(target, PredictorsTarget):
-        numbers = float(target.likelihood.n_numbers)
+    if isinstance(target, Regression):
+        numbers = 4.0 if target.is_dense else float(target.likelihood.n_numbers)
     else:
         numbers = 1.0 + dim + dim * (dim + 1) / 2.0
     matrices = of_matrices(dim, chains)

@@ -37,7 +37,7 @@ from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.numerics.landscape import Climb, Landscape
 from approxmcmc.numerics.sparse_normal import NormalLaw
 from approxmcmc.sampling.assembly import assemble, make_steps
-from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.regression import Regression, dense
 from approxmcmc.targets.symmetries import symmetry_between
 
 STREAM = 0x6D6F6465  # "mode": the key of the random stream of the search, which no chain uses
@@ -96,7 +96,8 @@ def search_modes(target: Target, setting: Pairing, law: NormalLaw, known: Situat
     """Return what a search from far starts found; chains of the sampler of `setting` start at draws of `law`."""
     rng = np.random.default_rng(np.random.SeedSequence(known.seed, spawn_key=(STREAM,)))
     # Where no mode was searched, the closed forms are not compiled, but the gradient is.
-    is_closed = not isinstance(target, PredictorsTarget | ExpandsItself) or known.has("mode")
+    compiles_forms = isinstance(target, Regression | ExpandsItself) and dense(target) is None
+    is_closed = not compiles_forms or known.has("mode")
     try:
         return _search(target, setting, law, is_closed, known.seed, rng)
     except FAILURES as error:

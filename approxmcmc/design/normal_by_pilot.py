@@ -29,8 +29,7 @@ from approxmcmc.numerics.sparse_normal import NormalLaw, SparseNormal, normal_by
 from approxmcmc.proposals import Hamiltonian, RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.assembly import assemble, make_steps
-from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.regression import Regression
 
 # Variance of each coordinate in the metric of the first round; its step size adapts within about ten steps.
 FIRST = 0.01
@@ -138,7 +137,7 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> NormalLaw:
 def is_by_curvature(target: Target) -> bool:
     """Return whether a pilot takes covariances from Hessians, which are in closed form, since it has too few states."""
     last = BY_TRAJECTORIES.rounds[-1] // 2
-    return isinstance(target, LinearTarget | PredictorsTarget) and target.variables.size > TOO_MANY * last
+    return isinstance(target, Regression) and target.variables.size > TOO_MANY * last
 
 
 def gradients_of_pilot(target: Target) -> int:
@@ -154,7 +153,7 @@ def numbers_of_metric(target: Target, law: Any) -> float:
     """
     if isinstance(law, SparseNormal):
         return law.factor.numbers
-    has_effects = isinstance(target, PredictorsTarget) and target.design.codes.size > 0
+    has_effects = isinstance(target, Regression) and target.design.codes.size > 0
     dim = target.variables.size
     return float(dim if law is None and has_effects and is_by_curvature(target) else dim**2)
 

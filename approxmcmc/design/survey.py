@@ -22,8 +22,7 @@ from approxmcmc.numerics import Laplace, laplace
 from approxmcmc.numerics.sparse_normal import NormalLaw
 from approxmcmc.surrogate import ControlVariate
 from approxmcmc.surrogate.pilot import STEPS, run_pilot
-from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.regression import Regression
 
 # Errors that may end a set-up: a density that is NaN, infinite or improper, a singular matrix, too little memory.
 FAILURES = (ApproxMCMCError, ArithmeticError, MemoryError, np.linalg.LinAlgError, ValueError)
@@ -113,7 +112,7 @@ class Situation:
     @property
     def has_predictors(self) -> bool:
         """Whether terms are functions of linear predictors, so that an expansion has few numbers per row."""
-        return isinstance(self.target, LinearTarget | PredictorsTarget)
+        return isinstance(self.target, Regression)
 
     @functools.cached_property
     def why_no_mode(self) -> str:
@@ -265,7 +264,7 @@ class Situation:
     @property
     def _columns(self) -> int:
         """Number of summands in the predictors of a row."""
-        return int(self.target.design.additions if isinstance(self.target, PredictorsTarget) else self.dim)
+        return int(self.target.design.additions if isinstance(self.target, Regression) else self.dim)
 
     @functools.cached_property
     def expansion_seconds(self) -> float:

@@ -36,15 +36,17 @@ from approxmcmc.expansion.quadratic import Quadratic, Survey, check_finite
 class LinearRows(Protocol):
     """What `LinearExpansion` reads of a target with terms f(eta_i, y_i), eta_i = x_i' theta."""
 
-    X: np.ndarray
-    y: np.ndarray
-    third_derivative_bound: float | None
-    predictor_scale: float | None
-    _loglik_eta: Callable[[float, float], float]
+    @property
+    def X(self) -> np.ndarray:  # noqa: N802  # the design matrix
+        """The columns, shape (n, dim)."""
 
     @property
-    def derivatives_eta(self) -> Callable[[float, float], tuple[float, float]]:
-        """The function ``derivatives(eta, y)`` that returns the first two derivatives of ``loglik_eta`` in eta."""
+    def y(self) -> np.ndarray:
+        """The responses, shape (n,)."""
+
+    @property
+    def scalar(self) -> Any:
+        """The functions `loglik` and `derivatives` of (eta, y), and what is known of their derivatives."""
 
 
 # --- terms, derivatives and sums of some rows ---
@@ -367,7 +369,7 @@ class LinearExpansion(Expansion):
         self.weight = 1.0
         self.columns = 2
         self.mapped = is_mapped(target.X)
-        self._functions = RowFunctions(target._loglik_eta, target.derivatives_eta, target.y)
+        self._functions = RowFunctions(target.scalar.loglik, target.scalar.derivatives, target.y)
 
     def of_rows(self, rows: np.ndarray) -> "LinearExpansion":
         """Return the expansion of the terms of a sample of rows; its sums are scaled to all rows."""
@@ -428,8 +430,8 @@ class LinearExpansion(Expansion):
         errors has a standard deviation of at most 15^(1/2) K lambda^(3/2) sum |x_i|^3 / 6. None if that is above
         `largest`, a row may be a wall, K or the predictor's scale is unknown, or the order is 1.
         """
-        bound = self.target.third_derivative_bound
-        scale = self.target.predictor_scale
+        bound = self.target.scalar.third_derivative_bound
+        scale = self.target.scalar.predictor_scale
         if bound is None or scale is None or self.order != 2:
             return None
         found = self._pass(law.mode, out=out)
@@ -454,7 +456,7 @@ class LinearExpansion(Expansion):
         law = (center, np.ascontiguousarray(cholesky), draws)
         n_rows = len(self.y)
         dim = len(center)
-        reach = REACH_ALONE if self.target.predictor_scale is None else REACH_OF_FEW
+        reach = REACH_ALONE if self.target.scalar.predictor_scale is None else REACH_OF_FEW
 
         def spreads() -> np.ndarray:
             found = np.empty(n_rows)
@@ -491,7 +493,7 @@ class LinearExpansion(Expansion):
         Return the sums of the residuals' sds and variances, of the residuals at each draw, and of the quadratics.
         """
         center, cholesky, draws = law
-        scale = self.target.predictor_scale
+        scale = self.target.scalar.predictor_scale
         dim = len(center)
         widest = -1.0 if scale is None else LARGEST_LEVERAGE * scale**2
         about = Law(center, cholesky, np.ascontiguousarray((draws - center).T), averaged, widest, reach)
@@ -582,7 +584,7 @@ class LinearExpansion(Expansion):
         data = (*gradient.data, numbers)
         parts = bind(
             make_add_residual_gradient,
-            self.target.derivatives_eta,
+            self.target.scalar.derivatives,
             signature=gradient_signature(type_of(data)),
             fastmath=BATCH_FASTMATH,
         )
@@ -598,5 +600,5 @@ class LinearExpansion(Expansion):
         """Return `compiled`, packed or not, with the residuals r_i as terms; `numbers` holds (a_i, b_i)."""
         data = (*compiled.data, numbers)
         predict = predict_from_full_rows if len(compiled.data) == FULL else predict_from_sparse_rows
-        residuals = bind_terms(make_linear_residuals, predict, self.target._loglik_eta, data=data)
+        residuals = bind_terms(make_linear_residuals, predict, self.target.scalar.loglik, data=data)
         return compiled._replace(log_terms=residuals, data=data, compile_at_both=None)

@@ -18,6 +18,7 @@ from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.terms.batches import Data
 from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.engine.terms.passes import sum_over_blocks
+from approxmcmc.expansion.linear import NODES, WORTH
 from approxmcmc.expansion.passes import Expansion, over_all_rows
 from approxmcmc.expansion.quadratic import Quadratic, Survey, check_finite, survey_of
 
@@ -36,6 +37,9 @@ class PredictorRows(Protocol):
 
     def predictor_data(self, data: Data) -> Data:
         """Return the arrays of some rows of the target as (*design, *responses)."""
+
+    def responses_of(self, rows: Any) -> tuple[np.ndarray, ...]:
+        """Return the responses of some rows, in memory."""
 
     def residual_kernel(self, data: Data) -> Any:
         """Compile the terms minus their quadratics, which the last array of the data holds."""
@@ -116,6 +120,18 @@ class PredictorExpansion(Expansion):
         gradient = self.design.slope(np.ascontiguousarray(numbers[:, K + 1 : 2 * K + 1].T), rows)
         return Quadratic(float(numbers[:, K].sum()), gradient, self.design.bend(bends, rows))
 
+    def places(
+        self, center: np.ndarray, cholesky: np.ndarray, numbers: np.ndarray, rows: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the same as `LinearExpansion.places`, for rows with one predictor; `numbers` are those of `rows`."""
+        eta = self.design.eta(center, rows)
+        spread = self.design.times(cholesky, rows)[0]
+        found = np.empty((eta.shape[1], self.columns - self.K))
+        self._expand(eta, self.target.responses_of(rows), ALL_ROWS, 0, len(found), found)
+        # A row of `numbers` is (eta_hat, f, g, H / 2), one of `found` (f, g, H).
+        shifts = np.column_stack([numbers[:, 2] - found[:, 1], numbers[:, 3] - 0.5 * found[:, 2]])
+        return eta[0], np.einsum("ij,ij->i", spread, spread), shifts
+
     def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
         """Return the sum of the expansions of `rows` (indices); `numbers` holds the expansions of all rows."""
 
@@ -133,12 +149,14 @@ class PredictorExpansion(Expansion):
         """Expand every row at `center`, write the expansion to `out`, and return the survey of residuals at `draws`.
 
         Walls are rows with an error of the quadratic above 1/8 at 3 standard deviations of their predictors, on one of
-        the principal axes under N(center, L L'), L = `cholesky`. The coefficients are those of Taylor's polynomial,
-        whatever `averaged` says, because averages over K predictors would take a grid in K dimensions.
+        the principal axes under N(center, L L'), L = `cholesky`. With `averaged` the coefficients of rows with one
+        predictor are those of `LinearExpansion.survey`; of K predictors they are Taylor's, because averages would take
+        a grid in K dimensions.
         """
         left = np.empty((self.n_rows, len(draws)))
         walls = np.empty(self.n_rows, dtype=bool)
-        total = self._look(center, cholesky, draws, numbers=out, left=left, walls=walls)
+        averaged = averaged and self.K == 1
+        total = self._look(center, cholesky, draws, averaged, numbers=out, left=left, walls=walls)
         return survey_of(left, walls, total)
 
     @over_all_rows
@@ -147,6 +165,7 @@ class PredictorExpansion(Expansion):
         center: np.ndarray,
         cholesky: np.ndarray,
         draws: np.ndarray,
+        averaged: bool,
         *,
         numbers: np.ndarray,
         left: np.ndarray,
@@ -158,14 +177,47 @@ class PredictorExpansion(Expansion):
             here = numbers[lo:hi]
             rows = self._where(lo, hi)
             self._fill(center, lo, hi, here)
-            left[lo:hi] = self._left(here, self.design.times((draws - center).T, rows), lo, hi)
-            values, axes = np.linalg.eigh(self.design.covariances(cholesky, rows))
+            moves = self.design.times((draws - center).T, rows)
+            left[lo:hi] = self._left(here, moves, lo, hi)
+            covariances = self.design.covariances(cholesky, rows)
+            values, axes = np.linalg.eigh(covariances)
             reach = REACH * np.moveaxis(axes * np.sqrt(np.maximum(values, 0.0))[:, None, :], 0, 1)
             far = self._left(here, np.concatenate([reach, -reach], axis=2), lo, hi)
             walls[lo:hi] = ~(np.abs(far) <= FARTHEST).all(axis=1)
+            if averaged:
+                self._average(here, moves[0], covariances[:, 0, 0], left[lo:hi], walls[lo:hi], lo)
             return self._sum(here, rows)
 
         return sum_over_blocks(block, self.n_rows, self.design.rows_at_a_time)
+
+    def _average(
+        self,
+        numbers: np.ndarray,
+        moves: np.ndarray,
+        variances: np.ndarray,
+        left: np.ndarray,
+        walls: np.ndarray,
+        lo: int,
+    ) -> None:
+        """Replace the coefficients in `numbers` of rows with one predictor by averages over N(eta_hat, `variances`).
+
+        As in `linear.look`: not those of walls, nor where residuals then have `WORTH` times the variance. `left` (rows,
+        draws) are the residuals at predictors `moves` (rows, draws) away, and are replaced, too.
+        """
+        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+        found = np.empty((len(numbers), self.columns - self.K))
+        mean = np.zeros((len(numbers), 2))
+        for node, weight in zip(nodes, weights / weights.sum(), strict=True):
+            eta = np.ascontiguousarray(numbers[:, 0] + np.sqrt(variances) * node)
+            self._expand(eta[None], self.target.responses, self.rows, lo, lo + len(numbers), found)
+            mean += weight * found[:, 1:]
+        slope = mean[:, 0]
+        half = 0.5 * mean[:, 1]
+        other = left + moves * ((numbers[:, 2] - slope)[:, None] + moves * (numbers[:, 3] - half)[:, None])
+        better = ~walls & (other.var(axis=1) < WORTH * left.var(axis=1))
+        numbers[better, 2] = slope[better]
+        numbers[better, 3] = half[better]
+        left[better] = other[better]
 
     def _left(self, numbers: np.ndarray, delta: np.ndarray, lo: int, hi: int) -> np.ndarray:
         """Return the residuals of the quadratics at predictors `delta` (K, rows, places) away from those at the centre.

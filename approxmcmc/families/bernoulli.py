@@ -129,6 +129,7 @@ LOGIT = Family(
     minorants={"tuned": jaakkola, "untuned": _untuned, "taylor": _taylor},
     simulate=_simulate_logit,
     twin=PyMCFamily("Bernoulli", "logit", _observe_logit),
+    is_concave=True,
 )
 
 
@@ -216,4 +217,5 @@ PROBIT = Family(
     third_derivative_within=_probit_third_within,
     simulate=_simulate_probit,
     twin=PyMCFamily("Bernoulli", "probit", _observe_probit),
+    is_concave=True,
 )

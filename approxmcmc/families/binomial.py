@@ -85,4 +85,5 @@ BINOMIAL = Family(
     third_derivative_within=third_within,
     simulate=_simulate,
     twin=PyMCFamily("Binomial", "logit", _observe),
+    is_concave=True,
 )

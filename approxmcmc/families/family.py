@@ -104,6 +104,10 @@ class Family:
         ``simulate(rng, eta, size, shape)`` draws responses; None if the family cannot.
     twin
         The family in PyMC; None if it has none.
+    knows_derivatives
+        Whether `derivatives` are exact, and not differences.
+    is_concave
+        Whether every term is known to be concave in eta, for any response and shape.
     """
 
     name: str
@@ -126,6 +130,8 @@ class Family:
     minorants: Mapping[str, Callable[[np.ndarray, np.ndarray], Minorant]] = dataclasses.field(default_factory=dict)
     simulate: Callable[..., np.ndarray] | None = None
     twin: PyMCFamily | None = None
+    knows_derivatives: bool = True
+    is_concave: bool = False
 
     @property
     def has_shape(self) -> bool:
@@ -139,6 +145,11 @@ class Family:
         term = closure(make_pair, self.term, shape, fastmath=BATCH_FASTMATH)
         return Pair(term, closure(make_pair, self.derivatives, shape, fastmath=BATCH_FASTMATH))
 
+    def of_sized(self, shape: float = 1.0) -> Pair:
+        """Return term and derivatives as functions of (eta, y + i size), for rows of this known shape."""
+        term = closure(make_sized, self.term, shape, fastmath=BATCH_FASTMATH)
+        return Pair(term, closure(make_sized, self.derivatives, shape, fastmath=BATCH_FASTMATH))
+
 
 def make_pair(function: Callable[..., Any], shape: float) -> Callable[..., Any]:
     """Return a function of (eta, y) that calls `function` of (eta, y, size, shape) with size 1."""
@@ -147,6 +158,15 @@ def make_pair(function: Callable[..., Any], shape: float) -> Callable[..., Any]:
         return function(eta, y, 1.0, shape)
 
     return pair
+
+
+def make_sized(function: Callable[..., Any], shape: float) -> Callable[..., Any]:
+    """Return a function of eta and a complex number y + i size that calls `function` of (eta, y, size, shape)."""
+
+    def of_sized(eta: float, row: complex) -> Any:
+        return function(eta, row.real, row.imag, shape)
+
+    return of_sized
 
 
 def make_of_pair(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -88,4 +88,5 @@ NEGATIVE_BINOMIAL = Family(
     third_derivative_within=_third_within,
     simulate=_simulate,
     twin=PyMCFamily("NegBinomial", "log", _observe),
+    is_concave=True,
 )

@@ -94,6 +94,7 @@ NORMAL = Family(
     third_derivative_within=_third_within,
     simulate=_simulate,
     twin=PyMCFamily("Normal", "identity", _observe),
+    is_concave=True,
 )
 
 

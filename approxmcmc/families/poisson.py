@@ -64,4 +64,5 @@ POISSON = Family(
     third_derivative_within=_within,
     simulate=_simulate,
     twin=PyMCFamily("Poisson", "log", _observe),
+    is_concave=True,
 )

@@ -40,5 +40,12 @@ def of_user(loglik_eta: Callable[..., float], derivatives_eta: Callable[..., tup
     term = closure(make_of_pair, pair.term)
     derivatives = closure(make_of_pair, pair.derivatives)
     return Family(
-        loglik_eta.__name__, term, derivatives, no_constants, "any that the function accepts", _any_response, pair
+        loglik_eta.__name__,
+        term,
+        derivatives,
+        no_constants,
+        "any that the function accepts",
+        _any_response,
+        pair,
+        knows_derivatives=derivatives_eta is not None,
     )

@@ -32,53 +32,37 @@ from approxmcmc.interop.normal_law import normal_design
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, find_predictors
 from approxmcmc.interop.prior import prior_of
 from approxmcmc.interop.rows import random_groups
-from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.logistic import LogisticRegression
-from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood
-from approxmcmc.targets.predictors.design import Design
-from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikelihood
+from approxmcmc.targets.predictors.design import Design, dense_design
+from approxmcmc.targets.predictors.family import FamilyLikelihood
+from approxmcmc.targets.predictors.likelihood import RowLikelihood
+from approxmcmc.targets.regression import Regression
 
 POINTS = 3  # points at which terms are compared with PyMC's
-StructuredTarget = LinearTarget | PredictorsTarget
 
 
-class Structured(TargetOfPyMC):
-    """Base class of the targets of this file, which a model of PyMC becomes."""
-
-    def compile(self) -> CompiledTarget:
-        """Compile terms and prior, after checking that the model's data are unchanged."""
-        self.source.refuse_changed_data()
-        return super().compile()  # type: ignore[misc]  # of the target that comes next
-
-
-class LogisticOfPyMC(Structured, LogisticRegression):
-    """A logistic regression, found in a PyMC model."""
-
-
-class LinearOfPyMC(Structured, LinearTarget):
-    """Another generalised linear model, found in a PyMC model."""
-
-    def __init__(self, family: Family, X: np.ndarray, y: np.ndarray) -> None:
-        self._set_family(family)
-        self._set_data(X, y, intercept=False, coef_names=None)
-
-
-class PredictorsOfPyMC(Structured, PredictorsTarget):
-    """A model of several linear predictors, or of one with codes or offsets, found in a PyMC model."""
+class PredictorsOfPyMC(TargetOfPyMC, Regression):
+    """A regression, found in a PyMC model."""
 
     def __init__(
         self, source: ModelOfPyMC, design: Design, likelihood: RowLikelihood, responses: tuple[np.ndarray, ...]
     ) -> None:
-        self.source, self.design, self.likelihood, self.responses = source, design, likelihood, responses
-        self.data, self.n_obs = (*design.arrays, *responses), source.rows.n_rows
+        self.source = source
+        self.likelihood = likelihood
+        self._set_rows(design, responses)
+
+    def compile(self) -> CompiledTarget:
+        """Compile terms and prior, after checking that the model's data are unchanged."""
+        self.source.refuse_changed_data()
+        return super().compile()
 
 
 FAMILIES = {f"{family.twin.distribution}RV": family for family in (LOGIT, POISSON, NORMAL) if family.twin is not None}
 LINKS = {"logit": Sigmoid, "log": Exp, "identity": None}  # operations of PyTensor
 
 
-def structured_target(source: ModelOfPyMC) -> StructuredTarget:
+def structured_target(source: ModelOfPyMC) -> PredictorsOfPyMC:
     """Return the model as a target whose terms are functions of a few linear predictors.
 
     Raises
@@ -99,15 +83,14 @@ def structured_target(source: ModelOfPyMC) -> StructuredTarget:
     return _checked(source, _general(source, found))
 
 
-def _normal_rows(source: ModelOfPyMC, design: Design) -> StructuredTarget:
+def _normal_rows(source: ModelOfPyMC, design: Design) -> PredictorsOfPyMC:
     """Return the target of normal outcomes with the means and log scales of `design`."""
     Y = np.asarray(source.rows.observed[0], dtype=np.float64).reshape(source.rows.n_rows, -1)
     return PredictorsOfPyMC(source, design, NormalLikelihood(Y.shape[1]), (np.ascontiguousarray(Y),))
 
 
-def _checked(source: ModelOfPyMC, target: StructuredTarget) -> StructuredTarget:
+def _checked(source: ModelOfPyMC, target: PredictorsOfPyMC) -> PredictorsOfPyMC:
     """Return a target with prior and names of the model, after comparing its terms with the model's."""
-    target.source = source  # type: ignore[union-attr]  # all three classes have one
     target.prior = prior_of(source)
     target.variables = source.describe()
     target.omitted_constants = _compared(source, target)
@@ -148,7 +131,7 @@ def _known_scale(source: ModelOfPyMC, scale: Any) -> float | None:
     return float(found[0]) if found.size == 1 and found[0] > 0.0 else None
 
 
-def _of_family(source: ModelOfPyMC, found: Predictors, family: Family) -> StructuredTarget:
+def _of_family(source: ModelOfPyMC, found: Predictors, family: Family) -> PredictorsOfPyMC:
     """Return a target with the library's own terms: a plain design matrix, or one with codes or offsets."""
     y, scale = np.asarray(source.rows.observed[0], dtype=np.float64), 1.0
     if family is NORMAL:
@@ -156,15 +139,13 @@ def _of_family(source: ModelOfPyMC, found: Predictors, family: Family) -> Struct
         parameters = dict(zip(node.inputs, source.rows.parameters, strict=True))
         scale = _known_scale(source, parameters[node.op.dist_params(node)[1]]) or 1.0
     matrix = found.design.matrix()
-    target: StructuredTarget
-    if matrix is not None and family is LOGIT:
-        target = LogisticOfPyMC(matrix, y)
-    elif matrix is not None:
-        target = LinearOfPyMC(family, matrix / scale, y / scale)
-    else:
-        term, derivatives = family.of_pair(scale)
-        target = PredictorsOfPyMC(source, found.design, ScalarLikelihood(term, 1, 1, derivatives), (y,))
-    target.terms_are_concave = True  # those of all `FAMILIES` are
+    if matrix is None:
+        design, likelihood = found.design, FamilyLikelihood(family, scale)
+    else:  # in units of the scale
+        design, likelihood = dense_design(checked_array(matrix / scale, "X", who="from_pymc")), FamilyLikelihood(family)
+        y = checked_array(y / scale, "y", who="from_pymc")
+    target = PredictorsOfPyMC(source, design, likelihood, (y,))
+    target.terms_are_concave = family.is_concave
     return target
 
 
@@ -173,7 +154,7 @@ def _general(source: ModelOfPyMC, found: Predictors) -> PredictorsOfPyMC:
     return PredictorsOfPyMC(source, found.design, likelihood, likelihood.columns)
 
 
-def _compared(source: ModelOfPyMC, target: StructuredTarget) -> np.ndarray | float:
+def _compared(source: ModelOfPyMC, target: PredictorsOfPyMC) -> np.ndarray | float:
     """Return the constants by which PyMC's terms are larger than those of `target`, shape (n_obs,), or 0.
 
     Raises if terms differ by more than constants at some random points.
@@ -198,19 +179,18 @@ def _compared(source: ModelOfPyMC, target: StructuredTarget) -> np.ndarray | flo
     return constants if constants.any() else 0.0
 
 
-def _some_terms(target: StructuredTarget, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _some_terms(target: PredictorsOfPyMC, theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return the terms of the rows with indices `rows` at theta, by the method with the least compilation."""
-    if isinstance(target, PredictorsTarget):
+    if not target.is_dense:
         return target.likelihood.evaluate(target.design.eta(theta, rows), target.responses, rows)
     compiled, some = target.compile(), np.empty(len(rows))
     compiled.log_terms(theta, compiled.data, rows, 0, len(rows), some)
     return some
 
 
-def _points(source: ModelOfPyMC, target: StructuredTarget, rng: np.random.Generator) -> list[np.ndarray]:
+def _points(source: ModelOfPyMC, target: PredictorsOfPyMC, rng: np.random.Generator) -> list[np.ndarray]:
     """Return random points around the initial one, so near that most predictors move by 1 or less."""
-    X = target.X if isinstance(target, LinearTarget) else target.design.X
     dim = int(source.theta.type.shape[0])
-    squares = np.square(X).sum() / max(len(X), 1)
+    squares = np.square(target.X).sum() / max(len(target.X), 1)
     spread = 1.0 / (1.0 + np.sqrt(squares))
     return [source.initial_point() + rng.normal(scale=spread, size=dim) for _ in range(POINTS)]

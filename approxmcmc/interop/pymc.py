@@ -22,7 +22,7 @@ from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import FaultError, NoEffectsError, NotGroupsError
 from approxmcmc.interop.latents_wanted import checked_latents
 from approxmcmc.interop.libraries import without_formula
-from approxmcmc.interop.linear_predictor import StructuredTarget, family_of, structured_target
+from approxmcmc.interop.linear_predictor import PredictorsOfPyMC, family_of, structured_target
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import NoLinearPredictorError
 from approxmcmc.interop.pymc_target import PyMCTarget
@@ -31,12 +31,10 @@ from approxmcmc.interop.summed.model import SummedModel, summed
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.compression import explain_rows
 from approxmcmc.targets.given import with_sources
-from approxmcmc.targets.linear import LinearTarget
 from approxmcmc.targets.normal_prior import NormalPrior
-from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design
-from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
+from approxmcmc.targets.predictors.family import FamilyLikelihood
 
 
 @naming_the_arguments
@@ -50,7 +48,7 @@ def from_pymc(
     integrate: bool | str = "auto",
     latents: Any = "auto",
     data: Mapping[str, Any] | None = None,
-) -> PyMCTarget | StructuredTarget | IntegratedOfPyMC:
+) -> PyMCTarget | PredictorsOfPyMC | IntegratedOfPyMC:
     """Return a PyMC model as a target: log p(theta) with all Jacobians + sum_i log p(y_i | theta) over rows i.
 
     Parameters
@@ -90,7 +88,7 @@ def from_pymc(
 
     Returns
     -------
-    PyMCTarget, LinearTarget, PredictorsTarget, IntegratedOfPyMC
+    PyMCTarget, PredictorsOfPyMC, IntegratedOfPyMC
         Its theta is the flat unconstrained vector, in the order of ``model.initial_point()``, without integrated
         effects; effects that are sampled scaled, and scales of integrated effects, have coordinates of their own. Draws
         are returned constrained, under the model's names, dims and coords, as from ``pm.sample``. The
@@ -168,7 +166,7 @@ def _read(
     integrate: bool | str,
     latents: Any,
     data: Mapping[str, Any] | None,
-) -> PyMCTarget | StructuredTarget | IntegratedOfPyMC:
+) -> PyMCTarget | PredictorsOfPyMC | IntegratedOfPyMC:
     """Return the target of a model without discrete variables; the arguments are those of `from_pymc`."""
     if integrate is True and data is not None:
         raise InvalidInputError(
@@ -197,7 +195,7 @@ def _read(
         return PyMCTarget(source, given=given)
     source = _read_rows(model, row_dim, scale_effects, faults)
     found = _find_structure(source) if structure else "it was not looked for"
-    if isinstance(found, StructuredTarget):
+    if isinstance(found, PredictorsOfPyMC):
         return found
     return PyMCTarget(source, why_no_structure=found)
 
@@ -254,7 +252,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     found = _find_structure(source)
     rows = f"{source.rows.name}, {source.rows.n_rows} rows"
     effects = "".join(f"; {one.reason}" for one in source.effects) + left
-    if isinstance(found, StructuredTarget):
+    if isinstance(found, PredictorsOfPyMC):
         fast = "the library's fast code for linear predictors evaluates it"
         return f"{rows}: {_describe(found)}; {fast}; {explain_rows(found)}{effects}"
     slow = "PyTensor compiles the model's graph unchanged, and an expansion stores about dim^2 numbers per row"
@@ -285,7 +283,7 @@ def _integrated(model: Any, **how: bool) -> IntegratedOfPyMC | NotGroupsError:
         return FaultError(fault_of(error))
 
 
-def _find_structure(source: ModelOfPyMC) -> StructuredTarget | str:
+def _find_structure(source: ModelOfPyMC) -> PredictorsOfPyMC | str:
     """Return the model as a function of linear predictors, or say why it cannot be written so."""
     try:
         return structured_target(source)
@@ -298,17 +296,16 @@ def _find_structure(source: ModelOfPyMC) -> StructuredTarget | str:
         return source.faults[-1]
 
 
-def _describe(target: StructuredTarget) -> str:
+def _describe(target: PredictorsOfPyMC) -> str:
     """Return a sentence on the structure that was found."""
-    source: ModelOfPyMC = target.source  # type: ignore[union-attr]  # as above
+    source = target.source
     prior = "normal priors" if isinstance(target.prior, NormalPrior) else "a prior compiled by PyTensor"
     dim = int(source.theta.type.shape[0])
     family = family_of(source)
-    if family is not None and isinstance(target, LinearTarget):
+    if family is not None and target.is_dense:
         return f"{family.name} with {dim} parameters in one linear predictor, {prior}"
-    assert isinstance(target, PredictorsTarget)
     parts = f"with {dim} parameters in {_parts(target.design)}, {prior}"
-    if family is not None and isinstance(target.likelihood, ScalarLikelihood):
+    if family is not None and isinstance(target.likelihood, FamilyLikelihood):
         return f"{family.name} {parts}"
     if isinstance(target.likelihood, NormalLikelihood):
         return f"normal regression {parts}"

@@ -56,7 +56,7 @@ from approxmcmc.surrogate.kernels import kernel_named, run
 from approxmcmc.surrogate.moves import SurrogateState
 from approxmcmc.surrogate.pilot import FIRST_STEP, TUNING_STEPS, ExpandedRows, Pilot, PilotRun, normal_pilot, run_pilot
 from approxmcmc.surrogate.surrogate import Surrogate, gradient_or_none, rows_of, taken
-from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.regression import bounded, has_one_predictor
 
 PLACES = ("mode", "pilot")
 PAIRS = 16  # pairs of states at which variances of terms are compared
@@ -266,7 +266,7 @@ class ControlVariate(
 
     def _averages(self, wanted: bool | None) -> bool:
         """Return whether coefficients are averages; raise if that is wanted but not possible."""
-        is_possible = self.order == 2 and isinstance(self.target, LinearTarget)
+        is_possible = self.order == 2 and has_one_predictor(self.target)
         if wanted and not is_possible:
             raise IncompatibleError(
                 "ControlVariate: averaged coefficients take order=2 and a generalised linear model; found "
@@ -546,23 +546,23 @@ class ControlVariate(
 
     def compile_term_range(self) -> CompiledTermRange:
         """Compile a bound of the range of the light terms, for `BernsteinTest`; see `residual_range`."""
-        linear = self.target if isinstance(self.target, LinearTarget) else None
-        bound = None if linear is None else linear.third_derivative_bound
+        linear = bounded(self.target)
+        bound = None if linear is None else linear.likelihood.third_derivative_bound
         if linear is None or bound is None or self.order != 2:
             raise IncompatibleError(
                 f"{self!r} does not bound its terms: that takes order=2 and a generalised linear model with a known "
                 "third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
             )
         if not (self.averaged or self._names_rows):
-            reach = bound * linear.largest_row_norm() ** 3
+            reach = bound * float(linear.row_norms().max()) ** 3
             return CompiledTermRange(remainder_range(), np.concatenate([[reach], self.center]))
         assert self.pilot is not None
         return residual_range(linear, bound, self._numbers, self._light, (self.center, self.pilot.cholesky))
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
         """Compile the bounds of the light terms, one by one; see `approxmcmc.surrogate.difference_bounds`."""
-        linear = self.target
-        if not isinstance(linear, LinearTarget) or not linear.knows_derivatives:
+        linear = bounded(self.target)
+        if linear is None or not linear.knows_derivatives:
             raise IncompatibleError(
                 f"{self!r} does not bound its residuals one by one: exact subsampling needs a generalised linear model "
                 "with exact derivatives, LogisticRegression or a GLMTarget with derivatives_eta=; use ExactTest"

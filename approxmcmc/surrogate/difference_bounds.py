@@ -39,8 +39,7 @@ import numpy as np
 from approxmcmc.contracts import CompiledDifferenceBound, CompiledTermRange
 from approxmcmc.engine.terms.passes import over_blocks
 from approxmcmc.engine.terms.term_range import reach_along_path
-from approxmcmc.expansion.linear import LinearExpansion
-from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.regression import Regression
 
 SLOPE_WEIGHT = 3.0
 BEND_WEIGHT = 0.5
@@ -88,7 +87,7 @@ def sharper_units(ways: np.ndarray, cholesky: np.ndarray) -> np.ndarray:
 
 
 def residual_range(
-    target: LinearTarget, bound: float, numbers: np.ndarray, rows: np.ndarray | None, law: tuple[np.ndarray, np.ndarray]
+    target: Regression, bound: float, numbers: np.ndarray, rows: np.ndarray | None, law: tuple[np.ndarray, np.ndarray]
 ) -> CompiledTermRange:
     r"""Compile a bound of the range of the averaged residuals of second order of some rows, in one pass over them.
 
@@ -98,7 +97,7 @@ def residual_range(
     P_k as in the module. The range is at most twice this sum with the largest of each factor over the rows.
     """
     center, cholesky = law
-    expansion = LinearExpansion(target)
+    expansion = target.expansion(2)
 
     def largest_of(lo: int, hi: int) -> np.ndarray:
         these = slice(lo, hi) if rows is None else rows[lo:hi]
@@ -113,7 +112,7 @@ def residual_range(
 
 
 def expansion_bound(
-    target: LinearTarget,
+    target: Regression,
     order: int,
     numbers: np.ndarray,
     rows: np.ndarray | None,
@@ -129,7 +128,7 @@ def expansion_bound(
     the largest of three whose bounds increase the expected reads by at most 5 %.
     """
     center, cholesky, draws = law
-    expansion = LinearExpansion(target)
+    expansion = target.expansion(2)
 
     def named(which: Any) -> Any:
         return which if rows is None else rows[which]
@@ -144,15 +143,14 @@ def expansion_bound(
         def block(lo: int, hi: int) -> bool:
             these = named(slice(lo, hi))
             eta, leverages, shifts = expansion.places(center, units, numbers[lo:hi], these)
-            y = np.array(target.y[these])
             spread = np.sqrt(leverages)
             shifts[(np.abs(shifts) <= ROUNDING) | (not averaged)] = 0.0  # Taylor's own
             for k, farthest in enumerate(places):
                 if order == 1:
-                    second = target.second_derivative_within(eta, y, spread * farthest)
+                    second = target.second_derivative_within(eta, these, spread * farthest)
                     found = 0.5 * second * leverages + ROUNDING
                 else:
-                    third = target.third_derivative_within(eta, y, spread * farthest)
+                    third = target.third_derivative_within(eta, these, spread * farthest)
                     found = residual_rates(third, leverages, shifts)
                 # This takes half of the memory, and is still a bound.
                 rates[k, lo:hi] = np.nextafter(found.astype(np.float32), np.float32(np.inf))
@@ -163,7 +161,7 @@ def expansion_bound(
     [rates], _ = rates_in(cholesky, [MARGINS[0] * largest_radius(center, cholesky, draws)])
     total = rates.sum(dtype=np.float64)
     drawn = np.random.default_rng(0).choice(len(rates), DRAWN_ROWS, p=rates / total)
-    units = sharper_units(np.asarray(target.X[named(drawn)]) @ cholesky, cholesky)
+    units = sharper_units(target.design.times(cholesky, named(drawn))[0], cholesky)
     widest_draw = largest_radius(center, units, draws)
     radii = [margin * widest_draw for margin in MARGINS]
     candidates, is_averaged = rates_in(units, radii)

@@ -29,7 +29,7 @@ from approxmcmc.expansion.quadratic import (
     plus_quadratic,
 )
 from approxmcmc.surrogate.moves import SurrogateState
-from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.regression import Regression
 
 THINNEST_WALL = 1.0  # a wall direction is one in which a predictor's variance is larger, in squared units of its scale
 MANY = 1 << 18  # from this number of rows on, a copy of a mapped array is a temporary file; shorter ones are in memory
@@ -89,10 +89,14 @@ class PriorQuadraticAndRows(NamedTuple):
 
 
 class LinesOfRows(NamedTuple):
-    """The influential rows of the design matrix, X (n_rows, dim), and of the responses, y (n_rows,)."""
+    """The influential rows of the design matrix, X (n_rows, dim), and of the responses, y (n_rows,).
+
+    `offset` holds known parts of the predictors, (n_rows,), or nothing.
+    """
 
     X: np.ndarray
     y: np.ndarray
+    offset: np.ndarray
     memory_order: np.ndarray
 
 
@@ -125,6 +129,8 @@ def add_surrogate_gradient(theta: np.ndarray, out: np.ndarray, parts: PriorQuadr
 def predict(theta: np.ndarray, out: np.ndarray, rows: LinesOfRows) -> None:
     """Write the linear predictors of the influential rows at theta to `out`."""
     linear_predictor(theta, rows.X, rows.memory_order, 0, rows.X.shape[0], out)
+    for i in range(rows.offset.shape[0]):
+        out[i] += rows.offset[i]
 
 
 @cached_by_content(maxsize=64)
@@ -140,6 +146,24 @@ def make_on_line(loglik_eta: Callable[[float, float], float]) -> Callable[..., f
         return total
 
     return on_line
+
+
+def lines_of(target: Target, rows: np.ndarray) -> tuple[Callable[..., float] | None, LinesOfRows, float]:
+    """Return the term of a row as a function of its predictor, the influential `rows`, and the predictor's scale.
+
+    The term is None, and there are no rows, unless terms depend on theta through one predictor.
+    """
+    nothing = LinesOfRows(np.empty((0, target.variables.size)), np.empty(0), np.empty(0), ALL_ROWS)
+    if not isinstance(target, Regression) or target.design.n_predictors > 1 or not rows.size:
+        return None, nothing, 1.0
+    of_one = target.likelihood.of_one_response(target.responses_of(rows))
+    if of_one is None:
+        return None, nothing, 1.0
+    whole = target.design.matrix_of(target.design.predictors[0], rows)
+    offset = np.ascontiguousarray(whole[:, -1])
+    known = offset if offset.any() else np.empty(0)
+    lines = LinesOfRows(np.ascontiguousarray(whole[:, :-1]), of_one[1], known, ALL_ROWS)
+    return of_one[0], lines, target.likelihood.predictor_scale or 1.0
 
 
 def predict_nothing(theta: np.ndarray, out: np.ndarray, rows: LinesOfRows) -> None:
@@ -187,11 +211,7 @@ class Surrogate:
         else:
             normal = PriorAndQuadratic(self._quadratic, plain.log_prior)
             self.log_density = with_context(log_prior_and_quadratic, LOG_PRIOR.signature, normal)
-        self._lines = LinesOfRows(np.empty((0, len(center))), np.empty(0), ALL_ROWS)
-        self._scale = 1.0
-        if isinstance(target, LinearTarget) and rows.size:
-            self._lines = LinesOfRows(np.asarray(target.X[rows], np.float64), np.array(target.y[rows]), ALL_ROWS)
-            self._scale = target.predictor_scale or 1.0
+        self._term, self._lines, self._scale = lines_of(target, rows)
 
     @functools.cached_property
     def add_gradient(self) -> Any:
@@ -213,9 +233,9 @@ class Surrogate:
         rows = type_of(self._lines)
         predict_rows = predict_nothing
         sum_up = nothing_on_line
-        if isinstance(self.target, LinearTarget) and self.rows.size:
+        if self._term is not None:
             predict_rows = predict
-            sum_up = make_on_line(self.target._loglik_eta)
+            sum_up = make_on_line(self._term)
         along = nb.float64(VECTOR, VECTOR, nb.float64, rows)
         return kernel(predict_rows, nb.void(VECTOR, VECTOR, rows)), kernel(sum_up, along, fastmath=BATCH_FASTMATH)
 

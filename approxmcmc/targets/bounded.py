@@ -112,9 +112,14 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
         check_terms(self._gap, "gap", theta, self._data, self.n_obs, "gap(theta, data, i) -> float", who=who)
         check_compiles(self._log_bound, "log_bound", (theta, self._sums), "log_bound(theta, sums) -> float", who=who)
 
+    @property
+    def bound_kinds(self) -> tuple[str, ...]:
+        """The one kind, "own"."""
+        return ("own",)
+
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Compile the user's bound; `kind` must be "own", and `at` is not used."""
-        check_kind(kind, ("own",), at, who="BoundedLikelihood")
+        check_kind(kind, self.bound_kinds, at, who="BoundedLikelihood")
         gaps = closure(make_gaps, self._gap, fastmath=BATCH_FASTMATH)
         log_bound = closure(make_log_bound, self._log_bound, fastmath=BATCH_FASTMATH)
         return compile_bound(self._data, self._sums, gaps, log_bound)

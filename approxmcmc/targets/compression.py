@@ -1,10 +1,8 @@
 """Rewrite a posterior with fewer terms than rows, if that is exact."""
 
 from approxmcmc.contracts import DoublyIntractableTarget, Target
-from approxmcmc.targets.distinct_predictors import distinct_predictors
 from approxmcmc.targets.distinct_rows import distinct_rows
-from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.stands_for_rows import StandsForRows
 from approxmcmc.targets.statistics.model import MOST_WORK, normal_outcomes
 from approxmcmc.targets.statistics.target import NormalStatistics
@@ -23,8 +21,8 @@ def compressed(target: Target) -> Target:
     Target
         `NormalStatistics` for normal rows with a linear predictor as mean, and one scale, known or a parameter, up to
         known weights, unless its pass over the rows would take more than about ten seconds; `DistinctRows` for a
-        generalised linear model, and `DistinctPredictors` for a likelihood of several linear predictors, in which at
-        most half of the rows are distinct. The attribute ``plain`` of each is the target of single rows.
+        regression, a likelihood of one or several linear predictors, in which at most half of the rows are distinct.
+        The attribute ``plain`` of each is the target of single rows.
 
     Notes
     -----
@@ -44,9 +42,7 @@ def compressed(target: Target) -> Target:
         return NormalStatistics(target)
     if isinstance(target, StandsForRows):
         return target
-    if isinstance(target, LinearTarget):
-        return distinct_rows(target) or target
-    return (distinct_predictors(target) if isinstance(target, PredictorsTarget) else None) or target
+    return (distinct_rows(target) if isinstance(target, Regression) else None) or target
 
 
 def explain_rows(target: Target) -> str:

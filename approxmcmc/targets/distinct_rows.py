@@ -1,97 +1,95 @@
-r"""Replace identical rows of a generalised linear model by one weighted term.
+r"""Replace identical rows of a regression by one weighted term.
 
-.. math:: \sum_{i=1}^N \log p(y_i \mid x_i' \theta) = \sum_{d=1}^D w_d \log p(y_d \mid x_d' \theta),
+.. math:: \sum_{i=1}^N \log p(y_i \mid \eta_{i1} \dots \eta_{iK})
+          = \sum_{d=1}^D w_d \log p(y_d \mid \eta_{d1} \dots \eta_{dK}),
 
-where d is the index of a distinct pair (x, y) and w_d is how many rows equal this pair.
+where d is the index of a distinct row of columns, codes and responses, and w_d is how many rows equal it.
 """
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import TermWork
+from approxmcmc.contracts import TermWork, content_hash
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.pinned import with_context
+from approxmcmc.engine.terms.batches import Data, datum_at
 from approxmcmc.targets.equal_rows import EqualRows, equal_rows
-from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.predictors.design import Design
+from approxmcmc.targets.predictors.kernels import OfRows
+from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikelihood
+from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.stands_for_rows import StandsForRows
 
-
-class MergedRows(StandsForRows):
-    """A target with one term for each distinct row, times its number of copies; subclasses set `seconds`."""
-
-    @property
-    def term_work(self) -> TermWork:
-        """The work of a term, taken to be that of a single row."""
-        return self._rows.term_work
-
-    @property
-    def found(self) -> str:
-        """Return a sentence: how many distinct rows represent all."""
-        return (
-            f"identical rows are merged: {self.n_obs:,} distinct rows with weights replace {self.n_rows:,}, so a step "
-            f"with all data reads {self.n_obs:,}"
-        )
+Responses = tuple[np.ndarray, ...]
 
 
-class DistinctRows(MergedRows, LinearTarget):
-    r"""A generalised linear model by its distinct rows: term d is w_d log p(y_d | x_d' theta), see the module.
+class WithWeights(RowLikelihood):
+    """w_i times the terms of the likelihood `single`: what follows for bounds of derivatives."""
 
-    Parameters
-    ----------
-    rows
-        The target of single rows.
-    found
-        Its distinct rows.
+    single: RowLikelihood
+    largest: float
+    """The largest weight."""
 
-    Notes
-    -----
-    Guarantee: the posterior of `rows`, to rounding. Responses are complex numbers y + w i, so code for generalised
-    linear models also works on this one. Tests draw terms uniformly, whatever their weights, so a row with a large
-    weight is an outlier among the terms; `ControlVariate` with `always_read` reads such rows in every step. Bounds of
-    derivatives are those of a single row times the weight, or times the largest weight if they hold for all rows.
-    `ZigZag`, `BouncyParticle` and `Firefly` need the target of single rows.
-    """
-
-    _rows: LinearTarget
-
-    def __init__(self, rows: LinearTarget, found: EqualRows) -> None:
-        began = time.perf_counter()
-        super().__init__(rows)
-        first, counts = found
-        self.n_obs = len(first)
-        self.X, self.y = np.ascontiguousarray(rows.X[first]), rows.y[first] + 1j * counts
-        self.data, self.predictor_scale = (self.X, self.y), rows.predictor_scale
-        self._loglik_eta, self._derivatives_eta = weighted(rows._loglik_eta, rows.derivatives_eta)
-        largest = float(counts.max())
+    def _set_single(self, single: RowLikelihood, largest: float) -> None:
+        self.single = single
+        self.largest = largest
+        self.knows_derivatives = single.knows_derivatives
+        self.bounds_derivatives = single.bounds_derivatives
+        self.predictor_scale = single.predictor_scale
         self.slope_bound, self.second_derivative_bound, self.third_derivative_bound = (
             None if bound is None else bound * largest
-            for bound in (rows.slope_bound, rows.second_derivative_bound, rows.third_derivative_bound)
+            for bound in (single.slope_bound, single.second_derivative_bound, single.third_derivative_bound)
         )
-        self.seconds = time.perf_counter() - began
 
-    @property
-    def weights(self) -> np.ndarray:
-        """How many rows equal each distinct row; shape (D,)."""
-        return self.y.imag
+    def split(self, responses: Responses) -> tuple[Responses, np.ndarray]:
+        """Return the responses of `single`, and the weights (rows,)."""
+        return responses[:-1], responses[-1]
 
-    @property
-    def knows_derivatives(self) -> bool:
-        """Whether derivatives are exact: they are if those of the target of single rows are."""
-        return self._rows.knows_derivatives
+    def slope_bounds(self, responses: Responses) -> np.ndarray | None:
+        """Return bounds of the slopes over all eta: those of single rows, times their weights."""
+        plain, weights = self.split(responses)
+        bounds = self.single.slope_bounds(plain)
+        return None if bounds is None else weights * bounds
 
-    def longest_gradients(self) -> np.ndarray:
-        """Return upper bounds of the lengths of the terms' gradients: bounds of single rows, times their weights."""
-        return self.weights * (self._rows.slope_bound * self.row_norms())
-
-    def second_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
+    def second_derivative_within(self, eta: np.ndarray, responses: Responses, reach: np.ndarray) -> np.ndarray | None:
         """Return bounds of second derivatives for abs(t - eta_d) <= reach_d: those of single rows, times weights."""
-        return y.imag * self._rows.second_derivative_within(eta, y.real, reach)
+        plain, weights = self.split(responses)
+        bounds = self.single.second_derivative_within(eta, plain, reach)
+        return None if bounds is None else weights * bounds
 
-    def third_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
+    def third_derivative_within(self, eta: np.ndarray, responses: Responses, reach: np.ndarray) -> np.ndarray | None:
         """Return bounds of third derivatives for abs(t - eta_d) <= reach_d: those of single rows, times weights."""
-        return y.imag * self._rows.third_derivative_within(eta, y.real, reach)
+        plain, weights = self.split(responses)
+        bounds = self.single.third_derivative_within(eta, plain, reach)
+        return None if bounds is None else weights * bounds
+
+
+class WeightedFunction(WithWeights, ScalarLikelihood):
+    """A function of one predictor and one real response, times the weight: the response is y + i w.
+
+    So kernels that read one array of responses serve weighted rows.
+    """
+
+    def __init__(self, single: ScalarLikelihood, largest: float) -> None:
+        term, derivatives = weighted(single.loglik, single.derivatives)
+        super().__init__(term, 1, 1, derivatives)
+        self._set_single(single, largest)
+
+    def split(self, responses: Responses) -> tuple[Responses, np.ndarray]:
+        """Return the responses of `single`, and the weights (rows,)."""
+        return (responses[0].real,), responses[0].imag
+
+    def work(self) -> TermWork:
+        """Return the work of a row, without that of the weight."""
+        return self.single.work()
+
+    def identity(self) -> str:
+        """Return a hash of the likelihood's code."""
+        return self.single.identity()
 
 
 @cached_by_content(maxsize=64)
@@ -111,7 +109,151 @@ def weighted(
     return term, both
 
 
-def distinct_rows(target: LinearTarget) -> DistinctRows | None:
-    """Return the `DistinctRows` of a target if `equal_rows` finds few distinct rows, else None."""
-    found = equal_rows([target.X, target.y])
+class WeightedLikelihood(WithWeights):
+    """Any likelihood of rows, times the weight, which is the last response."""
+
+    def __init__(self, single: RowLikelihood, largest: float) -> None:
+        self.n_predictors = single.n_predictors
+        self._set_single(single, largest)
+
+    def of_one_response(self, responses: Responses) -> tuple[Callable[..., float], np.ndarray] | None:
+        """Return the term as a function of eta and y + i w, if that of single rows is one of eta and a real y."""
+        plain = self.single.of_one_response(responses[:-1])
+        if plain is None or np.iscomplexobj(plain[1]):
+            return None
+        assert isinstance(self.single, ScalarLikelihood)
+        return weighted(self.single.loglik, self.single.derivatives)[0], plain[1] + 1j * responses[-1]
+
+    def work(self) -> TermWork:
+        """Return the work of a row, without that of the weight."""
+        return self.single.work()
+
+    def compile(self, name: str, responses: Responses) -> Any:
+        """Compile a batch function around that of the likelihood without weights."""
+        single = self.single.compile(name, responses[:-1])
+        known = OfRows(self.n_predictors, single)
+        return with_context(getattr(self, name)(), self.signature(name, responses), known, fastmath=True)
+
+    def terms(self) -> Callable[..., None]:
+        """Return the batch function of the weighted terms, which calls that without weights."""
+        return weighted_terms
+
+    def slopes(self) -> Callable[..., None]:
+        """Return the batch function of the weighted slopes, which calls that without weights."""
+        return weighted_slopes
+
+    def expansion(self) -> Callable[..., None]:
+        """Return the batch function of the weighted expansions, which calls that without weights."""
+        return weighted_expansion
+
+    def identity(self) -> str:
+        """Return a hash of the likelihood's code."""
+        return content_hash("weighted", self.single.identity())
+
+
+def weighted_terms(
+    eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
+) -> None:
+    """Write the terms of the rows ``order[lo:hi]`` times their weights, which are the last response."""
+    known.function(eta, responses[:-1], order, lo, hi, out)
+    weights = responses[-1]
+    for i in range(hi - lo):
+        out[i] *= weights[datum_at(order, lo + i)]
+
+
+def weighted_slopes(
+    eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
+) -> None:
+    """Write the slopes of the rows ``order[lo:hi]`` times their weights; `out` has shape (K, rows)."""
+    known.function(eta, responses[:-1], order, lo, hi, out)
+    weights = responses[-1]
+    for k in range(known.n_predictors):
+        for i in range(hi - lo):
+            out[k, i] *= weights[datum_at(order, lo + i)]
+
+
+def weighted_expansion(
+    eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
+) -> None:
+    """Write the expansions of the rows ``order[lo:hi]`` times their weights; `out` has one row for each."""
+    known.function(eta, responses[:-1], order, lo, hi, out)
+    weights = responses[-1]
+    for i in range(hi - lo):
+        for k in range(out.shape[1]):
+            out[i, k] *= weights[datum_at(order, lo + i)]
+
+
+class DistinctRows(StandsForRows, Regression):
+    r"""A regression by its distinct rows: term d is w_d log p(y_d | eta_d1 ... eta_dK), see the module.
+
+    Parameters
+    ----------
+    rows
+        The target of single rows.
+    found
+        Its distinct rows.
+
+    Notes
+    -----
+    Guarantee: the posterior of `rows`, to rounding. Tests draw terms uniformly, whatever their weights, so a row with a
+    large weight is an outlier among the terms; `ControlVariate` with `always_read` reads such rows in every step.
+    Bounds of derivatives are those of a single row times its weight, or the largest weight if they hold for all rows.
+    `ZigZag`, `BouncyParticle` and `Firefly` need the target of single rows.
+    """
+
+    likelihood: WithWeights
+    _rows: Regression
+
+    def __init__(self, rows: Regression, found: EqualRows) -> None:
+        began = time.perf_counter()
+        super().__init__(rows)
+        design = rows.design
+        X, codes, *responses = (_taken(array, found.first) for array in (design.X, design.codes, *rows.responses))
+        largest = float(found.counts.max())
+        if rows.is_dense and not np.iscomplexobj(rows.y):
+            self.likelihood = WeightedFunction(rows.scalar, largest)
+            responses = [responses[0] + 1j * found.counts]
+        else:
+            self.likelihood = WeightedLikelihood(rows.likelihood, largest)
+            responses.append(found.counts.astype(np.float64))
+        self._set_rows(Design(design.dim, X, codes, design.weights, design.predictors), tuple(responses))
+        self.seconds = time.perf_counter() - began
+
+    @property
+    def weights(self) -> np.ndarray:
+        """How many rows equal each distinct row; shape (D,)."""
+        return self.likelihood.split(self.responses)[1]
+
+    @property
+    def term_work(self) -> TermWork:
+        """The work of a term, taken to be that of a single row."""
+        return self._rows.term_work
+
+    @property
+    def found(self) -> str:
+        """Return a sentence: how many distinct rows represent all."""
+        return (
+            f"identical rows are merged: {self.n_obs:,} distinct rows with weights replace {self.n_rows:,}, so a step "
+            f"with all data reads {self.n_obs:,}"
+        )
+
+
+def _taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Return a copy of some rows that has the same type in numba: contiguous, and read-only if `array` is."""
+    some = np.ascontiguousarray(array[rows])
+    some.flags.writeable = array.flags.writeable
+    return some
+
+
+def distinct_rows(target: Regression) -> DistinctRows | None:
+    """Return the `DistinctRows` of a regression if `equal_rows` finds few distinct rows, else None.
+
+    None also if a response has no entry for each row.
+    """
+    arrays = [target.design.X, target.design.codes]
+    for response in target.responses:
+        arrays += [response.real, response.imag] if np.iscomplexobj(response) else [response]
+    if any(array.shape[:1] != (target.n_obs,) for array in arrays):
+        return None
+    found = equal_rows([array for array in arrays if array.size])
     return DistinctRows(target, found) if found else None

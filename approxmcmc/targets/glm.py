@@ -1,5 +1,6 @@
 """A user's generalised linear model: one function of predictor and response, with its derivatives and bounds."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,17 +9,17 @@ import numpy as np
 
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.families.user import of_user
 from approxmcmc.targets.checks import CHECKED_ROWS, check_compiles, check_gradient, plain_function
-from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.tables import TableRegression, categorical_columns
-from approxmcmc.targets.tall_data import Prior
+from approxmcmc.targets.family_regression import FamilyRegression
 
+BOUNDS = ("slope_bound", "second_derivative_bound", "third_derivative_bound")
 STEP = 0.5
 GRID = np.arange(-6.0, 6.0 + STEP, STEP)  # predictors at which given bounds are checked
 ROUNDING = 16.0 * np.finfo(np.float64).eps  # relative rounding error of a term
 
 
-class GLMTarget(LinearTarget):
+class GLMTarget(FamilyRegression):
     """A user-defined generalised linear model: log p(y_i | theta) = loglik_eta(x_i' theta, y_i).
 
     Parameters
@@ -28,7 +29,7 @@ class GLMTarget(LinearTarget):
         `log_sigmoid` keep the loop over data vectorised.
     X, y, intercept, coef_names
         As for :class:`LogisticRegression`; y is any array of numbers of shape (n,).
-    prior_scale, prior
+    prior_scale, prior, offset
         As for :class:`LogisticRegression`.
     derivatives_eta
         ``derivatives_eta(eta, y) -> (first, second)``, the derivatives of `loglik_eta` in eta, for gradients, modes and
@@ -62,17 +63,6 @@ class GLMTarget(LinearTarget):
     GLMTarget(n_obs=10, dim=1)
     """
 
-    def __new__(cls, loglik_eta: Any = None, X: Any = None, y: Any = None, **settings: Any) -> Any:
-        """Return a generalised linear model: a `TableRegression` if X is a table with categories."""
-        if cls is not GLMTarget or not categorical_columns(X):
-            return super().__new__(cls)
-        if bounds := [name for name in settings if name.endswith("_bound")]:
-            raise InvalidInputError(
-                f"GLMTarget: {bounds} need X as an array of numbers; found a table with columns of text or categories. "
-                "Leave them out, or give the columns as indicators"
-            )
-        return TableRegression(loglik_eta, X, y, who="GLMTarget", **settings)
-
     @naming_the_arguments
     def __init__(
         self,
@@ -84,31 +74,42 @@ class GLMTarget(LinearTarget):
         intercept: bool = False,
         prior: Callable[..., float] | None = None,
         coef_names: Sequence[str] | None = None,
+        offset: Any = None,
         derivatives_eta: Callable[[float, float], tuple[float, float]] | None = None,
         slope_bound: float | None = None,
         second_derivative_bound: float | None = None,
         third_derivative_bound: float | Callable[..., np.ndarray] | None = None,
         pymc_model: Callable[[], Any] | None = None,
     ) -> None:
-        self._loglik_eta = plain_function(loglik_eta, "loglik_eta", who="GLMTarget")
+        loglik = plain_function(loglik_eta, "loglik_eta", who="GLMTarget")
         if derivatives_eta is not None:
-            self._derivatives_eta = plain_function(derivatives_eta, "derivatives_eta", who="GLMTarget")
-        self._set_data(X, y, intercept=intercept, coef_names=coef_names)
-        self.prior = Prior(prior_scale, prior, who="GLMTarget")
-        self._third_derivative_within = third_derivative_bound if callable(third_derivative_bound) else None
+            derivatives_eta = plain_function(derivatives_eta, "derivatives_eta", who="GLMTarget")
+        self.pymc_model = pymc_model
         third = None if callable(third_derivative_bound) else third_derivative_bound
-        bounds = {
-            "slope_bound": slope_bound,
-            "second_derivative_bound": second_derivative_bound,
-            "third_derivative_bound": third,
-        }
-        for name, bound in bounds.items():
+        within = _within(third_derivative_bound) if callable(third_derivative_bound) else None
+        bounds = (slope_bound, second_derivative_bound, third)
+        for name, bound in zip(BOUNDS, bounds, strict=True):
             if bound is not None and not 0.0 < bound < math.inf:
                 raise InvalidInputError(f"GLMTarget: {name} must be positive and finite, found {bound!r}")
-        self.slope_bound, self.second_derivative_bound, self.third_derivative_bound = bounds.values()
-        self.pymc_model = pymc_model
+        family = dataclasses.replace(
+            of_user(loglik, derivatives_eta),
+            slope_bound=slope_bound,
+            second_derivative_bound=second_derivative_bound,
+            third_derivative_bound=third,
+            third_derivative_within=within,
+        )
+        super().__init__(
+            family,
+            X,
+            y,
+            prior_scale=prior_scale,
+            intercept=intercept,
+            prior=prior,
+            coef_names=coef_names,
+            offset=offset,
+        )
         arguments = (0.25, float(self.y[0]))
-        check_compiles(self._loglik_eta, "loglik_eta", arguments, "loglik_eta(eta, y) -> float", who="GLMTarget")
+        check_compiles(loglik, "loglik_eta", arguments, "loglik_eta(eta, y) -> float", who="GLMTarget")
         for response in self._some_responses():
             self._refuse_false_bounds(response)
 
@@ -122,8 +123,9 @@ class GLMTarget(LinearTarget):
 
         So a true bound always passes, up to rounding.
         """
-        third = self.third_derivative_bound or self._third_derivative_within
-        known = [bound is not None for bound in (self.slope_bound, self.second_derivative_bound, third)]
+        family = self.likelihood.family
+        third = family.third_derivative_bound or family.third_derivative_within
+        known = [bound is not None for bound in (family.slope_bound, family.second_derivative_bound, third)]
         if not any(known):
             return
         with np.errstate(all="ignore"):
@@ -146,38 +148,42 @@ class GLMTarget(LinearTarget):
         """Return the name of the bound of the derivative `order`, and bounds within order * STEP / 2 of each center."""
         if order == 3:
             reach = np.full(centers.size, 0.5 * order * STEP)
-            return "third_derivative_bound", self.third_derivative_within(centers, np.full(centers.size, y), reach)
-        name = ("slope_bound", "second_derivative_bound")[order - 1]
-        return name, np.full(centers.size, getattr(self, name))
+            bounds = self.likelihood.third_derivative_within(centers, (np.full(centers.size, y),), reach)
+            assert bounds is not None
+            return "third_derivative_bound", bounds
+        name = BOUNDS[order - 1]
+        return name, np.full(centers.size, getattr(self.likelihood, name))
 
     def _term_or_nan(self, eta: float, y: float) -> float:
         """Return ``loglik_eta(eta, y)``, or NaN if the user's function cannot be evaluated there."""
         try:
-            return float(self._loglik_eta(eta, y))
+            return float(self.likelihood.loglik(eta, y))
         except (ArithmeticError, ValueError):
             return math.nan
 
     def _term_gradients(self) -> Any:
-        if self._derivatives_eta is not None:
+        if self.knows_derivatives:
             for y in np.unique(self.y[:: max(1, self.n_obs // CHECKED_ROWS)])[:CHECKED_ROWS]:
                 self._check_slope(float(y))
         return super()._term_gradients()
 
     def _check_slope(self, y: float) -> None:
         def add_slope(eta: np.ndarray, out: np.ndarray) -> None:
-            out[0] += self.derivatives_eta(eta[0], y)[0]
+            out[0] += self.likelihood.derivatives(eta[0], y)[0]
 
         name, at = f"the first of derivatives_eta at y = {y:g}", np.array([0.25])
-        check_gradient(lambda eta: self._loglik_eta(eta[0], y), add_slope, at, name, ["eta"], who="GLMTarget")
+        check_gradient(lambda eta: self.likelihood.loglik(eta[0], y), add_slope, at, name, ["eta"], who="GLMTarget")
 
-    def third_derivative_within(self, eta: np.ndarray, y: np.ndarray, reach: np.ndarray) -> np.ndarray:
-        """Return upper bounds of the third derivative over abs(t - eta) <= reach, by row; shape of `eta`.
+    def to_pymc(self) -> Any:
+        """Return the `pymc.Model` that the user supplied."""
+        return self.pymc_model() if self.pymc_model is not None else super().to_pymc()
 
-        They are the values of the user's function, or the number that holds everywhere.
-        """
-        if self._third_derivative_within is None:
-            return super().third_derivative_within(eta, y, reach)
-        bounds = np.asarray(self._third_derivative_within(eta, y, reach), dtype=np.float64)
+
+def _within(bound: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    """Return the user's function ``bound(eta, y, reach)`` as that of a family, with a check of what it returns."""
+
+    def within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
+        bounds = np.asarray(bound(eta, y, reach), dtype=np.float64)
         if bounds.shape != eta.shape or not np.all((bounds >= 0.0) & (bounds < math.inf)):
             raise InvalidInputError(
                 "GLMTarget: third_derivative_bound(eta, y, reach) must return a finite bound, at least 0, for each of "
@@ -185,6 +191,4 @@ class GLMTarget(LinearTarget):
             )
         return bounds
 
-    def to_pymc(self) -> Any:
-        """Return the `pymc.Model` that the user supplied."""
-        return self.pymc_model() if self.pymc_model is not None else super().to_pymc()
+    return within

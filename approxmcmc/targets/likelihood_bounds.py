@@ -22,7 +22,9 @@ from approxmcmc.contracts import CompiledBound
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, VECTOR, closure, compiled, kernel, type_of
 from approxmcmc.engine.terms.batches import Data, datum_at, linear_predictor, log_terms_type
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.families.family import Family, Minorant
+from approxmcmc.families.family import Minorant
+from approxmcmc.targets.predictors.design import Design
+from approxmcmc.targets.predictors.kernels import LAST, add_rows, predict
 
 ROWS = 65_536  # rows per block when sums over all data are formed, so that no second copy of the data is made
 
@@ -69,6 +71,38 @@ def make_add_linear_gap_gradient(slope: Callable[..., float]) -> Callable[..., N
             weighted = weights[i] * slope(eta[i], here[0, i], here[1, i], here[2, i])
             for j in range(theta.shape[0]):
                 out[j] += weighted * X[row, j]
+
+    return add_gap_gradient
+
+
+def make_design_gaps(gap: Callable[..., float]) -> Callable[..., None]:
+    """Return the same as `make_linear_gaps` for any design of one predictor; data = (*design, touch)."""
+
+    def design_gaps(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        eta = np.empty((1, hi - lo))
+        here = np.empty((3, hi - lo))
+        predict(theta, data[:LAST], order, lo, hi, np.empty(data[0].shape[1]), eta)
+        _copy_rows(data[LAST], order, lo, hi, here)
+        for i in range(hi - lo):
+            out[i] = gap(eta[0, i], here[0, i], here[1, i], here[2, i])
+
+    return design_gaps
+
+
+def make_add_design_gap_gradient(slope: Callable[..., float]) -> Callable[..., None]:
+    """Return the same as `make_add_linear_gap_gradient` for any design of one predictor; data = (*design, touch)."""
+
+    def add_gap_gradient(
+        theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, weights: np.ndarray, out: np.ndarray
+    ) -> None:
+        eta = np.empty((1, hi - lo))
+        here = np.empty((3, hi - lo))
+        coefs = np.empty(data[0].shape[1])
+        predict(theta, data[:LAST], order, lo, hi, coefs, eta)
+        _copy_rows(data[LAST], order, lo, hi, here)
+        for i in range(hi - lo):
+            eta[0, i] = weights[i] * slope(eta[0, i], here[0, i], here[1, i], here[2, i])
+        add_rows(eta, data[:LAST], order, lo, hi, coefs, out)
 
     return add_gap_gradient
 
@@ -131,19 +165,31 @@ def linear_bound(X: np.ndarray, minorant: Minorant) -> CompiledBound:
     return compile_bound(data, sums, gaps, _quadratic, add_gap_gradient, _add_quadratic_gradient)
 
 
-def bound_of_family(
-    family: Family, X: np.ndarray, y: np.ndarray, kind: str, at: np.ndarray | None, *, who: str
-) -> CompiledBound:
-    """Return the bound `kind` of a linear model whose rows follow a family; tuned bounds touch the terms at theta `at`.
+def bound_of_design(design: Design, minorant: Minorant) -> CompiledBound:
+    """Return the bound of rows with one predictor of any design, from the bounds of the rows in eta.
 
-    Raises
-    ------
-    InvalidInputError
-        If the family has no such bound, or a tuned bound has no theta to touch at.
+    With the offset o_i of predictor i, a term a eta^2 + b eta + c is a quadratic in x_i' theta of the coefficients a, b
+    + 2 a o_i and c + b o_i + a o_i^2.
     """
-    check_kind(kind, tuple(family.minorants), at, who=who)
-    eta_0 = np.zeros(len(y)) if at is None else X @ at
-    return linear_bound(X, family.minorants[kind](y, eta_0))
+    if design.is_dense:
+        return linear_bound(design.X, minorant)
+    quadratic, linear, constant = minorant.coefficients
+    Q = np.zeros((design.dim, design.dim))
+    slope = np.zeros(design.dim)
+    constants = []
+    for lo in range(0, design.n_rows, design.rows_of_a_sum):
+        rows = slice(lo, lo + design.rows_of_a_sum)
+        offset = design.eta(np.zeros(design.dim), rows)[0]
+        of_square, of_eta = quadratic[rows], linear[rows]
+        Q += design.bend(of_square[None, None], rows)
+        slope += design.slope((of_eta + 2.0 * of_square * offset)[None], rows)
+        constants.append(math.fsum(constant[rows] + (of_eta + of_square * offset) * offset))
+    sums = (Q, slope, np.array([math.fsum(constants)]))
+    touch = np.stack(np.broadcast_arrays(*minorant.touch), axis=1)
+    data = (*design.arrays, np.ascontiguousarray(touch, dtype=np.float64))
+    gaps = closure(make_design_gaps, minorant.gap, fastmath=BATCH_FASTMATH)
+    add_gap_gradient = closure(make_add_design_gap_gradient, minorant.slope, fastmath=BATCH_FASTMATH)
+    return compile_bound(data, sums, gaps, _quadratic, add_gap_gradient, _add_quadratic_gradient)
 
 
 def check_kind(kind: str, known: tuple[str, ...], at: np.ndarray | None, *, who: str) -> None:

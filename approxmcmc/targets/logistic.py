@@ -1,23 +1,17 @@
 """Logistic regression."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import BoundedTarget, CompiledBound
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.bernoulli import LOGIT
-from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.given import check_same_index, response_source
-from approxmcmc.targets.likelihood_bounds import bound_of_family
-from approxmcmc.targets.linear import LinearTarget, pieces
-from approxmcmc.targets.tables import TableRegression, categorical_columns
-from approxmcmc.targets.tall_data import Prior
+from approxmcmc.targets.family_regression import FamilyRegression
 
 
-class LogisticRegression(LinearTarget, BoundedTarget):
+class LogisticRegression(FamilyRegression):
     """Bayesian logistic regression: y_i ~ Bernoulli(1 / (1 + exp(-x_i' beta))), beta_j ~ N(0, prior_scale^2).
 
     Parameters
@@ -37,6 +31,8 @@ class LogisticRegression(LinearTarget, BoundedTarget):
         A function ``log_prior(beta) -> float`` in place of the normal prior.
     coef_names
         Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
+    offset
+        A known part of the predictor, shape (n,): eta_i = x_i' beta + offset_i; None: 0.
 
     Raises
     ------
@@ -45,7 +41,7 @@ class LogisticRegression(LinearTarget, BoundedTarget):
 
     Notes
     -----
-    Draws are called ``beta`` with the dimension ``coef``.
+    Draws are called ``beta`` with the dimension ``coef``. Effects of a column of categories have its name.
 
     Examples
     --------
@@ -55,22 +51,6 @@ class LogisticRegression(LinearTarget, BoundedTarget):
     >>> amc.targets.LogisticRegression(X, (X[:, 0] > 0).astype(int), prior_scale=2.0)
     LogisticRegression(n_obs=100, dim=2)
     """
-
-    terms_are_concave = True
-
-    @naming_the_arguments
-    def __new__(
-        cls, X: Any = None, y: Any = None, prior_scale: float = 1.0, intercept: bool = False, **settings: Any
-    ) -> Any:
-        """Return a logistic regression: a `TableRegression` if X is a table with categories."""
-        if cls is not LogisticRegression or not categorical_columns(X):
-            return super().__new__(cls)
-        check_same_index("LogisticRegression", X=X, y=y)
-        y = checked_array(response_source(y), "y", who="LogisticRegression").astype(np.float64)
-        settings = {"prior_scale": prior_scale, "intercept": intercept, "who": "LogisticRegression", **settings}
-        table = TableRegression.of_family(LOGIT, X, cls.responses(y), **settings)
-        table.terms_are_concave = True
-        return table
 
     @naming_the_arguments
     def __init__(
@@ -82,13 +62,21 @@ class LogisticRegression(LinearTarget, BoundedTarget):
         *,
         prior: Callable[..., float] | None = None,
         coef_names: Sequence[str] | None = None,
+        offset: Any = None,
     ) -> None:
-        self._set_family(LOGIT)
-        self._set_data(X, y, intercept=intercept, coef_names=coef_names)
-        self.prior = Prior(prior_scale, prior, who="LogisticRegression")
+        super().__init__(
+            LOGIT,
+            X,
+            y,
+            prior_scale=prior_scale,
+            intercept=intercept,
+            prior=prior,
+            coef_names=coef_names,
+            offset=offset,
+        )
 
     @staticmethod
-    def responses(y: np.ndarray) -> np.ndarray:
+    def coded(y: np.ndarray) -> np.ndarray:
         """Return the responses as 0 and 1, from 0/1 or -1/1."""
         classes = {value for piece in pieces(y) for value in np.unique(piece).tolist()}
         if not (classes <= {0.0, 1.0} or classes <= {-1.0, 1.0}):
@@ -98,6 +86,7 @@ class LogisticRegression(LinearTarget, BoundedTarget):
             )
         return (y + 1.0) / 2.0 if -1.0 in classes else y
 
-    def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
-        """Return the lower bound `kind` of the likelihood: "tuned" or "taylor", which touch at `at`, or "untuned"."""
-        return bound_of_family(LOGIT, self.X, self.y, kind, at, who="LogisticRegression")
+
+def pieces(y: np.ndarray, rows: int = 65_536) -> Iterator[np.ndarray]:
+    """Yield runs of rows of an array, so that data larger than memory are never copied as a whole."""
+    return (y[start : start + rows] for start in range(0, len(y), rows))

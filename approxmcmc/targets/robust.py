@@ -4,33 +4,26 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from approxmcmc.contracts import BoundedTarget, CompiledBound
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.student_t import student_t
-from approxmcmc.targets.likelihood_bounds import bound_of_family
-from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.tables import TableRegression, categorical_columns
-from approxmcmc.targets.tall_data import Prior
+from approxmcmc.targets.family_regression import FamilyRegression
 
 
-class RobustRegression(LinearTarget, BoundedTarget):
+class RobustRegression(FamilyRegression):
     """Linear regression with Student-t errors: (y_i - x_i' beta) / scale ~ t_df, beta_j ~ N(0, prior_scale^2).
 
     Parameters
     ----------
     X
-        Predictors, shape (n, p); a DataFrame's columns become the labels of `beta`. With columns of text or categories
-        the result is a :class:`TableRegression`.
+        Predictors, shape (n, p), or a table, as for :class:`LogisticRegression`.
     y
         Responses, shape (n,).
     df
         Degrees of freedom, positive. 4 is the choice of Maclaurin and Adams (2014); large values give normal errors.
     scale
         Scale of the errors, positive, in the units of y.
-    prior_scale, intercept, prior, coef_names
+    prior_scale, intercept, prior, coef_names, offset
         As for :class:`LogisticRegression`.
 
     Raises
@@ -58,23 +51,6 @@ class RobustRegression(LinearTarget, BoundedTarget):
     """
 
     @naming_the_arguments
-    def __new__(
-        cls,
-        X: Any = None,
-        y: Any = None,
-        df: float = 4.0,
-        scale: float = 1.0,
-        prior_scale: float = 1.0,
-        intercept: bool = False,
-        **settings: Any,
-    ) -> Any:
-        """Return a robust regression: a `TableRegression` if X is a table with categories."""
-        if cls is not RobustRegression or not categorical_columns(X):
-            return super().__new__(cls)
-        settings = {"prior_scale": prior_scale, "intercept": intercept, "who": "RobustRegression", **settings}
-        return TableRegression.of_family(student_t(*_checked(df, scale)), X, y, **settings)
-
-    @naming_the_arguments
     def __init__(
         self,
         X: Any,
@@ -86,16 +62,19 @@ class RobustRegression(LinearTarget, BoundedTarget):
         *,
         prior: Callable[..., float] | None = None,
         coef_names: Sequence[str] | None = None,
+        offset: Any = None,
     ) -> None:
-        self._set_data(X, y, intercept=intercept, coef_names=coef_names)
         self.df, self.scale = _checked(df, scale)
-        self._set_family(student_t(self.df, self.scale))
-        self.prior = Prior(prior_scale, prior, who="RobustRegression")
-
-    def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
-        """Return the lower bound `kind` of the likelihood: "tuned", which touches at `at`, or "untuned"."""
-        assert self.family is not None
-        return bound_of_family(self.family, self.X, self.y, kind, at, who="RobustRegression")
+        super().__init__(
+            student_t(self.df, self.scale),
+            X,
+            y,
+            prior_scale=prior_scale,
+            intercept=intercept,
+            prior=prior,
+            coef_names=coef_names,
+            offset=offset,
+        )
 
 
 def _checked(df: float, scale: float) -> tuple[float, float]:

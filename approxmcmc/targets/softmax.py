@@ -1,13 +1,4 @@
-"""Softmax regression: two or more classes, each with a vector of coefficients.
-
-The bound of Boehning (1992) replaces the Hessian of the log partition function by an upper bound without theta. With
-eta = (x' beta_1, ..., x' beta_K), lse(eta) = log sum_k exp(eta_k), t the datum's class, any eta_0,
-
-    log B = eta_t - [lse(eta_0) + g'(eta - eta_0) + (eta - eta_0)' A (eta - eta_0) / 2],   g = softmax(eta_0),
-    A = (I - 11'/K) / 2,
-
-which touches the likelihood at eta_0. Sums of log B only need X'X, not a (K p, K p) matrix: A is the same for all data.
-"""
+"""Softmax regression: two or more classes, each with a vector of coefficients."""
 
 import copy
 import math
@@ -16,148 +7,57 @@ from typing import Any, Self
 
 import numpy as np
 
-from approxmcmc.contracts import BoundedTarget, CompiledBound, CompiledTarget, Variables
+from approxmcmc.contracts import CompiledBound, Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
-from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled, kernel, type_of
-from approxmcmc.engine.compiler.identity import content_id
-from approxmcmc.engine.numerics import exp_to_700
-from approxmcmc.engine.terms.batches import Data, datum_at, log_terms_type
-from approxmcmc.engine.terms.gradients import ROWS, gradient_signature
-from approxmcmc.errors import IncompatibleError
-from approxmcmc.families.categorical import log_sum_exp
-from approxmcmc.targets.given import check_same_index, design_matrix, design_source, kept, response_source
-from approxmcmc.targets.likelihood_bounds import ROWS as ROWS_OF_SUMS, check_kind, compile_bound
-from approxmcmc.targets.predictors.base import PredictorsTarget
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.targets.boehning import boehning_bound
+from approxmcmc.targets.checks import checked_array
+from approxmcmc.targets.given import check_names, check_same_index, kept, response_source
+from approxmcmc.targets.likelihood_bounds import check_kind
+from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
+from approxmcmc.targets.predictors.classes import DenseClasses
 from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood
-from approxmcmc.targets.predictors.design import Design, Predictor
-from approxmcmc.targets.softmax_tables import WHO, SoftmaxTable, classes_of, prior_of
-from approxmcmc.targets.tables import categorical_columns
-from approxmcmc.targets.tall_data import TallDataTarget
+from approxmcmc.targets.regression import Regression
+from approxmcmc.targets.tables import (
+    listed,
+    parts_of_designs,
+    predictor_of_pymc,
+    read_columns,
+    spread,
+    theta_of_pymc,
+)
+from approxmcmc.targets.tall_data import Prior
+
+WHO = "SoftmaxRegression"
 
 
-@compiled(fastmath=set(BATCH_FASTMATH))
-def _predictors(theta: np.ndarray, X: np.ndarray, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    """Write x_i' beta_k to ``out[k, :hi - lo]`` for all classes k."""
-    p = X.shape[1]
-    for place in range(lo, hi):
-        row = datum_at(order, place)
-        for k in range(out.shape[0]):
-            eta = 0.0
-            for j in range(p):
-                eta += X[row, j] * theta[k * p + j]
-            out[k, place - lo] = eta
+def classes_of(y: np.ndarray) -> np.ndarray:
+    """Return the distinct classes in y, sorted; fewer than two, or one that is no whole number, is an error."""
+    labels = np.unique(y)
+    if len(labels) < 2 or (labels != np.round(labels)).any():
+        raise InvalidInputError(f"{WHO}: y must hold two or more classes, as integers; found {labels[:5].tolist()}")
+    return labels
 
 
-def _softmax_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    X, y = data
-    eta, work = np.empty((theta.shape[0] // X.shape[1], hi - lo)), np.empty((2, hi - lo))
-    _predictors(theta, X, order, lo, hi, eta)
-    log_sum_exp(eta, hi - lo, work[0], work[1])
-    for i in range(hi - lo):
-        out[i] = eta[y[datum_at(order, lo + i)], i] - work[1, i]
+def prior_of(scale: float, prior: Callable[..., float] | None) -> Prior:
+    """Return the prior of all coefficients; if `prior` is None, it is normal and its `scale` must be finite."""
+    checked = Prior(scale, prior, who=WHO)
+    if prior is None and math.isinf(scale):
+        raise InvalidInputError(
+            f"{WHO}: prior_scale must be finite, found {scale}; a flat prior gives an improper posterior"
+        )
+    return checked
 
 
-def _add_softmax_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    X, y = data
-    p = X.shape[1]
-    eta, work = np.empty((theta.shape[0] // p, ROWS)), np.empty((2, ROWS))
-    for start in range(lo, hi, ROWS):  # rows are read twice; so few stay in the first-level cache until the second time
-        stop = min(start + ROWS, hi)
-        _predictors(theta, X, order, start, stop, eta)
-        log_sum_exp(eta, stop - start, work[0], work[1])
-        for place in range(start, stop):
-            i, row = place - start, datum_at(order, place)
-            for k in range(eta.shape[0]):
-                # np.float64: without compilation, a Python float times a float32 is a float32.
-                slope = (1.0 if k == y[row] else 0.0) - np.float64(exp_to_700(eta[k, i] - work[1, i]))
-                for j in range(p):
-                    out[k * p + j] += slope * X[row, j]
-
-
-def _boehning_gaps(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    """Write lse(eta_0) + g'delta + delta' A delta / 2 - lse(eta), delta = eta - eta_0: the gap for every response."""
-    X, touch = data  # touch: lse(eta_0), then eta_0 and g of every class
-    n_classes = (touch.shape[1] - 1) // 2
-    eta, work = np.empty((n_classes, hi - lo)), np.empty((3, hi - lo))
-    _predictors(theta, X, order, lo, hi, eta)
-    log_sum_exp(eta, hi - lo, work[0], work[1])
-    total, square = work[0], work[2]
-    for i in range(hi - lo):
-        row = datum_at(order, lo + i)
-        out[i] = touch[row, 0] - work[1, i]
-        total[i] = square[i] = 0.0
-        for k in range(n_classes):
-            delta = eta[k, i] - touch[row, 1 + k]
-            total[i] += delta
-            square[i] += delta * delta
-            out[i] += touch[row, 1 + n_classes + k] * delta
-    for i in range(hi - lo):
-        out[i] += 0.25 * (square[i] - total[i] * total[i] / n_classes)
-
-
-def _boehning_gap_gradient(
-    theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, weights: np.ndarray, out: np.ndarray
-) -> None:
-    X, touch = data
-    n_classes, p = (touch.shape[1] - 1) // 2, X.shape[1]
-    eta, work = np.empty((n_classes, hi - lo)), np.empty((2, hi - lo))
-    _predictors(theta, X, order, lo, hi, eta)
-    log_sum_exp(eta, hi - lo, work[0], work[1])
-    for place in range(lo, hi):
-        i, row = place - lo, datum_at(order, place)
-        mean = 0.0
-        for k in range(n_classes):
-            mean += (eta[k, i] - touch[row, 1 + k]) / n_classes
-        for k in range(n_classes):
-            slope = touch[row, 1 + n_classes + k] - exp_to_700(eta[k, i] - work[1, i])
-            slope = weights[i] * (slope + 0.5 * (eta[k, i] - touch[row, 1 + k] - mean))
-            for j in range(p):
-                out[k * p + j] += slope * X[row, j]
-
-
-def _boehning_sum(theta: np.ndarray, sums: Data) -> float:
-    gram, linear, constant = sums
-    p = gram.shape[0]
-    n_classes = theta.shape[0] // p
-    total = constant[0]
-    mean = np.zeros(p)
-    for k in range(n_classes):
-        for j in range(p):
-            mean[j] += theta[k * p + j] / n_classes
-            total += linear[k * p + j] * theta[k * p + j]
-    for k in range(n_classes):
-        for i in range(p):
-            row = 0.0
-            for j in range(p):
-                row += gram[i, j] * (theta[k * p + j] - mean[j])
-            total -= 0.25 * row * (theta[k * p + i] - mean[i])
-    return total
-
-
-def _boehning_sum_gradient(theta: np.ndarray, sums: Data, out: np.ndarray) -> None:
-    gram, linear, _ = sums
-    p = gram.shape[0]
-    n_classes = theta.shape[0] // p
-    mean = np.zeros(p)
-    for k in range(n_classes):
-        for j in range(p):
-            mean[j] += theta[k * p + j] / n_classes
-    for k in range(n_classes):
-        for i in range(p):
-            row = 0.0
-            for j in range(p):
-                row += gram[i, j] * (theta[k * p + j] - mean[j])
-            out[k * p + i] += linear[k * p + i] - 0.5 * row
-
-
-class SoftmaxRegression(PredictorsTarget, BoundedTarget):
+class SoftmaxRegression(Regression):
     """Multinomial logistic regression: P(y_i = k) = exp(x_i' beta_k) / sum_l exp(x_i' beta_l), beta_kj ~ N(0, s^2).
 
     Parameters
     ----------
     X
         Predictors, shape (n, p), float32 or float64; a DataFrame's columns become the labels of the coefficients. X
-        and y may be sources (`approxmcmc.sources`). With columns of text or categories the result is a `SoftmaxTable`.
+        and y may be sources (`approxmcmc.sources`). Columns of text or categories are coded as for
+        :class:`LogisticRegression`, with effects of their levels for each class.
     y
         Classes, shape (n,); any integers or whole numbers. Sorted, they label the dimension ``category``.
     prior_scale
@@ -192,16 +92,9 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
     SoftmaxRegression(n_obs=100, n_classes=3, dim=6)
     """
 
-    by_row = ("data", "X", "y", "design", "responses")
     terms_are_concave = True
-
-    @naming_the_arguments
-    def __new__(
-        cls, X: Any = None, y: Any = None, prior_scale: float = 1.0, intercept: bool = False, **settings: Any
-    ) -> Any:
-        """Return a softmax regression: a `SoftmaxTable` if X is a table with categories."""
-        coded = cls is SoftmaxRegression and categorical_columns(X)
-        return SoftmaxTable(X, y, prior_scale, intercept, **settings) if coded else super().__new__(cls)
+    bound_kinds = ("tuned", "untuned")
+    likelihood: SoftmaxLikelihood
 
     @naming_the_arguments
     def __init__(
@@ -215,68 +108,56 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
         coef_names: Sequence[str] | None = None,
     ) -> None:
         check_same_index(WHO, X=X, y=y)
-        X, y = given = design_source(X, intercept=intercept), response_source(y)
-        self.given = kept(given)
-        X, y, coefs = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=WHO)
-        self._labels, self.prior = classes_of(y), prior_of(prior_scale, prior)
-        coords: dict[str, list[Any]] = {"category": [int(label) for label in self._labels], "coef": coefs}
+        y = response_source(y)
+        response = checked_array(y, "y", who=WHO)
+        columns = read_columns(X, response, intercept=intercept, coef_names=coef_names, who=WHO)
+        self.given = kept((columns.designs, y))
+        self.reference_levels = columns.reference_levels
+        self._labels = classes_of(response)
+        self.prior = prior_of(prior_scale, prior)
         self.n_classes = len(self._labels)
         self.likelihood = SoftmaxLikelihood(self.n_classes)
-        self._set_rows(X, y)
-        self.variables = Variables({"beta": (self.n_classes, len(coefs))}, {"beta": tuple(coords)}, coords)
+        shapes = {name: (self.n_classes, len(columns.labels[name])) for name in columns.designs}
+        dims = {name: ("category", axis) for name, axis in columns.axes.items()}
+        classes: dict[str, Any] = {"category": [int(label) for label in self._labels]}
+        self.variables = Variables(shapes, dims, {**classes, **{axis: list(of) for axis, of in columns.coords.items()}})
+        check_names(self.variables, who=WHO)
+        self._place(columns.parts(len(response), who=WHO), response)
 
-    def _set_rows(self, X: np.ndarray, y: np.ndarray) -> None:
-        (n, p), self.X, self.y = X.shape, X, np.searchsorted(self._labels, y).astype(np.int64, copy=False)
-        self.data, self.n_obs, self.responses = (self.X, self.y), n, (self.y,)
-        classes = [Predictor((0, p), range(k * p, (k + 1) * p)) for k in range(self.n_classes)]
-        self.design = Design(self.n_classes * p, X, np.empty((n, 0), dtype=np.int32), (), classes)
+    def _place(self, parts: list[PredictorPart], y: np.ndarray) -> None:
+        """Store rows: a variable holds the entries of the first class, then those of the next."""
+        shapes = self.variables.shapes
+        of_classes = {
+            str(k): [spread(part, k * shapes[str(part.variable)][1], 1) for part in parts]
+            for k in range(self.n_classes)
+        }
+        classes = np.searchsorted(self._labels, y).astype(np.int64, copy=False)
+        self._set_rows(assemble(of_classes, self.variables, len(y)), (classes,))
 
-    def with_rows(self, given: tuple[np.ndarray, np.ndarray], n_obs: int) -> Self:
-        """Return this model with other data: `given` is (X, y), with the columns of this model's X, and its classes."""
+    def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
+        """Return this model with other data: `given` is (designs, y), with this model's variables and classes."""
+        designs, y = given
         other = copy.copy(self)
         other.given = None
-        other._set_rows(*given)
+        other._place(parts_of_designs(designs, n_obs, who=WHO), y)
         return other
-
-    def predictor_data(self, data: Data) -> Data:
-        """Return the data (X, y) as the arrays of a design with columns that all classes share, followed by y."""
-        X, y = data
-        return X, np.empty((len(X), 0), dtype=np.int32), *self.design.arrays[2:], y
-
-    def compile(self) -> CompiledTarget:
-        """Compile terms and prior, without a kernel that evaluates a row at two thetas."""
-        return TallDataTarget.compile(self)
-
-    def _log_terms(self) -> Any:
-        return kernel(_softmax_terms, log_terms_type(type_of(self.data)).signature, fastmath=BATCH_FASTMATH)
-
-    def _term_gradients(self) -> Any:
-        return kernel(_add_softmax_gradient, gradient_signature(type_of(self.data)), fastmath=BATCH_FASTMATH)
-
-    def _identity(self) -> str:
-        return content_id(_softmax_terms)
 
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Return Boehning's lower bound of the likelihood: "tuned" touches it at `at`, "untuned" at 0."""
-        check_kind(kind, ("tuned", "untuned"), at, who=WHO)
-        p = self.X.shape[1]
-        beta_0 = np.reshape(np.zeros(self.n_classes * p) if kind == "untuned" or at is None else at, (-1, p))
-        eta_0 = self.X @ beta_0.T
-        largest = eta_0.max(axis=1, keepdims=True)
-        log_partition = np.log(np.exp(eta_0 - largest).sum(axis=1)) + largest[:, 0]
-        gradient = np.exp(eta_0 - log_partition[:, None])
-        centred = eta_0 - eta_0.mean(axis=1, keepdims=True)  # 2 A eta_0
-        linear = -gradient + 0.5 * centred
-        linear[np.arange(self.n_obs), self.y] += 1.0
-        constant = (gradient * eta_0).sum(axis=1) - log_partition - 0.25 * (centred * eta_0).sum(axis=1)
-        gram = np.zeros((p, p))
-        for lo in range(0, self.n_obs, ROWS_OF_SUMS):
-            rows = np.asarray(self.X[lo : lo + ROWS_OF_SUMS], np.float64)
-            gram += rows.T @ rows
-        sums = (gram, (linear.T @ self.X).ravel(), np.array([math.fsum(constant)]))
-        kernels = (_boehning_gaps, _boehning_sum, _boehning_gap_gradient, _boehning_sum_gradient)
-        touch = np.ascontiguousarray(np.column_stack([log_partition, eta_0, gradient]))
-        return compile_bound((self.X, touch), sums, *kernels)
+        check_kind(kind, self.bound_kinds, at, who=WHO)
+        theta_0 = np.zeros(self.design.dim) if kind == "untuned" or at is None else at
+        shares_columns = isinstance(self.form, DenseClasses)
+        return boehning_bound(self.design, self.y, theta_0, self._entries_of_classes(), shares_columns=shares_columns)
+
+    def _entries_of_classes(self) -> np.ndarray:
+        """Return the indices of the entries of theta of each class; shape (K, coefficients of a class)."""
+        blocks: list[np.ndarray] = []
+        start = 0
+        for shape in self.variables.shapes.values():
+            size = math.prod(shape)
+            blocks.append(np.arange(start, start + size).reshape(shape))
+            start += size
+        return np.concatenate(blocks, axis=1)
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
@@ -284,9 +165,10 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
         return {"y": self.y}
 
     @property
-    def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The predictors X, with the column of ones if there is an intercept."""
-        return {"X": self.X}
+    def setup_attrs(self) -> Mapping[str, Any]:
+        """Trace attributes: the reference level of each column that has one, as one text."""
+        named = {"reference_levels": listed(self.reference_levels)} if self.reference_levels else {}
+        return {**super().setup_attrs, **named}
 
     def to_pymc(self) -> Any:
         """Return the same posterior as a `pymc.Model`, with the same names and labels."""
@@ -294,12 +176,18 @@ class SoftmaxRegression(PredictorsTarget, BoundedTarget):
             raise IncompatibleError(f"{WHO}: a prior given as a function has no PyMC twin; use prior_scale")
         import pymc as pm
 
-        with pm.Model(coords=dict(self.variables.coords)) as model:
-            beta = pm.Normal("beta", 0.0, self.prior.scale, dims=("category", "coef"))
-            eta = pm.math.dot(np.asarray(self.X, np.float64), beta.T)
+        with pm.Model(coords={axis: list(labels) for axis, labels in self.variables.coords.items()}) as model:
+            if isinstance(self.form, DenseClasses):
+                beta = pm.Normal("beta", 0.0, self.prior.scale, dims=("category", "coef"))
+                eta = pm.math.dot(np.asarray(self.X, np.float64), beta.T)
+            else:
+                theta = theta_of_pymc(self)
+                eta = pm.math.stack([predictor_of_pymc(self.design, one, theta) for one in self.design.predictors], 1)
             pm.Categorical("y", logit_p=eta, observed=self.y.astype(np.int32))
         return model
 
     def __repr__(self) -> str:
-        """Show the size."""
-        return f"SoftmaxRegression(n_obs={self.n_obs}, n_classes={self.n_classes}, dim={self.variables.size})"
+        """Show the size and the reference levels."""
+        size = f"n_obs={self.n_obs}, n_classes={self.n_classes}, dim={self.variables.size}"
+        levels = f"; reference levels: {listed(self.reference_levels)}" if self.reference_levels else ""
+        return f"{WHO}({size}{levels})"

@@ -1,22 +1,25 @@
-"""Regressions on tables: a column of numbers has a slope, a column of text or categories an effect for each level."""
+"""The variables of a matrix or a table: a column of numbers has a slope, one of categories an effect for each level.
+
+The columns of numbers are one variable, ``beta``, which also holds the intercept. Each column of text or categories is
+a separate variable, with the effects of all its levels except the first, the reference level (treatment coding).
+Without an intercept the first of these columns has an effect for every level, as in formulas of R. A column of
+categories costs one addition per row, for any number of levels, because there is no matrix of indicators.
+"""
 
 import dataclasses
-import functools
 import numbers
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.families.family import Family
 from approxmcmc.sources import DataSource, as_source
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.given import check_same_index
+from approxmcmc.targets.given import design_matrix, design_source
 from approxmcmc.targets.predictors.assemble import PredictorPart, Treatment, labels_of, read_part
-from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.design import Design, Predictor
-from approxmcmc.targets.predictors.target import PredictorTarget
+from approxmcmc.targets.regression import Regression
 
 
 def categorical_columns(X: Any) -> tuple[str, ...]:
@@ -37,15 +40,17 @@ def _is_of_numbers(column: Any) -> bool:
     return column.dtype == object and all(isinstance(value, numbers.Real) for value in column)
 
 
-class Treated(NamedTuple):
-    """The variables of a table, by treatment coding: their designs, as for `PredictorTarget`, and labels of entries.
+class DesignColumns(NamedTuple):
+    """The variables of a matrix or a table: their designs, as for `PredictorTarget`, and labels of their entries.
 
-    `reference_levels` holds the level with effect 0 of each column that has one, by column.
+    `reference_levels` holds the level with effect 0 of each column that has one, by column. `matrix` is the checked
+    matrix of the slopes if nothing else was given.
     """
 
     designs: Mapping[str, Any]
     labels: Mapping[str, tuple[str, ...]]
     reference_levels: Mapping[str, str]
+    matrix: np.ndarray | None = None
 
     @property
     def axes(self) -> dict[str, str]:
@@ -59,11 +64,27 @@ class Treated(NamedTuple):
 
     def parts(self, n: int, *, who: str) -> list[PredictorPart]:
         """Return the contribution of each variable to a predictor of n rows."""
-        return [read_part(name, design, n, name, who=who) for name, design in self.designs.items()]
+        if self.matrix is not None:
+            return [PredictorPart("beta", self.matrix)]
+        return parts_of_designs(self.designs, n, who=who)
 
 
-def read_table(X: Any, *, intercept: bool, coef_names: Any, who: str) -> Treated:
-    """Return the variables of a table, by treatment coding, see `TableRegression`."""
+def parts_of_designs(designs: Mapping[str, Any], n: int, *, who: str) -> list[PredictorPart]:
+    """Return the contribution of each variable to a predictor of n rows, from their designs."""
+    return [read_part(name, design, n, name, who=who) for name, design in designs.items()]
+
+
+def read_columns(X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None, who: str) -> DesignColumns:
+    """Return the variables of X, a matrix or a table of as many rows as the responses y."""
+    if categorical_columns(X):
+        return _of_table(X, intercept=intercept, coef_names=coef_names, who=who)
+    X = design_source(X, intercept=intercept)
+    matrix, _, labels = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
+    given = X if isinstance(X, DataSource) else matrix
+    return DesignColumns({"beta": given}, {"beta": tuple(labels)}, {}, matrix)
+
+
+def _of_table(X: Any, *, intercept: bool, coef_names: Any, who: str) -> DesignColumns:
     if coef_names is not None:
         raise InvalidInputError(f"{who}: coef_names is for arrays; leave it out, as the columns of a table have names")
     X = X if as_source(X) is None else as_source(X)
@@ -77,7 +98,7 @@ def read_table(X: Any, *, intercept: bool, coef_names: Any, who: str) -> Treated
     if slopes or intercept:
         designs = {"beta": _numbers(X, slopes, intercept=intercept, who=who), **designs}
         labels["beta"] = (*(["intercept"] if intercept else []), *map(str, slopes))
-    return Treated(designs, labels, {name: labels_of(columns[name])[0] for name in treated})
+    return DesignColumns(designs, labels, {name: labels_of(columns[name])[0] for name in treated})
 
 
 def spread(part: PredictorPart, first: int, step: int) -> PredictorPart:
@@ -87,84 +108,7 @@ def spread(part: PredictorPart, first: int, step: int) -> PredictorPart:
     return dataclasses.replace(part, entries=first + step * np.arange(part.length))
 
 
-class TableRegression(PredictorTarget):
-    r"""A generalised linear model of a table: eta_i = x_i' beta + sum_c effect_c[level of row i in column c].
-
-    `LogisticRegression`, `RobustRegression` and `GLMTarget` return it for a table with columns of text or categories.
-    ``beta`` holds the intercept and the slopes of the columns of numbers. Each other column is a separate variable,
-    with the effects of all its levels except the first, the reference level (treatment coding). Without an intercept
-    the first of these columns has an effect for every level, as in formulas of R. A column costs one addition per row,
-    for any number of levels, because there is no matrix of indicators. The parameters are those of `GLMTarget` without
-    bounds and names of coefficients, and two more: a function ``pymc_law(eta, y)`` adds the response to a PyMC model,
-    and messages call the model `who`.
-
-    Attributes
-    ----------
-    reference_levels
-        The level with effect 0 of each column that has one, by column; also an attribute of the trace.
-    """
-
-    def __init__(
-        self,
-        loglik_eta: Callable[[float, float], float],
-        X: Any,
-        y: Any,
-        *,
-        derivatives_eta: Callable[[float, float], tuple[float, float]] | None = None,
-        intercept: bool = False,
-        prior_scale: float = 1.0,
-        prior: Callable[..., float] | None = None,
-        coef_names: Any = None,
-        pymc_law: Callable[[Any, np.ndarray], Any] | None = None,
-        pymc_model: Callable[[], Any] | None = None,
-        who: str,
-    ) -> None:
-        self.who, self.pymc_law = who, pymc_law
-        check_same_index(who, X=X, y=y)
-        table = read_table(X, intercept=intercept, coef_names=coef_names, who=who)
-        self.reference_levels = table.reference_levels
-        super().__init__(
-            loglik_eta,
-            {"eta": table.designs},
-            y,
-            derivatives=derivatives_eta,
-            prior_scale=prior_scale,
-            prior=prior,
-            dims={name: [axis] for name, axis in table.axes.items()},
-            coords=table.coords,
-            pymc_model=pymc_model,
-        )
-
-    @classmethod
-    def of_family(cls, family: Family, X: Any, y: Any, **settings: Any) -> Self:
-        """Return the regression of a table whose responses follow a family."""
-        term, derivatives = family.of_pair()
-        observe = None if family.twin is None else functools.partial(family.twin.observe, "y")
-        return cls(term, X, y, derivatives_eta=derivatives, pymc_law=observe, **settings)
-
-    @property
-    def setup_attrs(self) -> Mapping[str, Any]:
-        """Trace attributes: the reference level of each column that has one, as one text."""
-        return {**super().setup_attrs, "reference_levels": listed(self.reference_levels)}
-
-    def to_pymc(self) -> Any:
-        """Return the same posterior as a `pymc.Model`, with the same names and labels."""
-        if self.pymc_law is None or self.prior.function is not None:
-            return super().to_pymc()
-        import pymc as pm
-
-        [one] = self.design.predictors
-        with pm.Model(coords={axis: list(labels) for axis, labels in self.variables.coords.items()}) as model:
-            self.pymc_law(predictor_of_pymc(self.design, one, theta_of_pymc(self)), self.responses[0])
-        return model
-
-    def __repr__(self) -> str:
-        """Show the model, its size and its reference levels."""
-        size = f"n_obs={self.n_obs}, dim={self.variables.size}"
-        return f"{self.who}({size}; reference levels: {listed(self.reference_levels)})"
-
-
-def theta_of_pymc(target: PredictorsTarget) -> Any:
+def theta_of_pymc(target: Regression) -> Any:
     """Add the variables of a target to the PyMC model of the current context; return theta, followed by a 0.
 
     The 0 is the entry of codes of a reference level.

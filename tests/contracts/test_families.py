@@ -280,7 +280,7 @@ def test_the_twin_of_a_family_is_recognised_in_rows_of_groups(name):
 
 @pytest.mark.parametrize("name", ["logit", "poisson", "normal"])
 def test_the_twin_of_a_family_becomes_a_target_of_this_family(name):
-    assert amc.from_pymc(model_of(name)).family is CASES[name].family
+    assert amc.from_pymc(model_of(name)).likelihood.family is CASES[name].family
 
 
 def test_the_cases_are_the_families_of_the_room():

@@ -40,13 +40,13 @@ def test_a_slope_that_is_slightly_wrong_changes_the_entries_that_follow_slopes(m
 
     def wrong_target():
         target = make()
-        right = target.derivatives_eta
+        right = target.likelihood.derivatives
 
         def wrong(eta, y):
             first, second = right(eta, y)
             return first * (1.0 + 1e-5), second
 
-        target._derivatives_eta = wrong
+        target.likelihood.derivatives = wrong
         return target
 
     monkeypatch.setitem(ledger.TARGETS, name, wrong_target)

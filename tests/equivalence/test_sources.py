@@ -10,7 +10,6 @@ import pytest
 import zarr
 
 import approxmcmc as amc
-from approxmcmc.contracts import BoundedTarget
 from approxmcmc.engine.files import mapped_files
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.terms.batches import full_terms
@@ -140,7 +139,7 @@ def every_sum(target, theta):
     """Return log density, terms, gradient, mode, curvature, and the sums of the likelihood's bound where it has one."""
     compiled, gradient = target.compile(), target.compile_gradient()
     slope, fit = full_gradient(gradient, theta), amc.numerics.find_mode(target)
-    bounds = target.likelihood_bound("tuned", theta).sums if isinstance(target, BoundedTarget) else ()
+    bounds = target.likelihood_bound("tuned", theta).sums if target.bound_kinds else ()
     terms = full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs)
     norms = [target.row_norms()] if isinstance(target, amc.targets.LogisticRegression) else []
     return [AllRows(target).log_densities(theta[None]), terms, slope, fit.theta, fit.precision, *bounds, *norms]

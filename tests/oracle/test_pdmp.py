@@ -187,7 +187,7 @@ def test_a_rate_that_is_never_positive_has_no_arrival(rate, growth):
 def test_a_chain_on_one_row_equals_the_textbook():
     X, y = np.array([[1.5]]), np.array([1.0])
     target = amc.targets.LogisticRegression(X, y, prior_scale=2.0)
-    target.slope_bound = target.third_derivative_bound = None
+    target.likelihood.slope_bound = target.likelihood.third_derivative_bound = None
     fit = amc.laplace(target)
     settings = {"steps": 400, "seed": 8, "start": [0.2]}
     draws, counts, _ = book.draws_of(target, amc.samplers.ZigZag(fit, spacing=0.7), **settings)

@@ -46,7 +46,7 @@ def quadrature(target, fit):
     eta = thetas @ target.X.T
     mean, precision = target.normal_prior
     logs = -0.5 * np.square(thetas - mean) @ precision
-    logs += sum(np.vectorize(target._loglik_eta)(eta[:, i], target.y[i]) for i in range(target.n_obs))
+    logs += sum(np.vectorize(target.likelihood.loglik)(eta[:, i], target.y[i]) for i in range(target.n_obs))
     weights = np.exp(logs - logs.max())
     return moments(grid).T @ weights / weights.sum()
 
@@ -115,7 +115,7 @@ class TestPlantedBugs:
             flight.gain[0] = np.linalg.norm(velocity)
 
         target = normal_target(2)
-        target.second_derivative_bound, target.third_derivative_bound = None, 1e-9
+        target.likelihood.second_derivative_bound, target.likelihood.third_derivative_bound = None, 1e-9
         wrong = {bouncy_particle.start: never}
         assert self.rejected(monkeypatch, wrong, seed, target=target, sampler=amc.samplers.BouncyParticle)
 

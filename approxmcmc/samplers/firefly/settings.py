@@ -89,7 +89,7 @@ def checked_bound(
     InvalidInputError
         When a bound lies above the likelihood, or the closed form is not the sum of the bounds.
     """
-    if not isinstance(target, BoundedTarget):
+    if not isinstance(target, BoundedTarget) or not target.bound_kinds:
         raise IncompatibleError(
             f"Firefly needs a lower bound of every likelihood term, and {target!r} has none; use LogisticRegression, "
             "SoftmaxRegression or RobustRegression, give one by targets.BoundedLikelihood(target, gap, log_bound), or "

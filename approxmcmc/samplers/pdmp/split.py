@@ -28,7 +28,8 @@ from approxmcmc.engine.terms.alias_table import alias_table
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.expansion.linear import RowFunctions
 from approxmcmc.numerics import Laplace
-from approxmcmc.targets.linear import LinearTarget
+from approxmcmc.targets.regression import Regression, bounded
+from approxmcmc.targets.stands_for_rows import StandsForRows
 
 ORDERS = 3
 # Indices in a row's record, before a_i. SLOPE and BEND belong to the row's polynomial, RATE is the factor of rho^k.
@@ -71,13 +72,13 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
         When a bound does not hold, or a derivative is not finite.
     """
     bounds = derivative_bounds(target, fit, who=who)
-    assert isinstance(target, LinearTarget)
+    assert isinstance(target, Regression)
     assert target.normal_prior is not None
     mean, precision = target.normal_prior
     center = fit.mode
     cholesky = fit.cholesky
-    derivatives = bind(make_derivatives, target.derivatives_eta, signature=DERIVATIVES)
-    expand = RowFunctions(target._loglik_eta, target.derivatives_eta, target.y).derivatives
+    derivatives = bind(make_derivatives, target.scalar.derivatives, signature=DERIVATIVES)
+    expand = RowFunctions(target.scalar.loglik, target.scalar.derivatives, target.y).derivatives
     records = np.empty((target.n_obs, SCALARS + center.size))
     order = np.empty(target.n_obs, dtype=np.int64)
     force = cholesky.T @ (precision * (center - mean))
@@ -103,7 +104,7 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
 
 
 def check_rates(
-    target: LinearTarget,
+    target: Regression,
     expand: Any,
     records: np.ndarray,
     order: np.ndarray,
@@ -145,7 +146,7 @@ def make_derivatives(derivatives_eta: Any) -> Any:
 
 
 def _expand(
-    target: LinearTarget,
+    target: Regression,
     expand: Any,
     bounds: list[float | None],
     center: np.ndarray,
@@ -154,18 +155,19 @@ def _expand(
     out: np.ndarray,
 ) -> np.ndarray:
     """Write the records of the rows `here` to `out`, without LENGTH, and return the orders of the rows' polynomials."""
-    rows = np.asarray(target.X[here])
-    responses = np.array(target.y[here])
-    directions = rows @ cholesky
-    out[:, SCALARS:], out[:, ETA], out[:, RESPONSE] = directions, rows @ center, responses
+    [responses] = target.responses_of(here)
+    [directions] = target.design.times(cholesky, here)
+    out[:, SCALARS:] = directions
+    out[:, ETA] = target.design.eta(center, here)[0]
+    out[:, RESPONSE] = responses
     spread = np.linalg.norm(directions, axis=1)
     typical = np.sqrt(center.size)
-    rates = np.full((ORDERS, len(rows)), np.inf)
+    rates = np.full((ORDERS, len(directions)), np.inf)
     for k, (bound, share) in enumerate(zip(bounds, (1.0, 1.0, 0.5), strict=True)):
         if bound is not None:
             rates[k] = share * bound * spread**k
     order = np.argmin(rates * typical ** np.arange(ORDERS)[:, None], axis=0)
-    out[:, RATE] = rates[order, np.arange(len(rows))]
+    out[:, RATE] = rates[order, np.arange(len(directions))]
     out[:, SLOPE], out[:, BEND] = expand(out[:, ETA].copy(), responses)
     finite = np.isfinite(out[:, [ETA, SLOPE, BEND]]).all(axis=1)
     if not finite.all():
@@ -181,21 +183,27 @@ def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float |
 
     Raises IncompatibleError if none is known, or the target is not of the right kind.
     """
-    if not isinstance(target, LinearTarget):
+    regression = bounded(target)
+    if regression is None:
         raise IncompatibleError(
             f"{who} needs a generalised linear model such as LogisticRegression, RobustRegression or GLMTarget, found "
             f"{target!r}; it expands the terms itself, so give the plain target and not an expansion of it"
         )
-    if np.iscomplexobj(target.y):
+    if isinstance(target, StandsForRows):
         raise IncompatibleError(
             f"{who} needs one term for each row, and a term of {target!r} represents several rows; give target.plain"
+        )
+    if np.iscomplexobj(regression.y):
+        raise IncompatibleError(
+            f"{who} reads one number of each row, and rows of {target!r} have a response and a size; write trials as "
+            "rows of one trial each, or use MetropolisHastings"
         )
     if target.normal_prior is None:
         raise IncompatibleError(
             f"{who} adds a normal prior to its rates exactly, and {target!r} has a prior given as a function; give the "
             "target a normal prior by prior_scale="
         )
-    if not target.knows_derivatives:
+    if not regression.knows_derivatives:
         raise IncompatibleError(
             f"{who} needs exact derivatives, and those of {target!r} are finite differences; give "
             "derivatives_eta=, a function (eta, y) -> (first, second)"
@@ -205,7 +213,7 @@ def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float |
             f"{who}: the fit has {fit.mode.size} parameters, {target!r} has {target.variables.size}; give "
             "amc.laplace(target)"
         )
-    bounds = [getattr(target, name) for name in BOUNDS]
+    bounds = [getattr(regression.likelihood, name) for name in BOUNDS]
     if all(bound is None for bound in bounds):
         raise IncompatibleError(
             f"{who} needs a bound of a derivative of log p(y | eta) over all eta, and {target!r} has none; give a "

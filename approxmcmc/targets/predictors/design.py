@@ -11,7 +11,7 @@ Kernels read the design as a tuple of arrays (`kernels`); set-up works on runs o
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 from approxmcmc.engine.terms.passes import BLOCK
 
 NUMBERS = 250_000  # numbers of a predictor's design per block, so that a block stays in cache
+RUN = 65_536  # rows that are read at once where results have a few numbers a row
 MANY = 50  # parameters for each number of a row, above which Hessians of blocks cost more than their rows
 SPANS = 7  # numbers that locate the parts of a predictor
 DESIGN = 7  # arrays of a design
@@ -110,6 +111,27 @@ class Design:
         values = np.array([[value for one in self.predictors for value in one.values]], dtype=np.float64)
         return self.X, self.codes, *whole, values
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether the design is one predictor x' theta of all columns of X, in the order of theta, and nothing else."""
+        if self.n_predictors > 1 or self.codes.size:
+            return False
+        [one] = self.predictors
+        p = self.X.shape[1]
+        return one.columns == (0, p) and not one.shared and self.dim == p and list(one.places) == list(range(p))
+
+    def of_all_rows(self, theta: np.ndarray) -> np.ndarray:
+        """Return the predictors of all rows; shape (K, n)."""
+        return np.concatenate([self.eta(theta, rows) for rows in self._runs()], axis=1)
+
+    def row_norms(self) -> np.ndarray:
+        """Return the lengths of the gradients of the predictor in theta, for a design of one predictor; shape (n,)."""
+        return np.concatenate([self._parts(rows)[0].norms(self.dim) for rows in self._runs()])
+
+    def _runs(self) -> Iterator[slice]:
+        """Yield runs of rows, so that data larger than memory are never copied as a whole."""
+        return (slice(start, start + RUN) for start in range(0, self.n_rows, RUN))
+
     def matrix(self) -> np.ndarray | None:
         """Return the design as a matrix (n, dim) if it is one predictor without codes and offset, else None."""
         if self.n_predictors > 1 or self.codes.size or self._has_offset:
@@ -182,6 +204,12 @@ class Design:
         return _Part(X[:, slice(*one.columns)], np.asarray(one.places, dtype=int), sparse if width else None)
 
 
+def dense_design(X: np.ndarray) -> Design:
+    """Return the design of the one predictor X theta."""
+    n, p = X.shape
+    return Design(p, X, np.empty((n, 0), dtype=np.int32), (), [Predictor((0, p), range(p))])
+
+
 class _Part:
     """The design of one predictor for some rows: dense columns D, and all else as sparse rows S."""
 
@@ -192,6 +220,20 @@ class _Part:
         """Return (D + S) v, v = `extended` of length dim + 1 (or a matrix with such columns)."""
         product = self.dense @ extended[self.places]
         return product if self.sparse is None else product + self.sparse @ extended
+
+    def norms(self, dim: int) -> np.ndarray:
+        """Return the length of each row of D + S without its column `dim`, which holds offsets."""
+        dense = self.dense[:, self.places < dim] if dim in self.places else self.dense
+        squares = np.square(dense, dtype=np.float64).sum(axis=1)
+        if self.sparse is None:
+            return np.sqrt(squares)
+        sparse = self.sparse[:, :dim]
+        sparse.sum_duplicates()
+        if not np.isin(self.places, sparse.indices).any():
+            return np.sqrt(squares + sparse.power(2).sum(axis=1))
+        whole = sparse.toarray()  # an entry of theta occurs in both parts
+        np.add.at(whole.T, self.places[self.places < dim], dense.T)
+        return np.linalg.norm(whole, axis=1)
 
     def add_slope(self, weights: np.ndarray, total: np.ndarray) -> None:
         """Add (D + S)' w to `total`, w = `weights` (rows,)."""

@@ -26,14 +26,60 @@ from approxmcmc.engine.compiler.identity import cached_by_content, content_id
 from approxmcmc.engine.compiler.operations import TRANSCENDENTAL, operations
 from approxmcmc.engine.terms.batches import row_reader
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.families.family import Minorant
 from approxmcmc.targets.checks import check_gradient
 
 
 class RowLikelihood(abc.ABC):
-    """log p(y_i | eta_i1 ... eta_iK), up to a constant of each row."""
+    """log p(y_i | eta_i1 ... eta_iK), up to a constant of each row.
+
+    A likelihood of one predictor may also bound its derivatives in eta, over all rows or row by row, and have lower
+    bounds of its terms that are quadratic in eta, its minorants.
+    """
 
     n_predictors: int
     """The number K."""
+    knows_derivatives: bool = True
+    """Whether slopes and second derivatives are exact, and not differences."""
+    predictor_scale: float | None = None
+    """Change of eta over which the second derivative changes much, such as 1 for a logit; None if it has no scale."""
+    slope_bound: float | None = None
+    """Upper bound of abs(d log p / d eta) over all rows and all eta; None if it is unknown."""
+    second_derivative_bound: float | None = None
+    """Upper bound of abs(d^2 log p / d eta^2), None if unknown; for residuals of first-order expansions."""
+    third_derivative_bound: float | None = None
+    """Upper bound of abs(d^3 log p / d eta^3), None if unknown; for residuals of second-order expansions."""
+    bounds_derivatives: bool = False
+    """Whether it bounds its derivatives, or can say which argument would bound them."""
+    bound_kinds: tuple[str, ...] = ()
+    """The names of its minorants, see `minorant`."""
+
+    def slope_bounds(self, responses: tuple[np.ndarray, ...]) -> np.ndarray | None:
+        """Return an upper bound of abs(d log p / d eta) over all eta for each row; shape (n,), None if unknown."""
+        return None if self.slope_bound is None else np.full(len(responses[0]), self.slope_bound)
+
+    def second_derivative_within(
+        self, eta: np.ndarray, responses: tuple[np.ndarray, ...], reach: np.ndarray
+    ) -> np.ndarray | None:
+        """Return upper bounds of abs(d^2 log p(y_i | t) / dt^2) over abs(t - eta_i) <= reach_i; None if unknown."""
+        return None if self.second_derivative_bound is None else np.full(len(eta), self.second_derivative_bound)
+
+    def third_derivative_within(
+        self, eta: np.ndarray, responses: tuple[np.ndarray, ...], reach: np.ndarray
+    ) -> np.ndarray | None:
+        """Return upper bounds of abs(d^3 log p(y_i | t) / dt^3) over abs(t - eta_i) <= reach_i; None if unknown."""
+        return None if self.third_derivative_bound is None else np.full(len(eta), self.third_derivative_bound)
+
+    def of_one_response(self, responses: tuple[np.ndarray, ...]) -> tuple[Callable[..., float], np.ndarray] | None:
+        """Return the term as a function of one predictor and one number, and this number for each row.
+
+        The number is the response, or a complex number that also holds a size or a weight. None if a term reads more.
+        """
+        return None
+
+    def minorant(self, kind: str, responses: tuple[np.ndarray, ...], eta_0: np.ndarray) -> Minorant:
+        """Return the minorant `kind`, one of `bound_kinds`; a tuned one touches the terms at eta_0 (n,)."""
+        raise NotImplementedError(f"{type(self).__name__} has no minorants")
 
     def work(self) -> TermWork:
         """Return the operations of a row, given its predictors: one exponential (ten operations) for each predictor."""
@@ -103,7 +149,12 @@ class ScalarLikelihood(RowLikelihood):
         derivatives: Callable[..., tuple[float, ...]] | None = None,
     ) -> None:
         self.loglik, self.n_predictors, self.n_responses = loglik, n_predictors, n_responses
+        self.knows_derivatives = derivatives is not None
         self.derivatives = derivatives or differences(loglik, n_predictors, n_responses)
+
+    def of_one_response(self, responses: tuple[np.ndarray, ...]) -> tuple[Callable[..., float], np.ndarray] | None:
+        """Return the function and the response, if there is one of each predictors and responses."""
+        return (self.loglik, responses[0]) if self.n_predictors == self.n_responses == 1 else None
 
     def work(self) -> TermWork:
         """Return the operations of a row, from the byte code of the user's or the library's functions."""

@@ -19,14 +19,14 @@ from approxmcmc.targets.checks import (
 from approxmcmc.targets.given import check_names, check_same_index, kept, with_sources
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble, read_part
-from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
+from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.tall_data import SMALLEST_SCALE, Prior
 
 WHO = "PredictorTarget"
 
 
-class PredictorTarget(PredictorsTarget):
+class PredictorTarget(Regression):
     r"""A likelihood of K linear predictors: log p(y_i | theta) = loglik(eta_i1, ..., eta_iK, y_i).
 
     Such models are generalised linear models with an unknown scale or shape, distributional regression, varying
@@ -98,8 +98,6 @@ class PredictorTarget(PredictorsTarget):
     (PredictorTarget(n_obs=1000, 2 predictors, dim=7), {'beta': (2,), 'effect': (4,), 'log_sigma': ()})
     """
 
-    by_row = ("data", "design", "responses")
-
     def __init__(
         self,
         loglik: Callable[..., float],
@@ -119,84 +117,65 @@ class PredictorTarget(PredictorsTarget):
         y = tuple(y) if isinstance(y, list) and any(np.ndim(one) for one in y) else y
         given = with_sources((predictors, offsets or {}, y))
         self.given = kept(given)
-        parts = self._read(*given)
+        parts, responses = _read(*given)
         self.variables = _variables(parts, dims or {}, coords or {})
-        self._assemble(parts)
         self.likelihood = ScalarLikelihood(
             plain_function(loglik, "loglik", who=WHO),
             len(parts),
-            len(self.responses),
+            len(responses),
             None if derivatives is None else plain_function(derivatives, "derivatives", who=WHO),
         )
+        self._set_rows(assemble(parts, self.variables, len(responses[0])), responses)
         self.prior = _prior(self.variables, prior_scale, prior)
-        self._knows_derivatives = derivatives is not None
         self._initial_point = self.variables.pack(
             {**self.variables.unpack(np.zeros(self.design.dim)), **(initial_point or {})}
         )
         self.pymc_model = pymc_model
         arguments = (*[0.25] * len(parts), *(float(response[0]) for response in self.responses))
         expected = f"loglik({', '.join(map(str, predictors))}, y) -> float"
-        check_compiles(self.likelihood.loglik, "loglik", arguments, expected, who=WHO)
-        if self._knows_derivatives:
+        check_compiles(self.scalar.loglik, "loglik", arguments, expected, who=WHO)
+        if self.knows_derivatives:
             self._check_derivatives(0)
-
-    def _read(self, predictors: Any, offsets: Mapping[str, Any], y: Any) -> dict[str, list[PredictorPart]]:
-        """Check and store the responses; return the parts of each predictor."""
-        self.responses = self._checked_responses(y)
-        self.n_obs = len(self.responses[0])
-        return _read(predictors, offsets, self.n_obs)
-
-    def _assemble(self, parts: dict[str, list[PredictorPart]]) -> None:
-        self.design = assemble(parts, self.variables, self.n_obs)
-        self.data = (*self.design.arrays, *self.responses)
 
     def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
         """Return this model, with the same variables, for other data: (predictors, offsets, y)."""
         other = copy.copy(self)
         other.given = None
-        other._assemble(other._read(*given))
+        parts, responses = _read(*given)
+        other._set_rows(assemble(parts, self.variables, n_obs), responses)
         return other
 
-    def _checked_responses(self, y: Any) -> tuple[np.ndarray, ...]:
-        responses = tuple(array.astype(np.float64) for array in checked_arrays(y, "y", who=WHO))
-        if not responses or any(one.ndim != 1 or len(one) != len(responses[0]) or not len(one) for one in responses):
-            shapes = [one.shape for one in responses]
-            raise InvalidInputError(f"{WHO}: y must be n numbers, or a tuple of such arrays, found shapes {shapes}")
-        return responses
-
     def _term_gradients(self) -> Any:
-        if self._knows_derivatives:
+        if self.knows_derivatives:
             for i in np.unique(np.linspace(0, self.n_obs - 1, CHECKED_ROWS).astype(int)):
                 self._check_derivatives(int(i))
         return super()._term_gradients()
 
     def _check_derivatives(self, row: int) -> None:
-        assert isinstance(self.likelihood, ScalarLikelihood)
         responses = [float(one[row]) for one in self.responses]
-        self.likelihood.check_derivatives(responses, f"derivatives at datum {row}", who=WHO)
+        self.scalar.check_derivatives(responses, f"derivatives at datum {row}", who=WHO)
 
     def initial_point(self) -> np.ndarray:
         """Return the theta around which chains start; shape (dim,)."""
         return self._initial_point.copy()
-
-    @property
-    def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The responses, y or y_0, y_1 and so on."""
-        if len(self.responses) == 1:
-            return {"y": self.responses[0]}
-        return {f"y_{k}": response for k, response in enumerate(self.responses)}
-
-    @property
-    def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The dense columns "X" and the "codes" of the design, as kernels read them."""
-        return {"X": self.design.X, "codes": self.design.codes}
 
     def to_pymc(self) -> Any:
         """Return the `pymc.Model` that the user supplied."""
         return self.pymc_model() if self.pymc_model is not None else super().to_pymc()
 
 
-def _read(predictors: Any, offsets: Mapping[str, Any], n: int) -> dict[str, list[PredictorPart]]:
+def _read(
+    predictors: Any, offsets: Mapping[str, Any], y: Any
+) -> tuple[dict[str, list[PredictorPart]], tuple[np.ndarray, ...]]:
+    """Return the parts of each predictor, and the responses, all checked."""
+    responses = tuple(array.astype(np.float64) for array in checked_arrays(y, "y", who=WHO))
+    if not responses or any(one.ndim != 1 or len(one) != len(responses[0]) or not len(one) for one in responses):
+        shapes = [one.shape for one in responses]
+        raise InvalidInputError(f"{WHO}: y must be n numbers, or a tuple of such arrays, found shapes {shapes}")
+    return _parts(predictors, offsets, len(responses[0])), responses
+
+
+def _parts(predictors: Any, offsets: Mapping[str, Any], n: int) -> dict[str, list[PredictorPart]]:
     """Return the parts of each predictor, checked: one for each variable in it, and one for an offset."""
     if not isinstance(predictors, Mapping) or not all(isinstance(one, Mapping) and one for one in predictors.values()):
         raise InvalidInputError(

@@ -10,10 +10,10 @@ import numpy as np
 
 from approxmcmc.contracts import Target
 from approxmcmc.families.normal import HALF_LOG_2_PI, unit_normal
-from approxmcmc.targets.linear import LinearTarget
-from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design, Predictor
+from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
+from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.statistics.least_squares import LeastSquares, least_squares
 
 MOST_WORK = 2e11  # largest number of multiplications in a pass: about ten seconds
@@ -86,12 +86,11 @@ class NormalOutcome:
 
 def normal_outcomes(target: Target) -> list[NormalOutcome]:
     """Return the outcomes if rows are normal, with log scales that differ only by offsets; else an empty list."""
-    if isinstance(target, LinearTarget) and target._loglik_eta is unit_normal:
-        n, p = target.X.shape
-        mean = Predictor((0, p), range(p))
-        design = Design(p, target.X, np.empty((n, 0), np.int32), (), [mean])
-        return [NormalOutcome(design, mean, None, target.y[:, None], 0)]
-    if not (isinstance(target, PredictorsTarget) and isinstance(target.likelihood, NormalLikelihood)):
+    if not isinstance(target, Regression):
+        return []
+    if isinstance(target.likelihood, ScalarLikelihood) and target.likelihood.loglik is unit_normal and target.is_dense:
+        return [NormalOutcome(target.design, target.design.predictors[0], None, target.y[:, None], 0)]
+    if not isinstance(target.likelihood, NormalLikelihood):
         return []
     design = target.design
     J = target.likelihood.n_outcomes

@@ -11,14 +11,14 @@ from approxmcmc.contracts import Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.given import check_same_index, design_matrix, design_source, response_source
+from approxmcmc.targets.given import check_same_index, response_source
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
-from approxmcmc.targets.predictors.base import PredictorsTarget
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design
+from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.statistics.target import NormalStatistics
-from approxmcmc.targets.tables import Treated, categorical_columns, listed, read_table, spread
+from approxmcmc.targets.tables import DesignColumns, listed, read_columns, spread
 from approxmcmc.targets.tall_data import SMALLEST_SCALE, Prior
 
 LOG_SIGMA_SCALE = 1.5  # standard deviation of the prior of log(sigma): two of them are a factor of 20
@@ -47,28 +47,20 @@ class RegressionVariables(Variables):
         return super().pack_draws({**values, "sigma": np.log(values["sigma"])})
 
 
-class RowsOfRegression(PredictorsTarget):
+class RowsOfRegression(Regression):
     """A linear regression with one term for each row."""
 
     def __init__(self, design: Design, Y: np.ndarray, variables: Variables, prior: Prior) -> None:
-        self.design = design
-        self.likelihood = NormalLikelihood(Y.shape[1])
-        self.responses = (Y,)
-        self.data = (*design.arrays, Y)
-        self.n_obs = len(Y)
         self.variables = variables
         self.prior = prior
+        self.likelihood = NormalLikelihood(Y.shape[1])
+        self._set_rows(design, (Y,))
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
         """The observed outcomes."""
         [Y] = self.responses
         return {"y": Y[:, 0] if Y.shape[1] == 1 else Y}
-
-    @property
-    def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The predictors, with a last column -log(w_i) / 2 if there are weights."""
-        return {"X": self.design.X}
 
 
 class LinearRegression(NormalStatistics):
@@ -148,8 +140,11 @@ class LinearRegression(NormalStatistics):
         check_same_index(WHO, X=X, y=y, weights=weights)
         Y = checked_array(response_source(y), "y", who=WHO).astype(np.float64, copy=False)
         Y = Y[:, None] if Y.ndim == 1 else Y
-        table, parts = _read(X, Y, intercept=intercept, coef_names=coef_names)
-        self.reference_levels = table.reference_levels
+        first = Y[:, 0] if Y.ndim == 2 and Y.shape[1] else Y
+        columns = read_columns(X, first, intercept=intercept, coef_names=coef_names, who=WHO)
+        if "sigma" in columns.designs:
+            raise InvalidInputError(f"{WHO}: 'sigma' is the name of the scale; rename the column 'sigma'")
+        self.reference_levels = columns.reference_levels
         for name, value in {"sigma": 1.0 if sigma is None else sigma, "sigma_scale": sigma_scale}.items():
             if not 0.0 < value < math.inf:
                 raise InvalidInputError(f"{WHO}: {name} must be positive and finite, found {value!r}")
@@ -157,14 +152,15 @@ class LinearRegression(NormalStatistics):
             raise InvalidInputError(
                 f"{WHO}: prior_scale must be positive (inf for a flat prior), found {prior_scale!r}"
             )
-        variables = _variables(table, Y.shape[1], knows_sigma=sigma is not None)
+        variables = _variables(columns, Y.shape[1], knows_sigma=sigma is not None)
         scales = np.full(variables.size, prior_scale, dtype=np.float64)
         means = np.zeros(variables.size)
         n_scales = 0 if sigma is not None else Y.shape[1]
         scales[variables.size - n_scales :] = LOG_SIGMA_SCALE
         means[variables.size - n_scales :] = math.log(sigma_scale)
         law = NormalPrior(means, scales) if prior is None else Prior(1.0, prior, who=WHO)
-        super().__init__(RowsOfRegression(_design(parts, Y, variables, sigma, weights), Y, variables, law))
+        design = _design(columns.parts(len(Y), who=WHO), Y, variables, sigma, weights)
+        super().__init__(RowsOfRegression(design, Y, variables, law))
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
@@ -173,25 +169,12 @@ class LinearRegression(NormalStatistics):
         return {**super().setup_attrs, **named}
 
 
-def _read(X: Any, Y: np.ndarray, *, intercept: bool, coef_names: Any) -> tuple[Treated, list[PredictorPart]]:
-    """Return the variables of the mean of an outcome, and their contributions to it."""
-    if categorical_columns(X):
-        table = read_table(X, intercept=intercept, coef_names=coef_names, who=WHO)
-        if "sigma" in table.designs:
-            raise InvalidInputError(f"{WHO}: 'sigma' is the name of the scale; rename the column 'sigma'")
-        return table, table.parts(len(Y), who=WHO)
-    first = Y[:, 0] if Y.ndim == 2 and Y.shape[1] else Y
-    X = design_source(X, intercept=intercept)
-    X, _, coef = design_matrix(X, first, intercept=intercept, coef_names=coef_names, who=WHO)
-    return Treated({"beta": X}, {"beta": tuple(coef)}, {}), [PredictorPart("beta", X)]
-
-
-def _variables(table: Treated, J: int, *, knows_sigma: bool) -> Variables:
-    """Return the variables of a regression of J outcomes, each with the variables of `table` and a scale."""
+def _variables(columns: DesignColumns, J: int, *, knows_sigma: bool) -> Variables:
+    """Return the variables of a regression of J outcomes, each with the variables of `columns` and a scale."""
     outcomes, outcome = ((J,), ("outcome",)) if J > 1 else ((), ())
-    shapes = {name: (len(table.labels[name]), *outcomes) for name in table.designs}
-    dims = {name: (axis, *outcome) for name, axis in table.axes.items()}
-    coords: dict[str, Sequence[Any]] = {axis: list(labels) for axis, labels in table.coords.items()}
+    shapes = {name: (len(columns.labels[name]), *outcomes) for name in columns.designs}
+    dims = {name: (axis, *outcome) for name, axis in columns.axes.items()}
+    coords: dict[str, Sequence[Any]] = {axis: list(labels) for axis, labels in columns.coords.items()}
     coords |= {"outcome": list(range(J))} if outcomes else {}
     if knows_sigma:
         return Variables(shapes, dims, coords)

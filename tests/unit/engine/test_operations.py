@@ -70,6 +70,6 @@ def test_the_work_of_a_term_follows_from_the_model_alone():
     target = amc.targets.LogisticRegression(X, y)
     work = target.term_work
     assert work == amc.targets.LogisticRegression(2.0 * X, y).term_work and work.code == "library"
-    assert work.operations == 7.0 + operations(target._loglik_eta) and work.bytes == 8.0 * 8
+    assert work.operations == 7.0 + operations(target.likelihood.loglik) and work.bytes == 8.0 * 8
     user = amc.targets.GLMTarget(with_exponential, X, y)
     assert user.term_work.code == "python" and user.term_work.gradient > user.term_work.operations

@@ -179,6 +179,6 @@ def test_a_fit_survives_a_round_trip(sampler):
 def test_a_false_bound_is_refused_before_anything_runs(sampler, name, value):
     target = book.logistic_rows()
     fit = amc.laplace(target)
-    setattr(target, name, value)
+    setattr(target.likelihood, name, value)
     with pytest.raises(InvalidInputError, match=rf"{name} of .* is not a true bound: the residual of datum \d has"):
         sampler(fit).build(target)

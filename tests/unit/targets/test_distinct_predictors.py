@@ -10,7 +10,7 @@ from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.targets import compressed
-from approxmcmc.targets.distinct_predictors import DistinctPredictors
+from approxmcmc.targets.distinct_rows import DistinctRows
 
 N, LEVELS = 3000, 4
 rng = np.random.default_rng(5)
@@ -50,7 +50,7 @@ def total(target, theta):
 
 def test_weighted_terms_add_up_to_those_of_all_rows(rows):
     target = compressed(rows)
-    assert isinstance(target, DistinctPredictors) and target.plain is rows and compressed(target) is target
+    assert isinstance(target, DistinctRows) and target.plain is rows and compressed(target) is target
     assert target.weights.sum() == target.n_rows == N and target.n_obs < 50
     for theta in np.random.default_rng(0).normal(scale=0.5, size=(3, rows.variables.size)):
         assert total(target, theta) == pytest.approx(total(rows, theta), rel=1e-12)

@@ -78,7 +78,7 @@ class TestTerms:
         ).all()
 
     def test_second_derivatives_of_the_student_term(self):
-        derivatives = TARGETS["robust"].derivatives_eta
+        derivatives = TARGETS["robust"].likelihood.derivatives
         for eta in (-2.0, 0.1, 5.0):
             above, below = derivatives(eta + 1e-5, 0.4)[0], derivatives(eta - 1e-5, 0.4)[0]
             assert derivatives(eta, 0.4)[1] == pytest.approx((above - below) / 2e-5, rel=1e-7)

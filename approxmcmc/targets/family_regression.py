@@ -1,0 +1,157 @@
+"""Regressions of one family on the columns of a matrix or a table."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from approxmcmc.contracts import Variables
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.families.family import Family
+from approxmcmc.targets.checks import checked_array
+from approxmcmc.targets.given import check_names, check_same_index, kept, response_source
+from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
+from approxmcmc.targets.predictors.family import FamilyLikelihood
+from approxmcmc.targets.regression import Regression
+from approxmcmc.targets.tables import listed, parts_of_designs, predictor_of_pymc, read_columns, theta_of_pymc
+from approxmcmc.targets.tall_data import Prior
+
+
+class FamilyRegression(Regression):
+    r"""Rows of one family with the predictor eta_i = x_i' beta + sum_c effect_c[level of row i in column c] + offset_i.
+
+    The public regressions are thin: they name the family. `DesignColumns` says how a table becomes variables.
+
+    Parameters
+    ----------
+    family, shape
+        The family, and its shape if it has one.
+    X, y, prior_scale, intercept, prior, coef_names, offset
+        As for :class:`LogisticRegression`.
+    size
+        The second number of each row, such as trials, shape (n,); None for rows without one.
+    size_name
+        What messages and the trace call the sizes.
+
+    Attributes
+    ----------
+    reference_levels
+        The level with effect 0 of each column that has one, by column; also an attribute of the trace.
+    """
+
+    likelihood: FamilyLikelihood
+    reference_levels: Mapping[str, str]
+
+    def __init__(
+        self,
+        family: Family,
+        X: Any,
+        y: Any,
+        *,
+        prior_scale: float,
+        intercept: bool,
+        prior: Callable[..., float] | None,
+        coef_names: Sequence[str] | None,
+        offset: Any = None,
+        shape: float = 1.0,
+        size: Any = None,
+        size_name: str = "size",
+    ) -> None:
+        who = type(self).__name__
+        check_same_index(who, X=X, y=y, offset=offset, **{size_name: size})
+        y, offset, size = (response_source(given) for given in (y, offset, size))
+        response = checked_array(y, "y", who=who).astype(np.float64, copy=False)
+        columns = read_columns(X, response, intercept=intercept, coef_names=coef_names, who=who)
+        self.given = kept((columns.designs, offset, size, y))
+        self.reference_levels = columns.reference_levels
+        shapes = {name: (len(columns.labels[name]),) for name in columns.designs}
+        dims = {name: (axis,) for name, axis in columns.axes.items()}
+        self.variables = Variables(shapes, dims, {axis: list(labels) for axis, labels in columns.coords.items()})
+        check_names(self.variables, who=who)
+        self.prior = Prior(prior_scale, prior, who=who)
+        self.size_name = size_name
+        sizes = None if size is None else self._floats(size, size_name, len(response))
+        largest = None if sizes is None else float(sizes.max())
+        self.likelihood = FamilyLikelihood(family, shape, largest_size=largest)
+        self.terms_are_concave = family.is_concave
+        self._place(columns.parts(len(response), who=who), offset, sizes, response)
+
+    def _place(self, parts: list[PredictorPart], offset: Any, size: np.ndarray | None, y: np.ndarray) -> None:
+        """Check and store rows."""
+        who = type(self).__name__
+        if offset is not None:
+            parts = [*parts, PredictorPart(None, self._floats(offset, "offset", len(y))[:, None])]
+        y = self.coded(y)
+        fits = self.likelihood.family.fits(y, np.ones(len(y)) if size is None else size)
+        if not np.all(fits):
+            row = int(np.argmin(fits))
+            raise InvalidInputError(
+                f"{who}: y must be {self.likelihood.family.support}, found {y[row]:g} in row {row}"
+                + ("" if size is None else f", with {self.size_name} {size[row]:g}")
+            )
+        design = assemble({"eta": parts}, self.variables, len(y))
+        self._set_rows(design, (y if size is None else y + 1j * size,))
+
+    def _floats(self, given: Any, name: str, n: int) -> np.ndarray:
+        """Return n numbers of the user's as floats."""
+        who = type(self).__name__
+        array = checked_array(given, name, who=who).astype(np.float64, copy=False)
+        if array.shape != (n,):
+            raise InvalidInputError(f"{who}: {name} must hold {n} numbers, as y does, found shape {array.shape}")
+        return array
+
+    @staticmethod
+    def coded(y: np.ndarray) -> np.ndarray:
+        """Return the responses in the form that the family needs; shape (n,)."""
+        return y
+
+    def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
+        """Return this model, with the same variables, for other data: (designs, offset, size, y)."""
+        designs, offset, size, y = given
+        other = copy.copy(self)
+        other.given = None
+        other._place(parts_of_designs(designs, n_obs, who=type(self).__name__), offset, size, y)
+        return other
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """The responses y."""
+        return {"y": self.y.real}
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """The columns X, with the column of ones if there is an intercept; codes of categories; sizes of rows."""
+        sizes = {self.size_name: self.y.imag} if np.iscomplexobj(self.y) else {}
+        return {**super().constant_data, **sizes}
+
+    @property
+    def setup_attrs(self) -> Mapping[str, Any]:
+        """Trace attributes: the reference level of each column that has one, as one text."""
+        named = {"reference_levels": listed(self.reference_levels)} if self.reference_levels else {}
+        return {**super().setup_attrs, **named}
+
+    def to_pymc(self) -> Any:
+        """Return the same posterior as a `pymc.Model`, with the same names and labels; an error if there is none."""
+        if self.likelihood.family.twin is None:
+            return super().to_pymc()
+        if self.prior.function is not None:
+            name = type(self).__name__
+            raise IncompatibleError(f"{name}: a prior given as a function has no PyMC twin; use prior_scale")
+        import pymc as pm
+
+        with pm.Model(coords={axis: list(labels) for axis, labels in self.variables.coords.items()}) as model:
+            if self.is_dense:
+                flat = np.isinf(self.prior.scale)
+                beta = pm.Flat("beta", dims="coef") if flat else pm.Normal("beta", 0.0, self.prior.scale, dims="coef")
+                eta = np.asarray(self.X, np.float64) @ beta
+            else:
+                [predictor] = self.design.predictors
+                eta = predictor_of_pymc(self.design, predictor, theta_of_pymc(self))
+            self.likelihood.observe("y", eta, self.responses)
+        return model
+
+    def __repr__(self) -> str:
+        """Show the model, its size and its reference levels."""
+        levels = f"; reference levels: {listed(self.reference_levels)}" if self.reference_levels else ""
+        return f"{type(self).__name__}(n_obs={self.n_obs}, dim={self.variables.size}{levels})"

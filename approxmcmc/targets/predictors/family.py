@@ -1,0 +1,93 @@
+"""Rows of one family with one predictor, as a likelihood of rows: terms, derivatives, their bounds, and minorants."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.families.family import Family, Minorant
+from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
+
+ONE = np.ones(())  # size of a row without a size
+
+
+class Sized(NamedTuple):
+    """The two numbers of each row: its response y and its size, shape (n,) each."""
+
+    y: np.ndarray
+    size: np.ndarray
+
+
+def sized(response: np.ndarray) -> Sized:
+    """Return responses and sizes from one array of y, or of the complex numbers y + i size."""
+    return Sized(response.real, response.imag) if np.iscomplexobj(response) else Sized(response, ONE)
+
+
+class FamilyLikelihood(ScalarLikelihood):
+    """log p(y_i | eta_i) of a family whose shape is known.
+
+    Parameters
+    ----------
+    family
+        The family.
+    shape
+        Its shape, if it has one.
+    largest_size
+        None for rows without a size. Else rows have sizes, such as trials, of this size at most, and the response of a
+        row is the complex number y + i size: so kernels for one array of responses serve rows of two numbers.
+    """
+
+    bounds_derivatives = True
+
+    def __init__(self, family: Family, shape: float = 1.0, *, largest_size: float | None = None) -> None:
+        term, derivatives = family.of_pair(shape) if largest_size is None else family.of_sized(shape)
+        super().__init__(term, 1, 1, derivatives)
+        self.family, self.shape = family, shape
+        self.knows_derivatives = family.knows_derivatives
+        self.predictor_scale = family.predictor_scale
+        self.largest_size = 1.0 if largest_size is None else largest_size
+        self.slope_bound, self.second_derivative_bound, self.third_derivative_bound = (
+            None if bound is None else self.largest_size * bound
+            for bound in (family.slope_bound, family.second_derivative_bound, family.third_derivative_bound)
+        )
+        self.bound_kinds = tuple(family.minorants) if largest_size is None else ()
+
+    def slope_bounds(self, responses: tuple[np.ndarray, ...]) -> np.ndarray | None:
+        """Return an upper bound of abs(d log p / d eta) over all eta for each row; shape (n,), None if unknown.
+
+        It is the bound of rows of size 1 times the size, or else the family's bound over an infinite interval.
+        """
+        y, size = sized(responses[0])
+        if self.slope_bound is not None:
+            return self.slope_bound / self.largest_size * np.broadcast_to(size, y.shape)
+        if self.family.slope_within is None:
+            return None
+        with np.errstate(all="ignore"):
+            bounds = self.family.slope_within(np.zeros(len(y)), y, size, self.shape, np.full(len(y), np.inf))
+        return bounds if np.isfinite(bounds).all() else None
+
+    def second_derivative_within(
+        self, eta: np.ndarray, responses: tuple[np.ndarray, ...], reach: np.ndarray
+    ) -> np.ndarray | None:
+        """Return upper bounds of abs(d^2 log p(y_i | t) / dt^2) over abs(t - eta_i) <= reach_i; None if unknown."""
+        if self.family.second_derivative_within is None:
+            return super().second_derivative_within(eta, responses, reach)
+        return self.family.second_derivative_within(eta, *sized(responses[0]), self.shape, reach)
+
+    def third_derivative_within(
+        self, eta: np.ndarray, responses: tuple[np.ndarray, ...], reach: np.ndarray
+    ) -> np.ndarray | None:
+        """Return upper bounds of abs(d^3 log p(y_i | t) / dt^3) over abs(t - eta_i) <= reach_i; None if unknown."""
+        if self.family.third_derivative_within is None:
+            return super().third_derivative_within(eta, responses, reach)
+        return self.family.third_derivative_within(eta, *sized(responses[0]), self.shape, reach)
+
+    def minorant(self, kind: str, responses: tuple[np.ndarray, ...], eta_0: np.ndarray) -> Minorant:
+        """Return the minorant `kind`, one of `bound_kinds`; a tuned one touches the terms at eta_0 (n,)."""
+        return self.family.minorants[kind](responses[0], eta_0)
+
+    def observe(self, name: str, eta: Any, responses: tuple[np.ndarray, ...]) -> Any:
+        """Add the responses to the PyMC model of the current context, given the graph `eta` of their predictors."""
+        assert self.family.twin is not None
+        observe: Callable[..., Any] = self.family.twin.observe
+        return observe(name, eta, *sized(responses[0]), self.shape)

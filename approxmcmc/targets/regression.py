@@ -1,0 +1,226 @@
+"""Regressions: rows that depend on theta only through K linear predictors."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import (
+    BoundedTarget,
+    CompiledBound,
+    CompiledDifferenceBound,
+    CompiledTarget,
+    CompiledTermRange,
+    ExpandableTarget,
+    Target,
+    TermWork,
+)
+from approxmcmc.engine.compiler.compile import type_of
+from approxmcmc.engine.terms.batches import Data, log_terms_type
+from approxmcmc.engine.terms.gradients import gradient_signature
+from approxmcmc.engine.terms.term_range import distance_range
+from approxmcmc.errors import IncompatibleError
+from approxmcmc.expansion.linear import LinearExpansion
+from approxmcmc.expansion.predictors import PredictorExpansion
+from approxmcmc.targets.likelihood_bounds import bound_of_design, check_kind
+from approxmcmc.targets.predictors.classes import DenseClasses
+from approxmcmc.targets.predictors.design import Design
+from approxmcmc.targets.predictors.forms import AnyRows, DenseRows, Form, around
+from approxmcmc.targets.predictors.kernels import add_residual_gradient, residuals
+from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikelihood
+from approxmcmc.targets.tall_data import TallDataTarget
+
+FORMS: tuple[Form, ...] = (DenseRows(), DenseClasses(), AnyRows())  # the first that fits is taken
+
+
+class Regression(TallDataTarget, BoundedTarget, ExpandableTarget):
+    r"""A likelihood, a design, and a prior: the only class of rows with linear predictors.
+
+    .. math:: \log p(y_i \mid \theta) = f(\eta_{i1} \dots \eta_{iK}; y_i), \quad \eta = \text{design}(\theta).
+
+    The likelihood is a family or a function of the user's. The design says which entries of theta each row adds up: a
+    dense block of columns, coded columns, offsets, entries that all rows share. All that samplers ask for follows from
+    the two: gradients, expansions, bounds of derivatives and of single terms, minorants. Subclasses set `likelihood`,
+    `prior` and `variables`, and call `_set_rows`.
+    """
+
+    by_row = ("data", "design", "responses")
+    likelihood: RowLikelihood
+    design: Design
+    responses: tuple[np.ndarray, ...]
+    form: Form
+
+    def _set_rows(self, design: Design, responses: tuple[np.ndarray, ...]) -> None:
+        """Store the rows in the first of `FORMS` that fits."""
+        self.design = design
+        self.responses = responses
+        self.n_obs = design.n_rows
+        self.form = next(form for form in FORMS if form.fits(self.likelihood, design, responses))
+        self.data = self.form.data(design, responses)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether rows are (x_i, y_i) with the one predictor x_i' theta, so that their expansion has two numbers."""
+        return isinstance(self.form, DenseRows)
+
+    @property
+    def X(self) -> np.ndarray:  # noqa: N802  # the design matrix, called X in the arguments too
+        """The dense columns of the design, shape (n, p)."""
+        return self.design.X
+
+    @property
+    def y(self) -> np.ndarray:
+        """The first of the responses, shape (n,)."""
+        return self.responses[0]
+
+    @property
+    def scalar(self) -> ScalarLikelihood:
+        """The likelihood, if it is given by a function of one row."""
+        assert isinstance(self.likelihood, ScalarLikelihood)
+        return self.likelihood
+
+    # --- terms and gradients ---
+
+    def compile(self) -> CompiledTarget:
+        """Compile terms and prior, with the form that evaluates a row at two thetas, if there is one."""
+        at_both = self.form.at_both(self.likelihood, self.responses, self.data)
+        return super().compile()._replace(compile_at_both=at_both)
+
+    def _log_terms(self) -> Any:
+        return self.form.log_terms(self.likelihood, self.responses, self.data)
+
+    def _term_gradients(self) -> Any:
+        return self.form.gradients(self.likelihood, self.responses, self.data)
+
+    def predictor_data(self, data: Data) -> Data:
+        """Return the arrays `data`, which are those of the target or some rows of them, as (*design, *responses)."""
+        return self.form.predictor_data(self.design, data)
+
+    @property
+    def term_work(self) -> TermWork:
+        """Operations of a term: those of the sums that are its predictors, and those of the likelihood of a row."""
+        work = self.likelihood.work()
+        added = self.design.additions
+        stored = sum(array.nbytes for array in self.data if array.shape[:1] == (self.n_obs,)) / self.n_obs
+        assert work.gradient is not None
+        return work._replace(operations=work.operations + added, gradient=work.gradient + 2.0 * added, bytes=stored)
+
+    def _identity(self) -> str:
+        return self.likelihood.identity()
+
+    # --- expansions ---
+
+    def expansion(self, order: int) -> LinearExpansion | PredictorExpansion:
+        """Return the expansion: two numbers per row for one dense predictor, else in the predictors of each row."""
+        return LinearExpansion(self, order) if self.is_dense else PredictorExpansion(self, order)
+
+    def residual_kernel(self, data: Data) -> Any:
+        """Compile the terms minus their quadratics, which the last array of the data holds."""
+        return around(self.likelihood, residuals, "terms", self.responses, log_terms_type(type_of(data)).signature)
+
+    def residual_gradient_kernel(self, data: Data) -> Any:
+        """Compile the gradients of these residuals."""
+        signature = gradient_signature(type_of(data))
+        return around(self.likelihood, add_residual_gradient, "slopes", self.responses, signature)
+
+    # --- bounds, of rows with one predictor ---
+
+    @property
+    def knows_derivatives(self) -> bool:
+        """Whether derivatives of the likelihood are exact, and not differences."""
+        return self.likelihood.knows_derivatives
+
+    def row_norms(self) -> np.ndarray:
+        """Return the ||x_i||, lengths of the gradients of the predictors; shape (n_obs,)."""
+        return self.design.row_norms()
+
+    def longest_gradients(self) -> np.ndarray | None:
+        """Return upper bounds of the lengths of the terms' gradients; shape (n_obs,), None if they are unknown."""
+        slopes = self.likelihood.slope_bounds(self.responses)
+        return None if slopes is None else slopes * self.row_norms()
+
+    def compile_term_range(self) -> CompiledTermRange:
+        """Compile the bound ``2 max_i slope_bound_i ||x_i|| ||theta' - theta||`` of `CompiledTermRange`."""
+        lengths = self.longest_gradients()
+        if lengths is None:
+            return super().compile_term_range()
+        return CompiledTermRange(distance_range(), np.array([lengths.max()]))
+
+    def compile_difference_bound(self) -> CompiledDifferenceBound:
+        """Compile ``slope_bound_i ||x_i|| ||theta' - theta||``, which bounds the change of term i."""
+        lengths = self.longest_gradients()
+        if lengths is None:
+            return super().compile_difference_bound()
+        distance = np.array([0.5])  # the range is twice the number times the distance
+        return CompiledDifferenceBound(distance_range(), distance, lengths, np.empty(0))
+
+    def second_derivative_within(self, eta: np.ndarray, rows: Any, reach: np.ndarray) -> np.ndarray:
+        """Return upper bounds of abs(d^2 log p(y_i | t) / dt^2) over abs(t - eta_i) <= reach_i, for some rows i."""
+        bounds = self.likelihood.second_derivative_within(eta, self.responses_of(rows), reach)
+        if bounds is None:
+            raise IncompatibleError(
+                f"{type(self).__name__} does not bound its second derivative, which exact subsampling of a "
+                "first-order expansion needs; give a GLMTarget second_derivative_bound="
+            )
+        return bounds
+
+    def third_derivative_within(self, eta: np.ndarray, rows: Any, reach: np.ndarray) -> np.ndarray:
+        """Return upper bounds of abs(d^3 log p(y_i | t) / dt^3) over abs(t - eta_i) <= reach_i, for some rows i."""
+        bounds = self.likelihood.third_derivative_within(eta, self.responses_of(rows), reach)
+        if bounds is None:
+            raise IncompatibleError(
+                f"{type(self).__name__} does not bound its third derivative, which exact subsampling of an expansion "
+                "needs; give a GLMTarget third_derivative_bound=, a number or a function of (eta, y, reach)"
+            )
+        return bounds
+
+    def responses_of(self, rows: Any) -> tuple[np.ndarray, ...]:
+        """Return the responses of some rows, a slice or indices, in memory."""
+        return tuple(np.array(response[rows]) for response in self.responses)
+
+    @property
+    def bound_kinds(self) -> tuple[str, ...]:
+        """The names of the lower bounds of the likelihood, for `Firefly`."""
+        return self.likelihood.bound_kinds
+
+    def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
+        """Return the lower bound `kind` of the likelihood; a tuned one touches it at the theta `at`."""
+        check_kind(kind, self.bound_kinds, at, who=type(self).__name__)
+        eta_0 = np.zeros(self.n_obs) if at is None else self.design.of_all_rows(at)[0]
+        return bound_of_design(self.design, self.likelihood.minorant(kind, self.responses, eta_0))
+
+    # --- what a trace shows ---
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """The responses, y or y_0, y_1 and so on."""
+        if len(self.responses) == 1:
+            return {"y": self.responses[0].real}
+        return {f"y_{k}": response for k, response in enumerate(self.responses)}
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """The dense columns "X" and, if there are any, the "codes" of the design, as kernels read them."""
+        return {"X": self.design.X, **({"codes": self.design.codes} if self.design.codes.size else {})}
+
+    def __repr__(self) -> str:
+        """Show the sizes."""
+        predictors = "1 predictor" if self.design.n_predictors == 1 else f"{self.design.n_predictors} predictors"
+        return f"{type(self).__name__}(n_obs={self.n_obs}, {predictors}, dim={self.variables.size})"
+
+
+def dense(target: Target) -> Regression | None:
+    """Return the target if it is a regression with one dense predictor x_i' theta, else None."""
+    return target if isinstance(target, Regression) and target.is_dense else None
+
+
+def has_one_predictor(target: Target) -> bool:
+    """Return whether the target is a regression with one predictor, whatever its design and likelihood."""
+    return isinstance(target, Regression) and target.design.n_predictors == 1
+
+
+def bounded(target: Target) -> Regression | None:
+    """Return the target if it is a regression with one predictor whose likelihood bounds its derivatives, else None."""
+    if not isinstance(target, Regression) or not has_one_predictor(target):
+        return None
+    return target if target.likelihood.bounds_derivatives else None
