@@ -9,14 +9,13 @@ random groups of rows.
 """
 
 import contextlib
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor
+import pytensor.tensor as pt
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar.basic import Exp
-from pytensor.scalar.math import Sigmoid
-from pytensor.tensor.elemwise import Elemwise
 
 from approxmcmc.contracts import CompiledTarget
 from approxmcmc.families.bernoulli import LOGIT
@@ -26,10 +25,11 @@ from approxmcmc.families.poisson import POISSON
 from approxmcmc.interop.affine import AFFINE, kinds
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.graphs import by_numpy, evaluate, simplify
-from approxmcmc.interop.groups.likelihoods import bare, without_clip
+from approxmcmc.interop.groups.likelihoods import Known, without_clip
+from approxmcmc.interop.groups.values import NotGroupsError
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
 from approxmcmc.interop.normal_law import normal_design
-from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, find_predictors
+from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, Quantity, design_of, find_predictors
 from approxmcmc.interop.prior import prior_of
 from approxmcmc.interop.rows import random_groups
 from approxmcmc.targets.checks import checked_array
@@ -59,7 +59,13 @@ class PredictorsOfPyMC(TargetOfPyMC, Regression):
 
 
 FAMILIES = {f"{family.twin.distribution}RV": family for family in (LOGIT, POISSON, NORMAL) if family.twin is not None}
-LINKS = {"logit": Sigmoid, "log": Exp, "identity": None}  # operations of PyTensor
+
+
+class RowsOfFamily(NamedTuple):
+    """A family of the library, and the graph of its predictor, which is affine in theta; offsets are in it."""
+
+    family: Family
+    predictor: Any
 
 
 def structured_target(source: ModelOfPyMC) -> PredictorsOfPyMC:
@@ -71,14 +77,18 @@ def structured_target(source: ModelOfPyMC) -> PredictorsOfPyMC:
         When the rows depend on theta in another way; the message says what was found instead.
     """
     found = find_predictors(source)
-    family = family_of(source) if found.design.n_predictors == 1 else None
-    normal = normal_design(source, found) if family is None else None
-    # `_checked` raises if the terms differ from the model's, for instance because an offset is added outside of the
-    # predictor found; then the general form is tried.
-    with contextlib.suppress(NoLinearPredictorError):
-        if family is not None:
-            return _checked(source, _of_family(source, found, family))
-        if normal is not None:
+    law = rows_of_family(source)
+    # `_checked` raises if the terms differ from the model's; then the next form is tried.
+    if law is not None and found.design.n_predictors == 1:
+        with contextlib.suppress(NoLinearPredictorError):
+            return _checked(source, _of_family(source, found.design, law.family))
+    if law is not None:  # an offset is added outside of the predictor found, or an exposure is a factor of the mean
+        with contextlib.suppress(NoLinearPredictorError):
+            design = design_of(source, [Quantity(law.predictor, 0, 1)])
+            return _checked(source, _of_family(source, design, law.family))
+    normal = normal_design(source, found)
+    if normal is not None:
+        with contextlib.suppress(NoLinearPredictorError):
             return _checked(source, _normal_rows(source, normal))
     return _checked(source, _general(source, found))
 
@@ -97,30 +107,39 @@ def _checked(source: ModelOfPyMC, target: PredictorsOfPyMC) -> PredictorsOfPyMC:
     return target
 
 
-def family_of(source: ModelOfPyMC) -> Family | None:
-    """Return the library's family for the model, else None.
+def rows_of_family(source: ModelOfPyMC) -> RowsOfFamily | None:
+    """Return the library's family for the rows of a model, with their predictor, else None.
 
-    The model must have one observed variable, its distribution with the same link and an affine predictor; a normal
-    needs a known scale.
+    The model must have one observed variable with an axis of rows only, its distribution with the same link and an
+    affine predictor; a normal needs a known scale. Known positive factors of a Poisson mean are offsets.
     """
-    if len(source.rows.variables) > 1:
+    [variable, *others] = source.rows.variables
+    family = FAMILIES.get(type(variable.owner.op).__name__)
+    if others or family is None or variable.ndim != 1:
         return None
-    node = source.rows.variables[0].owner
-    family = FAMILIES.get(type(node.op).__name__)
-    if family is None or family.twin is None:
+    first, *rest = variable.owner.op.dist_params(variable.owner)
+    parameters = dict(zip(variable.owner.inputs, source.rows.parameters, strict=True))
+    if family is NORMAL and _known_scale(source, parameters[rest[0]]) is None:
         return None
-    link = LINKS[family.twin.link]
-    first, *rest = node.op.dist_params(node)
-    parameters = dict(zip(node.inputs, source.rows.parameters, strict=True))
     [graph] = source.over_flat([parameters[first]])
-    if link is not None:
-        node = bare(without_clip(graph)).owner
-        if node is None or not isinstance(node.op, Elemwise) or not isinstance(node.op.scalar_op, link):
-            return None
-        graph = node.inputs[0]
-    elif _known_scale(source, parameters[rest[0]]) is None:
+    predictor = graph if family is NORMAL else _linked(family, graph, Known({source.theta}))
+    is_affine = predictor is not None and kinds([predictor], source.theta).get(predictor) == AFFINE
+    return RowsOfFamily(family, predictor) if is_affine else None
+
+
+def _linked(family: Family, graph: Any, known: Known) -> Any:
+    """Return the predictor of a probability with a logit, or of a mean with a logarithm; None for another link."""
+    try:
+        if family is LOGIT:
+            link, predictor = known.probability(without_clip(graph))
+            return predictor if link == "logit" else None
+        parts, factors = known.logarithm(graph)
+    except NotGroupsError:
         return None
-    return family if kinds([graph], source.theta).get(graph) == AFFINE else None
+    if not all((np.asarray(evaluate(one)) > 0.0).all() for one in factors):
+        return None
+    offsets = [pt.log(one.astype("float64")) for one in factors]  # PyTensor holds 0.5 in 32 bits
+    return functools.reduce(pt.add, [*parts, *offsets])
 
 
 def _known_scale(source: ModelOfPyMC, scale: Any) -> float | None:
@@ -131,16 +150,16 @@ def _known_scale(source: ModelOfPyMC, scale: Any) -> float | None:
     return float(found[0]) if found.size == 1 and found[0] > 0.0 else None
 
 
-def _of_family(source: ModelOfPyMC, found: Predictors, family: Family) -> PredictorsOfPyMC:
+def _of_family(source: ModelOfPyMC, design: Design, family: Family) -> PredictorsOfPyMC:
     """Return a target with the library's own terms: a plain design matrix, or one with codes or offsets."""
     y, scale = np.asarray(source.rows.observed[0], dtype=np.float64), 1.0
     if family is NORMAL:
         node = source.rows.variables[0].owner
         parameters = dict(zip(node.inputs, source.rows.parameters, strict=True))
         scale = _known_scale(source, parameters[node.op.dist_params(node)[1]]) or 1.0
-    matrix = found.design.matrix()
+    matrix = design.matrix()
     if matrix is None:
-        design, likelihood = found.design, FamilyLikelihood(family, scale)
+        likelihood = FamilyLikelihood(family, scale)
     else:  # in units of the scale
         design, likelihood = dense_design(checked_array(matrix / scale, "X", who="from_pymc")), FamilyLikelihood(family)
         y = checked_array(y / scale, "y", who="from_pymc")

@@ -22,7 +22,7 @@ from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import FaultError, NoEffectsError, NotGroupsError
 from approxmcmc.interop.latents_wanted import checked_latents
 from approxmcmc.interop.libraries import without_formula
-from approxmcmc.interop.linear_predictor import PredictorsOfPyMC, family_of, structured_target
+from approxmcmc.interop.linear_predictor import PredictorsOfPyMC, rows_of_family, structured_target
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import NoLinearPredictorError
 from approxmcmc.interop.pymc_target import PyMCTarget
@@ -301,7 +301,8 @@ def _describe(target: PredictorsOfPyMC) -> str:
     source = target.source
     prior = "normal priors" if isinstance(target.prior, NormalPrior) else "a prior compiled by PyTensor"
     dim = int(source.theta.type.shape[0])
-    family = family_of(source)
+    law = rows_of_family(source)
+    family = None if law is None else law.family
     if family is not None and target.is_dense:
         return f"{family.name} with {dim} parameters in one linear predictor, {prior}"
     parts = f"with {dim} parameters in {_parts(target.design)}, {prior}"

@@ -11,6 +11,7 @@ from tests.random_models.families import FAMILIES
 from tests.random_models.latents import LATENTS
 from tests.random_models.models import RandomModel
 from tests.random_models.predictors import PARTS
+from tests.random_models.terms import Term
 
 
 @st.composite
@@ -47,5 +48,6 @@ def _observe(model: RandomModel, n: int, shared: list[effects.Effects], latent: 
     if rows.limit is not None:
         y = np.minimum(y, rows.limit)
     if model.rarely(6):
-        model.deterministic("eta", eta)
+        # An array without parameters must be a tensor first.
+        model.deterministic("eta", Term(f"pt.as_tensor({eta.code})", eta.value))
     model.observe("y", rows.law, rows.arguments, y)

@@ -106,7 +106,8 @@ class Known:
             return [one for graphs, _ in parts for one in graphs], [one for _, data in parts for one in data]
         if is_a(node, TrueDiv) and self.holds(node.inputs[1]):
             graphs, data = self.logarithm(moved(node.inputs[0]))
-            return graphs, [*data, moved(1.0 / node.inputs[1])]
+            divisor = node.inputs[1].astype("float64")  # PyTensor holds 3.0 in 32 bits, which 1 / 3 would keep
+            return graphs, [*data, moved(1.0 / divisor)]
         raise NotGroupsError("their mean is not the exponential of a linear predictor, times known numbers")
 
     def probability(self, graph: Any) -> tuple[str, Any]:

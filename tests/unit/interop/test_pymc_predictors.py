@@ -14,8 +14,10 @@ from approxmcmc.interop.affine import AFFINE, CONSTANT, OTHER, Ratio, kinds
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.graphs import rebuild
 from approxmcmc.interop.kernels import compilable
+from approxmcmc.interop.linear_predictor import rows_of_family, structured_target
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import NoLinearPredictorError, find_predictors
+from approxmcmc.targets.predictors.family import FamilyLikelihood
 
 N, GROUPS = 40, 5
 rng = np.random.default_rng(11)
@@ -206,6 +208,48 @@ def test_terms_are_those_of_the_model_and_derivatives_those_of_the_terms(fill):
             slopes = (above[2 + j] - below[2 + j]) / 2e-5
             np.testing.assert_allclose(derivatives[place], slopes, rtol=1e-5, atol=1e-5)
             place += 1
+
+
+EXPOSURE = np.exp(OFFSET)
+
+
+def poisson(mean):
+    """Return what fills a model with counts; their mean is a function of a slope, and of levels and rates of groups."""
+
+    def fill():
+        b, level = pm.Normal("b"), pm.Normal("level", shape=GROUPS)
+        rate = pm.Gamma("rate", 1.0, 1.0, shape=GROUPS)
+        pm.Poisson("y", mean(b, level, rate), observed=COUNTS)
+
+    return fill
+
+
+@pytest.mark.parametrize(
+    "mean",
+    [
+        lambda b, level, rate: pt.exp(b * U + level[GROUP] + np.log(EXPOSURE)),
+        lambda b, level, rate: EXPOSURE * pt.exp(b * U + level[GROUP]),
+        lambda b, level, rate: pt.exp(level[GROUP]) * pt.exp(b * U) * EXPOSURE * 0.5 / 3.0,
+        lambda b, level, rate: EXPOSURE * rate[GROUP] * pt.exp(b * U),
+    ],
+    ids=["offset", "exposure", "product", "rates"],
+)
+def test_exposures_and_rates_are_offsets_and_codes_of_one_predictor(mean):
+    """Terms of a family have closed derivatives; those of the model's graph would be compiled for each model."""
+    source, _ = found_in(poisson(mean))
+    target = structured_target(source)
+    assert isinstance(target.likelihood, FamilyLikelihood) and target.design.n_predictors == 1
+    theta = source.initial_point() + 0.2 * rng.normal(size=source.theta.type.shape[0])
+    [whole] = source.over_flat([source.rows.all_terms()])
+    expected = pytensor.function([source.theta], whole, mode="FAST_COMPILE")(theta)
+    found = target.likelihood.evaluate(target.design.eta(theta, slice(None)), target.responses, np.arange(N))
+    np.testing.assert_allclose(found + target.omitted_constants, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("exposure", [np.where(COUNTS == 0, 0.0, EXPOSURE), -EXPOSURE], ids=["zero", "negative"])
+def test_an_exposure_without_a_logarithm_is_no_offset(exposure):
+    source, _ = found_in(poisson(lambda b, level, rate: exposure * pt.exp(b * U)))
+    assert rows_of_family(source) is None
 
 
 def test_what_depends_on_data_alone_is_computed_once():
