@@ -348,6 +348,15 @@ def _without_constant(here: Quadratic, center: np.ndarray) -> Quadratic:
     return here._replace(value=float(value))
 
 
+class RowsAround(NamedTuple):
+    """Some rows with one predictor at a centre: predictors (rows,), f' and f'' there, and L'x_i (rows, dim)."""
+
+    eta: np.ndarray
+    directions: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+
+
 class Sums(NamedTuple):
     """Sums over rows of |x_i|^3, |x_i|^6, values, gradients and Hessians, in one vector; the largest |x_i|^2."""
 
@@ -369,7 +378,7 @@ class LinearExpansion(Expansion):
         self.weight = 1.0
         self.columns = 2
         self.mapped = is_mapped(target.X)
-        self._functions = RowFunctions(target.scalar.loglik, target.scalar.derivatives, target.y)
+        self.functions = RowFunctions(target.scalar.loglik, target.scalar.derivatives, target.y)
 
     def of_rows(self, rows: np.ndarray) -> "LinearExpansion":
         """Return the expansion of the terms of a sample of rows; its sums are scaled to all rows."""
@@ -401,8 +410,8 @@ class LinearExpansion(Expansion):
             for here in pieces(lo, hi, dim):
                 rows, y = self._read(here)
                 eta = times(rows, theta)
-                value = self._functions.terms(eta, y)
-                slopes, bends = self._functions.derivatives(eta, y)
+                value = self.functions.terms(eta, y)
+                slopes, bends = self.functions.derivatives(eta, y)
                 bends *= self.order == 2
                 sums[2:] += add_up(rows, value, slopes, bends, scaled)
                 if not np.isfinite(sums).all():
@@ -503,7 +512,7 @@ class LinearExpansion(Expansion):
             scaled = np.empty((MOST_AT_ONCE, dim))
             for here in pieces(lo, hi, dim):
                 rows, y = self._read(here)
-                found = look(rows, y, self._functions, about)
+                found = look(rows, y, self.functions, about)
                 bends = 2.0 * found.half
                 sums = add_up(rows, found.value, found.first, bends, scaled)
                 if not np.isfinite(sums).all():
@@ -523,7 +532,7 @@ class LinearExpansion(Expansion):
         """Return the residuals of `rows` at `draws`, up to a constant for each row; shape (rows, draws)."""
         eta = self._predictors(rows, draws)
         slope, bend = numbers[rows].T[:, None]
-        return (self._functions.terms(eta, self.y[rows]) - eta * (slope + eta * bend)).T
+        return (self.functions.terms(eta, self.y[rows]) - eta * (slope + eta * bend)).T
 
     def terms_at(self, draws: np.ndarray) -> np.ndarray:
         """Return all terms at draws, shape (rows, draws): one pass."""
@@ -535,7 +544,7 @@ class LinearExpansion(Expansion):
     def _write_terms(self, draws: np.ndarray, *, out: np.ndarray) -> int:
         def block(lo: int, hi: int) -> int:
             here = slice(lo, hi)
-            out[here] = self._functions.terms(self._predictors(here, draws), self.y[here]).T
+            out[here] = self.functions.terms(self._predictors(here, draws), self.y[here]).T
             return hi - lo
 
         return sum_over_blocks(block, len(self.y))
@@ -563,19 +572,21 @@ class LinearExpansion(Expansion):
         sums = sum_over_blocks(block, len(rows)) if len(rows) else np.zeros(1 + dim + dim * dim)
         return _without_constant(_unpacked(sums, dim), center)
 
-    def places(
-        self, center: np.ndarray, cholesky: np.ndarray, numbers: np.ndarray, rows: Any
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the predictors of `rows` at `center`, their variances, and how slope and bend differ from Taylor's.
-
-        `numbers` holds (a_i, b_i) of these rows only. Shapes: (rows,), (rows,) and (rows, 2).
-        """
+    def around(self, center: np.ndarray, cholesky: np.ndarray, rows: Any) -> RowsAround:
+        """Return predictors, directions and derivatives of some rows at `center`, in units of L = `cholesky`."""
         some, y = self._read(rows)
         eta = times(some, center)
-        leverages = squared_lengths(times(some, cholesky))
-        first, second = self._functions.derivatives(eta, y)
+        first, second = self.functions.derivatives(eta, y)
+        return RowsAround(eta, times(some, cholesky), first, second)
+
+    def derivatives(self, eta: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first two derivatives of the terms of some rows at predictors `eta` (rows,)."""
+        return self.functions.derivatives(eta, np.array(self.y[rows]))
+
+    def shifts(self, here: RowsAround, numbers: np.ndarray) -> np.ndarray:
+        """Return by how much slope and bend of rows differ from Taylor's; `numbers` holds their (a_i, b_i)."""
         a, b = numbers.T
-        return eta, leverages, np.column_stack([a + 2.0 * b * eta - first, b - 0.5 * second])
+        return np.column_stack([a + 2.0 * b * here.eta - here.first, b - 0.5 * here.second])
 
     def compile_residual_gradients(
         self, gradient: CompiledGradient, center: np.ndarray, numbers: np.ndarray

@@ -30,8 +30,9 @@ def expansion_of(target: Target, order: int) -> AnyExpansion:
 
     If a Dask client is active, its cluster makes the passes over rows that came from sources.
     """
-    is_closed = isinstance(target, ExpandableTarget)
-    expansion: AnyExpansion = target.expansion(order) if is_closed else GeneralExpansion(target, order)
+    expansion: AnyExpansion = (
+        target.expansion(order) if isinstance(target, ExpandableTarget) else GeneralExpansion(target, order)
+    )
     expansion.parts = parts_of(target)
     return expansion
 

@@ -18,7 +18,7 @@ from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.terms.batches import Data
 from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.engine.terms.passes import sum_over_blocks
-from approxmcmc.expansion.linear import NODES, WORTH
+from approxmcmc.expansion.linear import NODES, WORTH, RowsAround
 from approxmcmc.expansion.passes import Expansion, over_all_rows
 from approxmcmc.expansion.quadratic import Quadratic, Survey, check_finite, survey_of
 
@@ -120,17 +120,22 @@ class PredictorExpansion(Expansion):
         gradient = self.design.slope(np.ascontiguousarray(numbers[:, K + 1 : 2 * K + 1].T), rows)
         return Quadratic(float(numbers[:, K].sum()), gradient, self.design.bend(bends, rows))
 
-    def places(
-        self, center: np.ndarray, cholesky: np.ndarray, numbers: np.ndarray, rows: Any
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the same as `LinearExpansion.places`, for rows with one predictor; `numbers` are those of `rows`."""
-        eta = self.design.eta(center, rows)
-        spread = self.design.times(cholesky, rows)[0]
-        found = np.empty((eta.shape[1], self.columns - self.K))
-        self._expand(eta, self.target.responses_of(rows), ALL_ROWS, 0, len(found), found)
-        # A row of `numbers` is (eta_hat, f, g, H / 2), one of `found` (f, g, H).
-        shifts = np.column_stack([numbers[:, 2] - found[:, 1], numbers[:, 3] - 0.5 * found[:, 2]])
-        return eta[0], np.einsum("ij,ij->i", spread, spread), shifts
+    def around(self, center: np.ndarray, cholesky: np.ndarray, rows: Any) -> RowsAround:
+        """Return the same as `LinearExpansion.around`, for rows with one predictor."""
+        [eta] = self.design.eta(center, rows)
+        [directions] = self.design.times(cholesky, rows)
+        first, second = self.derivatives(eta, rows)
+        return RowsAround(eta, directions, first, second)
+
+    def derivatives(self, eta: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the first two derivatives of the terms of some rows with one predictor, at `eta` (rows,)."""
+        found = np.empty((len(eta), self.columns - self.K))
+        self._expand(np.ascontiguousarray(eta)[None], self.target.responses_of(rows), ALL_ROWS, 0, len(found), found)
+        return found[:, 1].copy(), found[:, 2].copy()
+
+    def shifts(self, here: RowsAround, numbers: np.ndarray) -> np.ndarray:
+        """Return by how much slope and bend of rows differ from Taylor's; `numbers` holds their (eta, f, g, H / 2)."""
+        return np.column_stack([numbers[:, 2] - here.first, numbers[:, 3] - 0.5 * here.second])
 
     def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
         """Return the sum of the expansions of `rows` (indices); `numbers` holds the expansions of all rows."""

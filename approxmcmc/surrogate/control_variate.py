@@ -37,8 +37,8 @@ from approxmcmc.contracts import (
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import mode_of
 from approxmcmc.engine.terms.shuffled import check_rows_are_terms
-from approxmcmc.engine.terms.term_range import remainder_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning, warn
+from approxmcmc.expansion.bounds import expansion_bound, residual_range
 from approxmcmc.expansion.influential_rows import (
     LARGEST_SHARE,
     LARGEST_SPREAD,
@@ -51,7 +51,6 @@ from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.expansion.quadratic import Quadratic, Survey, empty_rows, inverse, is_positive_definite
 from approxmcmc.numerics.laplace_approximation import Laplace
 from approxmcmc.numerics.mode import Mode, laplace
-from approxmcmc.surrogate.difference_bounds import expansion_bound, residual_range
 from approxmcmc.surrogate.kernels import kernel_named, run
 from approxmcmc.surrogate.moves import SurrogateState
 from approxmcmc.surrogate.pilot import FIRST_STEP, TUNING_STEPS, ExpandedRows, Pilot, PilotRun, normal_pilot, run_pilot
@@ -553,14 +552,10 @@ class ControlVariate(
                 f"{self!r} does not bound its terms: that takes order=2 and a generalised linear model with a known "
                 "third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
             )
-        if not (self.averaged or self._names_rows):
-            reach = bound * float(linear.row_norms().max()) ** 3
-            return CompiledTermRange(remainder_range(), np.concatenate([[reach], self.center]))
-        assert self.pilot is not None
-        return residual_range(linear, bound, self._numbers, self._light, (self.center, self.pilot.cholesky))
+        return residual_range(linear, bound, self._numbers, self._light, self._law("how far residuals spread"))
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
-        """Compile the bounds of the light terms, one by one; see `approxmcmc.surrogate.difference_bounds`."""
+        """Compile the bounds of the light terms, one by one; see `approxmcmc.expansion.bounds`."""
         linear = bounded(self.target)
         if linear is None or not linear.knows_derivatives:
             raise IncompatibleError(
@@ -570,16 +565,19 @@ class ControlVariate(
         if self.order == 0:
             whole = linear.compile_difference_bound()
             return whole if self._light is None else whole._replace(rates=whole.rates[self._light])
-        if self.laplace is None:
-            raise IncompatibleError(
-                f"{self!r}: the expanded posterior has no maximum, so it is unknown how far bounds must hold; "
-                'expand at="mode"'
-            )
         if self._bound is None:  # two passes, for all samplers of this object
-            fit = self.laplace if isinstance(self.laplace, Pilot) else normal_pilot(self.laplace)
-            law = self.center, fit.cholesky, fit.draws
+            law = self._law("how far bounds must hold")
             self._bound = expansion_bound(linear, self.order, self._numbers, self._light, law, averaged=self.averaged)
         return self._bound
+
+    def _law(self, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the centre, and Cholesky factor and draws of the normal approximation; raise without one."""
+        if self.laplace is None:
+            raise IncompatibleError(
+                f'{self!r}: the expanded posterior has no maximum, so it is unknown {what}; expand at="mode"'
+            )
+        fit = self.laplace if isinstance(self.laplace, Pilot) else normal_pilot(self.laplace)
+        return self.center, fit.cholesky, fit.draws
 
     def __repr__(self) -> str:
         """Name the target, the order of the expansion, and its distance from the mode or the rows always read."""

@@ -108,9 +108,10 @@ def test_averaged_coefficients_are_means_over_the_normal_law_of_the_predictor():
     def sigmoid(e):
         return 1.0 / (1.0 + np.exp(-e))
 
-    predictors, leverages, shifts = split._expansion.places(
-        split.center, split.pilot.cholesky, split._numbers, slice(None)
-    )
+    here = split._expansion.around(split.center, split.pilot.cholesky, slice(None))
+    predictors = here.eta
+    leverages = np.square(here.directions).sum(axis=1)
+    shifts = split._expansion.shifts(here, split._numbers)
     np.testing.assert_allclose((predictors, leverages), (eta, leverage), rtol=1e-12)
     averaged = np.flatnonzero(np.abs(shifts).sum(axis=1) > 1e-9)[:5]
     assert len(averaged) == 5
@@ -530,6 +531,27 @@ def test_no_row_named_is_no_row_read(name):
     terms = [full_terms(split.compile().log_terms, theta, split.compile().data, N) for split in (empty, none)]
     assert densities[0] == densities[1]
     np.testing.assert_array_equal(*terms)
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("averaged", [False, True])
+def test_the_range_of_residuals_holds_and_is_smaller_than_by_two_remainders(averaged):
+    """The bound of Bardenet, Doucet and Holmes (2017), section 7, adds up the remainders at both states."""
+    target = logistic(N, 3)
+    residuals = amc.ControlVariate(target, at="mode", averaged=averaged)
+    compiled = residuals.compile()
+    bound = residuals.compile_term_range()
+    longest = np.linalg.norm(target.X, axis=1).max()
+    rng = np.random.default_rng(0)
+    shares = []
+    for _ in range(50):
+        ends = [residuals.draw_start(rng) for _ in range(2)]
+        terms = [full_terms(compiled.log_terms, theta, compiled.data, N) for theta in ends]
+        largest = bound.term_range(*ends, bound.numbers)
+        assert np.ptp(terms[1] - terms[0]) <= largest
+        cubes = sum(np.linalg.norm(theta - residuals.center) ** 3 for theta in ends)
+        shares.append(largest / (target.likelihood.third_derivative_bound * longest**3 / 3.0 * cubes))
+    assert averaged or max(shares) < 1.0
 
 
 @pytest.mark.parametrize(

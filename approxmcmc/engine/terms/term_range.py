@@ -63,15 +63,6 @@ def _by_distance(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) -
     return 2.0 * numbers[0] * math.sqrt(total)
 
 
-def _by_remainder(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) -> float:
-    # The remainder of a second-order expansion at a point t is at most L3 abs(x_i' (theta - t))^3 / 6 for each theta.
-    before = after = 0.0
-    for j in range(theta.shape[0]):
-        before += (theta[j] - numbers[1 + j]) ** 2
-        after += (proposed[j] - numbers[1 + j]) ** 2
-    return numbers[0] / 3.0 * (before * math.sqrt(before) + after * math.sqrt(after))
-
-
 def constant_range() -> Any:
     """Return the kernel that returns ``numbers[0]``."""
     return kernel(_constant, TERM_RANGE.signature)
@@ -88,16 +79,6 @@ def distance_range() -> Any:
     L bounds the derivative of every log p(y_i | eta) in eta = x_i' theta, R is the largest norm of a row x_i.
     """
     return kernel(_by_distance, TERM_RANGE.signature)
-
-
-def remainder_range() -> Any:
-    """Return the kernel of a linear model's control variates: the range of the remainders of second order.
-
-    (L3 R^3 / 3) (||theta' - t||^3 + ||theta - t||^3), with ``numbers = [L3 R^3, *t]``; t is the point of the expansion,
-    R as in `distance_range`, and L3 bounds the third derivative of every log p(y_i | eta) in the predictor eta
-    (Bardenet, Doucet and Holmes 2017, section 7).
-    """
-    return kernel(_by_remainder, TERM_RANGE.signature)
 
 
 # indices into the numbers of a reach: three weights, the radius, the centre, the whitening

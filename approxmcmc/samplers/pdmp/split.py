@@ -26,7 +26,9 @@ from approxmcmc.contracts import Target
 from approxmcmc.engine.compiler.compile import bind
 from approxmcmc.engine.terms.alias_table import alias_table
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.expansion.linear import RowFunctions
+from approxmcmc.expansion.bounds import slope_rates
+from approxmcmc.expansion.linear import LinearExpansion
+from approxmcmc.expansion.predictors import PredictorExpansion
 from approxmcmc.numerics import Laplace
 from approxmcmc.targets.regression import Regression, bounded
 from approxmcmc.targets.stands_for_rows import StandsForRows
@@ -78,7 +80,7 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     center = fit.mode
     cholesky = fit.cholesky
     derivatives = bind(make_derivatives, target.scalar.derivatives, signature=DERIVATIVES)
-    expand = RowFunctions(target.scalar.loglik, target.scalar.derivatives, target.y).derivatives
+    expansion = target.expansion(2)
     records = np.empty((target.n_obs, SCALARS + center.size))
     order = np.empty(target.n_obs, dtype=np.int64)
     force = cholesky.T @ (precision * (center - mean))
@@ -86,10 +88,11 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     places = np.random.default_rng(0).standard_normal((CHECKS, center.size))  # the same in every run
     for lo in range(0, target.n_obs, PIECE):
         here = slice(lo, lo + PIECE)
-        order[here] = _expand(target, expand, bounds, center, cholesky, here, records[here])
+        records[here, RESPONSE] = target.y[here]
+        order[here] = _expand(expansion, bounds, fit, here, records[here])
         directions = records[here, SCALARS:]
         numbers = records[here]
-        check_rates(target, expand, numbers, order[here], places, lo, who=who)
+        check_rates(expansion, numbers, order[here], places, here, who=who)
         force -= numbers[:, SLOPE] @ directions
         curvature -= (directions * numbers[:, BEND, None]).T @ directions
     records[:, LENGTH] = np.linalg.norm(records[:, SCALARS:], ord=norm, axis=1)
@@ -104,31 +107,30 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
 
 
 def check_rates(
-    target: Regression,
-    expand: Any,
+    expansion: LinearExpansion | PredictorExpansion,
     records: np.ndarray,
     order: np.ndarray,
     places: np.ndarray,
-    start: int,
+    here: slice,
     *,
     who: str,
 ) -> None:
     """Raise if the bound of a row fails at one of `places`.
 
-    During a run, a bound that is far too small would hardly be noticed. `start` is the index of the first row.
+    During a run, a bound that is far too small would hardly be noticed. The rows are `here`.
     """
     for phi in places:
         delta = records[:, SCALARS:] @ phi
-        first, _ = expand(records[:, ETA] + delta, records[:, RESPONSE].copy())
+        first, _ = expansion.derivatives(records[:, ETA] + delta, here)
         slopes = np.abs(first - records[:, SLOPE] - records[:, BEND] * delta)
         bounds = records[:, RATE] * np.linalg.norm(phi) ** order
         excess = np.nan_to_num(slopes - bounds, nan=np.inf)
         if excess.max() > ROUNDING:
             worst = int(np.argmax(excess))
             raise InvalidInputError(
-                f"{who}: {BOUNDS[order[worst]]} of {target!r} is not a true bound: the residual of "
-                f"datum {start + worst} has the slope {slopes[worst]:.4g} where that allows {bounds[worst]:.4g}; give "
-                "a larger one"
+                f"{who}: {BOUNDS[order[worst]]} of {expansion.target!r} is not a true bound: the residual of "
+                f"datum {here.start + worst} has the slope {slopes[worst]:.4g} where that allows {bounds[worst]:.4g}; "
+                "give a larger one"
             )
 
 
@@ -146,33 +148,28 @@ def make_derivatives(derivatives_eta: Any) -> Any:
 
 
 def _expand(
-    target: Regression,
-    expand: Any,
+    expansion: LinearExpansion | PredictorExpansion,
     bounds: list[float | None],
-    center: np.ndarray,
-    cholesky: np.ndarray,
+    fit: Laplace,
     here: slice,
     out: np.ndarray,
 ) -> np.ndarray:
-    """Write the records of the rows `here` to `out`, without LENGTH, and return the orders of the rows' polynomials."""
-    [responses] = target.responses_of(here)
-    [directions] = target.design.times(cholesky, here)
-    out[:, SCALARS:] = directions
-    out[:, ETA] = target.design.eta(center, here)[0]
-    out[:, RESPONSE] = responses
-    spread = np.linalg.norm(directions, axis=1)
-    typical = np.sqrt(center.size)
-    rates = np.full((ORDERS, len(directions)), np.inf)
-    for k, (bound, share) in enumerate(zip(bounds, (1.0, 1.0, 0.5), strict=True)):
-        if bound is not None:
-            rates[k] = share * bound * spread**k
-    order = np.argmin(rates * typical ** np.arange(ORDERS)[:, None], axis=0)
-    out[:, RATE] = rates[order, np.arange(len(directions))]
-    out[:, SLOPE], out[:, BEND] = expand(out[:, ETA].copy(), responses)
+    """Write the numbers of the rows `here` to `out`, and return the orders of the rows' polynomials."""
+    rows = expansion.around(fit.mode, fit.cholesky, here)
+    out[:, SCALARS:] = rows.directions
+    out[:, ETA] = rows.eta
+    out[:, SLOPE] = rows.first
+    out[:, BEND] = rows.second
     finite = np.isfinite(out[:, [ETA, SLOPE, BEND]]).all(axis=1)
     if not finite.all():
         worst = here.start + int(np.argmin(finite))
-        raise InvalidInputError(f"{target!r}: the derivatives of datum {worst} are not finite at theta = {center}")
+        raise InvalidInputError(
+            f"{expansion.target!r}: the derivatives of datum {worst} are not finite at theta = {fit.mode}"
+        )
+    rates = slope_rates(bounds, np.linalg.norm(rows.directions, axis=1))
+    typical = np.sqrt(fit.mode.size)  # of rho
+    order = np.argmin(rates * typical ** np.arange(ORDERS)[:, None], axis=0)
+    out[:, RATE] = rates[order, np.arange(len(rates[0]))]
     out[order < 1, SLOPE] = 0.0
     out[order < 2, BEND] = 0.0
     return order

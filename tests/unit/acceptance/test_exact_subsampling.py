@@ -14,7 +14,7 @@ from approxmcmc.api import sample
 from approxmcmc.contracts import CompiledDifferenceBound
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.surrogate import difference_bounds
+from approxmcmc.expansion import bounds as residual_bounds
 from tests.decisions import WithBound
 from tests.models import logistic, normal_loglik, normal_logprior, normal_mean
 
@@ -129,10 +129,9 @@ def reads_in_units_that_fit(X, order, monkeypatch):
     """Return the mean reads of a decision, as the pilot has them, over those in the units of the pilot."""
     y = (np.random.default_rng(6).random(len(X)) < 1.0 / (1.0 + np.exp(-X[:, 3]))).astype(float)
     found = []
-    for units in (difference_bounds.sharper_units, lambda ways, cholesky: cholesky):
-        monkeypatch.setattr(difference_bounds, "sharper_units", units)
-        target = amc.ControlVariate(amc.targets.LogisticRegression(X, y), order=order)  # which keeps its bound
-        bound = target.compile_difference_bound()
+    for units in (residual_bounds.sharper_units, lambda ways, cholesky: cholesky):
+        monkeypatch.setattr(residual_bounds, "sharper_units", units)
+        bound = amc.ControlVariate(amc.targets.LogisticRegression(X, y), order=order).compile_difference_bound()
         found.append(bound.reaches.mean() * bound.rates.sum())
     monkeypatch.undo()
     return found[0] / found[1]

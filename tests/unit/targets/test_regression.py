@@ -6,9 +6,9 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import ALL_ROWS
+from approxmcmc.expansion.bounds import expansion_bound
 from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.samplers.pdmp.split import split
-from approxmcmc.surrogate.difference_bounds import expansion_bound
 from approxmcmc.surrogate.surrogate import lines_of, predict
 from approxmcmc.targets.predictors.design import Design, Predictor
 from tests.unit.targets.test_tables import indicators

@@ -1,4 +1,6 @@
-r"""Bound how much one term can change between two states, for exact subsampling.
+r"""Bounds of the residuals of an expansion: of their slopes, of their changes between two states, of their range.
+
+*Differences.* Between two states a term changes by at most
 
     |l_i(theta, theta')| <= c_i M(theta, theta'),    M symmetric.
 
@@ -17,6 +19,10 @@ states stays within it. The weights 3 and 1/2 are free: a_i is about f''' h_i / 
 last term alike, and 1/2 costs 5 % fewer reads than 1. Taylor's own polynomial has a = b = 0, and P_3 is enough. For
 order 1 the slope is at most K_i |delta|, K_i >= |f''|, and |l_i| <= K_i h_i P_2 / 2.
 
+*Slopes.* With Taylor's polynomial of order k = 0, 1 or 2 the slope of the residual in its predictor is at most
+K_i abs(delta)^k / k!, K_i >= |f^(k + 1)|, that is K_i h_i^(k/2) rho^k / k!. Processes in continuous time bound their
+rates by it.
+
 *Units.* This holds for any L, and that of the pilot is not the best one: if the rows with large c_i point in one
 direction, distances in this direction should have more weight, and others less. Let v_i = L' x_i in the pilot's units,
 and k = order + 1. In units in which the pilot has the covariance S the bounds add up to about
@@ -32,14 +38,14 @@ changes nothing.
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from approxmcmc.contracts import CompiledDifferenceBound, CompiledTermRange
 from approxmcmc.engine.terms.passes import over_blocks
 from approxmcmc.engine.terms.term_range import reach_along_path
-from approxmcmc.targets.regression import Regression
+from approxmcmc.expansion.linear import squared_lengths
 
 SLOPE_WEIGHT = 3.0
 BEND_WEIGHT = 0.5
@@ -54,10 +60,38 @@ WORTH = 1.05  # factor by which a wider margin may increase the expected reads
 ROUNDING = 1e-13
 
 
+class BoundedRows(Protocol):
+    """What bounds read of a target whose rows have one predictor and bounds of its likelihood's derivatives."""
+
+    design: Any
+
+    def expansion(self, order: int) -> Any:
+        """Return the expansion of the terms."""
+
+    def second_derivative_within(self, eta: np.ndarray, rows: Any, reach: np.ndarray) -> np.ndarray:
+        """Return upper bounds of the absolute second derivatives of some rows within `reach` of `eta`."""
+
+    def third_derivative_within(self, eta: np.ndarray, rows: Any, reach: np.ndarray) -> np.ndarray:
+        """Return upper bounds of the absolute third derivatives of some rows within `reach` of `eta`."""
+
+
 def largest_radius(center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray) -> float:
     """Return the largest distance of a pilot's draws from the centre, in units of `cholesky`."""
     whitened = np.linalg.solve(cholesky, (draws - center).T)
     return float(np.sqrt(np.square(whitened).sum(axis=0)).max())
+
+
+def slope_rates(bounds: Sequence[float | None], lengths: np.ndarray) -> np.ndarray:
+    """Return the factors of rho^k in the bounds of the slopes of residuals of order k = 0, 1, 2; shape (3, rows).
+
+    `bounds` hold the largest absolute first, second and third derivatives of f, None if unknown, where the factor is
+    infinite. `lengths` are the h_i^(1/2), shape (rows,).
+    """
+    rates = np.full((len(bounds), len(lengths)), np.inf)
+    for k, bound in enumerate(bounds):
+        if bound is not None:
+            rates[k] = bound / math.factorial(k) * lengths**k
+    return rates
 
 
 def residual_rates(third: np.ndarray, leverages: np.ndarray, shifts: np.ndarray) -> np.ndarray:
@@ -87,32 +121,55 @@ def sharper_units(ways: np.ndarray, cholesky: np.ndarray) -> np.ndarray:
 
 
 def residual_range(
-    target: Regression, bound: float, numbers: np.ndarray, rows: np.ndarray | None, law: tuple[np.ndarray, np.ndarray]
+    target: BoundedRows,
+    bound: float,
+    numbers: np.ndarray,
+    rows: np.ndarray | None,
+    law: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> CompiledTermRange:
-    r"""Compile a bound of the range of the averaged residuals of second order of some rows, in one pass over them.
+    r"""Compile a bound of the range of the residuals of second order of some rows, in two passes over them.
 
-    `rows` are the indices of the rows, None for all; `numbers` their coefficients; `law` the pilot's centre and
-    Cholesky factor; `bound` is K, a bound of the third derivative of all terms. With h_i the variance of predictor i
-    under the pilot, a term changes by at most |a_i| h_i^(1/2) P_1 + |b_i| h_i P_2 + K h_i^(3/2) P_3 / 6; a_i, b_i and
-    P_k as in the module. The range is at most twice this sum with the largest of each factor over the rows.
+    `rows` are the indices of the rows, None for all; `numbers` their coefficients, averaged or Taylor's; `law` is
+    centre, Cholesky factor and draws of a normal approximation; `bound` is K, a bound of the third derivative of all
+    terms. A term changes by at most |a_i| h_i^(1/2) P_1 + |b_i| h_i P_2 + K h_i^(3/2) P_3 / 6; a_i, b_i, h_i and P_k as
+    in the module. The range is at most twice this sum with the largest of each factor over the rows.
+
+    The bound holds in any units. It is returned in those of the normal approximation or of the parameters, whichever
+    gives the smaller bound between draws: in the latter the bound for Taylor's residuals is never above that of
+    Bardenet, Doucet and Holmes (2017), section 7, which adds up the remainders at both states.
     """
-    center, cholesky = law
+    center, cholesky, draws = law
     expansion = target.expansion(2)
 
-    def largest_of(lo: int, hi: int) -> np.ndarray:
-        these = slice(lo, hi) if rows is None else rows[lo:hi]
-        _, leverages, shifts = expansion.places(center, cholesky, numbers[lo:hi], these)
-        spread = np.sqrt(leverages)
-        moved = np.abs(shifts)
-        return np.array([(moved[:, 0] * spread).max(), (moved[:, 1] * spread**2).max(), spread.max()])
+    def in_units(units: np.ndarray) -> tuple[CompiledTermRange, float]:
+        """Return the bound in units of L = `units`, and its mean between draws."""
 
-    slope, bend, spread = np.max(list(over_blocks(largest_of, len(numbers))), axis=0)
-    twice = [2.0 * factor for factor in (slope, bend, bound / 6.0 * spread**3)]
-    return CompiledTermRange(*reach_along_path(twice, math.inf, center, cholesky))
+        def largest_of(lo: int, hi: int) -> np.ndarray:
+            these = slice(lo, hi) if rows is None else rows[lo:hi]
+            here = expansion.around(center, units, these)
+            spread = np.sqrt(squared_lengths(here.directions))
+            moved = np.abs(expansion.shifts(here, numbers[lo:hi]))
+            moved[moved <= ROUNDING] = 0.0  # Taylor's own
+            return np.array([(moved[:, 0] * spread).max(), (moved[:, 1] * spread**2).max(), spread.max()])
+
+        slope, bend, spread = np.max(list(over_blocks(largest_of, len(numbers))), axis=0)
+        twice = [2.0 * factor for factor in (slope, bend, bound / 6.0 * spread**3)]
+        kernel, constants = reach_along_path(twice, math.inf, center, units)
+        return CompiledTermRange(kernel, constants), float(changes_between(draws, kernel, constants).mean())
+
+    of_law, between_draws = in_units(cholesky)
+    of_parameters, between_draws_of_parameters = in_units(np.eye(len(center)))
+    return of_law if between_draws <= between_draws_of_parameters else of_parameters
+
+
+def changes_between(draws: np.ndarray, kernel: Any, constants: np.ndarray) -> np.ndarray:
+    """Return the bound of the changes from each draw to the next; shape (draws - 1,)."""
+    pairs = itertools.pairwise(draws)
+    return np.array([kernel(np.array(one), np.array(other), constants) for one, other in pairs])
 
 
 def expansion_bound(
-    target: Regression,
+    target: BoundedRows,
     order: int,
     numbers: np.ndarray,
     rows: np.ndarray | None,
@@ -142,15 +199,17 @@ def expansion_bound(
 
         def block(lo: int, hi: int) -> bool:
             these = named(slice(lo, hi))
-            eta, leverages, shifts = expansion.places(center, units, numbers[lo:hi], these)
+            here = expansion.around(center, units, these)
+            leverages = squared_lengths(here.directions)
+            shifts = expansion.shifts(here, numbers[lo:hi])
             spread = np.sqrt(leverages)
             shifts[(np.abs(shifts) <= ROUNDING) | (not averaged)] = 0.0  # Taylor's own
             for k, farthest in enumerate(places):
                 if order == 1:
-                    second = target.second_derivative_within(eta, these, spread * farthest)
+                    second = target.second_derivative_within(here.eta, these, spread * farthest)
                     found = 0.5 * second * leverages + ROUNDING
                 else:
-                    third = target.third_derivative_within(eta, these, spread * farthest)
+                    third = target.third_derivative_within(here.eta, these, spread * farthest)
                     found = residual_rates(third, leverages, shifts)
                 # This takes half of the memory, and is still a bound.
                 rates[k, lo:hi] = np.nextafter(found.astype(np.float32), np.float32(np.inf))
@@ -171,6 +230,5 @@ def expansion_bound(
     if is_averaged:
         weights = SLOPE_WEIGHT, BEND_WEIGHT, 1.0
     kernel, constants = reach_along_path(weights, radii[widest], center, units)
-    pairs = itertools.pairwise(draws)
-    reaches = np.array([kernel(np.array(one), np.array(other), constants) for one, other in pairs])
+    reaches = changes_between(draws, kernel, constants)
     return CompiledDifferenceBound(kernel, constants, candidates[widest].copy(), reaches)
