@@ -225,13 +225,16 @@ def statistical(session: nox.Session) -> None:
 def faults(session: nox.Session) -> None:
     """Kill runs and studies, unplug hosts, damage every kind of file, and put odd cases to the public functions.
 
-    Uncompiled. The hosts are network namespaces, for which this must be root: else their tests are skipped, and the end
-    of the session says so. The seed is fresh, and is printed; ``-- --seed=NUMBER`` repeats a run.
+    Uncompiled, but for faults of compiled kernels, which a run with options leaves out. The hosts are network
+    namespaces, for which this must be root: else their tests are skipped, and the end of the session says so. The seed
+    is fresh, and is printed; ``-- --seed=NUMBER`` repeats a run.
     """
     _install(session, "--extra", "studies", "--group", "test")
     given = any(argument.startswith("--seed") for argument in session.posargs)
     seed = [] if given else [f"--seed={secrets.randbits(32)}"]
     _pytest(session, "-m", "faults", "-s", "-rs", *seed, *session.posargs, NUMBA_DISABLE_JIT="1")
+    if not session.posargs:
+        _pytest(session, "-m", "faults and needs_jit", "-s", "-rs", *seed, "tests/faults")
 
 
 @nox.session(python=MAIN)
