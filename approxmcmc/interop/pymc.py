@@ -266,7 +266,10 @@ def _read_rows(model: Any, row_dim: str | None, scale_effects: bool, faults: Seq
     except IncompatibleError as error:
         for one in faults:
             error.add_note(one)
-        raise
+        if not isinstance(model, SummedModel):
+            raise
+        reason = str(error).removeprefix("from_pymc: ")  # of entries, each with its rows, that count as rows
+        raise IncompatibleError(f"from_pymc: with {model.sentence}, each entry is a row; then {reason}") from error
     source.faults.extend(faults)
     return source
 

@@ -11,7 +11,7 @@ import contextlib
 import copy
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import pytensor
@@ -165,7 +165,8 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         for point, theta in enumerate(self._points(rng)):
             expected = np.asarray(function(theta))
             if expected.shape == impossible.shape:
-                self._refuse_rows(np.isnan(expected) & (point == 0), "has the log-likelihood NaN at the initial point")
+                if point == 0 and np.isnan(expected).any():
+                    self._refuse_undefined(np.isnan(expected), function)
                 impossible &= expected == -np.inf
             whole = self._terms_of(theta, slice(None))
             # A graph agrees with itself to rounding; with PyMC's graph, written differently, to 1e-6 for truncated
@@ -205,6 +206,23 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
             f"from_pymc: the log-likelihood of a row of {self.source.rows.name!r} changes when other rows are left "
             "out (a cumulative sum, a mean over the data, centring inside the model): it is not a sum of independent "
             "terms. Compute such quantities before the model, and pass them as data"
+        )
+
+    def _refuse_undefined(self, at_start: np.ndarray, function: Any) -> NoReturn:
+        """Raise because rows are NaN at the initial point; say whether rows or parameters are the cause."""
+        _, *others = self._points(np.random.default_rng(0))
+        with np.errstate(all="ignore"):
+            everywhere = np.all([np.isnan(function(theta)) for theta in others], axis=0)
+        if not (at_start & ~everywhere).any():
+            self._refuse_rows(at_start, "has the log-likelihood NaN at the initial point")
+        start = {name: np.asarray(value).tolist() for name, value in self.source.start.items()}
+        raise InvalidInputError(
+            f"from_pymc: the log-likelihood of {int(at_start.sum())} of {len(at_start)} rows of "
+            f"{self.source.rows.name!r} is NaN at the initial point ({str(start)[1:-1]:.200}), and finite for some of "
+            "these rows at points near it, so the values of the parameters are the cause, not the rows. With an "
+            "inverse link, for example, the mean is infinite where the linear predictor is 0. Give the variables an "
+            "initval at which the log-likelihood is finite, or take another link, such as the logarithm; or sample "
+            "the model by NUTS, amc.sample(model)"
         )
 
     def _refuse_rows(self, bad: np.ndarray, fault: str) -> None:

@@ -90,6 +90,12 @@ def _lengths(model: RandomModel) -> list[int]:
     return [len(one.observed) for one in model.observed.values()]
 
 
+def _entries(model: RandomModel) -> int:
+    """Return the number of entries of the discrete variable of a model."""
+    [name] = model.discrete
+    return int(model.free[name].shape[0])
+
+
 def _noises(model: RandomModel) -> int:
     """Return how many observed variables have a noise or a shape beside their predictor."""
     return sum(one.law.name in ("Normal", "NegativeBinomial") for one in model.observed.values())
@@ -147,6 +153,12 @@ OF_EFFECTS: list[Rule] = [
 # Reasons why the rows of a model are not terms.
 OF_ROWS: list[Rule] = [
     (
+        r"with (\w+) \(\d+ values\) of (\d+) entries summed out, each entry is a row; then (.*)",
+        lambda model, name, n, why: (
+            name in model.discrete and model.free[name].shape == (int(n),) and _is_true(model, why, OF_ENTRIES)
+        ),
+    ),
+    (
         r"the observed variables need the same number of rows, .*",
         lambda model: len(set(_lengths(model))) > 1,
     ),
@@ -161,6 +173,23 @@ OF_ROWS: list[Rule] = [
     (
         r"the free variables \['(\w+)'\] are discrete, .* they cannot be summed out: (.*)\. Sample the model .*",
         lambda model, name, why: name in model.discrete and _is_true(model, f"{name}: {why}", OF_STATES),
+    ),
+]
+# Reasons why the entries of a discrete variable that was summed out are not terms.
+OF_ENTRIES: list[Rule] = [
+    (
+        r"the observed variables need the same number of rows, .*",
+        lambda model: len({_entries(model), *_lengths(model)}) > 1,
+    ),
+    (
+        r"latent variables with an entry for each of the (\d+) rows \(([\w, ]+)\) leave nothing to subsample.*",
+        lambda model, n, names: (
+            int(n) == _entries(model) and all(int(n) in model.free[name].shape for name in names.split(", "))
+        ),
+    ),
+    (
+        r"the array [\w ]+ has shape \((\d+), (\d+)\), and '[\w ]+' has (\d+) rows: it is ambiguous .*",
+        lambda model, one, other, n: one == other == n and int(n) == _entries(model),
     ),
 ]
 # Reasons not to sum discrete variables out.

@@ -136,6 +136,18 @@ def test_row_dim_settles_an_ambiguous_array():
     assert from_pymc(model, row_dim="row").n_obs == 20
 
 
+def test_parameters_without_a_likelihood_at_the_start_are_named_in_place_of_rows():
+    """An inverse link has an infinite mean at the start of all regressions, 0; the data are not at fault."""
+    with pm.Model() as model:
+        a, b = pm.Normal("a"), pm.Normal("b")
+        mean = 1.0 / (a + b * zoo.Z)
+        pm.Gamma("y", mu=mean, sigma=mean / np.sqrt(2.0), observed=np.exp(zoo.Z))
+    with pytest.raises(
+        InvalidInputError, match=r"rows of 'y' is NaN at the initial point \('a': 0.0, 'b': 0.0\).* link"
+    ):
+        from_pymc(model)
+
+
 def test_latents_of_rows_under_another_dim_are_refused():
     with pm.Model(coords={"row": np.arange(20), "person": np.arange(20)}) as model:
         u = pm.Normal("u", 0.0, 1.0, dims="person")

@@ -184,7 +184,9 @@ def test_log_density_is_the_sum_over_all_values(kind, rng):
 
 def test_parameters_of_the_states_are_not_rows_though_as_many(rng):
     assert amc.from_pymc(groups_with_dims(rng)).n_obs == 2
-    with pytest.raises(IncompatibleError, match=r"each of the 2 rows \(mu\).*give dims to these variables"):
+    with pytest.raises(
+        IncompatibleError, match=r"z \(2 values\) of 2 entries summed out, each entry is a row.*\(mu\).*dims"
+    ):
         amc.from_pymc(groups_with_dims(rng, dims=False))
 
 
