@@ -175,6 +175,7 @@ TARGETS = {
     "BayesianNetwork": weather,
     "BatchTarget": in_batches,
     "BinaryMRF": mixed,
+    "BinomialRegression": lambda: amc.targets.BinomialRegression(X, np.arange(N) % 3, 2 + np.arange(N) % 4),
     "BoundedLikelihood": lambda: amc.targets.BoundedLikelihood(
         user_target(), no_gap, log_bound, np.array([(X**2).sum(), *X.sum(axis=0)])
     ),
@@ -185,14 +186,18 @@ TARGETS = {
     "EstimatedRatio": lambda: amc.targets.EstimatedRatio(estimate_ratio, book.logprior, dim=2, data=X),
     "GLMTarget": lambda: amc.targets.GLMTarget(log_poisson, X, np.ones(N), prior_scale=1.0),
     "GroupedTarget": lambda: amc.targets.GroupedTarget(X, np.arange(N) % 2, np.arange(N) // 2),
+    "GammaRegression": lambda: amc.targets.GammaRegression(X, 0.5 + np.arange(N) % 3, alpha=2.0),
     "GaussianMixture": lambda: amc.targets.GaussianMixture.simulated(N, random_seed=1),
     "Ising": lambda: amc.targets.Ising(SPINS, prior_scale=1.0),
     "LinearRegression": lambda: amc.targets.LinearRegression(X, X[:, 0] + np.arange(N) % 2, sigma=1.0),
     "LogisticRegression": lambda: logistic(N, 2),
+    "NegativeBinomialRegression": lambda: amc.targets.NegativeBinomialRegression(X[:, :1], np.arange(N) % 3),
     "NormalGroups": lambda: amc.targets.NormalGroups(X, X[:, 0], np.arange(N) // 2),
+    "PoissonRegression": lambda: amc.targets.PoissonRegression(X, np.arange(N) % 3),
     "PredictorTarget": lambda: amc.targets.PredictorTarget(
         log_poisson, {"eta": {"beta": X[:, :1], "intercept": 1.0}}, np.ones(N)
     ),
+    "ProbitRegression": lambda: amc.targets.ProbitRegression(X, np.arange(N) % 2),
     "PseudoLikelihood": lambda: amc.targets.PseudoLikelihood(friends()),
     "RobustRegression": lambda: amc.targets.RobustRegression(X, X[:, 0], df=3.0, prior_scale=1.0),
     "SoftmaxRegression": lambda: amc.targets.SoftmaxRegression(X[:, :1], np.arange(N) % 2, prior_scale=1.0),

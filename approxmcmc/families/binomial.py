@@ -1,5 +1,6 @@
 """Successes of `size` trials with log odds eta; one trial is a Bernoulli response."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,9 @@ BINOMIAL = Family(
     "integers from 0 to trials",
     is_count_of,
     predictor_scale=1.0,
+    slope_bound=1.0,  # of one trial: bounds are those of a logit
+    second_derivative_bound=0.25,
+    third_derivative_bound=1.0 / (6.0 * math.sqrt(3.0)),
     slope_within=slope_within,
     second_derivative_within=second_within,
     third_derivative_within=third_within,

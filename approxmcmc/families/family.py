@@ -108,6 +108,9 @@ class Family:
         Whether `derivatives` are exact, and not differences.
     is_concave
         Whether every term is known to be concave in eta, for any response and shape.
+    second_in_shape
+        For a family with a shape: the second derivatives of the log density in eta and log(shape), and twice in
+        log(shape), as a function of (eta, y, size, shape); None if unknown.
     """
 
     name: str
@@ -132,6 +135,7 @@ class Family:
     twin: PyMCFamily | None = None
     knows_derivatives: bool = True
     is_concave: bool = False
+    second_in_shape: Callable[..., tuple[float, float]] | None = None
 
     @property
     def has_shape(self) -> bool:

@@ -5,23 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.numerics import sigmoid, softplus
 from approxmcmc.families import binomial
 from approxmcmc.families.family import Family, PyMCFamily
 from approxmcmc.families.poisson import is_count, minus_log_factorial
-
-
-@compiled
-def digamma(x: float) -> float:
-    """Return the slope of lgamma at x > 0, by the recursion up to 6 and then the asymptotic series, right to 1e-12."""
-    total = 0.0
-    while x < 6.0:
-        total -= 1.0 / x
-        x += 1.0
-    z = 1.0 / (x * x)
-    series = z * (1 / 12 - z * (1 / 120 - z * (1 / 252 - z * (1 / 240 - z * (1 / 132 - z * (691 / 32760 - z / 12))))))
-    return total + math.log(x) - 0.5 / x - series
+from approxmcmc.families.polygamma import digamma, trigamma
 
 
 def negative_binomial(eta: float, y: float, size: float, shape: float) -> float:
@@ -45,6 +33,16 @@ def of_row(y: float, size: float, shape: float) -> tuple[float, float]:
     """Return log Gamma(y + shape) - log Gamma(shape) - y log(shape), and its slope in log(shape)."""
     value = math.lgamma(y + shape) - math.lgamma(shape) - y * math.log(shape)
     return value, shape * (digamma(y + shape) - digamma(shape)) - y
+
+
+def second_in_shape(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return the second derivatives of the log density in eta and log(shape), and twice in log(shape)."""
+    shifted = eta - math.log(shape)
+    mean = sigmoid(shifted)
+    bend = (y + shape) * mean * (1.0 - mean)
+    of_term = shape * (2.0 * mean - softplus(shifted)) - bend
+    first = shape * (digamma(y + shape) - digamma(shape))
+    return bend - shape * mean, of_term + first + shape * shape * (trigamma(y + shape) - trigamma(shape))
 
 
 # As a function of eta, a term is that of a binomial response with y + shape trials and log odds eta - log(shape).
@@ -82,6 +80,7 @@ NEGATIVE_BINOMIAL = Family(
     is_count,
     in_shape=in_shape,
     of_row=of_row,
+    second_in_shape=second_in_shape,
     predictor_scale=1.0,
     slope_within=_slope_within,
     second_derivative_within=_second_within,

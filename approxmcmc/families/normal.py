@@ -43,6 +43,12 @@ def in_shape(eta: float, y: float, size: float, shape: float) -> float:
     return ((y - eta) / shape) ** 2
 
 
+def second_in_shape(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return the second derivatives of the log density in eta and log(shape), and twice in log(shape)."""
+    residual = (y - eta) / shape
+    return -2.0 * residual / shape, -2.0 * residual * residual
+
+
 def of_row(y: float, size: float, shape: float) -> tuple[float, float]:
     """Return -log(shape), and its slope in log(shape)."""
     return -math.log(shape), -1.0
@@ -88,6 +94,7 @@ NORMAL = Family(
     Pair(unit_normal, unit_normal_derivatives),
     in_shape=in_shape,
     of_row=of_row,
+    second_in_shape=second_in_shape,
     second_derivative_bound=1.0,
     slope_within=_slope_within,
     second_derivative_within=_second_within,

@@ -3,12 +3,14 @@
 from approxmcmc.targets.batches.functions import BatchTarget
 from approxmcmc.targets.batches.jax_target import JaxTarget
 from approxmcmc.targets.batches.torch_target import TorchTarget
+from approxmcmc.targets.binomial import BinomialRegression
 from approxmcmc.targets.bounded import BoundedLikelihood
 from approxmcmc.targets.compression import compressed
 from approxmcmc.targets.discrete.bayesian_network import BayesianNetwork, alarm_network
 from approxmcmc.targets.discrete.binary_mrf import BinaryMRF, PseudoLikelihood
 from approxmcmc.targets.estimated import EstimatedLikelihood, EstimatedRatio
 from approxmcmc.targets.exponential_family import Auxiliary
+from approxmcmc.targets.gamma import GammaRegression
 from approxmcmc.targets.glm import GLMTarget
 from approxmcmc.targets.graphs.ergm import ERGM
 from approxmcmc.targets.graphs.statistics import GraphStatistic, degree_statistic, register_statistic
@@ -17,8 +19,11 @@ from approxmcmc.targets.groups.target import GroupedTarget
 from approxmcmc.targets.ising.ising import Ising
 from approxmcmc.targets.logistic import LogisticRegression
 from approxmcmc.targets.mixture import GaussianMixture
+from approxmcmc.targets.negative_binomial import NegativeBinomialRegression
+from approxmcmc.targets.poisson import PoissonRegression
 from approxmcmc.targets.predictors.assemble import Treatment
 from approxmcmc.targets.predictors.target import PredictorTarget
+from approxmcmc.targets.probit import ProbitRegression
 from approxmcmc.targets.robust import RobustRegression
 from approxmcmc.targets.softmax import SoftmaxRegression
 from approxmcmc.targets.statistics.regression import LinearRegression
@@ -30,11 +35,13 @@ __all__ = [
     "BatchTarget",
     "BayesianNetwork",
     "BinaryMRF",
+    "BinomialRegression",
     "BoundedLikelihood",
     "EstimatedLikelihood",
     "EstimatedRatio",
     "FunctionTarget",
     "GLMTarget",
+    "GammaRegression",
     "GaussianMixture",
     "GraphStatistic",
     "GroupedTarget",
@@ -42,8 +49,11 @@ __all__ = [
     "JaxTarget",
     "LinearRegression",
     "LogisticRegression",
+    "NegativeBinomialRegression",
     "NormalGroups",
+    "PoissonRegression",
     "PredictorTarget",
+    "ProbitRegression",
     "PseudoLikelihood",
     "RobustRegression",
     "SoftmaxRegression",

@@ -1,6 +1,7 @@
 """Regressions of one family on the columns of a matrix or a table."""
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -11,11 +12,15 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.families.family import Family
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import check_names, check_same_index, kept, response_source
+from approxmcmc.targets.normal_prior import NormalPrior
+from approxmcmc.targets.positive import WithPositive
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
-from approxmcmc.targets.predictors.family import FamilyLikelihood
+from approxmcmc.targets.predictors.family import FamilyLikelihood, ShapeLikelihood
 from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.tables import listed, parts_of_designs, predictor_of_pymc, read_columns, theta_of_pymc
 from approxmcmc.targets.tall_data import Prior
+
+LOG_SHAPE_SCALE = 1.5  # standard deviation of the prior of log(shape): two of them are a factor of 20
 
 
 class FamilyRegression(Regression):
@@ -25,8 +30,12 @@ class FamilyRegression(Regression):
 
     Parameters
     ----------
-    family, shape
-        The family, and its shape if it has one.
+    family
+        The family.
+    shape
+        Its shape if it has one; None: the shape is a parameter, whose logarithm is normal with standard deviation 1.5.
+    shape_name, shape_scale
+        What the trace calls a shape that is a parameter, and the median of its prior.
     X, y, prior_scale, intercept, prior, coef_names, offset
         As for :class:`LogisticRegression`.
     size
@@ -40,7 +49,7 @@ class FamilyRegression(Regression):
         The level with effect 0 of each column that has one, by column; also an attribute of the trace.
     """
 
-    likelihood: FamilyLikelihood
+    likelihood: FamilyLikelihood | ShapeLikelihood
     reference_levels: Mapping[str, str]
 
     def __init__(
@@ -54,7 +63,9 @@ class FamilyRegression(Regression):
         prior: Callable[..., float] | None,
         coef_names: Sequence[str] | None,
         offset: Any = None,
-        shape: float = 1.0,
+        shape: float | None = 1.0,
+        shape_name: str = "alpha",
+        shape_scale: float = 1.0,
         size: Any = None,
         size_name: str = "size",
     ) -> None:
@@ -67,21 +78,51 @@ class FamilyRegression(Regression):
         self.reference_levels = columns.reference_levels
         shapes = {name: (len(columns.labels[name]),) for name in columns.designs}
         dims = {name: (axis,) for name, axis in columns.axes.items()}
-        self.variables = Variables(shapes, dims, {axis: list(labels) for axis, labels in columns.coords.items()})
-        check_names(self.variables, who=who)
+        coords = {axis: list(labels) for axis, labels in columns.coords.items()}
         self.prior = Prior(prior_scale, prior, who=who)
+        self.prior_scale = prior_scale
+        self.shape_name = None if shape is not None else shape_name
+        self.shape_scale = shape_scale
+        for name, value in ((shape_name, shape), (f"{shape_name}_scale", shape_scale)):
+            if value is not None and not 0.0 < value < math.inf:
+                raise InvalidInputError(f"{who}: {name} must be positive and finite, found {value!r}")
+        if shape is not None:
+            self.variables = Variables(shapes, dims, coords)
+        elif shape_name in shapes:
+            raise InvalidInputError(f"{who}: {shape_name!r} is the name of the shape; rename the column {shape_name!r}")
+        else:
+            self.variables = WithPositive({**shapes, shape_name: ()}, dims, coords, positive=shape_name)
+            if prior is None:
+                self.prior = self._prior_with_shape()
+        check_names(self.variables, who=who)
         self.size_name = size_name
         sizes = None if size is None else self._floats(size, size_name, len(response))
-        largest = None if sizes is None else float(sizes.max())
-        self.likelihood = FamilyLikelihood(family, shape, largest_size=largest)
-        self.terms_are_concave = family.is_concave
+        if shape is None:
+            self.likelihood = ShapeLikelihood(family)
+        else:
+            largest = None if sizes is None else float(sizes.max())
+            self.likelihood = FamilyLikelihood(family, shape, largest_size=largest)
+            self.terms_are_concave = family.is_concave
         self._place(columns.parts(len(response), who=who), offset, sizes, response)
+
+    def _prior_with_shape(self) -> Prior:
+        """Return normal priors of the coefficients, and of the logarithm of the shape, the last entry of theta."""
+        scales = np.full(self.variables.size, self.prior_scale, dtype=np.float64)
+        scales[-1] = LOG_SHAPE_SCALE
+        means = np.zeros(self.variables.size)
+        means[-1] = math.log(self.shape_scale)
+        return NormalPrior(means, scales)
 
     def _place(self, parts: list[PredictorPart], offset: Any, size: np.ndarray | None, y: np.ndarray) -> None:
         """Check and store rows."""
         who = type(self).__name__
         if offset is not None:
             parts = [*parts, PredictorPart(None, self._floats(offset, "offset", len(y))[:, None])]
+        if size is not None and not np.all((size >= 1.0) & (size == np.round(size))):
+            row = int(np.argmin((size >= 1.0) & (size == np.round(size))))
+            raise InvalidInputError(
+                f"{who}: {self.size_name} must be integers from 1, found {size[row]:g} in row {row}"
+            )
         y = self.coded(y)
         fits = self.likelihood.family.fits(y, np.ones(len(y)) if size is None else size)
         if not np.all(fits):
@@ -90,7 +131,10 @@ class FamilyRegression(Regression):
                 f"{who}: y must be {self.likelihood.family.support}, found {y[row]:g} in row {row}"
                 + ("" if size is None else f", with {self.size_name} {size[row]:g}")
             )
-        design = assemble({"eta": parts}, self.variables, len(y))
+        predictors = {"eta": parts}
+        if self.shape_name is not None:
+            predictors["log_shape"] = [PredictorPart(self.shape_name, shared={0: 1.0}, is_scalar=True)]
+        design = assemble(predictors, self.variables, len(y))
         self._set_rows(design, (y if size is None else y + 1j * size,))
 
     def _floats(self, given: Any, name: str, n: int) -> np.ndarray:
@@ -133,7 +177,8 @@ class FamilyRegression(Regression):
 
     def to_pymc(self) -> Any:
         """Return the same posterior as a `pymc.Model`, with the same names and labels; an error if there is none."""
-        if self.likelihood.family.twin is None:
+        twin = self.likelihood.family.twin
+        if twin is None:
             return super().to_pymc()
         if self.prior.function is not None:
             name = type(self).__name__
@@ -145,9 +190,16 @@ class FamilyRegression(Regression):
                 flat = np.isinf(self.prior.scale)
                 beta = pm.Flat("beta", dims="coef") if flat else pm.Normal("beta", 0.0, self.prior.scale, dims="coef")
                 eta = np.asarray(self.X, np.float64) @ beta
+            elif self.shape_name is None:
+                theta = theta_of_pymc(self, self.prior_scale)
+                eta = predictor_of_pymc(self.design, self.design.predictors[0], theta)
             else:
-                [predictor] = self.design.predictors
-                eta = predictor_of_pymc(self.design, predictor, theta_of_pymc(self))
+                shape = pm.LogNormal(self.shape_name, math.log(self.shape_scale), LOG_SHAPE_SCALE)
+                theta = theta_of_pymc(self, self.prior_scale, {self.shape_name: shape})
+                eta = predictor_of_pymc(self.design, self.design.predictors[0], theta)
+                twin.observe("y", eta, self.y, 1.0, shape)
+                return model
+            assert isinstance(self.likelihood, FamilyLikelihood)
             self.likelihood.observe("y", eta, self.responses)
         return model
 

@@ -78,13 +78,18 @@ class LogisticRegression(FamilyRegression):
     @staticmethod
     def coded(y: np.ndarray) -> np.ndarray:
         """Return the responses as 0 and 1, from 0/1 or -1/1."""
-        classes = {value for piece in pieces(y) for value in np.unique(piece).tolist()}
-        if not (classes <= {0.0, 1.0} or classes <= {-1.0, 1.0}):
-            raise InvalidInputError(
-                f"LogisticRegression: y must be coded 0/1 or -1/1, found {sorted(classes)[:5]}; recode two "
-                "classes, or use SoftmaxRegression for more"
-            )
-        return (y + 1.0) / 2.0 if -1.0 in classes else y
+        return zero_and_one(y, who="LogisticRegression")
+
+
+def zero_and_one(y: np.ndarray, *, who: str) -> np.ndarray:
+    """Return the responses as 0 and 1, from 0/1 or -1/1."""
+    classes = {value for piece in pieces(y) for value in np.unique(piece).tolist()}
+    if not (classes <= {0.0, 1.0} or classes <= {-1.0, 1.0}):
+        raise InvalidInputError(
+            f"{who}: y must be coded 0/1 or -1/1, found {sorted(classes)[:5]}; recode two classes, or use "
+            "SoftmaxRegression for more"
+        )
+    return (y + 1.0) / 2.0 if -1.0 in classes else y
 
 
 def pieces(y: np.ndarray, rows: int = 65_536) -> Iterator[np.ndarray]:

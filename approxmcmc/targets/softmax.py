@@ -181,7 +181,7 @@ class SoftmaxRegression(Regression):
                 beta = pm.Normal("beta", 0.0, self.prior.scale, dims=("category", "coef"))
                 eta = pm.math.dot(np.asarray(self.X, np.float64), beta.T)
             else:
-                theta = theta_of_pymc(self)
+                theta = theta_of_pymc(self, self.prior.scale)
                 eta = pm.math.stack([predictor_of_pymc(self.design, one, theta) for one in self.design.predictors], 1)
             pm.Categorical("y", logit_p=eta, observed=self.y.astype(np.int32))
         return model

@@ -108,30 +108,40 @@ def spread(part: PredictorPart, first: int, step: int) -> PredictorPart:
     return dataclasses.replace(part, entries=first + step * np.arange(part.length))
 
 
-def theta_of_pymc(target: Regression) -> Any:
+def theta_of_pymc(target: Regression, scale: float, positive: Mapping[str, Any] | None = None) -> Any:
     """Add the variables of a target to the PyMC model of the current context; return theta, followed by a 0.
 
-    The 0 is the entry of codes of a reference level.
+    Variables have normal priors of this scale, but those in `positive`, which are given and of which theta holds the
+    logarithm. The 0 is the entry of codes of a reference level.
     """
     import pymc as pm
     import pytensor.tensor as pt
 
-    parts, scale = [], target.prior.scale
+    parts = []
     for name in target.variables.shapes:
-        axes = target.variables.dims[name]
-        one = pm.Flat(name, dims=axes) if np.isinf(scale) else pm.Normal(name, 0.0, scale, dims=axes)
-        parts.append(one.ravel())
+        axes = target.variables.dims.get(name)
+        if positive is not None and name in positive:
+            value = pt.log(positive[name])
+        elif np.isinf(scale):
+            value = pm.Flat(name, dims=axes)
+        else:
+            value = pm.Normal(name, 0.0, scale, dims=axes)
+        parts.append(value.ravel())
     return pt.concatenate([*parts, np.zeros(1)])
 
 
 def predictor_of_pymc(design: Design, one: Predictor, theta: Any) -> Any:
-    """Return a predictor of all rows as a graph of `theta`."""
+    """Return a predictor of all rows as a graph of `theta`, as `theta_of_pymc` returns it.
+
+    The entry `dim` of theta is 0 for codes, those of a reference level, and 1 for dense columns, which are offsets.
+    """
     dense = np.asarray(design.X[:, slice(*one.columns)], dtype=np.float64)
-    eta = sum(
-        (theta[codes] for codes in design.codes[:, slice(*one.codes)].T),
-        dense @ theta[np.array(one.places, dtype=int)],
-    )
-    return eta + sum(v * theta[j] for j, v in zip(one.shared, one.values, strict=True))
+    places = np.array(one.places, dtype=int)
+    is_offset = places == design.dim
+    eta = dense[:, ~is_offset] @ theta[places[~is_offset]]
+    eta = eta + dense[:, is_offset].sum(axis=1) if is_offset.any() else eta
+    eta = sum((theta[codes] for codes in design.codes[:, slice(*one.codes)].T), eta)
+    return eta + sum(v * (1.0 if j == design.dim else theta[j]) for j, v in zip(one.shared, one.values, strict=True))
 
 
 def listed(levels: Mapping[str, str]) -> str:

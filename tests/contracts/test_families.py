@@ -19,6 +19,7 @@ from scipy.special import log_ndtr, loggamma
 import approxmcmc as amc
 from approxmcmc import families
 from approxmcmc.families.family import Family
+from approxmcmc.families.gamma import GAMMA
 from approxmcmc.families.student_t import student_t
 
 ETA = np.linspace(-4.0, 4.0, 17)
@@ -56,6 +57,12 @@ def negative_binomial_density(eta, y, size, shape):
     mean = np.exp(eta)
     chosen = loggamma(y + shape) - loggamma(shape) - loggamma(y + 1.0)
     return chosen + shape * np.log(shape / (shape + mean)) + y * np.log(mean / (shape + mean))
+
+
+def gamma_density(eta, y, size, shape):
+    """Return the log density of positive responses with mean exp(eta)."""
+    rate = shape * np.exp(-eta)
+    return shape * np.log(rate) - loggamma(shape) + (shape - 1.0) * np.log(y) - rate * y
 
 
 def normal_density(eta, y, size, shape):
@@ -111,6 +118,14 @@ CASES = {
         negative_binomial_density,
         lambda eta, y, n, r: stats.nbinom.logpmf(y, r, r / (r + np.exp(eta))),
         (0.5, -1.0),
+        shape=2.5,
+    ),
+    "gamma": Case(
+        GAMMA,
+        (0.1, 1.0, 4.0),
+        gamma_density,
+        lambda eta, y, n, r: stats.gamma.logpdf(y, r, scale=np.exp(eta) / r),
+        (0.0, -1.0, math.inf),
         shape=2.5,
     ),
     "normal": Case(
@@ -176,6 +191,18 @@ def check_derivatives(family, case):
         1,
     )
     np.testing.assert_allclose(in_log_shape, expected, rtol=1e-8, atol=1e-8)
+    if family.second_in_shape is None:
+        return
+    pairs = list(zip(eta.tolist(), y.tolist(), strict=True))
+    cross, second = np.array([family.second_in_shape(e, v, case.size, case.shape) for e, v in pairs]).T
+    near = [[family.in_shape(e + step, v, case.size, case.shape) for e, v in pairs] for step in (1e-4, -1e-4)]
+    np.testing.assert_allclose(cross, (np.array(near[0]) - near[1]) / 2e-4, rtol=1e-6, atol=1e-6)
+    expected = derivative(
+        lambda s: case.density(eta[:, None], y[:, None], case.size, np.exp(s)),
+        np.full(eta.shape, math.log(case.shape)),
+        2,
+    )
+    np.testing.assert_allclose(second, expected, rtol=1e-7, atol=1e-7)
 
 
 def check_bounds(family, case):
@@ -187,7 +214,8 @@ def check_bounds(family, case):
         eta, y = case.rows(wide)
         values = np.abs(derivative(lambda t: case.density(t, y[:, None], case.size, 1.0), eta, order))  # noqa: B023
         if bound is not None:
-            assert values.max() <= bound * (1.0 + 1e-9) and bound <= 1.05 * values.max() + 1e-12
+            of_size = bound * case.size
+            assert values.max() <= of_size * (1.0 + 1e-9) and of_size <= 1.05 * values.max() + 1e-12
         if local is None:
             continue
         for reach in REACHES:
@@ -288,7 +316,7 @@ def test_the_cases_are_the_families_of_the_room():
         importlib.import_module(f"approxmcmc.families.{one.name}") for one in pkgutil.iter_modules(families.__path__)
     ]
     named = {value.name for module in modules for value in vars(module).values() if isinstance(value, Family)}
-    assert named == set(families.FAMILIES)
+    assert named == set(families.FAMILIES) | {"gamma"}  # which rows of groups do not have
     assert set(CASES) == named | {"student t"}
 
 
@@ -360,6 +388,11 @@ BUGS = {
         check_derivatives,
         "negative binomial",
         {"in_shape": scaled(families.NEGATIVE_BINOMIAL.in_shape, 1.00001)},
+    ),
+    "a second derivative in the shape": (
+        check_derivatives,
+        "gamma",
+        {"second_in_shape": scaled(GAMMA.second_in_shape, 1.0001)},
     ),
     "a forgotten constant": (check_density, "poisson", {"constants": families.LOGIT.constants}),
     "a bound too small": (check_bounds, "logit", {"third_derivative_bound": 0.096}),

@@ -1,10 +1,12 @@
 """Rows of one family with one predictor, as a likelihood of rows: terms, derivatives, their bounds, and minorants."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, closure
 from approxmcmc.families.family import Family, Minorant
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
 
@@ -91,3 +93,44 @@ class FamilyLikelihood(ScalarLikelihood):
         assert self.family.twin is not None
         observe: Callable[..., Any] = self.family.twin.observe
         return observe(name, eta, *sized(responses[0]), self.shape)
+
+
+class ShapeLikelihood(ScalarLikelihood):
+    """log p(y_i | eta_i, shape) of a family whose shape is a parameter: the second predictor is log(shape)."""
+
+    def __init__(self, family: Family) -> None:
+        assert family.second_in_shape is not None
+        parts = (family.derivatives, family.in_shape, family.of_row, family.second_in_shape)
+        term = closure(make_with_shape, family.term, family.of_row, fastmath=BATCH_FASTMATH)
+        super().__init__(term, 2, 1, closure(make_derivatives_with_shape, *parts, fastmath=BATCH_FASTMATH))
+        self.family = family
+
+
+LARGEST_LOG = 300.0  # beyond it, and below its negative, the shape stays constant, so that lgamma stays finite
+
+
+def make_with_shape(term: Callable[..., float], of_row: Callable[..., tuple[float, float]]) -> Callable[..., float]:
+    """Return the log density, without constants, as a function of (eta, log(shape), y)."""
+
+    def whole(eta: float, log_shape: float, y: float) -> float:
+        shape = math.exp(max(min(log_shape, LARGEST_LOG), -LARGEST_LOG))
+        return term(eta, y, 1.0, shape) + of_row(y, 1.0, shape)[0]
+
+    return whole
+
+
+def make_derivatives_with_shape(
+    derivatives: Callable[..., tuple[float, float]],
+    in_shape: Callable[..., float],
+    of_row: Callable[..., tuple[float, float]],
+    second_in_shape: Callable[..., tuple[float, float]],
+) -> Callable[..., tuple[float, float, float, float, float]]:
+    """Return the slopes in eta and log(shape) and the upper triangle of the Hessian, as a function of the same."""
+
+    def both(eta: float, log_shape: float, y: float) -> tuple[float, float, float, float, float]:
+        shape = math.exp(max(min(log_shape, LARGEST_LOG), -LARGEST_LOG))
+        first, second = derivatives(eta, y, 1.0, shape)
+        cross, last = second_in_shape(eta, y, 1.0, shape)
+        return first, in_shape(eta, y, 1.0, shape) + of_row(y, 1.0, shape)[1], second, cross, last
+
+    return both

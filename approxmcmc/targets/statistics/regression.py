@@ -1,6 +1,5 @@
 """Linear regression with a known or unknown scale, for one outcome or several."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,6 +12,7 @@ from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import check_same_index, response_source
 from approxmcmc.targets.normal_prior import NormalPrior
+from approxmcmc.targets.positive import WithPositive
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design
@@ -23,28 +23,6 @@ from approxmcmc.targets.tall_data import SMALLEST_SCALE, Prior
 
 LOG_SIGMA_SCALE = 1.5  # standard deviation of the prior of log(sigma): two of them are a factor of 20
 WHO = "LinearRegression"
-
-
-@dataclasses.dataclass(frozen=True)
-class RegressionVariables(Variables):
-    """Coefficients, then the logarithms of the scales; the trace holds the scales."""
-
-    def labels(self) -> list[str]:
-        """Return the name of every coordinate of theta."""
-        return [f"log_{name}" if name.startswith("sigma") else name for name in super().labels()]
-
-    def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
-        """Map the last axis of `theta` to the variables of the trace; leading axes are kept."""
-        values = super().unpack(theta)
-        return {**values, "sigma": np.exp(values["sigma"])}
-
-    def pack(self, values: Mapping[str, Any]) -> np.ndarray:
-        """Map the variables of the trace to theta."""
-        return super().pack({**values, "sigma": np.log(values["sigma"])})
-
-    def pack_draws(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Map draws with leading axes (chain, draw) to thetas."""
-        return super().pack_draws({**values, "sigma": np.log(values["sigma"])})
 
 
 class RowsOfRegression(Regression):
@@ -178,8 +156,8 @@ def _variables(columns: DesignColumns, J: int, *, knows_sigma: bool) -> Variable
     coords |= {"outcome": list(range(J))} if outcomes else {}
     if knows_sigma:
         return Variables(shapes, dims, coords)
-    return RegressionVariables(
-        {**shapes, "sigma": outcomes}, {**dims, **({"sigma": outcome} if outcome else {})}, coords
+    return WithPositive(
+        {**shapes, "sigma": outcomes}, {**dims, **({"sigma": outcome} if outcome else {})}, coords, positive="sigma"
     )
 
 

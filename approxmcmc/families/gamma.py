@@ -1,0 +1,90 @@
+"""Positive responses with mean m = exp(eta) and variance m^2 / shape; of shape 1 they are exponential."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.engine.numerics import exp
+from approxmcmc.families.family import Family, PyMCFamily
+from approxmcmc.families.polygamma import digamma, trigamma
+
+
+def gamma(eta: float, y: float, size: float, shape: float) -> float:
+    """Return -shape (eta + y exp(-eta))."""
+    return -shape * (eta + y * exp(-eta))
+
+
+def gamma_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return shape (r - 1) and -shape r, r = y exp(-eta)."""
+    ratio = y * exp(-eta)
+    return shape * (ratio - 1.0), -shape * ratio
+
+
+def in_shape(eta: float, y: float, size: float, shape: float) -> float:
+    """Return the slope of the term in log(shape)."""
+    return gamma(eta, y, size, shape)
+
+
+def of_row(y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return shape log(shape y) - log Gamma(shape), and its slope in log(shape)."""
+    log_rate = math.log(shape * y)
+    return shape * log_rate - math.lgamma(shape), shape * (log_rate + 1.0 - digamma(shape))
+
+
+def second_in_shape(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return the second derivatives of the log density in eta and log(shape), and twice in log(shape)."""
+    slope, _ = gamma_derivatives(eta, y, size, shape)
+    whole = in_shape(eta, y, size, shape) + of_row(y, size, shape)[1]
+    return slope, whole + shape * (1.0 - shape * trigamma(shape))
+
+
+def minus_log(y: np.ndarray, size: np.ndarray) -> Any:
+    """Return -log y."""
+    return -np.log(y)
+
+
+def is_positive(y: np.ndarray, size: np.ndarray) -> Any:
+    """Return which y are positive and finite."""
+    return (y > 0.0) & np.isfinite(y)
+
+
+def _slope_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
+    """Return the largest shape abs(r - 1), at an end of the interval."""
+    ends = np.abs(y * np.exp(reach - eta) - 1.0), np.abs(y * np.exp(-reach - eta) - 1.0)
+    return shape * np.maximum(*ends)
+
+
+def _within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
+    """Return the largest shape r, at the lower end: from the second on all derivatives are shape r but for the sign."""
+    return shape * y * np.exp(reach - eta)
+
+
+def _simulate(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+    return rng.gamma(shape, np.exp(eta) / shape)
+
+
+def _observe(name: str, eta: Any, y: np.ndarray, size: Any, shape: Any) -> Any:
+    import pymc as pm
+
+    return pm.Gamma(name, alpha=shape, beta=shape * pm.math.exp(-eta), observed=y)
+
+
+GAMMA = Family(
+    "gamma",
+    gamma,
+    gamma_derivatives,
+    minus_log,
+    "positive numbers",
+    is_positive,
+    in_shape=in_shape,
+    of_row=of_row,
+    second_in_shape=second_in_shape,
+    predictor_scale=1.0,
+    slope_within=_slope_within,
+    second_derivative_within=_within,
+    third_derivative_within=_within,
+    simulate=_simulate,
+    twin=PyMCFamily("Gamma", "log", _observe),
+    is_concave=True,
+)
