@@ -8,9 +8,8 @@ set-up: (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2).
 """
 
 import abc
-import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numba import types as nb
@@ -19,11 +18,11 @@ from approxmcmc.contracts import CompiledGradient, CompiledTarget, Differentiabl
 from approxmcmc.engine.compiler.compile import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.terms.batches import Data, bind_terms, datum_at, linear_predictor
-from approxmcmc.engine.terms.gradients import ALL_ROWS, gradient_signature
+from approxmcmc.engine.terms.gradients import gradient_signature
 from approxmcmc.engine.terms.passes import sum_over_blocks, write_terms
 from approxmcmc.errors import IncompatibleError, NotFiniteError
+from approxmcmc.expansion.base import Expansion, over_all_rows
 from approxmcmc.expansion.influential_rows import rows_that_vary
-from approxmcmc.expansion.passes import Expansion, over_all_rows
 from approxmcmc.expansion.quadratic import ROWS, Quadratic, Survey, check_finite, survey_of
 
 # --- steps of central differences ---
@@ -156,9 +155,6 @@ class GeneralExpansion(Expansion):
         self.mapped = any(is_mapped(array) for array in self.compiled.data)
         self.columns = 1 + self.dim + (self.dim * (self.dim + 1) // 2 if order == 2 else 0)
         self.upper = np.triu_indices(self.dim)
-        self.rows = ALL_ROWS
-        self.weight = 1.0
-        self.n_rows = self.compiled.n_obs
         self.block = max(256, ROWS // self.dim)  # data per block: their Hessians fill 6 MB at 50 parameters
         self.gradients = self._bind_gradients()
         self._steps: np.ndarray | None = None
@@ -175,16 +171,11 @@ class GeneralExpansion(Expansion):
         signature = nb.void(VECTOR, type_of(known.data), nb.int64, nb.int64, INDICES, MATRIX)
         return bind(make_gradients, known.add_gradient, signature=signature)
 
-    def of_rows(self, rows: np.ndarray) -> "GeneralExpansion":
+    def of_rows(self, rows: np.ndarray) -> Self:
         """Return the expansion of the terms of a sample of rows; its sums are scaled to all rows."""
-        some = copy.copy(self)
-        some.rows = rows
-        some.n_rows = len(rows)
-        some.weight = self.n_rows / len(rows)
-        some.passes = 0
-        some.parts = None
-        some.forget_steps()
-        return some
+        sample = super().of_rows(rows)
+        sample.forget_steps()
+        return sample
 
     @over_all_rows
     def log_likelihood(self, theta: np.ndarray) -> float:
@@ -326,9 +317,6 @@ class GeneralExpansion(Expansion):
             corners = self._values(theta + both, lo, hi) + self._values(theta - both, lo, hi) + 2.0 * middle
             out[:, place] = (corners - sum(ends[j]) - sum(ends[k])) / (2.0 * steps[j] * steps[k])
 
-    def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> None:
-        """Return None: no bound of the errors of the quadratics is known."""
-
     def survey(
         self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
     ) -> Survey:
@@ -369,9 +357,8 @@ class GeneralExpansion(Expansion):
         return total
 
     def terms_at(self, draws: np.ndarray) -> np.ndarray:
-        """Return all terms at draws; shape (rows, draws)."""
-        terms = np.empty((self.n_rows, len(draws)))
-        self._write_terms(draws, out=terms)
+        """Return all terms at draws, shape (rows, draws): one pass for each draw."""
+        terms = super().terms_at(draws)
         self.passes += len(draws) - 1
         return terms
 
@@ -394,10 +381,6 @@ class GeneralExpansion(Expansion):
         signature = gradient_signature(type_of(data))
         parts = bind(make_add_residual_gradient, gradient.add_gradient, self.order == 2, signature=signature)
         return gradient._replace(add_gradient=parts, data=data)
-
-    def packed(self, data: Data) -> Data:
-        """Return the data unchanged."""
-        return data
 
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
         """Return `compiled` with the residuals r_i of the expansion `numbers` at `center` as terms; the prior stays."""

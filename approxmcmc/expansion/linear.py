@@ -13,10 +13,9 @@ Matrix products run over a stack of tiles, each so small that OpenBLAS computes 
 depend on the number of threads.
 """
 
-import copy
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numba import types as nb
@@ -25,11 +24,11 @@ from approxmcmc.contracts import CompiledGradient, CompiledTarget
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, MATRIX, bind, type_of
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.terms.batches import Data, bind_terms, datum_at, linear_predictor
-from approxmcmc.engine.terms.gradients import gradient_signature
+from approxmcmc.engine.terms.gradients import ALL_ROWS, gradient_signature
 from approxmcmc.engine.terms.passes import sum_over_blocks
 from approxmcmc.engine.terms.sparse_rows import sparse_predictor, sparse_rows
+from approxmcmc.expansion.base import Expansion, over_all_rows
 from approxmcmc.expansion.influential_rows import INFLUENTIAL_COST
-from approxmcmc.expansion.passes import Expansion, over_all_rows
 from approxmcmc.expansion.quadratic import Quadratic, Survey, check_finite
 
 
@@ -375,20 +374,17 @@ class LinearExpansion(Expansion):
         super().__init__(target, order)
         self.X = target.X
         self.y = target.y
-        self.weight = 1.0
         self.columns = 2
         self.mapped = is_mapped(target.X)
         self.functions = RowFunctions(target.scalar.loglik, target.scalar.derivatives, target.y)
 
-    def of_rows(self, rows: np.ndarray) -> "LinearExpansion":
+    def of_rows(self, rows: np.ndarray) -> Self:
         """Return the expansion of the terms of a sample of rows; its sums are scaled to all rows."""
-        some = copy.copy(self)
-        some.X = np.asarray(self.X[rows])
-        some.y = np.array(self.y[rows])
-        some.passes = 0
-        some.parts = None
-        some.weight = len(self.y) / len(rows)
-        return some
+        sample = super().of_rows(rows)
+        sample.rows = ALL_ROWS  # of the arrays of the sample
+        sample.X = np.asarray(self.X[rows])
+        sample.y = np.array(self.y[rows])
+        return sample
 
     def at(self, theta: np.ndarray) -> Quadratic:
         """Return value, gradient and Hessian of the log-likelihood at theta: one pass."""
@@ -533,12 +529,6 @@ class LinearExpansion(Expansion):
         eta = self._predictors(rows, draws)
         slope, bend = numbers[rows].T[:, None]
         return (self.functions.terms(eta, self.y[rows]) - eta * (slope + eta * bend)).T
-
-    def terms_at(self, draws: np.ndarray) -> np.ndarray:
-        """Return all terms at draws, shape (rows, draws): one pass."""
-        terms = np.empty((len(self.y), len(draws)))
-        self._write_terms(draws, out=terms)
-        return terms
 
     @over_all_rows
     def _write_terms(self, draws: np.ndarray, *, out: np.ndarray) -> int:

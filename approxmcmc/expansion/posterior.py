@@ -10,9 +10,8 @@ import numpy as np
 from approxmcmc.contracts import DifferentiableTarget, DiscreteTarget, ExpandableTarget, Target
 from approxmcmc.engine.terms.gradients import DIFFERENCE, make_add_differences
 from approxmcmc.errors import IncompatibleError, NotFiniteError
+from approxmcmc.expansion.base import Expansion
 from approxmcmc.expansion.general import GeneralExpansion
-from approxmcmc.expansion.linear import LinearExpansion
-from approxmcmc.expansion.predictors import PredictorExpansion
 from approxmcmc.expansion.quadratic import Quadratic
 from approxmcmc.sources.parts import parts_of
 
@@ -22,15 +21,13 @@ FEW_PARAMETERS = 64
 
 UNSEEN = 1e-4  # posterior standard deviations: a gradient error of this size does not affect a search for a mode
 
-AnyExpansion = LinearExpansion | PredictorExpansion | GeneralExpansion
 
-
-def expansion_of(target: Target, order: int) -> AnyExpansion:
+def expansion_of(target: Target, order: int) -> Expansion:
     """Return the object that expands the terms of a target: in closed form if the target has one.
 
     If a Dask client is active, its cluster makes the passes over rows that came from sources.
     """
-    expansion: AnyExpansion = (
+    expansion: Expansion = (
         target.expansion(order) if isinstance(target, ExpandableTarget) else GeneralExpansion(target, order)
     )
     expansion.parts = parts_of(target)
@@ -47,7 +44,7 @@ class Posterior:
             )
         self.target = target
         self.log_prior = target.compile().log_prior
-        self.expansion: AnyExpansion = expansion_of(target, order)
+        self.expansion: Expansion = expansion_of(target, order)
 
     @classmethod
     def by_gradients(cls, target: Target) -> "Posterior":

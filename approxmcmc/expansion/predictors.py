@@ -8,7 +8,6 @@ same as in `linear`. Gradient and Hessian of the log-likelihood follow from thos
 pass; differences of gradients would take 2 + 2 dim passes.
 """
 
-import copy
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,8 +17,8 @@ from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.terms.batches import Data
 from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.engine.terms.passes import sum_over_blocks
+from approxmcmc.expansion.base import Expansion, over_all_rows
 from approxmcmc.expansion.linear import NODES, WORTH, RowsAround
-from approxmcmc.expansion.passes import Expansion, over_all_rows
 from approxmcmc.expansion.quadratic import Quadratic, Survey, check_finite, survey_of
 
 # A row is a wall if its quadratic is wrong by more than FARTHEST at REACH standard deviations of its predictors.
@@ -59,21 +58,8 @@ class PredictorExpansion(Expansion):
         self.mapped = is_mapped(target.design.X)
         self.columns = self.K + likelihood.n_numbers
         self.upper = np.triu_indices(self.K)
-        self.rows = ALL_ROWS
-        self.n_rows = target.n_obs
-        self.weight = 1.0
         self._expand = likelihood.compile("expansion", target.responses)
         self._terms = likelihood.compile("terms", target.responses)
-
-    def of_rows(self, rows: np.ndarray) -> "PredictorExpansion":
-        """Return the expansion of the terms of a sample of rows; its sums are scaled to all rows."""
-        some = copy.copy(self)
-        some.rows = rows
-        some.n_rows = len(rows)
-        some.weight = self.n_rows / len(rows)
-        some.passes = 0
-        some.parts = None
-        return some
 
     def at(self, theta: np.ndarray) -> Quadratic:
         """Return value, gradient and Hessian of the log-likelihood at theta: one pass."""
@@ -144,9 +130,6 @@ class PredictorExpansion(Expansion):
             return self._sum(numbers[rows[lo:hi]], rows[lo:hi])
 
         return sum_over_blocks(block, len(rows), self.design.rows_of_a_sum)
-
-    def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> None:
-        """Return None: no bound of the errors of the quadratics is known."""
 
     def survey(
         self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool
@@ -236,12 +219,6 @@ class PredictorExpansion(Expansion):
             left -= numbers[:, place, None] * delta[k] * delta[m]
         return left
 
-    def terms_at(self, draws: np.ndarray) -> np.ndarray:
-        """Return all terms at draws, shape (rows, draws): one pass."""
-        terms = np.empty((self.n_rows, len(draws)))
-        self._write_terms(draws, out=terms)
-        return terms
-
     @over_all_rows
     def _write_terms(self, draws: np.ndarray, *, out: np.ndarray) -> int:
         def block(lo: int, hi: int) -> int:
@@ -260,10 +237,6 @@ class PredictorExpansion(Expansion):
             self._terms(np.ascontiguousarray(eta[:, :, j]), self.target.responses, self.rows, lo, hi, column)
             terms[:, j] = column
         return terms
-
-    def packed(self, data: Data) -> Data:
-        """Return the data unchanged."""
-        return data
 
     def compile_residuals(self, compiled: CompiledTarget, center: np.ndarray, numbers: np.ndarray) -> CompiledTarget:
         """Return `compiled` with the residuals r_i of the expansion `numbers` as terms; the log prior stays."""
