@@ -186,14 +186,14 @@ TARGETS = {
     "EstimatedRatio": lambda: amc.targets.EstimatedRatio(estimate_ratio, book.logprior, dim=2, data=X),
     "GLMTarget": lambda: amc.targets.GLMTarget(log_poisson, X, np.ones(N), prior_scale=1.0),
     "GroupedTarget": lambda: amc.targets.GroupedTarget(X, np.arange(N) % 2, np.arange(N) // 2),
-    "GammaRegression": lambda: amc.targets.GammaRegression(X, 0.5 + np.arange(N) % 3, alpha=2.0),
+    "GammaRegression": lambda: amc.targets.GammaRegression(0.2 * X, 0.5 + np.arange(N) % 3, alpha=2.0),
     "GaussianMixture": lambda: amc.targets.GaussianMixture.simulated(N, random_seed=1),
     "Ising": lambda: amc.targets.Ising(SPINS, prior_scale=1.0),
     "LinearRegression": lambda: amc.targets.LinearRegression(X, X[:, 0] + np.arange(N) % 2, sigma=1.0),
     "LogisticRegression": lambda: logistic(N, 2),
     "NegativeBinomialRegression": lambda: amc.targets.NegativeBinomialRegression(X[:, :1], np.arange(N) % 3),
     "NormalGroups": lambda: amc.targets.NormalGroups(X, X[:, 0], np.arange(N) // 2),
-    "PoissonRegression": lambda: amc.targets.PoissonRegression(X, np.arange(N) % 3),
+    "PoissonRegression": lambda: amc.targets.PoissonRegression(0.2 * X, np.arange(N) % 3),
     "PredictorTarget": lambda: amc.targets.PredictorTarget(
         log_poisson, {"eta": {"beta": X[:, :1], "intercept": 1.0}}, np.ones(N)
     ),
