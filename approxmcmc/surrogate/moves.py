@@ -21,6 +21,7 @@ import numpy as np
 from approxmcmc.contracts.records import EVALUATIONS, GRADIENTS
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
+from approxmcmc.proposals.hamiltonian_step import draw_velocity
 
 JITTER = 0.1  # relative random change of the step; lengths of trajectories vary more, so that none is periodic
 SHORTEST = 0.6  # a trajectory's length is `length` times a random factor between this and `LONGEST`
@@ -132,8 +133,7 @@ def move_or_stay(state: SurrogateState, theta: np.ndarray, there: float, log_rat
 @compiled
 def trajectory_of(rng: np.random.Generator, state: SurrogateState) -> tuple[float, int]:
     """Draw ``state.momentum``, and return the length of each step and the number of steps of a trajectory."""
-    for k in range(state.momentum.shape[0]):
-        state.momentum[k] = rng.standard_normal()
+    draw_velocity(rng, state.momentum)
     step = jittered_step(rng, state)
     length = state.length * (SHORTEST + (LONGEST - SHORTEST) * rng.random())
     return step, min(MOST_STEPS, max(1, int(length / step + 0.5)))
@@ -171,8 +171,7 @@ def move_by_trajectory(rng: np.random.Generator, state: SurrogateState, theta: n
 @compiled
 def step_of_walk(rng: np.random.Generator, state: SurrogateState) -> float:
     """Draw a direction into ``state.momentum``, and return the length of the step of a random walk."""
-    for k in range(state.momentum.shape[0]):
-        state.momentum[k] = rng.standard_normal()
+    draw_velocity(rng, state.momentum)
     return jittered_step(rng, state)
 
 
