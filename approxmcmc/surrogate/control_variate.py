@@ -212,6 +212,7 @@ class ControlVariate(
         self._names_rows = always_read is not None
         self._check_order()
         self.averaged = self._averages(averaged)
+        self._content = target.content_hash()  # `compile` raises if it is another by then
 
         expanded = self._place(at, memory_limit)
         began = time.perf_counter()
@@ -244,7 +245,6 @@ class ControlVariate(
         self._tuned: dict[str, float] = {}  # log of the tuned step, by the kernel's name
         self._bound: CompiledDifferenceBound | None = None
         self._compiled: CompiledTarget | None = None
-        self._content = ""  # hash of the plain target when it was compiled
 
     # --- set-up ---
 
@@ -461,16 +461,14 @@ class ControlVariate(
         Raises
         ------
         InvalidInputError
-            When data or functions of the plain target have changed since the first call.
+            When data or functions of the plain target have changed since the expansion was made.
         """
-        content = self.target.content_hash()
-        if self._compiled is not None and content != self._content:
+        if self.target.content_hash() != self._content:
             raise InvalidInputError(
                 f"{self!r}: the data of {self.target!r}, or numbers that its functions read, were changed after the "
                 "expansion was made; make a new target and a new ControlVariate"
             )
         if self._compiled is None:
-            self._content = content
             self._compiled = self._compile(self.target.compile())
         return self._compiled
 

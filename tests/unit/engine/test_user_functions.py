@@ -131,10 +131,14 @@ class TestNumbersThatChange:
         monkeypatch.setattr(identity, "content_id", lambda function: pytest.fail(f"{function} was read"))
         logistic().compile()
 
-    def test_an_expansion_of_other_data_is_refused(self):
+    @pytest.mark.parametrize("always_read", [None, [0]])
+    @pytest.mark.parametrize("is_compiled", [True, False])
+    def test_an_expansion_of_other_data_is_refused(self, is_compiled, always_read):
         rows = X.copy()
-        expanded = amc.ControlVariate(amc.targets.LogisticRegression(rows, X[:, 0] > 0.0))
-        expanded.compile()
+        target = amc.targets.LogisticRegression(rows, X[:, 0] > 0.0)
+        expanded = amc.ControlVariate(target, at="mode", always_read=always_read)
+        if is_compiled:
+            expanded.compile()
         rows *= 3.0
         with pytest.raises(InvalidInputError, match="changed after the expansion was made; make a new target"):
             amc.sample(expanded, WALK, **QUICK)
