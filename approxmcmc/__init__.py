@@ -30,6 +30,7 @@ _HOMES = {
     "approxmcmc.numerics": ("laplace",),
     "approxmcmc.nuts": ("NUTS",),
     "approxmcmc.output": ("load", "save"),
+    "approxmcmc.prediction": ("posterior_predictive", "predict"),
     "approxmcmc.plots": (
         "plot_bias",
         "plot_bound",

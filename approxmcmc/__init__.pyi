@@ -52,6 +52,7 @@ from approxmcmc.plots import (
     plot_risk as plot_risk,
     plot_statistic as plot_statistic,
 )
+from approxmcmc.prediction import posterior_predictive as posterior_predictive, predict as predict
 from approxmcmc.proposals import Independence as Independence, Langevin as Langevin, RandomWalk as RandomWalk
 from approxmcmc.reference import reference_posterior as reference_posterior, stein_discrepancy as stein_discrepancy
 from approxmcmc.resuming import resume as resume

@@ -14,6 +14,7 @@ from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.finding import VERDICTS, Finding, Verdict
 from approxmcmc.contracts.hashing import arrays_hashed_once, content_hash
 from approxmcmc.contracts.pointwise import PointwiseLikelihood
+from approxmcmc.contracts.predictive import PredictiveTarget, RowsToPredict
 from approxmcmc.contracts.proposal import CompiledProposal, Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
 from approxmcmc.contracts.returned import ReturnedVariables
@@ -92,10 +93,12 @@ __all__ = [
     "NamedDraws",
     "PointwiseLikelihood",
     "Population",
+    "PredictiveTarget",
     "Program",
     "Proposal",
     "ProposalSampler",
     "ReturnedVariables",
+    "RowsToPredict",
     "Sampler",
     "SamplingResult",
     "Simulator",

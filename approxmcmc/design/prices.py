@@ -134,7 +134,7 @@ def checked_goal(time_limit: Any, target_ess: Any, max_bias: Any, fewest_steps: 
         raise InvalidInputError(f"choose_sampler: target_ess must be positive, found {target_ess!r}")
     if time_limit is not None and not time_limit > 0.0:
         raise InvalidInputError(f"choose_sampler: time_limit must be positive seconds, or None, found {time_limit!r}")
-    if not (isinstance(max_bias, numbers.Real) and max_bias >= 0.0):
+    if not (isinstance(max_bias, numbers.Real) and float(max_bias) >= 0.0):
         raise InvalidInputError(
             f"choose_sampler: max_bias must be 0 (exact samplers only) or a positive number of posterior standard "
             f"deviations, found {max_bias!r}"

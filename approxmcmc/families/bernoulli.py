@@ -98,6 +98,12 @@ def _taylor(y: np.ndarray, eta_0: np.ndarray) -> Minorant:
     return Minorant(_taylor_gap, _taylor_slope, (eta_0, level, slope), coefficients)
 
 
+def _mean_logit(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+    from scipy.special import expit
+
+    return expit(eta)  # type: ignore[no-any-return]  # SciPy has no types
+
+
 def _simulate_logit(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
     from scipy.special import expit
 
@@ -127,6 +133,7 @@ LOGIT = Family(
     second_derivative_within=second_within,
     third_derivative_within=third_within,
     minorants={"tuned": jaakkola, "untuned": _untuned, "taylor": _taylor},
+    mean=_mean_logit,
     simulate=_simulate_logit,
     twin=PyMCFamily("Bernoulli", "logit", _observe_logit),
     is_concave=True,
@@ -191,6 +198,12 @@ def _probit_third_within(
 LARGEST_THIRD_OF_PROBIT = 0.2958
 
 
+def _mean_probit(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+    from scipy.special import ndtr
+
+    return ndtr(eta)  # type: ignore[no-any-return]  # SciPy has no types
+
+
 def _simulate_probit(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
     return (rng.normal(size=np.shape(eta)) < eta).astype(np.float64)
 
@@ -215,6 +228,7 @@ PROBIT = Family(
     slope_within=_probit_slope_within,
     second_derivative_within=_probit_second_within,
     third_derivative_within=_probit_third_within,
+    mean=_mean_probit,
     simulate=_simulate_probit,
     twin=PyMCFamily("Bernoulli", "probit", _observe_probit),
     is_concave=True,

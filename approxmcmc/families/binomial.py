@@ -61,6 +61,12 @@ def third_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float,
     return size * mean * (1.0 - mean) * (2.0 * mean - 1.0)
 
 
+def _mean(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+    from scipy.special import expit
+
+    return size * expit(eta)  # type: ignore[no-any-return]  # SciPy has no types
+
+
 def _simulate(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
     from scipy.special import expit
 
@@ -87,6 +93,7 @@ BINOMIAL = Family(
     slope_within=slope_within,
     second_derivative_within=second_within,
     third_derivative_within=third_within,
+    mean=_mean,
     simulate=_simulate,
     twin=PyMCFamily("Binomial", "logit", _observe),
     is_concave=True,

@@ -100,6 +100,8 @@ class Family:
     minorants
         By the name of a bound of `Firefly`, ``minorant(y, eta_0)``: lower bounds of the terms, which touch them at
         eta_0; the minorant named "untuned" reads no eta_0.
+    mean
+        ``mean(eta, size, shape)`` of arrays: the expected responses; None if they are unknown or do not exist.
     simulate
         ``simulate(rng, eta, size, shape)`` draws responses; None if the family cannot.
     twin
@@ -131,6 +133,7 @@ class Family:
     second_derivative_within: Bound | None = None
     third_derivative_within: Bound | None = None
     minorants: Mapping[str, Callable[[np.ndarray, np.ndarray], Minorant]] = dataclasses.field(default_factory=dict)
+    mean: Callable[[np.ndarray, np.ndarray, float], np.ndarray] | None = None
     simulate: Callable[..., np.ndarray] | None = None
     twin: PyMCFamily | None = None
     knows_derivatives: bool = True

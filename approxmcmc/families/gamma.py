@@ -60,6 +60,10 @@ def _within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reac
     return shape * y * np.exp(reach - eta)
 
 
+def _mean(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+    return np.exp(eta)
+
+
 def _simulate(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
     return rng.gamma(shape, np.exp(eta) / shape)
 
@@ -84,6 +88,7 @@ GAMMA = Family(
     slope_within=_slope_within,
     second_derivative_within=_within,
     third_derivative_within=_within,
+    mean=_mean,
     simulate=_simulate,
     twin=PyMCFamily("Gamma", "log", _observe),
     is_concave=True,

@@ -60,6 +60,10 @@ def _third_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float
     return binomial.third_within(eta - math.log(shape), y, y + shape, shape, reach)
 
 
+def _mean(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+    return np.exp(eta)
+
+
 def _simulate(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
     return rng.poisson(rng.gamma(shape, np.exp(eta) / shape)).astype(np.float64)
 
@@ -85,6 +89,7 @@ NEGATIVE_BINOMIAL = Family(
     slope_within=_slope_within,
     second_derivative_within=_second_within,
     third_derivative_within=_third_within,
+    mean=_mean,
     simulate=_simulate,
     twin=PyMCFamily("NegBinomial", "log", _observe),
     is_concave=True,

@@ -74,6 +74,10 @@ def _third_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float
     return np.zeros(np.shape(eta))
 
 
+def _mean(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+    return eta
+
+
 def _simulate(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
     return rng.normal(eta, shape)
 
@@ -99,6 +103,7 @@ NORMAL = Family(
     slope_within=_slope_within,
     second_derivative_within=_second_within,
     third_derivative_within=_third_within,
+    mean=_mean,
     simulate=_simulate,
     twin=PyMCFamily("Normal", "identity", _observe),
     is_concave=True,

@@ -41,6 +41,10 @@ def _within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reac
     return np.exp(eta + reach)
 
 
+def _mean(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+    return np.exp(eta)
+
+
 def _simulate(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
     return rng.poisson(np.exp(eta)).astype(np.float64)
 
@@ -62,6 +66,7 @@ POISSON = Family(
     slope_within=_slope_within,
     second_derivative_within=_within,
     third_derivative_within=_within,
+    mean=_mean,
     simulate=_simulate,
     twin=PyMCFamily("Poisson", "log", _observe),
     is_concave=True,

@@ -35,6 +35,9 @@ def student_t(df: float, scale: float) -> Family:
     def untuned(y: np.ndarray, eta_0: np.ndarray) -> Minorant:
         return student_minorant(y, np.full(len(y), UNTUNED), df, scale, constant)
 
+    def mean(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+        return eta
+
     def simulate(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
         return eta + scale * rng.standard_t(df, size=np.shape(eta))
 
@@ -55,6 +58,7 @@ def student_t(df: float, scale: float) -> Family:
         second_derivative_bound=bounds[1],
         third_derivative_bound=bounds[2],
         minorants={"tuned": tuned, "untuned": untuned},
+        mean=mean if df > 1.0 else None,  # Student-t errors with df of 1 or less have no mean
         simulate=simulate,
         twin=PyMCFamily("StudentT", "identity", observe),
     )

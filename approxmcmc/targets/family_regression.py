@@ -7,15 +7,18 @@ from typing import Any, Self
 
 import numpy as np
 
-from approxmcmc.contracts import Variables
+from approxmcmc.contracts import PredictiveTarget, Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.families.family import Family
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import check_names, check_same_index, kept, response_source
+from approxmcmc.targets.new_rows import labels_of_rows, parts_of_new_rows
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.positive import WithPositive
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
+from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.family import FamilyLikelihood, ShapeLikelihood
+from approxmcmc.targets.predictors.predictive import RowsOfDesign
 from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.tables import listed, parts_of_designs, predictor_of_pymc, read_columns, theta_of_pymc
 from approxmcmc.targets.tall_data import Prior
@@ -23,7 +26,7 @@ from approxmcmc.targets.tall_data import Prior
 LOG_SHAPE_SCALE = 1.5  # standard deviation of the prior of log(shape): two of them are a factor of 20
 
 
-class FamilyRegression(Regression):
+class FamilyRegression(Regression, PredictiveTarget):
     r"""Rows of one family with the predictor eta_i = x_i' beta + sum_c effect_c[level of row i in column c] + offset_i.
 
     The public regressions are thin: they name the family. `DesignColumns` says how a table becomes variables.
@@ -76,6 +79,7 @@ class FamilyRegression(Regression):
         columns = read_columns(X, response, intercept=intercept, coef_names=coef_names, who=who)
         self.given = kept((columns.designs, offset, size, y))
         self.reference_levels = columns.reference_levels
+        self.has_intercept = intercept
         shapes = {name: (len(columns.labels[name]),) for name in columns.designs}
         dims = {name: (axis,) for name, axis in columns.axes.items()}
         coords = {axis: list(labels) for axis, labels in columns.coords.items()}
@@ -131,11 +135,14 @@ class FamilyRegression(Regression):
                 f"{who}: y must be {self.likelihood.family.support}, found {y[row]:g} in row {row}"
                 + ("" if size is None else f", with {self.size_name} {size[row]:g}")
             )
+        self._set_rows(self._design_of(parts, len(y)), (y if size is None else y + 1j * size,))
+
+    def _design_of(self, parts: list[PredictorPart], n: int) -> Design:
+        """Return the design of n rows: the predictor, and the logarithm of the shape if it is a parameter."""
         predictors = {"eta": parts}
         if self.shape_name is not None:
             predictors["log_shape"] = [PredictorPart(self.shape_name, shared={0: 1.0}, is_scalar=True)]
-        design = assemble(predictors, self.variables, len(y))
-        self._set_rows(design, (y if size is None else y + 1j * size,))
+        return assemble(predictors, self.variables, n)
 
     def _floats(self, given: Any, name: str, n: int) -> np.ndarray:
         """Return n numbers of the user's as floats."""
@@ -157,6 +164,38 @@ class FamilyRegression(Regression):
         other.given = None
         other._place(parts_of_designs(designs, n_obs, who=type(self).__name__), offset, size, y)
         return other
+
+    def rows_to_predict(self, rows: Any, **columns: Any) -> RowsOfDesign:
+        """Return `rows` for a prediction: a table or matrix as X of the target; None means the target's own rows.
+
+        New rows may have an ``offset`` (by default 0), and need sizes if the target's rows have them.
+        """
+        who = f"predict for {type(self).__name__}"
+        own_sizes = self.y.imag if np.iscomplexobj(self.y) else None
+        if rows is None:
+            self._refuse_columns(columns, who=who)
+            return RowsOfDesign(self.design, self.likelihood, size=own_sizes)
+        offset = columns.pop("offset", None)
+        size = columns.pop(self.size_name, None) if own_sizes is not None else None
+        self._refuse_columns(columns, who=who)
+        check_same_index(who, rows=rows, offset=offset, **{self.size_name: size})
+        parts = parts_of_new_rows(
+            rows, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=who
+        )
+        n = len(rows)
+        if offset is not None:
+            parts.append(PredictorPart(None, self._floats(offset, "offset", n)[:, None]))
+        if own_sizes is not None and size is None:
+            raise InvalidInputError(f"{who}: the new rows need {self.size_name}=, one number for each row")
+        sizes = None if size is None else self._floats(size, self.size_name, n)
+        return RowsOfDesign(self._design_of(parts, n), self.likelihood, size=sizes, labels=labels_of_rows(rows))
+
+    @staticmethod
+    def _refuse_columns(columns: Mapping[str, Any], *, who: str) -> None:
+        """Raise if there are columns that the rows do not have."""
+        given = [name for name, column in columns.items() if column is not None]
+        if given:
+            raise InvalidInputError(f"{who}: these rows take no {' and no '.join(given)}")
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:

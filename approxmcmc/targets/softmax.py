@@ -7,16 +7,19 @@ from typing import Any, Self
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledBound, Variables
+from approxmcmc.contracts import CompiledBound, PredictiveTarget, Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.boehning import boehning_bound
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import check_names, check_same_index, kept, response_source
 from approxmcmc.targets.likelihood_bounds import check_kind
+from approxmcmc.targets.new_rows import labels_of_rows, parts_of_new_rows
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.classes import DenseClasses
 from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood
+from approxmcmc.targets.predictors.design import Design
+from approxmcmc.targets.predictors.predictive import RowsOfDesign
 from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.tables import (
     listed,
@@ -49,7 +52,7 @@ def prior_of(scale: float, prior: Callable[..., float] | None) -> Prior:
     return checked
 
 
-class SoftmaxRegression(Regression):
+class SoftmaxRegression(Regression, PredictiveTarget):
     """Multinomial logistic regression: P(y_i = k) = exp(x_i' beta_k) / sum_l exp(x_i' beta_l), beta_kj ~ N(0, s^2).
 
     Parameters
@@ -113,6 +116,7 @@ class SoftmaxRegression(Regression):
         columns = read_columns(X, response, intercept=intercept, coef_names=coef_names, who=WHO)
         self.given = kept((columns.designs, y))
         self.reference_levels = columns.reference_levels
+        self.has_intercept = intercept
         self._labels = classes_of(response)
         self.prior = prior_of(prior_scale, prior)
         self.n_classes = len(self._labels)
@@ -125,14 +129,32 @@ class SoftmaxRegression(Regression):
         self._place(columns.parts(len(response), who=WHO), response)
 
     def _place(self, parts: list[PredictorPart], y: np.ndarray) -> None:
-        """Store rows: a variable holds the entries of the first class, then those of the next."""
+        """Store rows."""
+        classes = np.searchsorted(self._labels, y).astype(np.int64, copy=False)
+        self._set_rows(self._design_of(parts, len(y)), (classes,))
+
+    def _design_of(self, parts: list[PredictorPart], n: int) -> Design:
+        """Return the design of n rows: a variable holds the entries of the first class, then those of the next."""
         shapes = self.variables.shapes
         of_classes = {
             str(k): [spread(part, k * shapes[str(part.variable)][1], 1) for part in parts]
             for k in range(self.n_classes)
         }
-        classes = np.searchsorted(self._labels, y).astype(np.int64, copy=False)
-        self._set_rows(assemble(of_classes, self.variables, len(y)), (classes,))
+        return assemble(of_classes, self.variables, n)
+
+    def rows_to_predict(self, rows: Any, **columns: Any) -> RowsOfDesign:
+        """Return `rows` for a prediction: a table or matrix as X of the target; None means the target's own rows."""
+        given = [name for name, column in columns.items() if column is not None]
+        if given:
+            raise InvalidInputError(f"predict for {WHO}: these rows take no {' and no '.join(given)}")
+        axes = {"category": [int(label) for label in self._labels]}
+        if rows is None:
+            return RowsOfDesign(self.design, self.likelihood, axes=axes)
+        parts = parts_of_new_rows(
+            rows, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=f"predict for {WHO}"
+        )
+        design = self._design_of(parts, len(rows))
+        return RowsOfDesign(design, self.likelihood, labels=labels_of_rows(rows), axes=axes)
 
     def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
         """Return this model with other data: `given` is (designs, y), with this model's variables and classes."""

@@ -273,6 +273,19 @@ def check_simulation(family, case, rng):
             assert abs(mean_zero.mean()) <= 5.0 * mean_zero.std() / math.sqrt(n) + 1e-12, eta
 
 
+def check_mean(family, case, rng):
+    """Simulated responses have the mean that the family says: |z| < 5, as in `check_simulation`.
+
+    Heavy tails make the standard deviation of 20 000 responses unreliable, so those of Student-t rows are clipped.
+    """
+    n = 20_000
+    for eta in (-1.0, 0.0, 1.2):
+        y = family.simulate(rng, np.full(n, eta), np.full(n, case.size), case.shape)
+        expected = family.mean(np.array([eta]), np.array([case.size]), case.shape)[0]
+        centred = np.clip(y - expected, -30.0, 30.0)
+        assert abs(centred.mean()) <= 5.0 * centred.std() / math.sqrt(n) + 1e-12, eta
+
+
 def check_twin(family, case):
     """PyMC's log density of the twin is that of the family."""
     import pymc as pm
@@ -336,6 +349,7 @@ class TestAFamily:
 
     def test_simulates_itself(self, name, rng):
         check_simulation(CASES[name].family, CASES[name], rng)
+        check_mean(CASES[name].family, CASES[name], rng)
 
     def test_is_its_twin_in_pymc(self, name):
         check_twin(CASES[name].family, CASES[name])

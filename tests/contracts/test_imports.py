@@ -32,7 +32,7 @@ ORDER = (
     {"bounds"},
     {"runs"},
     {"api"},
-    {"auditing", "importance", "leave_one_out", "resuming"},
+    {"auditing", "importance", "leave_one_out", "prediction", "resuming"},
     {"study"},
     {"cli", "__init__", "__main__"},
 )

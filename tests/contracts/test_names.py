@@ -49,6 +49,8 @@ RUN = {  # from a model to its answer, in addition to the names that README, tut
     "load",
     "log_likelihood",
     "loo_subsample",
+    "posterior_predictive",
+    "predict",
     "resume",
     "save",
     "stein_discrepancy",
@@ -75,6 +77,7 @@ def test_a_name_on_top_is_that_of_its_room():
         "approxmcmc.importance",
         "approxmcmc.interop.pymc",
         "approxmcmc.leave_one_out",
+        "approxmcmc.prediction",
         "approxmcmc.resuming",
     }
     for name, home in amc._NAMES.items():

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import numpy as np
+
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.families.categorical import softmax_expansion, softmax_slopes, softmax_terms
 from approxmcmc.families.normal import normal_expansion, normal_slopes, normal_terms
@@ -44,3 +46,13 @@ class SoftmaxLikelihood(ClosedForm):
 
     def __init__(self, n_classes: int) -> None:
         super().__init__(n_classes, softmax_terms, softmax_slopes, softmax_expansion)
+
+    def mean(self, eta: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Return the probability of each class, given the predictors `eta` (K, ...); shape (K, ...)."""
+        from scipy.special import softmax
+
+        return softmax(eta, axis=0)  # type: ignore[no-any-return]  # SciPy has no types
+
+    def simulate(self, rng: np.random.Generator, eta: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Draw the index of a class for rows with the predictors `eta` (K, ...); shape (...)."""
+        return np.argmax(eta + rng.gumbel(size=eta.shape), axis=0)  # the maximum of Gumbel noise is a categorical draw

@@ -1,5 +1,6 @@
 """Rows of one family with one predictor, as a likelihood of rows: terms, derivatives, their bounds, and minorants."""
 
+import abc
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, closure
+from approxmcmc.errors import IncompatibleError
 from approxmcmc.families.family import Family, Minorant
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
 
@@ -25,7 +27,31 @@ def sized(response: np.ndarray) -> Sized:
     return Sized(response.real, response.imag) if np.iscomplexobj(response) else Sized(response, ONE)
 
 
-class FamilyLikelihood(ScalarLikelihood):
+class PredictsResponses(abc.ABC):
+    """A mixin of likelihoods of a family: expected responses, and draws of responses."""
+
+    family: Family
+
+    def mean(self, eta: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Return the expected responses of rows with the predictors `eta` (K, ...) and these sizes; shape (...)."""
+        if self.family.mean is None:
+            raise IncompatibleError(f"the family {self.family.name!r} has no known mean; predict kind='predictor'")
+        return self.family.mean(eta[0], size, self.shape_at(eta))
+
+    def simulate(self, rng: np.random.Generator, eta: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Draw responses of rows with the predictors `eta` (K, ...) and these sizes; shape (...)."""
+        if self.family.simulate is None:
+            raise IncompatibleError(
+                f"the family {self.family.name!r} cannot draw responses; predict kind='predictor', and compute them"
+            )
+        return self.family.simulate(rng, eta[0], np.broadcast_to(size, eta[0].shape), self.shape_at(eta))
+
+    @abc.abstractmethod
+    def shape_at(self, eta: np.ndarray) -> Any:
+        """Return the shape of the family, one number or one for each entry of a predictor."""
+
+
+class FamilyLikelihood(PredictsResponses, ScalarLikelihood):
     """log p(y_i | eta_i) of a family whose shape is known.
 
     Parameters
@@ -84,6 +110,10 @@ class FamilyLikelihood(ScalarLikelihood):
             return super().third_derivative_within(eta, responses, reach)
         return self.family.third_derivative_within(eta, *sized(responses[0]), self.shape, reach)
 
+    def shape_at(self, eta: np.ndarray) -> float:
+        """Return the known shape."""
+        return self.shape
+
     def minorant(self, kind: str, responses: tuple[np.ndarray, ...], eta_0: np.ndarray) -> Minorant:
         """Return the minorant `kind`, one of `bound_kinds`; a tuned one touches the terms at eta_0 (n,)."""
         return self.family.minorants[kind](responses[0], eta_0)
@@ -95,7 +125,7 @@ class FamilyLikelihood(ScalarLikelihood):
         return observe(name, eta, *sized(responses[0]), self.shape)
 
 
-class ShapeLikelihood(ScalarLikelihood):
+class ShapeLikelihood(PredictsResponses, ScalarLikelihood):
     """log p(y_i | eta_i, shape) of a family whose shape is a parameter: the second predictor is log(shape)."""
 
     def __init__(self, family: Family) -> None:
@@ -104,6 +134,10 @@ class ShapeLikelihood(ScalarLikelihood):
         term = closure(make_with_shape, family.term, family.of_row, fastmath=BATCH_FASTMATH)
         super().__init__(term, 2, 1, closure(make_derivatives_with_shape, *parts, fastmath=BATCH_FASTMATH))
         self.family = family
+
+    def shape_at(self, eta: np.ndarray) -> np.ndarray:
+        """Return the exponential of the second predictor."""
+        return np.exp(np.clip(eta[1], -LARGEST_LOG, LARGEST_LOG))
 
 
 LARGEST_LOG = 300.0  # beyond it, and below its negative, the shape stays constant, so that lgamma stays finite

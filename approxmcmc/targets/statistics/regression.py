@@ -6,16 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Variables
+from approxmcmc.contracts import PredictiveTarget, Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import check_same_index, response_source
+from approxmcmc.targets.new_rows import labels_of_rows, parts_of_new_rows
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.positive import WithPositive
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design
+from approxmcmc.targets.predictors.predictive import NormalRows
 from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.statistics.target import NormalStatistics
 from approxmcmc.targets.tables import DesignColumns, listed, read_columns, spread
@@ -41,7 +43,7 @@ class RowsOfRegression(Regression):
         return {"y": Y[:, 0] if Y.shape[1] == 1 else Y}
 
 
-class LinearRegression(NormalStatistics):
+class LinearRegression(NormalStatistics, PredictiveTarget):
     r"""Bayesian linear regression: y_i ~ N(x_i' beta, sigma^2 / w_i), by its sufficient statistics.
 
     Parameters
@@ -101,6 +103,8 @@ class LinearRegression(NormalStatistics):
     (LinearRegression(1000 rows, dim=4), 1000)
     """
 
+    plain: RowsOfRegression
+
     @naming_the_arguments
     def __init__(
         self,
@@ -123,6 +127,8 @@ class LinearRegression(NormalStatistics):
         if "sigma" in columns.designs:
             raise InvalidInputError(f"{WHO}: 'sigma' is the name of the scale; rename the column 'sigma'")
         self.reference_levels = columns.reference_levels
+        self.has_intercept = intercept
+        self.known_sigma = sigma
         for name, value in {"sigma": 1.0 if sigma is None else sigma, "sigma_scale": sigma_scale}.items():
             if not 0.0 < value < math.inf:
                 raise InvalidInputError(f"{WHO}: {name} must be positive and finite, found {value!r}")
@@ -137,8 +143,30 @@ class LinearRegression(NormalStatistics):
         scales[variables.size - n_scales :] = LOG_SIGMA_SCALE
         means[variables.size - n_scales :] = math.log(sigma_scale)
         law = NormalPrior(means, scales) if prior is None else Prior(1.0, prior, who=WHO)
-        design = _design(columns.parts(len(Y), who=WHO), Y, variables, sigma, weights)
+        design = _design(columns.parts(len(Y), who=WHO), len(Y), Y.shape[1], variables, sigma, weights)
         super().__init__(RowsOfRegression(design, Y, variables, law))
+
+    def rows_to_predict(self, rows: Any, **columns: Any) -> NormalRows:
+        """Return `rows` for a prediction: a table or matrix as X of the target; None means the target's own rows.
+
+        New rows may have ``weights``, by default 1.
+        """
+        who = f"predict for {WHO}"
+        design = self.plain.design
+        J = design.n_predictors // 2
+        axes = {"outcome": list(range(J))} if J > 1 else {}
+        weights = None if rows is None else columns.pop("weights", None)
+        given = [name for name, column in columns.items() if column is not None]
+        if given:
+            raise InvalidInputError(f"{who}: these rows take no {' and no '.join(given)}")
+        if rows is None:
+            return NormalRows(design, self.plain.likelihood, axes=axes, response_axes=axes)
+        check_same_index(who, rows=rows, weights=weights)
+        parts = parts_of_new_rows(
+            rows, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=who
+        )
+        design = _design(parts, len(rows), J, self.variables, self.known_sigma, weights)
+        return NormalRows(design, self.plain.likelihood, labels=labels_of_rows(rows), axes=axes, response_axes=axes)
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
@@ -162,10 +190,9 @@ def _variables(columns: DesignColumns, J: int, *, knows_sigma: bool) -> Variable
 
 
 def _design(
-    parts: list[PredictorPart], Y: np.ndarray, variables: Variables, sigma: float | None, weights: Any
+    parts: list[PredictorPart], n: int, J: int, variables: Variables, sigma: float | None, weights: Any
 ) -> Design:
     """Return J means that share the columns of X, and J log scales, each a parameter or known, minus log(w) / 2."""
-    n, J = Y.shape
     known = [] if sigma is None else [PredictorPart(None, shared={0: math.log(sigma)})]
     if weights is not None:
         w = checked_array(weights, "weights", who=WHO).astype(np.float64)

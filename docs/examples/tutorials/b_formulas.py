@@ -58,4 +58,10 @@ print(formula.predict(trace, data=new, inplace=False).posterior["mu"].mean(("cha
 late = (table["days"] > 4.0).astype(int)
 target = amc.targets.LogisticRegression(table[["distance", "kind"]], late, intercept=True)
 print(target)
-print(amc.sample(target, random_seed=1, progressbar=False).posterior["kind"].mean(("chain", "draw")))
+trace = amc.sample(target, random_seed=1, progressbar=False)
+print(trace.posterior["kind"].mean(("chain", "draw")))
+
+# %%
+# ``predict`` matches new rows by the names of their columns; for each it gives the probability and its uncertainty:
+
+print(amc.predict(trace, target, new, interval=0.94).predictions["y_mean"].to_pandas().T.round(3))

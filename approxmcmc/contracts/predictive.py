@@ -1,0 +1,46 @@
+"""The role of targets that predict: responses, their means, and linear predictors of rows, at draws of theta."""
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class RowsToPredict(abc.ABC):
+    """Some rows, with all that a prediction of their responses needs besides theta."""
+
+    n_rows: int
+    labels: Sequence[Any] | None = None
+    """Labels of the rows, such as the index of a table; None: they are numbered."""
+    axes: Mapping[str, Sequence[Any]] = {}
+    """Name and labels of the axes that means have besides that of rows, such as classes."""
+    response_axes: Mapping[str, Sequence[Any]] = {}
+    """The same of responses, such as several outcomes."""
+
+    @abc.abstractmethod
+    def predictors(self, thetas: np.ndarray, rows: slice) -> np.ndarray:
+        """Return the K predictors of some rows at m thetas, shape (m, dim); shape (K, rows, m)."""
+
+    @abc.abstractmethod
+    def means(self, predictors: np.ndarray, rows: slice) -> np.ndarray:
+        """Return the expected responses, given the predictors; shape (*axes, rows, m)."""
+
+    @abc.abstractmethod
+    def responses(self, predictors: np.ndarray, rows: slice, rng: np.random.Generator) -> np.ndarray:
+        """Draw responses, given the predictors; shape (*response_axes, rows, m)."""
+
+    def locations(self, predictors: np.ndarray) -> np.ndarray:
+        """Return those of the K predictors that users ask for, by default the only one, or all; (*axes, rows, m)."""
+        return predictors if self.axes else predictors[0]
+
+
+class PredictiveTarget(abc.ABC):
+    """A target that can predict the responses of its own rows, and of new ones."""
+
+    @abc.abstractmethod
+    def rows_to_predict(self, rows: Any, **columns: Any) -> RowsToPredict:
+        """Return `rows` for a prediction; None means the target's own.
+
+        `columns` holds further columns of new rows, such as an offset, by name; those that are None were not given.
+        """

@@ -1,0 +1,251 @@
+"""Predictions from a trace: the responses of new rows, their means, or their linear predictors, at every draw."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from approxmcmc.contracts import PredictiveTarget, RowsToPredict, as_labels
+from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.interop.libraries import is_bambi, is_pymc
+from approxmcmc.output.reading import flat_draws
+
+KINDS = {"mean": "y_mean", "response": "y", "predictor": "y_predictor"}
+"""What is predicted, and the name of the variable that holds it."""
+
+NUMBERS = 1 << 20  # predictors computed at a time by one thread: 8 MB
+LARGEST = 1 << 31  # bytes of a prediction; more is an error, since a table of summaries is what users look at
+ROW = "y_dim_0"  # the axis of rows of ``observed_data.y``, as ArviZ names it
+
+
+@naming_the_arguments
+def predict(
+    trace: xr.DataTree,
+    target: Any,
+    rows: Any = None,
+    *,
+    kind: str = "mean",
+    interval: float | None = None,
+    draws: int | None = None,
+    random_seed: Any = None,
+    cores: int | None = None,
+    **columns: Any,
+) -> xr.DataTree:
+    r"""Predict the responses of rows at the draws of a trace.
+
+    .. math:: \text{predictor: } \eta_i(\theta_s), \quad \text{mean: } E(y_i \mid \theta_s), \quad
+              \text{response: } y_i \sim p(\cdot \mid \theta_s).
+
+    Parameters
+    ----------
+    trace
+        Draws of the target, by any sampler.
+    target
+        A regression of `approxmcmc.targets`, such as ``LogisticRegression(X, y)``.
+    rows
+        New rows, as X of the target: a table with the same columns, in any order (others are ignored), or a matrix with
+        as many columns. None: the rows of the target.
+    kind
+        ``"mean"``, ``"response"`` or ``"predictor"``. Of classes, "mean" is the probability of each.
+    interval
+        None: the value at each draw. A probability, such as 0.94: mean, standard deviation and equal-tailed interval of
+        each row over the draws; the result then has four numbers a row.
+    draws
+        Use only so many draws, evenly spread over the trace; None: all.
+    random_seed
+        Seed of ``kind="response"``: an int, a `numpy.random.Generator` or `SeedSequence`, or None.
+    cores
+        Threads; None: the number of processors. The result does not depend on it.
+    **columns
+        Further columns of new rows, such as ``offset=`` or ``weights=``, shape (n,).
+
+    Returns
+    -------
+    xarray.DataTree
+        One group, ``predictions`` of new rows and ``posterior_predictive`` of the target's own, as in PyMC; join it by
+        ``trace.update(predict(...))``. Its variable is ``y_mean``, ``y`` or ``y_predictor``, dims (chain, draw,
+        y_dim_0) and ``category`` or ``outcome``. With `interval`: (statistic, y_dim_0), the statistics ``mean``,
+        ``sd``, ``lower`` and ``upper``. Rows of a pandas table have its index as labels.
+
+    Raises
+    ------
+    InvalidInputError
+        When new rows lack a column, hold a missing value, or a category that no row of the target had; when an argument
+        is out of range, or the result would take more than 2 GB.
+    IncompatibleError
+        When the target cannot predict.
+
+    Notes
+    -----
+    Guarantee: draws of the predictive distribution, as accurate as the draws of the trace. Models of PyMC and formulas
+    of Bambi predict by themselves: ``pm.sample_posterior_predictive(trace, model)`` and ``formula.predict(trace)``
+    take the traces of this library.
+
+    References
+    ----------
+    Gelman et al. (2013), sections 6.3 and 14.3.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, approxmcmc as amc
+    >>> rng = np.random.default_rng(0)
+    >>> table = pd.DataFrame({"age": rng.normal(size=200), "sex": np.array(["f", "m"])[rng.integers(2, size=200)]})
+    >>> target = amc.targets.LogisticRegression(table, (table["age"] > 0).astype(int), intercept=True)
+    >>> trace = amc.sample(target, draws=100, chains=2, random_seed=1, progressbar=False)
+    >>> new = pd.DataFrame({"sex": ["m", "f"], "age": [-1.0, 1.0]})
+    >>> amc.predict(trace, target, new).predictions["y_mean"].mean(("chain", "draw")).round(1).values
+    array([0. , 1. ])
+    """
+    if kind not in KINDS:
+        raise InvalidInputError(f"predict: kind must be one of {tuple(KINDS)}, found {kind!r}")
+    if interval is not None and not 0.0 < interval < 1.0:
+        raise InvalidInputError(
+            f"predict: interval must be a probability between 0 and 1, such as 0.94, found {interval!r}"
+        )
+    predictive = _predictive_target(target).rows_to_predict(rows, **columns)
+    thetas = flat_draws(trace, target)
+    chosen = _spread(thetas.shape[1], None if draws is None else math.ceil(draws / thetas.shape[0]))
+    thetas = thetas[:, chosen]
+    chains, kept, _ = thetas.shape
+    axes = predictive.response_axes if kind == "response" else predictive.axes
+    statistics = None if interval is None else _Summary(interval)
+    _refuse_large(predictive.n_rows * math.prod(len(labels) for labels in axes.values()), chains * kept, statistics)
+    values = _all_rows(predictive, thetas.reshape(chains * kept, -1), kind, axes, statistics, random_seed, cores)
+    posterior = trace["posterior"]
+    coords = {ROW: np.arange(predictive.n_rows) if predictive.labels is None else as_labels(predictive.labels)}
+    coords |= {name: as_labels(labels) for name, labels in axes.items()}
+    if statistics is None:
+        values = np.moveaxis(values, -1, 0).reshape(chains, kept, predictive.n_rows, *values.shape[1:-1])
+        dims = ["chain", "draw", ROW, *axes]
+        coords |= {"chain": posterior["chain"].to_numpy(), "draw": posterior["draw"].to_numpy()[chosen]}
+    else:
+        values = np.moveaxis(values, -1, 0)
+        dims = ["statistic", ROW, *axes]
+        coords["statistic"] = np.array(statistics.names)
+    attrs: dict[str, Any] = {"kind": kind, "draws_used": chains * kept}
+    if interval is not None:
+        attrs["interval"] = interval
+    group = "posterior_predictive" if rows is None else "predictions"
+    return xr.DataTree.from_dict({group: xr.Dataset({KINDS[kind]: (dims, values)}, coords, attrs)})
+
+
+def posterior_predictive(
+    trace: xr.DataTree, target: Any, *, draws: int | None = None, random_seed: Any = None
+) -> xr.DataTree:
+    """Draw replicated responses of the target's own rows, for checks of the model: group ``posterior_predictive``.
+
+    Parameters
+    ----------
+    trace, target, draws, random_seed
+        As in :func:`approxmcmc.predict`.
+
+    Returns
+    -------
+    xarray.DataTree
+        The group ``posterior_predictive`` with the variable ``y``, and the group ``observed_data`` of the trace, as
+        ``az.plot_ppc_dist`` reads them.
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> target = amc.targets.LinearRegression(np.ones((20, 1)), np.arange(20.0), prior_scale=10.0)
+    >>> trace = amc.sample(target, draws=100, chains=2, random_seed=1, progressbar=False)
+    >>> dict(amc.posterior_predictive(trace, target, random_seed=1).posterior_predictive.y.sizes)
+    {'chain': 2, 'draw': 100, 'y_dim_0': 20}
+    """
+    tree = predict(trace, target, kind="response", draws=draws, random_seed=random_seed)
+    if "observed_data" in trace.children:
+        tree["observed_data"] = trace["observed_data"].copy()
+    return tree
+
+
+def _predictive_target(target: Any) -> PredictiveTarget:
+    """Return the target, or raise with what predicts in its place."""
+    if isinstance(target, PredictiveTarget):
+        return target
+    if is_pymc(target):
+        raise IncompatibleError(
+            "predict: a PyMC model predicts by itself: pm.sample_posterior_predictive(trace, model); for new rows "
+            "pm.set_data, and then the same with predictions=True"
+        )
+    if is_bambi(target):
+        raise IncompatibleError("predict: a formula predicts by itself: formula.predict(trace, data=rows)")
+    raise IncompatibleError(
+        f"predict: {target!r} does not know how its rows come about; the regressions of approxmcmc.targets do. Compute "
+        "predictions from the draws: trace.posterior"
+    )
+
+
+def _spread(n_draws: int, wanted: int | None) -> np.ndarray:
+    """Return the indices of the wanted number of draws, evenly spread."""
+    if wanted is None or wanted >= n_draws:
+        return np.arange(n_draws)
+    if wanted < 1:
+        raise InvalidInputError(f"predict: draws must be positive, found {wanted}")
+    return np.linspace(0, n_draws - 1, wanted).round().astype(np.int64)
+
+
+class _Summary:
+    """Mean, standard deviation and equal-tailed interval over the last axis."""
+
+    names = ("mean", "sd", "lower", "upper")
+
+    def __init__(self, interval: float) -> None:
+        self.tails = (0.5 * (1.0 - interval), 0.5 * (1.0 + interval))
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        """Return the four statistics on a last axis."""
+        lower, upper = np.quantile(values, self.tails, axis=-1)
+        return np.stack([values.mean(axis=-1), values.std(axis=-1, ddof=1), lower, upper], axis=-1)
+
+
+def _refuse_large(n_numbers: int, n_draws: int, summary: _Summary | None) -> None:
+    n_bytes = 8 * n_numbers * (n_draws if summary is None else len(_Summary.names))
+    if n_bytes <= LARGEST:
+        return
+    advice = "predict fewer rows at a time"
+    if summary is None:
+        advice = "give interval=0.94 for a mean and an interval of each row, or draws=100"
+    raise InvalidInputError(
+        f"predict: {n_numbers} numbers at each of {n_draws} draws take {n_bytes / 2**30:.1f} GiB; {advice}"
+    )
+
+
+def _all_rows(
+    rows: RowsToPredict,
+    thetas: np.ndarray,
+    kind: str,
+    axes: Mapping[str, Sequence[Any]],
+    summary: _Summary | None,
+    random_seed: Any,
+    cores: int | None,
+) -> np.ndarray:
+    """Return the prediction of all rows, block by block; shape (rows, *axes, draws or statistics).
+
+    Each block has a generator of its own, so that the result does not depend on the number of threads.
+    """
+    size = max(1, NUMBERS // len(thetas))
+    blocks = [slice(lo, min(lo + size, rows.n_rows)) for lo in range(0, rows.n_rows, size)]
+    last = len(thetas) if summary is None else len(_Summary.names)
+    values = np.empty((rows.n_rows, *(len(labels) for labels in axes.values()), last))
+    seeds = np.random.default_rng(random_seed).spawn(len(blocks))
+
+    def fill(block: slice, rng: np.random.Generator) -> None:
+        predictors = rows.predictors(thetas, block)
+        if kind == "predictor":
+            found = rows.locations(predictors)
+        elif kind == "mean":
+            found = rows.means(predictors, block)
+        else:
+            found = rows.responses(predictors, block, rng)
+        found = np.moveaxis(found, -2, 0)  # rows first
+        values[block] = found if summary is None else summary(found)
+
+    with ThreadPoolExecutor(cores or os.cpu_count()) as threads:
+        list(threads.map(fill, blocks, seeds))
+    return values

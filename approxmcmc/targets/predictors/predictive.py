@@ -1,0 +1,73 @@
+"""Rows of a regression whose responses are predicted."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from approxmcmc.contracts import RowsToPredict
+from approxmcmc.targets.predictors.design import Design
+
+
+class RowsOfDesign(RowsToPredict):
+    """Rows with a design and a likelihood that has `mean` and `simulate`; `size` holds a second number of each row."""
+
+    def __init__(
+        self,
+        design: Design,
+        likelihood: Any,
+        *,
+        size: np.ndarray | None = None,
+        labels: Sequence[Any] | None = None,
+        axes: Mapping[str, Sequence[Any]] | None = None,
+        response_axes: Mapping[str, Sequence[Any]] | None = None,
+    ) -> None:
+        self.design = design
+        self.likelihood = likelihood
+        self.size = size
+        self.labels = labels
+        self.axes = axes or {}
+        self.response_axes = response_axes or {}
+        self.n_rows = design.n_rows
+        self._zeros = np.zeros(design.dim)
+
+    def predictors(self, thetas: np.ndarray, rows: slice) -> np.ndarray:
+        """Return the predictors of some rows at m thetas, offsets included; shape (K, rows, m)."""
+        offsets = self.design.eta(self._zeros, rows)
+        return self.design.times(thetas.T, rows) + offsets[:, :, None]
+
+    def means(self, predictors: np.ndarray, rows: slice) -> np.ndarray:
+        """Return the expected responses; shape (rows, m), or (K, rows, m) for classes."""
+        return self.likelihood.mean(predictors, self._sizes(rows))  # type: ignore[no-any-return]  # of two classes
+
+    def responses(self, predictors: np.ndarray, rows: slice, rng: np.random.Generator) -> np.ndarray:
+        """Draw responses; shape (rows, m)."""
+        return self.likelihood.simulate(rng, predictors, self._sizes(rows))  # type: ignore[no-any-return]
+
+    def _sizes(self, rows: slice) -> np.ndarray:
+        """Return the sizes of some rows, shape (rows, 1), or the one number 1."""
+        return np.ones(()) if self.size is None else self.size[rows, None]
+
+
+class NormalRows(RowsOfDesign):
+    """Rows of J normal outcomes: predictors are J means, then J log scales."""
+
+    @property
+    def n_outcomes(self) -> int:
+        """Number J of outcomes."""
+        return self.design.n_predictors // 2
+
+    def locations(self, predictors: np.ndarray) -> np.ndarray:
+        """Return the means of the outcomes; shape (J, rows, m), or (rows, m) for one."""
+        means = predictors[: self.n_outcomes]
+        return means if self.axes else means[0]
+
+    def means(self, predictors: np.ndarray, rows: slice) -> np.ndarray:
+        """Return the means of the outcomes, as `locations`."""
+        return self.locations(predictors)
+
+    def responses(self, predictors: np.ndarray, rows: slice, rng: np.random.Generator) -> np.ndarray:
+        """Draw outcomes; shape (J, rows, m), or (rows, m) for one."""
+        scales = np.exp(predictors[self.n_outcomes :])
+        means = self.locations(predictors)
+        return means + (scales if self.axes else scales[0]) * rng.normal(size=means.shape)

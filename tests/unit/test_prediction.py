@@ -1,0 +1,237 @@
+"""Predictions: equal to sums over draws written out, for tables in any order, and errors that name the column."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from scipy.special import expit, ndtr, softmax
+
+import approxmcmc as amc
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from tests.models import normal_mean
+
+CHAINS, DRAWS = 2, 150
+KINDS = np.array(["red", "green", "blue"])
+
+
+@pytest.fixture
+def table(rng):
+    n = 60
+    return pd.DataFrame(
+        {"age": rng.normal(size=n), "kind": KINDS[np.arange(n) % 3], "dose": rng.uniform(size=n)},
+        index=[f"p{k}" for k in range(n)],
+    )
+
+
+def trace_of(target, rng):
+    """Return random draws of all variables of a target as a trace."""
+    axes = {name: target.variables.dims.get(name, ()) for name in target.variables.shapes}
+    data = {
+        name: (("chain", "draw", *axes[name]), 0.3 * np.abs(rng.normal(size=(CHAINS, DRAWS, *shape))))
+        for name, shape in target.variables.shapes.items()
+    }
+    coords = {axis: list(labels) for axis, labels in target.variables.coords.items()}
+    posterior = xr.Dataset(data, {**coords, "chain": [0, 1], "draw": np.arange(DRAWS)})
+    return xr.DataTree.from_dict({"posterior": posterior})
+
+
+def written_out(trace, table):
+    """Return the predictors of a table by pandas and xarray: reference level blue, an intercept first."""
+    posterior = trace["posterior"]
+    beta = posterior["beta"]
+    eta = beta.sel(coef="intercept") + sum(
+        beta.sel(coef=name) * xr.DataArray(table[name].to_numpy(), dims="row") for name in ("age", "dose")
+    )
+    effects = posterior["kind"]
+    zero = xr.zeros_like(effects.isel(kind_dim=[0])).assign_coords(kind_dim=["blue"])
+    every = xr.concat([zero, effects], "kind_dim")
+    return (eta + every.sel(kind_dim=xr.DataArray(table["kind"].to_numpy(), dims="row"))).transpose(
+        "chain", "draw", "row"
+    )
+
+
+def new_rows(rng, n=7):
+    frame = {"dose": rng.uniform(size=n), "kind": KINDS[[0, 2, 2, 1, 0, 1, 2]], "unused": np.ones(n)}
+    return pd.DataFrame({**frame, "age": rng.normal(size=n)}, index=np.arange(n) * 10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "inverse"), [("predictor", lambda eta: eta), ("mean", expit)], ids=["predictor", "mean"]
+)
+def test_a_table_in_another_order_is_matched_by_names(table, rng, kind, inverse):
+    target = amc.targets.LogisticRegression(table, np.arange(60) % 2, intercept=True)
+    trace = trace_of(target, rng)
+    new = new_rows(rng)
+    offset = rng.normal(size=7)
+    predicted = amc.predict(trace, target, new, kind=kind, offset=offset).predictions
+    [name] = predicted.data_vars
+    assert predicted[name].dims == ("chain", "draw", "y_dim_0")
+    np.testing.assert_allclose(predicted[name], inverse(written_out(trace, new) + offset), rtol=1e-12)
+    assert predicted["y_dim_0"].values.tolist() == new.index.tolist()
+    assert predicted["draw"].values.tolist() == list(range(DRAWS))
+
+
+def test_the_targets_own_rows_are_the_same_rows_given_again(table, rng):
+    offset = rng.normal(size=60)
+    target = amc.targets.LogisticRegression(table, np.arange(60) % 2, intercept=True, offset=offset)
+    trace = trace_of(target, rng)
+    own = amc.predict(trace, target)["posterior_predictive"]["y_mean"]
+    again = amc.predict(trace, target, table, offset=offset)["predictions"]["y_mean"]
+    np.testing.assert_allclose(own, again, rtol=1e-14)
+
+
+def test_a_summary_is_that_of_the_draws(table, rng):
+    target = amc.targets.LogisticRegression(table, np.arange(60) % 2, intercept=True)
+    trace = trace_of(target, rng)
+    new = new_rows(rng)
+    found = amc.predict(trace, target, new, interval=0.8)["predictions"]["y_mean"]
+    assert found.dims == ("statistic", "y_dim_0")
+    draws = amc.predict(trace, target, new)["predictions"]["y_mean"].stack(sample=("chain", "draw"))
+    np.testing.assert_allclose(found.sel(statistic="mean"), draws.mean("sample"), rtol=1e-12)
+    np.testing.assert_allclose(found.sel(statistic="sd"), draws.std("sample", ddof=1), rtol=1e-12)
+    np.testing.assert_allclose(found.sel(statistic="lower"), draws.quantile(0.1, "sample"), rtol=1e-12)
+    np.testing.assert_allclose(found.sel(statistic="upper"), draws.quantile(0.9, "sample"), rtol=1e-12)
+
+
+def test_results_do_not_depend_on_threads_or_blocks(table, rng, monkeypatch):
+    target = amc.targets.LogisticRegression(table, np.arange(60) % 2, intercept=True)
+    trace = trace_of(target, rng)
+    from approxmcmc import prediction
+
+    monkeypatch.setattr(prediction, "NUMBERS", 2 * CHAINS * DRAWS)
+    several, single = (
+        amc.predict(trace, target, kind="response", random_seed=3, cores=cores)["posterior_predictive"]["y"]
+        for cores in (4, 1)
+    )
+    np.testing.assert_array_equal(several, single)
+    means = amc.predict(trace, target)["posterior_predictive"]["y_mean"]
+    monkeypatch.undo()
+    np.testing.assert_allclose(means, amc.predict(trace, target)["posterior_predictive"]["y_mean"], rtol=1e-14)
+
+
+def test_fewer_draws_are_spread_over_the_trace(table, rng):
+    target = amc.targets.LogisticRegression(table, np.arange(60) % 2)
+    trace = trace_of(target, rng)
+    few = amc.predict(trace, target, draws=10)["posterior_predictive"]
+    assert few.sizes["draw"] == 5 and few.attrs["draws_used"] == 10
+    whole = amc.predict(trace, target)["posterior_predictive"]["y_mean"]
+    np.testing.assert_array_equal(few["y_mean"], whole.sel(draw=few["draw"]))
+
+
+def test_classes_have_probabilities_and_are_drawn_by_them(rng):
+    X = rng.normal(size=(90, 2))
+    target = amc.targets.SoftmaxRegression(X, np.arange(90) % 3 * 5)
+    trace = trace_of(target, rng)
+    new = rng.normal(size=(4, 2))
+    shares = amc.predict(trace, target, new)["predictions"]["y_mean"]
+    assert shares.dims == ("chain", "draw", "y_dim_0", "category")
+    assert shares["category"].values.tolist() == [0, 5, 10]
+    eta = np.einsum("scij,rj->scri", trace["posterior"]["beta"].transpose(..., "category", "coef").values, new)
+    np.testing.assert_allclose(shares, softmax(eta, axis=-1), rtol=1e-12)
+    drawn = amc.predict(trace, target, new, kind="response", random_seed=1)["predictions"]["y"]
+    counts = np.stack([(drawn == k).mean(("chain", "draw")) for k in range(3)], axis=-1)
+    expected = shares.mean(("chain", "draw")).to_numpy()
+    error = np.sqrt(expected * (1.0 - expected) / (CHAINS * DRAWS))
+    assert (np.abs(counts - expected) < 5.0 * error).all()  # false-fail rate below 1e-5
+
+
+def test_normal_outcomes_with_weights(table, rng):
+    Y = rng.normal(size=(60, 2))
+    target = amc.targets.LinearRegression(table[["age", "dose"]], Y, weights=np.full(60, 4.0))
+    trace = trace_of(target, rng)
+    new = new_rows(rng)
+    means = amc.predict(trace, target, new)["predictions"]["y_mean"]
+    beta = trace["posterior"]["beta"].transpose("chain", "draw", "coef", "outcome").values
+    np.testing.assert_allclose(means, np.einsum("scpj,rp->scrj", beta, new[["age", "dose"]].to_numpy()), rtol=1e-12)
+    drawn = amc.predict(trace, target, new, kind="response", weights=np.full(7, 25.0), random_seed=2)
+    sigma = trace["posterior"]["sigma"].transpose("chain", "draw", "outcome").values[:, :, None]
+    noise = (drawn["predictions"]["y"] - means) / sigma
+    spread = float(noise.std())
+    assert spread == pytest.approx(0.2, rel=0.06)  # 4200 normal numbers: standard error .0022
+
+
+def test_counts_with_exposures_and_a_shape_that_is_a_parameter(table, rng):
+    counts = rng.poisson(2.0, size=60)
+    target = amc.targets.NegativeBinomialRegression(table, counts, intercept=True, offset=np.zeros(60))
+    trace = trace_of(target, rng)
+    new = new_rows(rng)
+    exposure = np.log(np.arange(1.0, 8.0))
+    means = amc.predict(trace, target, new, offset=exposure)["predictions"]["y_mean"]
+    np.testing.assert_allclose(means, np.exp(written_out(trace, new) + exposure), rtol=1e-12)
+    drawn = amc.predict(trace, target, new, kind="response", offset=exposure, random_seed=4)["predictions"]["y"]
+    [shape] = [name for name in target.variables.shapes if target.variables.shapes[name] == ()]
+    variances = means + means**2 / trace["posterior"][shape]
+    z = (drawn - means) / np.sqrt(variances)
+    assert abs(float(z.mean())) < 5.0 / np.sqrt(z.size)  # false-fail rate 6e-7
+    assert float((z**2).mean()) == pytest.approx(1.0, abs=0.5)  # the fourth moment of small shapes is large
+
+
+def test_binomial_rows_need_their_trials(table, rng):
+    trials = np.full(60, 8)
+    target = amc.targets.BinomialRegression(table, rng.binomial(8, 0.4, size=60), trials=trials)
+    trace = trace_of(target, rng)
+    with pytest.raises(InvalidInputError, match="the new rows need trials="):
+        amc.predict(trace, target, new_rows(rng))
+    double, single = (
+        amc.predict(trace, target, new_rows(np.random.default_rng(1)), trials=np.full(7, k))["predictions"]["y_mean"]
+        for k in (2, 1)
+    )
+    np.testing.assert_allclose(double, 2.0 * single)
+
+
+def test_posterior_predictive_is_what_arviz_checks(rng):
+    target = amc.targets.LinearRegression(np.ones((20, 1)), np.arange(20.0), prior_scale=10.0)
+    trace = amc.sample(target, draws=60, chains=2, random_seed=1, progressbar=False)
+    tree = amc.posterior_predictive(trace, target, random_seed=1)
+    assert tree["posterior_predictive"]["y"].dims == ("chain", "draw", *tree["observed_data"]["y"].dims)
+    assert float(tree["posterior_predictive"]["y"].mean()) == pytest.approx(9.5, abs=1.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda new: new.drop(columns="age"), r"lack the columns \['age'\]"),
+        (lambda new: new.assign(kind="violet"), r"column 'kind' of the new rows has 'violet' in row 0, which no row"),
+        (lambda new: new.assign(kind=[None, *new["kind"][1:]]), r"column 'kind' of the new rows has 1 missing value"),
+        (lambda new: new.assign(age=[np.nan, *new["age"][1:]]), r"the new rows"),
+        (lambda new: new.to_numpy()[:, :2], "give a table with these names"),
+        (lambda new: new.iloc[:0], "empty table"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_by_name(table, rng, change, message):
+    target = amc.targets.LogisticRegression(table, np.arange(60) % 2, intercept=True)
+    with pytest.raises(InvalidInputError, match=message):
+        amc.predict(trace_of(target, rng), target, change(new_rows(rng)))
+
+
+def test_arguments_that_cannot_be_used_are_refused(table, rng, monkeypatch):
+    target = amc.targets.LogisticRegression(table, np.arange(60) % 2, intercept=True)
+    trace = trace_of(target, rng)
+    for arguments, message in (
+        ({"kind": "odds"}, "kind must be one of"),
+        ({"interval": 1.5}, "interval must be a probability"),
+        ({"draws": 0}, "draws must be positive"),
+        ({"offset": np.ones(60)}, "these rows take no offset"),
+        ({"rows": table, "exposure": np.ones(60)}, "these rows take no exposure"),
+        ({"rows": table, "offset": np.ones(3)}, "offset must hold 60 numbers"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            amc.predict(trace, target, **arguments)
+    from approxmcmc import prediction
+
+    monkeypatch.setattr(prediction, "LARGEST", 1000)
+    with pytest.raises(InvalidInputError, match=r"60 numbers at each of 300 draws .* give interval=0.94"):
+        amc.predict(trace, target)
+
+
+def test_targets_that_cannot_predict_say_what_can(rng):
+    target = normal_mean()
+    with pytest.raises(IncompatibleError, match="does not know how its rows come about"):
+        amc.predict(None, target)
+
+
+def test_a_probit_is_the_normal_distribution_function(rng):
+    from approxmcmc.families.bernoulli import PROBIT
+
+    eta = rng.normal(size=9)
+    np.testing.assert_allclose(PROBIT.mean(eta, np.ones(9), 1.0), ndtr(eta))
