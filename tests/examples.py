@@ -184,6 +184,7 @@ TARGETS = {
     "ERGM": friends,
     "EstimatedLikelihood": lambda: amc.targets.EstimatedLikelihood(estimate, book.logprior, dim=2, data=X),
     "EstimatedRatio": lambda: amc.targets.EstimatedRatio(estimate_ratio, book.logprior, dim=2, data=X),
+    "CloglogRegression": lambda: amc.targets.CloglogRegression(X, np.arange(N) % 2),
     "GLMTarget": lambda: amc.targets.GLMTarget(log_poisson, X, np.ones(N), prior_scale=1.0),
     "GroupedTarget": lambda: amc.targets.GroupedTarget(X, np.arange(N) % 2, np.arange(N) // 2),
     "GammaRegression": lambda: amc.targets.GammaRegression(0.2 * X, 0.5 + np.arange(N) % 3, alpha=2.0),

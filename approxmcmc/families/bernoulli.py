@@ -1,4 +1,4 @@
-"""Responses 0 and 1, with the probability of 1 linked to eta by the logistic or the normal distribution function.
+"""Responses 0 and 1, with the probability of 1 linked to eta: logit, probit and complementary log-log.
 
 Lower bounds of a logit term that are quadratic in eta (s = eta if y is 1, -eta if it is 0; sigma is the logistic
 function):
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.engine.numerics import exp_to_700, log1p_of_fraction, sigmoid, softplus
+from approxmcmc.engine.numerics import exp, exp_to_700, log1mexp, log1p_of_fraction, sigmoid, softplus
 from approxmcmc.families.binomial import (
     is_count_of,
     logit,
@@ -231,5 +231,105 @@ PROBIT = Family(
     mean=_mean_probit,
     simulate=_simulate_probit,
     twin=PyMCFamily("Bernoulli", "probit", _observe_probit),
+    is_concave=True,
+)
+
+
+# --- complementary log-log ---
+
+# Upper bounds of the absolute third derivative for y = 1: 0.42605 at eta = 1.4267, and exp(eta) / 2, which is sharp
+# for eta below -2.
+LARGEST_THIRD_OF_CLOGLOG = 0.4261
+STEEPEST_OF_CLOGLOG = 0.6208260  # where the second derivative for y = 1 is largest; it falls on both sides
+SMALL_HAZARD = 0.01  # below it 1 - w - r is computed by its series, with a relative error below 1e-14
+
+
+def cloglog(eta: float, y: float, size: float, shape: float) -> float:
+    """Return log(1 - exp(-w)) if y is 1, -w if it is 0, with w = exp(eta)."""
+    hazard = exp(eta)
+    return log1mexp(hazard) if y > 0.5 else -hazard  # type: ignore[no-any-return]
+
+
+def cloglog_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return r and r (1 - w - r), r = w / (exp(w) - 1), if y is 1; -w twice if it is 0."""
+    hazard = exp(eta)
+    if y < 0.5:
+        return -hazard, -hazard
+    ratio = hazard * math.exp(-hazard) / -math.expm1(-hazard)
+    if hazard < SMALL_HAZARD:
+        left = -hazard * (0.5 + hazard * (1.0 / 12.0 - hazard * hazard / 720.0))
+    else:
+        left = 1.0 - hazard - ratio
+    return ratio, ratio * left
+
+
+def _of_one_or_zero(y: np.ndarray, of_one: np.ndarray, highest: np.ndarray) -> np.ndarray:
+    """Return bounds of rows with y = 1, or else exp(highest): every derivative of a row with y = 0 is -exp(t)."""
+    with np.errstate(over="ignore"):
+        return np.where(y > 0.5, of_one, np.exp(highest))
+
+
+def _ratio(hazard: np.ndarray) -> np.ndarray:
+    """Return r = w / (exp(w) - 1), which is 1 at w = 0."""
+    with np.errstate(invalid="ignore"):
+        return np.where(hazard > 0.0, hazard * np.exp(-hazard) / -np.expm1(-hazard), 1.0)
+
+
+def _cloglog_slope_within(
+    eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray
+) -> np.ndarray:
+    """Return the largest r, which decreases in t, or exp(t)."""
+    return _of_one_or_zero(y, _ratio(np.exp(np.minimum(eta - reach, 700.0))), eta + reach)
+
+
+def _cloglog_second_within(
+    eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray
+) -> np.ndarray:
+    """Return the largest -r (1 - w - r), at the t nearest to its maximum, or exp(t)."""
+    hazard = np.exp(np.clip(STEEPEST_OF_CLOGLOG, eta - reach, np.minimum(eta + reach, 700.0)))
+    ratio = _ratio(hazard)
+    bend = np.where(hazard < SMALL_HAZARD, 0.5 * hazard, ratio * (hazard + ratio - 1.0))
+    return _of_one_or_zero(y, bend, eta + reach)
+
+
+def _cloglog_third_within(
+    eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray
+) -> np.ndarray:
+    highest = np.minimum(eta + reach, 0.0)  # from there on the constant is the smaller bound
+    return _of_one_or_zero(y, np.minimum(0.5 * np.exp(highest), LARGEST_THIRD_OF_CLOGLOG), eta + reach)
+
+
+def _mean_cloglog(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return -np.expm1(-np.exp(eta))  # type: ignore[no-any-return]  # NumPy types it as Any
+
+
+def _simulate_cloglog(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+    return (rng.random(np.shape(eta)) < _mean_cloglog(eta, size, shape)).astype(np.float64)
+
+
+def _observe_cloglog(name: str, eta: Any, y: np.ndarray, size: Any = 1.0, shape: float = 1.0) -> Any:
+    import pymc as pm
+    import pytensor.tensor as pt
+
+    hazard = pt.exp(eta)
+    log_odds = hazard + pt.log(-pt.expm1(-hazard))  # right where the probability is near 0 and where it is near 1
+    return pm.Bernoulli(name, logit_p=log_odds, observed=y.astype(np.int32))
+
+
+CLOGLOG = Family(
+    "cloglog",
+    cloglog,
+    cloglog_derivatives,
+    no_constants,
+    "0 or 1",
+    is_count_of,
+    predictor_scale=1.0,
+    slope_within=_cloglog_slope_within,
+    second_derivative_within=_cloglog_second_within,
+    third_derivative_within=_cloglog_third_within,
+    mean=_mean_cloglog,
+    simulate=_simulate_cloglog,
+    twin=PyMCFamily("Bernoulli", "cloglog", _observe_cloglog),
     is_concave=True,
 )

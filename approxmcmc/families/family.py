@@ -40,7 +40,7 @@ class Minorant(NamedTuple):
 
 
 class PyMCFamily(NamedTuple):
-    """A family in PyMC: the name of its distribution, and the link, "logit", "probit", "log" or "identity".
+    """A family in PyMC: the name of its distribution, and the link: "logit", "probit", "cloglog", "log" or "identity".
 
     ``observe(name, eta, y, size, shape)`` adds the response to the PyMC model of the current context.
     """

@@ -5,6 +5,7 @@ from approxmcmc.targets.batches.jax_target import JaxTarget
 from approxmcmc.targets.batches.torch_target import TorchTarget
 from approxmcmc.targets.binomial import BinomialRegression
 from approxmcmc.targets.bounded import BoundedLikelihood
+from approxmcmc.targets.cloglog import CloglogRegression
 from approxmcmc.targets.compression import compressed
 from approxmcmc.targets.discrete.bayesian_network import BayesianNetwork, alarm_network
 from approxmcmc.targets.discrete.binary_mrf import BinaryMRF, PseudoLikelihood
@@ -37,6 +38,7 @@ __all__ = [
     "BinaryMRF",
     "BinomialRegression",
     "BoundedLikelihood",
+    "CloglogRegression",
     "EstimatedLikelihood",
     "EstimatedRatio",
     "FunctionTarget",

@@ -42,6 +42,7 @@ UNBOUNDED = (
     "BayesianNetwork",
     "BinaryMRF",
     "BoundedLikelihood",
+    "CloglogRegression",
     "GLMTarget",
     "GammaRegression",
     "GaussianMixture",
