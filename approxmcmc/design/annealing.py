@@ -165,7 +165,8 @@ def plan_annealing(
     if cost == "time":
         price, more = seconds_per_step(target, proposal, test, epsilons, price, pairs.states[-1])
         evaluations += more
-    at, to = functional(pairs.states - centre), functional(pairs.proposed - centre)
+    at = functional(pairs.states - centre)
+    to = functional(pairs.proposed - centre)
     _warn_of_a_short_pilot(at)
     acceptance = np.exp(np.minimum(pairs.log_ratio, 0.0))
     ingredients = estimate_ingredients(epsilons, errors, price, acceptance, at, to)
@@ -187,7 +188,8 @@ def errors_of_pairs(pairs: Any, epsilons: Sequence[float], **test: Any) -> tuple
     """
     log_ratio, tau = pairs[:2]
     inside = np.isfinite(log_ratio)
-    errors, used = np.zeros((len(epsilons), len(log_ratio))), []
+    errors = np.zeros((len(epsilons), len(log_ratio)))
+    used = []
     for row, epsilon in zip(errors, epsilons, strict=True):
         found = acceptance_probability_error(log_ratio[inside], tau[inside], epsilon=epsilon, **test)
         row[inside] = found["error"].values
@@ -218,7 +220,9 @@ def estimate_ingredients(
     at, to
         Functionals at the states and at the proposals, shape (n_steps, n_functionals).
     """
-    n, centred, change = len(at), at - at.mean(axis=0), to - at
+    n = len(at)
+    centred = at - at.mean(axis=0)
+    change = to - at
     variance = np.maximum((centred**2).mean(axis=0), 1e-300)
     dirichlet = np.maximum(0.5 * (acceptance[:, None] * change**2).mean(axis=0), 1e-300)
     solution = np.maximum(variance / dirichlet, 0.5 * (batch_variance(at) / variance + 1.0))  # c in g = c (f - E f)
@@ -239,7 +243,8 @@ def batch_variance(values: np.ndarray) -> np.ndarray:
 
     Flegal and Jones (2010): the estimate varies a third less than one of batches that do not overlap.
     """
-    n, length = len(values), max(1, math.isqrt(len(values)))
+    n = len(values)
+    length = max(1, math.isqrt(len(values)))
     sums = np.cumsum(np.concatenate([np.zeros((1, values.shape[1])), values - values.mean(axis=0)]), axis=0)
     means = (sums[length:] - sums[:-length]) / length
     variance: np.ndarray = n * length * (means**2).sum(axis=0) / ((n - length) * (n - length + 1))

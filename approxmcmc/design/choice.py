@@ -178,7 +178,8 @@ def choose_sampler(
     ('chosen', True)
     """
     goal = checked_goal(time_limit, target_ess, max_bias, chains * (draws or 0))
-    seed, began = _seed(random_seed), time.perf_counter()
+    seed = _seed(random_seed)
+    began = time.perf_counter()
     target = as_target(target)
     if isinstance(target, Target) and target.why_no_terms:
         return _only_nuts(target)
@@ -283,7 +284,8 @@ def _choice(
 
     The choice took so many `seconds`, the search for other modes `seconds_of_search`.
     """
-    setting, found = chosen.setting, chosen.measured
+    setting = chosen.setting
+    found = chosen.measured
     assert setting is not None and found is not None
     starts = found.starts
     of_modes: dict[str, Any] = {}
@@ -369,7 +371,8 @@ def _summed(target: Target) -> str:
 
 def _only_nuts(target: Target) -> Choice:
     """Return NUTS for a model that cannot be read row by row, and why no other candidate fits it."""
-    sampler, name = nuts.sampler(target), nuts.name(target)
+    sampler = nuts.sampler(target)
+    name = nuts.name(target)
     why = first_clause(target.why_no_terms)
     others = [(one.name, one.exact, f"not possible: {why}") for one in TALL if not one.is_counted]
     rows = [(name, True, "chosen"), *others]

@@ -20,14 +20,17 @@ from approxmcmc.errors import ApproxMCMCError, SamplingWarning
 from approxmcmc.sampling.assembly import start_law
 
 # How the verdicts begin on a candidate that was not tried, and on one that was stopped before it was measured.
-NOT_TRIED, GIVEN_UP = "not tried", "given up"
+NOT_TRIED = "not tried"
+GIVEN_UP = "given up"
 PILOT_TUNE = (50, 1000)  # limits of the number of tuning steps of the run
 NEARLY = 2.0  # an exact sampler may cost this many times the fastest
 # Seconds: if an exact sampler needs less, a biased one, with its trial, audits and compilation, saves nothing.
 WORTHWHILE = 2.0
 SHARE_OF_TRIALS = 0.15  # of the budget
 SHARE_OF_TRIAL = 0.05  # of the least seconds that the candidate, the best so far, or a rival by its floor needs
-LEAST_TRIAL, LEAST_FOR_TRIALS = 0.25, 1.0  # negligible time, in seconds: for one trial, for all
+# negligible time, in seconds: for one trial, for all
+LEAST_TRIAL = 0.25
+LEAST_FOR_TRIALS = 1.0
 # Least effective draws of a reliable trial. On a horseshoe of 63 parameters a walk seemed to give 4 effective draws in
 # 6200 cheap steps, and would have been preferred to trajectories, whose trial gave 60; its run had R-hat 1.4.
 TELLING = 15.0
@@ -103,10 +106,12 @@ def count(entry: Entry, known: Situation, goal: Wanted) -> None:
     try:
         entry.setting = entry.candidate.make(known)
     except FAILURES as error:
-        entry.verdict, entry.failure = why_not_possible(error), error
+        entry.verdict = why_not_possible(error)
+        entry.failure = error
         return
     floor = entry.candidate.floor(known)
-    entry.price, entry.set_up = entry.floor, floor.set_up
+    entry.price = entry.floor
+    entry.set_up = floor.set_up
     entry.measured = Measured(floor.per_draw, math.nan, 1.0, 0.0, floor.set_up, None, 1.0, math.inf)
 
 
@@ -126,7 +131,8 @@ def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed
         with warnings.catch_warnings():
             # Ignore the warning of too many influential rows: their cost shows that.
             warnings.simplefilter("ignore", SamplingWarning)
-            entry.set_up, parts = candidate.floor(known).set_up, candidate.compiles(known)
+            entry.set_up = candidate.floor(known).set_up
+            parts = candidate.compiles(known)
             entry.setting = candidate.make(known)
             known.compiled.update(parts)
             entry.set_up_seconds = time.perf_counter() - began
@@ -141,7 +147,8 @@ def begin(entry: Entry, known: Situation, goal: Wanted, best: Entry | None, seed
                 hopeless=hopeless,
             )
     except FAILURES as error:
-        entry.verdict, entry.failure = why_not_possible(error), error
+        entry.verdict = why_not_possible(error)
+        entry.failure = error
         return None
     entry.trial_seconds = trial.clock_seconds
     entry.trial = trial.spent
@@ -173,13 +180,17 @@ def measure(entry: Entry, trial: Trial, known: Situation, goal: Wanted, best: En
     try:
         found = trial.measure(worth, audited=not entry.exact)
     except FAILURES as error:
-        entry.verdict, entry.failure = why_not_possible(error), error
-        entry.measured, entry.unfinished = None, None
+        entry.verdict = why_not_possible(error)
+        entry.failure = error
+        entry.measured = None
+        entry.unfinished = None
         return
-    entry.trial_seconds, entry.trial = entry.trial_seconds + trial.clock_seconds, trial.spent
+    entry.trial_seconds = entry.trial_seconds + trial.clock_seconds
+    entry.trial = trial.spent
     left = audits_of(entry.candidate, known) + known.chains * tuning_steps(found) * found.seconds_per_step
     price = goal.price(left, found.seconds_per_draw, found.seconds_per_step, found.error)
-    entry.measured, entry.price = found, price
+    entry.measured = found
+    entry.price = price
     if entry.candidate.law == "pilot" and found.effective >= TELLING:
         known.trajectories.append(found.seconds_per_step)
     if "expansion" in entry.candidate.parts and found.effective >= TELLING:

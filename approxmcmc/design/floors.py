@@ -88,7 +88,8 @@ def of_gradient_steps(known: Situation) -> Floor:
 
 def of_trajectory(known: Situation) -> Floor:
     """Return the floor of trajectories: d^(1/4) gradients and a density for each effective draw."""
-    leapfrogs, product = known.dim**0.25, PRODUCT * known.metric_numbers
+    leapfrogs = known.dim**0.25
+    product = PRODUCT * known.metric_numbers
     step = known.pass_seconds + leapfrogs * (known.gradient_seconds + 2.0 * product) + _step(known, 0.0) + product
     return Floor(0.0, step, per_step=step)
 

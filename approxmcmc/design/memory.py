@@ -9,7 +9,9 @@ from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.memory import all_memory
 from approxmcmc.targets.regression import Regression
 
-SHARE, MOST = 0.5, 4e9  # share of all memory; bytes
+# share of all memory; bytes
+SHARE = 0.5
+MOST = 4e9
 MATRICES = 8  # matrices (dim, dim): a covariance, its factor and its inverse, and temporary copies
 
 

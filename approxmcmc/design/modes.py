@@ -41,9 +41,13 @@ from approxmcmc.targets.regression import Regression, dense
 from approxmcmc.targets.symmetries import symmetry_between
 
 STREAM = 0x6D6F6465  # "mode": the key of the random stream of the search, which no chain uses
-JITTER, WIDE, STANDARD_DEVIATIONS = 1.0, 10.0, (6.0, 20.0)  # distances of the far starts, see the module
+# distances of the far starts, see the module
+JITTER = 1.0
+WIDE = 10.0
+STANDARD_DEVIATIONS = (6.0, 20.0)
 # Rows of the first climbs: a number, and a number for each parameter. All rows if that is more than half of them.
-FEWEST_ROWS, FOR_EACH = 2000, 100
+FEWEST_ROWS = 2000
+FOR_EACH = 100
 FEWEST_WITHOUT_GRADIENT = 500  # a climb by differences takes 2 dim passes for each gradient
 SAME = 1.0  # distance, in posterior standard deviations, below which two ends are one
 MOST_MODES = 3  # other modes that are looked at further, those with the highest log density
@@ -206,7 +210,8 @@ def _distinct(landscape: Landscape, top: Climb, ends: list[Climb]) -> list[Climb
 
 def _mass(target: Target, landscape: Landscape, top: Climb, end: Climb, rng: np.random.Generator) -> tuple[float, str]:
     """Return log(mass at `end` / mass at `top`), NaN if unknown, and the name of a symmetry between them, or ""."""
-    one, other = landscape.theta(top.phi), landscape.theta(end.phi)
+    one = landscape.theta(top.phi)
+    other = landscape.theta(end.phi)
     sd = np.abs(landscape.factor) if landscape.factor.ndim == 1 else np.linalg.norm(landscape.factor, axis=1)
 
     def log_density(theta: np.ndarray) -> float:

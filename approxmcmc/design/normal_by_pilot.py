@@ -104,19 +104,23 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> NormalLaw:
     True
     """
     began = time.perf_counter()
-    dim, evaluations = target.variables.size, 0
-    theta, bent = np.array(target.initial_point(), dtype=np.float64), None
+    dim = target.variables.size
+    evaluations = 0
+    theta = np.array(target.initial_point(), dtype=np.float64)
+    bent = None
     spread: np.ndarray | NormalLaw = np.full(dim, math.sqrt(FIRST))
     rounds, proposal, memory = BY_WALK if why_no_gradient(target) else BY_TRAJECTORIES
     has_many = is_by_curvature(target)
     for steps, sequence in zip(rounds, seed_sequences(random_seed, len(rounds))[0], strict=True):
-        half, is_last = steps // 2, bent is not None
+        half = steps // 2
+        is_last = bent is not None
         sampler = MetropolisHastings(proposal(spread), ExactTest())
         made = assemble(target, sampler, seed=[streams(sequence)], chains=1, tune=half, initvals=theta)
         run = make_steps(made.chains[0], steps, dim, who="a pilot run stopped")
         states = run.draws[half:]
         evaluations += made.evaluations * target.n_obs + int(run.counts[:, [EVALUATIONS, GRADIENTS]].sum())
-        theta, before = states[-1].copy(), _sd(spread)
+        theta = states[-1].copy()
+        before = _sd(spread)
         bent = _by_curvature(target, states.mean(axis=0)) if has_many else None
         spread = _measured(states, half / (half + memory * dim)) if bent is None else bent
         if is_last and bent is not None:
@@ -129,7 +133,8 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> NormalLaw:
             "prior with separable classes or collinear predictors; give it a proper prior",
             SamplingWarning,
         )
-    passes, seconds = evaluations // target.n_obs, time.perf_counter() - began
+    passes = evaluations // target.n_obs
+    seconds = time.perf_counter() - began
     law = Laplace(states.mean(axis=0), spread, decrement=math.nan) if bent is None else bent
     return dataclasses.replace(law, passes=passes, seconds=seconds)
 

@@ -16,7 +16,8 @@ from approxmcmc.nuts.settings import NUTS, TUNE, preferred
 RUNS_OF_EFFECTS = 2.5
 # The same with few groups, whose scale is uncertain: with twelve rats of five rows, trajectories diverged in three of
 # five runs of 4000 draws, and with twelve hospitals in four of six.
-RUNS_OF_FEW, FEW_GROUPS = 10.0, 30
+RUNS_OF_FEW = 10.0
+FEW_GROUPS = 30
 # Above the default of .8: of six runs of `baseball` of docs/street.md one had a divergence with .8, none with .9, and
 # sampling took a tenth longer.
 CAREFUL = 0.9
@@ -75,7 +76,8 @@ def floor(known: Situation) -> Floor:
 
     NUTS has no trial, so `choose_sampler` takes this estimate as its cost.
     """
-    draw, runs = seconds_per_draw(known), 1.0
+    draw = seconds_per_draw(known)
+    runs = 1.0
     if known.written_work.dim != known.dim:  # the terms are groups
         runs = RUNS_OF_FEW if known.target.n_obs < FEW_GROUPS else RUNS_OF_EFFECTS
     kept = draw * runs

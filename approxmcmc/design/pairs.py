@@ -83,7 +83,8 @@ def decide(
     value: np.ndarray,
 ) -> tuple[int, float]:
     """Decide on all terms, and leave the terms and the log ratio in `test`."""
-    start, n_obs = np.int64(0), evidence.n_obs
+    start = np.int64(0)
+    n_obs = evidence.n_obs
     if math.isnan(test.here[0]):
         evidence.log_terms(evidence.theta, evidence.data, evidence.memory_order, start, n_obs, test.here)
         count[EVALUATIONS] += n_obs
@@ -148,10 +149,14 @@ def collect_pairs(
     run = assemble(target, sampler, seed=random_seed, chains=1, tune=tune, initvals=initvals)
     chain: Any = run.chains[0]
     n_steps = tune + n_pairs
-    terms, model = chain.state.test, target.compile()
-    draws, proposed = np.empty((n_steps, target.variables.size)), np.empty((n_steps, target.variables.size))
-    counts, values = np.zeros((n_steps, len(COUNT_NAMES)), np.int64), np.empty((n_steps, len(VALUE_NAMES)))
-    log_ratio, tau = np.full(n_steps, -math.inf), np.zeros(n_steps)
+    terms = chain.state.test
+    model = target.compile()
+    draws = np.empty((n_steps, target.variables.size))
+    proposed = np.empty((n_steps, target.variables.size))
+    counts = np.zeros((n_steps, len(COUNT_NAMES)), np.int64)
+    values = np.empty((n_steps, len(VALUE_NAMES)))
+    log_ratio = np.full(n_steps, -math.inf)
+    tau = np.zeros(n_steps)
     for step in range(n_steps):
         terms.log_ratio[0] = math.nan  # no datum is read for a proposal outside the support
         at = slice(step, step + 1)
@@ -163,7 +168,8 @@ def collect_pairs(
             tau[step] = math.inf if log_ratio[step] == -math.inf else scale_of(terms.differences)
     states = np.concatenate([run.points, draws])
     begun, ended = run.program.log_densities(states[[tune, -1]])
-    kept, evaluations = slice(tune, None), (run.evaluations + 2) * model.n_obs + int(counts[:, EVALUATIONS].sum())
+    kept = slice(tune, None)
+    evaluations = (run.evaluations + 2) * model.n_obs + int(counts[:, EVALUATIONS].sum())
     found = Pairs(
         log_ratio[kept], tau[kept], states[tune:-1], proposed[kept], evaluations, time.perf_counter() - began,
         float(ended - begun),
@@ -177,10 +183,14 @@ def collect_pairs(
 
 def pairs_from(states: np.ndarray, target: Target, proposal: CompiledProposal, rng: np.random.Generator) -> Pairs:
     """Return the pairs of one proposal from each of the states, shape (n_pairs, dim); each takes at most two passes."""
-    began, rows = time.perf_counter(), AllRows(target)
-    propose, memory = compiled_propose(proposal), proposal.make_state()
+    began = time.perf_counter()
+    rows = AllRows(target)
+    propose = compiled_propose(proposal)
+    memory = proposal.make_state()
     states, proposed = np.array(states, dtype=np.float64), np.empty(states.shape)
-    log_ratio, tau, count = np.empty(len(states)), np.empty(len(states)), np.zeros(len(COUNT_NAMES), np.int64)
+    log_ratio = np.empty(len(states))
+    tau = np.empty(len(states))
+    count = np.zeros(len(COUNT_NAMES), np.int64)
     for k, theta in enumerate(states):
         proposal.refresh(memory)  # steps are independent
         log_q_ratio = propose(rng, memory, theta, proposed[k], count)

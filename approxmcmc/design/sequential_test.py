@@ -188,7 +188,8 @@ def design_for_pairs(
     inside = np.isfinite(log_ratio)
     impossible = bool(np.isinf(tau).any())  # one datum of probability 0 decides, and a subset may miss it
     if weights is None:
-        log_ratio, tau = log_ratio[inside], tau[inside]
+        log_ratio = log_ratio[inside]
+        tau = tau[inside]
     weight = np.full(log_ratio.shape, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
     weight = weight / weight.sum()
     rows = []
@@ -249,7 +250,8 @@ def _largest_epsilon(outcome: _Outcome, error: float, criterion: str) -> float:
 
     # One look errs with probability at most epsilon, so epsilon = error / looks is allowed; most tests allow a far
     # larger one.
-    low, high = math.log(SMALLEST_EPSILON), math.log(0.5)
+    low = math.log(SMALLEST_EPSILON)
+    high = math.log(0.5)
     if excess(high) <= 0.0:
         return 0.5
     if excess(low) >= 0.0:

@@ -30,7 +30,8 @@ def seconds_per_step(
     `fraction`, the share of the data that a decision reads, shape (n_epsilons,).
     """
     tests = {epsilon: dataclasses.replace(test, epsilon=epsilon) for epsilon in _timed(epsilons)}
-    seconds, evaluations = {}, 0
+    seconds = {}
+    evaluations = 0
     for epsilon, one in {**tests, 0.0: ExactTest()}.items():
         seconds[epsilon], used = _time_steps(target, proposal, one, theta)
         evaluations += used

@@ -60,7 +60,10 @@ def make_climb(draw_rows: Callable[..., None]) -> Callable[..., None]:
         n_steps: int,
     ) -> None:
         """Make `n_steps` steps of `theta`, with P = L L', L = `lower`; write the mean of the iterates to the state."""
-        gradient, whitened, proposed, average = state.gradient, state.whitened, state.proposed, state.average
+        gradient = state.gradient
+        whitened = state.whitened
+        proposed = state.proposed
+        average = state.average
         dim = theta.shape[0]
         average[:] = 0.0
         for k in range(n_steps):
@@ -113,10 +116,12 @@ class _Simulation:
     """A target's simulator with its compiled loops, scratch and stream."""
 
     def __init__(self, target: DoublyIntractableTarget, auxiliary: Any, n_auxiliary: int, random_seed: Any) -> None:
-        simulator, dim = target.build_simulator(auxiliary), target.variables.size
+        simulator = target.build_simulator(auxiliary)
+        dim = target.variables.size
         [sequence], _ = seed_sequences(random_seed, 1)
         self.rng = streams(sequence).order
-        self.log_prior, self.observed = target.compile_log_prior(), target.observed_statistics
+        self.log_prior = target.compile_log_prior()
+        self.observed = target.observed_statistics
         self.state = ClimbState(
             log_prior=self.log_prior,
             observed=self.observed,
@@ -128,7 +133,8 @@ class _Simulation:
             average=np.empty(dim),
             counts=np.zeros(len(COUNT_NAMES), dtype=np.int64),
         )
-        rng, draw_rows = type_of(self.rng), make_draw_rows(simulator.simulate)
+        rng = type_of(self.rng)
+        draw_rows = make_draw_rows(simulator.simulate)
         numbers = (nb.float64, nb.float64, nb.int64, nb.int64)
         climb = nb.void(rng, type_of(self.state), VECTOR, MATRIX, *numbers)
         draw = nb.void(rng, VECTOR, type_of(self.state.simulator), MATRIX, INDICES)
@@ -151,14 +157,16 @@ class _Simulation:
 
     def curvature(self, theta: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the gradient of the log posterior and minus its Hessian at theta, from `n` draws."""
-        drawn, gradient = self.statistics(theta, n), np.empty_like(theta)
+        drawn = self.statistics(theta, n)
+        gradient = np.empty_like(theta)
         prior_gradient(self.log_prior, theta, np.empty_like(theta), gradient)
         precision = np.atleast_2d(np.cov(drawn.T)) + self._prior_precision(theta)
         return gradient + self.observed - drawn.mean(axis=0), precision
 
     def _prior_precision(self, theta: np.ndarray) -> np.ndarray:
         """Return minus the Hessian of the log prior, by differences of its gradient; 0 at the edge of the support."""
-        columns, dim = [], theta.size
+        columns = []
+        dim = theta.size
         for j in range(dim):
             step = 100.0 * PRIOR_STEP * (1.0 + abs(theta[j]))
             sides = np.empty((2, dim))
@@ -270,7 +278,8 @@ def _round(
     _, precision = simulation.curvature(theta, n_pilot)
     precision = precision + np.diag(RIDGE * np.diag(precision) + 1e-12)
     lower = np.ascontiguousarray(np.linalg.cholesky(_inverse(precision, theta)))
-    theta, block = theta.copy(), n_steps // BLOCKS
+    theta = theta.copy()
+    block = n_steps // BLOCKS
     averages: list[np.ndarray] = []
     for k in range(BLOCKS):
         averages.append(simulation.climb(theta, lower, gain, float(block), k * block, block))

@@ -150,15 +150,19 @@ def design_sgld(
         raise InvalidInputError(f"design_sgld: covariance_error must lie between 0 and 1, found {covariance_error!r}")
     gradient = gradient_of(target, who="design_sgld")  # raises before the search of the mode
     fit = laplace(target) if at is None else at
-    began, dim, rng = time.perf_counter(), target.variables.size, np.random.default_rng(random_seed)
+    began = time.perf_counter()
+    dim = target.variables.size
+    rng = np.random.default_rng(random_seed)
     lower = np.linalg.cholesky(fit.cov)
     pairs = max(8, dim) if n_points is None else checked_integer(n_points, "n_points", 2, who="design_sgld") // 2
-    n_obs, n_rows = gradient.n_obs, min(gradient.n_obs, ROWS)
+    n_obs = gradient.n_obs
+    n_rows = min(gradient.n_obs, ROWS)
     rows = rng.permutation(n_obs)[:n_rows]
     points = fit.mode + np.sqrt(1.0 + covariance_error) * standard_points(rng, pairs, dim) @ lower.T
     overhead = 20.0 + 2.0 * dim if overhead is None else float(overhead)
     sizes = candidate_sizes(n_obs, batch_size)
-    choices, directions = [], []
+    choices = []
+    directions = []
     for anchor in (None, np.array(fit.mode, dtype=np.float64)):
         make_minibatch = minibatch_gradient(gradient, dim, n_rows, anchor, who="design_sgld")
         minibatch = make_minibatch()
@@ -205,7 +209,10 @@ def standard_points(rng: np.random.Generator, pairs: int, dim: int) -> np.ndarra
 def mean_covariance(minibatch: Any, points: np.ndarray) -> np.ndarray:
     """Return the covariance of the gradients of single rows, averaged over points; shape (dim, dim)."""
     dim = points.shape[1]
-    total, mean, covariance, score = np.zeros((dim, dim)), np.zeros(dim), np.zeros((dim, dim)), np.zeros(dim)
+    total = np.zeros((dim, dim))
+    mean = np.zeros(dim)
+    covariance = np.zeros((dim, dim))
+    score = np.zeros(dim)
     for theta in points:
         write_scores(minibatch, np.ascontiguousarray(theta), mean, covariance, score)
         total += covariance / len(points)

@@ -121,7 +121,8 @@ class Situation:
         A Laplace approximation of d parameters by N rows errs by about d^2 / N nats (Shun and McCullagh 1995). Under
         independent normal priors the error is usually far smaller; in a hierarchy it is not, so a pilot is needed.
         """
-        target, dim = self.target, self.dim
+        target = self.target
+        dim = self.dim
         n_obs = target.n_obs if target.reads_rows else target.n_rows or 0  # count rows even if statistics replace them
         if target.normal_prior is not None or n_obs >= dim**2:
             return ""
@@ -253,7 +254,8 @@ class Situation:
 
     @property
     def _mode_seconds(self) -> float:
-        dim, n_obs = self.dim, self.target.n_obs
+        dim = self.dim
+        n_obs = self.target.n_obs
         solved = NEWTON_STEPS * BLAS * dim**3
         if self.has_predictors:
             return NEWTON_STEPS * (self.pass_seconds + n_obs * BLAS * self._columns**2) + solved
@@ -269,7 +271,9 @@ class Situation:
     @functools.cached_property
     def expansion_seconds(self) -> float:
         """Lower bound of the seconds to find influential rows: expand every row, run the chain of the pilot."""
-        dim, n_obs, chain = self.dim, self.target.n_obs, 0.0
+        dim = self.dim
+        n_obs = self.target.n_obs
+        chain = 0.0
         if self.target.normal_prior is None:  # otherwise there may be no influential row, and no pilot chain
             chain = sum(STEPS) * TRANSITION * dim**0.25 * 3.0 * PRODUCT * dim**2
         if self.has_predictors or isinstance(self.target, ExpandsItself):

@@ -29,7 +29,8 @@ BURN_IN = 50  # steps of each chain, in which proposals adapt
 GLANCE = 5  # steps after which a candidate that is much too slow is given up
 LEVELS = (50, 100, 200, 400, 800)  # steps of each chain
 ENOUGH = 100.0  # effective draws; the seconds of one are then known to about 20 %
-FEWEST_AUDITS, MOST_AUDITS = 20, 100
+FEWEST_AUDITS = 20
+MOST_AUDITS = 100
 MOST_PARAMETERS = 50  # evenly spaced ones, for the ESS: each takes about half a millisecond
 
 
@@ -91,11 +92,18 @@ class Trial:
             audit_every="auto",
             draw_start=draw_start,
         )
-        self.chains, self.compile_seconds = made.chains, made.compile_seconds
+        self.chains = made.chains
+        self.compile_seconds = made.compile_seconds
         self.draws = np.empty((chains, 0, self.dim))
-        self.price, self.audits, self.spent = price, audits, 0.0
-        self.seconds, self.touched, self.clock_seconds = 0.0, 0.0, 0.0
-        self.levels, self.ess, self.memory = iter(LEVELS), math.nan, 0.0
+        self.price = price
+        self.audits = audits
+        self.spent = 0.0
+        self.seconds = 0.0
+        self.touched = 0.0
+        self.clock_seconds = 0.0
+        self.levels = iter(LEVELS)
+        self.ess = math.nan
+        self.memory = 0.0
         self.gave_up = False
         self._burn_in(hopeless)
 
@@ -165,13 +173,17 @@ class Trial:
             self.clock_seconds += time.thread_time() - began
             counted = Counted.of(made.counts)
             took = self.price(counted)
-            self.seconds, self.spent = self.seconds + took, self.spent + took
+            self.seconds = self.seconds + took
+            self.spent = self.spent + took
             self.touched += counted.touched
             rows.append(made.draws)
         self.draws = np.concatenate([self.draws, np.array(rows)], axis=1)
 
     def _forget(self) -> None:
-        self.draws, self.seconds, self.touched, self.clock_seconds = self.draws[:, :0], 0.0, 0.0, 0.0
+        self.draws = self.draws[:, :0]
+        self.seconds = 0.0
+        self.touched = 0.0
+        self.clock_seconds = 0.0
 
     def _ess(self) -> float:
         """Return the smallest bulk ESS, at least 1; a parameter that never moved counts as 1."""

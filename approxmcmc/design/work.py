@@ -38,7 +38,10 @@ NUMBER = 15e-9  # seconds of a coordinate in a step: a normal variate, and the c
 # A residual (a term less its expansion) takes 2.5 terms and, if rows are read at random, 50 ns; an influential row on a
 # line 2 ns; a transition with its decision 5 us. This count gives 312 us per transition on Covertype and 1180 on a9a;
 # measured are 329 and 1325.
-RESIDUAL, AT_RANDOM, ON_LINE, TRANSITION_STEP = 2.5, 50e-9, 2e-9, 5e-6
+RESIDUAL = 2.5
+AT_RANDOM = 50e-9
+ON_LINE = 2e-9
+TRANSITION_STEP = 5e-6
 # Seconds for each term of an audit after its two passes, to read it in sixteen orders. A whole audit takes 45 ms for
 # 1e6 rows of a logistic regression, and 130 ms for 1e5 groups of ten rows.
 AUDITED = 35e-9
@@ -115,7 +118,8 @@ class Rates(NamedTuple):
 
 def rates_of(work: TermWork) -> Rates:
     """Return the seconds of a term and of its gradient, from the counted work."""
-    stored, operation = work.bytes * BYTE, OPERATION[work.code]
+    stored = work.bytes * BYTE
+    operation = OPERATION[work.code]
     slope = np.nan if work.gradient is None else work.gradient * operation + stored
     return Rates(work.operations * operation + stored, slope)
 

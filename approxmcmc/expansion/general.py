@@ -289,7 +289,8 @@ class GeneralExpansion(Expansion):
         return self.weight * sum_over_blocks(block, self.n_rows)
 
     def _fill_by_gradients(self, theta: np.ndarray, steps: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        out[:, 0], out[:, 1 : 1 + self.dim] = self._values(theta, lo, hi), self.slopes(theta, lo, hi)
+        out[:, 0] = self._values(theta, lo, hi)
+        out[:, 1 : 1 + self.dim] = self.slopes(theta, lo, hi)
         if self.order == 1:
             return
         hessian = np.empty((hi - lo, self.dim, self.dim))

@@ -413,7 +413,8 @@ class LinearExpansion(Expansion):
                 if not np.isfinite(sums).all():
                     check_finite(np.column_stack([value, slopes, bends]), self.first_row + here.start, theta)
                 if len(out):
-                    out[here, 0], out[here, 1] = slopes - bends * eta, 0.5 * bends
+                    out[here, 0] = slopes - bends * eta
+                    out[here, 1] = 0.5 * bends
                     lengths = squared_lengths(rows)
                     longest = max(longest, float(lengths.max()))
                     cubes = lengths * np.sqrt(lengths)
@@ -514,7 +515,8 @@ class LinearExpansion(Expansion):
                 if not np.isfinite(sums).all():
                     rows_of_expansion = np.column_stack([found.value, found.first, bends])
                     check_finite(rows_of_expansion, self.first_row + here.start, center)
-                numbers[here, 0], numbers[here, 1] = found.first - bends * found.eta, found.half
+                numbers[here, 0] = found.first - bends * found.eta
+                numbers[here, 1] = found.half
                 walls[here] = found.wall
                 if len(spreads):
                     spreads[here] = found.spread

@@ -90,7 +90,8 @@ class PredictorExpansion(Expansion):
         eta = self.design.eta(theta, self._where(lo, hi))
         found = np.empty((hi - lo, self.columns - self.K))
         self._expand(eta, self.target.responses, self.rows, lo, hi, found)
-        numbers[:, : self.K], numbers[:, self.K :] = eta.T, found
+        numbers[:, : self.K] = eta.T
+        numbers[:, self.K :] = found
         check_finite(numbers, self.first_row + lo, theta)
         bends = numbers[:, 2 * self.K + 1 :]
         bends[:, self.upper[0] == self.upper[1]] *= 0.5

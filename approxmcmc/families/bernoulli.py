@@ -91,7 +91,8 @@ def _untuned(y: np.ndarray, eta_0: np.ndarray) -> Minorant:
 
 
 def _taylor(y: np.ndarray, eta_0: np.ndarray) -> Minorant:
-    level, slope = np.logaddexp(0.0, eta_0), 0.5 * (1.0 + np.tanh(0.5 * eta_0))
+    level = np.logaddexp(0.0, eta_0)
+    slope = 0.5 * (1.0 + np.tanh(0.5 * eta_0))
     linear = y - slope + 0.25 * eta_0
     constant = slope * eta_0 - level - 0.125 * eta_0 * eta_0
     coefficients = (np.full(len(y), -0.125), linear, constant)

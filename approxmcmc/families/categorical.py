@@ -56,10 +56,12 @@ def softmax_expansion(
     """Write value, slopes 1(y = k) - p_k and upper triangle of -(diag p - p p') of each row in ``order[lo:hi]``."""
     [y] = responses
     n_classes = eta.shape[0]
-    work, shares = np.empty((2, hi - lo)), np.empty(n_classes)
+    work = np.empty((2, hi - lo))
+    shares = np.empty(n_classes)
     log_sum_exp(eta, hi - lo, work[0], work[1])
     for i in range(hi - lo):
-        chosen, place = y[datum_at(order, lo + i)], 1 + n_classes
+        chosen = y[datum_at(order, lo + i)]
+        place = 1 + n_classes
         out[i, 0] = eta[chosen, i] - work[1, i]
         for k in range(n_classes):
             shares[k] = exp_to_700(eta[k, i] - work[1, i])

@@ -13,7 +13,8 @@ def joint_of(first: Family, second: Family) -> Family:
     """Return the family of rows that follow `first` if their size is at least 0, else `second` with size -1 - size."""
 
     def constants(y: np.ndarray, size: np.ndarray) -> Any:
-        of_first, total = size >= 0.0, np.empty_like(y)
+        of_first = size >= 0.0
+        total = np.empty_like(y)
         total[of_first] = first.constants(y[of_first], size[of_first])
         total[~of_first] = second.constants(y[~of_first], -1.0 - size[~of_first])
         return total

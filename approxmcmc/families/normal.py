@@ -119,7 +119,8 @@ def normal_terms(eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, h
     for i in range(hi - lo):
         out[i] = -y.shape[1] * HALF_LOG_2_PI
     for j in range(y.shape[1]):
-        mean, scale = eta[j], eta[y.shape[1] + j]
+        mean = eta[j]
+        scale = eta[y.shape[1] + j]
         for i in range(hi - lo):
             out[i] -= scale[i] + 0.5 * ((y[datum_at(order, lo + i), j] - mean[i]) * math.exp(-scale[i])) ** 2
 

@@ -66,7 +66,8 @@ def student_t(df: float, scale: float) -> Family:
 
 def student_term(df: float, scale: float, constant: float) -> tuple[Callable[..., float], Callable[..., Any]]:
     """Return two functions of (eta, y): log p(y | eta), and the pair of its first two derivatives in eta."""
-    half, per_scale = 0.5 * (df + 1.0), 1.0 / scale
+    half = 0.5 * (df + 1.0)
+    per_scale = 1.0 / scale
 
     def loglik_eta(eta: float, y: float) -> float:
         r = per_scale * (y - eta)
@@ -82,7 +83,8 @@ def student_term(df: float, scale: float, constant: float) -> tuple[Callable[...
 
 def student_coefficients(xi: np.ndarray, df: float) -> tuple[np.ndarray, np.ndarray]:
     """Return alpha and c of the bound of -((df + 1) / 2) log(1 + r^2 / df) that touches at r = xi and r = -xi."""
-    half, square = 0.5 * (df + 1.0), np.asarray(xi, dtype=np.float64) ** 2
+    half = 0.5 * (df + 1.0)
+    square = np.asarray(xi, dtype=np.float64) ** 2
     alpha = -half / (df + square)
     return alpha, -alpha * square - half * np.log1p(square / df)
 
@@ -93,7 +95,8 @@ def student_minorant(y: np.ndarray, xi: np.ndarray, df: float, scale: float, con
     `constant` is the log density of a residual of 0.
     """
     alpha, c = student_coefficients(xi, df)
-    half, per_scale = 0.5 * (df + 1.0), 1.0 / scale
+    half = 0.5 * (df + 1.0)
+    per_scale = 1.0 / scale
 
     def gap(eta: float, response: float, alpha: float, c: float) -> float:
         r = per_scale * (response - eta)

@@ -21,8 +21,10 @@ def numerical_derivatives(function: Callable[[float, float], float]) -> Callable
 
     def derivatives(eta: float, y: float) -> tuple[float, float]:
         h = 5e-3 * (1.0 + abs(eta))
-        near, far = at(eta + h, y), at(eta + 2.0 * h, y)
-        near_left, far_left = at(eta - h, y), at(eta - 2.0 * h, y)
+        near = at(eta + h, y)
+        far = at(eta + 2.0 * h, y)
+        near_left = at(eta - h, y)
+        far_left = at(eta - 2.0 * h, y)
         first = (8.0 * (near - near_left) - (far - far_left)) / (12.0 * h)
         second = (16.0 * (near + near_left) - (far + far_left) - 30.0 * at(eta, y)) / (12.0 * h * h)
         return first, second

@@ -15,7 +15,9 @@ from pytensor.tensor.elemwise import Elemwise
 
 from approxmcmc.interop.graphs import rebuild
 
-CONSTANT, AFFINE, OTHER = "constant", "affine", "other"
+CONSTANT = "constant"
+AFFINE = "affine"
+OTHER = "other"
 
 # Operations whose result holds entries, or sums of entries, of their first input; the other inputs must be constant.
 MOVING = (
@@ -147,7 +149,9 @@ def cut(graph: Any, theta: Any, count: Callable[[list[Any]], list[int]]) -> list
     more predictors: y - mu is cut at mu, and effect[group] is not cut further. ``count(quantities)`` returns how many
     predictors each of `quantities` needs.
     """
-    kind, found, seen = kinds([graph], theta), [], set()
+    kind = kinds([graph], theta)
+    found = []
+    seen = set()
     waiting = [graph]
     while waiting:
         variable = waiting.pop()

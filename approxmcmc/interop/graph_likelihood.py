@@ -71,7 +71,8 @@ class GraphLikelihood(RowLikelihood):
     def compile(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:
         """Compile the batch function "terms", "slopes" or "expansion", once; it is also kept on disk, by `content`."""
         if name not in self._kernels:
-            signature, content = self.signature(name, responses), self.content(name)
+            signature = self.signature(name, responses)
+            content = self.content(name)
             self._kernels[name] = kept(getattr(self, name), signature, name="loop", content=content)
         return self._kernels[name]
 
@@ -146,7 +147,8 @@ class GraphLikelihood(RowLikelihood):
 
     def _assembled(self, etas: list[Any]) -> dict[Any, Any]:
         """Return the replacement of each quantity: the vectors `etas` of its predictors, joined to its shape."""
-        pieces, place = {}, 0
+        pieces = {}
+        place = 0
         for one, given in self.quantities:
             own = etas[place : place + one.size]
             place += one.size
@@ -180,7 +182,8 @@ def over_rows(graph: Any, scalars: Mapping[Any, Any]) -> Any:
     One backward sweep through the new graph gives a derivative for each row; forward derivatives would be graphs
     several times as large. It fails if an operation on a scalar is neither elementwise nor a change of axes.
     """
-    known, replaced = dict(scalars), {}
+    known = dict(scalars)
+    replaced = {}
     nodes: list[Any] = list(toposort([graph]))
     for node in nodes:
         if any(variable in known for variable in node.inputs):
@@ -233,7 +236,8 @@ def _with_columns(
 
     A part with the same value in all rows becomes a constant, and so do checks such as whether counts are positive.
     """
-    given, n_rows = set(inputs), len(data[0])
+    given = set(inputs)
+    n_rows = len(data[0])
     nodes: list[Any] = list(toposort([graph]))
     moving: set[Any] = set(known)
     of_rows: set[Any] = set(given)

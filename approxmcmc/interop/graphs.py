@@ -118,7 +118,8 @@ def merge_branches(graph: Any) -> Any:
     """
 
     def choose(condition: Any, yes: Any, no: Any) -> Any:
-        one, other = yes.owner, no.owner
+        one = yes.owner
+        other = no.owner
         if one is not None and other is not None and one.op == other.op and isinstance(one.op, Elemwise):
             pairs = enumerate(zip(one.inputs, other.inputs, strict=False))
             differing = [(place, pair) for place, pair in pairs if not _are_same(*pair)]
@@ -151,7 +152,8 @@ def over_flat(
     `start` has a value of each variable by name, for its shape. If `scales` has a graph for a value variable, the
     vector holds the variable times that scale.
     """
-    pieces, position = {}, 0
+    pieces = {}
+    position = 0
     for value in values:
         shape = np.shape(start[value.name])
         stop = position + math.prod(shape)

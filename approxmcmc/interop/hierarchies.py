@@ -69,7 +69,8 @@ def _judged(model: Any, effect: Any, factors: set[Any], n_rows: int, score: Call
     if len(factors) != 1 or not positive:
         names = ", ".join(sorted(factor.name or "an expression" for factor in factors))
         return Effects(effect, None, f"{unscaled}: it is multiplied by {names}, which is not one positive variable")
-    rows, scaled = n_rows // _length(model, effect), f"{positive[0].name} * {effect.name}"
+    rows = n_rows // _length(model, effect)
+    scaled = f"{positive[0].name} * {effect.name}"
     if rows < ROWS_PER_GROUP:
         few = f"there are {rows} rows for each entry, fewer than {ROWS_PER_GROUP}"
         return Effects(effect, None, f"{unscaled}, not as {scaled}: {few}")
@@ -87,7 +88,8 @@ def variance_ratio(model: Any, effect: Any, score: Callable[[np.ndarray], np.nda
     For normal rows F is that of a one-way analysis of variance: about 1 if groups do not differ. NaN for a single
     entry.
     """
-    start, place = model.initial_point(), 0
+    start = model.initial_point()
+    place = 0
     for value in (model.rvs_to_values[variable] for variable in model.free_RVs):
         entries = slice(place, place + np.size(start[value.name]))
         if value is model.rvs_to_values[effect]:

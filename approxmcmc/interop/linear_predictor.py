@@ -152,7 +152,8 @@ def _known_scale(source: ModelOfPyMC, scale: Any) -> float | None:
 
 def _of_family(source: ModelOfPyMC, design: Design, family: Family) -> PredictorsOfPyMC:
     """Return a target with the library's own terms: a plain design matrix, or one with codes or offsets."""
-    y, scale = np.asarray(source.rows.observed[0], dtype=np.float64), 1.0
+    y = np.asarray(source.rows.observed[0], dtype=np.float64)
+    scale = 1.0
     if family is NORMAL:
         node = source.rows.variables[0].owner
         parameters = dict(zip(node.inputs, source.rows.parameters, strict=True))
@@ -161,7 +162,8 @@ def _of_family(source: ModelOfPyMC, design: Design, family: Family) -> Predictor
     if matrix is None:
         likelihood = FamilyLikelihood(family, scale)
     else:  # in units of the scale
-        design, likelihood = dense_design(checked_array(matrix / scale, "X", who="from_pymc")), FamilyLikelihood(family)
+        design = dense_design(checked_array(matrix / scale, "X", who="from_pymc"))
+        likelihood = FamilyLikelihood(family)
         y = checked_array(y / scale, "y", who="from_pymc")
     target = PredictorsOfPyMC(source, design, likelihood, (y,))
     target.terms_are_concave = family.is_concave
@@ -181,7 +183,8 @@ def _compared(source: ModelOfPyMC, target: PredictorsOfPyMC) -> np.ndarray | flo
     [full] = source.over_flat([source.rows.all_terms()])
     theirs = pytensor.function([source.theta], by_numpy(simplify(full)), mode="FAST_COMPILE")
     own = np.empty(target.n_obs)
-    rng, before = np.random.default_rng(1), None
+    rng = np.random.default_rng(1)
+    before = None
     for theta in _points(source, target, rng):
         for group in random_groups(target.n_obs, rng):
             own[group] = _some_terms(target, theta, group)
@@ -202,7 +205,8 @@ def _some_terms(target: PredictorsOfPyMC, theta: np.ndarray, rows: np.ndarray) -
     """Return the terms of the rows with indices `rows` at theta, by the method with the least compilation."""
     if not target.is_dense:
         return target.likelihood.evaluate(target.design.eta(theta, rows), target.responses, rows)
-    compiled, some = target.compile(), np.empty(len(rows))
+    compiled = target.compile()
+    some = np.empty(len(rows))
     compiled.log_terms(theta, compiled.data, rows, 0, len(rows), some)
     return some
 

@@ -157,7 +157,8 @@ class TargetOfPyMC:
     def returned(self) -> ReturnedByModel:
         """What computes the model's deterministics from draws."""
         rows = self.source.rows
-        given, model = self.source.given, self.source.model
+        given = self.source.given
+        model = self.source.model
         whole = given.given if isinstance(given, SummedModel) else model
         return ReturnedByModel(whole, rows.leaves if rows.is_given else ())
 
@@ -174,7 +175,8 @@ class TargetOfPyMC:
     @property
     def written_work(self) -> WrittenWork:
         """The work of NUTS on the graph of the model."""
-        source, n_rows = self.source, self.source.rows.n_rows
+        source = self.source
+        n_rows = self.source.rows.n_rows
         sizes = [n_rows] * len(source.model.observed_RVs)
         work = work_as_written(source.model, sizes, int(source.theta.type.shape[0]))
         longer = max((one.ratio for one in self.effects), default=1.0) ** 0.5

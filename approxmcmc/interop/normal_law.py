@@ -76,7 +76,8 @@ def _with_scales(source: ModelOfPyMC, design: Design, scale: Any, J: int) -> Des
 
     None if a scale is not positive and finite at theta = 0.
     """
-    n_rows, dim = source.rows.n_rows, design.dim
+    n_rows = source.rows.n_rows
+    dim = design.dim
     of_theta = pytensor.function([source.theta], scale, mode="FAST_COMPILE", on_unused_input="ignore")
 
     def log_scales(theta: np.ndarray) -> np.ndarray:
@@ -88,13 +89,20 @@ def _with_scales(source: ModelOfPyMC, design: Design, scale: Any, J: int) -> Des
     if not np.isfinite(offsets).all():
         return None
     weights = np.array([np.round(log_scales(unit)[0] - offsets[0], DIGITS) for unit in np.eye(dim)])
-    X, scales = design.X, []
+    X = design.X
+    scales = []
     for column, mine in zip(offsets.T, weights.T, strict=True):
         entries = np.flatnonzero(mine)
         if (column == column[0]).all():
-            shared, values, span, places = [*entries, dim], [*mine[entries], float(column[0])], (0, 0), []
+            shared = [*entries, dim]
+            values = [*mine[entries], float(column[0])]
+            span = (0, 0)
+            places = []
         else:
-            shared, values, span, places = [*entries], [*mine[entries]], (X.shape[1], X.shape[1] + 1), [dim]
+            shared = [*entries]
+            values = [*mine[entries]]
+            span = (X.shape[1], X.shape[1] + 1)
+            places = [dim]
             X = np.column_stack([X, column])
         scales.append(Predictor(span, places, shared=[int(one) for one in shared], values=[float(v) for v in values]))
     return Design(dim, X, design.codes, design.weights, [*design.predictors[:J], *scales])

@@ -26,7 +26,9 @@ POINTS = 3  # at which a design is checked
 CLOSE = 1e-9
 ROUNDING = 1e-15  # a few units in the last place
 MOST_LOOKED_AT = 1000  # rows, usually enough to see that a column differs between rows
-FEW, SOME = 5, 7  # rows; two different numbers of rows show which axis counts rows
+# rows; two different numbers of rows show which axis counts rows
+FEW = 5
+SOME = 7
 
 
 class NoLinearPredictorError(ApproxMCMCError):
@@ -69,7 +71,8 @@ def find_predictors(source: ModelOfPyMC) -> Predictors:
     [terms] = source.over_flat([source.rows.terms()])
     terms = rewrite_graph(picked_first(terms, source.theta), include=("merge",))
     quantities = _quantities(source, terms)
-    K, dim = sum(one.size for one in quantities), int(source.theta.type.shape[0])
+    K = sum(one.size for one in quantities)
+    dim = int(source.theta.type.shape[0])
     if min(MOST_PREDICTORS, dim) < K:
         raise NoLinearPredictorError(
             f"its rows depend on its {dim} parameters through {K} linear predictors, which saves nothing (useful are "
@@ -119,7 +122,9 @@ class _Asked:
     """Quantities that can be evaluated at points of theta, on all rows."""
 
     def __init__(self, source: ModelOfPyMC, quantities: list[Quantity]) -> None:
-        self.source, self.quantities, self.n_rows = source, quantities, source.rows.n_rows
+        self.source = source
+        self.quantities = quantities
+        self.n_rows = source.rows.n_rows
         self.dim = int(source.theta.type.shape[0])
         inputs = [source.theta, *source.rows.inputs]
         variables = [one.variable for one in quantities]
@@ -165,7 +170,8 @@ class _Asked:
         rng = np.random.default_rng(0)
         for _ in range(POINTS):
             theta = rng.normal(size=self.dim)
-            found, expected = design.eta(theta, slice(None)), self.at(theta, raw=True)
+            found = design.eta(theta, slice(None))
+            expected = self.at(theta, raw=True)
             if not np.allclose(found, expected, rtol=CLOSE, atol=CLOSE * (1.0 + np.abs(expected).max())):
                 raise NoLinearPredictorError("its predictors are not linear in the parameters")
 

@@ -23,7 +23,8 @@ class PriorOfPyMC(Prior):
 
     def __init__(self, source: ModelOfPyMC) -> None:
         super().__init__(math.inf, None, who="PyMCTarget")
-        self.scale, self.source = math.nan, source
+        self.scale = math.nan
+        self.source = source
         self.graph = simplify(log_prior_of(source))
         self._kernels: dict[str, Any] = {}
 
@@ -68,12 +69,14 @@ def prior_of(source: ModelOfPyMC) -> Prior:
     Also a `PriorOfPyMC` if the model has potentials, or group effects that are sampled in scaled coordinates.
     """
     model = source.model
-    means, scales = [], []
+    means = []
+    scales = []
     if model.potentials or source.scales:
         return PriorOfPyMC(source)
     for variable, value in zip(model.free_RVs, source.values, strict=True):
         node = variable.owner
-        law, shape = type(node.op).__name__, np.shape(source.start[value.name])
+        law = type(node.op).__name__
+        shape = np.shape(source.start[value.name])
         changed = model.rvs_to_transforms[variable] is not None
         parents = set(ancestors(node.inputs)) & set(model.free_RVs)
         if changed or parents or law not in ("NormalRV", "FlatRV"):

@@ -50,7 +50,10 @@ class GraphOfRows:
     """The graph `terms` of the flat `theta` and of the `inputs` with rows; `example` holds a theta and a few rows."""
 
     def __init__(self, theta: Any, inputs: Sequence[Any], terms: Any, example: Sequence[np.ndarray]) -> None:
-        self.theta, self.inputs, self.terms, self.example = theta, list(inputs), terms, list(example)
+        self.theta = theta
+        self.inputs = list(inputs)
+        self.terms = terms
+        self.example = list(example)
 
     @functools.cached_property
     def function(self) -> Any:
@@ -73,14 +76,17 @@ class TermsOfGraph(Target, DifferentiableTarget, MadeOfRows):
     data: tuple[np.ndarray, ...]
 
     def __init__(self, graph: GraphOfRows, n_obs: int, who: str) -> None:
-        self.graph, self.n_obs, self.who = graph, n_obs, who
+        self.graph = graph
+        self.n_obs = n_obs
+        self.who = who
         self.variables = Variables({"theta": graph.example[0].shape})
 
     def with_rows(self, given: Mapping[str, Any], n_obs: int) -> Self:
         """Return the terms of some rows, given as arrays by name."""
         other = copy.copy(self)
         arrays = (checked_array(rows, name, who="from_pymc", keep_float32=True) for name, rows in given.items())
-        other.data, other.n_obs = tuple(arrays), n_obs
+        other.data = tuple(arrays)
+        other.n_obs = n_obs
         return other
 
     def compile(self) -> CompiledTarget:
@@ -114,9 +120,11 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         given: Mapping[str, Any] | None = None,
         why_no_structure: str = "",
     ) -> None:
-        self.source, self.why_no_structure = source, why_no_structure
+        self.source = source
+        self.why_no_structure = why_no_structure
         self.given = kept({name: given[name] for name in source.rows.names}) if given else None
-        self.n_obs, self.data = source.rows.n_obs, source.rows.data
+        self.n_obs = source.rows.n_obs
+        self.data = source.rows.data
         self._theta = source.theta
         [terms] = source.over_flat([source.rows.terms()])
         example = self.initial_point(), *(np.array(array[:4]) for array in self.data)
@@ -160,7 +168,8 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         """Compare the terms, read in random groups, with the full log-likelihood."""
         [full] = self.source.over_flat([self.source.rows.all_terms()])
         function = pytensor.function([self._theta], simplify(full), mode="FAST_COMPILE")
-        rng, n_rows = np.random.default_rng(0), self.source.rows.n_rows
+        rng = np.random.default_rng(0)
+        n_rows = self.source.rows.n_rows
         impossible = np.full(n_rows, True)
         for point, theta in enumerate(self._points(rng)):
             expected = np.asarray(function(theta))
@@ -185,7 +194,8 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
 
     def _check_given(self) -> None:
         """Evaluate all rows given by the user, in blocks; raise if a row has no finite log-likelihood."""
-        undefined, impossible = np.full(self.n_obs, False), np.full(self.n_obs, True)
+        undefined = np.full(self.n_obs, False)
+        impossible = np.full(self.n_obs, True)
         for point, theta in enumerate(self._points(np.random.default_rng(0))):
             for lo in range(0, self.n_obs, ROWS_AT_ONCE):
                 here = slice(lo, lo + ROWS_AT_ONCE)

@@ -56,7 +56,8 @@ class ReturnedByModel(ReturnedVariables):
         shapes = {name: graph.type.shape for name, graph in self._graphs.items()}
         unknown = [name for name, shape in shapes.items() if None in shape]
         if unknown:
-            model, point = self.model, self.model.initial_point()
+            model = self.model
+            point = self.model.initial_point()
             graphs = model.replace_rvs_by_values([self._graphs[name].shape for name in unknown])
             values = [model.rvs_to_values[one] for one in model.free_RVs]
             function = pytensor.function(values, graphs, mode=PYTHON, on_unused_input="ignore")

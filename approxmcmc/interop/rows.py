@@ -42,7 +42,8 @@ def refuse_row_latents(model: Any, n_rows: int, row_dim: str | None) -> None:
     IncompatibleError
         If there are any; the message names the variables.
     """
-    dims, start = model.named_vars_to_dims, model.initial_point()
+    dims = model.named_vars_to_dims
+    start = model.initial_point()
     of_rows = {row_dim} if row_dim is not None else {(dims.get(one.name) or (None,))[0] for one in model.observed_RVs}
 
     def counts_rows(name: str | None, length: int) -> bool:
@@ -72,7 +73,9 @@ class Rows:
     """
 
     def __init__(self, model: Any, row_dim: str | None, given: Mapping[str, np.ndarray] | None = None) -> None:
-        self.model, self.row_dim, self.dims = model, row_dim, model.named_vars_to_dims
+        self.model = model
+        self.row_dim = row_dim
+        self.dims = model.named_vars_to_dims
         self.values = [model.rvs_to_values[observed] for observed in model.observed_RVs]
         names = [observed.name for observed in model.observed_RVs]
         self.name = " and ".join(names)
@@ -108,7 +111,9 @@ class Rows:
                     self._rounded[leaf] = pt.constant(np.moveaxis(own[-1], 0, axis).astype(leaf.dtype))
             elif is_shared(leaf):
                 self.replacements[leaf] = pt.constant(value_of(leaf))
-        self.data, self.own, self.is_given = tuple(arrays), tuple(own), given is not None
+        self.data = tuple(arrays)
+        self.own = tuple(own)
+        self.is_given = given is not None
         self.n_obs = _one_length(given, self.names, self.data) if given is not None else self.n_rows
         self.leaves = {leaf for leaf in self.replacements if self._row_axis(leaf) is not None}
 
@@ -139,7 +144,8 @@ class Rows:
                 f"from_pymc: the observed variable {name!r} has {shape[0]} rows, and a sum over rows needs at least 2: "
                 "give the data as rows, or sample the model by NUTS, amc.sample(model)"
             )
-        dims, known = self.dims.get(name), sorted({one for names in self.dims.values() for one in names if one})
+        dims = self.dims.get(name)
+        known = sorted({one for names in self.dims.values() for one in names if one})
         if self.row_dim is not None and self.row_dim not in known:
             raise InvalidInputError(
                 f"from_pymc: no variable of the model has the dim {self.row_dim!r} given as row_dim; its dims are "
@@ -196,7 +202,8 @@ class Rows:
         """Return the graph of the log-likelihood of the rows that `inputs` hold, a vector."""
         replacements = {**self.replacements, **self._sizes()}
         rebuilt = rebuild([*self.values, *self.parameters], replacements)
-        values, parameters = rebuilt[: len(self.values)], rebuilt[len(self.values) :]
+        values = rebuilt[: len(self.values)]
+        parameters = rebuilt[len(self.values) :]
         terms = []
         for variable, value in zip(self.variables, values, strict=True):
             count = len(variable.owner.inputs)
@@ -322,7 +329,8 @@ def random_groups(n_rows: int, rng: np.random.Generator) -> list[np.ndarray]:
 
     Groups of one size only may not show that rows depend on each other.
     """
-    order, some = rng.permutation(n_rows), min(CHECKED_ROWS, max(1, n_rows // 3))
+    order = rng.permutation(n_rows)
+    some = min(CHECKED_ROWS, max(1, n_rows // 3))
     stops = np.cumsum([1, some, *[max(CHECKED_ROWS, n_rows // 8)] * 9])
     return list(np.split(order, stops[stops < n_rows]))
 

@@ -65,7 +65,9 @@ class WholeModel(TwinnedTarget, Target):
     def __init__(self, model: Any, reason: str, faults: Sequence[str] = ()) -> None:
         if not model.free_RVs:
             raise IncompatibleError(f"sample: {reason}")
-        self.model, self.why_no_terms, self.faults = model, reason, list(faults)
+        self.model = model
+        self.why_no_terms = reason
+        self.faults = list(faults)
         shapes = model.eval_rv_shapes()
         names = [variable.name for variable in model.free_RVs]
         self.variables = Variables(

@@ -30,7 +30,8 @@ class AllRows:
     """A compiled target and its passes over all rows; this process makes the passes that a lost cluster left undone."""
 
     def __init__(self, target: Target) -> None:
-        self.target, self.compiled = target, target.compile()
+        self.target = target
+        self.compiled = target.compile()
 
     @functools.cached_property
     def parts(self) -> Partitions | None:

@@ -48,11 +48,13 @@ def boehning_bound(
     if shares_columns:
         slope = (linear.T @ design.X).ravel()
         data: Data = (design.X, touch)
-        gaps, add_gap_gradient = gaps_of_columns, add_gap_gradient_of_columns
+        gaps = gaps_of_columns
+        add_gap_gradient = add_gap_gradient_of_columns
     else:
         slope = _slope(design, linear)[places.ravel()]
         data = (*design.arrays, touch)
-        gaps, add_gap_gradient = gaps_of_design, add_gap_gradient_of_design
+        gaps = gaps_of_design
+        add_gap_gradient = add_gap_gradient_of_design
     sums = (
         _gram(design, places, shares_columns=shares_columns),
         slope,
@@ -94,7 +96,8 @@ def write_gaps(
     """Write lse(eta_0) + g'delta + delta' A delta / 2 - lse(eta), delta = eta - eta_0: the gap for every response."""
     n_classes = eta.shape[0]
     log_sum_exp(eta, hi - lo, work[0], work[1])
-    total, square = work[0], work[2]
+    total = work[0]
+    square = work[2]
     for i in range(hi - lo):
         row = datum_at(order, lo + i)
         out[i] = touch[row, 0] - work[1, i]

@@ -100,7 +100,9 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
         who = "BoundedLikelihood"
         if not isinstance(target, Target):
             raise InvalidInputError(f"{who}: target must be a target, found {type(target).__name__}")
-        self.target, self.n_obs, self.variables = target, target.n_obs, target.variables
+        self.target = target
+        self.n_obs = target.n_obs
+        self.variables = target.variables
         self.terms_are_likelihood = target.terms_are_likelihood
         self._sums = checked_arrays(sums, "sums", who=who)
         self._more = checked_arrays(bound_data, "bound_data", who=who)

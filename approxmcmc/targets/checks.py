@@ -93,7 +93,8 @@ def checked_arrays(values: Any, name: str, *, who: str) -> tuple[np.ndarray, ...
 
 def _not_finite(array: np.ndarray) -> tuple[int, tuple[int, ...]]:
     """Return how many entries are NaN or infinite, and the index of the first; read in pieces: files may be large."""
-    bad, position = 0, ()
+    bad = 0
+    position = ()
     for start in range(0, len(array) if array.ndim and array.dtype.kind == "f" else 0, ROWS_AT_ONCE):
         infinite = ~np.isfinite(array[start : start + ROWS_AT_ONCE])
         if not bad and infinite.any():
@@ -264,7 +265,8 @@ def check_gradient(
         return  # outside the support at this point: nothing to compare
     differences = np.empty(at.size)
     for j in range(at.size):
-        moved, h = at.copy(), 1e-5 * max(1.0, abs(at[j]))
+        moved = at.copy()
+        h = 1e-5 * max(1.0, abs(at[j]))
         moved[j] = at[j] + h
         above = value(moved)
         moved[j] = at[j] - h

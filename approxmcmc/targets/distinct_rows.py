@@ -97,7 +97,8 @@ def weighted(
     loglik: Callable[[float, float], float], derivatives: Callable[[float, float], tuple[float, float]]
 ) -> tuple[Callable[..., float], Callable[..., tuple[float, float]]]:
     """Return the term ``w loglik(eta, y)`` as a function of eta and y + w i, and its first two derivatives in eta."""
-    at, slopes = compiled(loglik), compiled(derivatives)
+    at = compiled(loglik)
+    slopes = compiled(derivatives)
 
     def term(eta: float, y: complex) -> float:
         return y.imag * at(eta, y.real)

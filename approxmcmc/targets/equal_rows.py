@@ -44,7 +44,8 @@ def equal_rows(arrays: Sequence[np.ndarray]) -> EqualRows | None:
     known, place, kind = np.unique(hashes, return_index=True, return_inverse=True)
     if len(known) > LARGEST_SHARE * N:
         return None
-    first, counts = firsts[place], np.bincount(kind, copies).astype(np.int64)
+    first = firsts[place]
+    counts = np.bincount(kind, copies).astype(np.int64)
 
     def are_equal(lo: int, hi: int) -> bool:
         like = first[np.searchsorted(known, _hashes(arrays, slice(lo, hi)))]

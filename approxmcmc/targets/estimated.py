@@ -48,7 +48,8 @@ class _EstimatedTarget(NotesItsData, EstimatedTarget, TwinnedTarget):
         who = type(self).__name__
         self._estimate = plain_function(estimate, "estimate", who=who)
         self.prior = Prior(1.0, logprior, who=who, name="logprior")
-        dim, self.n_obs = positive_integer(dim, "dim", who=who), positive_integer(n_obs, "n_obs", who=who)
+        dim = positive_integer(dim, "dim", who=who)
+        self.n_obs = positive_integer(n_obs, "n_obs", who=who)
         self.n_terms = self.n_obs if n_terms is None else positive_integer(n_terms, "n_terms", who=who)
         self.data = checked_arrays(data, "data", who=who)
         self.variables = named_variables(dim, var_names, {}, {}, who=who)

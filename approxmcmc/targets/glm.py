@@ -171,7 +171,8 @@ class GLMTarget(FamilyRegression):
         def add_slope(eta: np.ndarray, out: np.ndarray) -> None:
             out[0] += self.likelihood.derivatives(eta[0], y)[0]
 
-        name, at = f"the first of derivatives_eta at y = {y:g}", np.array([0.25])
+        name = f"the first of derivatives_eta at y = {y:g}"
+        at = np.array([0.25])
         check_gradient(lambda eta: self.likelihood.loglik(eta[0], y), add_slope, at, name, ["eta"], who="GLMTarget")
 
     def to_pymc(self) -> Any:

@@ -49,7 +49,9 @@ def make_linear_gaps(gap: Callable[..., float]) -> Callable[..., None]:
         linear_predictor(theta, X, order, lo, hi, out)
         here = np.empty((3, hi - lo))
         _copy_rows(touch, order, lo, hi, here)
-        first, second, third = here[0], here[1], here[2]
+        first = here[0]
+        second = here[1]
+        third = here[2]
         for i in range(hi - lo):
             out[i] = gap(out[i], first[i], second[i], third[i])
 
@@ -63,11 +65,13 @@ def make_add_linear_gap_gradient(slope: Callable[..., float]) -> Callable[..., N
         theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, weights: np.ndarray, out: np.ndarray
     ) -> None:
         X, touch = data
-        eta, here = np.empty(hi - lo), np.empty((3, hi - lo))
+        eta = np.empty(hi - lo)
+        here = np.empty((3, hi - lo))
         linear_predictor(theta, X, order, lo, hi, eta)
         _copy_rows(touch, order, lo, hi, here)
         for place in range(lo, hi):
-            i, row = place - lo, datum_at(order, place)
+            i = place - lo
+            row = datum_at(order, place)
             weighted = weights[i] * slope(eta[i], here[0, i], here[1, i], here[2, i])
             for j in range(theta.shape[0]):
                 out[j] += weighted * X[row, j]
@@ -136,7 +140,8 @@ def compile_bound(
     add_bound_gradient: Callable[..., None] | None = None,
 ) -> CompiledBound:
     """Compile the functions of a `CompiledBound`, see there, for the types of `data` and `sums`."""
-    data_type, sums_type = type_of(data), type_of(sums)
+    data_type = type_of(data)
+    sums_type = type_of(sums)
     gap_gradient = nb.void(VECTOR, data_type, INDICES, nb.int64, nb.int64, VECTOR, VECTOR)
     bound_gradient = nb.void(VECTOR, sums_type, VECTOR)
     fast = functools.partial(kernel, fastmath=BATCH_FASTMATH)
@@ -180,7 +185,8 @@ def bound_of_design(design: Design, minorant: Minorant) -> CompiledBound:
     for lo in range(0, design.n_rows, design.rows_of_a_sum):
         rows = slice(lo, lo + design.rows_of_a_sum)
         offset = design.eta(np.zeros(design.dim), rows)[0]
-        of_square, of_eta = quadratic[rows], linear[rows]
+        of_square = quadratic[rows]
+        of_eta = linear[rows]
         Q += design.bend(of_square[None, None], rows)
         slope += design.slope((of_eta + 2.0 * of_square * offset)[None], rows)
         constants.append(math.fsum(constant[rows] + (of_eta + of_square * offset) * offset))

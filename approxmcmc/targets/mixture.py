@@ -34,14 +34,17 @@ LARGEST_TWIN = 20_000
 
 def _log_term(theta: np.ndarray, data: tuple[np.ndarray, ...], i: int) -> float:
     x, settings = data
-    first, second = x[i] - theta[0], x[i] - theta[0] - theta[1]
-    a, b = -settings[0] * first * first, -settings[0] * second * second
+    first = x[i] - theta[0]
+    second = x[i] - theta[0] - theta[1]
+    a = -settings[0] * first * first
+    b = -settings[0] * second * second
     return settings[1] * (a + softplus(b - a) - settings[2])
 
 
 def _grad_log_term(theta: np.ndarray, data: tuple[np.ndarray, ...], i: int, out: np.ndarray) -> None:
     x, settings = data
-    first, second = x[i] - theta[0], x[i] - theta[0] - theta[1]
+    first = x[i] - theta[0]
+    second = x[i] - theta[0] - theta[1]
     share = sigmoid(settings[0] * (first * first - second * second))  # of the second component
     scale = 2.0 * settings[0] * settings[1]
     out[0] += scale * ((1.0 - share) * first + share * second)
@@ -97,7 +100,9 @@ class GaussianMixture(TallDataTarget):
         for name, value in (("variance", variance), ("temperature", temperature)):
             if not 0.0 < value < math.inf:
                 raise InvalidInputError(f"GaussianMixture: {name} must be positive and finite, found {value!r}")
-        self.x, self.variance, self.temperature = x, float(variance), float(temperature)
+        self.x = x
+        self.variance = float(variance)
+        self.temperature = float(temperature)
         constant = math.log(2.0) + 0.5 * math.log(2.0 * math.pi * self.variance)
         self.data = (x, np.array([0.5 / self.variance, 1.0 / self.temperature, constant]))
         self.n_obs = x.size
@@ -142,7 +147,8 @@ class GaussianMixture(TallDataTarget):
         """
         spread = self.x.std() + math.sqrt(self.variance)
         margin = 8.0 * math.sqrt(self.temperature / self.n_obs) * spread
-        centre, reach = float(self.x.mean()), min(2.0 * spread, 3.0) + margin
+        centre = float(self.x.mean())
+        reach = min(2.0 * spread, 3.0) + margin
         return np.array([[centre - reach, centre + reach], [-2.0 * reach, 2.0 * reach]])
 
     def log_density(self) -> Callable[[np.ndarray], float]:
@@ -181,10 +187,12 @@ class GaussianMixture(TallDataTarget):
         centred = self.x - mean[place]
         square, cube = (np.bincount(place, centred**power) / count for power in (2, 3))
         spread = square > 0.0
-        mean_spread, share = mean[spread], count[spread]
+        mean_spread = mean[spread]
+        share = count[spread]
         lean = cube[spread] / square[spread]  # the two nodes are the roots of t^2 - lean t - square
         root = np.sqrt(lean**2 + 4.0 * square[spread])
-        upper, lower = 0.5 * (lean + root), 0.5 * (lean - root)
+        upper = 0.5 * (lean + root)
+        lower = 0.5 * (lean - root)
         weights = (count[~spread], share * -lower / root, share * upper / root)
         return np.concatenate([mean[~spread], mean_spread + upper, mean_spread + lower]), np.concatenate(weights)
 

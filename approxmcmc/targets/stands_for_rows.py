@@ -17,8 +17,10 @@ class StandsForRows(TallDataTarget):
     """Seconds that it took to compute `data` from the rows."""
 
     def __init__(self, rows: TallDataTarget) -> None:
-        self._rows, self.n_rows = rows, rows.n_obs
-        self.variables, self.prior = rows.variables, rows.prior
+        self._rows = rows
+        self.n_rows = rows.n_obs
+        self.variables = rows.variables
+        self.prior = rows.prior
 
     @property
     def terms_are_concave(self) -> bool:  # type: ignore[override]  # a constant of other targets

@@ -72,7 +72,8 @@ def _holds(
     """Return whether the log density is the same at random points around `at` and at their images."""
     for _ in range(POINTS):
         theta = at + 2.0 * sd * rng.standard_normal(at.size)
-        here, there = log_density(theta), log_density(candidate.apply(theta))
+        here = log_density(theta)
+        there = log_density(candidate.apply(theta))
         if not abs(here - there) <= ROUNDING * (1.0 + abs(here)):  # also if both are infinite
             return False
     return True
@@ -129,7 +130,8 @@ def _assignment(
 
     costs = np.zeros((2, length, length))  # by sign, label of the image, label now
     for name, axis in axes.items():
-        now, image = axis.by_label(here[name]), axis.by_label(there[name])
+        now = axis.by_label(here[name])
+        image = axis.by_label(there[name])
         spread = np.abs(_Axis(axis.place).by_label(scale[name]))
         spread = np.vstack([spread, np.sqrt(np.square(spread).sum(axis=0))]) if axis.is_simplex else spread
         for k, sign in enumerate((1.0, 1.0) if axis.is_simplex else (1.0, -1.0)):

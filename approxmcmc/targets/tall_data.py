@@ -91,7 +91,9 @@ class Prior:
                 f"{who}: prior_scale must be positive, one number (inf for a flat prior), found {scale!r}; "
                 "give any other prior as a function, prior=..."
             )
-        self.scale, self.who, self.name = float(scale) if function is None else math.nan, who, name
+        self.scale = float(scale) if function is None else math.nan
+        self.who = who
+        self.name = name
         self.function = None if function is None else plain_function(function, name, who=who)
         self.gradient = None if gradient is None else plain_function(gradient, f"grad_{name}", who=who)
 
@@ -113,7 +115,8 @@ class Prior:
             return difference_prior_gradient_kernel(self.function)
         name = f"grad_{self.name}"
         check_fills(self.gradient, name, (at, np.zeros_like(at)), f"{name}(theta, out)", who=self.who)
-        kernel, log_prior = prior_gradient_kernel(self.gradient), self.compile(at.size)
+        kernel = prior_gradient_kernel(self.gradient)
+        log_prior = self.compile(at.size)
         check_gradient(log_prior, kernel, at, name, labels, who=self.who)
         return kernel
 

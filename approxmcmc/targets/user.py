@@ -156,7 +156,9 @@ class FunctionTarget(TallDataTarget):
     def with_rows(self, given: Any, n_obs: int) -> Self:
         """Return this model with `given` as its data; arrays in it with a row for each term must have `n_obs` rows."""
         other = copy.copy(self)
-        other.given, other.data, other.n_obs = None, checked_arrays(given, "data", who="FunctionTarget"), n_obs
+        other.given = None
+        other.data = checked_arrays(given, "data", who="FunctionTarget")
+        other.n_obs = n_obs
         return other
 
     def _checked_data(self, data: Any) -> tuple[np.ndarray, ...]:
@@ -196,12 +198,14 @@ class FunctionTarget(TallDataTarget):
                 f"{self!r} has no gradient: pass grad_loglik=, a function grad_loglik(theta, data, i, out) that adds "
                 "the gradient of loglik to out, or use RandomWalk, which needs none"
             )
-        at, labels = self.initial_point() + 0.1, self.variables.labels()
+        at = self.initial_point() + 0.1
+        labels = self.variables.labels()
         expected = "grad_loglik(theta, data, i, out)"
         check_fills(
             self._grad_loglik, "grad_loglik", (at, self.data, 0, np.zeros_like(at)), expected, who="FunctionTarget"
         )
-        terms, kernel = self._log_terms(), gradient_kernel(self._grad_loglik, self.data)
+        terms = self._log_terms()
+        kernel = gradient_kernel(self._grad_loglik, self.data)
         for i in np.unique(np.linspace(0, self.n_obs - 1, CHECKED_ROWS).astype(np.int64)):
             self._check_row(terms, kernel, at, np.array([i]), labels)
         return kernel
@@ -240,7 +244,8 @@ class FunctionTarget(TallDataTarget):
         if self._difference_bound is None:
             return super().compile_difference_bound()
         rates, reach = self._difference_bound
-        near, far = self._initial_point, self._initial_point + 0.1
+        near = self._initial_point
+        far = self._initial_point + 0.1
         check_compiles(reach, "reach", (near, far), "reach(theta, proposed) -> float", who="FunctionTarget")
         if not np.isclose(reach(near, far), reach(far, near), rtol=1e-9):
             raise InvalidInputError(

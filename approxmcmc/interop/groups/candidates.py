@@ -62,7 +62,8 @@ def candidates(
 def _effects(
     model: Any, values: ValuesOfGraph, parameters: Sequence[Any], observed: tuple[int, ...], variable: Any
 ) -> GroupEffects | None:
-    node, shape = variable.owner, shape_of(model, variable)
+    node = variable.owner
+    shape = shape_of(model, variable)
     if node is None or not shape or variable not in values.of or not set(ancestors(parameters)) & {variable}:
         return None
     is_vector = isinstance(node.op, MvNormalRV)

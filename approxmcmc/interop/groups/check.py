@@ -22,7 +22,8 @@ RELATIVE = 1e-6
 
 def compare_with_model(target: Any) -> None:
     """Raise `NotGroupsError` unless terms and log prior of `target` equal those of its model at two random points."""
-    rng, rows_and_prior = np.random.default_rng(0), _densities(target)
+    rng = np.random.default_rng(0)
+    rows_and_prior = _densities(target)
     compiled = target.compile()
     for _ in range(POINTS):
         theta = target.initial_point() + rng.normal(scale=SPREAD, size=target.variables.size)
@@ -48,7 +49,9 @@ def compare_with_model(target: Any) -> None:
 
 def _densities(target: Any) -> Any:
     """Return the function of (theta, u) that returns the model's log densities of rows, and its log prior."""
-    model, coordinates, effects = target.source.model, target.coordinates, target.model_effects
+    model = target.source.model
+    coordinates = target.coordinates
+    effects = target.model_effects
     known = {**coordinates.of, **effects.of}
     rows = pt.concatenate([one.ravel() for one in model.logp(vars=model.observed_RVs, sum=False)])
     with_jacobian = [v for v in coordinates.free if v not in coordinates.signed]
@@ -59,7 +62,8 @@ def _densities(target: Any) -> Any:
     terms += [potential.sum() for potential in model.replace_rvs_by_values(model.potentials)]
     values = {}
     for variable, graph in known.items():
-        transform, value = model.rvs_to_transforms[variable], model.rvs_to_values[variable]
+        transform = model.rvs_to_transforms[variable]
+        value = model.rvs_to_values[variable]
         [values[value]] = (
             [graph] if transform is None else rebuild([transform.forward(graph, *variable.owner.inputs)], known)
         )

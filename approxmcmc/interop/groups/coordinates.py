@@ -35,10 +35,14 @@ class Coordinates:
     """
 
     def __init__(self, model: Any, integrated: Collection[Any], signed: Collection[Any]) -> None:
-        self.model, self.signed = model, {variable: upper_bound(model, variable) for variable in signed}
+        self.model = model
+        self.signed = {variable: upper_bound(model, variable) for variable in signed}
         self.free = [variable for variable in model.free_RVs if variable not in integrated]
         start = model.initial_point()
-        self.start, self.places, pieces, dim = [], {}, {}, 0
+        self.start = []
+        self.places = {}
+        pieces = {}
+        dim = 0
         for variable in self.free:
             value = np.asarray(start[model.rvs_to_values[variable].name], dtype=np.float64)
             if variable in self.signed:
@@ -64,7 +68,8 @@ class Coordinates:
 
     def _constrained(self, variable: Any, piece: Any) -> tuple[Any, Any]:
         """Return a variable as a graph of its piece of theta, and the graph of the log Jacobian, or None."""
-        transform, inputs = self.model.rvs_to_transforms[variable], variable.owner.inputs
+        transform = self.model.rvs_to_transforms[variable]
+        inputs = variable.owner.inputs
         if variable in self.signed:
             bound = self.signed[variable]
             if bound is None:
@@ -129,7 +134,8 @@ class Coordinates:
 
     def describe(self) -> "GlobalVariables":
         """Return the variables of theta, with the maps from and to theta."""
-        model, names = self.model, [variable.name for variable in self.free]
+        model = self.model
+        names = [variable.name for variable in self.free]
         graphs = self.frozen([self.of[v] for v in self.free])
         constrain = over_draws(self.theta, graphs, names)
         first = {name: value[0] for name, value in constrain(self.initial_point()[None]).items()}

@@ -36,7 +36,9 @@ class EffectsOfModel:
     """The effects and their deterministics as functions of theta and u, shape (groups, K)."""
 
     def __init__(self, model: Any, effects: GroupEffects, coordinates: Coordinates, n_effects: int) -> None:
-        self.model, self.effects, self.coordinates = model, effects, coordinates
+        self.model = model
+        self.effects = effects
+        self.coordinates = coordinates
         self.u = pt.matrix("u", shape=(effects.n_groups, n_effects))
         first = 0
         self.of: dict[Any, Any] = {}
@@ -87,8 +89,10 @@ class EffectsOfModel:
         """
         if not len(thetas):
             return [np.empty((0, *_shape_of_groups(one, len(groups)))) for one in named]
-        function, shape = self._function(named), self.u.type.shape
-        step, columns = max(1, AT_ONCE // size(shape)), []
+        function = self._function(named)
+        shape = self.u.type.shape
+        step = max(1, AT_ONCE // size(shape))
+        columns = []
         for lo in range(0, len(thetas), step):
             some = slice(lo, lo + step)
             full = np.full((len(thetas[some]), *shape), np.nan)

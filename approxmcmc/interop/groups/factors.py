@@ -107,7 +107,8 @@ class GraphOfFactors:
         entries = [variable.ravel()[entry] for variable, entry in factors.entries]
         [graph] = coordinates.frozen(rebuild([pt.stack(entries)], coordinates.of))
         slopes = pt.vector("slopes", shape=(len(entries),))
-        theta, start = coordinates.theta, coordinates.initial_point()
+        theta = coordinates.theta
+        start = coordinates.initial_point()
         self.value = numba_function([theta], [graph], (start,))
         gradient = pytensor.grad((graph * slopes).sum(), theta, disconnected_inputs="ignore")
         self.gradient = numba_function([theta, slopes], [gradient], (start, np.ones(len(entries))))

@@ -16,9 +16,12 @@ from approxmcmc.interop.nuts_seconds import seconds_of_trajectory, seconds_to_co
 
 # Seconds in which quadrature is compiled for a new model (11, 19 and 20 in three models of docs/street.md), and the
 # steps of NUTS: 4 chains of 400 tuning steps and 1000 draws.
-CODE, DRAWS = 12.0, 4 * (400 + 1000)
+CODE = 12.0
+DRAWS = 4 * (400 + 1000)
 DETERMINED = 10  # rows of a group that determine its effect, so that NUTS moves it well though it is centred
-FEW_GROUPS, MANY_ROWS = 20, 100  # effects of fewer groups, with more rows each, stay parameters: no quadrature
+# effects of fewer groups, with more rows each, stay parameters: no quadrature
+FEW_GROUPS = 20
+MANY_ROWS = 100
 
 
 @NO_TRACES

@@ -123,7 +123,8 @@ def _linear(node: Any, values: ValuesOfGraph, forms: Sequence[Form], data: slice
 
 
 def _elementwise(node: Any, values: ValuesOfGraph, form: Any, shape: tuple[int, ...]) -> Form | None:
-    operation, inputs = node.op.scalar_op, node.inputs
+    operation = node.op.scalar_op
+    inputs = node.inputs
     if isinstance(operation, Identity | Cast):
         return form(inputs[0]) if "float" in str(node.outputs[0].dtype) else None
     if isinstance(operation, Second):

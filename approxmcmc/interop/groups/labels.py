@@ -17,7 +17,8 @@ from pytensor.tensor.random.op import RandomVariable
 from approxmcmc.interop.graphs import is_signed
 from approxmcmc.interop.groups.values import ValuesOfGraph, compute, name_of
 
-FREE, MIXED = -1, -2
+FREE = -1
+MIXED = -2
 # Operations whose result holds entries of their first input.
 MOVING = {
     "DimShuffle",
@@ -141,7 +142,8 @@ def _of_index(node: Any, place: int, arrays: Sequence[np.ndarray], labels: np.nd
     if place == 0:
         arrays[0] = labels
     else:
-        axis, lengths = _axis_of_index(node, place), list(arrays[0].shape)
+        axis = _axis_of_index(node, place)
+        lengths = list(arrays[0].shape)
         lengths[axis] = labels.size
         arrays[0] = np.broadcast_to(np.moveaxis(labels.reshape((-1,) + (1,) * (len(lengths) - 1)), 0, axis), lengths)
         arrays[place] = np.arange(labels.size).reshape(labels.shape)

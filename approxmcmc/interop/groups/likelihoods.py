@@ -164,7 +164,8 @@ def without_clip(graph: Any) -> Any:
     if not is_a(equal, EQ):
         return graph
     p, end = equal.inputs
-    edge, value = _number(end), _number(limit)
+    edge = _number(end)
+    value = _number(limit)
     is_edge = edge in (0.0, 1.0) and value is not None and 0.0 < abs(value - edge) <= EPSILON
     if not is_edge or bare(p) is not bare(inner):
         return graph

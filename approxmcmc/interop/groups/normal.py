@@ -30,7 +30,8 @@ class NormalGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, NormalTerms):
     how = "in closed form"
 
     def __init__(self, source: ModelOfGroups, effects: GroupEffects) -> None:
-        shape, self.n_effects = source.y.shape, n_effects_of(source.values, effects)
+        shape = source.y.shape
+        self.n_effects = n_effects_of(source.values, effects)
         if self.n_effects > MOST_EFFECTS:
             raise NotGroupsError(f"{effects.name}: {self.n_effects} effects of one group are above {MOST_EFFECTS}")
         factors = FactorsOfModel(self.n_effects)
@@ -38,7 +39,8 @@ class NormalGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, NormalTerms):
         mean, noise = forms_of(source.values, factors, known, source.parameters)
         found = predictor_of(mean, self.n_effects, shape)
         errors, scale = scale_of(noise, self.n_effects, shape)
-        p, self.n_columns = found.X.shape[1], found.Z.shape[1]
+        p = found.X.shape[1]
+        self.n_columns = found.Z.shape[1]
         self.knows_noise = scale is None
         self.grouping = grouping(labels_of_rows(effects), source.y.size, who="from_pymc")
         self.n_obs = len(self.grouping.labels)
@@ -54,9 +56,11 @@ class NormalGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, NormalTerms):
         logs = [*[False] * (p + self.n_columns * self.n_effects), *([] if scale is None else [True])]
         table = self.link_of(factors, [*found.beta, *L, *noise_products], logs)
         rows = np.column_stack([found.Z, found.X, source.y.ravel() - found.offset]) / errors[:, None]
-        counts, log_errors = np.ones(source.y.size), np.log(errors)
+        counts = np.ones(source.y.size)
+        log_errors = np.log(errors)
         if source.observed.weight is not None:  # N(r; 0, s^2)^w is the density of w rows with the residual r
-            counts, log_errors = source.observed.weight, source.observed.weight * log_errors
+            counts = source.observed.weight
+            log_errors = source.observed.weight * log_errors
             rows *= np.sqrt(counts)[:, None]
         sums = [np.add.reduceat(one[self.grouping.order], self.grouping.start[:-1]) for one in (counts, -log_errors)]
         self.data = triangles([rows], self.grouping), np.column_stack(sums), *table

@@ -31,7 +31,9 @@ class ObservedRows:
 
     def __init__(self, model: Any) -> None:
         observed = model.observed_RVs
-        self.name, self.law, self.refused = " and ".join(one.name for one in observed), None, ""
+        self.name = " and ".join(one.name for one in observed)
+        self.law = None
+        self.refused = ""
         self.values = {one.name: np.asarray(evaluate(model.rvs_to_values[one])) for one in observed}
         arrays = [np.asarray(value, dtype=np.float64) for value in self.values.values()]
         read = [without_weights(model, one) for one in observed]
@@ -76,7 +78,8 @@ def of_rows(observed: Any) -> list[Any]:
     A parameter that is a vector or a matrix for each row, such as the probabilities of categories, is summed: the graph
     serves to find the variables that a row depends on.
     """
-    operation, graphs = observed.owner.op, []
+    operation = observed.owner.op
+    graphs = []
     for parameter, n_axes in zip(operation.dist_params(observed.owner), operation.ndims_params, strict=True):
         summed = parameter.sum(axis=tuple(range(-n_axes, 0))) if n_axes else parameter
         graphs.append(pt.shape_padright(summed, operation.ndim_supp) if operation.ndim_supp else summed)

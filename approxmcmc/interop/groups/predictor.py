@@ -32,7 +32,8 @@ class MixedPredictor(NamedTuple):
 
 def standard_effects(values: ValuesOfGraph, factors: FactorsOfModel, effects: GroupEffects) -> dict[Any, Form]:
     """Return the form of each variable of effects, location + scale u, in the standard normal numbers u of a group."""
-    found, first = {}, 0
+    found = {}
+    first = 0
     for variable, axis in effects.axes.items():
         shape = values.shape(variable)
         entries = _one_group(shape, axis)
@@ -97,7 +98,9 @@ def triangle_of(cov: Any) -> Any:
 
 def predictor_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> MixedPredictor:
     """Return the design matrices of a predictor of `shape` rows that is given as a form; raise if not linear in u."""
-    offset, fixed, random = np.zeros(int(np.prod(shape))), [], []
+    offset = np.zeros(int(np.prod(shape)))
+    fixed = []
+    random = []
     for monomial, array in form.items():
         column = np.ascontiguousarray(np.broadcast_to(array, shape), dtype=np.float64).ravel()
         own = [f for f in monomial if f < n_effects]
@@ -161,6 +164,7 @@ def scale_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> tuple[np.nda
 
 def labels_of_rows(effects: GroupEffects) -> np.ndarray:
     """Return the group of each row; each row without a group becomes a separate group."""
-    labels, alone = effects.rows.copy(), effects.rows == FREE
+    labels = effects.rows.copy()
+    alone = effects.rows == FREE
     labels[alone] = effects.n_groups + np.arange(alone.sum())
     return labels

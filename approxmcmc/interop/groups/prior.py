@@ -20,7 +20,9 @@ class PriorOfCoordinates(Prior):
 
     def __init__(self, coordinates: Coordinates, model_hash: str) -> None:
         super().__init__(math.inf, None, who="from_pymc")
-        self.scale, self.coordinates, self.model_hash = math.nan, coordinates, model_hash
+        self.scale = math.nan
+        self.coordinates = coordinates
+        self.model_hash = model_hash
         self._kernels: dict[str, Any] = {}
 
     def normal(self, dim: int) -> None:

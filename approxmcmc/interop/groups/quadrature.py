@@ -30,8 +30,11 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
     """Rows of a PyMC model in groups, whose effects are integrated out by adaptive quadrature."""
 
     def __init__(self, source: ModelOfGroups, effects: GroupEffects, law: LawOfRows, *, always: bool = False) -> None:
-        shape, values = source.y.shape, source.values
-        self.n_effects, self.family, self.family_name = n_effects_of(values, effects), family_of(law.family), law.family
+        shape = source.y.shape
+        values = source.values
+        self.n_effects = n_effects_of(values, effects)
+        self.family = family_of(law.family)
+        self.family_name = law.family
         if self.n_effects not in NODES:
             n_nodes = NODES[2][0] ** self.n_effects
             raise NotGroupsError(
@@ -47,9 +50,11 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
                 "integrate=True integrates them out"
             )
         offset = found.offset + log_exposure(law, source)
-        has_offset, p = bool(offset.any()), found.X.shape[1]
+        has_offset = bool(offset.any())
+        p = found.X.shape[1]
         X = np.column_stack([found.X, offset]) if has_offset else found.X
-        self.n_columns, columns = found.Z.shape[1], X.shape[1]
+        self.n_columns = found.Z.shape[1]
+        columns = X.shape[1]
         if columns > MOST_COLUMNS:
             raise NotGroupsError(f"its predictor has {columns} columns besides the effects, above {MOST_COLUMNS}")
         products = [*found.beta, *((columns + j, weight, rest) for j, weight, rest in found.L)]

@@ -31,8 +31,11 @@ class ModelOfGroups:
         if not isinstance(model, pm.Model):
             raise IncompatibleError(f"from_pymc needs a pm.Model, found {type(model).__name__}")
         refuse_unsuitable(model)
-        self.model, self.observed = model, ObservedRows(model)
-        self.y, self.law, self.parameters = self.observed.y, self.observed.law, self.observed.parameters
+        self.model = model
+        self.observed = ObservedRows(model)
+        self.y = self.observed.y
+        self.law = self.observed.law
+        self.parameters = self.observed.parameters
         graphs = [] if self.law is None else self.law.graphs
         laws = [p for v in model.free_RVs if hasattr(v.owner.op, "dist_params") for p in v.owner.inputs]
         self.values = ValuesOfGraph(model, [*self.parameters, *graphs, *(p for p in laws if hasattr(p, "ndim"))])

@@ -42,7 +42,10 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     def describe_model(self, source: ModelOfGroups, effects: GroupEffects) -> None:
         """Set names, prior and effects as the model has them; the subclass must have set `coordinates`."""
-        self.source, self.groups, self.n_rows, coordinates = source, effects, source.y.size, self.coordinates
+        self.source = source
+        self.groups = effects
+        self.n_rows = source.y.size
+        coordinates = self.coordinates
         self.mirrored = sorted(coordinates.places[one] for one in coordinates.signed)
         self.prior = PriorOfCoordinates(coordinates, source.hash)
         self.variables = coordinates.describe()

@@ -38,7 +38,8 @@ class ValuesOfGraph:
     """
 
     def __init__(self, model: Any, graphs: Sequence[Any]) -> None:
-        rng, free = np.random.default_rng(0), model.free_RVs
+        rng = np.random.default_rng(0)
+        free = model.free_RVs
         self.of: dict[Any, Any] = {variable: _value_of(model, variable, rng) for variable in free}
         self.fixed: set[Any] = set()
         self.nodes = [node for node in toposort(graphs, blockers=free) if node.outputs[-1] not in self.of]
@@ -69,7 +70,8 @@ def shape_of(model: Any, variable: Any) -> tuple[int, ...]:
     static = variable.type.shape
     if None not in static:
         return tuple(map(int, static))
-    transform, value = model.rvs_to_transforms[variable], model.rvs_to_values[variable]
+    transform = model.rvs_to_transforms[variable]
+    value = model.rvs_to_values[variable]
     start = model.initial_point()[value.name]
     if transform is None or isinstance(transform, CholeskyCovPacked) or transform.ndim_supp == 0:
         return np.shape(start)

@@ -38,7 +38,8 @@ def without_weights(model: Any, observed: Any) -> Weighted:
     product = density.owner
     if drawn is None or product is None or not isinstance(product.op, Elemwise) or len(product.inputs) != 2:
         return Weighted(observed, None)
-    law, own = drawn.owner, dict(zip(node.op.inner_inputs, node.inputs, strict=True))
+    law = drawn.owner
+    own = dict(zip(node.op.inner_inputs, node.inputs, strict=True))
     parameters = rebuild(law.op.dist_params(law), own)
     variable = law.op.make_node(own.get(law.inputs[0], law.inputs[0]), None, *parameters).outputs[1]
     variable.name = observed.name

@@ -29,9 +29,11 @@ class SummedOut(LatentTarget):
     """The indicators of a `SummedModel`, drawn given the `variables` of a target that was made from it."""
 
     def __init__(self, model: SummedModel, variables: Variables) -> None:
-        self.model, self.variables = model, variables
+        self.model = model
+        self.variables = variables
         self.latents_wanted = model.latents_wanted
-        self.shape, self.supports = model.found.shape, model.found.supports
+        self.shape = model.found.shape
+        self.supports = model.found.supports
         self.dims = {one.name: self._dims_of(one.name, self.shape) for one in self.supports}
 
     def _dims_of(self, name: str, shape: tuple[int, ...]) -> tuple[str, ...]:

@@ -67,7 +67,8 @@ def indicators(model: Any, variables: Sequence[Any]) -> Indicators:
 
 def _support(variable: Any, values: ValuesOfGraph) -> np.ndarray:
     """Return the values that a discrete variable can take, in order."""
-    law, parameters = law_name(variable), variable.owner.op.dist_params(variable.owner)
+    law = law_name(variable)
+    parameters = variable.owner.op.dist_params(variable.owner)
     known = [values.of[one] for one in parameters]
     if law == "Bernoulli":
         return np.arange(2)

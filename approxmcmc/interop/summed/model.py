@@ -35,7 +35,8 @@ class SummedRows(MeasurableOp, Op):
     ndim_supp = 0
 
     def __init__(self, dtype: str, ndim: int) -> None:
-        self.dtype, self.ndim = dtype, ndim
+        self.dtype = dtype
+        self.ndim = ndim
 
     def make_node(self, *terms: Any) -> Any:
         """Return the node that stands for the rows with these terms."""
@@ -65,7 +66,8 @@ class SummedModel(pm.Model):
 
     def __init__(self, given: Any, found: Indicators) -> None:
         super().__init__(model=None)
-        self.given, self.found = given, found
+        self.given = given
+        self.found = found
         for name, labels in given.coords.items():
             self.add_coord(name, labels, length=given.dim_lengths[name])
         dims = given.named_vars_to_dims
@@ -74,7 +76,8 @@ class SummedModel(pm.Model):
             self.add_named_variable(one, dims.get(one.name))
         for one in given.free_RVs:
             if one not in found.supports:
-                transform, initval = given.rvs_to_transforms[one], given.rvs_to_initial_values[one]
+                transform = given.rvs_to_transforms[one]
+                initval = given.rvs_to_initial_values[one]
                 how = {"default_transform": None, "transform": transform, "initval": initval}
                 self.register_rv(one, one.name, dims=dims.get(one.name), **how)
         self.terms, rows = terms_of_states(given, found)
@@ -116,7 +119,9 @@ class SummedModel(pm.Model):
         NotGroupsError
             When they differ, so the graph was misread.
         """
-        rng, found, given = np.random.default_rng(0), self.found, self.given
+        rng = np.random.default_rng(0)
+        found = self.found
+        given = self.given
         point = {name: rng.normal(value, SPREAD) for name, value in self.initial_point().items()}
         own = pytensor.function(
             [self.rvs_to_values[one] for one in self.free_RVs],

@@ -47,13 +47,15 @@ def terms_of_states(model: Any, found: Indicators) -> tuple[list[Any], Any]:
     terms = [[_log_weight(one, k) for one, k in state.items()] for state in states]
     rows = None
     for observed, labels in found.rows.items():
-        node, value = observed.owner, model.rvs_to_values[observed]
+        node = observed.owner
+        value = model.rvs_to_values[observed]
         in_states = [in_state(node.op.dist_params(node), state) for state in states]
         in_states = _fold(model, in_states, shared=labels is not None)
         if labels is not None:
             padding = Padding(labels, found.shape[0])
             rows_of_groups = padding.array(np.asarray(evaluate(value)))
-            value, in_states = padding.flat(rows_of_groups), padding.rebuild(in_states)
+            value = padding.flat(rows_of_groups)
+            in_states = padding.rebuild(in_states)
         else:
             rows_of_groups = value
         for term, own in zip(terms, in_states, strict=True):
@@ -90,7 +92,8 @@ class Padding:
 
     def __init__(self, labels: np.ndarray, n_groups: int) -> None:
         counts = np.bincount(labels, minlength=n_groups)
-        self.n_rows, self.longest = len(labels), int(counts.max())
+        self.n_rows = len(labels)
+        self.longest = int(counts.max())
         if self.longest * n_groups > MOST_PADDING * len(labels):
             raise NotGroupsError(
                 f"its {n_groups} groups have {counts.min()} to {counts.max()} rows, and padding all to the longest "

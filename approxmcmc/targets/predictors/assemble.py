@@ -96,7 +96,8 @@ def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> Pre
             raise InvalidInputError(f"{who}: Treatment of {name} needs a column of codes with two levels or more")
         return dataclasses.replace(whole, codes=whole.codes - 1, labels=whole.labels[1:])
     codes, weights = design if isinstance(design, tuple) and len(design) == 2 else (design, None)
-    array, labels = checked_array(codes_of(codes), name, who=who, keep_float32=True), labels_of(codes)
+    array = checked_array(codes_of(codes), name, who=who, keep_float32=True)
+    labels = labels_of(codes)
     if weights is not None or (array.ndim == 1 and array.dtype.kind == "i"):
         if array.dtype.kind != "i" or array.shape != (n,) or array.min() < 0:
             raise InvalidInputError(
@@ -123,9 +124,11 @@ def assemble(parts: Mapping[str, list[PredictorPart]], variables: Variables, n: 
 
     Theta holds the variables one after the other; `n` is the number of rows.
     """
-    starts, dim = {}, 0
+    starts = {}
+    dim = 0
     for name, shape in variables.shapes.items():
-        starts[name], dim = dim, dim + math.prod(shape)
+        starts[name] = dim
+        dim = dim + math.prod(shape)
     builder = DistinctColumns(n)
     predictors = [_predictor(given, starts, dim, builder) for given in parts.values()]
     return Design(dim, builder.dense(), builder.coded(), builder.weights, predictors)

@@ -14,7 +14,8 @@ class ClosedForm(RowLikelihood):
     """A likelihood with batch functions written out: terms, slopes, and value with slopes and second derivatives."""
 
     def __init__(self, n_predictors: int, *functions: Callable[..., None]) -> None:
-        self.n_predictors, self.functions = n_predictors, functions
+        self.n_predictors = n_predictors
+        self.functions = functions
 
     def terms(self) -> Callable[..., None]:
         """Return the batch function of the terms."""

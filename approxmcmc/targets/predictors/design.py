@@ -69,8 +69,12 @@ class Design:
     def __init__(
         self, dim: int, X: np.ndarray, codes: np.ndarray, weights: Sequence[int], predictors: Sequence[Predictor]
     ) -> None:
-        self.dim, self.n_rows, self.predictors = dim, len(X), tuple(predictors)
-        self.X, self.codes, self.weights = X, codes, tuple(weights)
+        self.dim = dim
+        self.n_rows = len(X)
+        self.predictors = tuple(predictors)
+        self.X = X
+        self.codes = codes
+        self.weights = tuple(weights)
         self._has_offset = any(dim in (*one.places, *one.shared) for one in predictors)
 
     @property
@@ -169,7 +173,8 @@ class Design:
 
     def bend(self, bends: np.ndarray, rows: Rows) -> np.ndarray:
         """Return the sum of the Hessians of rows with second derivatives `bends` (K, K, rows); shape (dim, dim)."""
-        total, parts = np.zeros((self.dim + 1, self.dim + 1)), self._parts(rows)
+        total = np.zeros((self.dim + 1, self.dim + 1))
+        parts = self._parts(rows)
         for k, one in enumerate(parts):
             one.add_bend(one, bends[k, k], 0.5, total)
             for other, weights in zip(parts[k + 1 :], bends[k, k + 1 :], strict=True):
@@ -185,13 +190,16 @@ class Design:
         return np.einsum("krj,lrj->rkl", spread, spread, optimize=True)
 
     def _parts(self, rows: Rows) -> "list[_Part]":
-        X, codes = np.asarray(self.X[rows]), self.codes[rows]
+        X = np.asarray(self.X[rows])
+        codes = self.codes[rows]
         return [self._part(one, X, codes) for one in self.predictors]
 
     def _part(self, one: Predictor, X: np.ndarray, codes: np.ndarray) -> "_Part":
         first, last = one.codes
-        n, width = len(X), last - first + len(one.shared)
-        places, values = np.empty((n, width), dtype=np.int32), np.ones((n, width))
+        n = len(X)
+        width = last - first + len(one.shared)
+        places = np.empty((n, width), dtype=np.int32)
+        values = np.ones((n, width))
         places[:, : last - first] = codes[:, first:last]
         places[:, last - first :] = one.shared
         values[:, last - first :] = one.values
@@ -214,7 +222,9 @@ class _Part:
     """The design of one predictor for some rows: dense columns D, and all else as sparse rows S."""
 
     def __init__(self, dense: np.ndarray, places: np.ndarray, sparse: csr_array | None) -> None:
-        self.dense, self.places, self.sparse = dense, places, sparse
+        self.dense = dense
+        self.places = places
+        self.sparse = sparse
 
     def times(self, extended: np.ndarray) -> np.ndarray:
         """Return (D + S) v, v = `extended` of length dim + 1 (or a matrix with such columns)."""

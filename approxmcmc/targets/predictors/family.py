@@ -70,7 +70,8 @@ class FamilyLikelihood(PredictsResponses, ScalarLikelihood):
     def __init__(self, family: Family, shape: float = 1.0, *, largest_size: float | None = None) -> None:
         term, derivatives = family.of_pair(shape) if largest_size is None else family.of_sized(shape)
         super().__init__(term, 1, 1, derivatives)
-        self.family, self.shape = family, shape
+        self.family = family
+        self.shape = shape
         self.knows_derivatives = family.knows_derivatives
         self.predictor_scale = family.predictor_scale
         self.largest_size = 1.0 if largest_size is None else largest_size

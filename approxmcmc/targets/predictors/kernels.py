@@ -19,9 +19,14 @@ LAST = DESIGN  # the first array of the responses
 @compiled(fastmath=set(BATCH_FASTMATH))
 def gather(theta: np.ndarray, design: Data, k: int, coefs: np.ndarray) -> float:
     """Copy the coefficients of the dense columns of predictor k to `coefs`; return the part that all rows share."""
-    spans, places, shared, values = design[2], design[3], design[5], design[6]
+    spans = design[2]
+    places = design[3]
+    shared = design[5]
+    values = design[6]
     dim = theta.shape[0]
-    first, last, at = spans[0, SPANS * k], spans[0, SPANS * k + 1], spans[0, SPANS * k + 2]
+    first = spans[0, SPANS * k]
+    last = spans[0, SPANS * k + 1]
+    at = spans[0, SPANS * k + 2]
     for j in range(last - first):
         place = places[0, at + j]
         coefs[j] = theta[place] if place < dim else 1.0
@@ -36,7 +41,10 @@ def add_coded(
     theta: np.ndarray, design: Data, k: int, order: np.ndarray, lo: int, hi: int, common: float, eta: np.ndarray
 ) -> None:
     """Add to `eta`, predictor k, the entries of theta that codes name, times their weights, and the number `common`."""
-    X, codes, spans, weights = design[0], design[1], design[2], design[4]
+    X = design[0]
+    codes = design[1]
+    spans = design[2]
+    weights = design[4]
     dim = theta.shape[0]
     for i in range(hi - lo):
         eta[i] += common
@@ -61,17 +69,21 @@ def predict(
 
     It handles two rows at a time, as `approxmcmc.engine.terms.batches.linear_predictor` does.
     """
-    X, spans = design[0], design[2]
+    X = design[0]
+    spans = design[2]
     for k in range(eta.shape[0]):
         common = gather(theta, design, k, coefs)
-        first, width = spans[0, SPANS * k], spans[0, SPANS * k + 1] - spans[0, SPANS * k]
+        first = spans[0, SPANS * k]
+        width = spans[0, SPANS * k + 1] - spans[0, SPANS * k]
         out = eta[k]
         if width == 0:
             for i in range(hi - lo):
                 out[i] = 0.0
         for pair in range((hi - lo + 1) // 2 if width > 0 else 0):
-            here, there = lo + 2 * pair, min(lo + 2 * pair + 1, hi - 1)
-            one, other = X[datum_at(order, here)], X[datum_at(order, there)]
+            here = lo + 2 * pair
+            there = min(lo + 2 * pair + 1, hi - 1)
+            one = X[datum_at(order, here)]
+            other = X[datum_at(order, there)]
             total = total_other = 0.0
             for j in range(width):
                 total += one[first + j] * coefs[j]
@@ -97,12 +109,17 @@ def predict_both(
 
     The numbers are those of `predict`; `coefs` is scratch of two rows.
     """
-    X, spans = design[0], design[2]
-    coefs_now, coefs_then = coefs[0], coefs[1]
+    X = design[0]
+    spans = design[2]
+    coefs_now = coefs[0]
+    coefs_then = coefs[1]
     for k in range(eta.shape[0]):
-        common, common_then = gather(theta, design, k, coefs_now), gather(proposed, design, k, coefs_then)
-        first, width = spans[0, SPANS * k], spans[0, SPANS * k + 1] - spans[0, SPANS * k]
-        now, then = eta[k], eta_proposed[k]
+        common = gather(theta, design, k, coefs_now)
+        common_then = gather(proposed, design, k, coefs_then)
+        first = spans[0, SPANS * k]
+        width = spans[0, SPANS * k + 1] - spans[0, SPANS * k]
+        now = eta[k]
+        then = eta_proposed[k]
         for i in range(hi - lo):
             row = X[lo + i]
             total = total_then = 0.0
@@ -123,8 +140,11 @@ def add_rows(
     X, codes, spans, places, weights, shared, values = design
     dim = out.shape[0]
     for k in range(slopes.shape[0]):
-        slope, total = slopes[k], 0.0
-        first, width, at = spans[0, SPANS * k], spans[0, SPANS * k + 1] - spans[0, SPANS * k], spans[0, SPANS * k + 2]
+        slope = slopes[k]
+        total = 0.0
+        first = spans[0, SPANS * k]
+        width = spans[0, SPANS * k + 1] - spans[0, SPANS * k]
+        at = spans[0, SPANS * k + 2]
         for j in range(width):
             sums[j] = 0.0
         for i in range(hi - lo):
@@ -162,7 +182,8 @@ def log_terms(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
 ) -> None:
     """Write the terms of the rows ``order[lo:hi]``."""
-    eta, coefs = np.empty((known.n_predictors, hi - lo)), np.empty(data[0].shape[1])
+    eta = np.empty((known.n_predictors, hi - lo))
+    coefs = np.empty(data[0].shape[1])
     predict(theta, data[:LAST], order, lo, hi, coefs, eta)
     known.function(eta, data[LAST:], order, lo, hi, out)
 
@@ -178,7 +199,8 @@ def terms_at_both(
     known: OfRows,
 ) -> None:
     """Write the terms of the rows lo ... hi - 1 at theta to `current`, at `proposed` to `candidate`, in one pass."""
-    eta, coefs = np.empty((2, known.n_predictors, hi - lo)), np.empty((2, data[0].shape[1]))
+    eta = np.empty((2, known.n_predictors, hi - lo))
+    coefs = np.empty((2, data[0].shape[1]))
     memory_order = np.empty(0, dtype=np.int64)
     predict_both(theta, proposed, data[:LAST], memory_order, lo, hi, coefs, eta[0], eta[1])
     known.function(eta[0], data[LAST:], memory_order, lo, hi, current)
@@ -189,7 +211,8 @@ def add_gradient(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
 ) -> None:
     """Add the sum of the gradients of the terms of ``order[lo:hi]``; ``known.function`` computes the slopes."""
-    coefs, design = np.empty(data[0].shape[1]), data[:LAST]
+    coefs = np.empty(data[0].shape[1])
+    design = data[:LAST]
     for start in range(lo, hi, BATCH):
         stop = min(start + BATCH, hi)
         eta = np.empty((known.n_predictors, stop - start))
@@ -210,7 +233,8 @@ def subtract_quadratics(
     n_predictors = eta.shape[0]
     for i in range(hi - lo):
         row = numbers[datum_at(order, lo + i)]
-        fitted, place = row[n_predictors], 2 * n_predictors + 1
+        fitted = row[n_predictors]
+        place = 2 * n_predictors + 1
         for k in range(n_predictors):
             delta = eta[k, i] - row[k]
             slope = row[n_predictors + 1 + k]
@@ -228,7 +252,8 @@ def subtract_slopes(
     """Subtract the slopes g + H d of the quadratics of `subtract_quadratics` from `slopes` (K, rows)."""
     n_predictors = eta.shape[0]
     for i in range(hi - lo):
-        row, place = numbers[datum_at(order, lo + i)], 2 * n_predictors + 1
+        row = numbers[datum_at(order, lo + i)]
+        place = 2 * n_predictors + 1
         for k in range(n_predictors):
             slopes[k, i] -= row[n_predictors + 1 + k]
             for m in range(k, n_predictors):  # slope of H_km d_k d_m, or of half of it if k = m
@@ -241,7 +266,8 @@ def residuals(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
 ) -> None:
     """Write the terms of the rows ``order[lo:hi]`` minus their quadratics, which the last array of the data holds."""
-    eta, coefs = np.empty((known.n_predictors, hi - lo)), np.empty(data[0].shape[1])
+    eta = np.empty((known.n_predictors, hi - lo))
+    coefs = np.empty(data[0].shape[1])
     predict(theta, data[:LAST], order, lo, hi, coefs, eta)
     known.function(eta, data[LAST:-1], order, lo, hi, out)
     subtract_quadratics(eta, data[-1], order, lo, hi, out)
@@ -251,8 +277,10 @@ def add_residual_gradient(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
 ) -> None:
     """Add the sum of the gradients of `residuals` of ``order[lo:hi]``; ``known.function`` computes slopes of terms."""
-    eta, slopes = np.empty((known.n_predictors, hi - lo)), np.empty((known.n_predictors, hi - lo))
-    coefs, design = np.empty(data[0].shape[1]), data[:LAST]
+    eta = np.empty((known.n_predictors, hi - lo))
+    slopes = np.empty((known.n_predictors, hi - lo))
+    coefs = np.empty(data[0].shape[1])
+    design = data[:LAST]
     predict(theta, design, order, lo, hi, coefs, eta)
     known.function(eta, data[LAST:-1], order, lo, hi, slopes)
     subtract_slopes(eta, data[-1], order, lo, hi, slopes)

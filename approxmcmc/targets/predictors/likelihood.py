@@ -148,7 +148,9 @@ class ScalarLikelihood(RowLikelihood):
         n_responses: int,
         derivatives: Callable[..., tuple[float, ...]] | None = None,
     ) -> None:
-        self.loglik, self.n_predictors, self.n_responses = loglik, n_predictors, n_responses
+        self.loglik = loglik
+        self.n_predictors = n_predictors
+        self.n_responses = n_responses
         self.knows_derivatives = derivatives is not None
         self.derivatives = derivatives or differences(loglik, n_predictors, n_responses)
 
@@ -163,19 +165,22 @@ class ScalarLikelihood(RowLikelihood):
 
     def terms(self) -> Callable[..., None]:
         """Return the batch function of the terms: a loop over rows that calls ``loglik``."""
-        K, m = self.n_predictors, self.n_responses
+        K = self.n_predictors
+        m = self.n_responses
         return loop_over_rows(K, m, [f"out[i] = loglik({arguments(K, m)})"], loglik=self.loglik)
 
     def slopes(self) -> Callable[..., None]:
         """Return the batch function of the slopes: a loop over rows that calls ``derivatives``."""
-        K, m = self.n_predictors, self.n_responses
+        K = self.n_predictors
+        m = self.n_responses
         keep = [f"out[{k}, i] = found[{k}]" for k in range(K)]
         found = f"found = derivatives({arguments(K, m)})"
         return loop_over_rows(K, m, [found, *keep], derivatives=self.derivatives)
 
     def expansion(self) -> Callable[..., None]:
         """Return the batch function of expansions: a loop over rows that calls ``loglik`` and ``derivatives``."""
-        K, m = self.n_predictors, self.n_responses
+        K = self.n_predictors
+        m = self.n_responses
         keep = [f"out[i, {1 + k}] = found[{k}]" for k in range(self.n_numbers - 1)]
         lines = [f"out[i, 0] = loglik({arguments(K, m)})", f"found = derivatives({arguments(K, m)})", *keep]
         return loop_over_rows(K, m, lines, loglik=self.loglik, derivatives=self.derivatives)
@@ -192,7 +197,8 @@ class ScalarLikelihood(RowLikelihood):
         InvalidInputError
             If there are not K + K (K + 1) / 2 derivatives, or one is wrong; the message calls them `name`.
         """
-        K, at = self.n_predictors, np.full(self.n_predictors, 0.25)
+        K = self.n_predictors
+        at = np.full(self.n_predictors, 0.25)
         found = np.shape(self.derivatives(*at, *responses))
         if found != (self.n_numbers - 1,):
             raise InvalidInputError(
@@ -233,7 +239,8 @@ def arguments(K: int, m: int) -> str:
 
 @cached_by_content(maxsize=64)
 def _loop_maker(K: int, m: int, lines: tuple[str, ...], names: tuple[str, ...]) -> Callable[..., Any]:
-    responses, predictors = "".join(f"y{k}, " for k in range(m)), "".join(f"eta{k}, " for k in range(K))
+    responses = "".join(f"y{k}, " for k in range(m))
+    predictors = "".join(f"eta{k}, " for k in range(K))
     body = "\n".join(f"            {line}" for line in lines)
     source = f"""
 def make({", ".join(names)}):
@@ -275,7 +282,8 @@ def _difference_maker(K: int, m: int) -> Callable[..., Any]:
         results.append(f"(16.0 * (a{k} + b{k}) - (c{k} + d{k}) - 30.0 * here) / (12.0 * h{k} * h{k})")
         for j in range(k + 1, K):
             for name, step in (("near", 1.0), ("far", 2.0)):
-                one, other = f"e{k}", f"e{j}"
+                one = f"e{k}"
+                other = f"e{j}"
                 same = f"{at(**{one: step, other: step})} + {at(**{one: -step, other: -step})}"
                 opposite = f"{at(**{one: step, other: -step})} + {at(**{one: -step, other: step})}"
                 lines.append(f"{name}{k}_{j} = {same} - ({opposite})")

@@ -243,12 +243,14 @@ def _with_labels_of_designs(
     coords: Mapping[str, Sequence[Any]],
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, Sequence[Any]]]:
     """Return dims and coords with an axis for each variable that has none, if all its designs have the same labels."""
-    axes, names = dict(labelled), dict(coords)
+    axes = dict(labelled)
+    names = dict(coords)
     for variable, shape in shapes.items():
         found = {part.labels[: shape[0]] for part in parts if part.variable == variable and shape and part.labels}
         if variable not in axes and len(found) == 1 and len(labels := found.pop()) == shape[0]:
             axis = f"{variable}_dim_0"
-            axes[variable], names[axis] = (axis,), labels
+            axes[variable] = (axis,)
+            names[axis] = labels
     return axes, names
 
 
