@@ -185,6 +185,7 @@ TARGETS = {
     "EstimatedLikelihood": lambda: amc.targets.EstimatedLikelihood(estimate, book.logprior, dim=2, data=X),
     "EstimatedRatio": lambda: amc.targets.EstimatedRatio(estimate_ratio, book.logprior, dim=2, data=X),
     "CloglogRegression": lambda: amc.targets.CloglogRegression(X, np.arange(N) % 2),
+    "ExponentialRegression": lambda: amc.targets.ExponentialRegression(0.2 * X, 0.5 + np.arange(N) % 3),
     "GLMTarget": lambda: amc.targets.GLMTarget(log_poisson, X, np.ones(N), prior_scale=1.0),
     "GroupedTarget": lambda: amc.targets.GroupedTarget(X, np.arange(N) % 2, np.arange(N) // 2),
     "GammaRegression": lambda: amc.targets.GammaRegression(0.2 * X, 0.5 + np.arange(N) % 3, alpha=2.0),
@@ -203,6 +204,7 @@ TARGETS = {
     "RobustRegression": lambda: amc.targets.RobustRegression(X, X[:, 0], df=3.0, prior_scale=1.0),
     "SoftmaxRegression": lambda: amc.targets.SoftmaxRegression(X[:, :1], np.arange(N) % 2, prior_scale=1.0),
     "FunctionTarget": user_target,
+    "WeibullRegression": lambda: amc.targets.WeibullRegression(0.2 * X, 0.5 + np.arange(N) % 3, alpha=1.5),
 }
 # Targets whose functions another library makes, which may be missing; to samplers they are batch targets.
 IN_OTHER_LIBRARIES = ("JaxTarget", "TorchTarget")

@@ -10,6 +10,7 @@ from approxmcmc.targets.compression import compressed
 from approxmcmc.targets.discrete.bayesian_network import BayesianNetwork, alarm_network
 from approxmcmc.targets.discrete.binary_mrf import BinaryMRF, PseudoLikelihood
 from approxmcmc.targets.estimated import EstimatedLikelihood, EstimatedRatio
+from approxmcmc.targets.exponential import ExponentialRegression
 from approxmcmc.targets.exponential_family import Auxiliary
 from approxmcmc.targets.gamma import GammaRegression
 from approxmcmc.targets.glm import GLMTarget
@@ -29,6 +30,7 @@ from approxmcmc.targets.robust import RobustRegression
 from approxmcmc.targets.softmax import SoftmaxRegression
 from approxmcmc.targets.statistics.regression import LinearRegression
 from approxmcmc.targets.user import FunctionTarget
+from approxmcmc.targets.weibull import WeibullRegression
 
 __all__ = [
     "ERGM",
@@ -41,6 +43,7 @@ __all__ = [
     "CloglogRegression",
     "EstimatedLikelihood",
     "EstimatedRatio",
+    "ExponentialRegression",
     "FunctionTarget",
     "GLMTarget",
     "GammaRegression",
@@ -61,6 +64,7 @@ __all__ = [
     "SoftmaxRegression",
     "TorchTarget",
     "Treatment",
+    "WeibullRegression",
     "alarm_network",
     "compressed",
     "degree_statistic",

@@ -22,6 +22,7 @@ from approxmcmc.families.bernoulli import CLOGLOG
 from approxmcmc.families.family import Family
 from approxmcmc.families.gamma import GAMMA
 from approxmcmc.families.student_t import student_t
+from approxmcmc.families.weibull import WEIBULL
 
 ETA = np.linspace(-4.0, 4.0, 17)
 REACHES = (0.0, 0.3, 2.0)
@@ -135,6 +136,14 @@ CASES = {
         lambda eta, y, n, r: stats.gamma.logpdf(y, r, scale=np.exp(eta) / r),
         (0.0, -1.0, math.inf),
         shape=2.5,
+    ),
+    "weibull": Case(
+        WEIBULL,
+        (0.1, 1.0, 4.0),
+        lambda eta, y, n, r: np.log(r / y) + r * (np.log(y) - eta) - np.exp(r * (np.log(y) - eta)),
+        lambda eta, y, n, r: stats.weibull_min.logpdf(y, r, scale=np.exp(eta)),
+        (0.0, -1.0, math.inf),
+        shape=1.7,
     ),
     "normal": Case(
         families.NORMAL,
@@ -345,7 +354,7 @@ def test_the_cases_are_the_families_of_the_room():
         importlib.import_module(f"approxmcmc.families.{one.name}") for one in pkgutil.iter_modules(families.__path__)
     ]
     named = {value.name for module in modules for value in vars(module).values() if isinstance(value, Family)}
-    assert named == set(families.FAMILIES) | {"cloglog", "gamma"}  # which rows of groups do not have
+    assert named == set(families.FAMILIES) | {"cloglog", "gamma", "weibull"}  # which rows of groups do not have
     assert set(CASES) == named | {"student t"}
 
 
@@ -435,6 +444,11 @@ BUGS = {
         check_derivatives,
         "cloglog",
         {"derivatives": lambda eta, y, size, shape: (CLOGLOG.derivatives(eta, y, size, shape)[0], -math.exp(eta))},
+    ),
+    "a bound of another shape": (
+        check_bounds,
+        "weibull",
+        {"third_derivative_within": WEIBULL.second_derivative_within},
     ),
     "a minorant too high": (
         check_minorants,

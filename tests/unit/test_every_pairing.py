@@ -43,6 +43,7 @@ UNBOUNDED = (
     "BinaryMRF",
     "BoundedLikelihood",
     "CloglogRegression",
+    "ExponentialRegression",
     "GLMTarget",
     "GammaRegression",
     "GaussianMixture",
@@ -54,6 +55,7 @@ UNBOUNDED = (
     "PredictorTarget",
     "ProbitRegression",
     "SoftmaxRegression",
+    "WeibullRegression",
 )
 # Targets that know no bound of their single terms; a factor's is its range.
 WITHOUT_DIFFERENCES = tuple(name for name in UNBOUNDED if name not in ("BayesianNetwork", "BinaryMRF"))

@@ -64,6 +64,18 @@ MODELS = {
         lambda X, **settings: amc.targets.GammaRegression(X, AMOUNTS, **settings),
         lambda eta, s: stats.gamma.logpdf(AMOUNTS, np.exp(s), scale=np.exp(eta - s)) + np.log(AMOUNTS),
     ),
+    "exponential": (
+        lambda X, **settings: amc.targets.ExponentialRegression(X, AMOUNTS, **settings),
+        lambda eta, s: stats.expon.logpdf(AMOUNTS, scale=np.exp(eta)),
+    ),
+    "weibull, known": (
+        lambda X, **settings: amc.targets.WeibullRegression(X, AMOUNTS, alpha=1.3, **settings),
+        lambda eta, s: -1.3 * eta - (AMOUNTS * np.exp(-eta)) ** 1.3,
+    ),
+    "weibull": (
+        lambda X, **settings: amc.targets.WeibullRegression(X, AMOUNTS, **settings),
+        lambda eta, s: stats.weibull_min.logpdf(AMOUNTS, np.exp(s), scale=np.exp(eta)) + np.log(AMOUNTS),
+    ),
 }
 
 

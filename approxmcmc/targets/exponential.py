@@ -1,0 +1,66 @@
+"""Exponential regression."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.families.gamma import GAMMA
+from approxmcmc.targets.family_regression import FamilyRegression
+
+
+class ExponentialRegression(FamilyRegression):
+    r"""Bayesian regression of exponential y_i with mean exp(x_i' beta + offset_i), beta_j ~ N(0, prior_scale^2).
+
+    It is a :class:`GammaRegression` and a :class:`WeibullRegression` with alpha = 1. Every duration must have been
+    observed to its end: censored rows are not supported, and leaving them out makes the posterior wrong.
+
+    Parameters
+    ----------
+    X
+        Predictors, shape (n, p), or a table with columns of text or categories, as for :class:`LogisticRegression`.
+    y
+        Responses, shape (n,), positive: durations.
+    prior_scale, intercept, prior, coef_names, offset
+        As for :class:`PoissonRegression`.
+
+    Raises
+    ------
+    InvalidInputError
+        When shapes do not fit, a value is NaN or infinite, or y is not positive.
+
+    Notes
+    -----
+    Terms are concave. No bound of a derivative holds for all eta, so the plain terms have no bounds for `PoissonTest`
+    and `ZigZag`; those of a `ControlVariate` have them for `PoissonTest`.
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 2))
+    >>> amc.targets.ExponentialRegression(X, rng.exponential(np.exp(X[:, 0])), intercept=True)
+    ExponentialRegression(n_obs=100, dim=3)
+    """
+
+    @naming_the_arguments
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        prior_scale: float = 1.0,
+        intercept: bool = False,
+        *,
+        prior: Callable[..., float] | None = None,
+        coef_names: Sequence[str] | None = None,
+        offset: Any = None,
+    ) -> None:
+        super().__init__(
+            GAMMA,
+            X,
+            y,
+            prior_scale=prior_scale,
+            intercept=intercept,
+            prior=prior,
+            coef_names=coef_names,
+            offset=offset,
+        )
