@@ -16,7 +16,8 @@ moments, which are no larger without replacement (Hoeffding 1963, theorem 4), an
     c_n = s sqrt(2 rho_n log(5 / delta_j) / n) + (7/3 + 3/sqrt(2)) C log(5 / delta_j) / n,
 
 rho_n = 1 - (n - 1)/N for n <= N/2 and (1 - n/N)(1 + 1/n) beyond. This bound is smaller if the term with s dominates the
-term with C and n is a large part of N. It is one-sided: enough, because a decision can be wrong on one side only.
+term with C and n is a large part of N. It is one-sided, which is enough because a decision can be wrong on one side
+only.
 
 Reference: Bardenet, Doucet and Holmes (2014), Towards Scaling up Markov Chain Monte Carlo, ICML, algorithm 2 (with
 C >= max abs(l) and 6 in place of 3); Bardenet, Doucet and Holmes (2017), On Markov Chain Monte Carlo Methods for Tall
@@ -149,7 +150,8 @@ class BernsteinTest(AcceptanceTest):
     batch_size
         Number of data in the first look, at least 2.
     growth
-        Look j adds ``round(batch_size * growth**(j - 1))`` data. By default looks double: each look widens the bounds.
+        Look j adds ``round(batch_size * growth**(j - 1))`` data. Every further look makes the bounds wider, so by
+        default looks double.
     range
         Source of C, which bounds ``max l - min l`` over all data, l the change of a term between two states.
         ``"target"``: from the target, as a function of both states (for example `LogisticRegression`, `GLMTarget` with
@@ -175,7 +177,8 @@ class BernsteinTest(AcceptanceTest):
     -----
     Guarantee: each decision is wrong with probability at most delta, whatever the distribution of the terms; so the
     error of the acceptance probability is at most delta, and the bias vanishes with delta. No guarantee with
-    ``range="observed"``. Decisions in which two terms differ by more than C are made on all data, and a run warns.
+    ``range="observed"``. If two of the terms read differ by more than C, the decision is made on all data and counted
+    in ``range_violations``, and a run warns.
 
     Cost: at most 2 evaluations for each datum read. The test is conservative: without control variates it reads nearly
     all data near a mode, because C is many times the terms' standard deviation.
@@ -242,7 +245,8 @@ class BernsteinTest(AcceptanceTest):
         if violations:
             sentence = (
                 f"in {violations} of {int(stats['decisions_made'].sum())} decisions the terms read lay further apart "
-                "than the range given to BernsteinTest. These were decided on all data; others may be wrong"
+                "than the range given to BernsteinTest. These were decided on all data; other decisions may have been "
+                "decided wrongly"
             )
             advice = "give a larger range, one by which the changes of two terms never differ"
             problems.append(Finding("range of the terms", "warning", sentence, advice, violations, 0.0))

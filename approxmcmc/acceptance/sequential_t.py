@@ -128,7 +128,8 @@ class SequentialTTest(AcceptanceTest):
         Stop when the one-sided p-value falls below epsilon; 0 <= epsilon <= 0.5. With 0 the test never stops early and
         makes the same decisions as :class:`ExactTest`; with 0.5 it stops at the first look.
     batch_size
-        Number of data that the first look reads, at least 2. About 500 are enough unless terms are skewed.
+        Number of data that the first look reads, at least 2. With about 500 the central limit theorem holds well
+        enough; skewed terms need more.
     growth
         Look j adds ``round(batch_size * growth**(j - 1))`` data; 1 = equal looks.
     tol

@@ -7,8 +7,9 @@ density, symmetric in the two states, so antisymmetric functions of them average
 
     sign score  E[alpha sign(Lambda)] = 0,    energy drift  E[alpha (log pi(theta') - log pi(theta))] = 0.
 
-Neither needs a test, so both can check draws of any origin. The test is checked by E|alpha^ - alpha| and E alpha^ -
-E alpha, and the sampled terms by their kurtosis. A mode that no chain visits is invisible to all gates.
+Neither needs a test, so both can check draws of any origin. The test is checked by E|alpha^ - alpha| and by the
+difference of E alpha^ and E alpha, and the sampled terms by their kurtosis. A mode that no chain visits is invisible to
+all gates.
 
 Audits of one chain are correlated through its draws: a standard error is the larger of the independent one and that of
 batch means (Flegal, Haran and Jones 2008).

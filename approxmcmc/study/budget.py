@@ -17,8 +17,7 @@ class Budget:
     ----------
     seconds
         Processor seconds of the cell from the first step, tuning included, compilation and set-up excluded, so that a
-        chain on a busy core draws as much as any other. Samplers in JAX count
-        wall-clock seconds.
+        chain on a busy core draws as much as any other. Samplers in JAX count wall-clock seconds.
     draws
         Draws kept after tuning; with `seconds` alone, at most a million.
 

@@ -65,7 +65,8 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
     if not (keep_float32 and array.dtype == np.float32):
         array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
     array = np.ascontiguousarray(array)
-    array = array if array.flags.aligned else array.copy()  # compiled code trusts alignment
+    # Compiled code trusts that numbers begin at multiples of their size.
+    array = array if array.flags.aligned else array.copy()
     bad, position = _not_finite(array)
     if bad:
         raise InvalidInputError(
