@@ -206,9 +206,14 @@ def bias(
     )
     found = as_dataset(finished)
     found.attrs |= {
-        "form": forms[best].name, "kernel": forms[best].coupling.name, "replications": replications,
-        "roulette": forms[best].roulette, "seed": str(seed), "confidence": confidence, "max_steps": max_steps,
-    }  # fmt: skip
+        "form": forms[best].name,
+        "kernel": forms[best].coupling.name,
+        "replications": replications,
+        "roulette": forms[best].roulette,
+        "seed": str(seed),
+        "confidence": confidence,
+        "max_steps": max_steps,
+    }
     return found
 
 

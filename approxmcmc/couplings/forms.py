@@ -100,9 +100,16 @@ class AuditForm:
         noise = float(each.std(ddof=1)) / math.sqrt(each.size) if each.size > 1 else math.inf
         log_density = float(self.target.log_prior(theta)) + found.log_likelihood
         record = AuditRecord(
-            delta, noise, alpha, alpha + delta, float(np.abs(each - alpha).mean()), found.log_ratio,
-            found.energy_change, log_density, 2.0,
-        )  # fmt: skip
+            delta=delta,
+            noise=noise,
+            alpha=alpha,
+            alpha_hat=alpha + delta,
+            wrong=float(np.abs(each - alpha).mean()),
+            log_ratio=found.log_ratio,
+            energy_change=found.energy_change,
+            log_density=log_density,
+            passes=2.0,
+        )
         chance = min(1.0, abs(delta) / self.roulette) if self.roulette > 0.0 else float(delta != 0.0)
         if not streams.roulette.random() < chance:
             return record, None

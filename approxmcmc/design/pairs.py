@@ -171,9 +171,14 @@ def collect_pairs(
     kept = slice(tune, None)
     evaluations = (run.evaluations + 2) * model.n_obs + int(counts[:, EVALUATIONS].sum())
     found = Pairs(
-        log_ratio[kept], tau[kept], states[tune:-1], proposed[kept], evaluations, time.perf_counter() - began,
-        float(ended - begun),
-    )  # fmt: skip
+        log_ratio=log_ratio[kept],
+        tau=tau[kept],
+        states=states[tune:-1],
+        proposed=proposed[kept],
+        likelihood_evaluations=evaluations,
+        seconds=time.perf_counter() - began,
+        rise=float(ended - begun),
+    )
     if not found.inside.any():
         raise NotFiniteError(
             f"pilot pairs: none of {n_pairs} proposals of {proposal!r} had a finite log ratio; use shorter steps"

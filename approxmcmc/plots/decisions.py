@@ -98,8 +98,11 @@ def _records(data: Any, names: Sequence[str], coords: Mapping[str, Any]) -> xr.D
             f"`plot_decisions`: the trace has no records {missing}; it holds {sorted(map(str, stats.data_vars))}."
         )
     kept = [name for name in dict.fromkeys([*names, "wrong_decisions"]) if name in stats]
-    chosen = {dim: [label] if np.ndim(label) == 0 and not isinstance(label, slice) else label
-              for dim, label in coords.items() if dim in ("chain", "draw")}  # fmt: skip
+    chosen = {
+        dim: [label] if np.ndim(label) == 0 and not isinstance(label, slice) else label
+        for dim, label in coords.items()
+        if dim in ("chain", "draw")
+    }
     records = stats[kept].sel(chosen)
     if not records.sizes["draw"] or not records.sizes["chain"]:
         raise InvalidInputError(f"`plot_decisions`: the coords {dict(coords)} select no draw of {dict(stats.sizes)}.")

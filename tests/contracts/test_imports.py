@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from approxmcmc.engine.compiler.code_version import ROOMS_THAT_DRAW
+
 PACKAGE = Path(__file__).parents[2] / "approxmcmc"
 
 # A room imports from the entries before its own. Rooms of one entry never import each other.
@@ -79,6 +81,17 @@ def offending_edges(room: str, source: str) -> list[str]:
     others = imported_rooms(source) - {room}
     bad = {other for other in others if RANK[other] >= RANK[room]} | others & UNKNOWN_TO.get(room, set())
     return [f"{room} -> {other}" for other in sorted(bad)]
+
+
+ONLY_DESCRIBE = {"audits", "diagnostics", "errors", "output"}  # rooms that change no draw
+
+
+def test_what_a_room_that_draws_imports_is_part_of_the_version_of_draws():
+    """Else a change of it would leave the version, and results of the old code would be taken for those of the new."""
+    for room in ROOMS_THAT_DRAW:
+        for path in (PACKAGE / room).rglob("*.py"):
+            imported = imported_rooms(path.read_text(encoding="utf-8"))
+            assert imported <= {*ROOMS_THAT_DRAW, *ONLY_DESCRIBE}, path
 
 
 def test_every_room_has_its_place():

@@ -298,5 +298,9 @@ def _draw_text(axes: Any, places: np.ndarray, mark: dict[str, Any]) -> "Artist":
 
 
 KINDS = {
-    "line": _draw_line, "points": _draw_points, "segments": _draw_segments, "area": _draw_area, "text": _draw_text,
-}  # fmt: skip
+    "line": _draw_line,
+    "points": _draw_points,
+    "segments": _draw_segments,
+    "area": _draw_area,
+    "text": _draw_text,
+}

@@ -38,9 +38,7 @@ class LevelTable(NamedTuple):
     def simulator(self) -> Simulator:
         """Return the simulator that draws s(y) by inversion; its state keeps the weights of the levels at one theta."""
         n_levels, dim = self.levels.shape
-        return Simulator(
-            draw_level, lambda: LevelState(self, np.empty(n_levels), np.full(dim, math.nan)), exact=True
-        )  # fmt: skip
+        return Simulator(draw_level, lambda: LevelState(self, np.empty(n_levels), np.full(dim, math.nan)), exact=True)
 
 
 class LevelState(NamedTuple):
