@@ -175,6 +175,7 @@ TARGETS = {
     "BayesianNetwork": weather,
     "BatchTarget": in_batches,
     "BinaryMRF": mixed,
+    "BetaRegression": lambda: amc.targets.BetaRegression(0.2 * X, (0.5 + np.arange(N) % 3) / 4.0, phi=6.0),
     "BinomialRegression": lambda: amc.targets.BinomialRegression(X, np.arange(N) % 3, 2 + np.arange(N) % 4),
     "BoundedLikelihood": lambda: amc.targets.BoundedLikelihood(
         user_target(), no_gap, log_bound, np.array([(X**2).sum(), *X.sum(axis=0)])

@@ -22,8 +22,8 @@ def gamma_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[
 
 
 def in_shape(eta: float, y: float, size: float, shape: float) -> float:
-    """Return the slope of the term in log(shape)."""
-    return gamma(eta, y, size, shape)
+    """Return the slope of the term in log(shape), the term itself."""
+    return -shape * (eta + y * exp(-eta))
 
 
 def of_row(y: float, size: float, shape: float) -> tuple[float, float]:
@@ -34,9 +34,9 @@ def of_row(y: float, size: float, shape: float) -> tuple[float, float]:
 
 def second_in_shape(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
     """Return the second derivatives of the log density in eta and log(shape), and twice in log(shape)."""
-    slope, _ = gamma_derivatives(eta, y, size, shape)
-    whole = in_shape(eta, y, size, shape) + of_row(y, size, shape)[1]
-    return slope, whole + shape * (1.0 - shape * trigamma(shape))
+    ratio = y * exp(-eta)
+    first = shape * (math.log(shape * y) + 1.0 - digamma(shape) - eta - ratio)
+    return shape * (ratio - 1.0), first + shape * (1.0 - shape * trigamma(shape))
 
 
 def minus_log(y: np.ndarray, size: np.ndarray) -> Any:

@@ -3,6 +3,7 @@
 from approxmcmc.targets.batches.functions import BatchTarget
 from approxmcmc.targets.batches.jax_target import JaxTarget
 from approxmcmc.targets.batches.torch_target import TorchTarget
+from approxmcmc.targets.beta import BetaRegression
 from approxmcmc.targets.binomial import BinomialRegression
 from approxmcmc.targets.bounded import BoundedLikelihood
 from approxmcmc.targets.cloglog import CloglogRegression
@@ -37,6 +38,7 @@ __all__ = [
     "Auxiliary",
     "BatchTarget",
     "BayesianNetwork",
+    "BetaRegression",
     "BinaryMRF",
     "BinomialRegression",
     "BoundedLikelihood",

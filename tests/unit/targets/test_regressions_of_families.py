@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from pytensor.compile.mode import Mode
 from scipy import stats
+from scipy.special import expit, gammaln
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import ALL_ROWS
@@ -19,6 +20,7 @@ OFFSET = np.cos(np.arange(N))
 COUNTS = (np.arange(N) % 5).astype(float)
 TRIALS = 4 + np.arange(N) % 3
 AMOUNTS = 0.2 + COUNTS
+SHARES = (0.5 + COUNTS) / 5.0
 STABLE = Mode(linker="py", optimizer="fast_compile").including("stabilize")
 
 
@@ -64,6 +66,20 @@ MODELS = {
         lambda X, **settings: amc.targets.GammaRegression(X, AMOUNTS, **settings),
         lambda eta, s: stats.gamma.logpdf(AMOUNTS, np.exp(s), scale=np.exp(eta - s)) + np.log(AMOUNTS),
     ),
+    "beta, known": (
+        lambda X, **settings: amc.targets.BetaRegression(X, SHARES, phi=6.0, **settings),
+        lambda eta, s: (
+            6.0 * expit(eta) * np.log(SHARES / (1.0 - SHARES)) - gammaln(6.0 * expit(eta)) - gammaln(6.0 * expit(-eta))
+        ),
+    ),
+    "beta": (
+        lambda X, **settings: amc.targets.BetaRegression(X, SHARES, **settings),
+        lambda eta, s: (
+            stats.beta.logpdf(SHARES, np.exp(s) * expit(eta), np.exp(s) * expit(-eta))
+            + np.log(SHARES)
+            + np.log(1.0 - SHARES)
+        ),
+    ),
     "exponential": (
         lambda X, **settings: amc.targets.ExponentialRegression(X, AMOUNTS, **settings),
         lambda eta, s: stats.expon.logpdf(AMOUNTS, scale=np.exp(eta)),
@@ -92,7 +108,7 @@ def terms_and_gradient(target, theta):
 def test_terms_are_the_log_density_and_gradients_its_slopes(name, of, rng):
     make, density = MODELS[name]
     target = make(MATRIX, offset=OFFSET) if of == "matrix" else make(TABLE, intercept=True, offset=OFFSET)
-    has_shape = "alpha" in target.variables.shapes
+    has_shape = target.shape_name is not None
     theta = 0.5 * rng.normal(size=5 + has_shape)
 
     def total(theta):
@@ -148,8 +164,8 @@ def test_the_twin_of_pymc_has_the_same_density(name, of, rng):
     values = []
     for theta in 0.5 * rng.normal(size=(2, target.variables.size)):
         point = {name: value[0] for name, value in target.variables.unpack(theta[None]).items()}
-        if "alpha" in point:
-            point["alpha_log__"] = np.log(point.pop("alpha"))
+        if target.shape_name is not None:
+            point[f"{target.shape_name}_log__"] = np.log(point.pop(target.shape_name))
         ours = terms_and_gradient(target, theta)[0].sum() + compiled.log_prior(theta)
         values.append((ours, float(density(point))))
     assert values[0][0] - values[1][0] == pytest.approx(values[0][1] - values[1][1], rel=1e-9)
@@ -199,6 +215,10 @@ def test_what_mathematics_forbids_is_refused_with_a_reason():
     [
         (lambda: amc.targets.PoissonRegression(X, COUNTS + 0.5), "y must be integers from 0, found 0.5 in row 0"),
         (lambda: amc.targets.GammaRegression(X, COUNTS), "y must be positive numbers, found 0 in row 0"),
+        (
+            lambda: amc.targets.BetaRegression(X, COUNTS / 4.0),
+            "y must be numbers above 0 and below 1, found 0 in",
+        ),
         (lambda: amc.targets.ProbitRegression(X, COUNTS), "ProbitRegression: y must be coded 0/1"),
         (lambda: amc.targets.BinomialRegression(X, TRIALS + 1, TRIALS), "found 5 in row 0, with trials 4"),
         (lambda: amc.targets.BinomialRegression(X, COUNTS, TRIALS + 0.5), "trials must be integers from 1, found 4.5"),

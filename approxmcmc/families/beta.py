@@ -1,0 +1,199 @@
+"""Responses between 0 and 1 with mean m = 1 / (1 + exp(-eta)) and variance m (1 - m) / (1 + shape).
+
+They follow a beta distribution with the parameters a = shape m and b = shape (1 - m). With L = log(y / (1 - y)), psi
+the digamma function and D = psi(a) - psi(b), the derivatives of a term in m are shape (L - D), -shape^2 (psi'(a) +
+psi'(b)) and -shape^3 (psi''(a) - psi''(b)); those in eta follow by the chain rule.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from approxmcmc.engine.numerics import sigmoid
+from approxmcmc.families.binomial import STEEPEST
+from approxmcmc.families.family import Family, PyMCFamily
+from approxmcmc.families.polygamma import digamma, trigamma
+
+# Least value of a and b, whose third power is not 0. Beyond abs(eta) = 230 + log(shape) a term is constant.
+LEAST = 1e-100
+LARGEST_BELOW_1 = 1.06  # above the largest -x psi(x), 1.0581 at x = 0.216
+
+
+def beta(eta: float, y: float, size: float, shape: float) -> float:
+    """Return a L - log Gamma(a) - log Gamma(b)."""
+    a = max(shape * sigmoid(eta), LEAST)
+    b = max(shape * sigmoid(-eta), LEAST)
+    return a * math.log(y / (1.0 - y)) - math.lgamma(a) - math.lgamma(b)
+
+
+def beta_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return v (L - D) and (1 - 2 m) v (L - D) - v^2 (psi'(a) + psi'(b)), v = shape m (1 - m)."""
+    mean = sigmoid(eta)
+    rest = sigmoid(-eta)
+    a = max(shape * mean, LEAST)
+    b = max(shape * rest, LEAST)
+    spread = shape * mean * rest
+    slope = spread * (math.log(y / (1.0 - y)) - digamma(a) + digamma(b))
+    return slope, (rest - mean) * slope - spread * spread * (trigamma(a) + trigamma(b))
+
+
+def in_shape(eta: float, y: float, size: float, shape: float) -> float:
+    """Return the slope of the term in log(shape), a (L - psi(a)) - b psi(b)."""
+    a = max(shape * sigmoid(eta), LEAST)
+    b = max(shape * sigmoid(-eta), LEAST)
+    return a * (math.log(y / (1.0 - y)) - digamma(a)) - b * digamma(b)
+
+
+def of_row(y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return log Gamma(shape) + shape log(1 - y), and its slope in log(shape)."""
+    log_rest = math.log1p(-y)
+    return math.lgamma(shape) + shape * log_rest, shape * (digamma(shape) + log_rest)
+
+
+def second_in_shape(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return the second derivatives of the log density in eta and log(shape), and twice in log(shape)."""
+    mean = sigmoid(eta)
+    rest = sigmoid(-eta)
+    a = max(shape * mean, LEAST)
+    b = max(shape * rest, LEAST)
+    spread = shape * mean * rest
+    log_odds = math.log(y / (1.0 - y))
+    log_rest = math.log1p(-y)
+    in_eta = log_odds - digamma(a) + digamma(b)
+    bend_a = a * trigamma(a)
+    bend_b = b * trigamma(b)
+    first = a * (log_odds - digamma(a)) - b * digamma(b) + shape * (digamma(shape) + log_rest)
+    last = first - a * bend_a - b * bend_b + shape * shape * trigamma(shape)
+    return spread * (in_eta - bend_a + bend_b), last
+
+
+def _minus_log_of_both(y: np.ndarray, size: np.ndarray) -> Any:
+    """Return -log y - log(1 - y)."""
+    return -np.log(y) - np.log1p(-y)
+
+
+def _is_between(y: np.ndarray, size: np.ndarray) -> Any:
+    """Return which y are above 0 and below 1."""
+    return (y > 0.0) & (y < 1.0)
+
+
+class _Interval(NamedTuple):
+    """What bounds read of abs(t - eta_i) <= reach_i: v and abs(v'), and both a and b at each end.
+
+    `spread` and `bend` are the largest v = shape m (1 - m) and abs(v') = v abs(1 - 2 m). They bound v'' too:
+    v'' = v (1 - 6 m (1 - m)), which is at most v.
+    """
+
+    spread: np.ndarray
+    bend: np.ndarray
+    least_a: np.ndarray
+    largest_a: np.ndarray
+    least_b: np.ndarray
+    largest_b: np.ndarray
+
+
+def _interval(eta: np.ndarray, shape: float, reach: np.ndarray) -> _Interval:
+    """Return what bounds read: v is largest at the t nearest to 0, and abs(v') at that nearest to `STEEPEST`."""
+    from scipy.special import expit
+
+    nearest = np.maximum(np.abs(eta) - reach, 0.0)
+    steepest = np.clip(STEEPEST, nearest, np.abs(eta) + reach)
+    return _Interval(
+        shape * expit(nearest) * expit(-nearest),
+        shape * expit(steepest) * expit(-steepest) * np.tanh(0.5 * steepest),
+        np.maximum(shape * expit(eta - reach), LEAST),
+        np.maximum(shape * expit(eta + reach), LEAST),
+        np.maximum(shape * expit(-eta - reach), LEAST),
+        np.maximum(shape * expit(reach - eta), LEAST),
+    )
+
+
+def _largest_distance(y: np.ndarray, within: _Interval) -> np.ndarray:
+    """Return the largest abs(L - D), at an end of the interval because D increases."""
+    from scipy.special import digamma
+
+    log_odds = np.log(y) - np.log1p(-y)
+    lower_end = log_odds - digamma(within.least_a) + digamma(within.largest_b)
+    upper_end = log_odds - digamma(within.largest_a) + digamma(within.least_b)
+    largest: np.ndarray = np.maximum(np.abs(lower_end), np.abs(upper_end))
+    return largest
+
+
+def _slope_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
+    """Return the smaller of two bounds of the slope: v times the largest abs(L - D), and one that holds for all eta.
+
+    v psi(a) = (1 - m) a psi(a), and a psi(a) lies between -1.06 and shape psi(shape); the same holds for b.
+    """
+    from scipy.special import digamma
+
+    within = _interval(eta, shape, reach)
+    log_odds = np.log(y) - np.log1p(-y)
+    everywhere = within.spread * np.abs(log_odds) + max(LARGEST_BELOW_1, shape * float(digamma(shape)))
+    return np.minimum(within.spread * _largest_distance(y, within), everywhere)
+
+
+def _second_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
+    """Return the bound abs(v') abs(L - D) + v^2 (psi'(a) + psi'(b)), each factor at its largest; psi' decreases."""
+    from scipy.special import polygamma
+
+    within = _interval(eta, shape, reach)
+    curvature = polygamma(1, within.least_a) + polygamma(1, within.least_b)
+    bound: np.ndarray = within.bend * _largest_distance(y, within) + within.spread**2 * curvature
+    return bound
+
+
+def _third_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
+    """Return the bound v abs(L - D) + 3 v abs(v') (psi'(a) + psi'(b)) + v^3 max(-psi''), each factor at its largest.
+
+    psi''(a) - psi''(b) is a difference of two negative numbers, so at most the larger size of the two.
+    """
+    from scipy.special import polygamma
+
+    within = _interval(eta, shape, reach)
+    curvature = polygamma(1, within.least_a) + polygamma(1, within.least_b)
+    third = -polygamma(2, np.minimum(within.least_a, within.least_b))
+    with np.errstate(over="ignore"):  # infinity is a bound, too
+        bound: np.ndarray = within.spread * (_largest_distance(y, within) + 3.0 * within.bend * curvature)
+        bound += within.spread**3 * third
+    return bound
+
+
+def _mean(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+    from scipy.special import expit
+
+    return expit(eta)  # type: ignore[no-any-return]  # SciPy has no types
+
+
+def _simulate(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: Any) -> np.ndarray:
+    """Draw responses; those that round to 0 or 1, of which the density is not finite, are moved to the next number."""
+    from scipy.special import expit
+
+    draws = rng.beta(np.maximum(shape * expit(eta), LEAST), np.maximum(shape * expit(-eta), LEAST))
+    return np.clip(draws, np.nextafter(0.0, 1.0), np.nextafter(1.0, 0.0))
+
+
+def _observe(name: str, eta: Any, y: np.ndarray, size: Any, shape: Any) -> Any:
+    import pymc as pm
+
+    return pm.Beta(name, alpha=shape * pm.math.invlogit(eta), beta=shape * pm.math.invlogit(-eta), observed=y)
+
+
+BETA = Family(
+    "beta",
+    beta,
+    beta_derivatives,
+    _minus_log_of_both,
+    "numbers above 0 and below 1",
+    _is_between,
+    in_shape=in_shape,
+    of_row=of_row,
+    second_in_shape=second_in_shape,
+    predictor_scale=1.0,
+    slope_within=_slope_within,
+    second_derivative_within=_second_within,
+    third_derivative_within=_third_within,
+    mean=_mean,
+    simulate=_simulate,
+    twin=PyMCFamily("Beta", "logit", _observe),
+)
