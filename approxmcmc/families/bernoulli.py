@@ -1,14 +1,15 @@
 """Responses 0 and 1, with the probability of 1 linked to eta: logit, probit and complementary log-log.
 
-Lower bounds of a logit term that are quadratic in eta (s = eta if y is 1, -eta if it is 0; sigma is the logistic
-function):
+Lower bounds of terms that are quadratic in eta (s = eta if y is 1, -eta if it is 0; sigma is the logistic function, Phi
+the normal distribution function with the density phi):
 
-- *Jaakkola-Jordan*, "tuned" and "untuned": a s^2 + s/2 + c with a = -tanh(xi/2) / (4 xi) and c = -a xi^2 - log(2
-  cosh(xi/2)); it touches the term at s = xi and s = -xi.
-- *Taylor*: log sigma(s_0) + sigma(-s_0) (s - s_0) - (s - s_0)^2 / 8, since (log sigma)'' >= -1/4; it touches at s_0
-  only, and is looser elsewhere.
+- Of a logit: those of Jaakkola and Jordan, see `families.binomial`; and *Taylor*: log sigma(s_0) + sigma(-s_0)
+  (s - s_0) - (s - s_0)^2 / 8, since (log sigma)'' >= -1/4; it touches at s_0 only, and is looser elsewhere.
+- Of a probit: log Phi(s_0) + h_0 (s - s_0) - (s - s_0)^2 / 2 with h_0 = phi(s_0) / Phi(s_0), since (log Phi)'' >= -1;
+  it touches at s_0, "untuned" at s_0 = 0.
+- Of a complementary log-log none: no quadratic lies below -exp(eta).
 
-References: Jaakkola and Jordan (2000); Maclaurin and Adams (2014), Firefly Monte Carlo, section 3.1.
+Reference: Maclaurin and Adams (2014), Firefly Monte Carlo, section 3.1.
 """
 
 import math
@@ -17,20 +18,21 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.engine.numerics import exp, exp_to_700, log1mexp, log1p_of_fraction, sigmoid, softplus
+from approxmcmc.engine.numerics import exp, log1mexp, sigmoid, softplus
 from approxmcmc.families.binomial import (
     is_count_of,
+    jaakkola,
     logit,
     logit_derivatives,
     second_within,
     slope_within,
     third_within,
+    untuned_jaakkola,
 )
 from approxmcmc.families.family import Family, Minorant, Pair, PyMCFamily, no_constants
 from approxmcmc.families.normal import HALF_LOG_2_PI
 
 FAR = -25.0  # below it the asymptotic series of erfc is used, with a relative error below 1e-9
-UNTUNED = 1.5  # Maclaurin and Adams (2014), section 4: P(bright) < .02 for |s| <= 1.5, < .12 for |s| <= 3
 
 
 # --- logit ---
@@ -47,16 +49,6 @@ def bernoulli_logit_derivatives(eta: float, y: float) -> tuple[float, float]:
     return y - mean, -mean * (1.0 - mean)
 
 
-def _jaakkola_gap(eta: float, a: float, c: float, unused: float) -> float:
-    """Return the gap -log(2 cosh(eta/2)) - a eta^2 - c, which is the same for both responses."""
-    size = abs(eta)
-    return -0.5 * size - log1p_of_fraction(exp_to_700(-size)) - a * eta * eta - c
-
-
-def _jaakkola_slope(eta: float, a: float, c: float, unused: float) -> float:
-    return -0.5 * math.tanh(0.5 * eta) - 2.0 * a * eta
-
-
 def _taylor_gap(eta: float, eta_0: float, level: float, slope: float) -> float:
     """Return the gap of a bound that touches at eta_0, where softplus has the value `level` and the slope `slope`."""
     step = eta - eta_0
@@ -67,30 +59,7 @@ def _taylor_slope(eta: float, eta_0: float, level: float, slope: float) -> float
     return slope + 0.25 * (eta - eta_0) - 0.5 * (1.0 + math.tanh(0.5 * eta))
 
 
-def log_2_cosh_half(x: np.ndarray) -> np.ndarray:
-    """Return log(2 cosh(x / 2)), without overflow."""
-    return 0.5 * np.abs(x) + np.log1p(np.exp(-np.abs(x)))
-
-
-def jaakkola_coefficients(xi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a and c of the bound that touches at s = xi and s = -xi; a = -1/8 at xi = 0."""
-    xi = np.abs(np.asarray(xi, dtype=np.float64))
-    small = xi < 1e-4  # tanh(x) / x = 1 - x^2 / 3: exact to a rounding there
-    a = -np.where(small, 0.125 * (1.0 - xi * xi / 12.0), np.tanh(0.5 * xi) / np.where(small, 1.0, 4.0 * xi))
-    return a, -a * xi * xi - log_2_cosh_half(xi)
-
-
-def jaakkola(y: np.ndarray, eta_0: np.ndarray) -> Minorant:
-    """Return the bounds of Jaakkola and Jordan that touch at eta_0 and -eta_0."""
-    a, c = jaakkola_coefficients(eta_0)
-    return Minorant(_jaakkola_gap, _jaakkola_slope, (a, c, np.zeros(len(y))), (a, y - 0.5, c))
-
-
-def _untuned(y: np.ndarray, eta_0: np.ndarray) -> Minorant:
-    return jaakkola(y, np.full(len(y), UNTUNED))
-
-
-def _taylor(y: np.ndarray, eta_0: np.ndarray) -> Minorant:
+def _taylor(y: np.ndarray, size: np.ndarray, eta_0: np.ndarray) -> Minorant:
     level = np.logaddexp(0.0, eta_0)
     slope = 0.5 * (1.0 + np.tanh(0.5 * eta_0))
     linear = y - slope + 0.25 * eta_0
@@ -133,7 +102,7 @@ LOGIT = Family(
     slope_within=slope_within,
     second_derivative_within=second_within,
     third_derivative_within=third_within,
-    minorants={"tuned": jaakkola, "untuned": _untuned, "taylor": _taylor},
+    minorants={"tuned": jaakkola, "untuned": untuned_jaakkola, "taylor": _taylor},
     mean=_mean_logit,
     simulate=_simulate_logit,
     twin=PyMCFamily("Bernoulli", "logit", _observe_logit),
@@ -199,6 +168,39 @@ def _probit_third_within(
 LARGEST_THIRD_OF_PROBIT = 0.2958
 
 
+LEAST_TOUCH = -20.0  # no bound touches further out, where `log_normal_cdf` passes to its series
+
+
+def _probit_gap(eta: float, sign: float, x_0: float, level: float) -> float:
+    """Return log Phi(s) - level - h_0 (s - s_0) + (s - s_0)^2 / 2, level = log Phi(s_0) at x_0 = s_0."""
+    x = sign * eta
+    step = x - x_0
+    slope = math.exp(-0.5 * x_0 * x_0 - HALF_LOG_2_PI - level)
+    return log_normal_cdf(x) - level - slope * step + 0.5 * step * step  # type: ignore[no-any-return]  # of a kernel
+
+
+def _probit_gap_slope(eta: float, sign: float, x_0: float, level: float) -> float:
+    x = sign * eta
+    ratio = math.exp(-0.5 * x * x - HALF_LOG_2_PI - log_normal_cdf(x))
+    return sign * (ratio - math.exp(-0.5 * x_0 * x_0 - HALF_LOG_2_PI - level) + x - x_0)
+
+
+def _tangent_to_probit(y: np.ndarray, size: np.ndarray, eta_0: np.ndarray) -> Minorant:
+    """Return the bounds that touch at eta_0, or at s = `LEAST_TOUCH` if s_0 lies below it."""
+    from scipy.special import log_ndtr
+
+    sign = 2.0 * y - 1.0
+    x_0 = np.maximum(sign * eta_0, LEAST_TOUCH)
+    level = log_ndtr(x_0)
+    slope = np.exp(-0.5 * x_0 * x_0 - HALF_LOG_2_PI - level)
+    coefficients = (np.full(len(y), -0.5), sign * (slope + x_0), level - slope * x_0 - 0.5 * x_0 * x_0)
+    return Minorant(_probit_gap, _probit_gap_slope, (sign, x_0, level), coefficients)
+
+
+def _untuned_probit(y: np.ndarray, size: np.ndarray, eta_0: np.ndarray) -> Minorant:
+    return _tangent_to_probit(y, size, np.zeros(len(y)))
+
+
 def _mean_probit(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
     from scipy.special import ndtr
 
@@ -229,6 +231,7 @@ PROBIT = Family(
     slope_within=_probit_slope_within,
     second_derivative_within=_probit_second_within,
     third_derivative_within=_probit_third_within,
+    minorants={"tuned": _tangent_to_probit, "untuned": _untuned_probit},
     mean=_mean_probit,
     simulate=_simulate_probit,
     twin=PyMCFamily("Bernoulli", "probit", _observe_probit),

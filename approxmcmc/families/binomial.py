@@ -1,12 +1,21 @@
-"""Successes of `size` trials with log odds eta; one trial is a Bernoulli response."""
+"""Successes of `size` trials with log odds eta; one trial is a Bernoulli response.
+
+A term is (y - size/2) eta - size log(2 cosh(eta/2)). Its lower bounds "tuned" and "untuned", those of Jaakkola and
+Jordan, are quadratic in eta: (y - size/2) eta + size (a eta^2 + c) with a = -tanh(xi/2) / (4 xi) and c = -a xi^2 -
+log(2 cosh(xi/2)). They touch the term at eta = xi and eta = -xi.
+
+References: Jaakkola and Jordan (2000); Maclaurin and Adams (2014), Firefly Monte Carlo, section 3.1.
+"""
 
 import math
 from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.numerics import sigmoid, softplus
-from approxmcmc.families.family import Family, PyMCFamily
+from approxmcmc.engine.numerics import exp_to_700, log1p_of_fraction, sigmoid, softplus
+from approxmcmc.families.family import Family, Minorant, PyMCFamily
+
+UNTUNED = 1.5  # Maclaurin and Adams (2014), section 4: P(bright) < .02 for abs(eta) <= 1.5, < .12 for abs(eta) <= 3
 
 
 def logit(eta: float, y: float, size: float, shape: float) -> float:
@@ -61,6 +70,40 @@ def third_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float,
     return size * mean * (1.0 - mean) * (2.0 * mean - 1.0)
 
 
+def _jaakkola_gap(eta: float, a: float, c: float, size: float) -> float:
+    """Return the gap size (-log(2 cosh(eta/2)) - a eta^2 - c), which is the same for all responses."""
+    distance = abs(eta)
+    return size * (-0.5 * distance - log1p_of_fraction(exp_to_700(-distance)) - a * eta * eta - c)
+
+
+def _jaakkola_slope(eta: float, a: float, c: float, size: float) -> float:
+    return size * (-0.5 * math.tanh(0.5 * eta) - 2.0 * a * eta)
+
+
+def log_2_cosh_half(x: np.ndarray) -> np.ndarray:
+    """Return log(2 cosh(x / 2)), without overflow."""
+    return 0.5 * np.abs(x) + np.log1p(np.exp(-np.abs(x)))
+
+
+def jaakkola_coefficients(xi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a and c of the bound that touches at s = xi and s = -xi; a = -1/8 at xi = 0."""
+    xi = np.abs(np.asarray(xi, dtype=np.float64))
+    small = xi < 1e-4  # tanh(x) / x = 1 - x^2 / 3: exact to a rounding there
+    a = -np.where(small, 0.125 * (1.0 - xi * xi / 12.0), np.tanh(0.5 * xi) / np.where(small, 1.0, 4.0 * xi))
+    return a, -a * xi * xi - log_2_cosh_half(xi)
+
+
+def jaakkola(y: np.ndarray, size: np.ndarray, eta_0: np.ndarray) -> Minorant:
+    """Return the bounds of Jaakkola and Jordan that touch at eta_0 and -eta_0."""
+    a, c = jaakkola_coefficients(eta_0)
+    return Minorant(_jaakkola_gap, _jaakkola_slope, (a, c, size), (size * a, y - 0.5 * size, size * c))
+
+
+def untuned_jaakkola(y: np.ndarray, size: np.ndarray, eta_0: np.ndarray) -> Minorant:
+    """Return the bounds that touch at `UNTUNED` and at its negative."""
+    return jaakkola(y, size, np.full(len(y), UNTUNED))
+
+
 def _mean(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
     from scipy.special import expit
 
@@ -93,6 +136,7 @@ BINOMIAL = Family(
     slope_within=slope_within,
     second_derivative_within=second_within,
     third_derivative_within=third_within,
+    minorants={"tuned": jaakkola, "untuned": untuned_jaakkola},
     mean=_mean,
     simulate=_simulate,
     twin=PyMCFamily("Binomial", "logit", _observe),

@@ -270,7 +270,7 @@ def check_minorants(family, case):
     eta, y = case.rows()
     eta_0 = np.resize([-2.0, 0.0, 0.7, 3.0], y.shape)
     for kind, make in family.minorants.items():
-        minorant = make(y, eta_0)
+        minorant = make(y, np.full(y.shape, case.size), eta_0)
         quadratic, linear, constant = minorant.coefficients
         terms = np.array(
             [family.term(e, v, case.size, case.shape) for e, v in zip(eta.tolist(), y.tolist(), strict=True)]
@@ -441,12 +441,28 @@ def scaled(function, factor):
 def raised(make):
     """Return a minorant that lies 1e-6 too high."""
 
-    def wrong(y, eta_0):
-        minorant = make(y, eta_0)
+    def wrong(*rows):
+        minorant = make(*rows)
         quadratic, linear, constant = minorant.coefficients
         gap = minorant.gap
         return minorant._replace(
             gap=lambda eta, *touch: gap(eta, *touch) - 1e-6, coefficients=(quadratic, linear, constant + 1e-6)
+        )
+
+    return wrong
+
+
+def curved(make, more):
+    """Return a minorant that touches at eta_0, and has a quadratic coefficient that is larger by `more`."""
+
+    def wrong(y, size, eta_0):
+        minorant = make(y, size, eta_0)
+        gap, slope = minorant.gap, minorant.slope
+        quadratic, linear, constant = minorant.coefficients
+        return minorant._replace(
+            gap=lambda eta, sign, x_0, level: gap(eta, sign, x_0, level) - more * (eta - sign * x_0) ** 2,
+            slope=lambda eta, sign, x_0, level: slope(eta, sign, x_0, level) - 2.0 * more * (eta - sign * x_0),
+            coefficients=(quadratic + more, linear - 2.0 * more * eta_0, constant + more * eta_0**2),
         )
 
     return wrong
@@ -494,6 +510,16 @@ BUGS = {
         check_minorants,
         "logit",
         {"minorants": {"tuned": raised(families.LOGIT.minorants["tuned"])}},
+    ),
+    "a minorant that forgets the trials": (
+        check_minorants,
+        "binomial",
+        {"minorants": {"tuned": lambda y, size, eta_0: families.LOGIT.minorants["tuned"](y, 1.0, eta_0)}},
+    ),
+    "a minorant with too small a curvature": (
+        check_minorants,
+        "probit",
+        {"minorants": {"tuned": curved(families.PROBIT.minorants["tuned"], 0.1)}},
     ),
     "a twin with another link": (check_twin, "logit", {"twin": families.PROBIT.twin}),
 }

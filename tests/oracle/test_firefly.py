@@ -10,7 +10,7 @@ from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.numerics import log1mexp
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms.batches import full_terms
-from approxmcmc.families.bernoulli import jaakkola_coefficients
+from approxmcmc.families.binomial import jaakkola_coefficients
 from approxmcmc.samplers.firefly.implicit_z import (
     brighten,
     choose_dark,

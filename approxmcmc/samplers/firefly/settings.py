@@ -92,8 +92,8 @@ def checked_bound(
     if not isinstance(target, BoundedTarget) or not target.bound_kinds:
         raise IncompatibleError(
             f"Firefly needs a lower bound of every likelihood term, and {target!r} has none; use LogisticRegression, "
-            "SoftmaxRegression or RobustRegression, give one by targets.BoundedLikelihood(target, gap, log_bound), or "
-            "sample it with MetropolisHastings"
+            "ProbitRegression, BinomialRegression, SoftmaxRegression or RobustRegression, give one by "
+            "targets.BoundedLikelihood(target, gap, log_bound), or sample it with MetropolisHastings"
         )
     bound = target.likelihood_bound(kind, point)
     rng = np.random.default_rng(0)  # the same for every run, so that a bound that passes once passes again

@@ -79,7 +79,7 @@ class FamilyLikelihood(PredictsResponses, ScalarLikelihood):
             None if bound is None else self.largest_size * bound
             for bound in (family.slope_bound, family.second_derivative_bound, family.third_derivative_bound)
         )
-        self.bound_kinds = tuple(family.minorants) if largest_size is None else ()
+        self.bound_kinds = tuple(family.minorants)
 
     def slope_bounds(self, responses: tuple[np.ndarray, ...]) -> np.ndarray | None:
         """Return an upper bound of abs(d log p / d eta) over all eta for each row; shape (n,), None if unknown.
@@ -117,7 +117,7 @@ class FamilyLikelihood(PredictsResponses, ScalarLikelihood):
 
     def minorant(self, kind: str, responses: tuple[np.ndarray, ...], eta_0: np.ndarray) -> Minorant:
         """Return the minorant `kind`, one of `bound_kinds`; a tuned one touches the terms at eta_0 (n,)."""
-        return self.family.minorants[kind](responses[0], eta_0)
+        return self.family.minorants[kind](*sized(responses[0]), eta_0)
 
     def observe(self, name: str, eta: Any, responses: tuple[np.ndarray, ...]) -> Any:
         """Add the responses to the PyMC model of the current context, given the graph `eta` of their predictors."""

@@ -171,6 +171,28 @@ def test_the_twin_of_pymc_has_the_same_density(name, of, rng):
     assert values[0][0] - values[1][0] == pytest.approx(values[0][1] - values[1][1], rel=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["tuned", "untuned"])
+@pytest.mark.parametrize("of", ["matrix", "table"])
+@pytest.mark.parametrize("name", ["probit", "binomial"])
+def test_lower_bounds_and_gaps_add_up_to_terms(name, of, kind, rng):
+    """So do their gradients; a tuned bound equals every term at the theta where it touches them."""
+    make, _ = MODELS[name]
+    target = make(MATRIX, offset=OFFSET) if of == "matrix" else make(TABLE, intercept=True, offset=OFFSET)
+    theta, at = rng.normal(size=(2, 5))
+    bound = target.likelihood_bound(kind, at)
+    terms, gradient = terms_and_gradient(target, theta)
+    gaps, slopes = np.empty(N), np.zeros(5)
+    bound.gaps(theta, bound.data, ALL_ROWS, 0, N, gaps)
+    assert gaps.min() > 0.0
+    assert bound.log_bound(theta, bound.sums) == pytest.approx((terms - gaps).sum(), rel=1e-12)
+    bound.add_gap_gradient(theta, bound.data, ALL_ROWS, 0, N, np.ones(N), slopes)
+    bound.add_bound_gradient(theta, bound.sums, slopes)
+    np.testing.assert_allclose(slopes, gradient, rtol=1e-10, atol=1e-10)
+    if kind == "tuned":
+        bound.gaps(at, bound.data, ALL_ROWS, 0, N, gaps)
+        np.testing.assert_allclose(gaps, 0.0, atol=1e-12)
+
+
 def test_binomial_rows_are_rows_of_single_trials(rng):
     """Terms, gradients and per-row bounds of a row are the sums of those of its trials, also where rows are merged."""
     successes = np.minimum(COUNTS, TRIALS).astype(int)

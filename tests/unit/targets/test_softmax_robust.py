@@ -14,7 +14,7 @@ from approxmcmc.contracts import BoundedTarget, DifferentiableTarget, Target as 
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.families.bernoulli import jaakkola_coefficients
+from approxmcmc.families.binomial import jaakkola_coefficients
 from approxmcmc.families.student_t import student_coefficients
 from approxmcmc.numerics import laplace
 from approxmcmc.targets import LogisticRegression, RobustRegression, SoftmaxRegression
