@@ -179,7 +179,7 @@ def test_a_wrong_gradient_is_refused():
 
 @pytest.mark.parametrize(
     ("function", "message"),
-    [(lambda theta, rows: 0.0, r"shape \(\d+,\), found \(\)"), (lambda theta, rows: rows[0], r"found \(\d+, 3\)")],
+    [(lambda theta, rows: 0.0, r"shape \(\d+,\) .* found \(\)"), (lambda theta, rows: rows[0], r"found \(\d+, 3\)")],
 )
 def test_terms_of_another_shape_are_refused(function, message):
     with pytest.raises(CompilationError, match=message):

@@ -142,7 +142,9 @@ class TestPolicy:
         found = audit_draws(result(), chains, np.random.default_rng(0), tune=0, thin=1)
         assert 40 < found.attrs["audits"] == found.stats["decisions_audited"].sum() < 60
 
-    def test_a_model_that_raises_costs_its_audit_alone(self):
+    def test_a_model_that_raises_costs_its_audit_alone(self, monkeypatch):
+        Clock(monkeypatch)  # stands still, so that 400 audits are planned on a busy machine, too
+
         def auditor(draws):
             def audit(theta, number):
                 if theta[0] % 300 < 150:
