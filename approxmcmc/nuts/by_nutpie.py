@@ -1,7 +1,14 @@
 """NUTS of nutpie: each chain is a separate sampler, in a thread that runs and pauses on demand.
 
-A chain is a function of its seed and of its starting point. Its draws do not depend on when it pauses, nor on how many
-more are to come, so a short run equals the beginning of a longer one, bit by bit.
+A chain is a function of its seed, of its starting point, and of the adaptation. Its draws do not depend on when it
+pauses, nor on how many more are to come, so a short run equals the beginning of a longer one, bit by bit.
+
+nutpie takes the scale of a coordinate from its draws and their gradients, sd(draws) / sd(gradients). Where the density
+has a long tail that is nearly exponential, as the logarithm of a hazard with a Gamma(.01, .01) prior and no event, the
+gradient hardly varies: the scale grows without bound, the step size falls to 1e-59, and the chain makes 1023 leapfrog
+steps a draw without moving. Such a chain is seen at the end of tuning, and all chains start again with scales from the
+draws alone. (Of 60 patients in 25 such intervals, 4 chains of 1000 draws: R-hat 3.9 after 75 CPU seconds with nutpie's
+scales, 1.006 after 42 with those of the draws.)
 """
 
 import dataclasses
@@ -15,6 +22,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.engine.limit_clock import limit_clock
+from approxmcmc.engine.messages import tell
 from approxmcmc.nuts.raw import RECORDS, NUTSJob, RawDraws, mean_leapfrogs, records_of
 from approxmcmc.nuts.starts import flat, mirrored_starts
 
@@ -23,6 +31,10 @@ SLICE = 0.2  # seconds that a chain runs before a slower one takes its core
 REPORTED = 20  # milliseconds between two reports of a chain
 RESERVED = 2**27  # bytes of a chain's draws: nutpie reserves memory for all possible draws
 AWAY = 1e-3  # standard deviation of new starts around a given one that nutpie does not accept
+# nutpie's names of what scales are taken from: the draws and their gradients, or the draws alone
+BY_GRADIENTS = "diag"
+BY_DRAWS = "draw_diag"
+FEWEST_STILL = 50  # tuning steps to judge: a chain that moves in a tenth of them moves in none of 50 with p = .005
 CLOCK = "the total, spread over draws by their leapfrog steps"
 
 
@@ -52,7 +64,8 @@ def compile_model(model: Any, names: Sequence[str] | None) -> NutpieModel:
 class NutpieChain:
     """Chain number `k` of a job, which nutpie ends after `most` draws; its thread begins at the first `run`.
 
-    The chain starts at `first`, an unconstrained point.
+    The chain starts at `first`, an unconstrained point. `seconds` includes the seconds of the chains that it replaces,
+    and `steps_before` is the number of their leapfrog steps.
     """
 
     def __init__(self, job: NUTSJob, compiled: Any, first: np.ndarray, k: int, most: int, adaptation: str) -> None:
@@ -63,9 +76,11 @@ class NutpieChain:
         instead = compiled.initial_point_func if job.starts is None else near(first)
         self._compiled = dataclasses.replace(compiled, initial_point_func=at_first(first, instead))
         self._sampler: Any = None
+        self._ended: xr.DataTree | None = None  # all draws: nutpie hands out those of an ended chain once
         self._reported = 0
         self._since = 0.0
         self.seconds = 0.0
+        self.steps_before = 0
 
     def run(self) -> None:
         """Start or resume the chain."""
@@ -106,6 +121,8 @@ class NutpieChain:
     @property
     def is_done(self) -> bool:
         """Whether the chain has ended, or failed."""
+        if self._ended is not None:
+            return True
         try:
             return self._sampler is not None and bool(self._sampler.is_finished)
         except TimeoutError:  # version 0.16 raises this while the chain runs
@@ -126,7 +143,18 @@ class NutpieChain:
             self.pause()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Found chain dimension to be longer", UserWarning)
-            return self._sampler.wait() if self.is_done else self._sampler.inspect()
+            if not self.is_done:
+                return self._sampler.inspect()
+            if self._ended is None:
+                self._ended = self._sampler.wait()
+            return self._ended
+
+    def replaces(self, other: "NutpieChain") -> None:
+        """Take over what a chain has cost that ends and is drawn again."""
+        tree = other.draws()
+        made = (tree[name]["n_steps"].sum() for name in ("warmup_sample_stats", "sample_stats"))
+        self.seconds = other.seconds
+        self.steps_before = other.steps_before + int(sum(made))
 
     def end(self) -> None:
         """Stop the chain's thread."""
@@ -134,8 +162,11 @@ class NutpieChain:
             self._sampler.cancel()
 
 
-def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str = "diag") -> RawDraws:
+def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str | None = None) -> RawDraws:
     """Draw chains by nutpie.
+
+    `adaptation` is nutpie's name of what scales are taken from. None: from draws and gradients, and if a chain does not
+    move at the end of tuning, all chains start again with scales from the draws alone.
 
     Raises
     ------
@@ -145,17 +176,23 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str = "diag") -> RawDr
     began = time.perf_counter()
     deadline = np.inf if job.seconds is None else limit_clock() + job.seconds
     wanted = job.draws
-    most = 0
+    most = _most(job, compiled, wanted)
+    by = adaptation or BY_GRADIENTS
     chains = list[NutpieChain]()
     stopped = ""
     looked = 0.0
     firsts = _starts(job)
     try:
+        chains = _instead(chains, job, compiled, firsts, most, by)
+        if adaptation is None and (still := _still(chains, job, deadline)):
+            tell(
+                "NUTS by nutpie: chain(s) %s did not move in the last quarter of tuning, with scales from draws and "
+                "gradients. All chains start again, with scales from the draws alone",
+                still,
+            )
+            by = BY_DRAWS
+            chains = _instead(chains, job, compiled, firsts, most, by)
         while True:
-            if wanted > most:  # longer chains start again, with the same draws at the beginning
-                most = max(wanted, min(job.most, RESERVED // (8 * (compiled.made.n_expanded + len(RECORDS)))))
-                _end(chains)
-                chains = [NutpieChain(job, compiled.made, at, k, most, adaptation) for k, at in enumerate(firsts)]
             stopped = _advance(chains, job, wanted, deadline)
             ended = time.perf_counter()
             trees = [chain.draws() for chain in chains]
@@ -166,6 +203,9 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str = "diag") -> RawDr
             if not longer:
                 break
             wanted = longer
+            if wanted > most:  # longer chains start again, with the same draws at the beginning
+                most = _most(job, compiled, wanted)
+                chains = _instead(chains, job, compiled, firsts, most, by)
             looked = looked + time.perf_counter() - ended
     except KeyboardInterrupt:
         stopped = "interrupt"
@@ -173,7 +213,45 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str = "diag") -> RawDr
         trees = [chain.draws() for chain in chains]
     finally:
         _end(chains)
-    return _raw(chains, trees, wanted, compiled.seconds, ended - began - looked, stopped)
+    return _raw(chains, trees, wanted, compiled.seconds, ended - began - looked, stopped, by)
+
+
+def _most(job: NUTSJob, compiled: NutpieModel, wanted: int) -> int:
+    """Return the draws after which nutpie ends a chain: at least `wanted`, and more where memory allows."""
+    return max(wanted, min(job.most, RESERVED // (8 * (compiled.made.n_expanded + len(RECORDS)))))
+
+
+def _instead(
+    chains: Sequence[NutpieChain],
+    job: NUTSJob,
+    compiled: NutpieModel,
+    firsts: Sequence[np.ndarray],
+    most: int,
+    adaptation: str,
+) -> list[NutpieChain]:
+    """Return new chains of at most `most` draws in place of `chains`, which end."""
+    new = [NutpieChain(job, compiled.made, first, k, most, adaptation) for k, first in enumerate(firsts)]
+    for chain, old in zip(new, chains, strict=False):  # the first time there are none to replace
+        chain.replaces(old)
+    _end(chains)
+    return new
+
+
+def _still(chains: Sequence[NutpieChain], job: NUTSJob, deadline: float) -> list[int]:
+    """Run all chains to the end of tuning; return the numbers of those that did not move in its last quarter.
+
+    This quarter is judged if it has at least `FEWEST_STILL` steps, and tuning ended before `deadline`.
+    """
+    steps = job.tune // 4
+    if steps < FEWEST_STILL or _advance(chains, job, 0, deadline):
+        return []
+    return [k for k, chain in enumerate(chains) if _never_moves(chain, slice(job.tune - steps, job.tune))]
+
+
+def _never_moves(chain: NutpieChain, steps: slice) -> bool:
+    """Return whether a chain stays at one point in these steps of tuning."""
+    values = chain.draws()["warmup_posterior"].to_dataset().isel(chain=0, draw=steps)
+    return all(bool((value == value.isel(draw=0)).all()) for value in values.data_vars.values())
 
 
 def _end(chains: Sequence[NutpieChain]) -> None:
@@ -215,10 +293,12 @@ def _raw(
     compile_seconds: float,
     wall_seconds: float,
     stopped: str,
+    adaptation: str,
 ) -> RawDraws:
     """Return the draws of all chains, cut to the shortest and to `most` draws, with records and seconds.
 
-    The seconds of a chain are spread over its steps in proportion to their gradients.
+    The seconds of a chain are spread over its steps in proportion to their gradients. The first step of tuning counts
+    those of the chains that were drawn before in its place, too.
     """
     kept = min(most, *(tree["posterior"].sizes["draw"] for tree in trees))
     stats = records_of(_joined(trees, "sample_stats", kept))
@@ -227,10 +307,14 @@ def _raw(
     seconds = []
     warmup_seconds = []
     for chain, tree in zip(chains, trees, strict=True):
-        steps = [tree[name]["n_steps"].to_numpy()[0] for name in ("warmup_sample_stats", "sample_stats")]
+        groups = tree["warmup_sample_stats"], tree["sample_stats"]
+        steps = [group["n_steps"].to_numpy()[0].astype(np.int64) for group in groups]
+        steps[0][:1] += chain.steps_before
         rate = chain.seconds / max(float(steps[0].sum() + steps[1].sum()), 1.0)
         warmup_seconds.append(rate * steps[0][:tuned])
         seconds.append(rate * steps[1][:kept])
+    warmup_stats["n_steps"] = warmup_stats["n_steps"].astype(np.int64)
+    warmup_stats["n_steps"][:, :1] += np.array([[chain.steps_before] for chain in chains])
     return RawDraws(
         _joined(trees, "posterior", kept),
         stats,
@@ -242,6 +326,7 @@ def _raw(
         wall_seconds,
         CLOCK,
         stopped,
+        adaptation=adaptation,
     )
 
 

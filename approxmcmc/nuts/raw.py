@@ -70,7 +70,7 @@ class RawDraws(NamedTuple):
 
     `seconds` (chain, draw) are those of each draw, `wall_seconds` those of the whole run, compilation excluded; `clock`
     says how draws were timed. `stopped` is "", "time_limit" or "interrupt". `only_nuts` is False if other step methods
-    move some of the variables.
+    move some of the variables. `adaptation` is nutpie's name of what scales are taken from, "" by PyMC.
     """
 
     posterior: xr.Dataset
@@ -84,6 +84,7 @@ class RawDraws(NamedTuple):
     clock: str
     stopped: str = ""
     only_nuts: bool = True
+    adaptation: str = ""
 
 
 def records_of(stats: xr.Dataset) -> dict[str, np.ndarray]:

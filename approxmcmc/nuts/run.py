@@ -81,7 +81,8 @@ def draw_chains(target: Any, asked: WholeRun, library: str, *, target_accept: fl
         )
         raw = _draw(job, compiled)
     flat_draws = flat(raw.posterior, goal._replace(draws=raw.posterior.sizes["draw"] // asked.thin))
-    return named_draws(raw, target, asked, asked.thin * goal.every, flat_draws, {"nuts": library})
+    attrs = {"nuts": library, "adaptation": raw.adaptation}
+    return named_draws(raw, target, asked, asked.thin * goal.every, flat_draws, attrs)
 
 
 def _draw(job: NUTSJob, compiled: by_nutpie.NutpieModel | None) -> RawDraws:

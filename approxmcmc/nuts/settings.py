@@ -28,6 +28,11 @@ class NUTS(WholeSampler, Component):
     Chains start in pairs, at the initial point of the model plus and minus U(-1, 1) on the unconstrained scale, so that
     two modes that mirror each other each have a chain.
 
+    nutpie takes the scales of the coordinates from draws and gradients. If a chain does not move in the last quarter of
+    tuning (at least 50 steps), all chains start again, with scales from the draws alone; a message says so. The counts
+    and seconds of the first tuning step then include those of the chains that were replaced. The trace attribute
+    `adaptation` is ``"diag"``, or ``"draw_diag"`` after such a start, and empty by PyMC.
+
     Parameters
     ----------
     tune

@@ -1,5 +1,6 @@
 """NUTS: which models go to it, its records and goals, and a run by nutpie from settings to checkpoint."""
 
+import dataclasses
 import json
 import sys
 
@@ -358,6 +359,97 @@ def test_starts_that_were_near_are_findings(two_means):
     trace = amc.sample(two_means, draws=50, initvals={"s": 1.0}, **QUIET)
     row = amc.diagnose(trace).set_index("check").loc["modes"]
     assert row["verdict"] == "not checked" and "at most 0 posterior sd" in row["finding"]
+
+
+# --- chains of nutpie that do not move ---
+
+
+@dataclasses.dataclass(frozen=True)
+class FakeModel:
+    """What `NutpieChain` needs of a model that nutpie has compiled."""
+
+    n_expanded: int = 1
+    initial_point_func: object = None
+
+
+class FakeChain(by_nutpie.NutpieChain):
+    """A chain that has ended: three leapfrog steps and a new value a step, or the same if it does not move.
+
+    With nutpie's scales the chains numbered `still` do not move from step `since` of tuning on. `made_by` holds the
+    adaptation of each chain that was made. Each look at the draws adds half a second.
+    """
+
+    still = ()
+    since = 0
+    made_by = ()
+
+    def __init__(self, job, compiled, first, k, most, adaptation):
+        super().__init__(job, compiled, first, k, most, adaptation)
+        type(self).made_by += (adaptation,)
+        self.values = np.arange(job.tune + most, dtype=float)
+        if adaptation == "diag" and k in self.still:
+            self.values[self.since :] = self.since
+
+    is_done = True  # so that `_advance` waits for nothing
+
+    def draws(self):
+        self.seconds += 0.5
+        tree = {}
+        parts = self.values[: self._job.tune], self.values[self._job.tune :]
+        for before, values in zip(("warmup_", ""), parts, strict=True):
+            tree[before + "posterior"] = xr.Dataset({"x": (("chain", "draw"), values[None])})
+            tree[before + "sample_stats"] = xr.Dataset({"n_steps": (("chain", "draw"), np.full((1, len(values)), 3))})
+        return xr.DataTree.from_dict(tree)
+
+
+@pytest.fixture
+def fake_chains(monkeypatch):
+    """Return a function that draws by fake chains, those in `still` without moves from step `since` of tuning on."""
+
+    def draw(still=(), since=0, tune=400, adaptation=None):
+        monkeypatch.setattr(FakeChain, "still", still)
+        monkeypatch.setattr(FakeChain, "since", since)
+        monkeypatch.setattr(FakeChain, "made_by", ())
+        monkeypatch.setattr(by_nutpie, "NutpieChain", FakeChain)
+        monkeypatch.setattr(by_nutpie, "_starts", lambda job: [np.zeros(1)] * 2)
+        job = JOB._replace(tune=tune)
+        return by_nutpie.draw(job, by_nutpie.NutpieModel(FakeModel(), 0.0), adaptation), list(FakeChain.made_by)
+
+    return draw
+
+
+@pytest.mark.parametrize(("still", "since"), [((1,), 0), ((0, 1), 300)])
+def test_all_chains_start_again_with_other_scales_where_one_does_not_move(fake_chains, caplog, still, since):
+    with caplog.at_level("INFO", logger="approxmcmc"):
+        raw, made_by = fake_chains(still, since)
+    assert made_by == ["diag", "diag", "draw_diag", "draw_diag"] and raw.adaptation == "draw_diag"
+    assert f"chain(s) {list(still)} did not move in the last quarter of tuning" in caplog.text
+    np.testing.assert_array_equal(raw.posterior["x"], [np.arange(400.0, 405.0)] * 2)
+
+
+def test_what_replaced_chains_cost_is_part_of_tuning(fake_chains):
+    """A replaced chain made 400 steps of tuning and 5 draws. It was looked at twice, the chain in its place once."""
+    raw, _ = fake_chains(still=(1,))
+    np.testing.assert_array_equal(raw.warmup_stats["n_steps"].sum(axis=1), [3 * (400 + 405)] * 2)
+    np.testing.assert_array_equal(raw.warmup_stats["n_steps"][:, 1:], np.full((2, 399), 3))
+    np.testing.assert_allclose(raw.warmup_seconds.sum(axis=1) + raw.seconds.sum(axis=1), [1.5, 1.5])
+    usual, _ = fake_chains()
+    np.testing.assert_array_equal(usual.warmup_stats["n_steps"], np.full((2, 400), 3))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        {},
+        {"still": (1,), "since": 301},  # the chain moves once within the last quarter
+        {"still": (1,), "tune": 199},  # too few steps to judge
+        {"still": (1,), "adaptation": "diag"},  # the scales were asked for
+    ],
+)
+def test_other_chains_are_drawn_once(fake_chains, run):
+    raw, made_by = fake_chains(**run)
+    assert made_by == ["diag", "diag"] and raw.adaptation == "diag"
+    assert raw.warmup_stats["n_steps"].max() == 3
 
 
 # --- nutpie and PyMC themselves ---
