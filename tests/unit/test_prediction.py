@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from scipy import stats
 from scipy.special import expit, ndtr, softmax
 
 import approxmcmc as amc
@@ -164,6 +165,35 @@ def test_counts_with_exposures_and_a_shape_that_is_a_parameter(table, rng):
     z = (drawn - means) / np.sqrt(variances)
     assert abs(float(z.mean())) < 5.0 / np.sqrt(z.size)  # false-fail rate 6e-7
     assert float((z**2).mean()) == pytest.approx(1.0, abs=0.5)  # the fourth moment of small shapes is large
+
+
+def weibull(eta, shape):
+    """Return the law of durations with the scale exp(eta)."""
+    return stats.weibull_min(shape, scale=np.exp(eta))
+
+
+def beta(eta, shape):
+    """Return the law of shares with the log odds eta of their mean."""
+    return stats.beta(shape * expit(eta), shape * expit(-eta))
+
+
+@pytest.mark.parametrize(
+    ("regression", "law", "name"),
+    [(amc.targets.WeibullRegression, weibull, "alpha"), (amc.targets.BetaRegression, beta, "phi")],
+)
+def test_predictions_use_the_shape_of_their_draw(regression, law, name, table, rng):
+    """Values of the distribution function at drawn responses are uniform: |z| < 5, false-fail rate 6e-7."""
+    target = regression(table, rng.uniform(0.1, 0.9, size=60), intercept=True)
+    trace = trace_of(target, rng)
+    trace["posterior"][name] = 1.0 + trace["posterior"][name]  # means of Weibull laws with shapes near 0 are infinite
+    new = new_rows(rng)
+    of_rows = law(written_out(trace, new), trace["posterior"][name].values[:, :, None])
+    means = amc.predict(trace, target, new)["predictions"]["y_mean"]
+    np.testing.assert_allclose(means, of_rows.mean(), rtol=1e-8)
+    drawn = amc.predict(trace, target, new, kind="response", random_seed=4)["predictions"]["y"]
+    uniform = of_rows.cdf(drawn.values)
+    assert abs(uniform.mean() - 0.5) < 5.0 / np.sqrt(12.0 * uniform.size)
+    assert abs((uniform**2).mean() - 1.0 / 3.0) < 5.0 * np.sqrt(4.0 / 45.0 / uniform.size)
 
 
 def test_binomial_rows_need_their_trials(table, rng):
