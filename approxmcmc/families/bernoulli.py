@@ -59,7 +59,7 @@ def _taylor_slope(eta: float, eta_0: float, level: float, slope: float) -> float
     return slope + 0.25 * (eta - eta_0) - 0.5 * (1.0 + math.tanh(0.5 * eta))
 
 
-def _taylor(y: np.ndarray, size: np.ndarray, eta_0: np.ndarray) -> Minorant:
+def _taylor(y: np.ndarray, size: np.ndarray, shape: float, eta_0: np.ndarray) -> Minorant:
     level = np.logaddexp(0.0, eta_0)
     slope = 0.5 * (1.0 + np.tanh(0.5 * eta_0))
     linear = y - slope + 0.25 * eta_0
@@ -185,7 +185,7 @@ def _probit_gap_slope(eta: float, sign: float, x_0: float, level: float) -> floa
     return sign * (ratio - math.exp(-0.5 * x_0 * x_0 - HALF_LOG_2_PI - level) + x - x_0)
 
 
-def _tangent_to_probit(y: np.ndarray, size: np.ndarray, eta_0: np.ndarray) -> Minorant:
+def _tangent_to_probit(y: np.ndarray, size: np.ndarray, shape: float, eta_0: np.ndarray) -> Minorant:
     """Return the bounds that touch at eta_0, or at s = `LEAST_TOUCH` if s_0 lies below it."""
     from scipy.special import log_ndtr
 
@@ -197,8 +197,8 @@ def _tangent_to_probit(y: np.ndarray, size: np.ndarray, eta_0: np.ndarray) -> Mi
     return Minorant(_probit_gap, _probit_gap_slope, (sign, x_0, level), coefficients)
 
 
-def _untuned_probit(y: np.ndarray, size: np.ndarray, eta_0: np.ndarray) -> Minorant:
-    return _tangent_to_probit(y, size, np.zeros(len(y)))
+def _untuned_probit(y: np.ndarray, size: np.ndarray, shape: float, eta_0: np.ndarray) -> Minorant:
+    return _tangent_to_probit(y, size, shape, np.zeros(len(y)))
 
 
 def _mean_probit(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:

@@ -8,6 +8,7 @@ References: Jaakkola and Jordan (2000); Maclaurin and Adams (2014), Firefly Mont
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -70,14 +71,19 @@ def third_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float,
     return size * mean * (1.0 - mean) * (2.0 * mean - 1.0)
 
 
-def _jaakkola_gap(eta: float, a: float, c: float, size: float) -> float:
-    """Return the gap size (-log(2 cosh(eta/2)) - a eta^2 - c), which is the same for all responses."""
-    distance = abs(eta)
-    return size * (-0.5 * distance - log1p_of_fraction(exp_to_700(-distance)) - a * eta * eta - c)
+def make_jaakkola(shift: float) -> tuple[Callable[..., float], Callable[..., float]]:
+    """Return gap and slope of the bounds of terms in t = eta - shift; the gap is the same for all responses."""
 
+    def gap(eta: float, a: float, c: float, size: float) -> float:
+        t = eta - shift
+        distance = abs(t)
+        return size * (-0.5 * distance - log1p_of_fraction(exp_to_700(-distance)) - a * t * t - c)
 
-def _jaakkola_slope(eta: float, a: float, c: float, size: float) -> float:
-    return size * (-0.5 * math.tanh(0.5 * eta) - 2.0 * a * eta)
+    def slope(eta: float, a: float, c: float, size: float) -> float:
+        t = eta - shift
+        return size * (-0.5 * math.tanh(0.5 * t) - 2.0 * a * t)
+
+    return gap, slope
 
 
 def log_2_cosh_half(x: np.ndarray) -> np.ndarray:
@@ -93,15 +99,23 @@ def jaakkola_coefficients(xi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return a, -a * xi * xi - log_2_cosh_half(xi)
 
 
-def jaakkola(y: np.ndarray, size: np.ndarray, eta_0: np.ndarray) -> Minorant:
+def jaakkola_of(y: np.ndarray, size: np.ndarray, xi: np.ndarray, shift: float) -> Minorant:
+    """Return the bounds of terms y t - size softplus(t), t = eta - shift, that touch at t = xi and t = -xi."""
+    a, c = jaakkola_coefficients(xi)
+    quadratic = size * a
+    linear = y - 0.5 * size
+    in_eta = (quadratic, linear - 2.0 * quadratic * shift, size * c + (quadratic * shift - linear) * shift)
+    return Minorant(*make_jaakkola(shift), (a, c, size), in_eta)
+
+
+def jaakkola(y: np.ndarray, size: np.ndarray, shape: float, eta_0: np.ndarray) -> Minorant:
     """Return the bounds of Jaakkola and Jordan that touch at eta_0 and -eta_0."""
-    a, c = jaakkola_coefficients(eta_0)
-    return Minorant(_jaakkola_gap, _jaakkola_slope, (a, c, size), (size * a, y - 0.5 * size, size * c))
+    return jaakkola_of(y, size, eta_0, 0.0)
 
 
-def untuned_jaakkola(y: np.ndarray, size: np.ndarray, eta_0: np.ndarray) -> Minorant:
+def untuned_jaakkola(y: np.ndarray, size: np.ndarray, shape: float, eta_0: np.ndarray) -> Minorant:
     """Return the bounds that touch at `UNTUNED` and at its negative."""
-    return jaakkola(y, size, np.full(len(y), UNTUNED))
+    return jaakkola_of(y, size, np.full(len(y), UNTUNED), 0.0)
 
 
 def _mean(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:

@@ -65,7 +65,7 @@ def no_constants(y: np.ndarray, size: np.ndarray) -> Any:
     return np.zeros_like(y)
 
 
-MakeMinorant = Callable[[np.ndarray, np.ndarray, np.ndarray], Minorant]
+MakeMinorant = Callable[[np.ndarray, np.ndarray, float, np.ndarray], Minorant]
 Bound = Callable[[np.ndarray, np.ndarray, np.ndarray, float, np.ndarray], np.ndarray]
 
 
@@ -99,8 +99,8 @@ class Family:
         ``within(eta, y, size, shape, reach)`` of arrays: upper bounds of the absolute derivatives of each row over
         abs(t - eta) <= reach; None if unknown.
     minorants
-        By the name of a bound of `Firefly`, ``minorant(y, size, eta_0)``: lower bounds of the terms, which touch them
-        at eta_0; the minorant named "untuned" reads no eta_0.
+        By the name of a bound of `Firefly`, ``minorant(y, size, shape, eta_0)``: lower bounds of the terms, which touch
+        them at eta_0; the minorant named "untuned" reads no eta_0.
     mean
         ``mean(eta, size, shape)`` of arrays: the expected responses; None if they are unknown or do not exist.
     simulate

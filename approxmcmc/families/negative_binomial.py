@@ -7,7 +7,7 @@ import numpy as np
 
 from approxmcmc.engine.numerics import sigmoid, softplus
 from approxmcmc.families import binomial
-from approxmcmc.families.family import Family, PyMCFamily
+from approxmcmc.families.family import Family, Minorant, PyMCFamily
 from approxmcmc.families.poisson import is_count, minus_log_factorial
 from approxmcmc.families.polygamma import digamma, trigamma
 
@@ -60,6 +60,22 @@ def _third_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float
     return binomial.third_within(eta - math.log(shape), y, y + shape, shape, reach)
 
 
+def _of_shape(y: np.ndarray, shape: float, xi: np.ndarray) -> Minorant:
+    """Return the bounds of Jaakkola and Jordan that touch at eta = log(shape) + xi and log(shape) - xi."""
+    shift = math.log(shape)
+    minorant = binomial.jaakkola_of(y, y + shape, xi, shift)
+    quadratic, linear, constant = minorant.coefficients
+    return minorant._replace(coefficients=(quadratic, linear, constant + y * shift))
+
+
+def _tuned(y: np.ndarray, size: np.ndarray, shape: float, eta_0: np.ndarray) -> Minorant:
+    return _of_shape(y, shape, eta_0 - math.log(shape))
+
+
+def _untuned(y: np.ndarray, size: np.ndarray, shape: float, eta_0: np.ndarray) -> Minorant:
+    return _of_shape(y, shape, np.full(len(y), binomial.UNTUNED))
+
+
 def _mean(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
     return np.exp(eta)
 
@@ -89,6 +105,7 @@ NEGATIVE_BINOMIAL = Family(
     slope_within=_slope_within,
     second_derivative_within=_second_within,
     third_derivative_within=_third_within,
+    minorants={"tuned": _tuned, "untuned": _untuned},
     mean=_mean,
     simulate=_simulate,
     twin=PyMCFamily("NegBinomial", "log", _observe),

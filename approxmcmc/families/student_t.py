@@ -29,10 +29,10 @@ def student_t(df: float, scale: float) -> Family:
     unit = scale * math.sqrt(df)
     bounds = (half / unit, 2.0 * half / unit**2, 2.0 * half * LARGEST_THIRD / unit**3)
 
-    def tuned(y: np.ndarray, size: np.ndarray, eta_0: np.ndarray) -> Minorant:
+    def tuned(y: np.ndarray, size: np.ndarray, shape: float, eta_0: np.ndarray) -> Minorant:
         return student_minorant(y, (y - eta_0) / scale, df, scale, constant)
 
-    def untuned(y: np.ndarray, size: np.ndarray, eta_0: np.ndarray) -> Minorant:
+    def untuned(y: np.ndarray, size: np.ndarray, shape: float, eta_0: np.ndarray) -> Minorant:
         return student_minorant(y, np.full(len(y), UNTUNED), df, scale, constant)
 
     def mean(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:

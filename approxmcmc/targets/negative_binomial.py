@@ -36,7 +36,8 @@ class NegativeBinomialRegression(FamilyRegression):
     Notes
     -----
     Terms leave out -log y!. With a known alpha all terms are concave and bounded, so all exact tests by subsampling
-    work; with an unknown alpha rows have two predictors, and no bounds are known.
+    work, and `Firefly` has the bounds "tuned" and "untuned"; with an unknown alpha rows have two predictors, and no
+    bounds are known.
 
     Examples
     --------

@@ -270,7 +270,7 @@ def check_minorants(family, case):
     eta, y = case.rows()
     eta_0 = np.resize([-2.0, 0.0, 0.7, 3.0], y.shape)
     for kind, make in family.minorants.items():
-        minorant = make(y, np.full(y.shape, case.size), eta_0)
+        minorant = make(y, np.full(y.shape, case.size), case.shape, eta_0)
         quadratic, linear, constant = minorant.coefficients
         terms = np.array(
             [family.term(e, v, case.size, case.shape) for e, v in zip(eta.tolist(), y.tolist(), strict=True)]
@@ -455,8 +455,8 @@ def raised(make):
 def curved(make, more):
     """Return a minorant that touches at eta_0, and has a quadratic coefficient that is larger by `more`."""
 
-    def wrong(y, size, eta_0):
-        minorant = make(y, size, eta_0)
+    def wrong(y, size, shape, eta_0):
+        minorant = make(y, size, shape, eta_0)
         gap, slope = minorant.gap, minorant.slope
         quadratic, linear, constant = minorant.coefficients
         return minorant._replace(
@@ -514,7 +514,7 @@ BUGS = {
     "a minorant that forgets the trials": (
         check_minorants,
         "binomial",
-        {"minorants": {"tuned": lambda y, size, eta_0: families.LOGIT.minorants["tuned"](y, 1.0, eta_0)}},
+        {"minorants": {"tuned": lambda y, size, shape, eta_0: families.LOGIT.minorants["tuned"](y, 1.0, 1.0, eta_0)}},
     ),
     "a minorant with too small a curvature": (
         check_minorants,

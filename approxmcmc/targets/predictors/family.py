@@ -117,7 +117,7 @@ class FamilyLikelihood(PredictsResponses, ScalarLikelihood):
 
     def minorant(self, kind: str, responses: tuple[np.ndarray, ...], eta_0: np.ndarray) -> Minorant:
         """Return the minorant `kind`, one of `bound_kinds`; a tuned one touches the terms at eta_0 (n,)."""
-        return self.family.minorants[kind](*sized(responses[0]), eta_0)
+        return self.family.minorants[kind](*sized(responses[0]), self.shape, eta_0)
 
     def observe(self, name: str, eta: Any, responses: tuple[np.ndarray, ...]) -> Any:
         """Add the responses to the PyMC model of the current context, given the graph `eta` of their predictors."""
