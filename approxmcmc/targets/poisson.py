@@ -30,7 +30,7 @@ class PoissonRegression(FamilyRegression):
     Notes
     -----
     Terms leave out -log y!, which does not depend on beta. No bound of a derivative holds for all eta, so the plain
-    terms have no bounds for `PoissonTest` and `ZigZag`; those of a `ControlVariate` or `CoreRows` have them. No
+    terms have no bounds for `PoissonTest` and `ZigZag`; those of a `ControlVariate` have them. No
     quadratic in eta lies below every term, so there is no bound for `Firefly`.
 
     Examples

@@ -27,7 +27,7 @@ class ProbitRegression(FamilyRegression):
     Notes
     -----
     The slope of a term is not bounded over all eta, its second and third derivatives are: `ZigZag` uses these, and
-    `PoissonTest` needs a `ControlVariate` or `CoreRows`. `Firefly` has the bounds "tuned" and "untuned".
+    `PoissonTest` needs a `ControlVariate`. `Firefly` has the bounds "tuned" and "untuned".
 
     Examples
     --------
