@@ -71,7 +71,7 @@ KINDS = [parquet, in_zarr, in_dask, in_frame, mapped]
 
 
 def run(target, sampler=SAMPLER):
-    settings = {"random_seed": 1, "splits": 1, "audit_every": None, "progressbar": False}
+    settings = {"random_seed": 1, "cores": 1, "audit_every": None, "progressbar": False}
     trace = amc.sample(target, sampler, draws=12, tune=4, chains=2, **settings)
     return {name: trace[f"{group}/{name}"].to_numpy() for group, name in [
         ("posterior", "beta"), ("sample_stats", "likelihood_evaluations"), ("sample_stats", "accepted")
@@ -109,10 +109,10 @@ def test_influential_rows_and_modes_are_those_of_arrays(tmp_path):
     targets = amc.targets.LogisticRegression(*parquet(X, y, tmp_path)), amc.targets.LogisticRegression(X, y)
     modes = [amc.laplace(target).mode for target in targets]
     np.testing.assert_array_equal(*modes)
-    splits = [amc.ControlVariate(target, always_read="auto") for target in targets]
-    np.testing.assert_array_equal(*(split.laplace.cov for split in splits))
+    expanded = [amc.ControlVariate(target, always_read="auto") for target in targets]
+    np.testing.assert_array_equal(*(target.laplace.cov for target in expanded))
     sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.acceptance.PoissonTest())
-    np.testing.assert_array_equal(*(run(split, sampler)["beta"] for split in splits))
+    np.testing.assert_array_equal(*(run(target, sampler)["beta"] for target in expanded))
 
 
 def two_groups(X, y):

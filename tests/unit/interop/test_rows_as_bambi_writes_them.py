@@ -236,7 +236,7 @@ def test_plan_for_effects_of_groups(family, monkeypatch):
 
 def test_the_inverse_link_of_gamma_rows_is_refused_at_the_initial_point():
     """The default link of Bambi: the mean is 1 / 0 at the initial point, so the error asks for an initval."""
-    with pytest.raises(InvalidInputError, match=r"NaN at the initial point.*give the variables an initval"):
+    with pytest.raises(InvalidInputError, match=r"NaN at the initial point.*Give the variables an initval"):
         amc.from_pymc(model_of("positive", "gamma", None, "x"))
 
 
