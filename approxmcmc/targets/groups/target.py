@@ -89,7 +89,8 @@ class GroupedTarget(QuadratureTerms):
     the integral is ``accuracy.nats``: the largest change of (sum_K - sum_2K), where sum_2K takes many Newton steps,
     between the centre and other points. These are draws of the Laplace approximation widened by a half, and 3 standard
     deviations of sigma both ways, then 6, 12 and so on until the log posterior is 4.5 nats below the mode's. K is the
-    first of 8, 16, 24, 32, 48, 64 for which the change is at most 0.01; if none is, 64, with more Newton steps and a
+    first of 8, 16, 24, 32, 48, 64 for which the change is at most 0.01; if none is, 64, with more Newton steps. Beyond
+    3 standard deviations a change counts in ``accuracy.nats`` by the share of the posterior there; above 0.01 it is a
     warning. Errors of quadrature fall geometrically in K, so the difference is nearly the error of K. The trace stores
     it as ``setup_quadrature_nats``. If there are more than 4000 groups, 4000 random ones represent them, and two
     standard errors are added.
