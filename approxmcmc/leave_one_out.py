@@ -25,7 +25,7 @@ from approxmcmc.contracts import (
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.libraries import is_pymc, without_formula
-from approxmcmc.output.reading import flat_draws, refuse_formula
+from approxmcmc.output.reading import flat_draws, refuse_formula, refuse_weights
 
 # variable and axis of a target's rows, in both groups that ArviZ reads
 NAME = "terms"
@@ -201,10 +201,7 @@ class _LogLikelihood(BackendArray):
 
 def _parts(trace: xr.DataTree, target: Any) -> dict[str, PointwiseLikelihood]:
     """Return the log-likelihoods of single rows by name: of a target (``terms``), or of each observed PyMC variable."""
-    if "sample_stats" in trace.children and "weight" in trace["sample_stats"]:
-        raise InvalidInputError(
-            "the draws of this trace carry weights, which ArviZ's cross-validation would ignore; resample them first"
-        )
+    refuse_weights(trace, "ArviZ's cross-validation")
     if isinstance(target, Target) and not target.why_no_terms:
         return {NAME: _of_target(trace, _of_rows(trace, target))}
     model = target.to_pymc() if isinstance(target, TwinnedTarget) else without_formula(target)

@@ -13,7 +13,7 @@ from approxmcmc.contracts import PredictiveTarget, RowsToPredict, as_labels
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.libraries import is_bambi, is_pymc
-from approxmcmc.output.reading import flat_draws
+from approxmcmc.output.reading import flat_draws, refuse_weights
 
 KINDS = {"mean": "y_mean", "response": "y", "predictor": "y_predictor"}
 """What is predicted, and the name of the variable that holds it."""
@@ -51,7 +51,8 @@ def predict(
         New rows, as X of the target: a table with the same columns, in any order (others are ignored), or a matrix with
         as many columns. None: the rows of the target.
     kind
-        ``"mean"``, ``"response"`` or ``"predictor"``. Of classes, "mean" is the probability of each.
+        ``"mean"``, ``"response"`` or ``"predictor"``. Of classes, "mean" is the probability of each, and
+        "response" an index into the labels of ``category``, as in ``observed_data``.
     interval
         None: the value at each draw. A probability, such as 0.94: mean, standard deviation and equal-tailed interval of
         each row over the draws; the result then has four numbers a row.
@@ -108,7 +109,10 @@ def predict(
             f"predict: interval must be a probability between 0 and 1, such as 0.94, found {interval!r}"
         )
     predictive = _predictive_target(target).rows_to_predict(rows, **columns)
+    if interval is not None and kind == "response" and predictive.responses_are_classes:
+        raise InvalidInputError("predict: drawn classes have no mean and no interval; kind='mean' gives probabilities")
     thetas = flat_draws(trace, target)
+    refuse_weights(trace, "predict")
     chosen = _spread(thetas.shape[1], None if draws is None else math.ceil(draws / thetas.shape[0]))
     thetas = thetas[:, chosen]
     chains, kept, _ = thetas.shape

@@ -15,6 +15,8 @@ class RowsToPredict(abc.ABC):
     """Labels of the rows, such as the index of a table; None: they are numbered."""
     axes: Mapping[str, Sequence[Any]] = {}
     """Name and labels of the axes that means have besides that of rows, such as classes."""
+    responses_are_classes: bool = False
+    """Whether a response is the index of a class, of which a mean or an interval means nothing."""
     response_axes: Mapping[str, Sequence[Any]] = {}
     """The same of responses, such as several outcomes."""
 

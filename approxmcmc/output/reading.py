@@ -52,6 +52,12 @@ def refuse_formula(trace: xr.DataTree, needing: str) -> None:
         )
 
 
+def refuse_weights(trace: xr.DataTree, who: str) -> None:
+    """Raise if the draws of a trace carry weights, which `who` would ignore."""
+    if "sample_stats" in trace.children and "weight" in trace["sample_stats"]:
+        raise InvalidInputError(f"the draws of this trace carry weights, which {who} would ignore; resample them first")
+
+
 SAMPLER = "inference_library_settings"
 TARGET = "target_content_hash"
 TUNED = "adapted_"  # prefix of the attributes that hold the result of tuning

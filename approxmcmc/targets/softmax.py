@@ -19,7 +19,7 @@ from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.classes import DenseClasses
 from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood
 from approxmcmc.targets.predictors.design import Design
-from approxmcmc.targets.predictors.predictive import RowsOfDesign
+from approxmcmc.targets.predictors.predictive import RowsOfClasses
 from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.tables import (
     listed,
@@ -142,19 +142,19 @@ class SoftmaxRegression(Regression, PredictiveTarget):
         }
         return assemble(of_classes, self.variables, n)
 
-    def rows_to_predict(self, rows: Any, **columns: Any) -> RowsOfDesign:
+    def rows_to_predict(self, rows: Any, **columns: Any) -> RowsOfClasses:
         """Return `rows` for a prediction: a table or matrix as X of the target; None means the target's own rows."""
         given = [name for name, column in columns.items() if column is not None]
         if given:
             raise InvalidInputError(f"predict for {WHO}: these rows take no {' and no '.join(given)}")
         axes = {"category": [int(label) for label in self._labels]}
         if rows is None:
-            return RowsOfDesign(self.design, self.likelihood, axes=axes)
+            return RowsOfClasses(self.design, self.likelihood, axes=axes)
         parts = parts_of_new_rows(
             rows, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=f"predict for {WHO}"
         )
         design = self._design_of(parts, len(rows))
-        return RowsOfDesign(design, self.likelihood, labels=labels_of_rows(rows), axes=axes)
+        return RowsOfClasses(design, self.likelihood, labels=labels_of_rows(rows), axes=axes)
 
     def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
         """Return this model with other data: `given` is (designs, y), with this model's variables and classes."""

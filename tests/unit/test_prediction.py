@@ -254,6 +254,17 @@ def test_arguments_that_cannot_be_used_are_refused(table, rng, monkeypatch):
         amc.predict(trace, target)
 
 
+def test_drawn_classes_have_no_interval_and_weighted_draws_are_refused(rng):
+    target = amc.targets.SoftmaxRegression(rng.normal(size=(30, 2)), np.arange(30) % 3)
+    trace = trace_of(target, rng)
+    with pytest.raises(InvalidInputError, match="drawn classes have no mean and no interval"):
+        amc.predict(trace, target, kind="response", interval=0.9)
+    weights = xr.Dataset({"weight": (("chain", "draw"), np.ones((CHAINS, DRAWS)))})
+    weighted = xr.DataTree.from_dict({"posterior": trace["posterior"].to_dataset(), "sample_stats": weights})
+    with pytest.raises(InvalidInputError, match="carry weights, which predict would ignore"):
+        amc.predict(weighted, target)
+
+
 def test_targets_that_cannot_predict_say_what_can(rng):
     target = normal_mean()
     with pytest.raises(IncompatibleError, match="does not know how its rows come about"):

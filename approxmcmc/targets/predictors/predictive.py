@@ -49,6 +49,12 @@ class RowsOfDesign(RowsToPredict):
         return np.ones(()) if self.size is None else self.size[rows, None]
 
 
+class RowsOfClasses(RowsOfDesign):
+    """Rows whose responses are indices of classes."""
+
+    responses_are_classes = True
+
+
 class NormalRows(RowsOfDesign):
     """Rows of J normal outcomes: predictors are J means, then J log scales."""
 
