@@ -216,7 +216,7 @@ class BoundedTarget(abc.ABC):
     @property
     @abc.abstractmethod
     def bound_kinds(self) -> tuple[str, ...]:
-        """The names of the bounds; empty if there are none, as for some families of a regression."""
+        """The names of the bounds; empty for targets without bounds, as for some families of a regression."""
 
     @abc.abstractmethod
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:

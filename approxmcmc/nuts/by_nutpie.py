@@ -231,7 +231,7 @@ def _instead(
 ) -> list[NutpieChain]:
     """Return new chains of at most `most` draws in place of `chains`, which end."""
     new = [NutpieChain(job, compiled.made, first, k, most, adaptation) for k, first in enumerate(firsts)]
-    for chain, old in zip(new, chains, strict=False):  # the first time there are none to replace
+    for chain, old in zip(new, chains, strict=False):  # `chains` is empty the first time
         chain.replaces(old)
     _end(chains)
     return new

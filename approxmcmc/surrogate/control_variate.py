@@ -154,7 +154,7 @@ class ControlVariate(
     50 standard deviations on either side (at 6 if these are more than a twelfth of all rows). Ranking by residuals
     alone would miss rows that forbid a half-space, because their residual is zero at every draw. *Cost*: rows that cost
     less if every step reads them than if a test samples them. With ``order=0`` they are the walls and the rows with
-    outlying terms. On data without heavy rows there are none.
+    outlying terms. Data without heavy rows have no influential rows.
 
     Averaged coefficients are averages over the normal distribution of the pilot's draws (Price 1958), or Taylor's if
     these at least halve the variance of the residuals over the draws. Each evaluation of S reads the influential rows:

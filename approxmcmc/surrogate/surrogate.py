@@ -3,7 +3,7 @@
     S(theta) = log p(theta) + q(theta) + sum_{i always read} log p(x_i | theta),
 
 with q the sum of the quadratics of the light rows, those that are not always read. S costs dim^2 multiplications and
-reads the influential rows. If there are none, exp(S) is a normal density times the prior, up to a constant.
+reads the influential rows. Without influential rows exp(S) is a normal density times the prior, up to a constant.
 """
 
 import functools

@@ -215,7 +215,10 @@ class FamilyRegression(Regression, PredictiveTarget):
         return {**super().setup_attrs, **named}
 
     def to_pymc(self) -> Any:
-        """Return the same posterior as a `pymc.Model`, with the same names and labels; an error if there is none."""
+        """Return the same posterior as a `pymc.Model`, with the same names and labels.
+
+        Raises `IncompatibleError` for a family that PyMC does not have, and for a prior given as a function.
+        """
         twin = self.likelihood.family.twin
         if twin is None:
             return super().to_pymc()

@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 
     from approxmcmc.study.results import StudyResults
 
-NUTS, LAPLACE = "nutpie", "laplace"
+NUTS = "nutpie"
+LAPLACE = "laplace"
 INFLUENTIAL = ("core_exact_10", "core_exact")  # they differ in thinning; a posterior has the first that was run
-STEPS, BY_NUTS, OPEN, NOBODY = "influential rows", "NUTS", "not established", "no draw yet"
+STEPS = "influential rows"
+BY_NUTS = "NUTS"
+OPEN = "not established"
+NOBODY = "no draw yet"
 PAINT = {STEPS: COLOURS[0], BY_NUTS: COLOURS[1], OPEN: "#9aa1a9", NOBODY: "#ffffff"}
 
 

@@ -101,7 +101,7 @@ class SummedModel(pm.Model):
     def _axes_of_groups(self, name: str, shape: Sequence[int]) -> Sequence[str] | None:
         """Return dims of rows by groups: those of the entries, and a new one for each other axis.
 
-        Without dims of the entries there are none, because PyMC has no variables with dims for some axes only.
+        None if the entries have no dims, because PyMC has no variables with dims for some axes only.
         """
         entries = self.given.named_vars_to_dims.get(next(iter(self.found.supports)).name)
         if entries is None:

@@ -25,7 +25,7 @@ from approxmcmc.engine.compiler.compile import (
 from approxmcmc.engine.compiler.identity import cached_by_content, content_id
 from approxmcmc.engine.compiler.operations import TRANSCENDENTAL, operations
 from approxmcmc.engine.terms.batches import row_reader
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.families.family import Minorant
 from approxmcmc.targets.checks import check_gradient
 
@@ -79,7 +79,7 @@ class RowLikelihood(abc.ABC):
 
     def minorant(self, kind: str, responses: tuple[np.ndarray, ...], eta_0: np.ndarray) -> Minorant:
         """Return the minorant `kind`, one of `bound_kinds`; a tuned one touches the terms at eta_0 (n,)."""
-        raise NotImplementedError(f"{type(self).__name__} has no minorants")
+        raise IncompatibleError(f"these terms have no lower bound called {kind!r}; they have {self.bound_kinds}")
 
     def work(self) -> TermWork:
         """Return the operations of a row, given its predictors: one exponential (ten operations) for each predictor."""
