@@ -44,9 +44,9 @@ _HOMES = {
     "approxmcmc.proposals": ("Independence", "Langevin", "RandomWalk"),
     "approxmcmc.reference": ("reference_posterior", "stein_discrepancy"),
     "approxmcmc.resuming": ("resume",),
-    "approxmcmc.samplers": ("Exchange", "Firefly", "Gibbs", "ImplicitZ", "MetropolisHastings"),
+    "approxmcmc.samplers": ("Exchange", "Firefly", "Gibbs", "ImplicitResampling", "MetropolisHastings"),
     "approxmcmc.surrogate": ("ControlVariate", "SurrogateTransition"),
-    "approxmcmc.targets": ("Auxiliary", "FunctionTarget"),
+    "approxmcmc.targets": ("AuxiliaryChain", "FunctionTarget"),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 _ROOMS = (

@@ -60,13 +60,13 @@ from approxmcmc.samplers import (
     Exchange as Exchange,
     Firefly as Firefly,
     Gibbs as Gibbs,
-    ImplicitZ as ImplicitZ,
+    ImplicitResampling as ImplicitResampling,
     MetropolisHastings as MetropolisHastings,
 )
 from approxmcmc.surrogate import (
     ControlVariate as ControlVariate,
     SurrogateTransition as SurrogateTransition,
 )
-from approxmcmc.targets import Auxiliary as Auxiliary, FunctionTarget as FunctionTarget
+from approxmcmc.targets import AuxiliaryChain as AuxiliaryChain, FunctionTarget as FunctionTarget
 
 __version__: str

@@ -152,10 +152,10 @@ TESTS = {
 LAPLACE = amc.numerics.Laplace(np.zeros(2), 0.1 * np.eye(2))
 SAMPLERS = {  # those with a setting `proposal` or `test` are paired with all of them
     "BouncyParticle": [amc.samplers.BouncyParticle(LAPLACE)],
-    "Exchange": [amc.Exchange(amc.RandomWalk(0.1), n_auxiliary=2, auxiliary=amc.targets.Auxiliary(20))],
+    "Exchange": [amc.Exchange(amc.RandomWalk(0.1), n_auxiliary=2, auxiliary=amc.targets.AuxiliaryChain(20))],
     "Firefly": [
-        amc.Firefly(amc.RandomWalk(0.1), bound="untuned", z_update=amc.ImplicitZ(0.3)),
-        amc.Firefly(amc.RandomWalk(0.1), bound="own", z_update=amc.samplers.ExplicitZ(0.3)),
+        amc.Firefly(amc.RandomWalk(0.1), bound="untuned", z_update=amc.ImplicitResampling(0.3)),
+        amc.Firefly(amc.RandomWalk(0.1), bound="own", z_update=amc.samplers.ExplicitResampling(0.3)),
         amc.Firefly(amc.samplers.Slice(0.5), bound="untuned"),
     ],
     "Gibbs": [amc.Gibbs(), amc.Gibbs(scan="random")],
@@ -211,7 +211,7 @@ TARGETS = {
 IN_OTHER_LIBRARIES = ("JaxTarget", "TorchTarget")
 SETTINGS = {  # of classes that are paired with nothing by themselves, and further settings of others
     "AnnealedEpsilon": [amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))],
-    "Auxiliary": [amc.Auxiliary(1000, "both", thin=10)],
+    "AuxiliaryChain": [amc.AuxiliaryChain(1000, "both", thin=10)],
     "BernsteinTest": [amc.acceptance.BernsteinTest(0.1), amc.acceptance.BernsteinTest(0.1, range=3.0)],
     "BlackjaxMCLMC": [foreign.BlackjaxMCLMC(tune=500)],
     "BlackjaxNUTS": [foreign.BlackjaxNUTS(tune=500)],
@@ -220,12 +220,12 @@ SETTINGS = {  # of classes that are paired with nothing by themselves, and furth
     "BlackjaxSGLD": [foreign.BlackjaxSGLD(1e-3, batch_size=20)],
     "BouncyParticle": [amc.samplers.BouncyParticle(amc.numerics.Laplace(np.zeros(2), np.eye(2)), refresh_rate=0.5)],
     "DecreasingStep": [amc.proposals.DecreasingStep(0.1, offset=10.0)],
-    "Exchange": [amc.Exchange(RandomWalk(0.1), n_auxiliary=3, auxiliary=amc.Auxiliary(50))],
-    "ExplicitZ": [amc.samplers.ExplicitZ(0.2)],
-    "Firefly": [amc.Firefly(RandomWalk(0.1), z_update=amc.samplers.ExplicitZ(0.3), bound="untuned")],
+    "Exchange": [amc.Exchange(RandomWalk(0.1), n_auxiliary=3, auxiliary=amc.AuxiliaryChain(50))],
+    "ExplicitResampling": [amc.samplers.ExplicitResampling(0.2)],
+    "Firefly": [amc.Firefly(RandomWalk(0.1), z_update=amc.samplers.ExplicitResampling(0.3), bound="untuned")],
     "Gibbs": [amc.Gibbs(SequentialTTest(0.1, 5), scan="random")],
     "Hamiltonian": [amc.proposals.Hamiltonian(0.1, preconditioner=[1.0, 2.0], target_acceptance=0.8)],
-    "ImplicitZ": [amc.ImplicitZ(0.1, q_bright=0.5)],
+    "ImplicitResampling": [amc.ImplicitResampling(0.1, q_bright=0.5)],
     "Independence": [amc.Independence([0.0, 1.0], cov=[1.0, 2.0])],
     "Langevin": [amc.Langevin(0.1, cov=[1.0, 2.0]), amc.Langevin(0.1, target_acceptance=0.6)],
     "Laplace": [amc.numerics.Laplace(np.zeros(2), np.eye(2))],

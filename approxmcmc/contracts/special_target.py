@@ -101,7 +101,7 @@ class DoublyIntractableTarget(Target):
 
     @abc.abstractmethod
     def build_simulator(self, auxiliary: Any) -> "Simulator":
-        """Return the simulator for an auxiliary setting ("auto", "exact", `Auxiliary`), or raise."""
+        """Return the simulator for an auxiliary setting ("auto", "exact", `AuxiliaryChain`), or raise."""
 
     def statistic_counts(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Return all values of s(y), shape (k, dim), and the log number of data sets y with each; None if unknown."""

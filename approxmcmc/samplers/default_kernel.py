@@ -9,9 +9,9 @@ from approxmcmc.contracts import DiscreteTarget, DoublyIntractableTarget, Sample
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.numerics.mode import laplace
 from approxmcmc.proposals import Mixture, PreconditionedCrankNicolson, RandomWalk, SingleSite
+from approxmcmc.samplers.auxiliary_variable import Exchange
 from approxmcmc.samplers.gibbs import Gibbs
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
-from approxmcmc.samplers.noisy import Exchange
 
 
 @functools.singledispatch

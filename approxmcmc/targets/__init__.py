@@ -12,7 +12,7 @@ from approxmcmc.targets.discrete.bayesian_network import BayesianNetwork, alarm_
 from approxmcmc.targets.discrete.binary_mrf import BinaryMRF, PseudoLikelihood
 from approxmcmc.targets.estimated import EstimatedLikelihood, EstimatedRatio
 from approxmcmc.targets.exponential import ExponentialRegression
-from approxmcmc.targets.exponential_family import Auxiliary
+from approxmcmc.targets.exponential_family import AuxiliaryChain
 from approxmcmc.targets.gamma import GammaRegression
 from approxmcmc.targets.glm import GLMTarget
 from approxmcmc.targets.graphs.ergm import ERGM
@@ -35,7 +35,7 @@ from approxmcmc.targets.weibull import WeibullRegression
 
 __all__ = [
     "ERGM",
-    "Auxiliary",
+    "AuxiliaryChain",
     "BatchTarget",
     "BayesianNetwork",
     "BetaRegression",

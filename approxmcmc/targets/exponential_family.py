@@ -90,7 +90,7 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
 
     @abc.abstractmethod
     def build_simulator(self, auxiliary: Any) -> Simulator:
-        """Return the simulator for "auto", "exact" or an `Auxiliary`."""
+        """Return the simulator for "auto", "exact" or an `AuxiliaryChain`."""
 
     @abc.abstractmethod
     def _log_normalizers(self, thetas: np.ndarray) -> np.ndarray | None:
@@ -186,7 +186,7 @@ MOVES = ("auto", "dyad", "tnt")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Auxiliary(Component):
+class AuxiliaryChain(Component):
     """Auxiliary data y' ~ f(.|theta) as the last state of a Markov chain that leaves f(.|theta) invariant.
 
     Parameters
@@ -211,8 +211,8 @@ class Auxiliary(Component):
 
     Examples
     --------
-    >>> Auxiliary(1000, "both")
-    Auxiliary(n_updates=1000, start='both', move='auto', thin=None)
+    >>> AuxiliaryChain(1000, "both")
+    AuxiliaryChain(n_updates=1000, start='both', move='auto', thin=None)
     """
 
     n_updates: int
@@ -225,16 +225,18 @@ class Auxiliary(Component):
         for name in ("n_updates", "thin"):
             value = getattr(self, name)
             if name == "n_updates" or value is not None:
-                checked_integer(value, name, who="Auxiliary", needed="a positive integer")
+                checked_integer(value, name, who="AuxiliaryChain", needed="a positive integer")
         for name, allowed in (("start", STARTS), ("move", MOVES)):
             if getattr(self, name) not in allowed:
-                raise InvalidInputError(f"Auxiliary: {name} must be one of {allowed}, found {getattr(self, name)!r}")
+                raise InvalidInputError(
+                    f"AuxiliaryChain: {name} must be one of {allowed}, found {getattr(self, name)!r}"
+                )
 
 
 def checked_auxiliary(auxiliary: Any, who: str) -> Any:
-    """Return "auto", "exact" or an `Auxiliary`; raise on anything else."""
-    if isinstance(auxiliary, Auxiliary) or auxiliary in ("auto", "exact"):
+    """Return "auto", "exact" or an `AuxiliaryChain`; raise on anything else."""
+    if isinstance(auxiliary, AuxiliaryChain) or auxiliary in ("auto", "exact"):
         return auxiliary
     raise InvalidInputError(
-        f'{who}: auxiliary must be "auto", "exact" or Auxiliary(n_updates, start), found {auxiliary!r}'
+        f'{who}: auxiliary must be "auto", "exact" or AuxiliaryChain(n_updates, start), found {auxiliary!r}'
     )

@@ -1,8 +1,8 @@
 """The implicit update of z without skips: a uniform random number for every dark datum.
 
 Draves, Exact MCMC with Firefly Monte Carlo: A Review, algorithm 4. It has the same distribution and number of
-likelihood evaluations as :class:`approxmcmc.ImplicitZ`, which jumps from one chosen datum to the next (algorithm 5),
-but draws a uniform for each dark datum in every step. Only studies that measure this cost need it.
+likelihood evaluations as :class:`approxmcmc.ImplicitResampling`, which jumps from one chosen datum to the next
+(algorithm 5), but draws a uniform for each dark datum in every step. Only studies that measure this cost need it.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import approxmcmc as amc
 from approxmcmc.contracts import Component
 from approxmcmc.contracts.records import DARK, EVALUATIONS, TOUCHED
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.samplers.firefly.implicit_z import ImplicitState, brighten, darken
+from approxmcmc.samplers.firefly.implicit_resampling import ImplicitState, brighten, darken
 from approxmcmc.samplers.firefly.joint import Bright, JointDensity
 from approxmcmc.samplers.firefly.step import CompiledZUpdate, ZUpdate
 
@@ -55,5 +55,5 @@ class OneByOneZ(Component, ZUpdate):
     q: float = 0.01
 
     def build_z_update(self) -> CompiledZUpdate:
-        """Compile the update; its state is that of :class:`approxmcmc.ImplicitZ`."""
-        return CompiledZUpdate(update_one_by_one, amc.ImplicitZ(self.q).build_z_update().make_state)
+        """Compile the update; its state is that of :class:`approxmcmc.ImplicitResampling`."""
+        return CompiledZUpdate(update_one_by_one, amc.ImplicitResampling(self.q).build_z_update().make_state)

@@ -96,7 +96,7 @@ def test_a_public_name_has_one_room():
 def test_a_name_that_is_in_a_room_is_found():
     with pytest.raises(AttributeError, match=r"it is approxmcmc\.acceptance\.BernsteinTest"):
         _ = amc.BernsteinTest
-    with pytest.raises(AttributeError, match="public names: Auxiliary, ControlVariate, "):
+    with pytest.raises(AttributeError, match="public names: AuxiliaryChain, ControlVariate, "):
         _ = amc.BernsteinTests
 
 

@@ -20,10 +20,10 @@ from approxmcmc.contracts.records import COUNT_NAMES
 from approxmcmc.couplings.kernels import coupling_of
 from approxmcmc.couplings.meeting import maximal_coupling
 from approxmcmc.engine.compiler.compile import config
+from approxmcmc.samplers.auxiliary_variable import coupling as exchange
+from approxmcmc.samplers.auxiliary_variable.doubly_intractable import RatioState
 from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.samplers.metropolis_hastings import coupling as metropolis
-from approxmcmc.samplers.noisy import coupling as exchange
-from approxmcmc.samplers.noisy.doubly_intractable import RatioState
 
 pytestmark = [
     pytest.mark.recompiles,

@@ -15,12 +15,12 @@ from numba import types as nb
 from approxmcmc.acceptance.rules import METROPOLIS
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.engine.compiler.compile import bind, compiled, type_of
-from approxmcmc.samplers.noisy.doubly_intractable import (
+from approxmcmc.samplers.auxiliary_variable.doubly_intractable import (
     RatioState,
     estimate_from_draws,
     make_estimate_from_fresh_draws,
 )
-from approxmcmc.samplers.noisy.pseudo_marginal import (
+from approxmcmc.samplers.auxiliary_variable.pseudo_marginal import (
     EstimateState,
     carry_estimate,
     make_estimate_against_kept,

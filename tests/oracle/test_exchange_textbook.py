@@ -10,17 +10,21 @@ import approxmcmc as amc
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.proposals import adaptive_direction
 from approxmcmc.proposals.random_walk import propose_independent
-from approxmcmc.samplers.noisy.doubly_intractable import (
+from approxmcmc.samplers.auxiliary_variable.doubly_intractable import (
     estimate_from_draws,
     log_normalizer_ratio,
     log_ratio_of_observed,
     make_draw_rows,
     make_estimate_from_fresh_draws,
 )
-from approxmcmc.samplers.noisy.estimated_drift import mean_after_drift, posterior_gradient, prior_gradient
-from approxmcmc.samplers.noisy.langevin import carry_drift_draws, make_drift_and_return
-from approxmcmc.samplers.noisy.pseudo_marginal import carry_estimate, difference, make_estimate_against_kept
-from approxmcmc.samplers.noisy.step import list_for_audit, make_follow_proposal
+from approxmcmc.samplers.auxiliary_variable.estimated_drift import mean_after_drift, posterior_gradient, prior_gradient
+from approxmcmc.samplers.auxiliary_variable.langevin import carry_drift_draws, make_drift_and_return
+from approxmcmc.samplers.auxiliary_variable.pseudo_marginal import (
+    carry_estimate,
+    difference,
+    make_estimate_against_kept,
+)
+from approxmcmc.samplers.auxiliary_variable.step import list_for_audit, make_follow_proposal
 from approxmcmc.sampling.chain import is_chosen_for_audit
 from approxmcmc.targets.estimated import compile_estimate
 from tests import intractable

@@ -11,7 +11,7 @@ from approxmcmc.engine.numerics import log1mexp
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.families.binomial import jaakkola_coefficients
-from approxmcmc.samplers.firefly.implicit_z import (
+from approxmcmc.samplers.firefly.implicit_resampling import (
     brighten,
     choose_dark,
     darken,
@@ -62,11 +62,11 @@ ATTEMPT_FORGOTTEN = {go_dark_probability: forget_the_attempt}
 
 
 def implicit(q, q_bright=1.0):
-    return amc.ImplicitZ(q, q_bright)
+    return amc.ImplicitResampling(q, q_bright)
 
 
 def explicit(q, q_bright=1.0):
-    return amc.samplers.ExplicitZ(q)
+    return amc.samplers.ExplicitResampling(q)
 
 
 def z_kernel(z_update, gaps, wrong=None):
@@ -275,7 +275,7 @@ def case(name):
 def differs(name, steps=120, q=0.1):
     """Run the library's chain and NumPy's; return whether a draw or a record differs."""
     target, model, start, scale, settings = case(name)
-    program = amc.Firefly(amc.RandomWalk(scale), z_update=amc.ImplicitZ(q), **settings).build(target)
+    program = amc.Firefly(amc.RandomWalk(scale), z_update=amc.ImplicitResampling(q), **settings).build(target)
     chain = program.start(start, streams(seed_sequences(20140621, 1)[0][0]), 0)
     draws, counts = np.empty((steps, start.size)), np.empty((steps, len(COUNT_NAMES)), dtype=np.int64)
     if chain.advance(steps, 1, draws, counts, np.empty((steps, len(VALUE_NAMES)))) < steps:

@@ -13,13 +13,13 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.samplers.noisy.doubly_intractable import (
+from approxmcmc.samplers.auxiliary_variable.doubly_intractable import (
     estimate_from_draws,
     log_normalizer_ratio,
     make_draw_rows,
     make_estimate_from_fresh_draws,
 )
-from approxmcmc.samplers.noisy.langevin import make_drift_and_return
+from approxmcmc.samplers.auxiliary_variable.langevin import make_drift_and_return
 from tests.intractable import by_inversion, five_values
 from tests.planting import plain, plant
 

@@ -18,8 +18,8 @@ import sys
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.samplers.noisy import langevin, pseudo_marginal
-from approxmcmc.samplers.noisy.step import make_step
+from approxmcmc.samplers.auxiliary_variable import langevin, pseudo_marginal
+from approxmcmc.samplers.auxiliary_variable.step import make_step
 from approxmcmc.samplers.pdmp.bouncy_particle import BOUNCY
 from approxmcmc.samplers.pdmp.program import PDMPProgram
 from approxmcmc.samplers.pdmp.zigzag import ZIGZAG
@@ -90,16 +90,18 @@ def firefly(update):
     return amc.Firefly(amc.RandomWalk(0.1), bound="untuned", z_update=update)
 
 
-@pytest.mark.parametrize("update", [amc.ImplicitZ(0.3), amc.samplers.ExplicitZ(0.3)], ids=repr)
+@pytest.mark.parametrize("update", [amc.ImplicitResampling(0.3), amc.samplers.ExplicitResampling(0.3)], ids=repr)
 def test_firefly_balances_and_keeps_the_law_of_bright_rows(update, seed):
     for excess, error in balance_of_firefly("LogisticRegression", firefly(update), seed):
         assert abs(excess) < Z * error
 
 
 def test_losses_of_firefly_are_seen(seed):
-    lost = balance_of_firefly("LogisticRegression", firefly(amc.ImplicitZ(0.3)), seed, propose_pinned_lopsided)[0]
+    lost = balance_of_firefly(
+        "LogisticRegression", firefly(amc.ImplicitResampling(0.3)), seed, propose_pinned_lopsided
+    )[0]
     assert abs(lost.excess) > Z * lost.error
-    lost = balance_of_firefly("LogisticRegression", firefly(LosingZ(amc.ImplicitZ(0.3))), seed)[1]
+    lost = balance_of_firefly("LogisticRegression", firefly(LosingZ(amc.ImplicitResampling(0.3))), seed)[1]
     assert abs(lost.excess) > Z * lost.error
 
 

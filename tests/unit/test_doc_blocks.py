@@ -33,7 +33,7 @@ FEWER = (
     (r"seconds=[\d_]+", "seconds=0.2"),
     (r"audit_every=[\d_]+", "audit_every=10"),
     (r"batch_size=[\d_]+", "batch_size=10"),
-    ("Auxiliary\\(2400", "Auxiliary(50"),
+    ("AuxiliaryChain\\(2400", "AuxiliaryChain(50"),
     ("n_auxiliary=50", "n_auxiliary=5"),
     (r"epsilons=\[0, 0.01, 0.1\]", "epsilons=[0, 0.1], draws=30, progressbar=False"),
     (r"grid=np.linspace\(-0.4, 0.8, 61\)", "grid=np.linspace(-0.4, 0.8, 11), draws=0"),

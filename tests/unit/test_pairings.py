@@ -16,7 +16,7 @@ import approxmcmc as amc
 from approxmcmc.acceptance import rules
 from approxmcmc.contracts import AcceptanceTest, DiscreteTarget, Proposal, Sampler, Target as TargetRole
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.firefly import implicit_z
+from approxmcmc.samplers.firefly import implicit_resampling
 from approxmcmc.samplers.pdmp import zigzag
 from tests.examples import PROPOSALS, SAMPLERS, TARGETS, TESTS
 from tests.pairings import law
@@ -33,7 +33,7 @@ WALK = amc.RandomWalk(0.5)
 RIGHT = {
     "every row": ("LogisticRegression", amc.MetropolisHastings(WALK, amc.ExactTest())),
     "few rows": ("ControlVariate", amc.MetropolisHastings(WALK, amc.acceptance.PoissonTest())),
-    "bright rows": ("BoundedLikelihood", amc.Firefly(WALK, bound="own", z_update=amc.ImplicitZ(0.9))),
+    "bright rows": ("BoundedLikelihood", amc.Firefly(WALK, bound="own", z_update=amc.ImplicitResampling(0.9))),
     "events": ("LogisticRegression", SAMPLERS["ZigZag"][0]),
     "sites": ("BinaryMRF", amc.Gibbs()),
     "auxiliary data": ("ERGM", amc.Exchange(WALK)),
@@ -65,7 +65,9 @@ def softened():
 
 
 PLANTED = {  # wrong functions in the place of right ones
-    "bright rows": {implicit_z.go_bright_probability: lambda gap, q, q_bright: 0.1 * min(1.0, np.expm1(gap) / q)},
+    "bright rows": {
+        implicit_resampling.go_bright_probability: lambda gap, q, q_bright: 0.1 * min(1.0, np.expm1(gap) / q)
+    },
     "events": {zigzag.plan: lambda rng, flight: 0.7 * plain(zigzag.plan)(rng, flight)},
     "sites": {rules.logit_uniform: softened()},
 }

@@ -20,7 +20,7 @@ from approxmcmc.errors import ApproxMCMCError, IncompatibleError, InvalidInputEr
 from approxmcmc.proposals import (
     StochasticGradientLangevin,
 )
-from approxmcmc.samplers import ExplicitZ, Slice, SliceSampler
+from approxmcmc.samplers import ExplicitResampling, Slice, SliceSampler
 from approxmcmc.sampling import progress
 from tests.examples import EXAMPLES, TARGETS
 from tests.models import logistic
@@ -68,17 +68,17 @@ def judged_by(test):
 RUNS = {
     "AdaptiveDirection": lambda proposal: (target("ERGM"), amc.Exchange(proposal)),
     "AnnealedEpsilon": judged_by,
-    "Auxiliary": lambda auxiliary: (target("ERGM"), amc.Exchange(WALK, n_auxiliary=3, auxiliary=auxiliary)),
+    "AuxiliaryChain": lambda auxiliary: (target("ERGM"), amc.Exchange(WALK, n_auxiliary=3, auxiliary=auxiliary)),
     "BernsteinTest": judged_by,
     "BouncyParticle": lambda sampler: (target("LogisticRegression"), sampler),
     "DecreasingStep": lambda step: always(StochasticGradientLangevin(step, 4)),
     "DelayedAcceptance": lambda test: moved_by(WALK, test, on="ControlVariate, influential rows"),
     "ExactTest": judged_by,
     "Exchange": lambda sampler: (target("ERGM"), sampler),
-    "ExplicitZ": lambda z: (target("LogisticRegression"), amc.Firefly(WALK, bound="untuned", z_update=z)),
+    "ExplicitResampling": lambda z: (target("LogisticRegression"), amc.Firefly(WALK, bound="untuned", z_update=z)),
     "Firefly": lambda sampler: (target("LogisticRegression"), sampler),
     "Gibbs": lambda sampler: (pairs(), sampler),
-    "ImplicitZ": lambda z: (target("LogisticRegression"), amc.Firefly(WALK, bound="untuned", z_update=z)),
+    "ImplicitResampling": lambda z: (target("LogisticRegression"), amc.Firefly(WALK, bound="untuned", z_update=z)),
     "MALAExchange": lambda sampler: (target("ERGM"), sampler),
     "MetropolisHastings": lambda sampler: (target("LogisticRegression"), sampler),
     "MinibatchBarker": judged_by,
@@ -105,7 +105,7 @@ MATRIX = np.array([[1.0, 0.5], [0.5, 2.0]])
 OTHER_LAPLACE = amc.numerics.Laplace(np.ones(2), 0.2 * np.eye(2))
 # Values of fields that no rule fits: by field, or by component and field.
 OTHER = {
-    "auxiliary": amc.Auxiliary(7),
+    "auxiliary": amc.AuxiliaryChain(7),
     "control_variate": np.array([0.3, 0.1]),
     "cov": MATRIX,
     "directions": "coordinates",
@@ -117,18 +117,18 @@ OTHER = {
     ("AnnealedEpsilon", "epsilons"): (0.2, 0.0),
     ("AnnealedEpsilon", "steps"): (30,),
     ("AnnealedEpsilon", "test"): SequentialTTest(0.2, 8),
-    ("Auxiliary", "move"): "dyad",
-    ("Auxiliary", "start"): "empty",
+    ("AuxiliaryChain", "move"): "dyad",
+    ("AuxiliaryChain", "start"): "empty",
     ("BernsteinTest", "bound"): "serfling",
     ("BernsteinTest", "range"): 0.5,
     ("DelayedAcceptance", "test"): amc.ExactTest(),
     ("ExactTest", "rule"): "barker",
     ("Firefly", "at"): np.array([0.5, 0.5]),
     ("Firefly", "bound"): "tuned",
-    ("Firefly", "z_update"): ExplicitZ(0.5),
+    ("Firefly", "z_update"): ExplicitResampling(0.5),
     ("Gibbs", "conditional"): "terms",
     ("Gibbs", "test"): SequentialTTest(0.3, 2),
-    ("ImplicitZ", "q"): 0.5,
+    ("ImplicitResampling", "q"): 0.5,
     ("Independence", "mean"): np.ones(2),
     ("MALAExchange", "cov"): [[2.0, 0.0], [0.0, 1.0]],
     ("MetropolisHastings", "shuffled_copy"): "disk",
@@ -150,12 +150,12 @@ OTHER = {
 }
 # The component that is changed, where it is not the first example: some settings need others to have an effect.
 BASE = {
-    ("Auxiliary", None): amc.Auxiliary(20, thin=2),
+    ("AuxiliaryChain", None): amc.AuxiliaryChain(20, thin=2),
     ("Firefly", "at"): amc.Firefly(WALK, bound="tuned"),
     ("BernsteinTest", None): BernsteinTest(0.1, 20, order="rows"),
     ("Hamiltonian", "most_steps"): amc.proposals.Hamiltonian(0.05, most_steps=3),
-    ("MALAExchange", None): amc.samplers.MALAExchange(0.1, True, 2, auxiliary=amc.Auxiliary(5)),
-    ("NoisyLangevin", None): amc.samplers.NoisyLangevin(0.1, 2, auxiliary=amc.Auxiliary(5)),
+    ("MALAExchange", None): amc.samplers.MALAExchange(0.1, True, 2, auxiliary=amc.AuxiliaryChain(5)),
+    ("NoisyLangevin", None): amc.samplers.NoisyLangevin(0.1, 2, auxiliary=amc.AuxiliaryChain(5)),
     ("MinibatchBarker", None): MinibatchBarker(batch_size=20, order="rows"),
     ("SequentialTTest", None): SequentialTTest(0.1, 20, order="rows"),
 }
@@ -247,8 +247,14 @@ def test_a_planted_setting_that_nothing_reads_is_seen(monkeypatch):
         (lambda: amc.Firefly(WALK, bound="untuned", at=[0.0, 1.0]), "at=.* has no effect"),
         (lambda: amc.MetropolisHastings(WALK, amc.ExactTest(), shuffled_copy="disk"), "copy='disk' has no effect"),
         (lambda: amc.MetropolisHastings(WALK, SequentialTTest(order="rows"), shuffled_copy="disk"), "has no effect"),
-        (lambda: amc.Exchange(WALK, auxiliary=amc.Auxiliary(20, thin=3)), "thin=3 .* has no effect with n_auxiliary=1"),
-        (lambda: amc.samplers.NoisyLangevin(0.1, 1, auxiliary=amc.Auxiliary(20, thin=3)), "thin=3 .* has no effect"),
+        (
+            lambda: amc.Exchange(WALK, auxiliary=amc.AuxiliaryChain(20, thin=3)),
+            "thin=3 .* has no effect with n_auxiliary=1",
+        ),
+        (
+            lambda: amc.samplers.NoisyLangevin(0.1, 1, auxiliary=amc.AuxiliaryChain(20, thin=3)),
+            "thin=3 .* has no effect",
+        ),
     ],
 )
 def test_a_setting_that_another_setting_makes_idle_is_refused(make, match):

@@ -30,7 +30,7 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.numerics import find_mode
-from approxmcmc.samplers.firefly.implicit_z import ImplicitZ
+from approxmcmc.samplers.firefly.implicit_resampling import ImplicitResampling
 from approxmcmc.samplers.firefly.joint import Bright, false_bound
 from approxmcmc.samplers.firefly.step import CompiledThetaUpdate, FireflyProgram, ZUpdate
 from approxmcmc.samplers.firefly.theta_update import JointTarget, metropolis_update, slice_update
@@ -123,7 +123,7 @@ class Firefly(Component, ProposalSampler):
         second order at the mode. ``"own"``: the bound given to :class:`targets.BoundedLikelihood`, which each chain
         checks on all data after 1, 2, 4, 8, ... steps.
     z_update
-        The update of z: :class:`ImplicitZ` or :class:`ExplicitZ`.
+        The update of z: :class:`ImplicitResampling` or :class:`ExplicitResampling`.
     at
         The theta at which the bounds "tuned" and "taylor" touch the likelihood, shape (dim,), in place of the mode.
 
@@ -168,7 +168,7 @@ class Firefly(Component, ProposalSampler):
 
     proposal: Any
     bound: str = "tuned"
-    z_update: Any = dataclasses.field(default_factory=ImplicitZ)
+    z_update: Any = dataclasses.field(default_factory=ImplicitResampling)
     at: Any = None
 
     def __post_init__(self) -> None:
@@ -181,7 +181,8 @@ class Firefly(Component, ProposalSampler):
             raise InvalidInputError(f"Firefly: bound must be one of {BOUNDS}, found {self.bound!r}")
         if not isinstance(self.z_update, ZUpdate):
             raise InvalidInputError(
-                f"Firefly: z_update must be ImplicitZ(q) or ExplicitZ(fraction), found {self.z_update!r}"
+                "Firefly: z_update must be ImplicitResampling(q) or ExplicitResampling(fraction), "
+                f"found {self.z_update!r}"
             )
         if self.at is not None and self.bound not in TOUCHING:
             raise InvalidInputError(

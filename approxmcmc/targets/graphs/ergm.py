@@ -16,7 +16,7 @@ from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.discrete.level_table import LevelTable
-from approxmcmc.targets.exponential_family import Auxiliary, ExponentialFamily, FamilyPrior, checked_auxiliary
+from approxmcmc.targets.exponential_family import AuxiliaryChain, ExponentialFamily, FamilyPrior, checked_auxiliary
 from approxmcmc.targets.graphs.elimination import MOST_NODES, Elimination, elimination
 from approxmcmc.targets.graphs.simulators import toggle_simulator, toggle_states
 from approxmcmc.targets.graphs.statistics import GraphStatistic, find_statistics, write_changes
@@ -54,8 +54,9 @@ class ERGM(ExponentialFamily):
     ``log_normalizer(theta)`` and ``log_density(theta)`` are exact: up to 6 nodes by enumeration, and up to 16 nodes if
     every statistic is a sum over degrees (edges, stars, isolates), see `approxmcmc.targets.graphs.elimination`.
 
-    Simulators: ``auxiliary="exact"`` draws from the tables of these exact answers; `Auxiliary` is a chain of toggles,
-    "tnt" or "dyad"; "auto" is exact if that is possible, else ``Auxiliary(max(1000, 20 n_dyads), "both")``.
+    Simulators: ``auxiliary="exact"`` draws from the tables of these exact answers; `AuxiliaryChain` is a chain of
+    toggles, "tnt" or "dyad"; "auto" is exact if that is possible, else
+    ``AuxiliaryChain(max(1000, 20 n_dyads), "both")``.
 
     Examples
     --------
@@ -137,11 +138,12 @@ class ERGM(ExponentialFamily):
         if auxiliary == "exact":
             raise IncompatibleError(
                 f"{self!r} has no exact draws: they need at most {MOST_NODES_ENUMERATED} nodes, or statistics that are "
-                f"sums over degrees (edges, stars, isolates) and at most {MOST_NODES} nodes; use Auxiliary(n_updates)"
+                f"sums over degrees (edges, stars, isolates) and at most {MOST_NODES} nodes; "
+                "use AuxiliaryChain(n_updates)"
             )
         if auxiliary == "auto":
             n_dyads = self.n_nodes * (self.n_nodes - 1) // 2
-            auxiliary = Auxiliary(max(LEAST_UPDATES, UPDATES_PER_DYAD * n_dyads), "both")
+            auxiliary = AuxiliaryChain(max(LEAST_UPDATES, UPDATES_PER_DYAD * n_dyads), "both")
         make_state = toggle_states(self.adjacency, self.statistics, auxiliary)
         return Simulator(toggle_simulator(self.statistics), make_state, exact=False)
 

@@ -22,7 +22,7 @@ from approxmcmc.contracts.records import STATISTICS, UPDATES
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign, equal
-from approxmcmc.targets.exponential_family import STARTS, Auxiliary
+from approxmcmc.targets.exponential_family import STARTS, AuxiliaryChain
 from approxmcmc.targets.graphs.statistics import GraphStatistic, change_kernel
 
 EMPTY, FULL, OBSERVED, BOTH = range(len(STARTS))
@@ -43,7 +43,7 @@ class Graph(NamedTuple):
 
 
 class ToggleState(NamedTuple):
-    """Settings of a chain over graphs (see `Auxiliary`), and its current state.
+    """Settings of a chain over graphs (see `AuxiliaryChain`), and its current state.
 
     `starts` are graphs to start from, `values` their statistics; `log_hastings` holds log q_delete - log q_add by the
     number of other edges, `edge_share` the probability to pick an edge. `statistics` belong to the current graph,
@@ -75,7 +75,7 @@ def log_hastings_ratios(n_dyads: int, move: str) -> np.ndarray:
 
 
 def toggle_states(
-    adjacency: np.ndarray, statistics: tuple[GraphStatistic, ...], auxiliary: Auxiliary
+    adjacency: np.ndarray, statistics: tuple[GraphStatistic, ...], auxiliary: AuxiliaryChain
 ) -> Callable[[], ToggleState]:
     """Return the function without arguments that makes the state of a chain with the settings `auxiliary`."""
     n = len(adjacency)

@@ -14,7 +14,7 @@ from approxmcmc.contracts import Simulator, Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.exponential_family import Auxiliary, ExponentialFamily, FamilyPrior, checked_auxiliary
+from approxmcmc.targets.exponential_family import AuxiliaryChain, ExponentialFamily, FamilyPrior, checked_auxiliary
 from approxmcmc.targets.ising import exact as exact_lattice
 from approxmcmc.targets.ising.simulators import coupling_simulator, heat_bath, heat_bath_states
 
@@ -45,8 +45,8 @@ class Ising(ExponentialFamily):
     ``log_normalizer(theta)``, ``moments(theta)``, ``log_density(theta)``, see `approxmcmc.targets.ising.exact`.
 
     Simulators: ``auxiliary="exact"`` draws backwards through the transfer recursion up to 16 wide, and by monotone
-    coupling from the past if wider; `Auxiliary` is a heat bath in checkerboard order; "auto" is exact up to 16 wide,
-    else ``Auxiliary(max(1000, 20 n_sites), "both")``.
+    coupling from the past if wider; `AuxiliaryChain` is a heat bath in checkerboard order; "auto" is exact up to 16
+    wide, else ``AuxiliaryChain(max(1000, 20 n_sites), "both")``.
 
     Examples
     --------
@@ -115,9 +115,11 @@ class Ising(ExponentialFamily):
         if auxiliary == "exact":
             return coupling_simulator(*self.lattice.shape)
         if auxiliary == "auto":
-            auxiliary = Auxiliary(max(LEAST_UPDATES, SWEEPS * self.lattice.size), "both")
+            auxiliary = AuxiliaryChain(max(LEAST_UPDATES, SWEEPS * self.lattice.size), "both")
         if auxiliary.move != "auto":
-            raise InvalidInputError(f'{self!r} moves by a heat bath: Auxiliary needs move="auto", found {auxiliary!r}')
+            raise InvalidInputError(
+                f'{self!r} moves by a heat bath: AuxiliaryChain needs move="auto", found {auxiliary!r}'
+            )
         return Simulator(heat_bath, heat_bath_states(self.lattice, auxiliary), exact=False)
 
     def __repr__(self) -> str:

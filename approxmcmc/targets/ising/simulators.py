@@ -27,7 +27,7 @@ import numpy as np
 from approxmcmc.contracts import Simulator
 from approxmcmc.contracts.records import STATISTICS, UPDATES
 from approxmcmc.engine.compiler.compile import allocating, compiled
-from approxmcmc.targets.exponential_family import STARTS, Auxiliary
+from approxmcmc.targets.exponential_family import STARTS, AuxiliaryChain
 from approxmcmc.targets.ising.exact import n_pairs
 
 EMPTY, FULL, OBSERVED, BOTH = range(len(STARTS))
@@ -40,7 +40,7 @@ ROW, COLOUR, OFFSET = range(3)  # of the next site to update
 
 
 class HeatBathState(NamedTuple):
-    """Settings of a chain over lattices (see `Auxiliary`), and its current state.
+    """Settings of a chain over lattices (see `AuxiliaryChain`), and its current state.
 
     `spins` have a rim of zeros. `next_site` holds ROW, COLOUR and OFFSET; `theta` is that of the last draw, NaN at
     first; `n_started` counts chains started. `whole` and `rest` hold P(spin = 1) for each field, see `update_sites`.
@@ -58,7 +58,7 @@ class HeatBathState(NamedTuple):
     rest: np.ndarray
 
 
-def heat_bath_states(observed: np.ndarray, auxiliary: Auxiliary) -> Callable[[], HeatBathState]:
+def heat_bath_states(observed: np.ndarray, auxiliary: AuxiliaryChain) -> Callable[[], HeatBathState]:
     """Return the function without arguments that makes the state of a chain with the settings `auxiliary`."""
     (rows, columns) = observed.shape
     spins = observed.astype(np.int8)

@@ -10,9 +10,9 @@ import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.bounds import noisy_langevin
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers.auxiliary_variable import matrix as exchange
+from approxmcmc.samplers.auxiliary_variable.matrix import acceptance_of_exchange, expected_minima, lattice_error
 from approxmcmc.samplers.counted_model import CountedModel, counted_model
-from approxmcmc.samplers.noisy import matrix as exchange
-from approxmcmc.samplers.noisy.matrix import acceptance_of_exchange, expected_minima, lattice_error
 from approxmcmc.targets.ising import exact as exact_lattice
 
 SPINS = np.array([[1, -1, 1], [1, 1, 1]])
@@ -180,7 +180,7 @@ def test_auxiliary_data_must_be_exact_draws():
     for auxiliary in ("auto", "exact"):
         exchange.refuse_inexact_draws(amc.Exchange(walk, auxiliary=auxiliary))
     with pytest.raises(IncompatibleError, match="must be exact"):
-        exchange.refuse_inexact_draws(amc.Exchange(walk, auxiliary=amc.Auxiliary(10, "observed")))
+        exchange.refuse_inexact_draws(amc.Exchange(walk, auxiliary=amc.AuxiliaryChain(10, "observed")))
 
 
 # --- noisy exchange ---

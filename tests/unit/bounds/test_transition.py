@@ -12,8 +12,8 @@ from approxmcmc.acceptance.laws.probability import acceptance_probability
 from approxmcmc.bounds.distance import cells_of_states
 from approxmcmc.bounds.finite import grid_of_points
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.samplers.auxiliary_variable.matrix import _pairs
 from approxmcmc.samplers.metropolis_hastings import law as of_decisions
-from approxmcmc.samplers.noisy.matrix import _pairs
 from tests.models import logistic, normal_mean
 from tests.unit.samplers.test_gibbs import with_a_nan
 from tests.unit.targets.test_bayesian_network import weather
@@ -369,7 +369,9 @@ def test_the_label_of_a_lattice_says_that_it_is_one_sided(count, label):
 def test_what_has_no_law_on_a_doubly_intractable_target_is_refused():
     walk = amc.RandomWalk(0.3)
     with pytest.raises(IncompatibleError, match='use auxiliary="exact"'):
-        bounds.transition_matrix(LATTICE, amc.Exchange(walk, auxiliary=amc.Auxiliary(10, "observed")), LATTICE_GRID)
+        bounds.transition_matrix(
+            LATTICE, amc.Exchange(walk, auxiliary=amc.AuxiliaryChain(10, "observed")), LATTICE_GRID
+        )
     with pytest.raises(IncompatibleError, match="nothing to subsample"):
         bounds.transition_matrix(LATTICE, amc.MetropolisHastings(walk, amc.SequentialTTest(0.1, 2)), LATTICE_GRID)
     with pytest.raises(IncompatibleError, match="give grid="):

@@ -33,11 +33,11 @@ DEFAULTS = {
     "DecreasingStep": {"offset": 1.0, "exponent": 0.55},
     "ExactTest": {"rule": "metropolis"},
     "Exchange": {"n_auxiliary": 1, "auxiliary": "auto"},
-    "ExplicitZ": {"fraction": 0.1},
+    "ExplicitResampling": {"fraction": 0.1},
     "Firefly": {"bound": "tuned", "at": None},
     "Gibbs": {"scan": "systematic", "conditional": "auto"},
     "Hamiltonian": {"length": math.pi / 2.0, "preconditioner": None, "target_acceptance": None, "most_steps": 100},
-    "ImplicitZ": {"q": "auto", "q_bright": 1.0},
+    "ImplicitResampling": {"q": "auto", "q_bright": 1.0},
     "Independence": {"cov": None},
     "Langevin": {"cov": None, "preconditioner": None, "target_acceptance": None},
     "MALAExchange": {

@@ -23,7 +23,7 @@ from approxmcmc.engine.terms.batches import batch_kernel, prior_kernel
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 NO_MOVE = ("DecreasingStep",)  # a setting of proposals
-NO_STEP = ("Slice", "ImplicitZ", "ExplicitZ")  # settings of Firefly and of SliceSampler
+NO_STEP = ("Slice", "ImplicitResampling", "ExplicitResampling")  # settings of Firefly and of SliceSampler
 
 
 def _loglik(theta, data, i):

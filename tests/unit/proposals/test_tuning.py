@@ -9,8 +9,8 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.samplers.noisy import langevin as noisy
-from approxmcmc.samplers.noisy.estimated_drift import DriftState
+from approxmcmc.samplers.auxiliary_variable import langevin as noisy
+from approxmcmc.samplers.auxiliary_variable.estimated_drift import DriftState
 from tests.models import logistic
 from tests.planting import plain
 

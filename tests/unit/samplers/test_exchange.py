@@ -17,9 +17,9 @@ from approxmcmc.errors import (
     NotFiniteError,
     SamplingWarning,
 )
-from approxmcmc.samplers.noisy import program
-from approxmcmc.samplers.noisy.estimated_drift import prior_gradient
-from approxmcmc.samplers.noisy.step import follow
+from approxmcmc.samplers.auxiliary_variable import program
+from approxmcmc.samplers.auxiliary_variable.estimated_drift import prior_gradient
+from approxmcmc.samplers.auxiliary_variable.step import follow
 from tests.intractable import Family, five_values, ising_4x4
 from tests.models import normal_mean
 from tests.planting import plain
@@ -45,7 +45,7 @@ def test_components_survive_a_round_trip():
         amc.samplers.PseudoMarginal(amc.RandomWalk(1.0), refresh=True),
         amc.samplers.NoisyMetropolisHastings(amc.RandomWalk(1.0)),
     )
-    shaped = amc.samplers.NoisyLangevin(0.1, 3, np.eye(2), amc.Auxiliary(100, "both"))
+    shaped = amc.samplers.NoisyLangevin(0.1, 3, np.eye(2), amc.AuxiliaryChain(100, "both"))
     for sampler in (*SAMPLERS.values(), *others, shaped):
         assert Component.from_dict(sampler.to_dict()) == sampler
 

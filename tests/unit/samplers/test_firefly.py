@@ -15,8 +15,8 @@ from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms.batches import BATCH, full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.samplers.firefly import settings
-from approxmcmc.samplers.firefly.explicit_z import pick, redraw_dark
-from approxmcmc.samplers.firefly.implicit_z import automatic_q, brighten, go_bright_probability
+from approxmcmc.samplers.firefly.explicit_resampling import pick, redraw_dark
+from approxmcmc.samplers.firefly.implicit_resampling import automatic_q, brighten, go_bright_probability
 from approxmcmc.samplers.firefly.joint import JointDensity, false_bound, new_bright, write_gaps
 from approxmcmc.samplers.firefly.step import FireflyProgram
 from approxmcmc.samplers.firefly.theta_update import JointTarget, is_inside, make_metropolis_move
@@ -28,10 +28,10 @@ from tests.planting import plain
 WALK = amc.RandomWalk(0.2)
 COMPONENTS = [
     amc.Firefly(WALK),
-    amc.Firefly(WALK, "untuned", amc.samplers.ExplicitZ(0.2)),
-    amc.Firefly(amc.samplers.Slice([0.1, 0.2]), "taylor", amc.ImplicitZ(0.1, 0.5), at=[0.0, 1.0]),
-    amc.ImplicitZ(),
-    amc.samplers.ExplicitZ(),
+    amc.Firefly(WALK, "untuned", amc.samplers.ExplicitResampling(0.2)),
+    amc.Firefly(amc.samplers.Slice([0.1, 0.2]), "taylor", amc.ImplicitResampling(0.1, 0.5), at=[0.0, 1.0]),
+    amc.ImplicitResampling(),
+    amc.samplers.ExplicitResampling(),
     amc.samplers.Slice(0.5, max_steps=3),
 ]
 
@@ -75,12 +75,16 @@ class TestSettings:
         [
             (lambda: amc.Firefly(WALK, "tight"), InvalidInputError, r"bound must be one of .* found 'tight'"),
             (lambda: amc.Firefly(amc.ExactTest()), IncompatibleError, "proposal must be .* RandomWalk.* or Slice"),
-            (lambda: amc.Firefly(WALK, z_update=0.1), InvalidInputError, r"ImplicitZ\(q\) or ExplicitZ.*found 0.1"),
-            (lambda: amc.ImplicitZ(0.0), InvalidInputError, r'q must lie in \(0, 1\] or "auto", found 0.0'),
-            (lambda: amc.ImplicitZ("all"), InvalidInputError, "found 'all'"),
-            (lambda: amc.ImplicitZ(math.nan), InvalidInputError, "found nan"),
-            (lambda: amc.ImplicitZ(0.1, 1.5), InvalidInputError, r"q_bright must lie in \(0, 1\], found 1.5"),
-            (lambda: amc.samplers.ExplicitZ(0.0), InvalidInputError, "fraction must lie"),
+            (
+                lambda: amc.Firefly(WALK, z_update=0.1),
+                InvalidInputError,
+                r"ImplicitResampling\(q\) or ExplicitResampling.*found 0.1",
+            ),
+            (lambda: amc.ImplicitResampling(0.0), InvalidInputError, r'q must lie in \(0, 1\] or "auto", found 0.0'),
+            (lambda: amc.ImplicitResampling("all"), InvalidInputError, "found 'all'"),
+            (lambda: amc.ImplicitResampling(math.nan), InvalidInputError, "found nan"),
+            (lambda: amc.ImplicitResampling(0.1, 1.5), InvalidInputError, r"q_bright must lie in \(0, 1\], found 1.5"),
+            (lambda: amc.samplers.ExplicitResampling(0.0), InvalidInputError, "fraction must lie"),
             (lambda: amc.samplers.Slice(0.0), InvalidInputError, "width must be a positive number"),
             (lambda: amc.samplers.Slice(1.0, 0), InvalidInputError, "max_steps must be an integer >= 1"),
         ],
@@ -150,7 +154,7 @@ class TestOwnBound:
         target = bounded(0.1)
         assert target.content_hash() == bounded(0.1).content_hash() != bounded(0.2).content_hash()
         assert repr(target) == "BoundedLikelihood(FunctionTarget(normal_loglik, n_obs=60, dim=1))"
-        chain = start(target, amc.Firefly(WALK, "own", amc.ImplicitZ(0.2)), [0.3])
+        chain = start(target, amc.Firefly(WALK, "own", amc.ImplicitResampling(0.2)), [0.3])
         _, records = advance(chain, 300, 1)
         check_bright_set(chain)
         # A constant gap: P(bright) = 1 - exp(-.1) = .095 for each of 60 data, whatever theta.
@@ -166,7 +170,7 @@ class TestOwnBound:
         with pytest.raises(InvalidInputError, match="its terms add up to"):
             amc.Firefly(WALK, "own").build(bounded(0.1, closed=0.01))
 
-    @pytest.mark.parametrize("z_update", [amc.ImplicitZ(0.5), amc.samplers.ExplicitZ(0.5)], ids=repr)
+    @pytest.mark.parametrize("z_update", [amc.ImplicitResampling(0.5), amc.samplers.ExplicitResampling(0.5)], ids=repr)
     def test_a_closed_form_that_is_false_where_the_chain_goes_stops_it(self, z_update):
         """No step sees it: the gaps are right."""
         good, sampler = bounded(0.1), amc.Firefly(WALK, "own", z_update)
@@ -196,14 +200,16 @@ class TestOwnBound:
 
         good = bounded(0.1)
         target = amc.targets.BoundedLikelihood(good.target, gap, good._log_bound, good._sums, good._more)
-        program = amc.Firefly(WALK, "own", amc.ImplicitZ(0.5)).build(target)
+        program = amc.Firefly(WALK, "own", amc.ImplicitResampling(0.5)).build(target)
         chain = program.start(np.array([0.5]), streams(seed_sequences(5, 1)[0][0]), 0)
         draws, _ = advance(chain, 400, 1)
         assert len(draws) < 400
         assert "the lower bound lies above the likelihood for 60 of 60 data" in chain.explain_failure()
         settings = {"draws": 1, "tune": 0, "thin": 400, "chains": 1, "random_seed": 1, "progressbar": False}
         with pytest.raises(NotFiniteError, match="lower bound lies above"):
-            amc.sample(target, amc.Firefly(WALK, "own", amc.ImplicitZ(0.5)), initvals=np.array([0.5]), **settings)
+            amc.sample(
+                target, amc.Firefly(WALK, "own", amc.ImplicitResampling(0.5)), initvals=np.array([0.5]), **settings
+            )
 
 
 class TestCosts:
@@ -249,7 +255,9 @@ class TestCosts:
         return rows
 
     @pytest.mark.parametrize(
-        "z_update", [amc.ImplicitZ(0.2), amc.ImplicitZ(0.2, 0.5), amc.samplers.ExplicitZ(0.3)], ids=repr
+        "z_update",
+        [amc.ImplicitResampling(0.2), amc.ImplicitResampling(0.2, 0.5), amc.samplers.ExplicitResampling(0.3)],
+        ids=repr,
     )
     def test_random_walk(self, z_update):
         rows = self.counted(z_update)
@@ -259,7 +267,7 @@ class TestCosts:
             assert (at_theta[:, 1] == theta).all() and len(set(at_theta[:, 0])) == len(at_theta)
             assert len(set(calls[:bright, 1])) <= 1 and not set(calls[:bright, 0]) & set(at_theta[:, 0])
             assert records["bound_evaluations"] == records["decisions_made"] == records["decision_rounds"] == 1
-            if isinstance(z_update, amc.ImplicitZ):
+            if isinstance(z_update, amc.ImplicitResampling):
                 assert records["datapoints_touched"] == 2 * bright + records["dark_proposals"]
             else:
                 assert len(calls) <= records["datapoints_touched"] <= bright + math.ceil(0.3 * self.N)
@@ -269,13 +277,13 @@ class TestCosts:
         assert 0.0 < min(rates) < 0.9 and max(rates) == 1.0
 
     def test_slice_and_thinning(self):
-        rows = self.counted(amc.ImplicitZ(0.2), amc.samplers.Slice(0.3))
+        rows = self.counted(amc.ImplicitResampling(0.2), amc.samplers.Slice(0.3))
         for records, calls, bright, _ in rows:
             assert records["likelihood_evaluations"] == len(calls)
             assert len(calls) == records["bound_evaluations"] * bright + records["dark_proposals"]
             assert records["datapoints_touched"] == 2 * bright + records["dark_proposals"]
             assert records["accepted"] == records["acceptance_rate"] == 1
-        thinned = self.counted(amc.ImplicitZ(0.2), thin=3)
+        thinned = self.counted(amc.ImplicitResampling(0.2), thin=3)
         assert all(records["likelihood_evaluations"] == len(calls) for records, calls, *_ in thinned)
         assert all(records["decisions_made"] == 3 for records, *_ in thinned)
 
@@ -295,7 +303,7 @@ class TestCosts:
         assert "setup_mode_passes" not in untuned.posterior.attrs
 
     def test_gradients_of_bright_data_are_counted(self):
-        chain = start(logistic(), amc.Firefly(amc.Langevin(0.01), "untuned", amc.ImplicitZ(0.1)), np.zeros(3))
+        chain = start(logistic(), amc.Firefly(amc.Langevin(0.01), "untuned", amc.ImplicitResampling(0.1)), np.zeros(3))
         for _ in range(20):
             bright = chain.state.bright.size[0]
             _, records = advance(chain, 1, 3)
@@ -310,7 +318,7 @@ class TestCorners:
         X = np.array([[800.0], [-800.0], [800.0], [0.5], [-1.0]])
         target = amc.targets.LogisticRegression(X, [1, 1, 0, 1, 0])
         at = None if bound == "untuned" else [0.002]
-        chain = start(target, amc.Firefly(amc.RandomWalk(0.001), bound, amc.ImplicitZ(0.5), at=at), [1.0])
+        chain = start(target, amc.Firefly(amc.RandomWalk(0.001), bound, amc.ImplicitResampling(0.5), at=at), [1.0])
         draws, _ = advance(chain, 200, 1)
         assert (
             len(draws) == 200
@@ -327,7 +335,7 @@ class TestCorners:
         target = kind(X, y)
         dim = target.variables.size
         theta = np.linspace(-1.0, 1.0, dim) if dim > 1 else [1.0]
-        chain = start(target, amc.Firefly(amc.RandomWalk(0.001), "untuned", amc.ImplicitZ(0.5)), theta)
+        chain = start(target, amc.Firefly(amc.RandomWalk(0.001), "untuned", amc.ImplicitResampling(0.5)), theta)
         assert len(advance(chain, 100, dim)[0]) == 100
         check_bright_set(chain)
 
@@ -335,7 +343,7 @@ class TestCorners:
         """All data are dark there, and none goes bright before theta moves; then some do."""
         target = logistic()
         mode = np.asarray(amc.numerics.find_mode(target))
-        chain = start(target, amc.Firefly(WALK, z_update=amc.ImplicitZ(0.5), at=mode), mode)
+        chain = start(target, amc.Firefly(WALK, z_update=amc.ImplicitResampling(0.5), at=mode), mode)
         assert chain.state.bright.size[0] == 0
         _, records = advance(chain, 200, 3)
         before = np.argmax(records["accepted"])
@@ -344,7 +352,7 @@ class TestCorners:
         check_bright_set(chain)
 
     def test_a_bright_datum_whose_gap_becomes_zero_goes_dark(self):
-        from approxmcmc.samplers.firefly.implicit_z import go_bright_probability, go_dark_probability
+        from approxmcmc.samplers.firefly.implicit_resampling import go_bright_probability, go_dark_probability
         from approxmcmc.samplers.firefly.joint import log_odds_of
 
         assert log_odds_of(0.0) == log_odds_of(-1e-9) == -math.inf
@@ -360,7 +368,7 @@ class TestCorners:
         target = logistic(n=100, prior_scale=30.0)
         mode = np.asarray(amc.numerics.find_mode(target))
         at = None if bound == "untuned" else mode
-        chain = start(target, amc.Firefly(amc.RandomWalk(1.0), bound, amc.ImplicitZ(0.5), at=at), mode + 30.0)
+        chain = start(target, amc.Firefly(amc.RandomWalk(1.0), bound, amc.ImplicitResampling(0.5), at=at), mode + 30.0)
         assert chain.state.bright.size[0] > 0.9 * target.n_obs
         draws, records = advance(chain, 400, 3)
         assert np.abs(draws[-1] - mode).max() < 3.0
@@ -369,7 +377,7 @@ class TestCorners:
 
     def test_q_one_and_single_datum(self):
         target = amc.targets.LogisticRegression([[1.0]], [1])
-        chain = start(target, amc.Firefly(WALK, "untuned", amc.ImplicitZ(1.0)), [0.1])
+        chain = start(target, amc.Firefly(WALK, "untuned", amc.ImplicitResampling(1.0)), [0.1])
         _, records = advance(chain, 50, 1)
         assert (records["dark_proposals"] + np.r_[0, records["bright_count"][:-1]] == 1)[1:].all()
 
@@ -425,7 +433,7 @@ def test_q_follows_the_bright_count_in_tuning_and_is_then_frozen():
     assert chain.adapted()["q"] == tuned
     assert 0.3 < tuned * 500 / records["bright_count"].mean() < 3.0
     assert set(chain.adapted()) == {"q", "scale_factor"}
-    assert "q" not in start(target, amc.Firefly(WALK, "untuned", amc.ImplicitZ(0.2)), np.zeros(3)).adapted()
+    assert "q" not in start(target, amc.Firefly(WALK, "untuned", amc.ImplicitResampling(0.2)), np.zeros(3)).adapted()
 
 
 THETA = np.array([2.0])
@@ -519,9 +527,9 @@ def test_the_search_for_the_mode_says_every_ten_seconds_how_far_it_is(monkeypatc
 @pytest.mark.parametrize(
     ("update", "setting", "value"),
     [
-        *((amc.samplers.ExplicitZ, "fraction", value) for value in (0.0, -0.1, 1.01, math.nan, "0.5")),
-        *((amc.ImplicitZ, "q", value) for value in (0.0, 1.01, math.nan, "0.5")),
-        *((amc.ImplicitZ, "q_bright", value) for value in (0.0, 1.01, math.nan, "auto")),
+        *((amc.samplers.ExplicitResampling, "fraction", value) for value in (0.0, -0.1, 1.01, math.nan, "0.5")),
+        *((amc.ImplicitResampling, "q", value) for value in (0.0, 1.01, math.nan, "0.5")),
+        *((amc.ImplicitResampling, "q_bright", value) for value in (0.0, 1.01, math.nan, "auto")),
     ],
 )
 def test_a_probability_lies_between_0_and_1(update, setting, value):
@@ -536,7 +544,7 @@ def test_a_probability_lies_between_0_and_1(update, setting, value):
 def test_the_automatic_q_is_the_share_of_bright_data_within_limits(expected_bright, q):
     """Of 50 data: at least one of them proposes to go bright, and at most a tenth."""
     assert plain(automatic_q)(expected_bright, 50) == pytest.approx(q)
-    assert amc.ImplicitZ().build_z_update().make_state(expected_bright, 50).q[0] == pytest.approx(q)
+    assert amc.ImplicitResampling().build_z_update().make_state(expected_bright, 50).q[0] == pytest.approx(q)
 
 
 @pytest.mark.parametrize("gap", [0.05, 0.999, 1.0, 1.001, 1.5, 3.0])
@@ -546,7 +554,7 @@ def test_a_dark_datum_goes_bright_below_its_probability(gap, q_bright):
     chance = go_bright_probability(gap, 0.8, q_bright)
     joint = JointDensity(None, None, writes([gap]), None, None)
     for u in (0.0, 0.5 * chance, 0.999 * chance, 1.001 * chance):
-        state = amc.ImplicitZ(0.8, q_bright).build_z_update().make_state(0.0, 1)
+        state = amc.ImplicitResampling(0.8, q_bright).build_z_update().make_state(0.0, 1)
         state.candidates[0], bright = 0, new_bright(np.zeros(1, dtype=bool), np.zeros(1))
         assert plain(brighten)(types.SimpleNamespace(random=lambda u=u: u), None, joint, bright, state, 1)
         assert bright.size[0] == (u < min(chance, 1.0))
@@ -555,7 +563,7 @@ def test_a_dark_datum_goes_bright_below_its_probability(gap, q_bright):
 def test_a_datum_that_is_picked_twice_counts_once_and_the_next_is_picked():
     """Picks of data 0, 0, 1 and 2 of three, the last of them bright: dark ones in front, bright ones at the end."""
     numbers = iter((0.0, 0.1, 0.5, 0.9))
-    state = amc.samplers.ExplicitZ(1.0).build_z_update().make_state(0.0, 3)._replace(n_picks=4)
+    state = amc.samplers.ExplicitResampling(1.0).build_z_update().make_state(0.0, 3)._replace(n_picks=4)
     bright = new_bright(np.array([False, False, True]), np.ones(3))
     assert plain(pick)(types.SimpleNamespace(random=lambda: next(numbers)), bright, state) == (1, 2)
     assert state.picked.tolist() == [0, 1, 2] and state.is_picked.all()
@@ -567,7 +575,7 @@ def test_every_bright_datum_is_asked_by_itself(q_bright):
     gaps = np.array([0.2, 0.3, 2.0])
     dark, bright = np.exp(-gaps), -np.expm1(-gaps)
     law = [np.prod(np.where([z >> i & 1 for i in range(3)], bright, dark)) for z in range(8)]
-    kernel = z_kernel(amc.ImplicitZ(0.6, q_bright), gaps)
+    kernel = z_kernel(amc.ImplicitResampling(0.6, q_bright), gaps)
     np.testing.assert_allclose(law @ kernel, law, atol=1e-13)
 
 
@@ -575,7 +583,7 @@ def test_every_bright_datum_is_asked_by_itself(q_bright):
 def test_a_dark_datum_whose_bound_fails_is_seen(gap, is_defined):
     """By both updates of z: a gap of 0 with rounding errors does not fail, and the datum stays dark."""
     rng, joint = types.SimpleNamespace(random=lambda: 0.0), JointDensity(None, None, writes([gap]), None, None)
-    for update, redraw in ((amc.ImplicitZ(0.8), brighten), (amc.samplers.ExplicitZ(), redraw_dark)):
+    for update, redraw in ((amc.ImplicitResampling(0.8), brighten), (amc.samplers.ExplicitResampling(), redraw_dark)):
         state, bright = update.build_z_update().make_state(0.0, 1), new_bright(np.zeros(1, dtype=bool), np.zeros(1))
         (state.candidates if redraw is brighten else state.picked)[0] = 0
         assert plain(redraw)(rng, None, joint, bright, state, 1) is is_defined

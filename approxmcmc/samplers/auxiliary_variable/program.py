@@ -16,7 +16,7 @@ from approxmcmc.contracts import Chain, Program, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.engine.checks import show
 from approxmcmc.errors import NotFiniteError
-from approxmcmc.samplers.noisy.step import NoisyState, new_audit_list
+from approxmcmc.samplers.auxiliary_variable.step import NoisyState, new_audit_list
 from approxmcmc.sampling.chain import CompiledChain, book_audit, compile_chain, names_recorded, new_clock
 
 LEAST_AUDIT_EVERY = 50

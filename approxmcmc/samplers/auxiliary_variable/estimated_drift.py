@@ -16,14 +16,14 @@ from approxmcmc.engine.checks import checked_integer, cov_of
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.noisy.doubly_intractable import (
+from approxmcmc.samplers.auxiliary_variable.doubly_intractable import (
     RECORDS,
     RatioState,
     check_target,
     check_thin,
     log_likelihood_of,
 )
-from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
+from approxmcmc.samplers.auxiliary_variable.program import NoisyProgram, NoisySetup
 
 # Step of the central difference of the log prior, which is quadratic or constant: rounding of 1e-12 remains.
 PRIOR_STEP = 1e-4

@@ -19,9 +19,9 @@ from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
 from approxmcmc.engine.compiler.compile import as_python, compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers.noisy.exchange import check_proposal
-from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
-from approxmcmc.samplers.noisy.step import NoisyState, follow, keep_nothing, make_step
+from approxmcmc.samplers.auxiliary_variable.exchange import check_proposal
+from approxmcmc.samplers.auxiliary_variable.program import NoisyProgram, NoisySetup
+from approxmcmc.samplers.auxiliary_variable.step import NoisyState, follow, keep_nothing, make_step
 from approxmcmc.sampling.chain import adapt_nothing
 
 

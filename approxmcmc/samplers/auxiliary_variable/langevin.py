@@ -32,15 +32,14 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.proposals.covariance import check_target_acceptance
-from approxmcmc.samplers.counted_model import counted_model
-from approxmcmc.samplers.noisy.doubly_intractable import (
+from approxmcmc.samplers.auxiliary_variable.doubly_intractable import (
     RatioState,
     estimate_from_draws,
     make_draw_rows,
     make_estimate_from_fresh_draws,
     why_not_exact,
 )
-from approxmcmc.samplers.noisy.estimated_drift import (
+from approxmcmc.samplers.auxiliary_variable.estimated_drift import (
     DriftState,
     add_noise,
     check_steps,
@@ -48,9 +47,10 @@ from approxmcmc.samplers.noisy.estimated_drift import (
     mean_after_drift,
     squared_distance,
 )
-from approxmcmc.samplers.noisy.matrix import DrawsLaw, refuse_inexact_draws
-from approxmcmc.samplers.noisy.program import NoisyProgram
-from approxmcmc.samplers.noisy.step import NoisyState, keep_nothing, make_step
+from approxmcmc.samplers.auxiliary_variable.matrix import DrawsLaw, refuse_inexact_draws
+from approxmcmc.samplers.auxiliary_variable.program import NoisyProgram
+from approxmcmc.samplers.auxiliary_variable.step import NoisyState, keep_nothing, make_step
+from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.sampling.chain import adapt_nothing
 
 

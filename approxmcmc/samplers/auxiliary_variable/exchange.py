@@ -24,11 +24,8 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers.counted_model import counted_model
-from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
-from approxmcmc.samplers.metropolis_hastings.law import decided, proposed, refuse_site
-from approxmcmc.samplers.noisy.coupling import couple_exchange
-from approxmcmc.samplers.noisy.doubly_intractable import (
+from approxmcmc.samplers.auxiliary_variable.coupling import couple_exchange
+from approxmcmc.samplers.auxiliary_variable.doubly_intractable import (
     RECORDS,
     RatioState,
     check_target,
@@ -37,9 +34,12 @@ from approxmcmc.samplers.noisy.doubly_intractable import (
     make_estimate_from_fresh_draws,
     why_not_exact,
 )
-from approxmcmc.samplers.noisy.matrix import DrawsLaw, acceptance_of_exchange, refuse_inexact_draws
-from approxmcmc.samplers.noisy.program import NoisyProgram, NoisySetup
-from approxmcmc.samplers.noisy.step import follow, keep_nothing, make_step
+from approxmcmc.samplers.auxiliary_variable.matrix import DrawsLaw, acceptance_of_exchange, refuse_inexact_draws
+from approxmcmc.samplers.auxiliary_variable.program import NoisyProgram, NoisySetup
+from approxmcmc.samplers.auxiliary_variable.step import follow, keep_nothing, make_step
+from approxmcmc.samplers.counted_model import counted_model
+from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
+from approxmcmc.samplers.metropolis_hastings.law import decided, proposed, refuse_site
 from approxmcmc.sampling.chain import adapt_nothing
 
 
@@ -54,8 +54,8 @@ class Exchange(Component, ProposalSampler):
     n_auxiliary
         Number N of auxiliary draws in one decision: 1 is the exchange algorithm, more is noisy exchange.
     auxiliary
-        How to draw: ``"exact"``, ``Auxiliary(n_updates, start)`` (take the end of a Markov chain), or ``"auto"``: exact
-        if the target has exact draws.
+        How to draw: ``"exact"``, ``AuxiliaryChain(n_updates, start)`` (take the end of a Markov chain), or ``"auto"``:
+        exact if the target has exact draws.
 
     Raises
     ------

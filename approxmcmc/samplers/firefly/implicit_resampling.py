@@ -143,7 +143,7 @@ def describe_q(state: ImplicitState) -> Mapping[str, float]:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ImplicitZ(Component, ZUpdate):
+class ImplicitResampling(Component, ZUpdate):
     """Metropolis-Hastings on every z_i: bright data propose to go dark, dark data to go bright with probability q.
 
     Parameters
@@ -176,8 +176,8 @@ class ImplicitZ(Component, ZUpdate):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.ImplicitZ(q=0.01)
-    ImplicitZ(q=0.01, q_bright=1.0)
+    >>> amc.ImplicitResampling(q=0.01)
+    ImplicitResampling(q=0.01, q_bright=1.0)
     """
 
     q: Any = "auto"
@@ -189,7 +189,7 @@ class ImplicitZ(Component, ZUpdate):
         for name, value in probabilities.items():
             if isinstance(value, str) or not 0.0 < value <= 1.0:
                 also = ' or "auto"' if name == "q" else ""
-                raise InvalidInputError(f"ImplicitZ: {name} must lie in (0, 1]{also}, found {value!r}")
+                raise InvalidInputError(f"ImplicitResampling: {name} must lie in (0, 1]{also}, found {value!r}")
 
     def build_z_update(self) -> CompiledZUpdate:
         """Compile the update; an automatic q is tuned."""

@@ -109,7 +109,7 @@ def redraw_dark(
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ExplicitZ(Component, ZUpdate):
+class ExplicitResampling(Component, ZUpdate):
     """Draw z_i from its conditional given theta, for some of the data.
 
     Parameters
@@ -130,8 +130,8 @@ class ExplicitZ(Component, ZUpdate):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.samplers.ExplicitZ(0.05)
-    ExplicitZ(fraction=0.05)
+    >>> amc.samplers.ExplicitResampling(0.05)
+    ExplicitResampling(fraction=0.05)
     """
 
     fraction: float = 0.1
@@ -139,7 +139,7 @@ class ExplicitZ(Component, ZUpdate):
     def __post_init__(self) -> None:
         """Check the range."""
         if isinstance(self.fraction, str) or not 0.0 < self.fraction <= 1.0:
-            raise InvalidInputError(f"ExplicitZ: fraction must lie in (0, 1], found {self.fraction!r}")
+            raise InvalidInputError(f"ExplicitResampling: fraction must lie in (0, 1], found {self.fraction!r}")
 
     def build_z_update(self) -> CompiledZUpdate:
         """Compile the update; there is nothing to tune."""

@@ -21,8 +21,8 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.samplers.auxiliary_variable.doubly_intractable import RatioState, estimate_from_draws, make_draw_rows
 from approxmcmc.samplers.metropolis_hastings.coupling import coupling_of_proposal
-from approxmcmc.samplers.noisy.doubly_intractable import RatioState, estimate_from_draws, make_draw_rows
 from approxmcmc.sampling.chain import FAILED, STAYED
 
 

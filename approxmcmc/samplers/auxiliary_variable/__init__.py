@@ -1,0 +1,11 @@
+"""Auxiliary-variable samplers: an acceptance ratio, or a drift, is estimated from random draws.
+
+`Exchange` with one auxiliary draw and `PseudoMarginal` are exact; the noisy Monte Carlo family (several draws, stale or
+inexact ones) is biased.
+"""
+
+from approxmcmc.samplers.auxiliary_variable.exchange import Exchange
+from approxmcmc.samplers.auxiliary_variable.langevin import MALAExchange, NoisyLangevin
+from approxmcmc.samplers.auxiliary_variable.pseudo_marginal import NoisyMetropolisHastings, PseudoMarginal
+
+__all__ = ["Exchange", "MALAExchange", "NoisyLangevin", "NoisyMetropolisHastings", "PseudoMarginal"]
