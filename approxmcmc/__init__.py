@@ -28,7 +28,6 @@ _HOMES = {
     "approxmcmc.interop.pymc": ("explain", "from_pymc"),
     "approxmcmc.leave_one_out": ("log_likelihood", "loo_subsample"),
     "approxmcmc.numerics": ("laplace",),
-    "approxmcmc.nuts": ("NUTS",),
     "approxmcmc.output": ("load", "save"),
     "approxmcmc.prediction": ("posterior_predictive", "predict"),
     "approxmcmc.plots": (
@@ -47,6 +46,7 @@ _HOMES = {
     "approxmcmc.samplers": ("Exchange", "Firefly", "Gibbs", "ImplicitResampling", "MetropolisHastings"),
     "approxmcmc.surrogate": ("ControlVariate", "SurrogateTransition"),
     "approxmcmc.targets": ("AuxiliaryChain", "FunctionTarget"),
+    "approxmcmc.whole_chains": ("NUTS",),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}
 _ROOMS = (
@@ -58,9 +58,7 @@ _ROOMS = (
     "design",
     "diagnostics",
     "errors",
-    "foreign",
     "numerics",
-    "nuts",
     "output",
     "plots",
     "proposals",
@@ -70,6 +68,7 @@ _ROOMS = (
     "study",
     "surrogate",
     "targets",
+    "whole_chains",
 )
 
 __all__ = sorted([*_NAMES, *_ROOMS])  # noqa: PLE0605 (a list, made from the table above)

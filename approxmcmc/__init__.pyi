@@ -9,9 +9,7 @@ from approxmcmc import (
     design as design,
     diagnostics as diagnostics,
     errors as errors,
-    foreign as foreign,
     numerics as numerics,
-    nuts as nuts,
     output as output,
     plots as plots,
     proposals as proposals,
@@ -21,6 +19,7 @@ from approxmcmc import (
     study as study,
     surrogate as surrogate,
     targets as targets,
+    whole_chains as whole_chains,
 )
 from approxmcmc.acceptance import ExactTest as ExactTest, SequentialTTest as SequentialTTest
 from approxmcmc.api import sample as sample
@@ -40,7 +39,6 @@ from approxmcmc.importance import importance_sampling as importance_sampling
 from approxmcmc.interop.pymc import explain as explain, from_pymc as from_pymc
 from approxmcmc.leave_one_out import log_likelihood as log_likelihood, loo_subsample as loo_subsample
 from approxmcmc.numerics import laplace as laplace
-from approxmcmc.nuts import NUTS as NUTS
 from approxmcmc.output import load as load, save as save
 from approxmcmc.plots import (
     plot_bias as plot_bias,
@@ -68,5 +66,6 @@ from approxmcmc.surrogate import (
     SurrogateTransition as SurrogateTransition,
 )
 from approxmcmc.targets import AuxiliaryChain as AuxiliaryChain, FunctionTarget as FunctionTarget
+from approxmcmc.whole_chains import NUTS as NUTS
 
 __version__: str

@@ -13,8 +13,8 @@ import numpy as np
 
 from approxmcmc.engine.extras import extra
 from approxmcmc.engine.limit_clock import limit_clock
-from approxmcmc.foreign import ForeignSampler, chain_trace
 from approxmcmc.study import Budget, Gold
+from approxmcmc.whole_chains import ForeignSampler, chain_trace
 from studies import tall_data
 from studies.tools import gold
 

@@ -13,7 +13,7 @@ import functools
 from typing import Any
 
 import approxmcmc as amc
-from approxmcmc import foreign
+from approxmcmc import whole_chains
 from approxmcmc.datasets import TALL_DATA, synthetic_logistic, tall_target
 from approxmcmc.numerics import Laplace
 from approxmcmc.reference import ChainGates
@@ -60,9 +60,9 @@ PROBLEMS = {
 # --- the samplers, by family and name ---
 
 
-def blackjax_sgld(fit: Laplace) -> foreign.ForeignSampler:
+def blackjax_sgld(fit: Laplace) -> whole_chains.ForeignSampler:
     """Return SGLD of blackjax with a tenth of the largest stable step, 2 sd^2 of the narrowest coordinate."""
-    return foreign.BlackjaxSGLD(step_size=0.2 * float(fit.sd.min()) ** 2)
+    return whole_chains.BlackjaxSGLD(step_size=0.2 * float(fit.sd.min()) ** 2)
 
 
 EXACT, BIASED, CHOICE = "ours, exact", "ours, biased", "ours, chosen by `sample`"
@@ -85,20 +85,20 @@ CATALOGUE: dict[str, dict[str, Any]] = {
         "sghmc": OnTheClock(InLaplaceMetric(sghmc, influential_rows), thin=10),
     },
     NUTS: {
-        "nutpie": foreign.NutpieNUTS(),
-        "pymc_nuts": foreign.PyMCNUTS(tune=500),
-        "nutpie_short": foreign.NutpieNUTS(tune=100),  # a longer warm-up would take all of the few seconds
-        "pymc_nuts_short": foreign.PyMCNUTS(tune=100),
-        "numpyro_nuts": foreign.NumPyroNUTS(),
-        "blackjax_nuts": foreign.BlackjaxNUTS(),
-        "blackjax_mclmc": foreign.BlackjaxMCLMC(),
+        "nutpie": whole_chains.NutpieNUTS(),
+        "pymc_nuts": whole_chains.PyMCNUTS(tune=500),
+        "nutpie_short": whole_chains.NutpieNUTS(tune=100),  # a longer warm-up would take all of the few seconds
+        "pymc_nuts_short": whole_chains.PyMCNUTS(tune=100),
+        "numpyro_nuts": whole_chains.NumPyroNUTS(),
+        "blackjax_nuts": whole_chains.BlackjaxNUTS(),
+        "blackjax_mclmc": whole_chains.BlackjaxMCLMC(),
     },
-    STOCHASTIC: {"blackjax_sgld": InScale(blackjax_sgld), "numpyro_hmcecs": foreign.NumPyroHMCECS()},
+    STOCHASTIC: {"blackjax_sgld": InScale(blackjax_sgld), "numpyro_hmcecs": whole_chains.NumPyroHMCECS()},
     FITTED: {
-        "laplace": foreign.LaplaceApproximation(),
-        "pymc_advi": foreign.PyMCADVI(),
-        "numpyro_advi": foreign.NumPyroADVI(),
-        "blackjax_pathfinder": foreign.BlackjaxPathfinder(),
+        "laplace": whole_chains.LaplaceApproximation(),
+        "pymc_advi": whole_chains.PyMCADVI(),
+        "numpyro_advi": whole_chains.NumPyroADVI(),
+        "blackjax_pathfinder": whole_chains.BlackjaxPathfinder(),
     },
 }
 SAMPLERS = {name: sampler for members in CATALOGUE.values() for name, sampler in members.items()}

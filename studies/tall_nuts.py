@@ -7,7 +7,7 @@ rows. Chains on Covertype run ten times as long, because the warm-up of NUTS tak
 import dataclasses
 
 import approxmcmc as amc
-from approxmcmc import foreign
+from approxmcmc import whole_chains
 from approxmcmc.study import Budget
 from studies.tall_data import PRECISE_GOLD, PROBLEMS, study as tall_data
 from studies.tools.against_nuts import against_nuts
@@ -18,12 +18,12 @@ from studies.tools.tall_samplers import surrogate
 SETS = ("mnist_7v9", "ijcnn1", "logistic_1e5", "student_t", "covertype")
 INFLUENTIAL = InLaplaceMetric(surrogate(amc.acceptance.CheapestExactTest()), influential_rows)
 SAMPLERS = {
-    "nutpie": foreign.NutpieNUTS(),
+    "nutpie": whole_chains.NutpieNUTS(),
     "core_exact_10": OnTheClock(INFLUENTIAL, thin=10),
     "core_exact": OnTheClock(INFLUENTIAL, thin=100),  # short steps: every tenth draw of 100 s would not fit into memory
-    "laplace": foreign.LaplaceApproximation(),
-    "pymc_advi": foreign.PyMCADVI(),
-    "pymc_nuts": foreign.PyMCNUTS(tune=500),
+    "laplace": whole_chains.LaplaceApproximation(),
+    "pymc_advi": whole_chains.PyMCADVI(),
+    "pymc_nuts": whole_chains.PyMCNUTS(tune=500),
 }
 
 study = dataclasses.replace(

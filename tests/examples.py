@@ -7,7 +7,7 @@ import numba
 import numpy as np
 
 import approxmcmc as amc
-from approxmcmc import foreign
+from approxmcmc import whole_chains
 from approxmcmc.acceptance import SequentialTTest
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
@@ -213,11 +213,11 @@ SETTINGS = {  # of classes that are paired with nothing by themselves, and furth
     "AnnealedEpsilon": [amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))],
     "AuxiliaryChain": [amc.AuxiliaryChain(1000, "both", thin=10)],
     "BernsteinTest": [amc.acceptance.BernsteinTest(0.1), amc.acceptance.BernsteinTest(0.1, range=3.0)],
-    "BlackjaxMCLMC": [foreign.BlackjaxMCLMC(tune=500)],
-    "BlackjaxNUTS": [foreign.BlackjaxNUTS(tune=500)],
-    "BlackjaxPathfinder": [foreign.BlackjaxPathfinder(max_iterations=20)],
-    "BlackjaxSGHMC": [foreign.BlackjaxSGHMC(1e-3)],
-    "BlackjaxSGLD": [foreign.BlackjaxSGLD(1e-3, batch_size=20)],
+    "BlackjaxMCLMC": [whole_chains.BlackjaxMCLMC(tune=500)],
+    "BlackjaxNUTS": [whole_chains.BlackjaxNUTS(tune=500)],
+    "BlackjaxPathfinder": [whole_chains.BlackjaxPathfinder(max_iterations=20)],
+    "BlackjaxSGHMC": [whole_chains.BlackjaxSGHMC(1e-3)],
+    "BlackjaxSGLD": [whole_chains.BlackjaxSGLD(1e-3, batch_size=20)],
     "BouncyParticle": [amc.samplers.BouncyParticle(amc.numerics.Laplace(np.zeros(2), np.eye(2)), refresh_rate=0.5)],
     "DecreasingStep": [amc.proposals.DecreasingStep(0.1, offset=10.0)],
     "Exchange": [amc.Exchange(RandomWalk(0.1), n_auxiliary=3, auxiliary=amc.AuxiliaryChain(50))],
@@ -252,15 +252,15 @@ SETTINGS = {  # of classes that are paired with nothing by themselves, and furth
         amc.proposals.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=np.eye(2)),
         amc.proposals.StochasticGradientHamiltonian(0.1, batch_size=20, gradient_noise=None),
     ],
-    "LaplaceApproximation": [foreign.LaplaceApproximation(n_draws=100)],
+    "LaplaceApproximation": [whole_chains.LaplaceApproximation(n_draws=100)],
     "NUTS": [amc.NUTS(), amc.NUTS(tune=200, target_accept=0.9, backend="pymc")],
-    "NumPyroADVI": [foreign.NumPyroADVI(iterations=100)],
-    "NumPyroHMCECS": [foreign.NumPyroHMCECS(batch_size=20)],
-    "NumPyroNUTS": [foreign.NumPyroNUTS(tune=500)],
-    "NutpieNUTS": [foreign.NutpieNUTS(tune=500)],
-    "PyMCADVI": [foreign.PyMCADVI(iterations=100)],
-    "PyMCNUTS": [foreign.PyMCNUTS(tune=500)],
-    "PyMCPathfinder": [foreign.PyMCPathfinder(n_paths=2)],
+    "NumPyroADVI": [whole_chains.NumPyroADVI(iterations=100)],
+    "NumPyroHMCECS": [whole_chains.NumPyroHMCECS(batch_size=20)],
+    "NumPyroNUTS": [whole_chains.NumPyroNUTS(tune=500)],
+    "NutpieNUTS": [whole_chains.NutpieNUTS(tune=500)],
+    "PyMCADVI": [whole_chains.PyMCADVI(iterations=100)],
+    "PyMCNUTS": [whole_chains.PyMCNUTS(tune=500)],
+    "PyMCPathfinder": [whole_chains.PyMCPathfinder(n_paths=2)],
     "StochasticGradientLangevin": [
         amc.proposals.StochasticGradientLangevin(amc.proposals.DecreasingStep(0.1), batch_size=20)
     ],

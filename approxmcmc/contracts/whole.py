@@ -131,6 +131,6 @@ class ForeignSampler(Component, abc.ABC):
             (the seconds of each kept draw) and the attributes ``tuning_perf_counter_diff`` (seconds of warm-up),
             ``setup_compile_seconds``, ``sampling_time`` (warm-up and draws) and ``clock`` (how draws were timed);
             ``gradient_evaluations``, ``likelihood_evaluations`` and ``datapoints_touched`` if available.
-            :func:`approxmcmc.foreign.chain_trace` makes it. If `run` raises, the cell of a study counts as failed, with
-            the error as its reason.
+            :func:`approxmcmc.whole_chains.chain_trace` makes it. If `run` raises, the cell of a study counts as failed,
+            with the error as its reason.
         """

@@ -8,7 +8,7 @@ from approxmcmc.contracts import Target, TwinnedTarget, pymc_model_of
 from approxmcmc.design.floors import Floor
 from approxmcmc.design.survey import Situation
 from approxmcmc.interop.nuts_seconds import COMPILE_FACTORS, seconds_of_trajectory, seconds_to_compile
-from approxmcmc.nuts.settings import NUTS, TUNE, preferred
+from approxmcmc.whole_chains.settings import NUTS, TUNE, preferred
 
 # Draws for each effective draw, bulk and tail, in a hierarchy where NUTS moves effects together with their scales, so
 # that 1000 draws give 400 effective ones. In eleven models of docs/street.md a draw counted as .5, .5, .46, .45, .44,

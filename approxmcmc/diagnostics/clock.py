@@ -8,6 +8,7 @@ import xarray as xr
 
 from approxmcmc.diagnostics.records import group
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.output.clock import spread
 
 RECORD = "perf_counter_diff"
 GRADIENTS = ("gradient_evaluations", "n_steps", "tree_size", "num_steps", "num_integration_steps")  # by library
@@ -15,16 +16,9 @@ UNKNOWN = "unknown: pass clock="
 ADVICE = (
     "Pass their time. `clock=` takes the seconds of each draw of each chain, or the total seconds of a chain's kept "
     "draws, which are then spread over the draws in proportion to the gradients that the trace counts, or evenly. "
-    "`warmup_seconds=` takes the seconds of a chain before its first kept draw. A sampler of `approxmcmc.foreign` "
+    "`warmup_seconds=` takes the seconds of a chain before its first kept draw. A sampler of `approxmcmc.whole_chains` "
     "times itself."
 )
-
-
-def spread(total: float, weights: np.ndarray) -> np.ndarray:
-    """Return `total` seconds divided over draws in proportion to `weights`; evenly if all weights are 0."""
-    weights = np.asarray(weights, dtype=np.float64)
-    weights = weights if weights.sum() > 0.0 else np.ones_like(weights)
-    return total * weights / weights.sum() if len(weights) else weights
 
 
 def with_clock(trace: xr.DataTree, clock: Any = None, warmup_seconds: Any = None) -> xr.DataTree:

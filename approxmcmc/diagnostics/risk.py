@@ -110,10 +110,10 @@ def risk(
     per cent of the risk, the curve shows the error of the reference as much as the sampler's. Finite-time bias includes
     the burn-in.
 
-    A fitted distribution (Laplace, ADVI, Pathfinder; see `approxmcmc.foreign`) has one point, at the end of its fit:
-    all its risk is bias, except for differences between fits. A single fit has variance 0, and its interval is that of
-    the reference's error. The mean of the fit is computed from its draws, so use antithetic pairs of draws, or many
-    draws.
+    A fitted distribution (Laplace, ADVI, Pathfinder; see `approxmcmc.whole_chains`) has one point, at the end of its
+    fit: all its risk is bias, except for differences between fits. A single fit has variance 0, and its interval is
+    that of the reference's error. The mean of the fit is computed from its draws, so use antithetic pairs of draws, or
+    many draws.
 
     Intervals treat running means as normal. If they are, nominal 95 % intervals cover 93 to 100 % from 5 replicates on,
     for single coordinates and for averages (simulated). With 2 to 4 replicates they are too wide to be useful.

@@ -82,7 +82,7 @@ def knows(traces: Sequence[xr.DataTree], over: str) -> bool:
 
 
 def is_approximation(trace: xr.DataTree) -> bool:
-    """Return whether the draws come from a fitted distribution, all available at once; see `foreign.chain_trace`."""
+    """Return whether the draws come from a fitted distribution, all at once; see `whole_chains.chain_trace`."""
     return bool(stat_attribute(trace, "approximation", 0.0))
 
 

@@ -13,10 +13,10 @@ from approxmcmc.contracts import WholeRun
 from approxmcmc.engine.streams import chain_seeds
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.interop.whole_model import WholeModel
-from approxmcmc.nuts.settings import NUTS
 from approxmcmc.output.datatree import named_trace
 from approxmcmc.output.returned import with_deterministics
 from approxmcmc.sampling.goals import FixedDraws
+from approxmcmc.whole_chains.settings import NUTS
 
 
 def run_nuts(model: Any, settings: dict[str, Any], *, cores: int | None, progressbar: bool) -> xr.DataTree:

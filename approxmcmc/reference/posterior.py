@@ -13,11 +13,11 @@ from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning, warn
 from approxmcmc.interop.model_hash import model_hash, twin_id
-from approxmcmc.nuts.settings import preferred
 from approxmcmc.reference.cache import cached
 from approxmcmc.reference.gates import DEFAULT_GATES, GateReport, Gates, judge
 from approxmcmc.reference.nuts import run_nuts
 from approxmcmc.reference.summary import Estimands, Summary, moments_dataset, summarize_all
+from approxmcmc.whole_chains.settings import preferred
 
 # Gates that can pass with more draws, and the factor by which draws fall short; more draws do not remove divergences.
 LENGTH_GATES: dict[str, Callable[[float, Gates], float]] = {

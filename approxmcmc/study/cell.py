@@ -212,7 +212,8 @@ def foreign_chain(
     fault = _fault(trace, target)
     if fault:
         raise StudyError(
-            f"{type(sampler).__name__}.run needs to return one chain as `foreign.chain_trace` makes it; found {fault}."
+            f"{type(sampler).__name__}.run needs to return one chain as `whole_chains.chain_trace` makes it; "
+            f"found {fault}."
         )
     return trace
 

@@ -210,7 +210,8 @@ class Declaration:
                 given = f"the class {found.__name__}, not an object" if isinstance(found, type) else repr(found)
                 raise StudyError(
                     f"Study {self.name!r}: {label!r} needs a sampler of approxmcmc, your own derived from "
-                    f"approxmcmc.foreign.ForeignSampler, or `vary(...)` of a function that returns one; found {given}."
+                    f"approxmcmc.whole_chains.ForeignSampler, or `vary(...)` of a function that returns one; found "
+                    f"{given}."
                 )
 
     def _check_labels(self) -> None:

@@ -39,11 +39,11 @@ WORST = 0.95  # quantile of the largest shift of unbiased samplers
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 OURS = "approxmcmc"
 RIVALS: dict[str, Callable[[], Any]] = {
-    "nutpie": functools.partial(amc.foreign.NutpieNUTS, tune=TUNE),
-    "PyMC NUTS": functools.partial(amc.foreign.PyMCNUTS, tune=TUNE),
-    "numpyro NUTS": functools.partial(amc.foreign.NumPyroNUTS, tune=TUNE),
-    "blackjax NUTS": functools.partial(amc.foreign.BlackjaxNUTS, tune=TUNE),
-    "PyMC ADVI": amc.foreign.PyMCADVI,
+    "nutpie": functools.partial(amc.whole_chains.NutpieNUTS, tune=TUNE),
+    "PyMC NUTS": functools.partial(amc.whole_chains.PyMCNUTS, tune=TUNE),
+    "numpyro NUTS": functools.partial(amc.whole_chains.NumPyroNUTS, tune=TUNE),
+    "blackjax NUTS": functools.partial(amc.whole_chains.BlackjaxNUTS, tune=TUNE),
+    "PyMC ADVI": amc.whole_chains.PyMCADVI,
 }
 BIASED = ("PyMC ADVI",)
 PRESETS = {

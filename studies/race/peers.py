@@ -1,4 +1,4 @@
-"""Samplers of other libraries on the same posterior: nutpie, and blackjax and numpyro through `approxmcmc.foreign`."""
+"""Samplers of other libraries on the same posterior: nutpie, and blackjax and numpyro by `approxmcmc.whole_chains`."""
 
 import functools
 import time
@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc import foreign
-from approxmcmc.foreign.jax_chain import CAPACITY, JaxSampler
+from approxmcmc import whole_chains
+from approxmcmc.whole_chains.jax_chain import CAPACITY, JaxSampler
 from studies.race.problems import Lap, Problem, cpu_seconds
 from studies.race.rivals import Rival
 
@@ -77,7 +77,7 @@ def peers(problem: Problem, *, tune: int, draws: int, every: bool = True) -> lis
     def jax(name: str, proposal: str, lever: str, sampler: JaxSampler, steps: int = 0) -> Rival:
         return Rival(name, proposal, lever, lambda: jax_chain(problem, sampler), steps=steps)
 
-    sgld = foreign.BlackjaxSGLD(careful_step(problem), batch_size=500, tune=0, thin=1)
+    sgld = whole_chains.BlackjaxSGLD(careful_step(problem), batch_size=500, tune=0, thin=1)
     found = [
         nuts(NUTPIE),
         nuts(f"{NUTPIE}, whitened", whitened=True),
@@ -85,7 +85,9 @@ def peers(problem: Problem, *, tune: int, draws: int, every: bool = True) -> lis
     ]
     if every:
         gradients, proxy = "gradients on all data", "gradients on a subset, control variates"
-        found.append(jax("blackjax NUTS", "NUTS", gradients, foreign.BlackjaxNUTS(tune=tune), draws))
-        found.append(jax("numpyro NUTS", "NUTS", gradients, foreign.NumPyroNUTS(tune=tune), draws))
-        found.append(jax("numpyro HMC-ECS", "NUTS", proxy, foreign.NumPyroHMCECS(batch_size=100, tune=tune), draws))
+        found.append(jax("blackjax NUTS", "NUTS", gradients, whole_chains.BlackjaxNUTS(tune=tune), draws))
+        found.append(jax("numpyro NUTS", "NUTS", gradients, whole_chains.NumPyroNUTS(tune=tune), draws))
+        found.append(
+            jax("numpyro HMC-ECS", "NUTS", proxy, whole_chains.NumPyroHMCECS(batch_size=100, tune=tune), draws)
+        )
     return found

@@ -20,7 +20,7 @@ from approxmcmc.contracts import AcceptanceTest, ForeignSampler, Proposal, Sampl
 PACKAGE = Path(approxmcmc.__file__).parent
 ROLES_ONLY = ("bounds", "couplings")
 MEMBERS = (AcceptanceTest, ForeignSampler, Proposal, Sampler, Target)
-ROOMS = ("acceptance", "foreign", "proposals", "samplers", "surrogate", "targets")
+ROOMS = ("acceptance", "proposals", "samplers", "surrogate", "targets", "whole_chains")
 
 
 @functools.cache

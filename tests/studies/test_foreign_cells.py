@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.foreign import ForeignSampler, chain_trace
 from approxmcmc.study import Budget, knob, vary
 from approxmcmc.study.listen import Lines
 from approxmcmc.study.plan import make_plan
@@ -27,6 +26,7 @@ from approxmcmc.study.results import StudyResults
 from approxmcmc.study.run import run_study
 from approxmcmc.study.store import Store
 from approxmcmc.study.verify import verify
+from approxmcmc.whole_chains import ForeignSampler, chain_trace
 from tests.fakes import fake_trace
 from tests.studies.toys import ToySampler, ToyTarget, log_call, quiet_probe, toy_sample, toy_study
 

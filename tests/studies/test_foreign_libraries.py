@@ -9,10 +9,10 @@ import pymc as pm
 import pytest
 
 import approxmcmc as amc
-from approxmcmc import foreign
+from approxmcmc import whole_chains
 from approxmcmc.contracts import CompiledTarget, Target, Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError, MissingExtraError
-from approxmcmc.foreign.twin import twin_of
+from approxmcmc.whole_chains.twin import twin_of
 from tests.models import logistic
 
 pytestmark = [pytest.mark.needs_jit, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")]
@@ -46,7 +46,7 @@ def target():
 def run(name, library, settings, **changes):
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
-    sampler = getattr(foreign, name)(**settings)
+    sampler = getattr(whole_chains, name)(**settings)
     return sampler.run(
         target(), **{"seconds": None, "draws": DRAWS, "seed": SEED, "initial": np.full(2, 0.1)} | changes
     )
@@ -106,7 +106,7 @@ def test_a_law_fitted_by_each_library_is_near_the_posterior_and_is_one_point(nam
 
 @pytest.mark.parametrize("n_draws", [7, 100])
 def test_draws_of_a_fitted_law_have_its_mean_and_covariance(n_draws):
-    normals = foreign.approximation.matched_normals(n_draws, 3, seed=1)
+    normals = whole_chains.approximation.matched_normals(n_draws, 3, seed=1)
     assert normals.shape == (n_draws, 3)
     if n_draws == 100:
         assert np.abs(normals.mean(axis=0)).max() < 1e-14
@@ -166,13 +166,13 @@ def test_a_target_without_a_model_and_one_with_other_names_are_refused():
 @pytest.mark.parametrize("name", ["BlackjaxSGLD", "BlackjaxSGHMC"])
 def test_a_step_size_that_is_none_is_refused(name):
     with pytest.raises(InvalidInputError, match="step_size must be a positive number"):
-        getattr(foreign, name)(step_size=0.0)
+        getattr(whole_chains, name)(step_size=0.0)
 
 
 def test_pathfinder_of_pymc_says_where_it_comes_from(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymc_extras", None)
     with pytest.raises(MissingExtraError, match="pip install pymc-extras"):
-        foreign.PyMCPathfinder().run(target(), seconds=None, draws=1, seed=1, initial=np.zeros(2))
+        whole_chains.PyMCPathfinder().run(target(), seconds=None, draws=1, seed=1, initial=np.zeros(2))
 
 
 @pytest.mark.parametrize(
@@ -185,4 +185,4 @@ def test_pathfinder_of_pymc_says_where_it_comes_from(monkeypatch):
 def test_a_missing_library_is_named_with_its_extra(monkeypatch, name, library, settings):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtraError, match=r"approxmcmc\[foreign\]"):
-        getattr(foreign, name)(**settings).run(target(), seconds=None, draws=1, seed=1, initial=np.zeros(2))
+        getattr(whole_chains, name)(**settings).run(target(), seconds=None, draws=1, seed=1, initial=np.zeros(2))

@@ -29,7 +29,7 @@ from tests.unit.contracts.test_components import public_components
 WALK = amc.RandomWalk(0.3)
 BASE_SAMPLER = amc.MetropolisHastings(WALK, amc.ExactTest())
 FOREIGN = {
-    name for name, (example, *_) in EXAMPLES.items() if type(example).__module__.startswith("approxmcmc.foreign")
+    name for name, (example, *_) in EXAMPLES.items() if type(example).__module__.startswith("approxmcmc.whole_chains")
 }
 # Components of other libraries, whose runs take seconds, and `Laplace`, a result that `laplace` returns.
 LEFT_OUT = FOREIGN | {"NUTS", "Laplace"}

@@ -25,8 +25,7 @@ ROOMS_THAT_DRAW = (
     "samplers",
     "sampling",
     "interop",
-    "nuts",
-    "foreign",
+    "whole_chains",
 )
 FILES_THAT_DRAW = ("api.py", "runs.py")
 

@@ -24,8 +24,8 @@ import numpy as np
 
 import approxmcmc as amc
 from approxmcmc.datasets import synthetic_logistic
-from approxmcmc.foreign import ForeignSampler, chain_trace
 from approxmcmc.study import Budget, Study, knob, vary
+from approxmcmc.whole_chains import ForeignSampler, chain_trace
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ amc.plot_bias(biases, coords={"estimand": shown}, figure_kwargs={"figsize": (9.5
 
 # %%
 # Summary: a foreign sampler is a frozen dataclass with ``run``. For a fair comparison, exclude compilation and set-up
-# from the clock and include warm-up, as :func:`approxmcmc.foreign.chain_trace` requires. Samplers of nutpie, PyMC,
+# from the clock and include warm-up, as :func:`approxmcmc.whole_chains.chain_trace` requires. Samplers of nutpie, PyMC,
 # blackjax and numpyro are available: :doc:`/studies`. An existing trace, from any library that writes ArviZ's format,
 # needs no study: ``amc.risk(trace, reference, clock=12.3)``. To build on the compiled loop of the
 # library instead, with its proposals and tests, read :doc:`/adding_a_sampler`.

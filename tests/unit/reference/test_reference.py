@@ -13,7 +13,6 @@ import approxmcmc as amc
 from approxmcmc.contracts import NamedDraws, TwinnedTarget, Variables, content_hash
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.interop.model_hash import model_hash, twin_id
-from approxmcmc.nuts.settings import NUTS
 from approxmcmc.output.files import load, save
 from approxmcmc.reference import (
     GateReport,
@@ -26,6 +25,7 @@ from approxmcmc.reference import (
 )
 from approxmcmc.reference.cache import cached
 from approxmcmc.targets import FunctionTarget
+from approxmcmc.whole_chains.settings import NUTS
 from tests.models import logistic
 
 CHAINS, DRAWS = 4, 1000

@@ -10,12 +10,12 @@ from approxmcmc.contracts import NamedDraws, Target, Variables, WholeRun, pymc_m
 from approxmcmc.engine.compiler.identity import known_content
 from approxmcmc.engine.messages import tell
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingError
-from approxmcmc.nuts import by_nutpie, by_pymc
-from approxmcmc.nuts.raw import NUTSJob, RawDraws
-from approxmcmc.nuts.records import named_draws, why_no_start
 from approxmcmc.sampling.assembly import as_points
 from approxmcmc.sampling.goals import Goal
 from approxmcmc.sampling.progress import progress
+from approxmcmc.whole_chains import by_nutpie, by_pymc
+from approxmcmc.whole_chains.raw import NUTSJob, RawDraws
+from approxmcmc.whole_chains.records import named_draws, why_no_start
 
 LEAPFROGS = 4.0  # times d^(1/4), in trajectories of a nearly normal law: the expected cost, see `interop.nuts_seconds`
 KEPT = 3  # compiled models in the cache: a study or a notebook uses one model repeatedly

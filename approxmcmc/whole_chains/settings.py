@@ -8,7 +8,7 @@ from typing import Any
 from approxmcmc.contracts import Component, NamedDraws, WholeRun, WholeSampler, pymc_model_of
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.nuts.run import draw_chains
+from approxmcmc.whole_chains.run import draw_chains
 
 BACKENDS = ("nutpie", "pymc")
 TUNE = {"nutpie": 400, "pymc": 1000}  # default tuning steps of each library

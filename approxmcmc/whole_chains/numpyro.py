@@ -11,10 +11,10 @@ import xarray as xr
 
 from approxmcmc.contracts import Target
 from approxmcmc.engine.extras import extra
-from approxmcmc.foreign.approximation import fitted_trace
-from approxmcmc.foreign.jax_chain import Density, JaxKernel, JaxSampler, density_of
-from approxmcmc.foreign.trace import LibrarySampler
-from approxmcmc.foreign.twin import twin_of
+from approxmcmc.whole_chains.approximation import fitted_trace
+from approxmcmc.whole_chains.jax_chain import Density, JaxKernel, JaxSampler, density_of
+from approxmcmc.whole_chains.trace import LibrarySampler
+from approxmcmc.whole_chains.twin import twin_of
 
 CHUNK = 100  # iterations of ADVI between two readings of the clock
 
@@ -47,7 +47,7 @@ class NumPyroNUTS(JaxSampler):
 
     Examples
     --------
-    >>> amc.foreign.NumPyroNUTS(tune=500)
+    >>> amc.whole_chains.NumPyroNUTS(tune=500)
     NumPyroNUTS(tune=500, thin=1, target_accept=0.8)
     """
 
@@ -102,7 +102,7 @@ class NumPyroHMCECS(JaxSampler):
 
     Examples
     --------
-    >>> amc.foreign.NumPyroHMCECS(batch_size=200)
+    >>> amc.whole_chains.NumPyroHMCECS(batch_size=200)
     NumPyroHMCECS(batch_size=200, num_blocks=10, tune=1000, thin=1)
     """
 
@@ -168,7 +168,7 @@ class NumPyroADVI(LibrarySampler):
 
     Examples
     --------
-    >>> amc.foreign.NumPyroADVI(iterations=2000)
+    >>> amc.whole_chains.NumPyroADVI(iterations=2000)
     NumPyroADVI(iterations=2000, learning_rate=0.01, n_draws=4000)
     """
 

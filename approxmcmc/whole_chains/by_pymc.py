@@ -16,8 +16,8 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.engine.limit_clock import limit_clock
-from approxmcmc.nuts.raw import NUTSJob, RawDraws, mean_leapfrogs, records_of
-from approxmcmc.nuts.starts import constrained, mirrored_starts
+from approxmcmc.whole_chains.raw import NUTSJob, RawDraws, mean_leapfrogs, records_of
+from approxmcmc.whole_chains.starts import constrained, mirrored_starts
 
 CLOCK = "each draw timed"
 

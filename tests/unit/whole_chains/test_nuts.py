@@ -16,11 +16,11 @@ from approxmcmc.diagnostics.health import trajectories
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingError
 from approxmcmc.interop.any_model import as_target
 from approxmcmc.interop.whole_model import WholeModel
-from approxmcmc.nuts import by_nutpie, by_pymc, run, settings
-from approxmcmc.nuts.raw import NUTSJob, RawDraws
-from approxmcmc.nuts.records import thinned, why_no_start
-from approxmcmc.nuts.starts import constrained, flat, mirrored_starts
 from approxmcmc.sampling.goals import FixedDraws, ThinnedDraws
+from approxmcmc.whole_chains import by_nutpie, by_pymc, run, settings
+from approxmcmc.whole_chains.raw import NUTSJob, RawDraws
+from approxmcmc.whole_chains.records import thinned, why_no_start
+from approxmcmc.whole_chains.starts import constrained, flat, mirrored_starts
 from tests import pymc_zoo as zoo
 
 QUIET = {"progressbar": False, "random_seed": 1}

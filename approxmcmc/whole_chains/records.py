@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import NamedDraws, Target, Variables, WholeRun
-from approxmcmc.nuts.raw import RawDraws
+from approxmcmc.whole_chains.raw import RawDraws
 
 GRADIENTS = "gradient_evaluations"
 COUNTS = (GRADIENTS, "likelihood_evaluations", "datapoints_touched")

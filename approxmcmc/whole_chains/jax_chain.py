@@ -17,11 +17,11 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Target
-from approxmcmc.diagnostics.clock import spread
 from approxmcmc.engine.extras import extra
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.foreign.trace import LibrarySampler, chain_trace
-from approxmcmc.foreign.twin import KEPT, once, twin_of
+from approxmcmc.output.clock import spread
+from approxmcmc.whole_chains.trace import LibrarySampler, chain_trace
+from approxmcmc.whole_chains.twin import KEPT, once, twin_of
 
 # One thread, like every other sampler of a study; XLA reads this when it first compiles.
 FLAGS = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"

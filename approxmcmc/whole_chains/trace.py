@@ -10,12 +10,12 @@ import xarray as xr
 
 from approxmcmc.contracts import ForeignSampler, Target
 from approxmcmc.contracts.arguments import naming_the_arguments
-from approxmcmc.diagnostics.clock import spread
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.identity import known_content
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.nuts.raw import RawDraws
+from approxmcmc.output.clock import spread
 from approxmcmc.output.datatree import named_trace
+from approxmcmc.whole_chains.raw import RawDraws
 
 EACH_DRAW = "each draw timed"
 FITTED = "the fit is timed; its draws cost nothing"

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from approxmcmc.contracts import Target
-from approxmcmc.foreign.jax_chain import Density, JaxKernel, JaxSampler
+from approxmcmc.whole_chains.jax_chain import Density, JaxKernel, JaxSampler
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class BlackjaxNUTS(JaxSampler):
 
     Examples
     --------
-    >>> amc.foreign.BlackjaxNUTS(tune=500)
+    >>> amc.whole_chains.BlackjaxNUTS(tune=500)
     BlackjaxNUTS(tune=500, thin=1)
     """
 
@@ -85,7 +85,7 @@ class BlackjaxMCLMC(JaxSampler):
 
     Examples
     --------
-    >>> amc.foreign.BlackjaxMCLMC()
+    >>> amc.whole_chains.BlackjaxMCLMC()
     BlackjaxMCLMC(tune=2000, thin=1)
     """
 
@@ -152,7 +152,7 @@ class BlackjaxSGLD(JaxSampler):
 
     Examples
     --------
-    >>> amc.foreign.BlackjaxSGLD(step_size=1e-4, batch_size=100)
+    >>> amc.whole_chains.BlackjaxSGLD(step_size=1e-4, batch_size=100)
     BlackjaxSGLD(step_size=0.0001, batch_size=100, tune=1000, thin=10)
     """
 
@@ -202,7 +202,7 @@ class BlackjaxSGHMC(JaxSampler):
 
     Examples
     --------
-    >>> amc.foreign.BlackjaxSGHMC(step_size=1e-4)
+    >>> amc.whole_chains.BlackjaxSGHMC(step_size=1e-4)
     BlackjaxSGHMC(step_size=0.0001, batch_size=500, num_integration_steps=10, tune=200, thin=1)
     """
 

@@ -7,18 +7,20 @@ when a chain is drawn; if one is missing, the error says how to install it.
 """
 
 from approxmcmc.contracts import ForeignSampler
-from approxmcmc.foreign.approximation import BlackjaxPathfinder, LaplaceApproximation
-from approxmcmc.foreign.blackjax import (
+from approxmcmc.whole_chains.approximation import BlackjaxPathfinder, LaplaceApproximation
+from approxmcmc.whole_chains.blackjax import (
     BlackjaxMCLMC,
     BlackjaxNUTS,
     BlackjaxSGHMC,
     BlackjaxSGLD,
 )
-from approxmcmc.foreign.numpyro import NumPyroADVI, NumPyroHMCECS, NumPyroNUTS
-from approxmcmc.foreign.pymc import NutpieNUTS, PyMCADVI, PyMCNUTS, PyMCPathfinder
-from approxmcmc.foreign.trace import chain_trace
+from approxmcmc.whole_chains.numpyro import NumPyroADVI, NumPyroHMCECS, NumPyroNUTS
+from approxmcmc.whole_chains.pymc import NutpieNUTS, PyMCADVI, PyMCNUTS, PyMCPathfinder
+from approxmcmc.whole_chains.settings import NUTS
+from approxmcmc.whole_chains.trace import chain_trace
 
 __all__ = [
+    "NUTS",
     "BlackjaxMCLMC",
     "BlackjaxNUTS",
     "BlackjaxPathfinder",

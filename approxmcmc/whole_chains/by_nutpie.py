@@ -23,8 +23,8 @@ import xarray as xr
 
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.engine.messages import tell
-from approxmcmc.nuts.raw import RECORDS, NUTSJob, RawDraws, mean_leapfrogs, records_of
-from approxmcmc.nuts.starts import flat, mirrored_starts
+from approxmcmc.whole_chains.raw import RECORDS, NUTSJob, RawDraws, mean_leapfrogs, records_of
+from approxmcmc.whole_chains.starts import flat, mirrored_starts
 
 POLL = 0.002  # seconds between two looks at the chains
 SLICE = 0.2  # seconds that a chain runs before a slower one takes its core

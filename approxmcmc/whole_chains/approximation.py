@@ -9,9 +9,9 @@ import xarray as xr
 
 from approxmcmc.contracts import ForeignSampler, Target
 from approxmcmc.engine.extras import extra
-from approxmcmc.foreign.jax_chain import density_of
-from approxmcmc.foreign.trace import LibrarySampler, chain_trace
-from approxmcmc.foreign.twin import Twin, twin_of
+from approxmcmc.whole_chains.jax_chain import density_of
+from approxmcmc.whole_chains.trace import LibrarySampler, chain_trace
+from approxmcmc.whole_chains.twin import Twin, twin_of
 
 
 def fitted_trace(
@@ -83,7 +83,7 @@ class LaplaceApproximation(LibrarySampler):
 
     Examples
     --------
-    >>> amc.foreign.LaplaceApproximation()
+    >>> amc.whole_chains.LaplaceApproximation()
     LaplaceApproximation(n_draws=4000)
     """
 
@@ -139,7 +139,7 @@ class BlackjaxPathfinder(LibrarySampler):
 
     Examples
     --------
-    >>> amc.foreign.BlackjaxPathfinder()
+    >>> amc.whole_chains.BlackjaxPathfinder()
     BlackjaxPathfinder(max_iterations=30, n_draws=4000)
     """
 

@@ -12,11 +12,11 @@ import xarray as xr
 from approxmcmc.contracts import Target
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import MissingExtraError
-from approxmcmc.foreign.approximation import fitted_trace
-from approxmcmc.foreign.trace import LibrarySampler, chain_trace, nuts_trace
-from approxmcmc.foreign.twin import chain_of, once, twin_of
-from approxmcmc.nuts import by_nutpie, by_pymc
-from approxmcmc.nuts.by_pymc import silent
+from approxmcmc.whole_chains import by_nutpie, by_pymc
+from approxmcmc.whole_chains.approximation import fitted_trace
+from approxmcmc.whole_chains.by_pymc import silent
+from approxmcmc.whole_chains.trace import LibrarySampler, chain_trace, nuts_trace
+from approxmcmc.whole_chains.twin import chain_of, once, twin_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class PyMCNUTS(LibrarySampler):
 
     Examples
     --------
-    >>> amc.foreign.PyMCNUTS(tune=500)
+    >>> amc.whole_chains.PyMCNUTS(tune=500)
     PyMCNUTS(tune=500, target_accept=0.8)
     """
 
@@ -82,7 +82,7 @@ class PyMCADVI(LibrarySampler):
 
     Examples
     --------
-    >>> amc.foreign.PyMCADVI(iterations=2000)
+    >>> amc.whole_chains.PyMCADVI(iterations=2000)
     PyMCADVI(iterations=2000, n_draws=4000)
     """
 
@@ -156,7 +156,7 @@ class PyMCPathfinder(LibrarySampler):
 
     Examples
     --------
-    >>> amc.foreign.PyMCPathfinder(n_paths=4)
+    >>> amc.whole_chains.PyMCPathfinder(n_paths=4)
     PyMCPathfinder(n_paths=4, n_draws=1000)
     """
 
@@ -219,7 +219,7 @@ class NutpieNUTS(LibrarySampler):
 
     Examples
     --------
-    >>> amc.foreign.NutpieNUTS(tune=500)
+    >>> amc.whole_chains.NutpieNUTS(tune=500)
     NutpieNUTS(tune=500, adaptation='diag', target_accept=0.8)
     """
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from approxmcmc.contracts import Target, pymc_model_of
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.nuts.raw import NUTSJob
+from approxmcmc.whole_chains.raw import NUTSJob
 
 KEPT = 3  # most twins kept in a cache: a study uses each target many times
 
