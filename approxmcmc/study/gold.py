@@ -12,12 +12,10 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from approxmcmc.contracts import TwinnedTarget
 from approxmcmc.errors import ApproxMCMCError, GoldStandardError, SamplingWarning
-from approxmcmc.interop.model_hash import twin_id
 from approxmcmc.study.declare import Declaration, Gold
 from approxmcmc.study.json_files import is_intact
-from approxmcmc.study.plan import digest, function_id
+from approxmcmc.study.plan import digest, function_id, twin_of
 from approxmcmc.study.record import GoldReport, cause
 from approxmcmc.study.store import Store, hash_of_draws
 
@@ -35,7 +33,7 @@ def gold_request(study: Declaration, preset: str, target_name: str) -> GoldRepor
     wanted: GoldReport = {
         "target": target_name,
         "target_hash": target.content_hash(),
-        "twin": twin_id(target) if isinstance(target, TwinnedTarget) else None,
+        "twin": twin_of(target),
         "settings": {**dataclasses.asdict(study.gold), "by": function_id(study.gold.by)},
         "random_seed": int(digest("gold", study.seed, target_name)[:8], 16) >> 1,
         "estimands": {name: function_id(function) for name, function in _named(study).items()},

@@ -55,7 +55,8 @@ def load_study(path: Path) -> Declaration:
 def _load(path: Path, content: str) -> Declaration:
     if (above := str(path.parent.parent)) not in sys.path:
         sys.path.append(above)
-    name = f"approxmcmc_study_{path.stem}_{content}"
+    # Not by its content: an edit would make other classes and functions of the parts that it leaves alone.
+    name = f"approxmcmc_study_{path.stem}_{hashlib.blake2b(str(path).encode(), digest_size=8).hexdigest()}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise StudyError(f"{path} is not a Python file.")

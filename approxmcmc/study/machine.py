@@ -83,8 +83,8 @@ def one_thread() -> Iterator[None]:
 
 
 LIBRARIES = (
-    "approxmcmc", "numpy", "scipy", "numba", "llvmlite", "xarray", "netcdf4", "arviz", "pymc", "nutpie", "distributed",
-    "jax", "jaxlib", "blackjax", "numpyro", "pymc-extras",
+    "approxmcmc", "numpy", "scipy", "numba", "llvmlite", "pandas", "xarray", "netcdf4", "arviz", "pymc", "pytensor",
+    "nutpie", "distributed", "jax", "jaxlib", "blackjax", "numpyro", "pymc-extras",
 )  # fmt: skip
 
 

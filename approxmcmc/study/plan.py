@@ -13,24 +13,28 @@ unless a proposal provides a start, as in `sample`.
 import dataclasses
 import hashlib
 import json
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from approxmcmc.contracts import ForeignSampler, Sampler, Target, TwinnedTarget
-from approxmcmc.engine.checks import nearest
+from approxmcmc.engine.checks import differences_of, nearest
 from approxmcmc.engine.compiler.code_version import code_version
-from approxmcmc.engine.compiler.identity import UnknownContentError, content_id
-from approxmcmc.errors import StudyError
+from approxmcmc.engine.compiler.libraries import installed_version
+from approxmcmc.engine.compiler.python_code import CodeContent, code_content
+from approxmcmc.errors import ApproxMCMCWarning, StudyError, warn
 from approxmcmc.interop.model_hash import twin_id
 from approxmcmc.sampling.assembly import start_law
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.knobs import Setting
+from approxmcmc.study.machine import LIBRARIES
 
 if TYPE_CHECKING:
     import pandas as pd
 
+MOST_PIECES = 12  # of changed code that a message names
 SEED_BITS = 52  # exact as a float, so that tables do not round it
 
 
@@ -114,6 +118,10 @@ def make_plan(study: Declaration, preset: str) -> Plan:
     study = study.with_preset(preset)
     hashes = {name: study.target(name).content_hash() for name in study.targets}
     settings = study.settings()
+    own = {setting.label: content for setting in settings if (content := own_code(setting.sampler)) is not None}
+    own_ids = {label: content.id for label, content in own.items()}
+    if study.start is not None:
+        own["start"] = code_of(study.start)
     common = {
         "study": study.name,
         "seed": study.seed,
@@ -129,12 +137,13 @@ def make_plan(study: Declaration, preset: str) -> Plan:
         **study.own_budgets,
         "targets": hashes,
         "samplers": {setting.label: describe(setting.sampler) for setting in settings},
+        "code": {label: {"all": content.id, **content.pieces} for label, content in own.items()},
     }
     code = code_version()
     cells: list[Cell] = []
     for replicate in range(study.replicates):
         block = [
-            _cell(study, common, name, hashes[name], setting, replicate, code)
+            _cell(study, common, name, hashes[name], setting, own_ids.get(setting.label), replicate, code)
             for name in hashes
             for setting in settings
         ]
@@ -149,13 +158,16 @@ def _cell(
     target: str,
     target_hash: str,
     setting: Setting,
+    code_id: str | None,
     replicate: int,
     code: str,
 ) -> Cell:
     law = {**common, "budget": dataclasses.asdict(study.budget_of(target))}
     law |= {"target": target_hash, "sampler": describe(setting.sampler), "replicate": replicate}
     if isinstance(setting.sampler, ForeignSampler):
-        law["foreign"] = _foreign_law(setting.sampler, study.target(target))
+        law["foreign"] = {"twin": twin_of(study.target(target)), "run": code_id}
+    elif code_id is not None:
+        law["code"] = code_id
     identity = digest("cell", law)
     return Cell(
         key=digest("key", identity, code),
@@ -172,11 +184,9 @@ def _cell(
     )
 
 
-def _foreign_law(sampler: ForeignSampler, target: Target) -> dict[str, str | None]:
-    """Return hashes of further inputs of a foreign sampler: the PyMC model, and a user's code of `run`."""
-    twin = twin_id(target) if isinstance(target, TwinnedTarget) else None
-    own = not type(sampler).__module__.startswith("approxmcmc.")
-    return {"twin": twin, "run": function_id(type(sampler).run) if own else None}
+def twin_of(target: Target) -> str | None:
+    """Return a hash of the code of a target's PyMC model, which other libraries sample; None if it has none."""
+    return twin_id(target) or function_id(target.pymc_model) if isinstance(target, TwinnedTarget) else None
 
 
 def select(cells: Sequence[Cell], only: str | None) -> list[Cell]:
@@ -247,7 +257,31 @@ def describe(sampler: Any) -> dict[str, Any]:
             f"{type(sampler).__name__}. Use a sampler of approxmcmc.samplers, or derive yours from "
             "approxmcmc.contracts.Component."
         )
-    return dict(sampler.to_dict())
+    return {name: _readable(value) for name, value in sampler.to_dict().items()}
+
+
+def _readable(value: Any) -> Any:
+    """Return a setting in JSON's types; a function or an object, whose content `own_code` reads, by its name."""
+    if isinstance(value, Mapping):
+        return {str(name): _readable(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_readable(inner) for inner in value]
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+def what_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return a line for each difference of two designs; for code of the user, the functions that differ."""
+    lines = differences_of({**old, "code": {}}, {**new, "code": {}})
+    codes = (old.get("code", {}), new.get("code", {}))
+    for label in dict.fromkeys([*codes[0], *codes[1]]):
+        before, after = (code.get(label, {}) for code in codes)
+        names = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
+        pieces = [name for name in names if name != "all"]
+        if names and before and after:
+            lines.append(f"code of {label}: {', '.join(pieces[:MOST_PIECES]) or 'the order of its parts'}")
+    return lines
 
 
 def digest(*parts: Any) -> str:
@@ -261,10 +295,60 @@ def _seed(*parts: Any) -> int:
 
 
 def function_id(function: Callable[..., Any] | None) -> str | None:
-    """Return a hash of a function's code, or its name if the code cannot be read."""
-    if function is None:
-        return None
-    try:
-        return content_id(function)
-    except UnknownContentError:
-        return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__name__)}"
+    """Return a hash of a user's function and of all that it reads; the name of a function of this package."""
+    return None if function is None else code_of(function).id
+
+
+def own_code(sampler: Any) -> CodeContent | None:
+    """Return the content of the user's classes and functions in a sampler; None if it has only those of this package.
+
+    A sampler has components, such as a proposal, and any of them may be the user's.
+    """
+    return code_of(sampler) if _has_own_code(sampler) else None
+
+
+def _has_own_code(value: Any) -> bool:
+    if value is None or isinstance(value, (str, numbers.Number, np.generic, np.ndarray)):
+        return False
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_own_code, value))
+    if isinstance(value, Mapping):
+        return any(map(_has_own_code, value.values()))
+    if not _is_ours(value if hasattr(value, "__qualname__") else type(value)):
+        return True
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return False
+    # A field without a part in comparisons, such as the cost of a pilot run, is not a setting.
+    return any(_has_own_code(getattr(value, field.name, None)) for field in dataclasses.fields(value) if field.compare)
+
+
+def code_of(value: Any) -> CodeContent:
+    """Return the content of a function, a class or an object of the user; a function of this package has its name.
+
+    Warns
+    -----
+    ApproxMCMCWarning
+        If the code reads an object whose changes cannot be detected.
+    """
+    if hasattr(value, "__qualname__") and _is_ours(value):
+        return CodeContent(f"{value.__module__}.{value.__qualname__}", {}, ())
+    content = code_content(value, libraries=_version_that_counts)
+    for sentence in content.unknown:
+        warn(
+            f"A study knows a sampler or function of yours by its code and everything that this code reads, but "
+            f"{sentence}. It counts by its type alone: after a change of it, name another store.",
+            ApproxMCMCWarning,
+        )
+    return content
+
+
+def _is_ours(value: Any) -> bool:
+    return (getattr(value, "__module__", None) or "").startswith("approxmcmc.")
+
+
+def _version_that_counts(package: str) -> str | None:
+    """Return "" also for libraries whose versions the provenance of each record holds.
+
+    The samplers of this package that call them count so, too.
+    """
+    return "" if package.lower().replace("_", "-") in LIBRARIES else installed_version(package)

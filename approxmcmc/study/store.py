@@ -26,11 +26,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from approxmcmc.contracts import content_hash
-from approxmcmc.engine.checks import differences_of
 from approxmcmc.engine.files.whole_files import remove_leftovers
 from approxmcmc.errors import InvalidInputError, StudyError
 from approxmcmc.study.json_files import LOST, not_whole, plain, read_json, write_json
-from approxmcmc.study.plan import Plan, digest
+from approxmcmc.study.plan import Plan, digest, what_changed
 from approxmcmc.study.record import GoldReport, Record
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ class Store:
         if stored is not None:
             lost = stored["cells"].keys() - cells.keys()
             if lost or stored["format"] != FORMAT:
-                differences = "\n".join(f"  {line}" for line in differences_of(stored["design"], plain(plan.design)))
+                differences = "\n".join(f"  {line}" for line in what_changed(stored["design"], plain(plan.design)))
                 raise StudyError(
                     f"{self.folder} holds results of another plan: {len(lost)} of its {len(stored['cells'])} cells are "
                     f"not in the present plan, and results of two plans do not mix. What changed:\n{differences}\n"

@@ -138,23 +138,6 @@ def test_a_budget_of_seconds_reaches_the_foreign_sampler(tmp_path):
     assert asked == {"seconds": 7.0, "draws": 1_000_000}
 
 
-def test_the_users_own_code_is_part_of_a_cells_identity():
-    one, other = (
-        ForeignWalk(),
-        dataclasses.make_dataclass(
-            "ForeignWalk",
-            [],
-            bases=(ForeignWalk,),
-            frozen=True,
-            eq=False,
-            namespace={"run": lambda self, target, **k: None, "__module__": __name__},
-        )(),
-    )
-    assert one.to_dict() == other.to_dict()
-    plans = [make_plan(study_with(samplers={"theirs": sampler}), "paper") for sampler in (one, other)]
-    assert not {cell.identity for cell in plans[0].cells} & {cell.identity for cell in plans[1].cells}
-
-
 def test_records_that_do_not_fit_the_draws_are_refused():
     with pytest.raises(InvalidInputError, match="20 draws need records of shape"):
         chain_trace(ForeignWalk(), ToyTarget(), np.zeros((20, 2)), seconds=np.ones(19))

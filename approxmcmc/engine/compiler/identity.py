@@ -55,6 +55,7 @@ _OF_EVERY_NAMED_TUPLE = frozenset(vars(collections.namedtuple("_Empty", ()))) - 
 _OF_EVERY_CLASS = frozenset(
     (
         *("__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__firstlineno__", "_abc_impl"),
+        "__slotnames__",  # written by pickle
         *("__static_attributes__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
         *("__orig_bases__", "__parameters__", "__type_params__", "__dataclass_fields__", "__dataclass_params__"),
     )
@@ -70,7 +71,12 @@ _DESCRIPTORS = (
 
 
 class UnknownContentError(CompilationError):
-    """A function refers to an object with unknown content, so it must not be cached on disk."""
+    """A function refers to an object with unknown content, so it must not be cached on disk.
+
+    `reference` says which code refers to which object.
+    """
+
+    reference: str = ""
 
 
 def content_id(function: Any, extra: Any = None, *, libraries: Libraries = counted_by_name) -> str:
@@ -92,7 +98,7 @@ def content_and_helpers(
     function: Any, extra: Any = None, *, libraries: Libraries = counted_by_name
 ) -> tuple[str, list["Helper"]]:
     """Return the hash as `content_id` does, and the user's numba-compiled functions among what it covers."""
-    walk = _Walk(libraries)
+    walk = Walk(libraries)
     try:
         walk.add(function)
         walk.finish()
@@ -196,7 +202,7 @@ def _is_ours(function: Any) -> bool:
     return (function.__module__ or "").partition(".")[0] == _PACKAGE
 
 
-class _Walk:
+class Walk:
     """One walk through a function and all that it reads: `digest` is the hash so far."""
 
     def __init__(self, libraries: Libraries) -> None:
@@ -214,6 +220,13 @@ class _Walk:
         for piece in pieces:
             data = piece.encode() if isinstance(piece, str) else piece
             self.digest.update(b"%d:%b" % (len(data), data))
+
+    def _enter(self, name: str) -> None:
+        """Begin to read a function, a class or a variable of this name."""
+        self._reading.append(name)
+
+    def _leave(self) -> None:
+        self._reading.pop()
 
     def finish(self) -> None:
         """Add what code reads by attribute: of modules that are passed on, and of values whose types are overloaded.
@@ -290,7 +303,11 @@ class _Walk:
         elif isinstance(value, types.BuiltinFunctionType):
             self._add_parts("builtin method", value.__name__, value.__self__)
         else:
-            self._refuse(value)
+            self._add_other(value)
+
+    def _add_other(self, value: Any) -> None:
+        """Add an object of any other type: kernels cannot use it."""
+        self._refuse(value)
 
     def _add_parts(self, kind: str, *parts: Any) -> None:
         self.put(kind, str(len(parts)))
@@ -313,7 +330,7 @@ class _Walk:
     def _add_function(self, function: types.FunctionType) -> None:
         home = function.__globals__.get("__name__") or ""
         library = self._libraries(home.partition(".")[0])
-        self._reading.append(function.__qualname__)
+        self._enter(function.__qualname__)
         if library is not None:
             self.put("function of a library", library, home, function.__code__.co_qualname)
             if self._name_in_library(function) is None:  # made by the library around something of the user
@@ -327,7 +344,7 @@ class _Walk:
             attributes = {name: value for name, value in vars(function).items() if name not in copied}
             self._add_parts("attributes", *(part for item in attributes.items() for part in item))
         self._add_overloads_of(function)
-        self._reading.pop()
+        self._leave()
 
     def _add_code(self, code: types.CodeType, function: types.FunctionType, closure: Mapping[str, Any]) -> None:
         reads = reads_of(code)
@@ -374,9 +391,9 @@ class _Walk:
         if value is _MISSING:
             self.put("no value")
             return
-        self._reading.append(name)
+        self._enter(name)
         self.add(value)
-        self._reading.pop()
+        self._leave()
 
     def _add_import(self, statement: Import, function: types.FunctionType) -> None:
         package = function.__globals__.get("__package__") or ""
@@ -387,15 +404,20 @@ class _Walk:
         if library is not None:
             self.put("of a library", library)
             return
-        module = sys.modules.get(name)
-        if module is None:
-            self._refuse(name, f"the import of {name}, which is not imported yet; import it at the top of the file")
+        module = self._imported(name)
         if not statement.names:
-            self.add(sys.modules[name.partition(".")[0]])
+            self.add(sys.modules.get(name.partition(".")[0], module))
             self.add(module)
         for attribute in statement.names:
             submodule = sys.modules.get(f"{name}.{attribute}", _MISSING)
             self._add_named(f"{name}.{attribute}", getattr(module, attribute, submodule))
+
+    def _imported(self, name: str) -> types.ModuleType:
+        """Return a module of the user that code imports when it runs."""
+        module = sys.modules.get(name)
+        if module is None:
+            self._refuse(name, f"the import of {name}, which is not imported yet; import it at the top of the file")
+        return module
 
     def _add_member(self, member: enum.Enum) -> None:
         self._add_parts("member", type(member), member.name, member.value)
@@ -449,7 +471,7 @@ class _Walk:
         )
 
     def _add_class(self, value: Any) -> None:
-        self.put("class", value.__module__ or "", value.__qualname__)
+        self.put("class", self._home_of(value), value.__qualname__)
         self._add_overloads_of(value)
         if isinstance(value, JitClassType):
             self._add_jitclass(value.class_type)
@@ -468,13 +490,17 @@ class _Walk:
         if isinstance(value, enum.EnumType):
             self._add_parts("members", *((name, value[name].value) for name in value.__members__))
             attributes = {name: each for name, each in attributes.items() if _is_written_in_enum(name, value)}
-        self._reading.append(value.__qualname__)
+        self._enter(value.__qualname__)
         self._add_parts("bases", type(value), *value.__bases__)
         for name, attribute in attributes.items():
             if name not in left_out:
                 self.put("attribute", name)
                 self._add_named(name, attribute)
-        self._reading.pop()
+        self._leave()
+
+    def _home_of(self, kind: type) -> str:
+        """Return the module by which a stored kernel finds a class again."""
+        return kind.__module__ or ""
 
     def _add_overloads_of(self, function: Any) -> None:
         self._add_overloads(_overloads(*_size_of_registry()).of_functions.get(id(function), ()))
@@ -523,9 +549,11 @@ class _Walk:
         kind = type(value)
         what = reason or f"an object of type {kind.__module__}.{kind.__qualname__}, whose changes cannot be detected"
         where = ": ".join(self._reading) or "a compiled function"
-        raise UnknownContentError(
+        error = UnknownContentError(
             f"{where} refers to {what}; refer to numbers and arrays, or pass data through the data argument"
         )
+        error.reference = f"{where} refers to {what}"
+        raise error
 
 
 # What the objects of some types consist of.
@@ -542,14 +570,14 @@ _PARTS: dict[type, Callable[[Any], Iterable[Any]]] = {
     _Intrinsic: lambda value: (value._defn,),
 }
 # How other objects are added.
-_WAYS: tuple[tuple[Any, Callable[[_Walk, Any], None]], ...] = (
-    (types.FunctionType, _Walk._add_function),
-    (Dispatcher, _Walk._add_jitted),
-    (type, _Walk._add_class),
-    (types.ModuleType, _Walk._add_module),
-    (enum.Enum, _Walk._add_member),
-    (nb.Type, _Walk._add_numba_type),
-    ((DUFunc, GUFunc), _Walk._add_numba_ufunc),
+_WAYS: tuple[tuple[Any, Callable[[Walk, Any], None]], ...] = (
+    (types.FunctionType, Walk._add_function),
+    (Dispatcher, Walk._add_jitted),
+    (type, Walk._add_class),
+    (types.ModuleType, Walk._add_module),
+    (enum.Enum, Walk._add_member),
+    (nb.Type, Walk._add_numba_type),
+    ((DUFunc, GUFunc), Walk._add_numba_ufunc),
 )
 
 

@@ -9,13 +9,10 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
-import platform
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-
-from approxmcmc.engine.compiler.code_version import code_version
 
 # The versions of Python, numba and llvmlite are part of the name of a stored kernel (see `disk_cache`), which contains
 # numba's own forms of NumPy's functions.
@@ -34,16 +31,16 @@ def counted_by_name(package: str) -> str | None:
     return "" if package in PINNED_PACKAGES or _is_standard(package) else None
 
 
-def counted_by_version(package: str) -> str | None:
-    """Return the version of an installed library, of Python or of this package; None for code that must be read.
+def installed_version(package: str) -> str | None:
+    """Return name and version of an installed library, "" for one that counts by name; None for code that must be read.
 
-    For functions that Python runs, and that may call much of a library, such as a sampler of a study.
+    For functions that Python runs, and that may call much of a library, such as a sampler of a study. This package
+    counts by name, because the version of its code (`code_version`) is part of what such functions are stored under.
     """
     if package == _PACKAGE:
-        return code_version()
-    if _is_standard(package):
-        return platform.python_version()
-    return _installed_version(package)
+        return ""
+    named = counted_by_name(package)
+    return _installed_version(package) if named is None else named
 
 
 @functools.cache
@@ -74,5 +71,10 @@ def _distributions(package: str) -> Iterable[importlib.metadata.Distribution]:
     try:
         yield importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError:
-        for name in importlib.metadata.packages_distributions().get(package, ()):
+        for name in _all_packages().get(package, ()):
             yield importlib.metadata.distribution(name)
+
+
+@functools.cache
+def _all_packages() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()

@@ -54,7 +54,7 @@ def test_what_cannot_be_hashed_is_refused(case, depth):
 
 def _without_inner_functions(monkeypatch):
     """Follow the functions inside a function, but not those inside them."""
-    add, depth = identity._Walk._add_code, []
+    add, depth = identity.Walk._add_code, []
 
     def shallow(walk, code, function, closure):
         if len(depth) < 2:
@@ -67,7 +67,7 @@ def _without_inner_functions(monkeypatch):
         shallow(walk, code, function, closure)
         depth[:] = outer
 
-    monkeypatch.setattr(identity._Walk, "_add_code", whole)
+    monkeypatch.setattr(identity.Walk, "_add_code", whole)
 
 
 def _classes_by_name(monkeypatch):
@@ -83,34 +83,34 @@ def _flat_tuples(monkeypatch):
         for item in value:
             walk.add(item)
 
-    monkeypatch.setattr(identity._Walk, "_add_tuple", flat)
+    monkeypatch.setattr(identity.Walk, "_add_tuple", flat)
 
 
 def _modules_by_name(monkeypatch):
-    monkeypatch.setattr(identity._Walk, "finish", lambda walk: None)
+    monkeypatch.setattr(identity.Walk, "finish", lambda walk: None)
 
 
 def _no_overloads(monkeypatch):
-    monkeypatch.setattr(identity._Walk, "_add_overloads", lambda walk, templates: None)
+    monkeypatch.setattr(identity.Walk, "_add_overloads", lambda walk, templates: None)
 
 
 def _defaults_by_place(monkeypatch):
-    add = identity._Walk._add_parts
+    add = identity.Walk._add_parts
 
     def without(walk, kind, *parts):
         add(walk, kind, *(parts[:1] if kind == "defaults" else parts))
 
-    monkeypatch.setattr(identity._Walk, "_add_parts", without)
+    monkeypatch.setattr(identity.Walk, "_add_parts", without)
 
 
 def _arrays_by_bytes(monkeypatch):
-    monkeypatch.setattr(identity._Walk, "_add_array", lambda walk, value: walk.put(np.asarray(value).tobytes()))
+    monkeypatch.setattr(identity.Walk, "_add_array", lambda walk, value: walk.put(np.asarray(value).tobytes()))
 
 
 def _libraries_by_claim(monkeypatch):
     """Believe the name of a module that a function claims."""
     monkeypatch.setattr(
-        identity._Walk, "_belongs_to_library", lambda walk, value: not isinstance(value, types.ModuleType) or True
+        identity.Walk, "_belongs_to_library", lambda walk, value: not isinstance(value, types.ModuleType) or True
     )
 
 

@@ -42,13 +42,13 @@ from tests.mutations import CASES, function
 
 (version, depths, names, x), is_planted = json.loads(sys.argv[1]), sys.argv[2] == "planted"
 if is_planted:
-    add = identity._Walk._add_code
+    add = identity.Walk._add_code
 
     def without_inner_functions(walk, code, owner, closure):
         if code is owner.__code__:
             add(walk, code, owner, closure)
 
-    identity._Walk._add_code = without_inner_functions
+    identity.Walk._add_code = without_inner_functions
 
 answers = {}
 for depth in depths:
