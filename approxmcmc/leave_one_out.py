@@ -119,7 +119,9 @@ def loo_subsample(trace: xr.DataTree, target: Any, observations: int | np.ndarra
     -------
     arviz_stats.ELPDData
         ``elpd`` in nats; its standard error ``se``; ``subsampling_se``, the part of it due to the sample of rows; and
-        the effective number of parameters ``p``. ``warning`` is True if a Pareto k is too large for a row.
+        the effective number of parameters ``p``. ``warning`` is True if a Pareto k is too large for a row. ``elpd_i``
+        holds a value for every row, and their sum is ``elpd``: a row outside S has its term of the first sum, plus the
+        mean of the brackets. To use more rows, call again with more `observations`.
 
     Raises
     ------
@@ -158,7 +160,7 @@ def loo_subsample(trace: xr.DataTree, target: Any, observations: int | np.ndarra
     rows = min(observations, parts[name].observed.size) if isinstance(observations, int) else observations
     given = {"method": "plpd", "log_lik_fn": at_the_mean}
     try:
-        return az.loo_subsample(log_likelihood(trace, target), rows, **{**given, **options})
+        return _with_all_rows(az.loo_subsample(log_likelihood(trace, target), rows, **{**given, **options}))
     except ValueError as error:
         if "All tail values are the same" not in str(error):
             raise
@@ -166,6 +168,18 @@ def loo_subsample(trace: xr.DataTree, target: Any, observations: int | np.ndarra
             "loo_subsample: a sampled row has the same log-likelihood at all draws, such as a row whose predictors are "
             "all 0, and ArviZ fits no tail to equal values; give observations= the indices of other rows"
         ) from error
+
+
+def _with_all_rows(estimate: Any) -> Any:
+    """Fill ``elpd_i`` of the rows that were not sampled, so that the values of all rows sum to ``elpd``.
+
+    ArviZ leaves NaN there. Its weights by stacking, the default of ``az.compare``, maximise a sum over all rows: with
+    NaN the optimiser stops where it starts, at equal weights. Differences of elpd are computed from sampled rows alone.
+    """
+    if estimate.elpd_i is not None:
+        correction = (estimate.elpd_i - estimate.elpd_loo_approx).mean()  # over the sampled rows: mean() skips NaN
+        estimate.elpd_i = estimate.elpd_i.fillna(estimate.elpd_loo_approx + correction)
+    return estimate
 
 
 class _LogLikelihood(BackendArray):

@@ -8,6 +8,7 @@ terminals, plain lines elsewhere.
 # ruff: noqa: T201 (the command line is the one place that prints)
 
 import argparse
+import importlib.metadata
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -43,6 +44,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     from approxmcmc.cli.warm import warm
 
     parser = argparse.ArgumentParser(prog="approxmcmc", description="Run studies of approximate and subsampling MCMC.")
+    parser.add_argument("--version", action="version", version=f"approxmcmc {importlib.metadata.version('approxmcmc')}")
     choices = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     def verb(

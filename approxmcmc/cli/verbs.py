@@ -2,6 +2,7 @@
 # ruff: noqa: T201 (the command line is the one place that prints)
 
 import argparse
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,39 @@ if TYPE_CHECKING:
 
 Arguments = argparse.Namespace
 
+FIRST_STUDY = """\
+import approxmcmc as amc
+from approxmcmc.study import Budget, Study
+
+
+def regression():
+    X, y = amc.datasets.synthetic_logistic(n=5_000, d=5, seed=1)
+    return amc.targets.LogisticRegression(X, y)
+
+
+study = Study(
+    name="first",
+    targets={"logistic": regression},
+    samplers={
+        "exact": amc.MetropolisHastings(amc.RandomWalk(0.02), amc.ExactTest()),
+        "t-test": amc.MetropolisHastings(amc.RandomWalk(0.02), amc.SequentialTTest(epsilon=0.05)),
+    },
+    budget=Budget(seconds=10),
+    replicates=5,
+)
+"""
+"""What `list` shows where no study is."""
+
+NO_STUDY = """\
+There is no study in ./studies. A study compares samplers, with replicates, and writes a report; it is a Python file
+with a global `study`. For example, studies/first.py:
+
+{first}
+Next: `approxmcmc list` shows it, `approxmcmc run first` runs it and writes its report; a report needs
+pip install "approxmcmc[studies]". `approxmcmc warm` compiles the most common samplers, once for this machine.
+To sample one model no study is needed: python -c "import approxmcmc; help(approxmcmc.sample)"
+"""
+
 
 def list_studies(args: Arguments) -> int:
     """Print every study of ./studies with its presets, without making targets."""
@@ -23,7 +57,7 @@ def list_studies(args: Arguments) -> int:
 
     files = study_files()
     if not files:
-        print("There is no study in ./studies.")
+        print(NO_STUDY.format(first=textwrap.indent(FIRST_STUDY, "    ")), end="")
     for path in files:
         try:
             study = load_study(path)

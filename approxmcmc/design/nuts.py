@@ -86,7 +86,7 @@ def floor(known: Situation) -> Floor:
 
 def set_up_seconds(known: Situation) -> float:
     """Return the seconds before the first kept draw: compilation, and tuning of all chains."""
-    return compilation(known) + known.chains * TUNE["nutpie"] * seconds_per_draw(known)
+    return compilation(known) + known.chains * TUNE[preferred()] * seconds_per_draw(known)
 
 
 def compilation(known: Situation) -> float:

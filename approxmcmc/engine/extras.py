@@ -8,6 +8,7 @@ from approxmcmc.errors import MissingExtraError
 # The libraries that a plain installation leaves out, by extra: import name and package name.
 EXTRAS = {
     "downloads": {"sklearn": "scikit-learn"},
+    "nutpie": {"nutpie": "nutpie"},
     "jax": {"jax": "jax", "jaxlib": "jax"},
     "torch": {"torch": "torch"},
     "foreign": {"jax": "jax", "jaxlib": "jax", "blackjax": "blackjax", "numpyro": "numpyro", "emcee": "emcee"},

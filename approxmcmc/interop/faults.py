@@ -12,7 +12,7 @@ import traceback
 
 from numba.core.errors import NumbaError
 
-from approxmcmc.errors import SamplingWarning, warn
+from approxmcmc.errors import ApproxMCMCError, SamplingWarning, warn
 from approxmcmc.interop.rows import first_line
 
 # What PyTensor and numba raise at graphs that cannot be rebuilt, differentiated, compiled, or read on a subset of rows.
@@ -24,10 +24,11 @@ PACKAGE = pathlib.Path(__file__).parents[1]
 def fault_of(error: Exception) -> str:
     """Return the sentence on an exception in `FAULTS` that stopped the reading of a model.
 
-    It names the exception and the last line of this package that was reached, and is also a warning. With
-    `RAISE_VARIABLE` set the exception is raised.
+    It names the exception and the last line of this package that was reached, and is also a warning. An error of this
+    library, such as of a model without observed variable, is not a fault and is raised again; with `RAISE_VARIABLE` set
+    every exception is.
     """
-    if os.environ.get(RAISE_VARIABLE):
+    if isinstance(error, ApproxMCMCError) or os.environ.get(RAISE_VARIABLE):
         raise error
     frames = traceback.extract_tb(error.__traceback__)
     places = [frame for frame in frames if pathlib.Path(frame.filename).is_relative_to(PACKAGE)]

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from approxmcmc.engine.extras import extra
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.engine.messages import tell
 from approxmcmc.whole_chains.raw import RECORDS, NUTSJob, RawDraws, mean_leapfrogs, records_of
@@ -50,10 +51,12 @@ def compile_model(model: Any, names: Sequence[str] | None) -> NutpieModel:
     """Return a model compiled by nutpie, with the variables `names`, None for all; raise any error of compilation.
 
     Labels of axes are replaced by numbers, because nutpie refuses some that PyMC accepts, such as tuples, intervals and
-    dates. The trace gets the model's labels from the target.
+    dates. The trace gets the model's labels from the target. Without nutpie: `MissingExtraError`.
     """
-    import nutpie
     import pandas as pd
+
+    with extra("nutpie", "NUTS by nutpie"):
+        import nutpie
 
     began = time.perf_counter()
     made = nutpie.compile_pymc_model(model, var_names=None if names is None else list(names))

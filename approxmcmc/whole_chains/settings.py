@@ -7,6 +7,7 @@ from typing import Any
 
 from approxmcmc.contracts import Component, NamedDraws, WholeRun, WholeSampler, pymc_model_of
 from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.messages import tell
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.whole_chains.run import draw_chains
 
@@ -41,12 +42,15 @@ class NUTS(WholeSampler, Component):
     target_accept
         Acceptance rate that the step size is tuned to; larger means smaller steps and fewer divergences.
     backend
-        ``"nutpie"`` or ``"pymc"``. None: nutpie if it is installed and can compile the model, else PyMC.
+        ``"nutpie"`` or ``"pymc"``. None: nutpie if it is installed (``pip install "approxmcmc[nutpie]"``) and can
+        compile the model, else PyMC, and a message says why.
 
     Raises
     ------
     InvalidInputError
         When a setting is out of range.
+    MissingExtraError
+        When nutpie is requested and not installed; by ``amc.sample``.
 
     References
     ----------
@@ -101,6 +105,8 @@ class NUTS(WholeSampler, Component):
         """Draw all chains; see :class:`approxmcmc.contracts.WholeSampler`."""
         library = self.library(target)
         insist = self.backend is not None
+        if not insist and preferred() == "pymc":
+            tell('NUTS by PyMC: nutpie is not installed; it is usually faster: pip install "approxmcmc[nutpie]"')
         return draw_chains(target, asked, library, target_accept=float(self.target_accept), insist=insist)
 
     def continues(self, target: Any) -> bool:

@@ -1,10 +1,12 @@
 """The command line: verbs, exit codes, and what a user reads."""
 
+import importlib.metadata
 import json
 import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -145,6 +147,22 @@ def test_list_counts_cells_of_every_preset(approxmcmc):
     code, out, _ = approxmcmc("list")
     assert code == 0
     assert re.search(r"good .*\n  smoke +3 cells, 20 draws each\n  paper +6 cells", out)
+
+
+def test_a_user_without_a_study_gets_one_to_copy(approxmcmc, project):
+    for path in study_files():
+        path.unlink()
+    code, out, _ = approxmcmc("list")
+    assert code == 0 and "There is no study in ./studies" in out and "approxmcmc run first" in out
+    copied = textwrap.dedent("".join(line for line in out.splitlines(True) if line.startswith("    ") or line == "\n"))
+    (project / "studies" / "first.py").write_text(copied)
+    code, out, _ = approxmcmc("list")
+    assert code == 0 and re.search(r"first .*\n  paper +10 cells", out)
+    assert approxmcmc("plan", "first")[0] == 0
+
+
+def test_the_version_is_shown(approxmcmc):
+    assert approxmcmc("--version")[:2] == (0, f"approxmcmc {importlib.metadata.version('approxmcmc')}\n")
 
 
 def test_plan_shows_cells_and_runs_nothing(approxmcmc, project):

@@ -158,6 +158,8 @@ def test_the_code_of_the_readme_runs_as_printed(capsys):
     for block in blocks(README):
         exec(compile(block, "README.md", "exec"), scope)
     assert "wrong_decision_rate" in capsys.readouterr().out
+    assert scope["comparison"].index[0] == "exact"  # as the sentence below that block says
+    assert 0.4 < amc.cost_summary(scope["traces"]["epsilon = 0.05"]).loc["all", "data_fraction"] < 0.65
     assert scope["trace"].posterior.sizes["draw"] == 2000
     close("all")
 

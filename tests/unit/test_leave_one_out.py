@@ -91,6 +91,23 @@ def test_few_rows_estimate_the_whole(normal):
         assert sampled.subsampling_se < 0.5
 
 
+@pytest.mark.parametrize("method", ["stacking", "bb-pseudo-bma"])
+def test_weights_from_a_sample_of_rows_are_those_of_all_rows(method):
+    """The worse model lacks a coefficient; its weight from all rows is below .3; NaN gave it .5."""
+    better = logistic(n=400)
+    worse = amc.targets.LogisticRegression(better.X[:, :2], better.y, prior_scale=1.0)
+    weights = {}
+    for rows in (400, 100):
+        estimates = {}
+        for name, target, mean in (("better", better, [-1.0, 0.0, 1.0]), ("worse", worse, [-1.0, 0.0])):
+            draws = np.random.default_rng(5).normal(mean, 0.05, size=(2, 200, len(mean)))
+            estimates[name] = amc.loo_subsample(posterior_of(target, draws), target, observations=rows, seed=1)
+            assert float(estimates[name].elpd_i.sum()) == pytest.approx(estimates[name].elpd, rel=1e-12)
+        weights[rows] = az.compare(estimates, method=method, round_to="none")["weight"]["worse"]
+        assert weights[rows] < 0.3
+    assert weights[100] == pytest.approx(weights[400], abs=0.02)
+
+
 def test_only_the_rows_that_count_are_read(normal, monkeypatch):
     target, trace, _ = normal
     read = []

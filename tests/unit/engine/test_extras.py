@@ -12,6 +12,7 @@ from approxmcmc.engine.extras import EXTRAS, extra
 from approxmcmc.errors import MissingExtraError
 from approxmcmc.study.engines import check_dask
 from approxmcmc.study.report.page import write_page
+from approxmcmc.whole_chains import by_nutpie
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,7 @@ from approxmcmc.study.report.page import write_page
     [
         ("sklearn", "downloads", fetch_samples),
         ("distributed", "studies", check_dask),
+        ("nutpie", "nutpie", lambda: by_nutpie.compile_model(None, None)),
     ],
 )
 def test_a_missing_library_is_named_with_its_extra(monkeypatch, library, named, use):

@@ -1,5 +1,7 @@
 """The reasons why effects stay parameters: each is true and names the variable; and faults are visible."""
 
+import warnings
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -8,7 +10,7 @@ import pytest
 from scipy.integrate import quad
 
 import approxmcmc as amc
-from approxmcmc.errors import SamplingWarning
+from approxmcmc.errors import IncompatibleError, SamplingWarning
 from approxmcmc.families import family_of
 from approxmcmc.interop import pymc as interop_pymc
 from approxmcmc.interop.faults import RAISE_VARIABLE
@@ -123,6 +125,16 @@ def test_a_fault_is_raised_in_tests_and_elsewhere_recorded(monkeypatch):
     assert target.setup_attrs["reading_faults"].count("planted") == 2
     with pytest.warns(SamplingWarning):
         assert "which is a fault of approxmcmc" in amc.explain(model)
+
+
+def test_a_model_without_observed_variable_is_not_a_fault(monkeypatch):
+    monkeypatch.delenv(RAISE_VARIABLE)
+    with pm.Model() as model:
+        pm.Normal("m", shape=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the default run of the tests ignores warnings of this kind
+        with pytest.raises(IncompatibleError, match="no observed variable"):
+            amc.from_pymc(model)
 
 
 @pytest.mark.needs_jit

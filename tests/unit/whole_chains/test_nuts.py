@@ -261,6 +261,13 @@ def test_nutpie_gives_way_to_pymc_where_it_cannot_compile(two_means, monkeypatch
         amc.NUTS(backend="nutpie").run(two_means, asked(FixedDraws(5)))
 
 
+def test_pymc_runs_without_nutpie_and_a_message_says_so(two_means, monkeypatch, caplog):
+    monkeypatch.setattr(settings.importlib.util, "find_spec", lambda name: None)
+    with caplog.at_level("INFO", logger="approxmcmc"):
+        assert amc.NUTS().run(two_means, asked(FixedDraws(5))).attrs["nuts"] == "pymc"
+    assert 'nutpie is not installed; it is usually faster: pip install "approxmcmc[nutpie]"' in caplog.text
+
+
 def test_trees_cut_short_and_divergences_are_findings():
     stats = xr.Dataset(
         {
