@@ -27,6 +27,7 @@ copyright = author
 release = version_of("approxmcmc")
 
 extensions = [
+    "capabilities",
     "house",
     "mathml",
     "results",

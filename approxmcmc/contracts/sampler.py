@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from approxmcmc.contracts.chain import Chain, Program, Streams
-from approxmcmc.errors import IncompatibleError
+from approxmcmc.errors import ApproxMCMCError, IncompatibleError
 
 
 class CompiledCoupling(NamedTuple):
@@ -76,6 +76,26 @@ class Sampler(abc.ABC):
         "auto": chains whose `auditor` is not None are audited after they finish. Raises if the target is not
         of the kind needed.
         """
+
+    def why_not(self, target: Any) -> str:
+        """Return why this sampler cannot run on `target`, and what to do; "" if it can.
+
+        It is the message of the error that `sample` raises before it draws. The sampler is built as for a run, so its
+        kernels are compiled or read from the cache of kernels; nothing is drawn.
+
+        Examples
+        --------
+        >>> import numpy as np, approxmcmc as amc
+        >>> rng = np.random.default_rng(0)
+        >>> target = amc.targets.PoissonRegression(rng.normal(size=(100, 2)), rng.poisson(1.0, size=100))
+        >>> amc.Firefly(amc.RandomWalk(0.1)).why_not(target).partition(",")[0]
+        'Firefly needs a lower bound of every likelihood term'
+        """
+        try:
+            self.build(target, audit_every=None)
+        except ApproxMCMCError as refusal:
+            return str(refusal)
+        return ""
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
         """Return a random theta at which a chain may start, shape (dim,), or None if the sampler offers none."""

@@ -8,8 +8,9 @@ import numpy as np
 
 from approxmcmc.contracts.component import Component
 from approxmcmc.contracts.sampler import Sampler
+from approxmcmc.contracts.special_target import pymc_model_of
 from approxmcmc.contracts.variables import Variables
-from approxmcmc.errors import IncompatibleError
+from approxmcmc.errors import ApproxMCMCError, IncompatibleError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -71,6 +72,15 @@ class WholeSampler(Sampler):
     @abc.abstractmethod
     def tuning_steps(self, target: Any) -> int:
         """Return the number of tuning steps of a chain if the user gives none."""
+
+    def why_not(self, target: Any) -> str:
+        """Return why this sampler cannot run on `target`: it has no PyMC model that the library takes; "" if it can."""
+        try:
+            pymc_model_of(target)
+            self.continues(target)
+        except ApproxMCMCError as refusal:
+            return str(refusal)
+        return ""
 
     @abc.abstractmethod
     def continues(self, target: Any) -> bool:

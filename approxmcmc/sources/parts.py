@@ -159,7 +159,7 @@ def parts_of(target: Target) -> Partitions | None:
     of, known = _known.get(target, (None, None))
     if known is not None and known.client is client and of is data:
         return known
-    if reason := _why_here(target):
+    if reason := why_here(target):
         if any(is_mapped(array) for array in target.compile().data):
             warn(f"{target!r}: {reason}", ClusterWarning)
         return None
@@ -171,7 +171,7 @@ def parts_of(target: Target) -> Partitions | None:
     return parts
 
 
-def _why_here(target: Target) -> str:
+def why_here(target: Target) -> str:
     """Return why this process has to make the passes over a target's rows; empty if workers can make them."""
     here = "this process makes the passes over all data itself, though a Dask client is active: "
     if not target.terms_are_likelihood:
