@@ -116,7 +116,12 @@ def predict(
     chosen = _spread(thetas.shape[1], None if draws is None else math.ceil(draws / thetas.shape[0]))
     thetas = thetas[:, chosen]
     chains, kept, _ = thetas.shape
-    axes = predictive.response_axes if kind == "response" else predictive.axes
+    axes_of_kinds = {
+        "mean": predictive.axes,
+        "response": predictive.response_axes,
+        "predictor": predictive.predictor_axes,
+    }
+    axes = axes_of_kinds[kind]
     statistics = None if interval is None else _Summary(interval)
     _refuse_large(predictive.n_rows * math.prod(len(labels) for labels in axes.values()), chains * kept, statistics)
     values = _all_rows(predictive, thetas.reshape(chains * kept, -1), kind, axes, statistics, random_seed, cores)

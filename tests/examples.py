@@ -196,6 +196,7 @@ TARGETS = {
     "LogisticRegression": lambda: logistic(N, 2),
     "NegativeBinomialRegression": lambda: amc.targets.NegativeBinomialRegression(X[:, :1], np.arange(N) % 3),
     "NormalGroups": lambda: amc.targets.NormalGroups(X, X[:, 0], np.arange(N) // 2),
+    "OrderedRegression": lambda: amc.targets.OrderedRegression(X[:, :1], np.arange(N) % 2),
     "PoissonRegression": lambda: amc.targets.PoissonRegression(0.2 * X, np.arange(N) % 3),
     "PredictorTarget": lambda: amc.targets.PredictorTarget(
         log_poisson, {"eta": {"beta": X[:, :1], "intercept": 1.0}}, np.ones(N)

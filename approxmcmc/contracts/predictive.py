@@ -20,6 +20,11 @@ class RowsToPredict(abc.ABC):
     response_axes: Mapping[str, Sequence[Any]] = {}
     """The same of responses, such as several outcomes."""
 
+    @property
+    def predictor_axes(self) -> Mapping[str, Sequence[Any]]:
+        """The same of `locations`, by default those of means."""
+        return self.axes
+
     @abc.abstractmethod
     def predictors(self, thetas: np.ndarray, rows: slice) -> np.ndarray:
         """Return the K predictors of some rows at m thetas, shape (m, dim); shape (K, rows, m)."""
@@ -33,8 +38,8 @@ class RowsToPredict(abc.ABC):
         """Draw responses, given the predictors; shape (*response_axes, rows, m)."""
 
     def locations(self, predictors: np.ndarray) -> np.ndarray:
-        """Return those of the K predictors that users ask for, by default the only one, or all; (*axes, rows, m)."""
-        return predictors if self.axes else predictors[0]
+        """Return the K predictors if they have `predictor_axes`, else the first; shape (*predictor_axes, rows, m)."""
+        return predictors if self.predictor_axes else predictors[0]
 
 
 class PredictiveTarget(abc.ABC):

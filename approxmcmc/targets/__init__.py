@@ -23,6 +23,7 @@ from approxmcmc.targets.ising.ising import Ising
 from approxmcmc.targets.logistic import LogisticRegression
 from approxmcmc.targets.mixture import GaussianMixture
 from approxmcmc.targets.negative_binomial import NegativeBinomialRegression
+from approxmcmc.targets.ordered import OrderedRegression
 from approxmcmc.targets.poisson import PoissonRegression
 from approxmcmc.targets.predictors.assemble import Treatment
 from approxmcmc.targets.predictors.target import PredictorTarget
@@ -58,6 +59,7 @@ __all__ = [
     "LogisticRegression",
     "NegativeBinomialRegression",
     "NormalGroups",
+    "OrderedRegression",
     "PoissonRegression",
     "PredictorTarget",
     "ProbitRegression",

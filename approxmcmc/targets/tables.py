@@ -2,8 +2,9 @@
 
 The columns of numbers are one variable, ``beta``, which also holds the intercept. Each column of text or categories is
 a separate variable, with the effects of all its levels except the first, the reference level (treatment coding).
-Without an intercept the first of these columns has an effect for every level, as in formulas of R. A column of
-categories costs one addition per row, for any number of levels, because there is no matrix of indicators.
+Without an intercept, or parameters that serve as one, such as cutpoints, the first of these columns has an effect for
+every level, as in formulas of R. A column of categories costs one addition per row, for any number of levels, because
+there is no matrix of indicators.
 """
 
 import dataclasses
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.contracts import Variables
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources import DataSource, as_source
 from approxmcmc.targets.checks import checked_array
@@ -62,6 +64,13 @@ class DesignColumns(NamedTuple):
         """The labels of each axis."""
         return {axis: self.labels[name] for name, axis in self.axes.items()}
 
+    @property
+    def variables(self) -> Variables:
+        """The variables, each a vector with labels."""
+        shapes = {name: (len(self.labels[name]),) for name in self.designs}
+        dims = {name: (axis,) for name, axis in self.axes.items()}
+        return Variables(shapes, dims, {axis: list(labels) for axis, labels in self.coords.items()})
+
     def parts(self, n: int, *, who: str) -> list[PredictorPart]:
         """Return the contribution of each variable to a predictor of n rows."""
         if self.matrix is not None:
@@ -74,17 +83,23 @@ def parts_of_designs(designs: Mapping[str, Any], n: int, *, who: str) -> list[Pr
     return [read_part(name, design, n, name, who=who) for name, design in designs.items()]
 
 
-def read_columns(X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None, who: str) -> DesignColumns:
-    """Return the variables of X, a matrix or a table of as many rows as the responses y."""
+def read_columns(
+    X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None, who: str, has_other_intercept: bool = False
+) -> DesignColumns:
+    """Return the variables of X, a matrix or a table of as many rows as the responses y.
+
+    `has_other_intercept` says that other parameters than those of X, such as cutpoints, shift all predictors.
+    """
     if categorical_columns(X):
-        return _of_table(X, intercept=intercept, coef_names=coef_names, who=who)
+        treats_all = intercept or has_other_intercept
+        return _of_table(X, intercept=intercept, treats_all=treats_all, coef_names=coef_names, who=who)
     X = design_source(X, intercept=intercept)
     matrix, _, labels = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
     given = X if isinstance(X, DataSource) else matrix
     return DesignColumns({"beta": given}, {"beta": tuple(labels)}, {}, matrix)
 
 
-def _of_table(X: Any, *, intercept: bool, coef_names: Any, who: str) -> DesignColumns:
+def _of_table(X: Any, *, intercept: bool, treats_all: bool, coef_names: Any, who: str) -> DesignColumns:
     if coef_names is not None:
         raise InvalidInputError(f"{who}: coef_names is for arrays; leave it out, as the columns of a table have names")
     X = X if as_source(X) is None else as_source(X)
@@ -92,7 +107,7 @@ def _of_table(X: Any, *, intercept: bool, coef_names: Any, who: str) -> DesignCo
     slopes = [name for name in X.columns if str(name) not in columns]
     if "beta" in columns:
         raise InvalidInputError(f"{who}: 'beta' is the name of the slopes; rename the column 'beta'")
-    treated = list(columns) if intercept else list(columns)[1:]
+    treated = list(columns) if treats_all else list(columns)[1:]
     designs = {name: Treatment(one) if name in treated else one for name, one in columns.items()}
     labels = {name: labels_of(one)[name in treated :] for name, one in columns.items()}
     if slopes or intercept:
@@ -108,11 +123,11 @@ def spread(part: PredictorPart, first: int, step: int) -> PredictorPart:
     return dataclasses.replace(part, entries=first + step * np.arange(part.length))
 
 
-def theta_of_pymc(target: Regression, scale: float, positive: Mapping[str, Any] | None = None) -> Any:
+def theta_of_pymc(target: Regression, scale: float, given: Mapping[str, Any] | None = None) -> Any:
     """Add the variables of a target to the PyMC model of the current context; return theta, followed by a 0.
 
-    Variables have normal priors of this scale, but those in `positive`, which are given and of which theta holds the
-    logarithm. The 0 is the entry of codes of a reference level.
+    Variables have normal priors of this scale, but those in `given`, which maps names to graphs of their entries in
+    theta. The 0 is the entry of codes of a reference level.
     """
     import pymc as pm
     import pytensor.tensor as pt
@@ -120,8 +135,8 @@ def theta_of_pymc(target: Regression, scale: float, positive: Mapping[str, Any] 
     parts = []
     for name in target.variables.shapes:
         axes = target.variables.dims.get(name)
-        if positive is not None and name in positive:
-            value = pt.log(positive[name])
+        if given is not None and name in given:
+            value = given[name]
         elif np.isinf(scale):
             value = pm.Flat(name, dims=axes)
         else:

@@ -51,6 +51,7 @@ UNBOUNDED = (
     "LinearRegression",
     "NegativeBinomialRegression",
     "NormalGroups",
+    "OrderedRegression",
     "PoissonRegression",
     "PredictorTarget",
     "ProbitRegression",

@@ -1,4 +1,4 @@
-"""Likelihoods of a row with derivatives in closed form: normal outcomes, and the softmax."""
+"""Likelihoods of a row with derivatives in closed form: normal outcomes, the softmax, and ordered categories."""
 
 from collections.abc import Callable
 
@@ -7,6 +7,13 @@ import numpy as np
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.families.categorical import softmax_expansion, softmax_slopes, softmax_terms
 from approxmcmc.families.normal import normal_expansion, normal_slopes, normal_terms
+from approxmcmc.families.ordered import (
+    draw_categories,
+    ordered_expansion,
+    ordered_probabilities,
+    ordered_slopes,
+    ordered_terms,
+)
 from approxmcmc.targets.predictors.likelihood import RowLikelihood
 
 
@@ -57,3 +64,18 @@ class SoftmaxLikelihood(ClosedForm):
     def simulate(self, rng: np.random.Generator, eta: np.ndarray, size: np.ndarray) -> np.ndarray:
         """Draw the index of a class for rows with the predictors `eta` (K, ...); shape (...)."""
         return np.argmax(eta + rng.gumbel(size=eta.shape), axis=0)  # the maximum of Gumbel noise is a categorical draw
+
+
+class OrderedLikelihood(ClosedForm):
+    """log P(y | eta) of K ordered categories; the predictors are eta and what the K - 1 cutpoints are made of."""
+
+    def __init__(self, n_categories: int) -> None:
+        super().__init__(n_categories, ordered_terms, ordered_slopes, ordered_expansion)
+
+    def mean(self, eta: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Return the probability of each category, given the predictors `eta` (K, ...); shape (K, ...)."""
+        return ordered_probabilities(eta)
+
+    def simulate(self, rng: np.random.Generator, eta: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Draw the index of a category for rows with the predictors `eta` (K, ...); shape (...)."""
+        return draw_categories(rng, eta)

@@ -55,6 +55,12 @@ class RowsOfClasses(RowsOfDesign):
     responses_are_classes = True
 
 
+class RowsOfOrderedClasses(RowsOfClasses):
+    """Rows whose responses are indices of ordered classes; the first of the predictors is that of the row."""
+
+    predictor_axes: Mapping[str, Sequence[Any]] = {}  # type: ignore[assignment]  # a property of the base
+
+
 class NormalRows(RowsOfDesign):
     """Rows of J normal outcomes: predictors are J means, then J log scales."""
 

@@ -1,0 +1,174 @@
+"""Regressions with one predictor on the columns of a matrix or a table."""
+
+import abc
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from approxmcmc.contracts import PredictiveTarget
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.targets.checks import checked_array
+from approxmcmc.targets.given import check_same_index, kept, response_source
+from approxmcmc.targets.new_rows import labels_of_rows, parts_of_new_rows
+from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
+from approxmcmc.targets.predictors.design import Design
+from approxmcmc.targets.predictors.predictive import RowsOfDesign
+from approxmcmc.targets.regression import Regression
+from approxmcmc.targets.tables import DesignColumns, listed, parts_of_designs, read_columns
+
+
+class GivenRows(NamedTuple):
+    """What a user gave: the columns of X, responses y and known parts of predictors, and the sizes of rows or None."""
+
+    columns: DesignColumns
+    y: np.ndarray
+    offset: Any
+    size: np.ndarray | None
+
+
+class ColumnRegression(Regression, PredictiveTarget):
+    r"""Rows with the predictor eta_i = x_i' beta + sum_c effect_c[level of row i in column c] + offset_i.
+
+    `DesignColumns` says how a table becomes variables. Further predictors, `_shared_predictors`, are parameters that
+    all rows share, such as the logarithm of a shape. Subclasses call `_read`, set `variables`, `prior` and
+    `likelihood`, and call `_place`.
+
+    Attributes
+    ----------
+    reference_levels
+        The level with effect 0 of each column that has one, by column; also an attribute of the trace.
+    """
+
+    reference_levels: Mapping[str, str]
+    has_intercept: bool
+    size_name: str = "size"
+    """What messages and the trace call a second number of each row, such as trials."""
+
+    def _read(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        intercept: bool,
+        coef_names: Sequence[str] | None,
+        offset: Any,
+        size: Any = None,
+        has_other_intercept: bool = False,
+    ) -> GivenRows:
+        """Return the checked arguments of the user's, and keep what a worker needs to read them again."""
+        who = type(self).__name__
+        check_same_index(who, X=X, y=y, offset=offset, **{self.size_name: size})
+        y, offset, size = (response_source(given) for given in (y, offset, size))
+        response = checked_array(y, "y", who=who).astype(np.float64, copy=False)
+        columns = read_columns(
+            X,
+            response,
+            intercept=intercept,
+            coef_names=coef_names,
+            who=who,
+            has_other_intercept=has_other_intercept,
+        )
+        self.given = kept((columns.designs, offset, size, y))
+        self.reference_levels = columns.reference_levels
+        self.has_intercept = intercept
+        sizes = None if size is None else self._floats(size, self.size_name, len(response))
+        return GivenRows(columns, response, offset, sizes)
+
+    def _place_given(self, given: GivenRows) -> None:
+        """Check and store the rows that `_read` returned."""
+        parts = given.columns.parts(len(given.y), who=type(self).__name__)
+        self._place(parts, given.offset, given.size, given.y)
+
+    def _place(self, parts: list[PredictorPart], offset: Any, size: np.ndarray | None, y: np.ndarray) -> None:
+        """Check and store rows."""
+        if offset is not None:
+            parts = [*parts, PredictorPart(None, self._floats(offset, "offset", len(y))[:, None])]
+        self._set_rows(self._design_of(parts, len(y)), (self._checked_responses(y, size),))
+
+    @abc.abstractmethod
+    def _checked_responses(self, y: np.ndarray, size: np.ndarray | None) -> np.ndarray:
+        """Return the responses as the likelihood reads them, after a check; shape (n,)."""
+
+    def _design_of(self, parts: list[PredictorPart], n: int) -> Design:
+        """Return the design of n rows: the predictor, and those that all rows share."""
+        return assemble({"eta": parts, **self._shared_predictors()}, self.variables, n)
+
+    def _shared_predictors(self) -> Mapping[str, list[PredictorPart]]:
+        """Return the predictors after the first by name, which are parameters that all rows share."""
+        return {}
+
+    def _rows_of(self, design: Design, *, size: np.ndarray | None, labels: list[Any] | None = None) -> RowsOfDesign:
+        """Return rows to predict."""
+        return RowsOfDesign(design, self.likelihood, size=size, labels=labels)
+
+    def _floats(self, given: Any, name: str, n: int) -> np.ndarray:
+        """Return n numbers of the user's as floats."""
+        who = type(self).__name__
+        array = checked_array(given, name, who=who).astype(np.float64, copy=False)
+        if array.shape != (n,):
+            raise InvalidInputError(f"{who}: {name} must hold {n} numbers, as y does, found shape {array.shape}")
+        return array
+
+    def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
+        """Return this model, with the same variables, for other data: (designs, offset, size, y)."""
+        designs, offset, size, y = given
+        other = copy.copy(self)
+        other.given = None
+        other._place(parts_of_designs(designs, n_obs, who=type(self).__name__), offset, size, y)
+        return other
+
+    def rows_to_predict(self, rows: Any, **columns: Any) -> RowsOfDesign:
+        """Return `rows` for a prediction: a table or matrix as X of the target; None means the target's own rows.
+
+        New rows may have an ``offset`` (by default 0), and need sizes if the target's rows have them.
+        """
+        who = f"predict for {type(self).__name__}"
+        own_sizes = self.y.imag if np.iscomplexobj(self.y) else None
+        if rows is None:
+            self._refuse_columns(columns, who=who)
+            return self._rows_of(self.design, size=own_sizes)
+        offset = columns.pop("offset", None)
+        size = columns.pop(self.size_name, None) if own_sizes is not None else None
+        self._refuse_columns(columns, who=who)
+        check_same_index(who, rows=rows, offset=offset, **{self.size_name: size})
+        parts = parts_of_new_rows(
+            rows, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=who
+        )
+        n = len(rows)
+        if offset is not None:
+            parts.append(PredictorPart(None, self._floats(offset, "offset", n)[:, None]))
+        if own_sizes is not None and size is None:
+            raise InvalidInputError(f"{who}: the new rows need {self.size_name}=, one number for each row")
+        sizes = None if size is None else self._floats(size, self.size_name, n)
+        return self._rows_of(self._design_of(parts, n), size=sizes, labels=labels_of_rows(rows))
+
+    @staticmethod
+    def _refuse_columns(columns: Mapping[str, Any], *, who: str) -> None:
+        """Raise if there are columns that the rows do not have."""
+        given = [name for name, column in columns.items() if column is not None]
+        if given:
+            raise InvalidInputError(f"{who}: these rows take no {' and no '.join(given)}")
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """The responses y."""
+        return {"y": self.y.real}
+
+    @property
+    def constant_data(self) -> Mapping[str, np.ndarray]:
+        """The columns X, with the column of ones if there is an intercept; codes of categories; sizes of rows."""
+        sizes = {self.size_name: self.y.imag} if np.iscomplexobj(self.y) else {}
+        return {**super().constant_data, **sizes}
+
+    @property
+    def setup_attrs(self) -> Mapping[str, Any]:
+        """Trace attributes: the reference level of each column that has one, as one text."""
+        named = {"reference_levels": listed(self.reference_levels)} if self.reference_levels else {}
+        return {**super().setup_attrs, **named}
+
+    def __repr__(self) -> str:
+        """Show the model, its size and its reference levels."""
+        levels = f"; reference levels: {listed(self.reference_levels)}" if self.reference_levels else ""
+        return f"{type(self).__name__}(n_obs={self.n_obs}, dim={self.variables.size}{levels})"
