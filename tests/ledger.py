@@ -145,6 +145,7 @@ FURTHER = {
     "RobustRegression, table": lambda: amc.targets.RobustRegression(table(), NUMBERS, intercept=True),
     "SoftmaxRegression, three classes": lambda: amc.targets.SoftmaxRegression(X, GROUPS % 3),
     "SoftmaxRegression, table": lambda: amc.targets.SoftmaxRegression(table(), GROUPS % 3, intercept=True),
+    "OrderedRegression, table": lambda: amc.targets.OrderedRegression(table(), np.arange(N) % 4),
     "LinearRegression, unknown scale": lambda: amc.targets.LinearRegression(X, NUMBERS),
     "LinearRegression, single rows": lambda: amc.targets.LinearRegression(X, NUMBERS).plain,
     "LinearRegression, table": lambda: amc.targets.LinearRegression(table(), NUMBERS, intercept=True).plain,
