@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from approxmcmc.acceptance import sequential_t
+from approxmcmc.acceptance.metropolis import ACCEPT, decision_on, log_ratio_of
 from approxmcmc.acceptance.rules import METROPOLIS
 from approxmcmc.acceptance.sequential_t import T_TEST_FORM, SequentialTState, SequentialTTest
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
@@ -71,7 +72,7 @@ def decide(
 ) -> tuple[int, float]:
     """Decide by the t-test with the epsilon of the current epoch; at epsilon = 0, decide on all data.
 
-    Return 1 if the test accepts, 0 if it rejects, -1 if a term is NaN or +inf; and the log ratio or its estimate.
+    Return ACCEPT, REJECT or UNDECIDED, see `metropolis`, and the log ratio or its estimate.
     """
     epoch = np.searchsorted(test.ends, test.decisions[0], side="right")
     test.decisions[0] += 1.0
@@ -89,15 +90,11 @@ def decide(
     count[EVALUATIONS] += n_obs
     count[DECISIONS] += 1
     count[ROUNDS] += 1
-    if not total < math.inf:
-        return -1, 0.0
-    if total == -math.inf:  # even if a biased epoch ended at a theta of probability 0
-        return 0, total
-    log_ratio = log_rest + (total - test.log_likelihood[0])
-    if threshold < log_ratio:
+    log_ratio = log_ratio_of(log_rest, test.log_likelihood[0], total)
+    decision = decision_on(threshold, log_ratio)
+    if decision == ACCEPT:
         test.log_likelihood[0] = total
-        return 1, log_ratio
-    return 0, log_ratio
+    return decision, log_ratio
 
 
 @compiled

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance.metropolis import ACCEPT, decision_on, log_ratio_of
 from approxmcmc.acceptance.rules import RULES
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, Population, Target
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
@@ -42,20 +43,18 @@ def decide(
 ) -> tuple[int, float]:
     """Sum all terms at theta', and accept if the threshold is below the log ratio; the sum at theta is cached.
 
-    Return 1 (accepted), 0 (rejected) or -1 (the sum is NaN or +inf), and the log ratio.
+    Return ACCEPT, REJECT or UNDECIDED, see `metropolis`, and the log ratio.
     """
     total = log_likelihood_at(evidence, evidence.proposed, evidence.order.places)
     count[TOUCHED] += evidence.n_obs
     count[EVALUATIONS] += evidence.n_obs
     count[DECISIONS] += 1
     count[ROUNDS] += 1
-    if not total < math.inf:  # NaN, or +inf, which is no valid log density
-        return -1, 0.0
-    log_ratio = log_rest + (total - test.log_likelihood[0])
-    if threshold < log_ratio:
+    log_ratio = log_ratio_of(log_rest, test.log_likelihood[0], total)
+    decision = decision_on(threshold, log_ratio)
+    if decision == ACCEPT:
         test.log_likelihood[0] = total
-        return 1, log_ratio
-    return 0, log_ratio
+    return decision, log_ratio
 
 
 @compiled

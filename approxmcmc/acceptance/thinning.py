@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance.metropolis import ACCEPT, REJECT, decision_on, log_ratio_of
 from approxmcmc.acceptance.rules import METROPOLIS
 from approxmcmc.acceptance.true_bounds import checked_differences, watch_differences
 from approxmcmc.contracts import (
@@ -87,7 +88,7 @@ def add_up(
 ) -> tuple[int, float]:
     """Decide on all terms; those at theta are summed only if their sum is unknown.
 
-    Return 1 (accepted), 0 (rejected) or -1 (the log ratio is NaN, or a term +inf), and the log ratio.
+    Return ACCEPT, REJECT or UNDECIDED, see `metropolis`, and the log ratio.
     """
     kept = test.log_likelihood
     if math.isnan(kept[0]):
@@ -96,13 +97,11 @@ def add_up(
     total = log_likelihood_at(evidence, evidence.proposed, evidence.memory_order)
     count[EVALUATIONS] += evidence.n_obs
     count[TOUCHED] += evidence.n_obs
-    log_ratio = log_rest + (total - kept[0])
-    if math.isnan(log_ratio) or total == math.inf:
-        return -1, 0.0
-    if threshold < log_ratio:
+    log_ratio = log_ratio_of(log_rest, kept[0], total)
+    decision = decision_on(threshold, log_ratio)
+    if decision == ACCEPT:
         kept[0] = total
-        return 1, log_ratio
-    return 0, log_ratio
+    return decision, log_ratio
 
 
 @compiled
@@ -168,13 +167,13 @@ def make_decide(rate: Callable[[float, float, float], float]) -> Callable[..., t
                     back = rate(bound, -difference, w)
                     if not back > 0.0:
                         count[TOUCHED] += read
-                        return 0, -math.inf
+                        return REJECT, -math.inf
                     log_ratio += math.log(back / here)
         count[TOUCHED] += read
-        if not threshold < log_ratio:
-            return 0, log_ratio
-        test.log_likelihood[0] = math.nan
-        return 1, log_ratio
+        decision = decision_on(threshold, log_ratio)
+        if decision == ACCEPT:
+            test.log_likelihood[0] = math.nan
+        return decision, log_ratio
 
     return compiled(decide)
 

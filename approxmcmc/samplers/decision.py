@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from approxmcmc.acceptance.metropolis import ACCEPT, REJECT, UNDECIDED, decision_on
 from approxmcmc.contracts import CompiledTest, Streams
 from approxmcmc.contracts.records import MU_STD, SECONDS
 from approxmcmc.engine.compiler.clock import nanoseconds
@@ -21,18 +22,18 @@ from approxmcmc.sampling.chain import Clock, book_audit, is_chosen_for_audit
 def decide_on_all_data(
     rng: np.random.Generator, evidence: Evidence, threshold: float, log_rest: float, state: Any, value: np.ndarray
 ) -> int:
-    """Decide on all data, read in memory order: return 1 to accept, 0 to reject, -1 if a term is NaN or +inf.
+    """Decide on all data, read in memory order: return ACCEPT, REJECT, or UNDECIDED if a term is NaN or +inf.
 
     ``value[MU_STD]`` becomes (log ratio - threshold) / (sqrt(N) times the standard deviation of the terms).
     """
     outcome = merge_all_differences(evidence)
     if outcome != FINITE:
-        return -1 if outcome == UNDEFINED else (1 if outcome == CERTAIN else 0)
+        return UNDECIDED if outcome == UNDEFINED else (ACCEPT if outcome == CERTAIN else REJECT)
     log_ratio = log_rest + evidence.n_obs * evidence.moments[MEAN]
     s_l = standard_deviation(evidence.moments)
     if s_l > 0.0:
         value[MU_STD] = (log_ratio - threshold) / (math.sqrt(evidence.n_obs) * s_l)
-    return 1 if threshold < log_ratio else 0
+    return decision_on(threshold, log_ratio)
 
 
 def make_decision(test: CompiledTest) -> Callable[..., tuple[int, float]]:

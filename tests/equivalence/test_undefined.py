@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
+from approxmcmc.couplings.kernels import coupling_of
 from approxmcmc.errors import NotFiniteError, SamplingWarning
 
 COUNTS = np.arange(60.0) % 3
@@ -126,6 +127,43 @@ def test_a_slope_that_is_nan_where_the_density_is_not_small_is_an_error():
     assert draw(sound, amc.ExactTest(), proposal=langevin).posterior.attrs["stopped"] == ""
     with pytest.raises(NotFiniteError, match="log ratio of proposal densities is NaN"):
         draw(broken, amc.ExactTest(), proposal=langevin, tune=2000)
+
+
+def met(model):
+    """Return the meeting of two coupled chains: X makes 100 steps of 5 alone, and then both until step 400."""
+    coupling = coupling_of(model, amc.MetropolisHastings(amc.RandomWalk(5.0), amc.ExactTest()))
+    return coupling.meet(np.random.default_rng(7), np.zeros(1), np.ones(1), 100, 400)
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_coupled_chains_reject_out_of_reach_as_the_sampler_does(value):
+    """Bit by bit the coupling of a density that is 0 where the other is undefined; the search costs evaluations."""
+    undefined, zero = met(target(value)), met(target(-math.inf))
+    assert undefined.time == zero.time < 400
+    np.testing.assert_array_equal(undefined.paths, zero.paths)
+    assert undefined.passes > zero.passes
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_coupled_chains_end_where_a_density_within_reach_is_undefined(value):
+    with pytest.raises(NotFiniteError, match="a log density is NaN"):
+        met(target(value, wall=2.7))
+
+
+@pytest.mark.recompiles
+@pytest.mark.filterwarnings("ignore:.*problem.* with this run")
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_slice_ends_before_a_density_that_is_undefined_out_of_reach(value):
+    """Slices of width 20 are shrunk as if the density were 0 beyond the wall; one within reach ends the chain."""
+    settings = {"draws": 60, "tune": 0, "random_seed": 7, "initvals": np.zeros(1), "progressbar": False}
+    sampler = amc.samplers.SliceSampler(amc.samplers.Slice(20.0))
+    undefined, zero = (amc.sample(target(there), sampler, chains=1, **settings) for there in (value, -math.inf))
+    np.testing.assert_array_equal(undefined.posterior["theta"], zero.posterior["theta"])
+    assert int(undefined.sample_stats["out_of_reach"].sum()) > 0
+    with pytest.raises(NotFiniteError, match="is NaN or"):
+        amc.sample(target(value, wall=2.7), sampler, chains=1, **settings)
 
 
 @pytest.mark.recompiles

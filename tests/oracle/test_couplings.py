@@ -15,11 +15,13 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc import bounds
+from approxmcmc.acceptance.rules import log_uniform
 from approxmcmc.bounds.finite import grid_of_points, stationary_law
 from approxmcmc.contracts.records import COUNT_NAMES
 from approxmcmc.couplings.kernels import coupling_of
 from approxmcmc.couplings.meeting import maximal_coupling
 from approxmcmc.engine.compiler.compile import config
+from approxmcmc.samplers import coupled_steps
 from approxmcmc.samplers.auxiliary_variable import coupling as exchange
 from approxmcmc.samplers.auxiliary_variable.doubly_intractable import RatioState
 from approxmcmc.samplers.counted_model import counted_model
@@ -188,9 +190,9 @@ def test_a_threshold_shared_by_chains_that_trade_places_keeps_them_apart(monkeyp
     """By Barker's rule two chains that differ in one binary site meet at once with 1 - u, and seldom with u."""
     mirrored = by_sites("barker")[2][0, 1].trace()
     monkeypatch.setattr(metropolis, "MIRRORS", {"barker": lambda threshold: threshold})
-    metropolis.make_move.cache_clear()
+    coupled_steps.make_coupled_step.cache_clear()
     assert by_sites.__wrapped__("barker")[2][0, 1].trace() < mirrored - 0.1
-    metropolis.make_move.cache_clear()
+    coupled_steps.make_coupled_step.cache_clear()
 
 
 # --- the exchange sampler ---
@@ -241,7 +243,10 @@ def by_exchange():
     rows = WALK.probabilities(lattice(), GRID[:, None])
     np.fill_diagonal(rows, 1.0 - rows.sum(axis=1))
     joint = np.array([[maximal_coupling(p, q).ravel() for q in rows] for p in rows])
-    move = exchange.make_move(propose, couple, simulate)
+    weigh = exchange.make_weigh(simulate)
+    move = coupled_steps.make_coupled_step(
+        propose, couple, log_uniform, coupled_steps.unmirrored, weigh, exchange.cannot_tell, exchange.go_there, False
+    )
     known, log_prior = Statistics(model.statistics[:, 0], model.law_of_statistics()[0]), lattice().compile_log_prior()
     asked = []
 
@@ -278,9 +283,9 @@ class TestExchange:
             tells_the_bias(P, P_hat, law, h)
 
     def test_a_draw_shared_by_chains_that_go_elsewhere_breaks_their_laws(self, monkeypatch):
-        monkeypatch.setattr(exchange, "equal", lambda one, other: True)
-        exchange.make_move.cache_clear()
+        monkeypatch.setattr(coupled_steps, "equal", lambda one, other: True)
+        coupled_steps.make_coupled_step.cache_clear()
         P, law = by_exchange.__wrapped__()
-        exchange.make_move.cache_clear()
+        coupled_steps.make_coupled_step.cache_clear()
         with pytest.raises(AssertionError):
             has_the_laws_of(P, law)

@@ -1,11 +1,10 @@
-"""Coupled exchange samplers: coupled proposals, one u, one draw of auxiliary data if both propose one point.
+"""Coupled exchange samplers, by the step of `coupled_steps`, with one draw of auxiliary data if both propose one point.
 
-    (x', y') by the proposal's own coupling;  z ~ f(.|x'), and for Y the same z where y' = x', else z ~ f(.|y');
-    X moves iff log u < log p(x')/p(x) + log q ratio + (x' - x)'(s(data) - s(z)),  and Y in the same way with the same
-    u.
+    z ~ f(.|x'), and for Y the same z where y' = x', else z ~ f(.|y');
+    Lambda(x, x') = log p(x')/p(x) + log q ratio + (x' - x)'(s(data) - s(z)),  and in the same way for Y.
 
 With one exact draw the sampler leaves the posterior invariant (Murray, Ghahramani and MacKay 2006), whatever the
-normaliser. A step of X alone is the sampler's step, with the same random numbers.
+normaliser.
 """
 
 import math
@@ -19,11 +18,11 @@ from approxmcmc.contracts import CompiledCoupling, DoublyIntractableTarget, Prop
 from approxmcmc.contracts.records import COUNT_NAMES
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
-from approxmcmc.engine.compiler.vectors import assign, equal
+from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.auxiliary_variable.doubly_intractable import RatioState, estimate_from_draws, make_draw_rows
-from approxmcmc.samplers.metropolis_hastings.coupling import coupling_of_proposal
-from approxmcmc.sampling.chain import FAILED, STAYED
+from approxmcmc.samplers.auxiliary_variable.step import log_rest_of
+from approxmcmc.samplers.coupled_steps import coupling_of_proposal, make_coupled_step, unmirrored
 
 
 class ExchangeWalker(NamedTuple):
@@ -47,56 +46,35 @@ class SharedDraws(NamedTuple):
     noise: np.ndarray
 
 
-@compiled
-def log_rest_of(shared: SharedDraws, walker: ExchangeWalker, log_q_ratio: float) -> float:
-    """Return the part of the log ratio that is known without auxiliary data; -inf outside the support."""
-    log_prior = shared.log_prior(walker.proposed)
-    if log_prior == -math.inf:
-        return -math.inf
-    return float(log_prior - shared.log_prior(walker.theta) + log_q_ratio)
-
-
 @cached_by_content(maxsize=64)
-def make_move(
-    propose: Callable[..., float], couple: Callable[..., tuple[float, float]], simulate: Callable[..., None]
-) -> Callable[..., int]:
-    """Return ``move(rng, chains, shared, n_chains) -> status``: a step of both chains; of X alone if n_chains = 1."""
+def make_weigh(simulate: Callable[..., None]) -> Callable[..., float]:
+    """Return ``weigh(rng, shared, walker, log_q_ratio, again)`` with auxiliary data at theta', drawn unless `again`."""
     draw_rows = make_draw_rows(simulate)
 
-    def move(rng: np.random.Generator, chains: Any, shared: SharedDraws, n_chains: int) -> int:
-        x, y = chains
+    def weigh(
+        rng: np.random.Generator, shared: SharedDraws, walker: ExchangeWalker, log_q_ratio: float, again: bool
+    ) -> float:
+        log_rest = log_rest_of(shared.log_prior, walker.theta, walker.proposed, log_q_ratio)
+        if log_rest == -math.inf:
+            return log_rest
         ratio = shared.ratio
-        counts = shared.counts
-        log_q_x = log_q_y = 0.0
-        if n_chains == 1:
-            log_q_x = propose(rng, x.proposal, x.theta, x.proposed, counts)
-        else:
-            log_q_x, log_q_y = couple(
-                rng, x.proposal, y.proposal, x.theta, y.theta, x.proposed, y.proposed, shared.noise, counts
-            )
-        threshold = log_uniform(rng)
-        log_ratio_x = log_rest_of(shared, x, log_q_x)
-        log_ratio_y = -math.inf
-        if log_ratio_x != -math.inf:
-            draw_rows(rng, x.proposed, ratio.simulator, ratio.drawn, counts)
-            log_ratio_x += estimate_from_draws(rng, ratio, x.theta, x.proposed, counts)
-        if n_chains == 1:
-            shared.look[0] = log_ratio_x
-        else:
-            log_ratio_y = log_rest_of(shared, y, log_q_y)
-            if log_ratio_y != -math.inf:
-                if not equal(x.proposed, y.proposed):
-                    draw_rows(rng, y.proposed, ratio.simulator, ratio.drawn, counts)
-                log_ratio_y += estimate_from_draws(rng, ratio, y.theta, y.proposed, counts)
-        if math.isnan(log_ratio_x) or math.isnan(log_ratio_y):
-            return FAILED
-        if threshold < log_ratio_x:
-            assign(x.theta, x.proposed)
-        if threshold < log_ratio_y:
-            assign(y.theta, y.proposed)
-        return STAYED
+        if not again:
+            draw_rows(rng, walker.proposed, ratio.simulator, ratio.drawn, shared.counts)
+        return log_rest + estimate_from_draws(rng, ratio, walker.theta, walker.proposed, shared.counts)
 
-    return compiled(move)
+    return compiled(weigh)
+
+
+@compiled
+def cannot_tell(shared: SharedDraws, walker: ExchangeWalker) -> bool:
+    """Return False: without the normaliser no search finds out whether a proposal is out of reach."""
+    return False
+
+
+@compiled
+def go_there(walker: ExchangeWalker) -> None:
+    """Move the chain to its proposal."""
+    assign(walker.theta, walker.proposed)
 
 
 def couple_exchange(target: DoublyIntractableTarget, proposal: Proposal) -> CompiledCoupling:
@@ -126,6 +104,8 @@ def couple_exchange(target: DoublyIntractableTarget, proposal: Proposal) -> Comp
         counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
         return SharedDraws(counts, np.full(2, math.nan), log_prior, ratio, np.empty((2, dim)))
 
-    move = make_move(built.propose, couple, simulator.simulate)
+    step = make_coupled_step(
+        built.propose, couple, log_uniform, unmirrored, make_weigh(simulator.simulate), cannot_tell, go_there, False
+    )
     point = np.asarray(target.initial_point(), dtype=np.float64)
-    return CompiledCoupling("Exchange", move, start, shared, point, 1.0, rule="metropolis")
+    return CompiledCoupling("Exchange", step, start, shared, point, 1.0, rule="metropolis")

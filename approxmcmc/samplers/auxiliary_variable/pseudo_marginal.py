@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance.metropolis import log_ratio_of
 from approxmcmc.contracts import Component, EstimatedTarget, ProposalSampler
 from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
 from approxmcmc.engine.compiler.compile import as_python, compiled
@@ -42,9 +43,8 @@ class EstimateState(NamedTuple):
 @compiled
 def difference(here: float, there: float) -> float:
     """Return there - here; -inf, a rejection, if the estimate at the proposal is 0; NaN if an estimate is +inf."""
-    if math.inf in (there, here):
-        return math.nan
-    return there if there == -math.inf else there - here
+    # A density at theta is never +inf, because the chain would not have gone there, but an estimate may be redrawn.
+    return math.nan if here == math.inf else log_ratio_of(0.0, here, there)
 
 
 @cached_by_content(maxsize=64)

@@ -4,7 +4,8 @@
 2. u ~ U(0, 1);  ESTIMATE returns an estimate of log p(y|theta') - log p(y|theta) from auxiliary draws;
 3. move if log u < log p(theta')/p(theta) + log q ratio + estimate; then KEEP stores the values that belong to theta'.
 
-The samplers of this folder differ only in these three functions.
+The samplers of this folder differ only in these three functions. Densities that are 0 or undefined follow the rule of
+`acceptance/metropolis.py`; no search finds out whether a proposal is out of reach, because no density is known.
 """
 
 import math
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance.metropolis import ACCEPT, REJECT, UNDECIDED, decision_on, log_ratio_of
 from approxmcmc.acceptance.rules import METROPOLIS
 from approxmcmc.contracts import CompiledProposal, Streams
 from approxmcmc.contracts.records import ACCEPTANCE_RATE, DECISIONS, ROUNDS
@@ -75,6 +77,16 @@ def list_for_audit(state: NoisyState, decision: int, threshold: float, log_rest:
 
 
 @compiled
+def log_rest_of(log_prior_of: Any, theta: np.ndarray, proposed: np.ndarray, log_q_ratio: float) -> float:
+    """Return the part of the log ratio that is known without auxiliary data; -inf outside the support."""
+    log_prior = log_prior_of(proposed)
+    if log_prior == -math.inf:
+        return -math.inf
+    # The prior at theta is computed again: the move of a population has written another member to theta.
+    return log_ratio_of(log_q_ratio, log_prior_of(theta), log_prior)
+
+
+@compiled
 def keep_nothing(state: NoisyState) -> None:
     """Do nothing: theta alone is the state of the chain."""
 
@@ -120,28 +132,24 @@ def make_step(
         proposed = state.proposed
         log_q_ratio = move(streams, state.move, theta, proposed, count)
         threshold = draw_threshold(streams.uniform)
-        log_prior = state.log_prior_of(proposed)
-        # If `move` is that of a population, it has written another member to theta, so its prior is computed again.
-        log_rest = -math.inf
-        if log_prior != -math.inf:
-            log_rest = log_prior - state.log_prior_of(theta) + log_q_ratio
+        log_rest = log_rest_of(state.log_prior_of, theta, proposed, log_q_ratio)
         log_ratio = log_rest
         if decides and log_rest != -math.inf:
             # Auxiliary data use the random stream of the data order, which is free because no data are ordered.
             log_ratio += estimate(streams.order, state.estimate, theta, proposed, count)
-        if math.isnan(log_ratio) or log_prior == math.inf:  # no chain would ever leave +inf
+        decision = decision_on(threshold, log_ratio)
+        if decision == UNDECIDED:
             return FAILED
         if decides:
-            decision = 1 if threshold < log_ratio else 0
             value[ACCEPTANCE_RATE] = acceptance_probability(log_ratio)
             count[DECISIONS] += 1
             count[ROUNDS] += 1
             if is_chosen_for_audit(streams, state.clock):
                 list_for_audit(state, decision, threshold, log_rest)
         else:
-            decision = 1 if log_rest > -math.inf else 0
+            decision = ACCEPT if log_rest > -math.inf else REJECT
             value[ACCEPTANCE_RATE] = float(decision)
-        if decision == 1:
+        if decision == ACCEPT:
             assign(theta, proposed)
             keep(state)
         if is_tuning(state.clock):

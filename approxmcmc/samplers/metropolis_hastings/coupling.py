@@ -1,13 +1,6 @@
-"""Coupled chains of Metropolis-Hastings with the exact test: proposals drawn together, one threshold for both.
+"""Coupled chains of Metropolis-Hastings with the exact test; `coupled_steps` has their step.
 
-    (x', y') by the proposal's own coupling,  one u with its threshold T;  X moves iff T < Lambda(x, x'),  Y iff T <
-    Lambda(y, y').
-
-If each chain proposes the other's state, as on the sites of a discrete target, they meet iff exactly one of them moves.
-Y then uses 1 - u, which makes a meeting as likely as possible.
-
-Terms at a point that both chains propose are evaluated once. A step of X alone is the sampler's step, with the same
-random numbers.
+Prior and terms at a point that both chains propose are evaluated once.
 """
 
 import math
@@ -16,16 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance.metropolis import log_ratio_of
 from approxmcmc.acceptance.rules import MIRRORS, RULES
-from approxmcmc.contracts import AcceptanceTest, CompiledCoupling, CompiledProposal, CompiledTarget, Proposal, Target
+from approxmcmc.contracts import AcceptanceTest, CompiledCoupling, CompiledTarget, Proposal, Target
 from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.engine.compiler.identity import cached_by_content
-from approxmcmc.engine.compiler.vectors import assign, equal
+from approxmcmc.engine.compiler.python_call import PythonCall
+from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.terms.batches import BATCH, full_terms, sum_terms
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.samplers.coupled_steps import coupling_of_proposal, make_coupled_step
 from approxmcmc.samplers.metropolis_hastings.program import tuned_state
-from approxmcmc.sampling.chain import FAILED, STAYED
+from approxmcmc.samplers.out_of_reach import is_out_of_reach, looks_to_reject
+from approxmcmc.targets.all_rows import AllRows
 
 # indices of the current theta and of the proposal in the numbers of a `Walker`
 HERE = 0
@@ -33,23 +29,29 @@ THERE = 1
 
 
 class Walker(NamedTuple):
-    """A chain: theta and theta', log prior and log-likelihood at both (indices HERE, THERE), state of the proposal."""
+    """A chain: theta and theta', log prior and log-likelihood at both (indices HERE, THERE), state of the proposal.
+
+    `looks_to_reject` searches the way to theta', see `approxmcmc.samplers.out_of_reach`.
+    """
 
     theta: np.ndarray
     proposed: np.ndarray
     log_prior: np.ndarray
     log_likelihood: np.ndarray
+    looks_to_reject: Callable[[], int]
     proposal: Any
 
 
 class SharedTarget(NamedTuple):
     """What both chains use: counts, the target, and scratch.
 
-    While X moves alone, `look` (2,) holds its last log ratio, with and without the proposal's part.
+    While X moves alone, `look` (2,) holds its last log ratio, with and without the proposal's part. `there` (2,) holds
+    log prior and log-likelihood at the last proposal evaluated.
     """
 
     counts: np.ndarray
     look: np.ndarray
+    there: np.ndarray
     log_prior: Any
     log_terms: Any
     data: tuple[np.ndarray, ...]
@@ -61,26 +63,17 @@ class SharedTarget(NamedTuple):
 
 
 @compiled
-def evaluate_there(shared: SharedTarget, walker: Walker) -> None:
-    """Write log prior and log-likelihood at the proposal to the walker; the latter is 0 where the prior is 0."""
-    log_prior = shared.log_prior(walker.proposed)
-    walker.log_prior[THERE] = log_prior
-    walker.log_likelihood[THERE] = 0.0
+def evaluate(shared: SharedTarget, theta: np.ndarray) -> None:
+    """Write log prior and log-likelihood at theta to ``shared.there``; no term is read where the prior is 0."""
+    log_prior = shared.log_prior(theta)
+    shared.there[0] = log_prior
+    shared.there[1] = log_prior
     shared.counts[EVALUATIONS] += shared.prior_rows
     if log_prior > -math.inf:
-        walker.log_likelihood[THERE] = sum_terms(
-            shared.log_terms, walker.proposed, shared.data, shared.memory_order, shared.n_obs, shared.work
+        shared.there[1] = sum_terms(
+            shared.log_terms, theta, shared.data, shared.memory_order, shared.n_obs, shared.work
         )
         shared.counts[EVALUATIONS] += shared.n_obs
-
-
-@compiled
-def log_ratio_of(walker: Walker, log_q_ratio: float) -> float:
-    """Return Lambda, the log ratio of the walker's proposal; -inf if the proposal is outside the prior's support."""
-    if walker.log_prior[THERE] == -math.inf:
-        return -math.inf
-    log_rest = walker.log_prior[THERE] - walker.log_prior[HERE] + log_q_ratio
-    return log_rest + (walker.log_likelihood[THERE] - walker.log_likelihood[HERE])
 
 
 @compiled
@@ -98,60 +91,20 @@ def log_density(walker: Walker) -> float:
 
 
 @compiled
-def trade_places(x: Walker, y: Walker) -> bool:
-    """Return whether each chain proposes the other's value in every coordinate that changes."""
-    for j in range(x.theta.shape[0]):
-        changes = x.proposed[j] != x.theta[j] or y.proposed[j] != y.theta[j]
-        if changes and (x.proposed[j] != y.theta[j] or y.proposed[j] != x.theta[j]):
-            return False
-    return True
+def weigh(rng: np.random.Generator, shared: SharedTarget, walker: Walker, log_q_ratio: float, again: bool) -> float:
+    """Return Lambda of the walker's proposal; its densities are those of the last call if `again`."""
+    if not again:
+        evaluate(shared, walker.proposed)
+    walker.log_prior[THERE] = shared.there[0]
+    walker.log_likelihood[THERE] = shared.there[1]
+    log_rest = log_ratio_of(log_q_ratio, walker.log_prior[HERE], walker.log_prior[THERE])
+    return log_ratio_of(log_rest, walker.log_likelihood[HERE], walker.log_likelihood[THERE])
 
 
-@cached_by_content(maxsize=64)
-def make_move(
-    propose: Callable[..., float],
-    couple: Callable[..., tuple[float, float]],
-    draw_threshold: Callable[..., float],
-    mirror: Callable[[float], float],
-) -> Callable[..., int]:
-    """Return ``move(rng, chains, shared, n_chains) -> status``: a step of both chains, or of X alone if n_chains = 1.
-
-    The status is FAILED if a log ratio is NaN, otherwise STAYED, whether a chain moved or not.
-    """
-
-    def move(rng: np.random.Generator, chains: Any, shared: SharedTarget, n_chains: int) -> int:
-        x, y = chains
-        log_q_x = log_q_y = 0.0
-        if n_chains == 1:
-            log_q_x = propose(rng, x.proposal, x.theta, x.proposed, shared.counts)
-        else:
-            log_q_x, log_q_y = couple(
-                rng, x.proposal, y.proposal, x.theta, y.theta, x.proposed, y.proposed, shared.noise, shared.counts
-            )
-        threshold = draw_threshold(rng)
-        evaluate_there(shared, x)
-        log_ratio_x = log_ratio_of(x, log_q_x)
-        log_ratio_y = -math.inf
-        if n_chains == 1:
-            shared.look[0] = log_ratio_x
-            shared.look[1] = log_ratio_x - log_q_x
-        else:
-            if equal(x.proposed, y.proposed):
-                y.log_prior[THERE] = x.log_prior[THERE]
-                y.log_likelihood[THERE] = x.log_likelihood[THERE]
-            else:
-                evaluate_there(shared, y)
-            log_ratio_y = log_ratio_of(y, log_q_y)
-        if math.isnan(log_ratio_x) or math.isnan(log_ratio_y):
-            return FAILED
-        threshold_y = mirror(threshold) if n_chains == 2 and trade_places(x, y) else threshold
-        if threshold < log_ratio_x:
-            go_there(x)
-        if threshold_y < log_ratio_y:
-            go_there(y)
-        return STAYED
-
-    return compiled(move)
+@compiled
+def is_unreachable(shared: SharedTarget, walker: Walker) -> bool:
+    """Return whether the walker's proposal, where a density is undefined, is out of reach, and count the search."""
+    return is_out_of_reach(walker.looks_to_reject, shared.n_obs, shared.prior_rows, shared.counts)
 
 
 def couple_metropolis(
@@ -173,7 +126,11 @@ def couple_metropolis(
     propose = built.propose
     couple = coupling_of_proposal(proposal, built, adapted)
     known: CompiledTarget = target.compile()
+    rows = AllRows(target)
     dim = target.variables.size
+
+    def log_density_at(theta: np.ndarray) -> float:
+        return float(rows.log_densities(theta[None])[0])
 
     def start(theta: np.ndarray, log_likelihood: float) -> Walker:
         log_prior = float(known.log_prior(theta))
@@ -181,8 +138,15 @@ def couple_metropolis(
             log_likelihood = 0.0
         elif math.isnan(log_likelihood):
             log_likelihood = float(full_terms(known.log_terms, theta, known.data, known.n_obs).sum())
-        both = np.array([log_prior, math.nan]), np.array([log_likelihood, math.nan])
-        return Walker(theta, theta.copy(), *both, tuned_state(built, adapted or {}))
+        proposed = theta.copy()
+        return Walker(
+            theta,
+            proposed,
+            log_prior=np.array([log_prior, math.nan]),
+            log_likelihood=np.array([log_likelihood, math.nan]),
+            looks_to_reject=PythonCall(lambda: looks_to_reject(log_density_at, theta, proposed)),
+            proposal=tuned_state(built, adapted or {}),
+        )
 
     def shared() -> SharedTarget:
         counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
@@ -190,34 +154,16 @@ def couple_metropolis(
         memory_order = np.empty(0, dtype=np.int64)
         kernels = known.log_prior, known.log_terms
         sizes = known.n_obs, known.prior_rows
-        return SharedTarget(counts, np.full(2, math.nan), *kernels, known.data, *sizes, memory_order, *scratch)
+        look = np.full(2, math.nan)
+        there = np.full(2, math.nan)
+        return SharedTarget(counts, look, there, *kernels, known.data, *sizes, memory_order, *scratch)
 
     name = " + ".join(type(member).__name__ for member in proposal.members)
-    move = make_move(propose, couple, RULES[rule].threshold, MIRRORS[rule])
+    step = make_coupled_step(
+        propose, couple, RULES[rule].threshold, MIRRORS[rule], weigh, is_unreachable, go_there, True
+    )
     point = np.asarray(target.initial_point(), dtype=np.float64)
-    return CompiledCoupling(name, move, start, shared, point, known.n_obs, rule, log_density)
-
-
-def coupling_of_proposal(
-    settings: Proposal, built: CompiledProposal, adapted: Mapping[str, float] | None = None
-) -> Callable[..., tuple[float, float]]:
-    """Return the compiled function that proposes for two chains together; `built` is the compiled proposal.
-
-    Raises
-    ------
-    IncompatibleError
-        When the proposal has no coupling, or still adapts.
-    """
-    if adapted is None and any(member.target_acceptance is not None for member in settings.members):
-        raise IncompatibleError(
-            "couplings: the proposal must not adapt, as the chain is then not Markov; fix the scale"
-        )
-    if built.couple is None or built.settle is not None:
-        raise IncompatibleError(
-            f"couplings: no coupling is known for {settings!r}; use RandomWalk, Langevin, Independence, "
-            "PreconditionedCrankNicolson, SurrogateTransition, SingleSite or a mixture of them"
-        )
-    return built.couple
+    return CompiledCoupling(name, step, start, shared, point, known.n_obs, rule, log_density)
 
 
 def why_no_audits(

@@ -21,37 +21,9 @@ from approxmcmc.engine.terms.shuffled import by_row, check_rows_are_terms, order
 from approxmcmc.engine.terms.term_table import Partition
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, metropolis_hastings_step
+from approxmcmc.samplers.out_of_reach import looks_to_reject
 from approxmcmc.sampling.chain import CompiledChain, WatchedChain, compile_chain, names_recorded, new_clock
 from approxmcmc.targets.all_rows import AllRows
-
-OUT_OF_REACH = 745.0  # nats: exp(-745) is the smallest positive double
-BISECTIONS = 60  # enough to reach the rounding of s
-
-
-def looks_to_reject(log_density: Callable[[np.ndarray], float], theta: np.ndarray, proposed: np.ndarray) -> int:
-    """Return how many densities were evaluated on the way from theta to `proposed` until one was negligible.
-
-    0 if none was. The count includes the density at theta.
-    """
-    if not np.isfinite(proposed).all():  # the gradient at theta is wrong
-        return 0
-    nothing = log_density(theta) - OUT_OF_REACH
-    defined = 0.0
-    undefined = 1.0
-    s = 1.0
-    for look in range(BISECTIONS):
-        found = log_density(theta + s * (proposed - theta))
-        if found < nothing:
-            return look + 2
-        if not found < math.inf:
-            undefined = s
-        elif s == 1.0:  # theta' has a density: the gradient there, or the proposal, is wrong
-            return 0
-        else:
-            defined = s
-        s = 0.5 * (defined + undefined)
-    return 0
-
 
 END = 2**62  # the index of a step after all others
 

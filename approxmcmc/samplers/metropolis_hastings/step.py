@@ -5,8 +5,7 @@
 3. let the test decide whether c + sum_i [log p(x_i|theta') - log p(x_i|theta)] exceeds the threshold of u; move if it
 does.
 
-If one of these numbers is NaN, or a density is +inf, theta' is rejected if the log density becomes negligible on the
-way from theta to theta'; otherwise the chain ends. See `looks_to_reject` in `samplers/metropolis_hastings/program.py`.
+Densities that are 0 or undefined follow the rule of `acceptance/metropolis.py`.
 """
 
 import math
@@ -15,14 +14,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance.metropolis import ACCEPT, REJECT, UNDECIDED, decision_on, log_ratio_of
 from approxmcmc.contracts import CompiledProposal, CompiledTest, Streams
-from approxmcmc.contracts.records import ACCEPTANCE_RATE, DECISIONS, DRAW_WEIGHT, EVALUATIONS, OUT_OF_REACH, TOUCHED
+from approxmcmc.contracts.records import ACCEPTANCE_RATE, DECISIONS, DRAW_WEIGHT, EVALUATIONS, TOUCHED
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.order import settle
 from approxmcmc.samplers.decision import make_decision
+from approxmcmc.samplers.out_of_reach import is_out_of_reach
 from approxmcmc.sampling.chain import (
     FAILED,
     Clock,
@@ -125,37 +126,28 @@ def make_step(
         if uses_ratio:
             count[TOUCHED] += state.prior_rows
             count[EVALUATIONS] += state.prior_rows
-        log_rest = log_prior - state.log_prior[0] + log_q_ratio
-        if log_prior == -math.inf:  # a gradient may be undefined there, and with it the density ratio
-            log_rest = -math.inf
-        if math.isnan(log_rest) or log_prior == math.inf:  # no chain would ever leave +inf
+        log_rest = log_ratio_of(log_q_ratio, state.log_prior[0], log_prior)
+        log_ratio = log_rest
+        if not log_rest > -math.inf:  # undefined, or outside the support: no datum can change the decision
+            decision = decision_on(threshold, log_rest)
             count[DECISIONS] += 1
-            decision = -1
-            log_ratio = log_rest
-        elif log_rest == -math.inf:  # outside the support: no datum can change the decision
-            count[DECISIONS] += 1
-            decision = 0
-            log_ratio = log_rest
-            if is_audited and is_chosen_for_audit(streams, clock):
+            if is_audited and decision == REJECT and is_chosen_for_audit(streams, clock):
                 book_audit(decision, decision, count)
         elif not tested:
-            decision = 1
+            decision = ACCEPT
             log_ratio = math.inf
         else:
             decision, log_ratio = decide(streams, clock, state.evidence, threshold, log_rest, state.test, count, value)
-        if decision < 0:
-            looks = state.looks_to_reject() if uses_ratio else 0
-            if looks == 0:
+        if decision == UNDECIDED:
+            n_obs = state.evidence.n_obs
+            if not (uses_ratio and is_out_of_reach(state.looks_to_reject, n_obs, state.prior_rows, count)):
                 return FAILED
-            count[OUT_OF_REACH] += 1
-            count[TOUCHED] += state.evidence.n_obs
-            count[EVALUATIONS] += looks * (state.prior_rows + state.evidence.n_obs)
-            decision = 0
+            decision = REJECT
             log_ratio = -math.inf
-        settle(state.evidence.order, decision == 1)
+        settle(state.evidence.order, decision == ACCEPT)
         if tested:
-            settle_proposal(state.proposal, decision == 1)
-        if decision == 1:
+            settle_proposal(state.proposal, decision == ACCEPT)
+        if decision == ACCEPT:
             assign(theta, proposed)
             state.log_prior[0] = log_prior
         value[ACCEPTANCE_RATE] = acceptance_probability(log_ratio)

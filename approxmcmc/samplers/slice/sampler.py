@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.acceptance import ExactTest
+from approxmcmc.acceptance.metropolis import REJECT, UNDECIDED, decision_on, log_ratio_of
 from approxmcmc.contracts import (
     AcceptanceTest,
     CompiledProposal,
@@ -31,6 +32,7 @@ from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.decision import make_decision
 from approxmcmc.samplers.metropolis_hastings.program import Audits, MetropolisHastingsProgram, data_schedule
 from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, unknown_log_likelihood
+from approxmcmc.samplers.out_of_reach import is_out_of_reach
 from approxmcmc.samplers.slice.line import Slice, SliceState, draw_direction, make_slice_move, place_on_line
 from approxmcmc.sampling.chain import FAILED, MOVED
 from approxmcmc.targets.all_rows import AllRows
@@ -53,7 +55,7 @@ def slice_step(test: CompiledTest) -> Callable[..., int]:
 def make_is_inside(decide: Callable[..., tuple[int, float]]) -> Callable[..., int]:
     """Return the function that decides whether theta + t direction, the proposed state, lies in the slice.
 
-    It returns 1 or 0, or -1 if a log density is NaN or +inf.
+    It returns ACCEPT, REJECT or UNDECIDED, see `approxmcmc.acceptance.metropolis`.
     """
 
     def is_inside(
@@ -68,13 +70,16 @@ def make_is_inside(decide: Callable[..., tuple[int, float]]) -> Callable[..., in
         log_prior = state.log_prior_of(state.proposed)
         count[TOUCHED] += state.prior_rows
         count[EVALUATIONS] += state.prior_rows
-        log_rest = log_prior - state.log_prior[0]
-        if math.isnan(log_rest) or log_prior == math.inf:
-            return -1
-        if log_prior == -math.inf:  # outside the support, and so outside the slice
+        log_rest = log_ratio_of(0.0, state.log_prior[0], log_prior)
+        if not log_rest > -math.inf:  # undefined, or outside the support, and so outside the slice
+            inside = decision_on(threshold, log_rest)
             count[DECISIONS] += 1
-            return 0
-        inside, _ = decide(streams, state.clock, state.evidence, threshold, log_rest, state.test, count, value)
+        else:
+            inside, _ = decide(streams, state.clock, state.evidence, threshold, log_rest, state.test, count, value)
+        if inside == UNDECIDED and is_out_of_reach(
+            state.looks_to_reject, state.evidence.n_obs, state.prior_rows, count
+        ):
+            return REJECT  # far below the slice
         return inside
 
     return compiled(is_inside)

@@ -22,15 +22,14 @@ from approxmcmc.contracts.records import (
 )
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.engine.terms.order import BLOCKS_FROM
-from approxmcmc.samplers.metropolis_hastings import program, step as module
+from approxmcmc.samplers.metropolis_hastings import step as module
 from approxmcmc.samplers.metropolis_hastings.program import (
-    BISECTIONS,
     MetropolisHastingsProgram,
     Schedule,
     data_schedule,
-    looks_to_reject,
     tuned_state,
 )
+from approxmcmc.samplers.out_of_reach import BISECTIONS, LARGEST_FALL, looks_to_reject
 from approxmcmc.sampling.chain import FAILED, new_clock
 from tests.models import logistic
 from tests.planting import plain
@@ -321,7 +320,7 @@ def looked_at(log_density, proposed=3.0):
 
 def test_out_of_reach_is_where_a_density_is_no_double_any_more():
     """exp(-745) is the smallest positive one."""
-    assert math.exp(-program.OUT_OF_REACH) > 0.0 == math.exp(-program.OUT_OF_REACH - 1.0)
+    assert math.exp(-LARGEST_FALL) > 0.0 == math.exp(-LARGEST_FALL - 1.0)
 
 
 @pytest.mark.parametrize("nothing", [math.nan, math.inf])
@@ -331,7 +330,7 @@ def test_a_way_that_ends_without_a_fall_is_bisected(nothing):
     assert looks[-1] == pytest.approx(0.3, abs=1e-12)
 
 
-@pytest.mark.parametrize(("depth", "answer"), [(program.OUT_OF_REACH + 1e-6, True), (program.OUT_OF_REACH, False)])
+@pytest.mark.parametrize(("depth", "answer"), [(LARGEST_FALL + 1e-6, True), (LARGEST_FALL, False)])
 def test_a_fall_before_the_end_puts_it_out_of_reach(depth, answer):
     def fallen(s):
         return -5.0 if s == 0.0 else math.nan if s > 0.2 else -5.0 - depth
@@ -343,4 +342,4 @@ def test_a_fall_before_the_end_puts_it_out_of_reach(depth, answer):
 def test_a_place_with_a_density_is_in_reach_at_once():
     assert looked_at(lambda s: -5.0) == (False, [0.0, 1.0])
     assert looked_at(lambda s: -5.0, math.nan) == (False, [])
-    assert looked_at(lambda s: -5.0 - 2.0 * program.OUT_OF_REACH * s) == (True, [0.0, 1.0])
+    assert looked_at(lambda s: -5.0 - 2.0 * LARGEST_FALL * s) == (True, [0.0, 1.0])

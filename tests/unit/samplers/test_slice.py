@@ -8,7 +8,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
-from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, TOUCHED
+from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, OUT_OF_REACH, TOUCHED
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.slice import sampler as slices
 from tests.models import logistic
@@ -54,15 +54,16 @@ def half_line(theta):
 
 
 @pytest.mark.parametrize(
-    ("log_prior", "answer", "counted"),
+    ("log_prior", "looks", "answer", "counted"),
     [
-        (-1.5, 1, {TOUCHED: 3, EVALUATIONS: 3}),
-        (-math.inf, 0, {TOUCHED: 3, EVALUATIONS: 3, DECISIONS: 1}),
-        (math.inf, -1, {TOUCHED: 3, EVALUATIONS: 3}),
-        (math.nan, -1, {TOUCHED: 3, EVALUATIONS: 3}),
+        (-1.5, 0, 1, {TOUCHED: 3, EVALUATIONS: 3}),
+        (-math.inf, 0, 0, {TOUCHED: 3, EVALUATIONS: 3, DECISIONS: 1}),
+        (math.inf, 0, -1, {TOUCHED: 3, EVALUATIONS: 3, DECISIONS: 1}),
+        (math.nan, 0, -1, {TOUCHED: 3, EVALUATIONS: 3, DECISIONS: 1}),
+        (math.nan, 4, 0, {TOUCHED: 3 + 7, EVALUATIONS: 3 + 4 * (3 + 7), DECISIONS: 1, OUT_OF_REACH: 1}),
     ],
 )
-def test_a_point_is_inside_by_its_prior_and_the_test(log_prior, answer, counted, monkeypatch):
+def test_a_point_is_inside_by_its_prior_and_the_test(log_prior, looks, answer, counted, monkeypatch):
     asked, count = [], np.zeros(len(COUNT_NAMES), np.int64)
     monkeypatch.setattr(slices, "place_on_line", lambda line, theta, t, out: out.fill(theta[0] + t))
 
@@ -70,8 +71,9 @@ def test_a_point_is_inside_by_its_prior_and_the_test(log_prior, answer, counted,
         asked.append((threshold, log_rest))
         return 1, 0.0
 
-    parts = {"clock": None, "evidence": None, "test": None, "proposal": None, "prior_rows": 3}
+    parts = {"clock": None, "test": None, "proposal": None, "prior_rows": 3, "looks_to_reject": lambda: looks}
     state = types.SimpleNamespace(
+        evidence=types.SimpleNamespace(n_obs=7),
         theta=np.ones(1),
         proposed=np.zeros(1),
         log_prior=[-2.0],
