@@ -7,7 +7,7 @@ from typing import Any
 
 import xarray as xr
 
-from approxmcmc.checkpoints.book import open_book, what_was_asked
+from approxmcmc.checkpoints.run_file import open_run_file, what_was_asked
 from approxmcmc.contracts import Sampler, Target, arrays_hashed_once
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.latents import refuse_folder, with_folder
@@ -214,16 +214,16 @@ def sample(
         enough=ENOUGH if nothing_asked else None,
     )
     with arrays_hashed_once(), reporting_compilations(progressbar):  # the data do not change during this call
-        book = None
+        run_file = None
         if checkpoint is not None:
             asked = what_was_asked(target, sampler, settings, initvals)
-            book = open_book(checkpoint, asked, any_seed=random_seed is None)
-            if book.trace is not None:
-                return with_folder(book.trace, target)
-            settings = settings._replace(seed=book.asked["seed"])
-        plan = make_plan(target, sampler, settings, initvals, book, say=progressbar)
+            run_file = open_run_file(checkpoint, asked, any_seed=random_seed is None)
+            if run_file.trace is not None:
+                return with_folder(run_file.trace, target)
+            settings = settings._replace(seed=run_file.asked["seed"])
+        plan = make_plan(target, sampler, settings, initvals, run_file, say=progressbar)
         plan = plan._replace(compiled_before=compiled_before, complete=completing(given, target))
-        trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
+        trace, block = carry_out(plan, run_file, cores=cores, progressbar=progressbar)
     warn_of(block)
     return trace
 

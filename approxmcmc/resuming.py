@@ -7,7 +7,14 @@ from typing import Any
 import xarray as xr
 
 from approxmcmc.api import checked_cores, checked_time_limit, warn_of
-from approxmcmc.checkpoints.book import Book, book_of, described, refuse_another_run, stored_variables, versions
+from approxmcmc.checkpoints.run_file import (
+    RunFile,
+    described,
+    refuse_another_run,
+    run_file_of,
+    stored_variables,
+    versions,
+)
 from approxmcmc.checkpoints.tables import read_checkpoint
 from approxmcmc.contracts import Component, Sampler, Target
 from approxmcmc.contracts.arguments import naming_the_arguments
@@ -96,70 +103,71 @@ def resume(
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no checkpoint at {path}; `sample(..., checkpoint=path)` writes one.")
-    book = book_of(path, read_checkpoint(path))
+    run_file = run_file_of(path, read_checkpoint(path))
     refuse_another_run(
         path,
-        {name: book.asked.get(name) for name in ("target", "returned", "version")},
+        {name: run_file.asked.get(name) for name in ("target", "returned", "version")},
         {"target": described(target), "returned": stored_variables(target), "version": versions()},
     )
     refuse_folder(target)
-    if book.trace is not None and draws is None:
-        return with_folder(book.trace, target)
-    settings = _with_more(book, draws)
-    if time_limit is not None and book.begun is not None:
-        settings = settings._replace(time_limit=book.begun.seconds + time_limit)
+    if run_file.trace is not None and draws is None:
+        return with_folder(run_file.trace, target)
+    settings = _with_more(run_file, draws)
+    if time_limit is not None and run_file.begun is not None:
+        settings = settings._replace(time_limit=run_file.begun.seconds + time_limit)
     cores = checked_cores(cores, settings.chains)
     with reporting_compilations(progressbar):
-        plan = make_plan(target, _sampler_of(book), settings, None, book, say=progressbar)
+        plan = make_plan(target, _sampler_of(run_file), settings, None, run_file, say=progressbar)
         plan = plan._replace(compiled_before=compiled_before, complete=completing(given, target))
-        trace, block = carry_out(plan, book, cores=cores, progressbar=progressbar)
+        trace, block = carry_out(plan, run_file, cores=cores, progressbar=progressbar)
     warn_of(block)
     return trace
 
 
-def _with_more(book: Book, draws: int | None) -> Settings:
-    """Return the settings of the run with `draws` more draws, and store them in the book.
+def _with_more(run_file: RunFile, draws: int | None) -> Settings:
+    """Return the settings of the run with `draws` more draws, and store them in its file.
 
     For an unfinished run the stored settings are returned unchanged; `draws` must then be None, or the number that an
     interrupted `resume` was adding.
     """
-    with book.reading():
-        settings = book.settings()
-    assert book.begun is not None
-    if book.trace is None:
-        if draws not in (None, book.made.get("added")):
+    with run_file.reading():
+        settings = run_file.settings()
+    assert run_file.begun is not None
+    if run_file.trace is None:
+        if draws not in (None, run_file.made.get("added")):
             raise InvalidInputError(
-                f"{book.path} holds a run that has not ended, so no {draws} draws can be added: "
-                f"{book.made.get('added') or 'its own'} draws are still missing. Finish it first, resume(path, target)"
+                f"{run_file.path} holds a run that has not ended, so no {draws} draws can be added: "
+                f"{run_file.made.get('added') or 'its own'} draws are still missing. "
+                "Finish it first, resume(path, target)"
             )
         return settings
     assert draws is not None
-    if book.begun.chains:
-        every = max(chain["every"] for chain in book.begun.chains)
-        kept = min(chain["done"][1] for chain in book.begun.chains)
+    if run_file.begun.chains:
+        every = max(chain["every"] for chain in run_file.begun.chains)
+        kept = min(chain["done"][1] for chain in run_file.begun.chains)
     else:  # the chains of a `WholeSampler` cannot resume
-        every = int(book.trace["posterior"].attrs.get("thinned_by", 1))
-        kept = book.trace["posterior"].sizes["draw"]
+        every = int(run_file.trace["posterior"].attrs.get("thinned_by", 1))
+        kept = run_file.trace["posterior"].sizes["draw"]
     settings = settings._replace(draws=kept + draws, every=every, enough=None, target_ess=None, time_limit=None)
     goal = FixedDraws(kept + draws, every).first()
-    book.begun = book.begun._replace(goal=goal, goals={}, stopped="")
+    run_file.begun = run_file.begun._replace(goal=goal, goals={}, stopped="")
     changed = ("draws", "every", "enough", "target_ess", "time_limit")
-    book.asked = {**book.asked, **{name: getattr(settings, name) for name in changed}}
-    book.made["added"] = draws
+    run_file.asked = {**run_file.asked, **{name: getattr(settings, name) for name in changed}}
+    run_file.made["added"] = draws
     return settings
 
 
-def _sampler_of(book: Book) -> Any:
+def _sampler_of(run_file: RunFile) -> Any:
     """Return the sampler of a run, built from its settings; None if the library chose it."""
-    described_as = book.asked["sampler"]
+    described_as = run_file.asked["sampler"]
     if described_as is None:
         return None
     try:
         return _as_sampler(Component.from_dict(described_as))
     except Exception as error:  # from the checks of any class
         raise InvalidInputError(
-            f"{book.path} was made with {described_as}, which cannot be made here ({error!r}); import what defines it, "
-            "or call `sample` again as before"
+            f"{run_file.path} was made with {described_as}, which cannot be made here ({error!r}); "
+            "import what defines it, or call `sample` again as before"
         ) from error
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.audits.policy import FEWEST, audit_draws, time_for_draws
-from approxmcmc.checkpoints.book import Book, described, plain, refuse_another_run
+from approxmcmc.checkpoints.run_file import RunFile, described, plain, refuse_another_run
 from approxmcmc.checkpoints.tables import columns_of
 from approxmcmc.contracts import NamedDraws, Sampler, SamplingResult, Target, Variables, WholeRun, WholeSampler
 from approxmcmc.contracts.records import ENOUGH_AUDITS
@@ -72,20 +72,20 @@ def tuning_steps(sampler: Sampler, target: Target) -> int:
 
 
 def make_plan(
-    target: Target, sampler: Any, settings: Settings, initvals: Any, book: Book | None, *, say: bool
+    target: Target, sampler: Any, settings: Settings, initvals: Any, run_file: RunFile | None, *, say: bool
 ) -> RunPlan:
     """Return the plan of a run; if `sampler` is None, choose one, or rebuild the choice stored in the checkpoint.
 
-    What is chosen or derived here is written into `book.made`. With `say`, the choice is logged.
+    What is chosen or derived here is written into `run_file.made`. With `say`, the choice is logged.
     """
     if sampler is not None:
-        if book:
-            book.made |= {"tune": settings.tune, "candidate": None}
+        if run_file:
+            run_file.made |= {"tune": settings.tune, "candidate": None}
         # The hash raises if the model's data have changed: here, before any work.
-        content = book.asked["target"]["content"] if book else _content(target, say=say)
+        content = run_file.asked["target"]["content"] if run_file else _content(target, say=say)
         return RunPlan(target, sampler, settings, content, initvals)
-    if book and book.begun:
-        return _as_chosen(target, settings, book)
+    if run_file and run_file.begun:
+        return _as_chosen(target, settings, run_file)
     from approxmcmc.design.choice import choose_sampler
     from approxmcmc.design.modes import started_elsewhere
 
@@ -99,9 +99,9 @@ def make_plan(
     content = _content(choice.target, say=say)
     starts = choice.initvals if initvals is None else initvals
     attrs = choice.attrs if initvals is None else {**choice.attrs, **started_elsewhere(choice.attrs)}
-    if book:
-        book.made |= {"tune": settings.tune, "candidate": choice.name, "attrs": plain(attrs)}
-        book.made |= {"sampler": plain(choice.sampler.to_dict()), "target": described(choice.target)}
+    if run_file:
+        run_file.made |= {"tune": settings.tune, "candidate": choice.name, "attrs": plain(attrs)}
+        run_file.made |= {"sampler": plain(choice.sampler.to_dict()), "target": described(choice.target)}
     return RunPlan(choice.target, choice.sampler, settings, content, starts, attrs)
 
 
@@ -117,19 +117,19 @@ def _content(target: Target, *, say: bool) -> str:
     return content
 
 
-def _as_chosen(target: Target, settings: Settings, book: Book) -> RunPlan:
+def _as_chosen(target: Target, settings: Settings, run_file: RunFile) -> RunPlan:
     """Return the plan with the sampler that was chosen when the run started, rebuilt without trials.
 
     Raises InvalidInputError if the rebuilt sampler or target differs from the stored one.
     """
     from approxmcmc.design.choice import made_again
 
-    made = book.made
+    made = run_file.made
     setting = made_again(target, made["candidate"], random_seed=_first(settings.seed))
     sampler: Any = setting.sampler
     form = described(setting.target)
     now = {"sampler": sampler.to_dict(), "target": form}
-    refuse_another_run(book.path, {name: made[name] for name in now}, now)
+    refuse_another_run(run_file.path, {name: made[name] for name in now}, now)
     settings = settings._replace(tune=made["tune"])
     return RunPlan(setting.target, sampler, settings, form["content"], attrs=made["attrs"])
 
@@ -139,22 +139,22 @@ def _first(seed: Any) -> int:
     return int(seed if isinstance(seed, int) else seed[0])
 
 
-def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
-    """Run the chains, resuming from the book if it has states; return the trace and the text of its warning, or "".
+def carry_out(plan: RunPlan, run_file: RunFile | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
+    """Run the chains, resuming from the file if it has states; return the trace and the text of its warning, or "".
 
     Raises what `sample` raises.
     """
     if isinstance(plan.sampler, WholeSampler):
-        return _carry_out_whole(plan, book, cores=cores, progressbar=progressbar)
+        return _carry_out_whole(plan, run_file, cores=cores, progressbar=progressbar)
     target, sampler, settings, _, initvals, chosen, compiled_before, complete = plan
     tune = settings.tune or 0
     thin = settings.thin
     keep_warmup = not settings.discard_tuned_samples
-    begun = book.begun if book else None
+    begun = run_file.begun if run_file else None
     audit_every = settings.audit_every
-    if book and begun:
-        with book.reading():
-            audit_every, initvals = book.start()
+    if run_file and begun:
+        with run_file.reading():
+            audit_every, initvals = run_file.start()
 
     made = assemble(
         target,
@@ -167,15 +167,15 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
     )
     program = made.program
     running = made.chains
-    if book and not begun:
+    if run_file and not begun:
         # A rate that "auto" found by the clock must not change when the run resumes.
         found_rate = program.attrs.get("audit_every") or audit_every
-        book.made |= {"starts": made.points.tolist(), "audit_every": found_rate}
+        run_file.made |= {"starts": made.points.tolist(), "audit_every": found_rate}
 
     goals = _goals(settings, target.variables, chosen, weighted="weight" in program.value_names)
     began = limit_clock() - (begun.seconds if begun else 0.0)
     total = settings.chains * (tune + thin * goals.expected[0])
-    checkpoints = book.checkpoints() if book else None
+    checkpoints = run_file.checkpoints() if run_file else None
     with progress(
         total, show=progressbar, label=f"sampling {settings.chains} chains", time_limit=settings.time_limit
     ) as bar:
@@ -195,9 +195,9 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
                 checkpoints=checkpoints,
             )
         except InvalidInputError as error:
-            if begun is None or book is None:
+            if begun is None or run_file is None:
                 raise
-            raise InvalidInputError(f"{book.path}: {error}") from error
+            raise InvalidInputError(f"{run_file.path}: {error}") from error
     deadline = None if settings.time_limit is None else began + settings.time_limit
     found = goals.found(result.draws)
     fewest = ENOUGH_AUDITS if chosen else FEWEST
@@ -230,18 +230,20 @@ def carry_out(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool
     block = judge(trace)
     columns = columns_of(trace)
     trace = complete(trace)
-    if book and checkpoints and checkpoints.last:
-        book.close(checkpoints.last, trace, columns)
+    if run_file and checkpoints and checkpoints.last:
+        run_file.close(checkpoints.last, trace, columns)
     return trace, block
 
 
-def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
+def _carry_out_whole(
+    plan: RunPlan, run_file: RunFile | None, *, cores: int, progressbar: bool
+) -> tuple[xr.DataTree, str]:
     """Run a sampler that draws all chains by itself; its checkpoint only holds the trace of a finished run."""
     target, sampler, settings, _, initvals, chosen, _, complete = plan
-    if book:
-        if book.begun:
-            tell("%s: %r cannot resume a run, so the run starts again and repeats its draws", book.path, sampler)
-        book.write(Snapshot(None, {}, 0.0, "", []))
+    if run_file:
+        if run_file.begun:
+            tell("%s: %r cannot resume a run, so the run starts again and repeats its draws", run_file.path, sampler)
+        run_file.write(Snapshot(None, {}, 0.0, "", []))
     if not sampler.continues(target):
         settings = settings._replace(enough=None)
     shapes = Variables(dict(target.variables.shapes))
@@ -281,8 +283,8 @@ def _carry_out_whole(plan: RunPlan, book: Book | None, *, cores: int, progressba
     block = judge(trace)
     columns = columns_of(trace)
     trace = complete(trace)
-    if book and drawn.attrs["stopped"] != "interrupt":
-        book.close(Snapshot(None, {}, 0.0, drawn.attrs["stopped"], []), trace, columns)
+    if run_file and drawn.attrs["stopped"] != "interrupt":
+        run_file.close(Snapshot(None, {}, 0.0, drawn.attrs["stopped"], []), trace, columns)
     return trace, block
 
 

@@ -1,1 +1,1 @@
-"""Checkpoints: when a run is saved, the tables of its file, and the book that compares arguments with the file."""
+"""Checkpoints: when a run is saved, the tables of its file, and the file that compares its settings with arguments."""

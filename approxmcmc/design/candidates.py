@@ -1,7 +1,7 @@
-"""The table that `choose_sampler` chooses from: one entry for each method, with a lower bound of its cost.
+"""The table that `choose_sampler` chooses from: one row for each method, with a lower bound of its cost.
 
-A candidate says whether a target has what the method needs, makes its target and its sampler, and has a *floor*: a
-lower bound of its run time, from counted work (for NUTS: an estimate). A candidate with a floor above the cost of
+A candidate says whether a target has what the method needs, makes its target and its sampler, and has a lower
+bound of its run time, from counted work (for NUTS: an estimate). A candidate with a lower bound above the cost of
 another one is neither made nor compiled.
 """
 
@@ -21,8 +21,8 @@ from approxmcmc.contracts import (
     Target,
 )
 from approxmcmc.design import nuts
-from approxmcmc.design.floors import (
-    Floor,
+from approxmcmc.design.lower_bounds import (
+    LowerBound,
     draws_to_the_mean,
     of_few_rows,
     of_few_rows_exactly,
@@ -35,7 +35,7 @@ from approxmcmc.design.floors import (
     stretch,
 )
 from approxmcmc.design.normal_by_pilot import trajectories
-from approxmcmc.design.survey import Situation
+from approxmcmc.design.target_profile import TargetProfile
 from approxmcmc.design.work import Counted
 from approxmcmc.numerics.sparse_normal import NormalLaw
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
@@ -61,7 +61,7 @@ class Pairing(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """One entry of the table.
+    """A method that may be chosen: a row of the table.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Candidate:
         Whether its stationary distribution is the posterior.
     make
         Function that makes target and sampler; raises if they do not fit together.
-    floor
+    lower_bound
         Function that returns the lower bound of the candidate's cost.
     why_not
         Function that returns why the candidate does not fit a target, or "". Called again when more is known.
@@ -83,22 +83,24 @@ class Candidate:
     seconds
         Function that converts counted work to seconds.
     is_counted
-        Whether the output of `floor` is taken as the cost, without a trial.
+        Whether the output of `lower_bound` is taken as the cost, without a trial.
     """
 
     name: str
     exact: bool
-    make: Callable[[Situation], Pairing]
-    floor: Callable[[Situation], Floor]
-    why_not: Callable[[Situation], str] = lambda known: ""
+    make: Callable[[TargetProfile], Pairing]
+    lower_bound: Callable[[TargetProfile], LowerBound]
+    why_not: Callable[[TargetProfile], str] = lambda profile: ""
     law: str = ""
     parts: frozenset[str] = frozenset()
-    seconds: Callable[[Situation, Counted], float] = lambda known, counted: seconds_with_products(known, counted, 0.0)
+    seconds: Callable[[TargetProfile, Counted], float] = lambda profile, counted: seconds_with_products(
+        profile, counted, 0.0
+    )
     is_counted: bool = False
 
-    def compiles(self, known: Situation) -> frozenset[str]:
+    def compiles(self, profile: TargetProfile) -> frozenset[str]:
         """Return the parts of a model that the candidate and its law need compiled; none for NUTS (it has own code)."""
-        return frozenset() if self.is_counted else self.parts | known.parts_of(self.law) | {"terms"}
+        return frozenset() if self.is_counted else self.parts | profile.parts_of(self.law) | {"terms"}
 
 
 def candidates(target: Target) -> tuple[Candidate, ...]:
@@ -108,67 +110,67 @@ def candidates(target: Target) -> tuple[Candidate, ...]:
     return (EXCHANGE,) if isinstance(target, DoublyIntractableTarget) else TALL
 
 
-def _walk(known: Situation) -> RandomWalk:
+def _walk(profile: TargetProfile) -> RandomWalk:
     """Return a walk of 2.38 / sqrt(d) posterior standard deviations (Roberts, Gelman and Gilks 1997)."""
-    return RandomWalk(2.38 / math.sqrt(known.dim), preconditioner=known.fit)
+    return RandomWalk(2.38 / math.sqrt(profile.dim), preconditioner=profile.fit)
 
 
-def _exact_walk(known: Situation) -> Pairing:
-    return Pairing(known.target, MetropolisHastings(_walk(known), ExactTest()), known.fit)
+def _exact_walk(profile: TargetProfile) -> Pairing:
+    return Pairing(profile.target, MetropolisHastings(_walk(profile), ExactTest()), profile.fit)
 
 
-def _independent_draws(known: Situation) -> Pairing:
-    independent = PreconditionedCrankNicolson(0.0, known.mode)
-    proposal = Mixture([independent, _walk(known)], weights=[1.0 - SHARE_OF_WALKS, SHARE_OF_WALKS])
-    return Pairing(known.target, MetropolisHastings(proposal, ExactTest()), known.mode)
+def _independent_draws(profile: TargetProfile) -> Pairing:
+    independent = PreconditionedCrankNicolson(0.0, profile.mode)
+    proposal = Mixture([independent, _walk(profile)], weights=[1.0 - SHARE_OF_WALKS, SHARE_OF_WALKS])
+    return Pairing(profile.target, MetropolisHastings(proposal, ExactTest()), profile.mode)
 
 
-def _langevin(known: Situation) -> Pairing:
+def _langevin(profile: TargetProfile) -> Pairing:
     # 1.65^2 d^(-1/3) and .574 are best in high dimension (Roberts and Rosenthal 1998).
-    step = Langevin(1.65**2 / known.dim ** (1 / 3), preconditioner=known.mode, target_acceptance=0.574)
-    return Pairing(known.target, MetropolisHastings(step, ExactTest()), known.mode)
+    step = Langevin(1.65**2 / profile.dim ** (1 / 3), preconditioner=profile.mode, target_acceptance=0.574)
+    return Pairing(profile.target, MetropolisHastings(step, ExactTest()), profile.mode)
 
 
-def _trajectories(known: Situation) -> Pairing:
-    return Pairing(known.target, MetropolisHastings(trajectories(known.pilot), ExactTest()), known.pilot)
+def _trajectories(profile: TargetProfile) -> Pairing:
+    return Pairing(profile.target, MetropolisHastings(trajectories(profile.pilot), ExactTest()), profile.pilot)
 
 
-def _surrogate(test: AcceptanceTest | None) -> Callable[[Situation], Pairing]:
-    return lambda known: Pairing(known.influential_rows, MetropolisHastings(SurrogateTransition(), test))
+def _surrogate(test: AcceptanceTest | None) -> Callable[[TargetProfile], Pairing]:
+    return lambda profile: Pairing(profile.influential_rows, MetropolisHastings(SurrogateTransition(), test))
 
 
 # --- reasons why a candidate does not fit a target ---
 
 
-def _no_covariance(known: Situation) -> str:
-    return known.why_no_covariance
+def _no_covariance(profile: TargetProfile) -> str:
+    return profile.why_no_covariance
 
 
-def _no_gradient(known: Situation) -> str:
-    return known.why_no_covariance if known.has_gradient else "the target has no gradient"
+def _no_gradient(profile: TargetProfile) -> str:
+    return profile.why_no_covariance if profile.has_gradient else "the target has no gradient"
 
 
-def _no_mode_or_gradient(known: Situation) -> str:
+def _no_mode_or_gradient(profile: TargetProfile) -> str:
     """Return why Langevin steps are not possible, or ""; without a mode to expand at, trajectories are better."""
-    return _no_gradient(known) or known.why_no_expansion
+    return _no_gradient(profile) or profile.why_no_expansion
 
 
-def _no_mode(known: Situation) -> str:
-    return known.why_no_expansion or known.why_no_covariance
+def _no_mode(profile: TargetProfile) -> str:
+    return profile.why_no_expansion or profile.why_no_covariance
 
 
-def _no_single_mode(known: Situation) -> str:
+def _no_single_mode(profile: TargetProfile) -> str:
     """Return why draws around the mode do not fit, or ""; a mirrored second mode is noticed once the first is found."""
-    why = _no_mode(known)
-    if why or not known.has("mode"):
+    why = _no_mode(profile)
+    if why or not profile.has("mode"):
         return why
-    away = np.abs(known.mode.mode / known.mode.sd)[list(known.target.mirrored)]
+    away = np.abs(profile.mode.mode / profile.mode.sd)[list(profile.target.mirrored)]
     within = ((away > MIRRORED[0]) & (away < MIRRORED[1])).any()
     return "a scale may have either sign, and draws around one of the two modes miss the other" if within else ""
 
 
-def _no_expansion(known: Situation) -> str:
-    return known.why_no_expansion or known.why_no_rows
+def _no_expansion(profile: TargetProfile) -> str:
+    return profile.why_no_expansion or profile.why_no_rows
 
 
 # Of candidates that could finish soon the first in the table is tried first: those with less to set up and compile.
@@ -180,7 +182,7 @@ TALL = (
         of_walks(draws_to_the_mean),
         _no_single_mode,
         law="mode",
-        seconds=lambda known, counted: seconds_with_products(known, counted, counted.steps),
+        seconds=lambda profile, counted: seconds_with_products(profile, counted, counted.steps),
     ),
     Candidate(
         "Langevin steps, exact test",
@@ -190,7 +192,7 @@ TALL = (
         _no_mode_or_gradient,
         law="mode",
         parts=frozenset({"gradient"}),
-        seconds=lambda known, counted: seconds_with_products(known, counted, 3.0 * counted.steps),
+        seconds=lambda profile, counted: seconds_with_products(profile, counted, 3.0 * counted.steps),
     ),
     Candidate(
         "Hamiltonian trajectories, exact test",
@@ -207,10 +209,10 @@ TALL = (
         "random walk, exact test",
         True,
         _exact_walk,
-        of_walks(lambda known: max(1.0, known.dim * stretch(known))),
+        of_walks(lambda profile: max(1.0, profile.dim * stretch(profile))),
         _no_covariance,
         law="fit",
-        seconds=lambda known, counted: seconds_with_products(known, counted, counted.steps),
+        seconds=lambda profile, counted: seconds_with_products(profile, counted, counted.steps),
     ),
     Candidate(
         "influential rows, surrogate transitions, exact test",
@@ -235,18 +237,21 @@ TALL = (
     Candidate(
         nuts.name(),
         True,
-        lambda known: Pairing(known.target, nuts.sampler(known.target)),
-        nuts.floor,
+        lambda profile: Pairing(profile.target, nuts.sampler(profile.target)),
+        nuts.lower_bound,
         nuts.why_not,
         is_counted=True,
     ),
 )
 GIBBS = Candidate(
-    "Gibbs, exact", True, lambda known: Pairing(known.target, Gibbs(ExactTest())), lambda known: Floor(0.0, 0.0)
+    "Gibbs, exact",
+    True,
+    lambda profile: Pairing(profile.target, Gibbs(ExactTest())),
+    lambda profile: LowerBound(0.0, 0.0),
 )
 EXCHANGE = Candidate(
     "exchange",
     True,
-    lambda known: Pairing(known.target, Exchange(RandomWalk(1.0, target_acceptance=0.234))),
-    lambda known: Floor(0.0, 0.0),
+    lambda profile: Pairing(profile.target, Exchange(RandomWalk(1.0, target_acceptance=0.234))),
+    lambda profile: LowerBound(0.0, 0.0),
 )

@@ -2,9 +2,9 @@
 
 0. If terms that each represent many rows give exactly the same likelihood, they replace the rows
    (`targets.compressed`).
-1. Every candidate has a floor, which is a lower bound of its seconds of counted work. It includes the parts that the
-   candidate needs first: the mode, a pilot chain, an expansion, compiled code. The lowest floor is tried first. Only
-   NUTS has no trial: its floor is an estimate of its cost, and counts as the cost.
+1. Every candidate has a lower bound of its seconds of counted work. It includes the parts that the candidate needs
+   first: the mode, a pilot chain, an expansion, compiled code. The candidate with the lowest bound is tried first. Only
+   NUTS has no trial: its lower bound is an estimate of its cost, and counts as the cost.
 2. A trial counts what a step reads, and measures effective draws per step and the error of a test. That gives a cost
    estimate, the *price*,
 
@@ -12,9 +12,9 @@
 
    s the seconds of an effective draw, t those of a step, n the least number of steps of a run, u those of all that is
    still to be done besides the draws, error the predicted bias. The risk is in squared posterior standard deviations.
-   Trials are short while a rival could be better, see `contest`.
-3. A candidate with a floor above the best price is not tried: branch and bound (Land and Doig 1960). Trials end when
-   the best run is short, or trials have used their share of the budget.
+   Trials are short while a rival could be better, see `branch_and_bound`.
+3. A candidate with a lower bound above the best price is not tried: branch and bound (Land and Doig 1960). Trials end
+   when the best run is short, or trials have used their share of the budget.
 4. The fastest whose predicted error is allowed is chosen, or an exact one that is nearly as fast.
 5. Unless the posterior is known to have one mode, others are searched from far starts; some chains start in those that
    are found, see `modes`.
@@ -35,28 +35,28 @@ import pandas as pd
 from approxmcmc.contracts import Target, WholeSampler
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.design import nuts
-from approxmcmc.design.candidates import TALL, Pairing, candidates
-from approxmcmc.design.contest import (
+from approxmcmc.design.branch_and_bound import (
     GIVEN_UP,
     NEARLY,
     NOT_TRIED,
-    TELLING,
+    RELIABLE,
     WORTHWHILE,
     begin,
     best_of,
     contenders,
     count,
-    enter,
-    look_again,
+    initial_state,
     may_be_spared,
     measure,
-    spent,
+    reassess,
+    seconds_of_trials,
     tuning_steps,
     why_not_tried,
 )
+from approxmcmc.design.candidates import TALL, Pairing, candidates
 from approxmcmc.design.modes import Search, as_record, search_modes, spread_starts
-from approxmcmc.design.prices import COLUMNS, TOO_BIASED, USUAL_BIAS, Entry, Wanted, checked_goal
-from approxmcmc.design.survey import Situation, survey
+from approxmcmc.design.prices import COLUMNS, TOO_BIASED, USUAL_BIAS, CandidateState, SearchGoal, checked_goal
+from approxmcmc.design.target_profile import TargetProfile, profile_target
 from approxmcmc.engine.messages import first_clause
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning, warn
 from approxmcmc.interop.any_model import as_target
@@ -163,7 +163,7 @@ def choose_sampler(
     The column ``measured_us_per_step`` and the columns of seconds are clock times, and do not affect the choice.
     `predicted_error` is the mean absolute error of the test's acceptance probability times steps per effective draw,
     which is of the size of the bias of the worst parameter, or above it. The cost of a sampler that was not tried is
-    its floor, and its verdict says so.
+    its lower bound, and its verdict says so.
 
     References
     ----------
@@ -186,43 +186,43 @@ def choose_sampler(
     if target.why_no_choice:
         raise IncompatibleError(f"choose_sampler: {target.why_no_choice}. Name a sampler")
     target = compressed(target)
-    known = survey(target, seed, chains)
-    entries = [enter(one, known, goal) for one in candidates(target)]
-    while waiting := [entry for entry in entries if not entry.verdict and entry.measured is None]:
-        best = best_of(entries, goal)
+    profile = profile_target(target, seed, chains)
+    states = [initial_state(one, profile, goal) for one in candidates(target)]
+    while waiting := [state for state in states if not state.verdict and state.measured is None]:
+        best = best_of(states, goal)
         # Among candidates that finish soon, the first in the table: it has less to compile.
-        entry = min(waiting, key=lambda entry: entry.floor if best else max(entry.floor, goal.near))
-        entry.verdict = why_not_tried(entry, best, goal, spent(entries, best))
-        if not entry.verdict and entry.candidate.is_counted:
-            count(entry, known, goal)
-        elif not entry.verdict and best and best.unfinished and may_be_spared(entry, best):
-            measure(best, best.unfinished, known, goal, best, math.inf)
-        elif not entry.verdict and (trial := begin(entry, known, goal, best, seed)):
-            hope = min((other.floor for other in waiting if other is not entry), default=math.inf)
-            measure(entry, trial, known, goal, best, hope)
-        if isinstance(entry.failure, NotFiniteError):
-            known.undefined.append(entry.candidate.name)
-        for other in entries:
-            look_again(other, known, goal)
-    while unfinished := contenders(entries, goal):
-        for entry, trial in unfinished:
-            measure(entry, trial, known, goal, best_of(entries, goal), math.inf)
-        for other in entries:
-            look_again(other, known, goal)
-    chosen = best_of(entries, goal)
+        state = min(waiting, key=lambda state: state.lower_bound if best else max(state.lower_bound, goal.near))
+        state.verdict = why_not_tried(state, best, goal, seconds_of_trials(states, best))
+        if not state.verdict and state.candidate.is_counted:
+            count(state, profile, goal)
+        elif not state.verdict and best and best.unfinished and may_be_spared(state, best):
+            measure(best, best.unfinished, profile, goal, best, math.inf)
+        elif not state.verdict and (trial := begin(state, profile, goal, best, seed)):
+            rival_price = min((other.lower_bound for other in waiting if other is not state), default=math.inf)
+            measure(state, trial, profile, goal, best, rival_price)
+        if isinstance(state.failure, NotFiniteError):
+            profile.undefined.append(state.candidate.name)
+        for other in states:
+            reassess(other, profile, goal)
+    while unfinished := contenders(states, goal):
+        for state, trial in unfinished:
+            measure(state, trial, profile, goal, best_of(states, goal), math.inf)
+        for other in states:
+            reassess(other, profile, goal)
+    chosen = best_of(states, goal)
     if chosen is None:
-        reasons = "; ".join(f"{entry.candidate.name}: {entry.verdict}" for entry in entries)
+        reasons = "; ".join(f"{state.candidate.name}: {state.verdict}" for state in states)
         advice = "Name a sampler"
-        if goal.max_bias == 0.0 and not all(entry.exact for entry in entries):
+        if goal.max_bias == 0.0 and not all(state.exact for state in states):
             advice += f", or allow a bias, such as max_bias={USUAL_BIAS:g}"
         raise IncompatibleError(f"choose_sampler: nothing fits {target!r}. {reasons}. {advice}")
-    if known.alarm:
-        warn(f"choose_sampler: {known.alarm}", SamplingWarning)
-    _judge(entries, chosen, goal)
+    if profile.alarm:
+        warn(f"choose_sampler: {profile.alarm}", SamplingWarning)
+    _judge(states, chosen, goal)
     searched = time.perf_counter()
-    search = _search_modes(chosen, known)
+    search = _search_modes(chosen, profile)
     seconds = searched - began, time.perf_counter() - searched
-    return _choice(entries, chosen, known, goal, search, *seconds)
+    return _choice(states, chosen, profile, goal, search, *seconds)
 
 
 def made_again(target: Target, name: str, *, random_seed: Any = None) -> Pairing:
@@ -230,13 +230,13 @@ def made_again(target: Target, name: str, *, random_seed: Any = None) -> Pairing
     if target.why_no_terms:
         return Pairing(target, nuts.sampler(target))
     target = compressed(target)
-    known = survey(target, _seed(random_seed))
+    profile = profile_target(target, _seed(random_seed))
     candidate = next((one for one in candidates(target) if one.name == name), None)
     if candidate is None:
         raise InvalidInputError(f"choose_sampler: {target!r} has no candidate {name!r}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)  # as in the trial
-        return candidate.make(known)
+        return candidate.make(profile)
 
 
 def _seed(random_seed: Any) -> int:
@@ -244,43 +244,43 @@ def _seed(random_seed: Any) -> int:
     return int(np.random.SeedSequence(random_seed, spawn_key=(0x7121,)).generate_state(1)[0])
 
 
-def _judge(entries: list[Entry], chosen: Entry, goal: Wanted) -> None:
-    """Write the verdicts of the candidates that were tried; set the price of the others to their floor."""
-    for entry in entries:
-        if entry is chosen:
-            entry.verdict = "chosen"
-        elif entry.measured is not None and not entry.measured.error <= goal.max_bias:
-            entry.verdict = f"{TOO_BIASED} the allowed {goal.max_bias:g}"
-        elif entry.measured is not None and entry.price >= chosen.price:
-            entry.verdict = "slower"
-        elif entry.measured is not None and entry.measured.effective < TELLING:
-            entry.verdict = f"its trial had only {entry.measured.effective:.0f} effective draws"
-        elif entry.measured is not None:
-            entry.verdict = "biased, and faster by less than a factor of two"
-        elif math.isnan(entry.price):
-            entry.price = entry.floor
+def _judge(states: list[CandidateState], chosen: CandidateState, goal: SearchGoal) -> None:
+    """Write the verdicts of the candidates that were tried; set the price of the others to their lower bound."""
+    for state in states:
+        if state is chosen:
+            state.verdict = "chosen"
+        elif state.measured is not None and not state.measured.error <= goal.max_bias:
+            state.verdict = f"{TOO_BIASED} the allowed {goal.max_bias:g}"
+        elif state.measured is not None and state.price >= chosen.price:
+            state.verdict = "slower"
+        elif state.measured is not None and state.measured.effective < RELIABLE:
+            state.verdict = f"its trial had only {state.measured.effective:.0f} effective draws"
+        elif state.measured is not None:
+            state.verdict = "biased, and faster by less than a factor of two"
+        elif math.isnan(state.price):
+            state.price = state.lower_bound
 
 
-def _search_modes(chosen: Entry, known: Situation) -> Search | None:
+def _search_modes(chosen: CandidateState, profile: TargetProfile) -> Search | None:
     """Return what a search for other modes found; None if there is one, or if chains do not start at draws of a law."""
     setting = chosen.setting
     assert setting is not None
-    law = setting.law or known.seen or next(iter(known.laws()), None)
-    if known.target.plain.why_one_mode or chosen.candidate.is_counted or law is None:
+    law = setting.law or profile.seen or next(iter(profile.laws()), None)
+    if profile.target.plain.why_one_mode or chosen.candidate.is_counted or law is None:
         return None
-    return search_modes(known.target, setting, law, known)
+    return search_modes(profile.target, setting, law, profile)
 
 
 def _choice(
-    entries: list[Entry],
-    chosen: Entry,
-    known: Situation,
-    goal: Wanted,
+    states: list[CandidateState],
+    chosen: CandidateState,
+    profile: TargetProfile,
+    goal: SearchGoal,
     search: Search | None,
     seconds: float,
     seconds_of_search: float,
 ) -> Choice:
-    """Return the choice of the entry `chosen`, with table and sentence.
+    """Return the choice of the candidate `chosen`, with table and sentence.
 
     The choice took so many `seconds`, the search for other modes `seconds_of_search`.
     """
@@ -297,19 +297,19 @@ def _choice(
             "setup_modes_passes": search.passes,
         }
         if search.apart:
-            steps = max(goal.target_ess / found.ess_per_step / known.chains, FEWEST_DRAWS)
+            steps = max(goal.target_ess / found.ess_per_step / profile.chains, FEWEST_DRAWS)
             of_modes["most_draws"] = MOST_THINNING * math.ceil(steps)
-    ranked = sorted(entries, key=lambda entry: (entry is not chosen, entry.measured is None, entry.price))
-    table = pd.DataFrame([entry.row() for entry in ranked], columns=COLUMNS)
+    ranked = sorted(states, key=lambda state: (state is not chosen, state.measured is None, state.price))
+    table = pd.DataFrame([state.row() for state in ranked], columns=COLUMNS)
     table.attrs["price"] = goal.unit
-    beside = _rivals(ranked[1:], chosen, goal, known) + _trade(entries, chosen, goal)
+    beside = _rivals(ranked[1:], chosen, goal, profile) + _trade(states, chosen, goal)
     guarantee = "exact" if chosen.exact else f"biased, by up to about {found.error:.2g} posterior sd"
     sentence = f"{chosen.candidate.name} ({guarantee}), estimated {goal.unit}: {chosen.price:.2g}; {beside}"
-    sentence += _summed(known.target)
-    taken = sum(law.seconds for law in known.laws())
+    sentence += _summed(profile.target)
+    taken = sum(law.seconds for law in profile.laws())
     attrs = {
         "setup_mode_seconds": taken,
-        "setup_mode_passes": sum(law.passes for law in known.laws()),
+        "setup_mode_passes": sum(law.passes for law in profile.laws()),
         "setup_design_seconds": seconds - taken,
         "counted_seconds_per_step": found.seconds_per_step,
         "chosen": sentence,
@@ -323,36 +323,36 @@ def _choice(
     return Choice(setting.target, setting.sampler, starts, tune, table, sentence, attrs, name)
 
 
-def _rivals(others: list[Entry], chosen: Entry, goal: Wanted, known: Situation) -> str:
+def _rivals(others: list[CandidateState], chosen: CandidateState, goal: SearchGoal, profile: TargetProfile) -> str:
     """Return what is known of the candidates that were not chosen, as the end of the sentence about the choice.
 
     `others` are in the order of the table: those with a cost first, the cheapest first. The cost of a candidate that
     was not tried is a lower bound, so one with a bound below the cost of the chosen one may be faster.
     """
-    allowed = [entry for entry in others if entry.exact or goal.max_bias > 0.0]
-    costed = [entry for entry in allowed if entry.measured is not None]
-    untried = [entry for entry in allowed if entry.measured is None and entry.verdict.startswith(NOT_TRIED)]
+    allowed = [state for state in others if state.exact or goal.max_bias > 0.0]
+    costed = [state for state in allowed if state.measured is not None]
+    untried = [state for state in allowed if state.measured is None and state.verdict.startswith(NOT_TRIED)]
     parts = []
-    if slower := [entry for entry in costed if entry.price >= chosen.price]:
+    if slower := [state for state in costed if state.price >= chosen.price]:
         parts.append(f"next best: {slower[0].candidate.name}, {slower[0].price:.2g}")
-    for entry in costed:
-        if entry.price < chosen.price:
-            parts.append(f"{entry.candidate.name}, {entry.price:.2g}, was not taken: {entry.verdict}")
-    if faster := [entry for entry in untried if entry.price < chosen.price]:
-        bounds = ", ".join(f"{entry.candidate.name} (at least {entry.price:.2g})" for entry in faster)
+    for state in costed:
+        if state.price < chosen.price:
+            parts.append(f"{state.candidate.name}, {state.price:.2g}, was not taken: {state.verdict}")
+    if faster := [state for state in untried if state.price < chosen.price]:
+        bounds = ", ".join(f"{state.candidate.name} (at least {state.price:.2g})" for state in faster)
         parts.append(f"not tried, and possibly faster: {bounds}")
     if parts:
         return "; ".join(parts)
     kind = "candidate" if len(allowed) == len(others) else "exact candidate"
-    given_up = any(entry.verdict.startswith(GIVEN_UP) for entry in allowed)
+    given_up = any(state.verdict.startswith(GIVEN_UP) for state in allowed)
     sentence = f"no other {kind} could be faster" if untried or given_up else f"no other {kind} is possible"
-    return sentence + (nuts.why_alone(known) if chosen.candidate.is_counted else "")
+    return sentence + (nuts.why_alone(profile) if chosen.candidate.is_counted else "")
 
 
-def _trade(entries: list[Entry], chosen: Entry, goal: Wanted) -> str:
+def _trade(states: list[CandidateState], chosen: CandidateState, goal: SearchGoal) -> str:
     """Return what a bias gained, or could gain, as the end of the sentence about the choice; "" if that is little."""
-    others = [entry for entry in entries if entry.exact != chosen.exact and not math.isnan(entry.price)]
-    other = min(others, key=lambda entry: entry.price, default=None)
+    others = [state for state in states if state.exact != chosen.exact and not math.isnan(state.price)]
+    other = min(others, key=lambda state: state.price, default=None)
     if other is None:
         return ""
     at_least = "" if other.measured is not None else "at least "

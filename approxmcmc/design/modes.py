@@ -28,7 +28,7 @@ import numpy as np
 
 from approxmcmc.contracts import Target
 from approxmcmc.design.candidates import Pairing
-from approxmcmc.design.survey import FAILURES, Situation
+from approxmcmc.design.target_profile import FAILURES, TargetProfile
 from approxmcmc.design.trial import BURN_IN
 from approxmcmc.engine.messages import first_clause
 from approxmcmc.errors import ApproxMCMCError
@@ -96,14 +96,14 @@ class Search(NamedTuple):
         return any(not mode.is_left for mode in self.others)
 
 
-def search_modes(target: Target, setting: Pairing, law: NormalLaw, known: Situation) -> Search:
+def search_modes(target: Target, setting: Pairing, law: NormalLaw, profile: TargetProfile) -> Search:
     """Return what a search from far starts found; chains of the sampler of `setting` start at draws of `law`."""
-    rng = np.random.default_rng(np.random.SeedSequence(known.seed, spawn_key=(STREAM,)))
+    rng = np.random.default_rng(np.random.SeedSequence(profile.seed, spawn_key=(STREAM,)))
     # Where no mode was searched, the closed forms are not compiled, but the gradient is.
     compiles_forms = isinstance(target, Regression | ExpandsItself) and dense(target) is None
-    is_closed = not compiles_forms or known.has("mode")
+    is_closed = not compiles_forms or profile.has("mode")
     try:
-        return _search(target, setting, law, is_closed, known.seed, rng)
+        return _search(target, setting, law, is_closed, profile.seed, rng)
     except FAILURES as error:
         return Search(failure=first_clause(str(error)))
 

@@ -5,8 +5,8 @@ candidates integrate group effects out, 0.1 with few groups.
 """
 
 from approxmcmc.contracts import Target, TwinnedTarget, pymc_model_of
-from approxmcmc.design.floors import Floor
-from approxmcmc.design.survey import Situation
+from approxmcmc.design.lower_bounds import LowerBound
+from approxmcmc.design.target_profile import TargetProfile
 from approxmcmc.interop.nuts_seconds import COMPILE_FACTORS, seconds_of_trajectory, seconds_to_compile
 from approxmcmc.whole_chains.settings import NUTS, TUNE, preferred
 
@@ -32,19 +32,19 @@ def name(target: Target | None = None) -> str:
     return "NUTS and discrete steps by PyMC" if discrete else LABELS[NUTS().library(target)]
 
 
-def why_not(known: Situation) -> str:
+def why_not(profile: TargetProfile) -> str:
     """Return "" if a target can make a PyMC model, else why not; the model is only made if NUTS may be the best."""
-    return "" if isinstance(known.target, TwinnedTarget) else "the target has no PyMC model"
+    return "" if isinstance(profile.target, TwinnedTarget) else "the target has no PyMC model"
 
 
-def why_alone(known: Situation) -> str:
+def why_alone(profile: TargetProfile) -> str:
     """Return which code the other candidates would first have to compile, and the seconds of this; "" if none."""
-    seconds = known.seconds_to_compile(frozenset({"terms", "gradient"}))
+    seconds = profile.seconds_to_compile(frozenset({"terms", "gradient"}))
     if not seconds:
         return ""
     slow = {"groups": "the integrals over groups", "library": "the prior"}
-    what = slow.get(known.term_work.code, "the terms of the rows")
-    why = f"; {known.target.why_no_structure}" if known.target.why_no_structure else ""
+    what = slow.get(profile.term_work.code, "the terms of the rows")
+    why = f"; {profile.target.why_no_structure}" if profile.target.why_no_structure else ""
     return f": they would compile {what} and the gradient ({seconds:.0f} s){why}"
 
 
@@ -61,34 +61,36 @@ def sampler(target: Target) -> NUTS:
     return made
 
 
-def seconds_per_draw(known: Situation) -> float:
+def seconds_per_draw(profile: TargetProfile) -> float:
     """Return the seconds of a draw of a chain; no fewer than a trajectory took in a trial on the model as written.
 
     On a horseshoe of 63 parameters, tuning took far more gradients than the rule for normal posteriors predicts.
     """
-    work = known.written_work
-    tried = known.trajectories if work.dim == known.dim else []  # with integrated groups the trial ran on another model
+    work = profile.written_work
+    tried = (
+        profile.trajectories if work.dim == profile.dim else []
+    )  # with integrated groups the trial ran on another model
     return max([seconds_of_trajectory(work), *tried])
 
 
-def floor(known: Situation) -> Floor:
+def lower_bound(profile: TargetProfile) -> LowerBound:
     """Return the estimated seconds of NUTS, not a bound: set-up with compilation and tuning, and an effective draw.
 
     NUTS has no trial, so `choose_sampler` takes this estimate as its cost.
     """
-    draw = seconds_per_draw(known)
+    draw = seconds_per_draw(profile)
     runs = 1.0
-    if known.written_work.dim != known.dim:  # the terms are groups
-        runs = RUNS_OF_FEW if known.target.n_obs < FEW_GROUPS else RUNS_OF_EFFECTS
+    if profile.written_work.dim != profile.dim:  # the terms are groups
+        runs = RUNS_OF_FEW if profile.target.n_obs < FEW_GROUPS else RUNS_OF_EFFECTS
     kept = draw * runs
-    return Floor(set_up_seconds(known), kept, per_step=kept)
+    return LowerBound(set_up_seconds(profile), kept, per_step=kept)
 
 
-def set_up_seconds(known: Situation) -> float:
+def set_up_seconds(profile: TargetProfile) -> float:
     """Return the seconds before the first kept draw: compilation, and tuning of all chains."""
-    return compilation(known) + known.chains * TUNE[preferred()] * seconds_per_draw(known)
+    return compilation(profile) + profile.chains * TUNE[preferred()] * seconds_per_draw(profile)
 
 
-def compilation(known: Situation) -> float:
+def compilation(profile: TargetProfile) -> float:
     """Return the seconds in which nutpie compiles the model."""
-    return COMPILE_FACTORS if known.term_work.code == "matrices" else seconds_to_compile(known.written_work)
+    return COMPILE_FACTORS if profile.term_work.code == "matrices" else seconds_to_compile(profile.written_work)

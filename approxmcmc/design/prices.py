@@ -40,7 +40,7 @@ COLUMNS = (
 )
 
 
-class Wanted(NamedTuple):
+class SearchGoal(NamedTuple):
     """The user's goal: effective draws or a time limit, the allowed bias, and the least number of steps."""
 
     target_ess: float
@@ -77,8 +77,8 @@ class Wanted(NamedTuple):
 
 
 @dataclasses.dataclass
-class Entry:
-    """A candidate, its lower bound of cost (`floor`), and what its trial found.
+class CandidateState:
+    """A candidate, its lower bound of cost (`lower_bound`), and what its trial found.
 
     `has_set_up` says whether the set-up may take much longer than its lower bound. `unfinished` is a trial that was cut
     short because a rival could be better. `set_up` and `trial` are seconds of counted work, `set_up_seconds` and
@@ -86,7 +86,7 @@ class Entry:
     """
 
     candidate: Candidate
-    floor: float
+    lower_bound: float
     has_set_up: bool
     verdict: str = ""
     price: float = math.nan
@@ -120,11 +120,11 @@ class Entry:
                 found.compile_seconds,
             )
         )
-        spent = self.set_up_seconds, self.trial_seconds
-        return self.candidate.name, self.exact, self.verdict, self.price, *figures, *spent
+        counted_seconds = self.set_up_seconds, self.trial_seconds
+        return self.candidate.name, self.exact, self.verdict, self.price, *figures, *counted_seconds
 
 
-def checked_goal(time_limit: Any, target_ess: Any, max_bias: Any, fewest_steps: float = 0.0) -> Wanted:
+def checked_goal(time_limit: Any, target_ess: Any, max_bias: Any, fewest_steps: float = 0.0) -> SearchGoal:
     """Return the user's goal, checked: `target_ess` or `time_limit`, not both."""
     if target_ess is not None and time_limit is not None:
         raise InvalidInputError(
@@ -140,4 +140,4 @@ def checked_goal(time_limit: Any, target_ess: Any, max_bias: Any, fewest_steps: 
             f"deviations, found {max_bias!r}"
         )
     wanted = ENOUGH if target_ess is None else float(target_ess)
-    return Wanted(wanted, time_limit, float(max_bias), fewest_steps)
+    return SearchGoal(wanted, time_limit, float(max_bias), fewest_steps)

@@ -97,7 +97,7 @@ class Trial:
         self.draws = np.empty((chains, 0, self.dim))
         self.price = price
         self.audits = audits
-        self.spent = 0.0
+        self.counted_seconds = 0.0
         self.seconds = 0.0
         self.touched = 0.0
         self.clock_seconds = 0.0
@@ -160,7 +160,7 @@ class Trial:
                 return math.nan
             errors.append(found["audit_acceptance_error"])
             noises.append(found["audit_acceptance_noise"])
-        self.spent += self.audits.seconds(len(errors))
+        self.counted_seconds += self.audits.seconds(len(errors))
         off = max(float(distance(np.array(errors), np.array(noises)).mean()), 0.0)
         return off * self.draws[..., 0].size / self.ess
 
@@ -174,7 +174,7 @@ class Trial:
             counted = Counted.of(made.counts)
             took = self.price(counted)
             self.seconds = self.seconds + took
-            self.spent = self.spent + took
+            self.counted_seconds = self.counted_seconds + took
             self.touched += counted.touched
             rows.append(made.draws)
         self.draws = np.concatenate([self.draws, np.array(rows)], axis=1)

@@ -18,7 +18,7 @@ from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import InvalidInputError, NotFiniteError, SamplingError
 from approxmcmc.sampling.goals import FixedDraws, Goal, Goals
 from approxmcmc.sampling.progress import Progress
-from approxmcmc.sampling.recorder import Keeper, Recorder, Snapshot
+from approxmcmc.sampling.recorder import Checkpointer, Recorder, Snapshot
 
 
 def run(
@@ -34,7 +34,7 @@ def run(
     keep_warmup: bool,
     progress: Progress,
     begun: Snapshot | None = None,
-    checkpoints: Keeper | None = None,
+    checkpoints: Checkpointer | None = None,
 ) -> SamplingResult:
     """Run chains to their end, the time limit, an interrupt, or a failure, and return the draws.
 
@@ -54,9 +54,9 @@ def run(
     """
     recorders = [Recorder(chain, dim, tune, thin, keep_warmup) for chain in chains]
     goals = FixedDraws(draws) if isinstance(draws, int) else draws
-    flight = ChainsUnderWay(recorders, goals, cores, progress, checkpoints, begun)
-    stopped = flight.reach_the_end(time_limit)
-    seconds = flight.seconds
+    scheduler = Scheduler(recorders, goals, cores, progress, checkpoints, begun)
+    stopped = scheduler.run(time_limit)
+    seconds = scheduler.seconds
 
     kept = min(recorder.done[1] for recorder in recorders)
     failure = "; ".join(
@@ -74,8 +74,8 @@ def run(
     if keep_warmup:
         tuned = min(recorder.done[0] for recorder in recorders)
         warmup_draws, warmup_stats = _stack(recorders, 0, tuned, program)
-    if checkpoints is not None and flight.goal is None and not flight.failed:
-        checkpoints.last = flight.snapshot(seconds)
+    if checkpoints is not None and scheduler.goal is None and not scheduler.failed:
+        checkpoints.last = scheduler.snapshot(seconds)
     adapted = [chain.adapted() for chain in chains]
     attrs = {
         **program.attrs,
@@ -90,7 +90,7 @@ def run(
     return SamplingResult(draws_kept, stats, warmup_draws, warmup_stats, totals, attrs)
 
 
-class ChainsUnderWay:
+class Scheduler:
     """The chains of a run, which are advanced from goal to goal; `begun` is a snapshot to resume from, or None."""
 
     def __init__(
@@ -99,7 +99,7 @@ class ChainsUnderWay:
         goals: Goals,
         cores: int,
         progress: Progress,
-        checkpoints: Keeper | None,
+        checkpoints: Checkpointer | None,
         begun: Snapshot | None,
     ) -> None:
         self.recorders = recorders
@@ -114,10 +114,10 @@ class ChainsUnderWay:
         if begun is not None:
             try:
                 for recorder, kept in zip(recorders, begun.chains, strict=True):
-                    recorder.take_up(kept)
-                goals.take_up(begun.goals)
+                    recorder.restore(kept)
+                goals.restore(begun.goals)
             except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-                raise InvalidInputError(f"the state of a chain cannot be taken up: {error}") from error
+                raise InvalidInputError(f"the state of a chain cannot be restored: {error}") from error
             self.goal = begun.goal
             self.started = self.started - begun.seconds
             self.limit_began = self.limit_began - begun.seconds
@@ -138,20 +138,20 @@ class ChainsUnderWay:
         """Whether a chain has failed."""
         return any(recorder.failure for recorder in self.recorders)
 
-    def reach_the_end(self, time_limit: float | None) -> str:
+    def run(self, time_limit: float | None) -> str:
         """Advance all chains from goal to goal; return why they stopped, see :meth:`_advance`."""
         deadline = None if time_limit is None else self.limit_began + time_limit
         if self.checkpoints is None or self.goal is None:
-            return self._fly(deadline)
+            return self._run_to_the_end(deadline)
         self.checkpoints.begin(self.snapshot(self.seconds), self.steps)
         try:
-            return self._fly(deadline)
+            return self._run_to_the_end(deadline)
         finally:
             self.checkpoints.finish()
 
-    def _fly(self, deadline: float | None) -> str:
+    def _run_to_the_end(self, deadline: float | None) -> str:
         while self.goal is not None:
-            stopped = self._reach(self.goal, deadline)
+            stopped = self._advance_to(self.goal, deadline)
             if self.failed:  # the run cannot resume from here: keep the earlier checkpoint
                 return stopped
             if stopped:
@@ -167,7 +167,7 @@ class ChainsUnderWay:
         chains = [recorder.snapshot() for recorder in self.recorders]
         return Snapshot(self.goal, self.goals.memory, seconds, self.stopped, chains)
 
-    def _reach(self, goal: Goal, deadline: float | None) -> str:
+    def _advance_to(self, goal: Goal, deadline: float | None) -> str:
         """Advance all chains to a goal, and find the next one; return why the run must stop, or an empty string."""
         for recorder in self.recorders:
             recorder.aim(goal)

@@ -81,7 +81,7 @@ class Goals(Protocol):
     def memory(self) -> Mapping[str, float]:
         """Return the results of the checks so far; numbers by name."""
 
-    def take_up(self, memory: Mapping[str, float]) -> None:
+    def restore(self, memory: Mapping[str, float]) -> None:
         """Continue from saved results of checks."""
 
 
@@ -119,7 +119,7 @@ class FixedDraws:
         """Return an empty mapping: there is nothing to report."""
         return {}
 
-    def take_up(self, memory: Mapping[str, float]) -> None:
+    def restore(self, memory: Mapping[str, float]) -> None:
         """Do nothing: there are no checks."""
 
 
@@ -133,7 +133,7 @@ class _Looks:
         """The results of the checks so far."""
         return {name: getattr(self, name) for name in self._REMEMBERED}
 
-    def take_up(self, memory: Mapping[str, float]) -> None:
+    def restore(self, memory: Mapping[str, float]) -> None:
         """Continue from saved results of checks."""
         for name in self._REMEMBERED:
             setattr(self, name, memory[name])

@@ -29,7 +29,7 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def take_up(memory: Mapping[str, Any], remembered: Mapping[str, Any]) -> None:
+def restore(memory: Mapping[str, Any], remembered: Mapping[str, Any]) -> None:
     """Overwrite the arrays in `memory` with the saved ones in `remembered`, both by the names of `leaves`.
 
     Raises

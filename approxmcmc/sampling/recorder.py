@@ -22,7 +22,7 @@ from approxmcmc.contracts.records import (
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.compiler.clock import TICKS_IN_KERNELS
 from approxmcmc.sampling.goals import Goal
-from approxmcmc.sampling.memory import take_up
+from approxmcmc.sampling.memory import restore
 
 CHUNK_SECONDS = 0.05
 
@@ -46,7 +46,7 @@ class Snapshot(NamedTuple):
     chains: Sequence[Mapping[str, Any]]
 
 
-class Keeper(Protocol):
+class Checkpointer(Protocol):
     """Stores snapshots of a run; see `approxmcmc.checkpoints.when`."""
 
     seconds: float
@@ -229,7 +229,7 @@ class Recorder:
             **dict(zip(RECORDS, self.records(1), strict=True)),
         }
 
-    def take_up(self, kept: Mapping[str, Any]) -> None:
+    def restore(self, kept: Mapping[str, Any]) -> None:
         """Resume from a snapshot of a chain that was started in the same way.
 
         Raises
@@ -237,7 +237,7 @@ class Recorder:
         InvalidInputError
             When the chain was set up differently.
         """
-        take_up(self.chain.memory, kept["memory"])
+        restore(self.chain.memory, kept["memory"])
         for name, rng in self.chain.streams._asdict().items():
             rng.bit_generator.state = kept["streams"][name]
         self.done = list(kept["done"])

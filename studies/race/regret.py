@@ -32,7 +32,7 @@ import approxmcmc as amc
 from approxmcmc.design import nuts
 from approxmcmc.design.candidates import Candidate, Pairing, candidates
 from approxmcmc.design.prices import TOO_BIASED
-from approxmcmc.design.survey import Situation, survey
+from approxmcmc.design.target_profile import TargetProfile, profile_target
 from approxmcmc.engine.files.whole_files import whole_file
 from studies.race.answer import ENOUGH, one_thread, target_of
 from studies.race.models import MODELS
@@ -51,19 +51,19 @@ def in_hindsight(model: str, *, limit: float, rounds: int, seed: int) -> dict[st
     """
     target = target_of(model)
     choice = amc.choose_sampler(target, random_seed=seed)
-    known = survey(target, seed)
-    fresh = functools.partial(survey, target, seed)
+    known = profile_target(target, seed)
+    fresh = functools.partial(profile_target, target, seed)
     verdicts = dict(zip(choice.table["candidate"], choice.table["verdict"], strict=True))
     # A fresh survey has no form of the target yet, so each candidate's set-up includes its form.
     compiled = {one.name: _compilation(one, known) for one in candidates(target)}
-    floors = {one.name: _seconds_at_best(one, known) for one in candidates(target)}
+    lower_bounds = {one.name: _seconds_at_best(one, known) for one in candidates(target)}
     seconds: dict[str, list[float]] = {}
     failed: dict[str, str] = {}
-    for one in sorted(candidates(target), key=lambda one: (one.name != choice.name, floors[one.name])):
+    for one in sorted(candidates(target), key=lambda one: (one.name != choice.name, lower_bounds[one.name])):
         reason = verdicts[one.name] if verdicts[one.name].startswith(TOO_BIASED) else one.why_not(known)
         least = min(map(np.median, seconds.values()), default=math.inf)
-        if not reason and floors[one.name] > least:
-            reason = f"it cannot be the best: no run of it takes less than {floors[one.name]:.2g} s"
+        if not reason and lower_bounds[one.name] > least:
+            reason = f"it cannot be the best: no run of it takes less than {lower_bounds[one.name]:.2g} s"
         try:
             if not reason:
                 one.make(fresh())  # compiles
@@ -79,16 +79,16 @@ def in_hindsight(model: str, *, limit: float, rounds: int, seed: int) -> dict[st
     return {"model": model, **size, **found}
 
 
-def _compilation(one: Candidate, known: Situation) -> float:
+def _compilation(one: Candidate, known: TargetProfile) -> float:
     return nuts.compilation(known) if one.is_counted else known.seconds_to_compile(one.compiles(known))
 
 
-def _seconds_at_best(one: Candidate, known: Situation) -> float:
-    floor, parts = one.floor(known), one.compiles(known)
-    return known.seconds_to_compile(parts) + floor.set_up + ENOUGH * floor.per_draw
+def _seconds_at_best(one: Candidate, known: TargetProfile) -> float:
+    lower_bound, parts = one.lower_bound(known), one.compiles(known)
+    return known.seconds_to_compile(parts) + lower_bound.set_up + ENOUGH * lower_bound.per_draw
 
 
-def _timed(make: Callable[[Situation], Pairing], known: Situation) -> tuple[Pairing, float]:
+def _timed(make: Callable[[TargetProfile], Pairing], known: TargetProfile) -> tuple[Pairing, float]:
     began = time.process_time()
     return make(known), time.process_time() - began
 

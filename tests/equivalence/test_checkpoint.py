@@ -12,8 +12,8 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.acceptance import barker_decision
-from approxmcmc.checkpoints import book, when as checkpoints
-from approxmcmc.checkpoints.book import open_book
+from approxmcmc.checkpoints import run_file, when as checkpoints
+from approxmcmc.checkpoints.run_file import open_run_file
 from approxmcmc.checkpoints.tables import read_checkpoint
 from approxmcmc.checkpoints.when import Checkpoints, Snapshot
 from approxmcmc.engine.files.whole_files import whole_file
@@ -38,7 +38,7 @@ class Killed(BaseException):
 @pytest.fixture
 def kill(monkeypatch):
     """Return a function that lets a run be killed after so many checkpoints: every chunk waits for one."""
-    keep, seconds_between = book.write_checkpoint, checkpoints.SECONDS_BETWEEN
+    keep, seconds_between = run_file.write_checkpoint, checkpoints.SECONDS_BETWEEN
     begin_to_keep = Checkpoints.keep
 
     def after(n, error=Killed):
@@ -55,13 +55,13 @@ def kill(monkeypatch):
             begin_to_keep(self, snapshot, steps)
             self.finish()
 
-        monkeypatch.setattr(book, "write_checkpoint", write)
+        monkeypatch.setattr(run_file, "write_checkpoint", write)
         monkeypatch.setattr(Checkpoints, "keep", keep_and_wait)
         monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", 0.0)
         monkeypatch.setattr(checkpoints, "SHARE", np.inf)
 
     def never():
-        monkeypatch.setattr(book, "write_checkpoint", keep)
+        monkeypatch.setattr(run_file, "write_checkpoint", keep)
         monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", seconds_between)
 
     after.never = never
@@ -133,13 +133,13 @@ def test_every_sampler_goes_on(name, tmp_path, kill, rng, monkeypatch):
 @pytest.mark.parametrize(("seconds_between", "begins"), [(np.inf, 1), (0.0, 2)])
 def test_beginning_and_end_are_written_once(tmp_path, monkeypatch, seconds_between, begins):
     """The beginning twice where its cost, which is that of imports, would put off the next one."""
-    written, keep = [], book.write_checkpoint
+    written, keep = [], run_file.write_checkpoint
 
     def write(path, about, snapshot, trace=None, columns=()):
         written.append((snapshot, trace is not None))
         keep(path, about, snapshot, trace, columns)
 
-    monkeypatch.setattr(book, "write_checkpoint", write)
+    monkeypatch.setattr(run_file, "write_checkpoint", write)
     monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", seconds_between)
     monkeypatch.setattr(Checkpoints, "due", lambda self, steps: False)
     settings = QUICK | {"discard_tuned_samples": False}
@@ -161,7 +161,7 @@ class TestWhileChainsGoOn:
     @pytest.fixture
     def slow(self, monkeypatch):
         """Return a function that lets two writes wait for so many chunks more, of one step each, and these for them."""
-        keep, advance, made, written, allowed = book.write_checkpoint, recorder.Recorder.advance, [], [], [np.inf]
+        keep, advance, made, written, allowed = run_file.write_checkpoint, recorder.Recorder.advance, [], [], [np.inf]
 
         def wait_until(happened, seconds=self.PATIENCE):
             patience = time.monotonic() + seconds
@@ -183,7 +183,7 @@ class TestWhileChainsGoOn:
                 written.append((sum(sum(chain["done"]) for chain in snapshot.chains), len(made), trace is not None))
                 allowed[0] = np.inf
 
-            monkeypatch.setattr(book, "write_checkpoint", write)
+            monkeypatch.setattr(run_file, "write_checkpoint", write)
             return written
 
         monkeypatch.setattr(recorder.Recorder, "advance", one_more)
@@ -257,7 +257,7 @@ def test_what_a_run_that_was_killed_in_its_first_checkpoint_left_is_removed(tmp_
         for temporary in (mine, another):
             temporary.write_bytes(b"a part")
             os.utime(temporary, (0.0, 0.0))
-        open_book(tmp_path / "run.nc", {}, any_seed=True)
+        open_run_file(tmp_path / "run.nc", {}, any_seed=True)
         assert list(tmp_path.iterdir()) == [another]
         mine.write_bytes(b"a part")
 
@@ -383,7 +383,7 @@ class TestRefusals:
             amc.sample(target, sampler, checkpoint=path, **QUICK | settings)
 
     def test_another_version(self, path, monkeypatch):
-        monkeypatch.setattr(book, "code_version", lambda: "0123")
+        monkeypatch.setattr(run_file, "code_version", lambda: "0123")
         with pytest.raises(InvalidInputError, match=r"version.approxmcmc: 0\.1\.0, code \w{16} -> 0\.1\.0, code 0123"):
             amc.sample(TARGET, SAMPLER, checkpoint=path, **QUICK)
         with pytest.raises(InvalidInputError, match=r"version\.approxmcmc"):

@@ -10,7 +10,7 @@ import approxmcmc as amc
 from approxmcmc.acceptance import barker_decision
 from approxmcmc.engine.terms import order
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.sampling.memory import leaves, take_up
+from approxmcmc.sampling.memory import leaves, restore
 from tests.examples import PROPOSALS, SAMPLERS, TARGETS, TESTS
 from tests.planting import plant
 from tests.unit.test_every_pairing import Run, assert_same, build, variants
@@ -34,7 +34,7 @@ def remembered(chain):
 
 def recalled(run, memory, streams):
     """Resume a chain that was just started from this memory."""
-    take_up(run.chain.memory, memory)
+    restore(run.chain.memory, memory)
     for rng, state in zip(run.chain.streams, streams, strict=True):
         rng.bit_generator.state = state
     return run
@@ -83,9 +83,9 @@ def test_a_chain_goes_on_from_what_it_remembers(sampler, seed, monkeypatch):
 def test_another_set_up_is_refused():
     memory = {"theta": np.zeros(2), "scale": 0.1}
     with pytest.raises(InvalidInputError, match=r"scale was 0\.2 and is 0\.1"):
-        take_up(memory, {"theta": np.ones(2), "scale": 0.2})
+        restore(memory, {"theta": np.ones(2), "scale": 0.2})
     with pytest.raises(InvalidInputError, match="theta had 3 entries and has 2"):
-        take_up(memory, {"theta": np.ones(3), "scale": 0.1})
+        restore(memory, {"theta": np.ones(3), "scale": 0.1})
     with pytest.raises(InvalidInputError, match=r"\['more'\] occur in only one of the two"):
-        take_up(memory, {"theta": np.ones(2), "scale": 0.1, "more": 1})
-    assert not memory["theta"].any()  # nothing is taken up in part
+        restore(memory, {"theta": np.ones(2), "scale": 0.1, "more": 1})
+    assert not memory["theta"].any()  # nothing is restored in part

@@ -12,10 +12,10 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import TermWork, WrittenWork
-from approxmcmc.design import choose_sampler, contest, memory, nuts, prices, work
+from approxmcmc.design import branch_and_bound, choose_sampler, memory, nuts, prices, work
 from approxmcmc.design.candidates import TALL
 from approxmcmc.design.normal_by_pilot import normal_by_pilot, trajectories
-from approxmcmc.design.survey import Situation
+from approxmcmc.design.target_profile import TargetProfile
 from approxmcmc.design.trial import Measured
 
 long_pilots = pytest.mark.needs_jit  # hundreds of passes over the data
@@ -88,8 +88,8 @@ def test_the_table_tells_what_was_measured(logistic):
 def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, allowed, exact):
     """The candidates that are tried are made equally fast but for the biased one, which is much faster."""
     monkeypatch.setattr(prices, "SOON", 0.0)
-    monkeypatch.setattr(contest, "SHARE_OF_TRIALS", math.inf)
-    monkeypatch.setattr(contest, "Trial", FakeTrial)
+    monkeypatch.setattr(branch_and_bound, "SHARE_OF_TRIALS", math.inf)
+    monkeypatch.setattr(branch_and_bound, "Trial", FakeTrial)
     choice = choose_sampler(logistic, target_ess=1e6, random_seed=1, **allowed)
     assert choice.table["exact"].iloc[0] == exact
     biased = choice.table[~choice.table["exact"]].iloc[0]
@@ -106,8 +106,8 @@ def test_how_much_bias_is_allowed_decides(logistic, monkeypatch, allowed, exact)
 @long_pilots
 def test_a_biased_sampler_must_be_within_the_allowed_error(logistic, monkeypatch):
     monkeypatch.setattr(prices, "SOON", 0.0)
-    monkeypatch.setattr(contest, "SHARE_OF_TRIALS", math.inf)
-    monkeypatch.setattr(contest, "Trial", FakeTrial)
+    monkeypatch.setattr(branch_and_bound, "SHARE_OF_TRIALS", math.inf)
+    monkeypatch.setattr(branch_and_bound, "Trial", FakeTrial)
     choice = choose_sampler(logistic, target_ess=1e6, max_bias=0.02, random_seed=1)
     assert choice.table["exact"].iloc[0]
     assert "predicted error above the allowed 0.02" in set(choice.table["verdict"])
@@ -117,7 +117,7 @@ def test_a_biased_sampler_must_be_within_the_allowed_error(logistic, monkeypatch
 class FakeTrial:
     """A trial that measured: a biased sampler is a hundred times as fast, with an error of .5."""
 
-    compile_seconds, gave_up, spent, clock_seconds = 0.0, False, 0.0, 0.0
+    compile_seconds, gave_up, counted_seconds, clock_seconds = 0.0, False, 0.0, 0.0
 
     def __init__(self, setting, draw_start, *, chains, random_seed, price, audits, hopeless):
         self.starts = np.zeros((chains, setting.target.variables.size))
@@ -237,7 +237,7 @@ def _known(dim=16, n_obs=1000, target=None, **made):
         mirrored=(),
         term_work=TermWork(1e-6 / 0.15e-9, 3e-6 / 0.15e-9, 0.0),
     )
-    return Situation(target, _found=dict(made))
+    return TargetProfile(target, _found=dict(made))
 
 
 LAW = amc.numerics.Laplace(np.zeros(16), np.eye(16))
@@ -251,11 +251,15 @@ def _named(name):
 def test_what_a_candidate_would_have_to_make_is_in_its_floor_until_it_is_made():
     goal = prices.checked_goal(None, None, 0.02)
     one = _named("Hamiltonian trajectories, exact test")
-    (before, afraid), (after, _) = (contest.floor_of(one, known, goal) for known in (_known(), _known(pilot=LAW)))
+    (before, afraid), (after, _) = (
+        branch_and_bound.lower_bound_of(one, known, goal) for known in (_known(), _known(pilot=LAW))
+    )
     pilot = 750 * 8 * (3e-3 + 2 * 0.4e-9 * 16**2)
     assert before - after == pytest.approx(pilot) and not afraid  # nothing but passes, which are foretold
     langevin = _named("Langevin steps, exact test")
-    with_mode, without = (contest.floor_of(langevin, _known(**made), goal)[0] for made in ({"mode": LAW}, {}))
+    with_mode, without = (
+        branch_and_bound.lower_bound_of(langevin, _known(**made), goal)[0] for made in ({"mode": LAW}, {})
+    )
     assert without - with_mode == pytest.approx((40 + 4 * 34) * 3e-3, rel=1e-3)  # a climb, and four Newton steps
 
 
@@ -270,7 +274,7 @@ def test_what_a_candidate_would_have_to_make_is_in_its_floor_until_it_is_made():
 def test_code_is_paid_for_once_and_with_it_a_prior_of_pytensor(name, parts):
     """The law that a candidate needs and its own steps share parts: none of them is counted twice."""
     goal, one = prices.checked_goal(None, None, 0.02), _named(name)
-    floors = []
+    lower_bounds = []
     for code, prior, compiled in (
         ("library", False, ()),
         ("graph", False, ()),
@@ -282,8 +286,8 @@ def test_code_is_paid_for_once_and_with_it_a_prior_of_pytensor(name, parts):
         known.target.term_work = TermWork(1.0, 1.0, 0.0, code)
         known.target.compiles_prior = prior
         known.compiled.update(compiled)
-        floors.append(contest.floor_of(one, known, goal)[0])
-    plain, terms, both, made = floors
+        lower_bounds.append(branch_and_bound.lower_bound_of(one, known, goal)[0])
+    plain, terms, both, made = lower_bounds
     assert terms - plain == pytest.approx(sum(work.COMPILATION["graph"][part] for part in parts), abs=1e-3)
     assert both - terms == pytest.approx(sum(work.PRIOR[part] for part in parts))
     assert made == pytest.approx(plain, abs=1e-3)
@@ -293,9 +297,11 @@ def test_a_biased_sampler_pays_for_its_audits():
     goal = prices.checked_goal(None, None, 0.02)
     *_, exact, biased = OURS
     known = _known(**{"mode": LAW, "influential rows": None})
-    assert contest.audits_of(exact, known) == 0.0
-    assert contest.audits_of(biased, known) == pytest.approx(50 * (2 * known.pass_seconds + 35e-9 * known.target.n_obs))
-    assert contest.floor_of(biased, known, goal)[0] > contest.audits_of(biased, known)
+    assert branch_and_bound.audits_of(exact, known) == 0.0
+    assert branch_and_bound.audits_of(biased, known) == pytest.approx(
+        50 * (2 * known.pass_seconds + 35e-9 * known.target.n_obs)
+    )
+    assert branch_and_bound.lower_bound_of(biased, known, goal)[0] > branch_and_bound.audits_of(biased, known)
 
 
 def test_a_failed_search_for_a_mode_is_not_repeated_and_leaves_the_pilot():
@@ -310,7 +316,7 @@ def test_a_walk_whose_search_for_the_mode_fails_takes_the_pilot(monkeypatch):
     def fail(target):
         raise amc.errors.InvalidInputError("no mode here")
 
-    monkeypatch.setattr("approxmcmc.design.survey.laplace", fail)
+    monkeypatch.setattr("approxmcmc.design.target_profile.laplace", fail)
     known = _known(pilot=LAW)
     assert known.why_no_expansion == "" and known.fit is LAW and known.why_no_expansion == "no mode here"
 
@@ -357,7 +363,7 @@ def test_a_candidate_whose_set_up_fails_is_left_for_the_next(logistic, monkeypat
     def fail(*arguments, **settings):
         raise error
 
-    monkeypatch.setattr("approxmcmc.design.survey.laplace", fail)
+    monkeypatch.setattr("approxmcmc.design.target_profile.laplace", fail)
     choice = choose_sampler(logistic, random_seed=1)
     table = choice.table.set_index("candidate")
     assert str(error) in table.loc["independent draws and a walk, exact test", "verdict"]
@@ -365,7 +371,7 @@ def test_a_candidate_whose_set_up_fails_is_left_for_the_next(logistic, monkeypat
 
 
 def test_the_floor_of_an_expansion_counts_what_its_differences_take(logistic):
-    assert Situation(logistic).expansion_seconds == pytest.approx(10 * Situation(logistic).pass_seconds)
+    assert TargetProfile(logistic).expansion_seconds == pytest.approx(10 * TargetProfile(logistic).pass_seconds)
 
     def loglik(theta, data, i):
         return -0.5 * (data[0][i] - theta[0] - theta[1]) ** 2
@@ -374,8 +380,8 @@ def test_the_floor_of_an_expansion_counts_what_its_differences_take(logistic):
         out[:] += data[0][i] - theta[0] - theta[1]
 
     given = {"data": (Y,), "n_obs": N, "dim": 2}
-    without = Situation(amc.FunctionTarget(loglik, lambda theta: 0.0, **given))
-    known = Situation(amc.FunctionTarget(loglik, lambda theta: 0.0, grad_loglik=grad_loglik, **given))
+    without = TargetProfile(amc.FunctionTarget(loglik, lambda theta: 0.0, **given))
+    known = TargetProfile(amc.FunctionTarget(loglik, lambda theta: 0.0, grad_loglik=grad_loglik, **given))
     assert not without.has_gradient and known.has_gradient
     assert without.expansion_seconds > 4 * without.pass_seconds  # dim^2, and the pilot's chain
     assert known.expansion_seconds > 4 * known.gradient_seconds
@@ -438,13 +444,15 @@ def test_steps_without_a_set_up_are_tried_though_the_share_is_spent():
     goal = prices.checked_goal(None, None, 0.02)
     independent, langevin, _, _, influential_rows, _ = OURS
     found = Measured(0.01, 100.0, 0.1, 0.0, 0.0, np.zeros((1, 1)), 10.0, 100.0)  # 40 s to 400 draws, a share of 6 s
-    best = prices.Entry(independent, 0.01, has_set_up=False, price=40.0, measured=found)
-    plain, made = (prices.Entry(one, 0.01, has_set_up=one is influential_rows) for one in (langevin, influential_rows))
-    assert contest.why_not_tried(made, best, goal, 5.0) == ""
-    assert "share of the budget" in contest.why_not_tried(made, best, goal, 7.0)
-    assert contest.why_not_tried(plain, best, goal, 7.0) == ""
-    slow = prices.Entry(langevin, 41.0, has_set_up=False)
-    assert "cannot cost less" in contest.why_not_tried(slow, best, goal, 7.0)
+    best = prices.CandidateState(independent, 0.01, has_set_up=False, price=40.0, measured=found)
+    plain, made = (
+        prices.CandidateState(one, 0.01, has_set_up=one is influential_rows) for one in (langevin, influential_rows)
+    )
+    assert branch_and_bound.why_not_tried(made, best, goal, 5.0) == ""
+    assert "share of the budget" in branch_and_bound.why_not_tried(made, best, goal, 7.0)
+    assert branch_and_bound.why_not_tried(plain, best, goal, 7.0) == ""
+    slow = prices.CandidateState(langevin, 41.0, has_set_up=False)
+    assert "cannot cost less" in branch_and_bound.why_not_tried(slow, best, goal, 7.0)
 
 
 def test_influential_rows_that_are_made_serve_the_next_test_for_nothing():
@@ -452,17 +460,17 @@ def test_influential_rows_that_are_made_serve_the_next_test_for_nothing():
     vars(known)["expansion_seconds"] = 10.0
     goal = prices.checked_goal(None, None, 0.02)
     (*_, biased) = OURS
-    before, afraid = contest.floor_of(biased, known, goal)
+    before, afraid = branch_and_bound.lower_bound_of(biased, known, goal)
     made = _known(**{"mode": LAW, "influential rows": None})
-    after, still = contest.floor_of(biased, made, goal)
+    after, still = branch_and_bound.lower_bound_of(biased, made, goal)
     assert before - after == pytest.approx(10.0) and afraid and not still
 
 
 def test_an_exact_test_without_bounds_of_terms_reads_all_rows_of_a_step(logistic):
     *_, exact, biased = OURS
-    bounded, unbounded = Situation(logistic), _known()
-    assert exact.floor(bounded).per_draw == biased.floor(bounded).per_draw
-    assert exact.floor(unbounded).per_draw > unbounded.pass_seconds > biased.floor(unbounded).per_draw
+    bounded, unbounded = TargetProfile(logistic), _known()
+    assert exact.lower_bound(bounded).per_draw == biased.lower_bound(bounded).per_draw
+    assert exact.lower_bound(unbounded).per_draw > unbounded.pass_seconds > biased.lower_bound(unbounded).per_draw
 
 
 def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(logistic, monkeypatch):
@@ -470,7 +478,7 @@ def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(
     goal = prices.checked_goal(None, 1e6, 0.02)
 
     class Told:
-        spent, clock_seconds = 0.0, 0.0
+        counted_seconds, clock_seconds = 0.0, 0.0
 
         def __init__(self, seconds):
             self.seconds, self.worths = seconds, []
@@ -480,24 +488,26 @@ def test_a_trial_that_was_cut_short_goes_on_where_its_candidate_may_be_the_best(
             return Measured(self.seconds, 1.0, 1.0, 0.0, 0.0, np.zeros((1, 1)), 1.0, effective)
 
     effective = 20.0
-    entries = [prices.Entry(one, 0.01, has_set_up=False) for one in TALL[:3]]
+    states = [prices.CandidateState(one, 0.01, has_set_up=False) for one in TALL[:3]]
     trials = [Told(seconds) for seconds in (1e-4, 1.5e-4, 1e-2)]
-    for entry, trial in zip(entries, trials, strict=True):
-        contest.measure(entry, trial, _known(), goal, None, hope=1.0)
-    assert [entry for entry, _ in contest.contenders(entries, goal)] == entries[:2]
-    for entry, trial in contest.contenders(entries, goal):
-        contest.measure(entry, trial, _known(), goal, entries[0], hope=math.inf)
-    assert not contest.contenders(entries, goal)
+    for state, trial in zip(states, trials, strict=True):
+        branch_and_bound.measure(state, trial, _known(), goal, None, rival_price=1.0)
+    assert [state for state, _ in branch_and_bound.contenders(states, goal)] == states[:2]
+    for state, trial in branch_and_bound.contenders(states, goal):
+        branch_and_bound.measure(state, trial, _known(), goal, states[0], rival_price=math.inf)
+    assert not branch_and_bound.contenders(states, goal)
     assert [trial.worths for trial in trials] == [[0.25, pytest.approx(5.0)]] * 2 + [[0.25]]
-    contest.measure(entries[0], trials[0], _known(), prices.checked_goal(2.0, None, 0.02), None, hope=1.0)
-    assert trials[0].worths[-1] == 0.25 and entries[0].unfinished is None  # a time limit cuts none
+    branch_and_bound.measure(
+        states[0], trials[0], _known(), prices.checked_goal(2.0, None, 0.02), None, rival_price=1.0
+    )
+    assert trials[0].worths[-1] == 0.25 and states[0].unfinished is None  # a time limit cuts none
     effective = 100.0
-    contest.measure(entries[0], trials[0], _known(), goal, None, hope=1.0)
-    assert entries[0].unfinished is None  # it has seen enough
+    branch_and_bound.measure(states[0], trials[0], _known(), goal, None, rival_price=1.0)
+    assert states[0].unfinished is None  # it has seen enough
 
 
 def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried(logistic):
-    known = Situation(logistic)
+    known = TargetProfile(logistic)
     counted = nuts.seconds_per_draw(known)
     known.trajectories.append(10.0 * counted)
     assert nuts.seconds_per_draw(known) == 10.0 * counted
@@ -506,14 +516,14 @@ def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried(lo
 
 
 def test_draws_of_nuts_count_less_where_it_moves_effects_that_others_integrate(logistic, monkeypatch):
-    known, hierarchy = Situation(logistic), Situation(logistic)
+    known, hierarchy = TargetProfile(logistic), TargetProfile(logistic)
     work = known.written_work
     hierarchy.__dict__["written_work"] = work._replace(dim=work.dim + 100)
-    assert nuts.floor(known).per_step == nuts.seconds_per_draw(known)
-    assert nuts.floor(hierarchy).per_step == nuts.RUNS_OF_EFFECTS * nuts.seconds_per_draw(hierarchy)
+    assert nuts.lower_bound(known).per_step == nuts.seconds_per_draw(known)
+    assert nuts.lower_bound(hierarchy).per_step == nuts.RUNS_OF_EFFECTS * nuts.seconds_per_draw(hierarchy)
     monkeypatch.setattr(nuts, "FEW_GROUPS", logistic.n_obs + 1)
-    assert nuts.floor(hierarchy).per_step == nuts.RUNS_OF_FEW * nuts.seconds_per_draw(hierarchy)
-    assert nuts.floor(known).per_step == nuts.seconds_per_draw(known)
+    assert nuts.lower_bound(hierarchy).per_step == nuts.RUNS_OF_FEW * nuts.seconds_per_draw(hierarchy)
+    assert nuts.lower_bound(known).per_step == nuts.seconds_per_draw(known)
 
 
 def test_nuts_reads_all_rows_whatever_stands_for_them(logistic):
@@ -521,38 +531,38 @@ def test_nuts_reads_all_rows_whatever_stands_for_them(logistic):
     many = amc.targets.LogisticRegression(np.eye(50)[rows], np.arange(2000) % 2)
     few = amc.targets.compressed(many)
     assert few.n_obs < many.n_obs
-    assert nuts.seconds_per_draw(Situation(few)) == nuts.seconds_per_draw(Situation(many))
+    assert nuts.seconds_per_draw(TargetProfile(few)) == nuts.seconds_per_draw(TargetProfile(many))
 
 
 def test_what_was_counted_is_counted_anew_by_what_a_trial_finds(logistic):
-    known, goal = Situation(logistic), prices.checked_goal(None, None, 0.02)
+    known, goal = TargetProfile(logistic), prices.checked_goal(None, None, 0.02)
     [one] = [one for one in TALL if one.is_counted]
-    entry = contest.enter(one, known, goal)
-    contest.count(entry, known, goal)
-    before = entry.price
+    state = branch_and_bound.initial_state(one, known, goal)
+    branch_and_bound.count(state, known, goal)
+    before = state.price
     known.trajectories.append(1.0)  # seconds
-    contest.look_again(entry, known, goal)
-    assert entry.price > before + 400.0 and entry.measured.seconds_per_draw == 1.0
+    branch_and_bound.reassess(state, known, goal)
+    assert state.price > before + 400.0 and state.measured.seconds_per_draw == 1.0
 
 
 def test_a_trial_that_says_nothing_wins_against_none_that_does():
-    goal, entries = prices.checked_goal(None, None, 0.02), []
+    goal, states = prices.checked_goal(None, None, 0.02), []
     for one, price, effective in zip(TALL, (1.0, 5.0, 7.0), (4.0, 60.0, 100.0), strict=False):
         found = Measured(1e-6, 5.0, 0.002, 0.0, 0.0, np.zeros((1, 1)), 500.0, effective)
-        entries.append(prices.Entry(one, 0.0, has_set_up=False, price=price, measured=found))
-    assert contest.best_of(entries, goal) is entries[1]
-    assert contest.best_of(entries[:1], goal) is entries[0]
+        states.append(prices.CandidateState(one, 0.0, has_set_up=False, price=price, measured=found))
+    assert branch_and_bound.best_of(states, goal) is states[1]
+    assert branch_and_bound.best_of(states[:1], goal) is states[0]
 
 
 def test_a_trial_with_few_effective_draws_promises_nothing():
     """Independent draws of a funnel stick, and a short trial that sees it once or twice takes them for fast."""
     goal = prices.checked_goal(None, None, 0.02)
     independent, langevin, *_ = TALL
-    other = prices.Entry(langevin, 0.01, has_set_up=False)
+    other = prices.CandidateState(langevin, 0.01, has_set_up=False)
     for effective, said in (
         (7.0, ""),
         (100.0, "not tried: independent draws and a walk, exact test reaches the goal in 0.1 s"),
     ):
         found = Measured(1e-6, 5.0, 0.002, 0.0, 0.0, np.zeros((1, 1)), 500.0, effective)
-        best = prices.Entry(independent, 0.001, has_set_up=False, price=0.1, measured=found)
-        assert contest.why_not_tried(other, best, goal, 0.0) == said
+        best = prices.CandidateState(independent, 0.001, has_set_up=False, price=0.1, measured=found)
+        assert branch_and_bound.why_not_tried(other, best, goal, 0.0) == said

@@ -6,8 +6,8 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.design import normal_by_pilot as pilots
-from approxmcmc.design.floors import seconds_of_trajectories
-from approxmcmc.design.survey import Situation
+from approxmcmc.design.lower_bounds import seconds_of_trajectories
+from approxmcmc.design.target_profile import TargetProfile
 from approxmcmc.design.work import PRODUCT, Counted
 from approxmcmc.expansion import quadratic
 from approxmcmc.expansion.posterior import Posterior
@@ -108,7 +108,7 @@ def test_trajectories_are_charged_for_the_numbers_of_a_sparse_metric(target, mon
     precision[users, 200 + users % 9] = precision[200 + users % 9, users] = 0.1
     law = pilots.normal_by_precision(np.zeros(209), precision)
     assert pilots.numbers_of_metric(target, law) == 2 * 200 + 9**2
-    known = Situation(target, _found={"pilot": law})
+    known = TargetProfile(target, _found={"pilot": law})
     one = Counted(1.0, 0.0, float(target.n_obs), 0.0, 0.0)
-    dense = seconds_of_trajectories(Situation(target, _found={"pilot": target}), one)
+    dense = seconds_of_trajectories(TargetProfile(target, _found={"pilot": target}), one)
     assert dense - seconds_of_trajectories(known, one) == pytest.approx(3.0 * PRODUCT * (dim**2 - 481))

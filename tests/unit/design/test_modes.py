@@ -11,7 +11,7 @@ import approxmcmc as amc
 from approxmcmc.contracts import Variables
 from approxmcmc.design.candidates import Pairing
 from approxmcmc.design.modes import OtherMode, Search, as_record, far_starts, search_modes, spread_starts
-from approxmcmc.design.survey import Situation
+from approxmcmc.design.target_profile import TargetProfile
 from approxmcmc.numerics import Laplace
 from approxmcmc.numerics.landscape import Landscape, _uphill
 from approxmcmc.proposals import RandomWalk
@@ -49,7 +49,7 @@ def searched(target, law, seed):
     """Return the search around a law for a walk in its metric, as `choose_sampler` makes it."""
     walk = RandomWalk(2.38 / math.sqrt(law.mode.size), preconditioner=law)
     setting = Pairing(target, amc.MetropolisHastings(walk, amc.ExactTest()), law)
-    return search_modes(target, setting, law, Situation(target, seed))
+    return search_modes(target, setting, law, TargetProfile(target, seed))
 
 
 def law_at(mode, dim=1):

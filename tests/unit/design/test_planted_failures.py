@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.design import memory, survey
+from approxmcmc.design import memory, target_profile
 from approxmcmc.errors import NotFiniteError, SamplingWarning
 from tests import pymc_zoo as zoo
 
@@ -41,8 +41,8 @@ def test_a_pilot_that_meets_nan_is_left_for_the_next_candidate(monkeypatch):
     def fail(*arguments, **settings):
         raise NotFiniteError("the log density is NaN at theta = [2.]")
 
-    monkeypatch.setattr(survey, "normal_by_pilot", fail)
-    monkeypatch.setattr(survey, "laplace", fail)
+    monkeypatch.setattr(target_profile, "normal_by_pilot", fail)
+    monkeypatch.setattr(target_profile, "laplace", fail)
     chosen, verdicts, draws = answer(logistic())
     assert "NUTS" in chosen and np.isfinite(draws["beta"]).all()
     assert verdicts[TRAJECTORIES] == verdicts[WALK] == "not possible: the log density is NaN at theta = [2.]"
@@ -76,7 +76,7 @@ def test_a_candidate_that_runs_out_of_memory_is_left_for_the_next(monkeypatch):
     def fail(*arguments, **settings):
         raise MemoryError("cannot allocate 8 GB")
 
-    monkeypatch.setattr(survey, "laplace", fail)
+    monkeypatch.setattr(target_profile, "laplace", fail)
     chosen, verdicts, _ = answer(logistic())
     assert chosen in (WALK, TRAJECTORIES)
     assert verdicts["independent draws and a walk, exact test"].endswith("cannot allocate 8 GB")

@@ -6,26 +6,26 @@ from types import SimpleNamespace
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.design import choice, contest, prices
+from approxmcmc.design import branch_and_bound, choice, prices
 from approxmcmc.design.candidates import Candidate, Pairing
-from approxmcmc.design.floors import Floor
-from approxmcmc.design.prices import Entry
+from approxmcmc.design.lower_bounds import LowerBound
+from approxmcmc.design.prices import CandidateState
 from approxmcmc.design.trial import Measured
 
 GOAL = prices.checked_goal(None, None, 0.02)
 ONLY_EXACT = prices.checked_goal(None, None, 0.0)
 
 
-def entry(name, price=math.nan, verdict="", *, exact=True, measured=False, counted=False, error=0.0, effective=100.0):
+def state(name, price=math.nan, verdict="", *, exact=True, measured=False, counted=False, error=0.0, effective=100.0):
     """Return a candidate that was measured at this price, or whose floor it is."""
-    candidate = Candidate(name, exact, lambda known: None, lambda known: Floor(0.0, 0.0), is_counted=counted)
+    candidate = Candidate(name, exact, lambda known: None, lambda known: LowerBound(0.0, 0.0), is_counted=counted)
     found = Measured(1e-6, 1.0, 1.0, error, 0.0, None, 1.0, effective) if measured else None
-    floor = 0.0 if math.isnan(price) else price
-    return Entry(candidate, floor, False, verdict, price if measured else math.nan, measured=found)
+    lower_bound = 0.0 if math.isnan(price) else price
+    return CandidateState(candidate, lower_bound, False, verdict, price if measured else math.nan, measured=found)
 
 
-def untried(name, floor, **settings):
-    return entry(name, floor, f"{contest.NOT_TRIED}: chosen reaches the goal in 0.08 s", **settings)
+def untried(name, lower_bound, **settings):
+    return state(name, lower_bound, f"{branch_and_bound.NOT_TRIED}: chosen reaches the goal in 0.08 s", **settings)
 
 
 def sentence(*others, goal=GOAL, chosen_at=0.079, counted=False):
@@ -33,14 +33,14 @@ def sentence(*others, goal=GOAL, chosen_at=0.079, counted=False):
     known = SimpleNamespace(target=amc.targets.LogisticRegression([[1.0], [2.0]], [0, 1]), laws=list)
     known.seconds_to_compile = lambda parts: 12.0
     known.term_work = known.target.term_work
-    chosen = entry("chosen", chosen_at, measured=True, counted=counted)
+    chosen = state("chosen", chosen_at, measured=True, counted=counted)
     chosen.setting = Pairing(known.target, amc.MetropolisHastings(amc.RandomWalk(1.0), amc.ExactTest()))
-    entries = [*others, chosen]
-    choice._judge(entries, chosen, goal)
-    return choice._choice(entries, chosen, known, goal, None, 0.0, 0.0).sentence.partition(": ")[2].partition("; ")[2]
+    states = [*others, chosen]
+    choice._judge(states, chosen, goal)
+    return choice._choice(states, chosen, known, goal, None, 0.0, 0.0).sentence.partition(": ")[2].partition("; ")[2]
 
 
-IMPOSSIBLE = entry("impossible", 0.001, "not possible: no gradient")
+IMPOSSIBLE = state("impossible", 0.001, "not possible: no gradient")
 
 
 @pytest.mark.parametrize(
@@ -51,18 +51,18 @@ IMPOSSIBLE = entry("impossible", 0.001, "not possible: no gradient")
          "not tried, and possibly faster: influential rows (at least 0.0081)"),
         ([untried("influential rows", 0.2), untried("walk", 2.0)], GOAL, "no other candidate could be faster"),
         ([untried("walk", 0.2), IMPOSSIBLE], GOAL, "no other candidate could be faster"),
-        ([entry("slow", 0.0, "given up after a few steps: each takes too long")], GOAL,
+        ([state("slow", 0.0, "given up after a few steps: each takes too long")], GOAL,
          "no other candidate could be faster"),
         ([IMPOSSIBLE], GOAL, "no other candidate is possible"),
         ([], GOAL, "no other candidate is possible"),
-        ([entry("walk", 0.3, measured=True), entry("langevin", 0.2, measured=True)], GOAL, "next best: langevin, 0.2"),
-        ([entry("walk", 0.3, measured=True), untried("influential rows", 0.0081)], GOAL,
+        ([state("walk", 0.3, measured=True), state("langevin", 0.2, measured=True)], GOAL, "next best: langevin, 0.2"),
+        ([state("walk", 0.3, measured=True), untried("influential rows", 0.0081)], GOAL,
          "next best: walk, 0.3; not tried, and possibly faster: influential rows (at least 0.0081)"),
-        ([entry("t-test", 0.01, measured=True, exact=False, error=0.5)], GOAL,
+        ([state("t-test", 0.01, measured=True, exact=False, error=0.5)], GOAL,
          "t-test, 0.01, was not taken: predicted error above the allowed 0.02"),
-        ([entry("t-test", 0.05, measured=True, exact=False, error=0.01), entry("walk", 0.3, measured=True)], GOAL,
+        ([state("t-test", 0.05, measured=True, exact=False, error=0.01), state("walk", 0.3, measured=True)], GOAL,
          "next best: walk, 0.3; t-test, 0.05, was not taken: biased, and faster by less than a factor of two"),
-        ([entry("sticky", 0.05, measured=True, effective=4.0)], GOAL,
+        ([state("sticky", 0.05, measured=True, effective=4.0)], GOAL,
          "sticky, 0.05, was not taken: its trial had only 4 effective draws"),
         ([untried("t-test", 0.01, exact=False), untried("walk", 0.2)], ONLY_EXACT,
          "no other exact candidate could be faster"),
@@ -81,6 +81,6 @@ def test_nuts_alone_says_what_the_others_would_compile():
 @pytest.mark.parametrize("price", [0.0081, 0.078, 0.08, 2.0])
 def test_none_is_said_to_be_slower_whose_bound_is_lower(price):
     """The invariant of every branch: without a cost, a bound below that of the chosen one is named."""
-    said = sentence(untried("influential rows", price), entry("walk", 0.3, measured=True))
+    said = sentence(untried("influential rows", price), state("walk", 0.3, measured=True))
     assert ("influential rows" in said) is (price < 0.079)
     assert "no other" not in said

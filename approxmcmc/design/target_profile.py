@@ -39,7 +39,7 @@ class ImproperError(IncompatibleError):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Situation:
+class TargetProfile:
     """What is known of a target before trials, and what is computed on demand.
 
     Parameters
@@ -297,8 +297,8 @@ class Situation:
         return why_rows_too_large(self.target, self.chains)
 
 
-def survey(target: Any, seed: int, chains: int = 4) -> Situation:
+def profile_target(target: Any, seed: int, chains: int = 4) -> TargetProfile:
     """Return what is known of a target before anything is evaluated; `seed` is for pilots, `chains` for the run."""
     if not isinstance(target, Target):
         raise IncompatibleError(f"choose_sampler needs a target or a pm.Model, found {type(target).__name__}")
-    return Situation(target, seed, chains)
+    return TargetProfile(target, seed, chains)

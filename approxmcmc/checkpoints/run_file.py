@@ -1,4 +1,4 @@
-"""The book of a run: one file with the run's settings, what was derived from them, and its current state.
+"""The file of a run: its settings, what was derived from them, and its current state.
 
 A run resumes only if target, sampler, seed, settings and versions are those that it began with; otherwise the error
 shows both sides of each difference.
@@ -27,7 +27,7 @@ from approxmcmc.sampling.recorder import Snapshot
 
 
 @dataclasses.dataclass
-class Book:
+class RunFile:
     """The file of a run: its settings, what was derived from them, and its current state.
 
     `asked` is the result of `what_was_asked`, and must be equal when the run resumes. `made` was derived from it when
@@ -142,8 +142,8 @@ def versions() -> dict[str, str]:
     return {"approxmcmc": library, **{name: version(name) for name in ("numpy", "numba")}}
 
 
-def open_book(path: str | os.PathLike[str], asked: Mapping[str, Any], *, any_seed: bool) -> Book:
-    """Return the book of the run with the settings `asked`: the one in the file, or a new one if there is no file.
+def open_run_file(path: str | os.PathLike[str], asked: Mapping[str, Any], *, any_seed: bool) -> RunFile:
+    """Return the file of the run with the settings `asked`: the one in the file, or a new one if there is no file.
 
     The settings in the file must equal `asked`; with `any_seed` the seed may differ, and the seed in the file is used.
 
@@ -163,17 +163,17 @@ def open_book(path: str | os.PathLike[str], asked: Mapping[str, Any], *, any_see
         raise IsADirectoryError(f"checkpoint: {path} is a folder. Name a file, as {path / 'run.nc'}")
     remove_leftovers(path)  # the temporary file of a process that was killed while it wrote
     if not path.exists():
-        return Book(path, asked)
+        return RunFile(path, asked)
     known = read_checkpoint(path)
     if any_seed:
         asked = {**asked, "seed": known.about["asked"].get("seed")}
     refuse_another_run(path, known.about["asked"], asked)
-    return book_of(path, known)
+    return run_file_of(path, known)
 
 
-def book_of(path: Path, known: Checkpoint) -> Book:
-    """Return the book of a checkpoint that was read."""
-    return Book(path, known.about["asked"], dict(known.about["made"]), known.snapshot, known.trace)
+def run_file_of(path: Path, known: Checkpoint) -> RunFile:
+    """Return the file of a checkpoint that was read."""
+    return RunFile(path, known.about["asked"], dict(known.about["made"]), known.snapshot, known.trace)
 
 
 def refuse_another_run(path: Path, stored: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
