@@ -15,6 +15,7 @@ from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning, warn
+from approxmcmc.further_runs import run_until_checks_pass
 from approxmcmc.interop.any_model import as_target
 from approxmcmc.runs import carry_out, completing, judge, make_plan, tuning_steps
 from approxmcmc.sampling.assembly import Settings
@@ -54,7 +55,10 @@ def sample(
         How to sample it, such as ``MetropolisHastings(RandomWalk(0.01), SequentialTTest(epsilon=0.05))``. None:
         `choose_sampler` compares candidates in short runs and takes the fastest. The choice is logged, unless
         `progressbar` is False, and stored in the attribute ``chosen``; the attribute ``choice`` holds the table of
-        candidates.
+        candidates. If the run then fails R-hat, an effective sample size, the check of movement or that of divergences,
+        the chains run again: from new starts, with effects in their non-centred form, with smaller steps, or by the
+        next plan, while the further runs have together cost less than twice the first. The attribute ``further_runs``
+        lists them (see the page on traces). With `checkpoint`, no further run is made.
     draws
         Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``. With `target_ess`, this
         is an upper limit, and None means no limit. Otherwise None means 1000. If neither `sampler` nor `time_limit` is
@@ -223,7 +227,13 @@ def sample(
             settings = settings._replace(seed=run_file.asked["seed"])
         plan = make_plan(target, sampler, settings, initvals, run_file, say=progressbar)
         plan = plan._replace(compiled_before=compiled_before, complete=completing(given, target))
-        trace, block = carry_out(plan, run_file, cores=cores, progressbar=progressbar)
+        if sampler is None and run_file is None:
+            starts_given = initvals is not None
+            trace, block = run_until_checks_pass(
+                plan, target, starts_given=starts_given, cores=cores, progressbar=progressbar
+            )
+        else:
+            trace, block = carry_out(plan, run_file, cores=cores, progressbar=progressbar)
     warn_of(block)
     return trace
 

@@ -6,7 +6,7 @@ chains load their states from the checkpoint.
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,7 +53,8 @@ class RunPlan(NamedTuple):
     `content` is the hash of the target, computed once because it takes seconds on large data; "" if it is unknown.
     `attrs`: the attributes of the trace about the choice of the sampler, empty if the user chose it. `compiled_before`:
     seconds that this process had spent compiling before the run. `complete` adds to a finished trace what the model
-    returns besides the target's variables, before the trace is written to a checkpoint.
+    returns besides the target's variables, before the trace is written to a checkpoint. `restarts`: how often each
+    chain of another library was started anew, see `chain_seeds`.
     """
 
     target: Target
@@ -64,6 +65,7 @@ class RunPlan(NamedTuple):
     attrs: Mapping[str, Any] = {}
     compiled_before: float = 0.0
     complete: Callable[[xr.DataTree], xr.DataTree] = lambda trace: trace
+    restarts: Sequence[int] = ()
 
 
 def tuning_steps(sampler: Sampler, target: Target) -> int:
@@ -146,7 +148,7 @@ def carry_out(plan: RunPlan, run_file: RunFile | None, *, cores: int, progressba
     """
     if isinstance(plan.sampler, WholeSampler):
         return _carry_out_whole(plan, run_file, cores=cores, progressbar=progressbar)
-    target, sampler, settings, _, initvals, chosen, compiled_before, complete = plan
+    target, sampler, settings, _, initvals, chosen, compiled_before, complete, _ = plan
     tune = settings.tune or 0
     thin = settings.thin
     keep_warmup = not settings.discard_tuned_samples
@@ -239,7 +241,7 @@ def _carry_out_whole(
     plan: RunPlan, run_file: RunFile | None, *, cores: int, progressbar: bool
 ) -> tuple[xr.DataTree, str]:
     """Run a sampler that draws all chains by itself; its checkpoint only holds the trace of a finished run."""
-    target, sampler, settings, _, initvals, chosen, _, complete = plan
+    target, sampler, settings, _, initvals, chosen, _, complete, restarts = plan
     if run_file:
         if run_file.begun:
             tell("%s: %r cannot resume a run, so the run starts again and repeats its draws", run_file.path, sampler)
@@ -252,7 +254,7 @@ def _carry_out_whole(
         goals=goals,
         tune=settings.tune or 0,
         thin=settings.thin,
-        seeds=chain_seeds(settings.seed, settings.chains),
+        seeds=chain_seeds(settings.seed, settings.chains, restarts),
         cores=cores,
         initvals=initvals,
         time_limit=settings.time_limit,

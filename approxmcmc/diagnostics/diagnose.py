@@ -11,6 +11,7 @@ import approxmcmc.acceptance  # noqa: F401 (a trace names the class of its test,
 from approxmcmc.contracts import VERDICTS, AcceptanceTest, Finding, Verdict
 from approxmcmc.diagnostics.convergence import FEWEST_DRAWS, convergence, effective
 from approxmcmc.diagnostics.expansion_gates import expansion_gates
+from approxmcmc.diagnostics.further_runs import further_runs
 from approxmcmc.diagnostics.gates import Gate, accumulated_error, gates
 from approxmcmc.diagnostics.health import movement, stopped, trajectories, undefined
 from approxmcmc.diagnostics.importance import pareto_finding
@@ -50,7 +51,8 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
     density was undefined; how many NUTS trajectories diverged or were cut short; the acceptance test's own warnings;
     the gates computed from audits, and whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01,
     or what chance explains if that is more), bulk and tail ESS (limit 100 per chain), from 100 draws per chain on [1]_;
-    where chains started, and whether a search from far starts found other modes; the gates of an expansion. `sample`
+    where chains started, and whether a search from far starts found other modes; which runs were made after failed
+    checks, and whether their chains saw other places; the gates of an expansion. `sample`
     reports failed checks in one `SamplingWarning` and stores their names, joined by commas, in the posterior's
     attribute ``problems`` and their rows as JSON in ``diagnosis``.
 
@@ -103,6 +105,7 @@ def findings(trace: xr.DataTree) -> list[Finding]:
             *of_modes,
             *expansion_gates(posterior.attrs, settings, stats),
         ]
+    found += further_runs(posterior, others_fail=any(finding.fires for finding in found))
     return sorted(found, key=lambda one: VERDICTS.index(one.verdict))
 
 

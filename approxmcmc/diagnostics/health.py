@@ -120,7 +120,7 @@ def _divergences(diverging: xr.DataArray, settings: Mapping[str, Any]) -> Findin
     accept = float(settings.get("target_accept", 0.8))
     advice = (
         f"raise target_accept, amc.NUTS(target_accept={(1.0 + accept) / 2.0:.3g}), or write hierarchical effects in "
-        "the other form, sigma * z with z ~ N(0, 1) in place of N(0, sigma) or the reverse"
+        "the other form, sigma * z with z ~ N(0, 1) in place of N(0, sigma), amc.NUTS(non_centred=True), or the reverse"
     )
     sentence = f"{number} of {draws} trajectories diverged: the draws may miss part of the posterior"
     return Finding("divergences", "warning", sentence, advice, float(number), 0.0, where)

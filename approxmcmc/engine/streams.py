@@ -14,6 +14,8 @@ from approxmcmc.contracts import Streams
 from approxmcmc.engine.checks import is_integer
 from approxmcmc.errors import InvalidInputError
 
+RESTARTED = 0x72657374  # "rest": the key of the streams of chains that start anew, which no other stream has
+
 
 def seed_sequences(random_seed: Any, chains: int) -> tuple[list[np.random.SeedSequence], Any]:
     """Return one seed sequence for each chain, and an int or a list of ints which, as `random_seed`, repeats the run.
@@ -60,9 +62,18 @@ def seed_sequences(random_seed: Any, chains: int) -> tuple[list[np.random.SeedSe
     )
 
 
-def chain_seeds(random_seed: Any, chains: int) -> list[int]:
-    """Return one integer for each chain, for samplers of other libraries; see :func:`seed_sequences`."""
-    return [int(sequence.generate_state(1)[0]) for sequence in seed_sequences(random_seed, chains)[0]]
+def chain_seeds(random_seed: Any, chains: int, restarts: Sequence[int] = ()) -> list[int]:
+    """Return one integer for each chain, for samplers of other libraries; see :func:`seed_sequences`.
+
+    `restarts` counts for each chain how often it was started anew. A chain with count 0 has the seed that it has
+    without `restarts`.
+    """
+    sequences = seed_sequences(random_seed, chains)[0]
+    for chain, count in enumerate(restarts):
+        if count:
+            key = (*sequences[chain].spawn_key, RESTARTED, count)
+            sequences[chain] = np.random.SeedSequence(sequences[chain].entropy, spawn_key=key)
+    return [int(sequence.generate_state(1)[0]) for sequence in sequences]
 
 
 def streams(sequence: np.random.SeedSequence) -> Streams:

@@ -23,8 +23,19 @@ MOST = 2**31  # draws of a chain that runs until `more` returns 0
 _compiled: dict[Any, by_nutpie.NutpieModel] = {}
 
 
-def draw_chains(target: Any, asked: WholeRun, library: str, *, target_accept: float, insist: bool) -> NamedDraws:
+def draw_chains(
+    target: Any,
+    asked: WholeRun,
+    library: str,
+    *,
+    target_accept: float,
+    adaptation: str | None,
+    non_centred: bool,
+    insist: bool,
+) -> NamedDraws:
     """Draw all chains by `library`; if nutpie cannot compile the model, by PyMC, or with `insist` raise its error.
+
+    The other settings are those of `NUTS`.
 
     Raises
     ------
@@ -36,6 +47,10 @@ def draw_chains(target: Any, asked: WholeRun, library: str, *, target_accept: fl
         When no chain can start.
     """
     model = pymc_model_of(target)
+    if non_centred:
+        from approxmcmc.interop.non_centred import non_centred as in_other_form
+
+        model = in_other_form(model)
     names = _names(target, model)
     goal: Goal = asked.goals.first()
     shapes = Variables(dict(target.variables.shapes))
@@ -59,7 +74,7 @@ def draw_chains(target: Any, asked: WholeRun, library: str, *, target_accept: fl
         return goal.draws * asked.thin
 
     starts = _starts(asked, target, model)
-    compiled = _compile(target, model, names, insist=insist) if library == "nutpie" else None
+    compiled = _compile(target, model, names, non_centred, insist=insist) if library == "nutpie" else None
     library = "pymc" if compiled is None else library
     total = len(asked.seeds) * (asked.tune + asked.thin * asked.goals.expected[0])
     label = f"NUTS by {library}, {len(asked.seeds)} chains"
@@ -79,26 +94,28 @@ def draw_chains(target: Any, asked: WholeRun, library: str, *, target_accept: fl
             seconds=asked.time_limit,
             tick=bar.update,
         )
-        raw = _draw(job, compiled)
+        raw = _draw(job, compiled, adaptation)
     flat_draws = flat(raw.posterior, goal._replace(draws=raw.posterior.sizes["draw"] // asked.thin))
     attrs = {"nuts": library, "adaptation": raw.adaptation}
     return named_draws(raw, target, asked, asked.thin * goal.every, flat_draws, attrs)
 
 
-def _draw(job: NUTSJob, compiled: by_nutpie.NutpieModel | None) -> RawDraws:
+def _draw(job: NUTSJob, compiled: by_nutpie.NutpieModel | None, adaptation: str | None) -> RawDraws:
     """Draw by nutpie if it has compiled the model, else by PyMC."""
     try:
-        return by_pymc.draw(job) if compiled is None else by_nutpie.draw(job, compiled)
+        return by_pymc.draw(job) if compiled is None else by_nutpie.draw(job, compiled, adaptation)
     except (RuntimeError, by_pymc.start_error()) as error:
         raise SamplingError(why_no_start(job.model, error)) from error
 
 
-def _compile(target: Target, model: Any, names: Sequence[str], *, insist: bool) -> by_nutpie.NutpieModel | None:
-    """Return the model compiled by nutpie, cached by content; None if nutpie cannot compile it.
+def _compile(
+    target: Target, model: Any, names: Sequence[str], non_centred: bool, *, insist: bool
+) -> by_nutpie.NutpieModel | None:
+    """Return the model of a target compiled by nutpie, cached by content and form; None if nutpie cannot compile it.
 
     With `insist` the error of nutpie is raised instead.
     """
-    key = known_content(target) or object(), tuple(names)  # an object equals no other: compiled again
+    key = known_content(target) or object(), tuple(names), non_centred  # an object equals no other: compiled again
     if key not in _compiled:
         try:
             made = by_nutpie.compile_model(model, names)

@@ -12,6 +12,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.whole_chains.run import draw_chains
 
 BACKENDS = ("nutpie", "pymc")
+ADAPTATIONS = ("diag", "draw_diag", "low_rank")  # nutpie's names of its mass matrices
 TUNE = {"nutpie": 400, "pymc": 1000}  # default tuning steps of each library
 
 
@@ -44,6 +45,12 @@ class NUTS(WholeSampler, Component):
     backend
         ``"nutpie"`` or ``"pymc"``. None: nutpie if it is installed (``pip install "approxmcmc[nutpie]"``) and can
         compile the model, else PyMC, and a message says why.
+    adaptation
+        Mass matrix of nutpie: ``"diag"``, from draws and gradients; ``"draw_diag"``, from draws; or ``"low_rank"``.
+        None: ``"diag"``, and ``"draw_diag"`` if a chain does not move. PyMC ignores it.
+    non_centred
+        Whether to sample each effect x of a normal, Student-t, Cauchy, Laplace or logistic distribution with an
+        unknown scale as location + scale z. The trace has x.
 
     Raises
     ------
@@ -60,13 +67,15 @@ class NUTS(WholeSampler, Component):
     Examples
     --------
     >>> amc.NUTS(target_accept=0.95)
-    NUTS(tune=None, target_accept=0.95, backend=None)
+    NUTS(tune=None, target_accept=0.95, backend=None, adaptation=None, non_centred=False)
     >>> trace = amc.sample(model, amc.NUTS())  # doctest: +SKIP
     """
 
     tune: int | None = None
     target_accept: float = 0.8
     backend: str | None = None
+    adaptation: str | None = None
+    non_centred: bool = False
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -76,6 +85,10 @@ class NUTS(WholeSampler, Component):
             raise InvalidInputError(f"NUTS: target_accept must lie between 0 and 1, found {self.target_accept!r}")
         if self.backend not in (None, *BACKENDS):
             raise InvalidInputError(f'NUTS: backend must be "nutpie", "pymc" or None, found {self.backend!r}')
+        if self.adaptation not in (None, *ADAPTATIONS):
+            raise InvalidInputError(f"NUTS: adaptation must be one of {ADAPTATIONS} or None, found {self.adaptation!r}")
+        if not isinstance(self.non_centred, bool):
+            raise InvalidInputError(f"NUTS: non_centred must be True or False, found {self.non_centred!r}")
 
     def library(self, target: Any) -> str:
         """Return which library runs this on a target: ``"nutpie"`` or ``"pymc"``.
@@ -107,7 +120,15 @@ class NUTS(WholeSampler, Component):
         insist = self.backend is not None
         if not insist and preferred() == "pymc":
             tell('NUTS by PyMC: nutpie is not installed; it is usually faster: pip install "approxmcmc[nutpie]"')
-        return draw_chains(target, asked, library, target_accept=float(self.target_accept), insist=insist)
+        return draw_chains(
+            target,
+            asked,
+            library,
+            target_accept=float(self.target_accept),
+            adaptation=self.adaptation,
+            non_centred=self.non_centred,
+            insist=insist,
+        )
 
     def continues(self, target: Any) -> bool:
         """Return whether a longer run continues the chains: True by nutpie, while PyMC starts again from step 0."""

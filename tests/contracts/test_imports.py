@@ -33,6 +33,7 @@ ORDER = (
     {"couplings"},
     {"bounds"},
     {"runs"},
+    {"further_runs"},
     {"api"},
     {"auditing", "importance", "leave_one_out", "prediction", "resuming"},
     {"study"},

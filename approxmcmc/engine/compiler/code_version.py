@@ -27,7 +27,7 @@ ROOMS_THAT_DRAW = (
     "interop",
     "whole_chains",
 )
-FILES_THAT_DRAW = ("api.py", "runs.py")
+FILES_THAT_DRAW = ("api.py", "further_runs.py", "runs.py")
 
 
 @functools.cache
