@@ -7,10 +7,11 @@ import importlib
 import importlib.metadata
 from typing import Any
 
-# Top-level names: those used in README, tutorials and gallery, the functions that lead from a model to its answer, and
-# the base class `Target`. All other public names are in the `__all__` of a subpackage.
+# At the top level are the verbs that lead from a model to its answer, every regression, the role `Target` and the
+# target of one's own functions, `Study`, and one class for each textbook method. All other public names are in the
+# `__all__` of a subpackage.
 _HOMES = {
-    "approxmcmc.acceptance": ("ExactTest", "SequentialTTest"),
+    "approxmcmc.acceptance": ("AlwaysAccept", "ExactTest", "MinibatchBarker", "PoissonTest", "SequentialTTest"),
     "approxmcmc.api": ("sample",),
     "approxmcmc.auditing": ("audit",),
     "approxmcmc.bounds": ("check_bound",),
@@ -40,12 +41,29 @@ _HOMES = {
         "plot_risk",
         "plot_statistic",
     ),
-    "approxmcmc.proposals": ("Independence", "Langevin", "RandomWalk"),
+    "approxmcmc.proposals": ("Hamiltonian", "Langevin", "RandomWalk", "StochasticGradientLangevin"),
     "approxmcmc.reference": ("reference_posterior", "stein_discrepancy"),
     "approxmcmc.resuming": ("resume",),
-    "approxmcmc.samplers": ("Exchange", "Firefly", "Gibbs", "ImplicitResampling", "MetropolisHastings"),
+    "approxmcmc.samplers": ("Exchange", "Firefly", "Gibbs", "MetropolisHastings"),
     "approxmcmc.surrogate": ("ControlVariate", "SurrogateTransition"),
-    "approxmcmc.targets": ("AuxiliaryChain", "FunctionTarget"),
+    "approxmcmc.targets": (
+        "FunctionTarget",
+        "BetaRegression",
+        "BinomialRegression",
+        "CloglogRegression",
+        "ExponentialRegression",
+        "GammaRegression",
+        "LinearRegression",
+        "LogisticRegression",
+        "NegativeBinomialRegression",
+        "OrderedRegression",
+        "PoissonRegression",
+        "ProbitRegression",
+        "RobustRegression",
+        "SoftmaxRegression",
+        "WeibullRegression",
+    ),
+    "approxmcmc.study": ("Study",),
     "approxmcmc.whole_chains": ("NUTS",),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}

@@ -21,7 +21,13 @@ from approxmcmc import (
     targets as targets,
     whole_chains as whole_chains,
 )
-from approxmcmc.acceptance import ExactTest as ExactTest, SequentialTTest as SequentialTTest
+from approxmcmc.acceptance import (
+    AlwaysAccept as AlwaysAccept,
+    ExactTest as ExactTest,
+    MinibatchBarker as MinibatchBarker,
+    PoissonTest as PoissonTest,
+    SequentialTTest as SequentialTTest,
+)
 from approxmcmc.api import sample as sample
 from approxmcmc.auditing import audit as audit
 from approxmcmc.bounds import check_bound as check_bound
@@ -51,21 +57,42 @@ from approxmcmc.plots import (
     plot_statistic as plot_statistic,
 )
 from approxmcmc.prediction import posterior_predictive as posterior_predictive, predict as predict
-from approxmcmc.proposals import Independence as Independence, Langevin as Langevin, RandomWalk as RandomWalk
+from approxmcmc.proposals import (
+    Hamiltonian as Hamiltonian,
+    Langevin as Langevin,
+    RandomWalk as RandomWalk,
+    StochasticGradientLangevin as StochasticGradientLangevin,
+)
 from approxmcmc.reference import reference_posterior as reference_posterior, stein_discrepancy as stein_discrepancy
 from approxmcmc.resuming import resume as resume
 from approxmcmc.samplers import (
     Exchange as Exchange,
     Firefly as Firefly,
     Gibbs as Gibbs,
-    ImplicitResampling as ImplicitResampling,
     MetropolisHastings as MetropolisHastings,
 )
+from approxmcmc.study import Study as Study
 from approxmcmc.surrogate import (
     ControlVariate as ControlVariate,
     SurrogateTransition as SurrogateTransition,
 )
-from approxmcmc.targets import AuxiliaryChain as AuxiliaryChain, FunctionTarget as FunctionTarget
+from approxmcmc.targets import (
+    BetaRegression as BetaRegression,
+    BinomialRegression as BinomialRegression,
+    CloglogRegression as CloglogRegression,
+    ExponentialRegression as ExponentialRegression,
+    FunctionTarget as FunctionTarget,
+    GammaRegression as GammaRegression,
+    LinearRegression as LinearRegression,
+    LogisticRegression as LogisticRegression,
+    NegativeBinomialRegression as NegativeBinomialRegression,
+    OrderedRegression as OrderedRegression,
+    PoissonRegression as PoissonRegression,
+    ProbitRegression as ProbitRegression,
+    RobustRegression as RobustRegression,
+    SoftmaxRegression as SoftmaxRegression,
+    WeibullRegression as WeibullRegression,
+)
 from approxmcmc.whole_chains import NUTS as NUTS
 
 __version__: str

@@ -109,11 +109,11 @@ def samplers() -> dict[str, Any]:
     """Return full-data chains and Firefly, by random walk and with gradients, and Firefly by slice sampling."""
     return {
         "exact": amc.MetropolisHastings(WALK, amc.ExactTest()),
-        "untuned": amc.Firefly(WALK, "untuned", amc.ImplicitResampling(0.1)),
-        "tuned": amc.Firefly(WALK, "tuned", amc.ImplicitResampling(0.01)),
+        "untuned": amc.Firefly(WALK, "untuned", amc.samplers.ImplicitResampling(0.1)),
+        "tuned": amc.Firefly(WALK, "tuned", amc.samplers.ImplicitResampling(0.01)),
         "exact_langevin": amc.MetropolisHastings(LANGEVIN, amc.ExactTest()),
-        "tuned_langevin": amc.Firefly(LANGEVIN, "tuned", amc.ImplicitResampling(0.01)),
-        "tuned_slice": amc.Firefly(SLICE, "tuned", amc.ImplicitResampling(0.01)),
+        "tuned_langevin": amc.Firefly(LANGEVIN, "tuned", amc.samplers.ImplicitResampling(0.01)),
+        "tuned_slice": amc.Firefly(SLICE, "tuned", amc.samplers.ImplicitResampling(0.01)),
     }
 
 

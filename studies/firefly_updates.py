@@ -27,7 +27,11 @@ from studies.tools.one_by_one_z import OneByOneZ
 
 # Share of the data (implicit updates: of the dark data) that an update of z evaluates in a step (Maclaurin and Adams).
 SHARE = {"untuned": 0.1, "tuned": 0.01, "taylor": 0.01}
-UPDATES = {"explicit": amc.samplers.ExplicitResampling, "implicit": OneByOneZ, "skipping": amc.ImplicitResampling}
+UPDATES = {
+    "explicit": amc.samplers.ExplicitResampling,
+    "implicit": OneByOneZ,
+    "skipping": amc.samplers.ImplicitResampling,
+}
 DRAWS = 200  # of the full-data chains, over which equation 3 is averaged
 
 

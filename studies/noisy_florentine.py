@@ -55,7 +55,7 @@ def business() -> "amc.targets.ERGM":
 
 def chains(start: str = "observed", n_updates: int = UPDATES, thin: int | None = None):
     """Return auxiliary chains; the paper does not say where its chains start or how they move."""
-    return amc.AuxiliaryChain(n_updates, start, thin=thin)
+    return amc.targets.AuxiliaryChain(n_updates, start, thin=thin)
 
 
 def walk(factor: float = WALK):

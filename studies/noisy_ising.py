@@ -51,7 +51,7 @@ def lattices(n: int, size: int) -> dict:
 
 def auxiliary(thin: int | None = None):
     """Return the auxiliary chains of the paper; `thin` is the number of updates between further draws."""
-    return amc.AuxiliaryChain(UPDATES, "observed", thin=thin)
+    return amc.targets.AuxiliaryChain(UPDATES, "observed", thin=thin)
 
 
 def exact_exchange(scale: float):

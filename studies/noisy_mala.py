@@ -49,7 +49,7 @@ class NetworkMALA(Component, Sampler):
 
     def build(self, target, *, audit_every=None):
         """Make the sampler in the metric of the network, and build it."""
-        auxiliary = amc.AuxiliaryChain(noisy_florentine.UPDATES, "observed", thin=noisy_florentine.THIN)
+        auxiliary = amc.targets.AuxiliaryChain(noisy_florentine.UPDATES, "observed", thin=noisy_florentine.THIN)
         how = {"noisy": self.noisy, "refresh": self.refresh, "auxiliary": auxiliary, "n_auxiliary": 50}
         name = network_of(target)
         mala = amc.samplers.MALAExchange(self.steps[name], cov=METRIC[name], **how)

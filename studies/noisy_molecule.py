@@ -67,7 +67,7 @@ def bonds() -> "amc.targets.ERGM":
 
 def chains(thin: int | None = None, n_updates: int = UPDATES):
     """Return auxiliary chains that start from the observed graph."""
-    return amc.AuxiliaryChain(n_updates, "observed", thin=thin)
+    return amc.targets.AuxiliaryChain(n_updates, "observed", thin=thin)
 
 
 def covariance(factor: float = 1.0) -> np.ndarray:

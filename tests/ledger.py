@@ -232,7 +232,7 @@ def with_influential_rows(target):
 def with_bright_rows(target):
     """Return a Firefly chain: with the user's bound, or with one that needs no mode."""
     kind = "own" if isinstance(target, amc.targets.BoundedLikelihood) else "untuned"
-    return amc.Firefly(WALK, bound=kind, z_update=amc.ImplicitResampling(0.3)), target
+    return amc.Firefly(WALK, bound=kind, z_update=amc.samplers.ImplicitResampling(0.3)), target
 
 
 METHODS = {

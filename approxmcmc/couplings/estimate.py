@@ -153,7 +153,7 @@ def bias(
     >>> X = rng.normal(size=(1000, 2))
     >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=1000) > 0).astype(int))
     >>> test = amc.SequentialTTest(epsilon=0.2, batch_size=50)
-    >>> sampler = amc.MetropolisHastings(amc.Independence(amc.laplace(target)), test)
+    >>> sampler = amc.MetropolisHastings(amc.proposals.Independence(amc.laplace(target)), test)
     >>> trace = amc.sample(target, sampler, draws=1000, chains=2, random_seed=1, progressbar=False)
     >>> found = amc.bias(trace, target, sampler, n_audits=400, random_seed=1)
     >>> bool(found.tv_bound_upper < 1.0), int(found.unmet)

@@ -197,7 +197,7 @@ class Independence(Component, Proposal):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.Independence([0.0, 1.0], cov=[1.0, 2.0]).cov.tolist()
+    >>> amc.proposals.Independence([0.0, 1.0], cov=[1.0, 2.0]).cov.tolist()
     [[1.0, 0.0], [0.0, 4.0]]
     """
 

@@ -44,7 +44,7 @@ def statistics_after(
     target: Any, thetas: np.ndarray, n_updates: int, repeats: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Return the statistics of auxiliary graphs after `n_updates` updates, shape (len(thetas), repeats, dim)."""
-    simulator = target.build_simulator(amc.AuxiliaryChain(n_updates, "observed"))
+    simulator = target.build_simulator(amc.targets.AuxiliaryChain(n_updates, "observed"))
     state, count = simulator.make_state(), np.zeros(len(COUNT_NAMES), dtype=np.int64)
     found = np.zeros((len(thetas), repeats, thetas.shape[1]))
     for theta, graphs in zip(thetas, found, strict=True):

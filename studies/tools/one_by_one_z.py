@@ -1,7 +1,7 @@
 """The implicit update of z without skips: a uniform random number for every dark datum.
 
 Draves, Exact MCMC with Firefly Monte Carlo: A Review, algorithm 4. It has the same distribution and number of
-likelihood evaluations as :class:`approxmcmc.ImplicitResampling`, which jumps from one chosen datum to the next
+likelihood evaluations as :class:`approxmcmc.samplers.ImplicitResampling`, which jumps from one chosen datum to the next
 (algorithm 5), but draws a uniform for each dark datum in every step. Only studies that measure this cost need it.
 """
 
@@ -55,5 +55,5 @@ class OneByOneZ(Component, ZUpdate):
     q: float = 0.01
 
     def build_z_update(self) -> CompiledZUpdate:
-        """Compile the update; its state is that of :class:`approxmcmc.ImplicitResampling`."""
-        return CompiledZUpdate(update_one_by_one, amc.ImplicitResampling(self.q).build_z_update().make_state)
+        """Compile the update; its state is that of :class:`approxmcmc.samplers.ImplicitResampling`."""
+        return CompiledZUpdate(update_one_by_one, amc.samplers.ImplicitResampling(self.q).build_z_update().make_state)

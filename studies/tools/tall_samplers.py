@@ -64,7 +64,7 @@ def sgld(fit: Laplace) -> Sampler:
 def firefly(fit: Laplace) -> Sampler:
     """Return Firefly Monte Carlo with bounds that touch at the mode: exact."""
     walk = amc.RandomWalk(2.38 / math.sqrt(fit.mode.size), preconditioner=fit, target_acceptance=0.234)
-    return amc.Firefly(walk, "tuned", amc.ImplicitResampling(0.01))
+    return amc.Firefly(walk, "tuned", amc.samplers.ImplicitResampling(0.01))
 
 
 def sghmc(fit: Laplace) -> Sampler:

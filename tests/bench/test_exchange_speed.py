@@ -25,7 +25,10 @@ def test_a_step_costs_what_its_simulation_costs():
     spins = np.random.default_rng(0).choice([-1, 1], size=(16, 16))
     target = amc.targets.Ising(spins, prior_bounds=(-0.4, 0.8))
     walk = amc.RandomWalk(0.02)
-    fresh, thinned = amc.AuxiliaryChain(UPDATES, "observed"), amc.AuxiliaryChain(UPDATES, "observed", thin=THIN)
+    fresh, thinned = (
+        amc.targets.AuxiliaryChain(UPDATES, "observed"),
+        amc.targets.AuxiliaryChain(UPDATES, "observed", thin=THIN),
+    )
     rivals = {
         "exchange, 1 draw": amc.Exchange(walk, auxiliary=fresh),
         "noisy exchange, 100 fresh draws": amc.Exchange(walk, 100, fresh),

@@ -20,7 +20,7 @@ def test_tuned_firefly_on_mnist():
     target = amc.targets.LogisticRegression(data.X_train, data.y_train, intercept=True)
     assert (target.n_obs, target.variables.size) == (12_214, 51)
     mode = np.asarray(amc.numerics.find_mode(target))
-    program = amc.Firefly(amc.RandomWalk(SCALE), z_update=amc.ImplicitResampling(Q), at=mode).build(target)
+    program = amc.Firefly(amc.RandomWalk(SCALE), z_update=amc.samplers.ImplicitResampling(Q), at=mode).build(target)
     compiled = program.start(mode, streams(seed_sequences(1, 1)[0][0]), 0)
     model = textbook.Logistic(target.X, target.y, 1.0, target.X @ mode)
     numpy = textbook.Chain(model, mode, n_obs=target.n_obs, scale=SCALE, q=Q, seed=1)

@@ -26,10 +26,10 @@ def test_updates_are_cheap():
     for names in (ALL[:2], ALL):
         target = amc.targets.ERGM(adjacency, names, prior_scale=1.0)
         for move in ("dyad", "tnt"):
-            simulator = target.build_simulator(amc.AuxiliaryChain(UPDATES, "empty", move))
+            simulator = target.build_simulator(amc.targets.AuxiliaryChain(UPDATES, "empty", move))
             rivals[f"{move}, {len(names)} statistics"] = runner(simulator, [-2.0] + [0.0] * (len(names) - 1))
     ising = amc.targets.Ising(lattice, prior_scale=1.0)
-    rivals["heat bath, 16 x 16"] = runner(ising.build_simulator(amc.AuxiliaryChain(UPDATES, "empty")), 0.4)
+    rivals["heat bath, 16 x 16"] = runner(ising.build_simulator(amc.targets.AuxiliaryChain(UPDATES, "empty")), 0.4)
     nanoseconds = {name: median(1e9 * seconds / UPDATES) for name, seconds in race(rivals, rounds=9).items()}
     for name, each in nanoseconds.items():
         print(f"  {name:24s} {each} ns per update, {1e3 / each.middle:7.1f} million/s")

@@ -69,7 +69,9 @@ def test_a_bound_that_touches_everywhere_is_metropolis_hastings():
     bounded = amc.targets.BoundedLikelihood(target, _no_gap, _log_normal, sums)
     settings = {"draws": 80, "tune": 0, "chains": 1, "random_seed": SEED, "initvals": [0.2], "progressbar": False}
     exact = amc.sample(target, amc.MetropolisHastings(amc.RandomWalk(0.2), amc.ExactTest()), **settings)
-    firefly = amc.sample(bounded, amc.Firefly(amc.RandomWalk(0.2), "own", amc.ImplicitResampling(0.3)), **settings)
+    firefly = amc.sample(
+        bounded, amc.Firefly(amc.RandomWalk(0.2), "own", amc.samplers.ImplicitResampling(0.3)), **settings
+    )
     np.testing.assert_array_equal(exact.posterior["theta"], firefly.posterior["theta"])
     np.testing.assert_array_equal(exact.sample_stats["accepted"], firefly.sample_stats["accepted"])
     assert firefly.sample_stats["bright_count"].max() == 0
@@ -95,7 +97,7 @@ def _log_normal(theta, sums):
 # Written down from a compiled run; plain Python draws the same. A tuned scale would depend on the last bits of sums.
 PINNED = {
     "untuned": (
-        (amc.ImplicitResampling(), None),
+        (amc.samplers.ImplicitResampling(), None),
         ("71dbfb8704b9bee0", [-1.1235050412709384, -0.5538419039170499, 1.025843197033371]),
     ),
     "tuned": (

@@ -263,5 +263,5 @@ class TestModesThatChainsSeldomLeave:
 def test_verdicts_where_chains_forget_soon(shift, expected):
     """4000 audits of 10 000 draws tell a mean to .025 sd: .1 lies 3 errors off in either case."""
     draws = shift + np.random.default_rng(2).standard_normal(10_000)
-    found = told(one_mode, amc.Independence([0.0], [[1.44]]), draws, 4000, 1)
+    found = told(one_mode, amc.proposals.Independence([0.0], [[1.44]]), draws, 4000, 1)
     assert found.verdict.item() == expected and 1.0 < float(found.forgetting_time) < 20.0

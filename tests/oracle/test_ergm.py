@@ -35,7 +35,7 @@ def transition_matrix(theta, names, move, make=toggle_simulator):
     matrix = np.zeros((64, 64))
     numbers = {tuple(bits): k for k, bits in enumerate(np.array(GRAPHS).tolist())}
     for k, bits in enumerate(GRAPHS):
-        state = toggle_states(adjacency_of(bits), statistics, amc.AuxiliaryChain(1, "observed", move))()
+        state = toggle_states(adjacency_of(bits), statistics, amc.targets.AuxiliaryChain(1, "observed", move))()
         out, count = np.empty(len(names)), np.zeros(len(COUNT_NAMES), np.int64)
 
         def program(rng, state=state, out=out, count=count):

@@ -62,7 +62,7 @@ ATTEMPT_FORGOTTEN = {go_dark_probability: forget_the_attempt}
 
 
 def implicit(q, q_bright=1.0):
-    return amc.ImplicitResampling(q, q_bright)
+    return amc.samplers.ImplicitResampling(q, q_bright)
 
 
 def explicit(q, q_bright=1.0):
@@ -275,7 +275,7 @@ def case(name):
 def differs(name, steps=120, q=0.1):
     """Run the library's chain and NumPy's; return whether a draw or a record differs."""
     target, model, start, scale, settings = case(name)
-    program = amc.Firefly(amc.RandomWalk(scale), z_update=amc.ImplicitResampling(q), **settings).build(target)
+    program = amc.Firefly(amc.RandomWalk(scale), z_update=amc.samplers.ImplicitResampling(q), **settings).build(target)
     chain = program.start(start, streams(seed_sequences(20140621, 1)[0][0]), 0)
     draws, counts = np.empty((steps, start.size)), np.empty((steps, len(COUNT_NAMES)), dtype=np.int64)
     if chain.advance(steps, 1, draws, counts, np.empty((steps, len(VALUE_NAMES)))) < steps:

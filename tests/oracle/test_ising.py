@@ -166,7 +166,7 @@ class Recorded(float):
 def probability_up(lattice, theta, update):
     """Return P(y = 1 | rest) of the first site that is updated, from how the digits decide."""
     spins = np.pad(np.asarray(lattice, np.int8), 1)
-    state = heat_bath_states(np.asarray(lattice), amc.AuxiliaryChain(1, "observed"))()
+    state = heat_bath_states(np.asarray(lattice), amc.targets.AuxiliaryChain(1, "observed"))()
     expected = DIGIT / (1.0 + np.exp(-2.0 * theta * (spins[1, 2] + spins[2, 1])))
     tie = None
     for digit in (int(expected) - 1, int(expected), int(expected) + 1):

@@ -45,10 +45,16 @@ def updates(fit):
     dim = fit.mode.size
     walk = amc.RandomWalk(OPTIMAL / math.sqrt(dim), preconditioner=fit)
     return {
-        "walk, skips": (walk, amc.ImplicitResampling()),
+        "walk, skips": (walk, amc.samplers.ImplicitResampling()),
         "walk, explicit": (walk, amc.samplers.ExplicitResampling(0.1)),
-        "slice, skips": (amc.samplers.Slice(2.0 * np.sqrt(np.diag(fit.cov))), amc.ImplicitResampling(0.1, 0.6)),
-        "langevin, skips": (amc.Langevin(1.4 / dim ** (1 / 3), preconditioner=fit), amc.ImplicitResampling(0.1)),
+        "slice, skips": (
+            amc.samplers.Slice(2.0 * np.sqrt(np.diag(fit.cov))),
+            amc.samplers.ImplicitResampling(0.1, 0.6),
+        ),
+        "langevin, skips": (
+            amc.Langevin(1.4 / dim ** (1 / 3), preconditioner=fit),
+            amc.samplers.ImplicitResampling(0.1),
+        ),
     }
 
 
@@ -105,6 +111,6 @@ def test_it_would_see_a_broken_chain(case, seed, monkeypatch):
     monkeypatch.setattr(theta_update, "log_joint", log_joint_without_bright)
     monkeypatch.setattr(theta_update, "log_joint_at", log_joint_at_without_bright)
     theta_update.make_metropolis_move.cache_clear()  # a move made before holds the right functions
-    worst, _ = scores(target, reference, amc.Firefly(walk, "untuned", amc.ImplicitResampling(0.1)), seed)
+    worst, _ = scores(target, reference, amc.Firefly(walk, "untuned", amc.samplers.ImplicitResampling(0.1)), seed)
     theta_update.make_metropolis_move.cache_clear()
     assert worst > 2 * FOUR_MCSE

@@ -90,7 +90,9 @@ def firefly(update):
     return amc.Firefly(amc.RandomWalk(0.1), bound="untuned", z_update=update)
 
 
-@pytest.mark.parametrize("update", [amc.ImplicitResampling(0.3), amc.samplers.ExplicitResampling(0.3)], ids=repr)
+@pytest.mark.parametrize(
+    "update", [amc.samplers.ImplicitResampling(0.3), amc.samplers.ExplicitResampling(0.3)], ids=repr
+)
 def test_firefly_balances_and_keeps_the_law_of_bright_rows(update, seed):
     for excess, error in balance_of_firefly("LogisticRegression", firefly(update), seed):
         assert abs(excess) < Z * error
@@ -98,10 +100,10 @@ def test_firefly_balances_and_keeps_the_law_of_bright_rows(update, seed):
 
 def test_losses_of_firefly_are_seen(seed):
     lost = balance_of_firefly(
-        "LogisticRegression", firefly(amc.ImplicitResampling(0.3)), seed, propose_pinned_lopsided
+        "LogisticRegression", firefly(amc.samplers.ImplicitResampling(0.3)), seed, propose_pinned_lopsided
     )[0]
     assert abs(lost.excess) > Z * lost.error
-    lost = balance_of_firefly("LogisticRegression", firefly(LosingZ(amc.ImplicitResampling(0.3))), seed)[1]
+    lost = balance_of_firefly("LogisticRegression", firefly(LosingZ(amc.samplers.ImplicitResampling(0.3))), seed)[1]
     assert abs(lost.excess) > Z * lost.error
 
 

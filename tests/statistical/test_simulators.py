@@ -33,7 +33,9 @@ def z_scores(draws, mean, variance):
 
 def heat_bath(rows, columns):
     lattice = np.ones((rows, columns))
-    return amc.targets.Ising(lattice, prior_scale=1.0).build_simulator(amc.AuxiliaryChain(400 * rows * columns, "both"))
+    return amc.targets.Ising(lattice, prior_scale=1.0).build_simulator(
+        amc.targets.AuxiliaryChain(400 * rows * columns, "both")
+    )
 
 
 ISING = {
@@ -69,9 +71,9 @@ def test_coupling_with_fresh_numbers_is_found(rng):
 FLORENTINE = [((-2.0, 0.0), (14.304, 23.872)), ((-3.0, 0.18), (8.075, 9.219)), ((-2.675, 0.188), (16.936, 60.505))]
 LONG = {
     "exact": "exact",
-    "dyad": amc.AuxiliaryChain(6_000, "empty", "dyad"),
-    "tnt": amc.AuxiliaryChain(6_000, "empty", "tnt"),
-    "tnt, full": amc.AuxiliaryChain(6_000, "full", "tnt"),
+    "dyad": amc.targets.AuxiliaryChain(6_000, "empty", "dyad"),
+    "tnt": amc.targets.AuxiliaryChain(6_000, "empty", "tnt"),
+    "tnt, full": amc.targets.AuxiliaryChain(6_000, "full", "tnt"),
 }
 
 
@@ -91,7 +93,9 @@ def test_graphs_have_the_exact_means(name, theta, means, rng):
 
 def test_short_chains_miss_the_dense_phase(rng):
     """At (-2.675, .188) the exact mean is 16.9 edges; after 1000 toggles from the empty graph it is 15.0."""
-    draws, _ = draw_many(florentine().build_simulator(amc.AuxiliaryChain(1_000, "empty")), FLORENTINE[2][0], 4_000, rng)
+    draws, _ = draw_many(
+        florentine().build_simulator(amc.targets.AuxiliaryChain(1_000, "empty")), FLORENTINE[2][0], 4_000, rng
+    )
     error = draws.std(axis=0, ddof=1) / math.sqrt(len(draws))
     assert (FLORENTINE[2][1] - draws.mean(axis=0) > 2 * Z * error).all()
 
@@ -102,7 +106,7 @@ def test_triangles_on_six_nodes(statistics, move, rng):
     target = amc.targets.ERGM(florentine_business().adjacency[2:8, 2:8], statistics, prior_scale=1.0)
     theta = np.array([-0.7, *[0.15] * (len(statistics) - 1)])
     mean, cov = target._exact.moments(theta)
-    draws, _ = draw_many(target.build_simulator(amc.AuxiliaryChain(501, "both", move)), theta, 20_000, rng)
+    draws, _ = draw_many(target.build_simulator(amc.targets.AuxiliaryChain(501, "both", move)), theta, 20_000, rng)
     assert (np.abs(draws.mean(axis=0) - mean) < Z * np.sqrt(np.diag(cov) / len(draws))).all()
 
 

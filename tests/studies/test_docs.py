@@ -68,7 +68,7 @@ def test_the_code_of_the_page_on_biases_runs():
     """With few draws and audits in place of seconds, all else as printed."""
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "bias.md").read_text(encoding="utf-8"), flags=re.DOTALL)
     target = logistic(40, 2)
-    sampler = amc.MetropolisHastings(amc.Independence(amc.laplace(target)), amc.SequentialTTest(0.3, 8))
+    sampler = amc.MetropolisHastings(amc.proposals.Independence(amc.laplace(target)), amc.SequentialTTest(0.3, 8))
     scope = {"amc": amc, "target": target, "sampler": sampler}
     for block in blocks:
         small = block.replace("draws=5000", "draws=60, progressbar=False").replace("seconds=30", "n_audits=40")

@@ -91,7 +91,7 @@ def test_a_law_fitted_by_each_library_is_near_the_posterior_and_is_one_point(nam
     assert attrs["tuning_perf_counter_diff"][0] > 0.0
     reference = amc.sample(
         target(),
-        amc.MetropolisHastings(amc.Independence(amc.laplace(target())), amc.ExactTest()),
+        amc.MetropolisHastings(amc.proposals.Independence(amc.laplace(target())), amc.ExactTest()),
         draws=500,
         tune=0,
         chains=2,

@@ -214,7 +214,7 @@ def test_settings_of_one_block_start_from_one_point():
 
 def test_a_proposal_that_brings_a_start_starts_there():
     """As in `sample`; settings without one still share theirs, and equal proposals share their draw."""
-    far = amc.Independence([50.0], cov=[0.1])
+    far = amc.proposals.Independence([50.0], cov=[0.1])
     samplers = {
         "walk": amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest()),
         "far": amc.MetropolisHastings(far, amc.ExactTest()),

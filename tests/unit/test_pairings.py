@@ -33,7 +33,7 @@ WALK = amc.RandomWalk(0.5)
 RIGHT = {
     "every row": ("LogisticRegression", amc.MetropolisHastings(WALK, amc.ExactTest())),
     "few rows": ("ControlVariate", amc.MetropolisHastings(WALK, amc.acceptance.PoissonTest())),
-    "bright rows": ("BoundedLikelihood", amc.Firefly(WALK, bound="own", z_update=amc.ImplicitResampling(0.9))),
+    "bright rows": ("BoundedLikelihood", amc.Firefly(WALK, bound="own", z_update=amc.samplers.ImplicitResampling(0.9))),
     "events": ("LogisticRegression", SAMPLERS["ZigZag"][0]),
     "sites": ("BinaryMRF", amc.Gibbs()),
     "auxiliary data": ("ERGM", amc.Exchange(WALK)),

@@ -105,7 +105,7 @@ MATRIX = np.array([[1.0, 0.5], [0.5, 2.0]])
 OTHER_LAPLACE = amc.numerics.Laplace(np.ones(2), 0.2 * np.eye(2))
 # Values of fields that no rule fits: by field, or by component and field.
 OTHER = {
-    "auxiliary": amc.AuxiliaryChain(7),
+    "auxiliary": amc.targets.AuxiliaryChain(7),
     "control_variate": np.array([0.3, 0.1]),
     "cov": MATRIX,
     "directions": "coordinates",
@@ -150,12 +150,12 @@ OTHER = {
 }
 # The component that is changed, where it is not the first example: some settings need others to have an effect.
 BASE = {
-    ("AuxiliaryChain", None): amc.AuxiliaryChain(20, thin=2),
+    ("AuxiliaryChain", None): amc.targets.AuxiliaryChain(20, thin=2),
     ("Firefly", "at"): amc.Firefly(WALK, bound="tuned"),
     ("BernsteinTest", None): BernsteinTest(0.1, 20, order="rows"),
     ("Hamiltonian", "most_steps"): amc.proposals.Hamiltonian(0.05, most_steps=3),
-    ("MALAExchange", None): amc.samplers.MALAExchange(0.1, True, 2, auxiliary=amc.AuxiliaryChain(5)),
-    ("NoisyLangevin", None): amc.samplers.NoisyLangevin(0.1, 2, auxiliary=amc.AuxiliaryChain(5)),
+    ("MALAExchange", None): amc.samplers.MALAExchange(0.1, True, 2, auxiliary=amc.targets.AuxiliaryChain(5)),
+    ("NoisyLangevin", None): amc.samplers.NoisyLangevin(0.1, 2, auxiliary=amc.targets.AuxiliaryChain(5)),
     ("MinibatchBarker", None): MinibatchBarker(batch_size=20, order="rows"),
     ("SequentialTTest", None): SequentialTTest(0.1, 20, order="rows"),
 }
@@ -248,11 +248,11 @@ def test_a_planted_setting_that_nothing_reads_is_seen(monkeypatch):
         (lambda: amc.MetropolisHastings(WALK, amc.ExactTest(), shuffled_copy="disk"), "copy='disk' has no effect"),
         (lambda: amc.MetropolisHastings(WALK, SequentialTTest(order="rows"), shuffled_copy="disk"), "has no effect"),
         (
-            lambda: amc.Exchange(WALK, auxiliary=amc.AuxiliaryChain(20, thin=3)),
+            lambda: amc.Exchange(WALK, auxiliary=amc.targets.AuxiliaryChain(20, thin=3)),
             "thin=3 .* has no effect with n_auxiliary=1",
         ),
         (
-            lambda: amc.samplers.NoisyLangevin(0.1, 1, auxiliary=amc.AuxiliaryChain(20, thin=3)),
+            lambda: amc.samplers.NoisyLangevin(0.1, 1, auxiliary=amc.targets.AuxiliaryChain(20, thin=3)),
             "thin=3 .* has no effect",
         ),
     ],

@@ -65,7 +65,7 @@ def integrated(model: Any, *, always: bool = False, if_cheaper: bool = False) ->
 def _refuse_if_many_effects_remain(source: ModelOfGroups, effects: GroupEffects) -> None:
     """Raise if L effects of crossed factors would remain, and L^2 is above the number of groups.
 
-    The terms are then too few for a normal approximation at the mode (see `Situation.why_no_mode`), so trajectories
+    The terms are then too few for a normal approximation at the mode (see `TargetProfile.why_no_mode`), so trajectories
     sample the model with or without the integrated effects, and a gradient of an integral evaluates each row at eight
     nodes or more. A Hessian of all parameters must not be too large.
     """

@@ -176,7 +176,7 @@ class ImplicitResampling(Component, ZUpdate):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.ImplicitResampling(q=0.01)
+    >>> amc.samplers.ImplicitResampling(q=0.01)
     ImplicitResampling(q=0.01, q_bright=1.0)
     """
 

@@ -16,7 +16,7 @@ target = amc.targets.LogisticRegression(X, y, prior_scale=1.0)
 fit = amc.laplace(target)
 gold = amc.sample(
     target,
-    amc.MetropolisHastings(amc.Independence(fit), amc.ExactTest()),
+    amc.MetropolisHastings(amc.proposals.Independence(fit), amc.ExactTest()),
     draws=4000,
     tune=50,
     random_seed=2,

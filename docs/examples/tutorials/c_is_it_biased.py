@@ -20,7 +20,7 @@ from approxmcmc.datasets import synthetic_logistic
 X, y = synthetic_logistic(n=5_000, d=5, seed=1)
 target = amc.targets.LogisticRegression(X, y, prior_scale=1.0)
 fit = amc.laplace(target)
-sampler = amc.MetropolisHastings(amc.Independence(fit), amc.SequentialTTest(epsilon=0.2, batch_size=300))
+sampler = amc.MetropolisHastings(amc.proposals.Independence(fit), amc.SequentialTTest(epsilon=0.2, batch_size=300))
 trace = amc.sample(target, sampler, draws=2000, tune=100, chains=2, random_seed=1, audit_every=3, progressbar=False)
 
 # %%

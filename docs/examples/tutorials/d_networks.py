@@ -47,8 +47,8 @@ print("edges and two-stars:", graph.observed_statistics)
 
 walk = amc.RandomWalk(1.7, preconditioner=[[0.23, -0.042], [-0.042, 0.0108]])
 runs = {
-    "2400 toggles, both ends": amc.Exchange(walk, auxiliary=amc.AuxiliaryChain(2400, "both")),
-    "100 toggles, empty": amc.Exchange(walk, auxiliary=amc.AuxiliaryChain(100, "empty")),
+    "2400 toggles, both ends": amc.Exchange(walk, auxiliary=amc.targets.AuxiliaryChain(2400, "both")),
+    "100 toggles, empty": amc.Exchange(walk, auxiliary=amc.targets.AuxiliaryChain(100, "empty")),
 }
 traces = {
     name: amc.sample(

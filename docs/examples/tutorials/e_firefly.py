@@ -49,8 +49,8 @@ target = amc.targets.LogisticRegression(X, y, prior_scale=1.0)
 walk = amc.RandomWalk(0.03, target_acceptance=0.234)
 samplers = {
     "all rows": amc.MetropolisHastings(walk, amc.ExactTest()),
-    "Firefly, untuned": amc.Firefly(walk, bound="untuned", z_update=amc.ImplicitResampling(q=0.1)),
-    "Firefly, tuned": amc.Firefly(walk, bound="tuned", z_update=amc.ImplicitResampling(q=0.01)),
+    "Firefly, untuned": amc.Firefly(walk, bound="untuned", z_update=amc.samplers.ImplicitResampling(q=0.1)),
+    "Firefly, tuned": amc.Firefly(walk, bound="tuned", z_update=amc.samplers.ImplicitResampling(q=0.01)),
 }
 traces = {
     name: amc.sample(target, sampler, draws=6000, tune=2000, chains=2, random_seed=1, progressbar=False)

@@ -71,7 +71,7 @@ results.records[["label", "replicate", "status", "draws", "datapoints_touched", 
 # of a mean, here over the six replicates, against a long exact chain with better proposals.
 
 target = regression()
-exact = amc.MetropolisHastings(amc.Independence(amc.laplace(target)), amc.ExactTest())
+exact = amc.MetropolisHastings(amc.proposals.Independence(amc.laplace(target)), amc.ExactTest())
 reference = amc.sample(target, exact, draws=4000, tune=50, random_seed=2, progressbar=False)
 risks = {label: amc.risk(traces, reference) for (_, label), traces in results.traces().items()}
 amc.plot_risk(risks, coords={"estimand": ["beta[x0]", "beta[x1]"]})

@@ -94,7 +94,7 @@ results.records.groupby("label")[["draws", "wall_seconds"]].mean().round(1)
 # line that levels off is a bias; one that falls slowly, a chain that moves slowly.
 
 target = regression()
-exact = amc.MetropolisHastings(amc.Independence(amc.laplace(target)), amc.ExactTest())
+exact = amc.MetropolisHastings(amc.proposals.Independence(amc.laplace(target)), amc.ExactTest())
 reference = amc.sample(target, exact, draws=4000, tune=50, random_seed=2, progressbar=False)
 estimands = {
     "beta[x0]": lambda posterior: posterior["beta"].sel(coef="x0"),

@@ -59,7 +59,7 @@ print("the target's data are the file:", np.shares_memory(plain.X, X))
 # one.
 
 target = amc.ControlVariate(plain)
-proposal = amc.Independence(target.laplace)
+proposal = amc.proposals.Independence(target.laplace)
 test = amc.SequentialTTest(epsilon=0.05, batch_size=64, growth=2, tol=0.05)
 
 # %%

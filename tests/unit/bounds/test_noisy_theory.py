@@ -180,7 +180,7 @@ def test_auxiliary_data_must_be_exact_draws():
     for auxiliary in ("auto", "exact"):
         exchange.refuse_inexact_draws(amc.Exchange(walk, auxiliary=auxiliary))
     with pytest.raises(IncompatibleError, match="must be exact"):
-        exchange.refuse_inexact_draws(amc.Exchange(walk, auxiliary=amc.AuxiliaryChain(10, "observed")))
+        exchange.refuse_inexact_draws(amc.Exchange(walk, auxiliary=amc.targets.AuxiliaryChain(10, "observed")))
 
 
 # --- noisy exchange ---

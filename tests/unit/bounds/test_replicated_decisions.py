@@ -71,7 +71,7 @@ def test_decisions_at_a_pair_have_the_law_of_their_test(test):
 def test_the_ratio_of_a_pair_has_that_of_its_proposal():
     """An independent proposal N(0.2, 0.3^2): tau says how far x' is, and one of two x' has the ratio."""
     target, here, n = normal_mean(30), 0.4, 12
-    sampler = amc.MetropolisHastings(amc.Independence([0.2], cov=[[0.09]]), amc.SequentialTTest(0.2, 5))
+    sampler = amc.MetropolisHastings(amc.proposals.Independence([0.2], cov=[[0.09]]), amc.SequentialTTest(0.2, 5))
     found = bounds.estimate_delta(
         target, sampler, states=np.full((n, 1), here), n_pairs=n, replications=4, random_seed=2, progressbar=False
     )
@@ -312,7 +312,7 @@ def test_outside_the_prior_no_datum_is_read():
         return 0.0 if theta[0] < 8.0 else -math.inf
 
     target = amc.FunctionTarget(loglik, logprior, data=np.linspace(0.0, 1.0, 9), n_obs=9, dim=1, initial_point=[0.5])
-    sampler = amc.MetropolisHastings(amc.Independence([9.0], cov=[[0.01]]), amc.SequentialTTest(0.3, 2))
+    sampler = amc.MetropolisHastings(amc.proposals.Independence([9.0], cov=[[0.01]]), amc.SequentialTTest(0.3, 2))
     found = bounds.estimate_delta(
         target, sampler, states=np.full((3, 1), 0.5), n_pairs=3, replications=20, initvals=[0.5], random_seed=1,
         progressbar=False,
@@ -353,7 +353,7 @@ def test_chains_start_where_the_proposal_says(law):
         return 0.0 if theta[0] > 40.0 else -math.inf
 
     target = amc.FunctionTarget(loglik, logprior, data=x, n_obs=50, dim=1)
-    sampler = amc.MetropolisHastings(amc.Independence([50.0], cov=[0.2]), amc.SequentialTTest(0.1, 20))
+    sampler = amc.MetropolisHastings(amc.proposals.Independence([50.0], cov=[0.2]), amc.SequentialTTest(0.1, 20))
     settings = {"random_seed": 1, "progressbar": False}
     if law == "replicated":
         found = bounds.estimate_delta(target, sampler, n_pairs=2, replications=10, tune=2, **settings)

@@ -370,7 +370,7 @@ def test_what_has_no_law_on_a_doubly_intractable_target_is_refused():
     walk = amc.RandomWalk(0.3)
     with pytest.raises(IncompatibleError, match='use auxiliary="exact"'):
         bounds.transition_matrix(
-            LATTICE, amc.Exchange(walk, auxiliary=amc.AuxiliaryChain(10, "observed")), LATTICE_GRID
+            LATTICE, amc.Exchange(walk, auxiliary=amc.targets.AuxiliaryChain(10, "observed")), LATTICE_GRID
         )
     with pytest.raises(IncompatibleError, match="nothing to subsample"):
         bounds.transition_matrix(LATTICE, amc.MetropolisHastings(walk, amc.SequentialTTest(0.1, 2)), LATTICE_GRID)

@@ -109,7 +109,7 @@ def test_what_has_the_methods_but_not_the_role_is_refused():
 
 
 def test_a_mixture_of_mixtures_names_all_members_and_offers_the_first_start():
-    walk, jump = amc.RandomWalk(0.1, target_acceptance=0.3), amc.Independence([5.0], cov=[1e-9])
+    walk, jump = amc.RandomWalk(0.1, target_acceptance=0.3), amc.proposals.Independence([5.0], cov=[1e-9])
     mixture = amc.proposals.Mixture([amc.proposals.Mixture([walk, amc.RandomWalk(1.0)]), jump])
     assert mixture.members[0] is walk
     assert len(mixture.members) == 3

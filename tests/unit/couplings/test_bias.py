@@ -44,7 +44,7 @@ def target():
 
 @functools.cache
 def sampler():
-    return amc.MetropolisHastings(amc.Independence(amc.laplace(target())), amc.SequentialTTest(0.3, 8))
+    return amc.MetropolisHastings(amc.proposals.Independence(amc.laplace(target())), amc.SequentialTTest(0.3, 8))
 
 
 @functools.cache
@@ -96,7 +96,7 @@ def test_audits_read_the_partition_of_the_run(seed, monkeypatch):
     partitions = []
     monkeypatch.setattr(audits.TestedSteps, "look", lambda self, *_: partitions.append(self.partition))
     test = amc.SequentialTTest(0.3, 8, order="blocks")
-    blocks = amc.MetropolisHastings(amc.Independence(amc.laplace(target())), test)
+    blocks = amc.MetropolisHastings(amc.proposals.Independence(amc.laplace(target())), test)
     for enough in (1000, 2):
         monkeypatch.setattr(order, "ENOUGH_BLOCKS", enough)
         started = assemble(target(), blocks, seed=seed, chains=2, tune=5, audit_every="auto").chains
@@ -122,7 +122,7 @@ def test_draws_from_elsewhere_have_drift_alone():
 
 def test_a_trace_of_another_run_is_refused():
     """Its audits would be those of a sampler, or of a target, that never made these draws."""
-    looser = amc.MetropolisHastings(amc.Independence(amc.laplace(target())), amc.SequentialTTest(0.4, 8))
+    looser = amc.MetropolisHastings(amc.proposals.Independence(amc.laplace(target())), amc.SequentialTTest(0.4, 8))
     for of, by, message in ((target(), looser, "made by"), (logistic(41, 2), sampler(), "another target")):
         with pytest.raises(InvalidInputError, match=message):
             amc.bias(trace(), of, by)
@@ -251,7 +251,7 @@ class TestKernel:
     def test_a_pair_of_the_same_posterior(self):
         pair = (
             amc.ControlVariate(target()),
-            amc.MetropolisHastings(amc.Independence(amc.laplace(target())), amc.ExactTest()),
+            amc.MetropolisHastings(amc.proposals.Independence(amc.laplace(target())), amc.ExactTest()),
         )
         told = amc.bias(trace(), target(), sampler(), kernel=pair, n_audits=20, random_seed=1)
         assert told.attrs["form"] == "drift" and told.attrs["kernel"] == "Independence"

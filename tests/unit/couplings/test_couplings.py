@@ -34,11 +34,13 @@ def fit():
 PROPOSALS = {
     "walk": lambda: amc.RandomWalk([0.1, 0.2, 0.3]),
     "walk, covariance": lambda: amc.RandomWalk(0.8, preconditioner=fit()),
-    "independence": lambda: amc.Independence(fit()),
+    "independence": lambda: amc.proposals.Independence(fit()),
     "pCN": lambda: amc.proposals.PreconditionedCrankNicolson(0.6, fit()),
     "Langevin": lambda: amc.Langevin(0.05),
     "Langevin, covariance": lambda: amc.Langevin(0.6, preconditioner=fit()),
-    "mixture": lambda: amc.proposals.Mixture([amc.Independence(fit()), amc.RandomWalk(0.2)], weights=[0.5, 0.5]),
+    "mixture": lambda: amc.proposals.Mixture(
+        [amc.proposals.Independence(fit()), amc.RandomWalk(0.2)], weights=[0.5, 0.5]
+    ),
 }
 each_proposal = pytest.mark.parametrize("name", PROPOSALS)
 # Python cannot hand the kernels in a state to a compiled function; that of a chain, which can, is tested below.
@@ -219,7 +221,7 @@ def test_unmet_chains_are_told():
 
 
 def test_one_pass_for_a_common_proposal():
-    coupling = coupling_of(target(), amc.MetropolisHastings(amc.Independence(fit()), amc.ExactTest()))
+    coupling = coupling_of(target(), amc.MetropolisHastings(amc.proposals.Independence(fit()), amc.ExactTest()))
     found = coupling.meet(np.random.default_rng(0), X0, Y0, 0, 100)
     assert found.passes == found.time
 

@@ -245,9 +245,12 @@ class TestCrankNicolson:
         assert 0 < sum(met) < 40
 
     def test_draws_of_a_start(self):
-        for law in (amc.proposals.PreconditionedCrankNicolson(0.5, CENTER, SIGMA), amc.Independence(CENTER, SIGMA)):
+        for law in (
+            amc.proposals.PreconditionedCrankNicolson(0.5, CENTER, SIGMA),
+            amc.proposals.Independence(CENTER, SIGMA),
+        ):
             np.testing.assert_allclose(law.draw_start(np.random.default_rng(5)), CENTER + L @ normals(5))
-        state = amc.Independence(CENTER, SIGMA).build_proposal(TARGET).make_state()
+        state = amc.proposals.Independence(CENTER, SIGMA).build_proposal(TARGET).make_state()
         assert (state.rho, state.spread) == (0.0, 1.0)
         assert all(np.isnan(values).all() and values.shape == (3,) for values in state[4:])
 
@@ -259,10 +262,10 @@ class TestCrankNicolson:
         assert amc.proposals.PreconditionedCrankNicolson(1.0 - 1e-9, CENTER, SIGMA).rho == 1.0 - 1e-9
 
     def test_a_law_is_a_center_and_a_covariance(self):
-        np.testing.assert_array_equal(amc.Independence(CENTER, SDS).cov, np.diag(SDS**2))
+        np.testing.assert_array_equal(amc.proposals.Independence(CENTER, SDS).cov, np.diag(SDS**2))
         fit = amc.numerics.Laplace(CENTER, SIGMA)
-        np.testing.assert_array_equal(amc.Independence(fit).mean, CENTER)
-        np.testing.assert_array_equal(amc.Independence(fit).cov, SIGMA)
+        np.testing.assert_array_equal(amc.proposals.Independence(fit).mean, CENTER)
+        np.testing.assert_array_equal(amc.proposals.Independence(fit).cov, SIGMA)
         for center, cov, message in (
             (fit, SIGMA, "gives the covariance too"),
             (CENTER, None, "give a covariance with the center"),
@@ -273,9 +276,9 @@ class TestCrankNicolson:
             (CENTER, -SIGMA, "positive definite"),
         ):
             with pytest.raises(InvalidInputError, match=message):
-                amc.Independence(center, cov)
+                amc.proposals.Independence(center, cov)
         with pytest.raises(IncompatibleError, match="the target has 2 parameters, the proposal 3"):
-            amc.Independence(fit).build_proposal(logistic(12, 2))
+            amc.proposals.Independence(fit).build_proposal(logistic(12, 2))
 
 
 @pytest.mark.parametrize(("u", "end"), [(0.0, [0, 2, 1]), (0.49, [0, 2, 1]), (0.51, [1, 2, 1]), (0.99, [1, 2, 1])])

@@ -45,7 +45,7 @@ def test_components_survive_a_round_trip():
         amc.samplers.PseudoMarginal(amc.RandomWalk(1.0), refresh=True),
         amc.samplers.NoisyMetropolisHastings(amc.RandomWalk(1.0)),
     )
-    shaped = amc.samplers.NoisyLangevin(0.1, 3, np.eye(2), amc.AuxiliaryChain(100, "both"))
+    shaped = amc.samplers.NoisyLangevin(0.1, 3, np.eye(2), amc.targets.AuxiliaryChain(100, "both"))
     for sampler in (*SAMPLERS.values(), *others, shaped):
         assert Component.from_dict(sampler.to_dict()) == sampler
 

@@ -29,8 +29,8 @@ WALK = amc.RandomWalk(0.2)
 COMPONENTS = [
     amc.Firefly(WALK),
     amc.Firefly(WALK, "untuned", amc.samplers.ExplicitResampling(0.2)),
-    amc.Firefly(amc.samplers.Slice([0.1, 0.2]), "taylor", amc.ImplicitResampling(0.1, 0.5), at=[0.0, 1.0]),
-    amc.ImplicitResampling(),
+    amc.Firefly(amc.samplers.Slice([0.1, 0.2]), "taylor", amc.samplers.ImplicitResampling(0.1, 0.5), at=[0.0, 1.0]),
+    amc.samplers.ImplicitResampling(),
     amc.samplers.ExplicitResampling(),
     amc.samplers.Slice(0.5, max_steps=3),
 ]
@@ -80,10 +80,18 @@ class TestSettings:
                 InvalidInputError,
                 r"ImplicitResampling\(q\) or ExplicitResampling.*found 0.1",
             ),
-            (lambda: amc.ImplicitResampling(0.0), InvalidInputError, r'q must lie in \(0, 1\] or "auto", found 0.0'),
-            (lambda: amc.ImplicitResampling("all"), InvalidInputError, "found 'all'"),
-            (lambda: amc.ImplicitResampling(math.nan), InvalidInputError, "found nan"),
-            (lambda: amc.ImplicitResampling(0.1, 1.5), InvalidInputError, r"q_bright must lie in \(0, 1\], found 1.5"),
+            (
+                lambda: amc.samplers.ImplicitResampling(0.0),
+                InvalidInputError,
+                r'q must lie in \(0, 1\] or "auto", found 0.0',
+            ),
+            (lambda: amc.samplers.ImplicitResampling("all"), InvalidInputError, "found 'all'"),
+            (lambda: amc.samplers.ImplicitResampling(math.nan), InvalidInputError, "found nan"),
+            (
+                lambda: amc.samplers.ImplicitResampling(0.1, 1.5),
+                InvalidInputError,
+                r"q_bright must lie in \(0, 1\], found 1.5",
+            ),
             (lambda: amc.samplers.ExplicitResampling(0.0), InvalidInputError, "fraction must lie"),
             (lambda: amc.samplers.Slice(0.0), InvalidInputError, "width must be a positive number"),
             (lambda: amc.samplers.Slice(1.0, 0), InvalidInputError, "max_steps must be an integer >= 1"),
@@ -154,7 +162,7 @@ class TestOwnBound:
         target = bounded(0.1)
         assert target.content_hash() == bounded(0.1).content_hash() != bounded(0.2).content_hash()
         assert repr(target) == "BoundedLikelihood(FunctionTarget(normal_loglik, n_obs=60, dim=1))"
-        chain = start(target, amc.Firefly(WALK, "own", amc.ImplicitResampling(0.2)), [0.3])
+        chain = start(target, amc.Firefly(WALK, "own", amc.samplers.ImplicitResampling(0.2)), [0.3])
         _, records = advance(chain, 300, 1)
         check_bright_set(chain)
         # A constant gap: P(bright) = 1 - exp(-.1) = .095 for each of 60 data, whatever theta.
@@ -170,7 +178,9 @@ class TestOwnBound:
         with pytest.raises(InvalidInputError, match="its terms add up to"):
             amc.Firefly(WALK, "own").build(bounded(0.1, closed=0.01))
 
-    @pytest.mark.parametrize("z_update", [amc.ImplicitResampling(0.5), amc.samplers.ExplicitResampling(0.5)], ids=repr)
+    @pytest.mark.parametrize(
+        "z_update", [amc.samplers.ImplicitResampling(0.5), amc.samplers.ExplicitResampling(0.5)], ids=repr
+    )
     def test_a_closed_form_that_is_false_where_the_chain_goes_stops_it(self, z_update):
         """No step sees it: the gaps are right."""
         good, sampler = bounded(0.1), amc.Firefly(WALK, "own", z_update)
@@ -200,7 +210,7 @@ class TestOwnBound:
 
         good = bounded(0.1)
         target = amc.targets.BoundedLikelihood(good.target, gap, good._log_bound, good._sums, good._more)
-        program = amc.Firefly(WALK, "own", amc.ImplicitResampling(0.5)).build(target)
+        program = amc.Firefly(WALK, "own", amc.samplers.ImplicitResampling(0.5)).build(target)
         chain = program.start(np.array([0.5]), streams(seed_sequences(5, 1)[0][0]), 0)
         draws, _ = advance(chain, 400, 1)
         assert len(draws) < 400
@@ -208,7 +218,10 @@ class TestOwnBound:
         settings = {"draws": 1, "tune": 0, "thin": 400, "chains": 1, "random_seed": 1, "progressbar": False}
         with pytest.raises(NotFiniteError, match="lower bound lies above"):
             amc.sample(
-                target, amc.Firefly(WALK, "own", amc.ImplicitResampling(0.5)), initvals=np.array([0.5]), **settings
+                target,
+                amc.Firefly(WALK, "own", amc.samplers.ImplicitResampling(0.5)),
+                initvals=np.array([0.5]),
+                **settings,
             )
 
 
@@ -256,7 +269,11 @@ class TestCosts:
 
     @pytest.mark.parametrize(
         "z_update",
-        [amc.ImplicitResampling(0.2), amc.ImplicitResampling(0.2, 0.5), amc.samplers.ExplicitResampling(0.3)],
+        [
+            amc.samplers.ImplicitResampling(0.2),
+            amc.samplers.ImplicitResampling(0.2, 0.5),
+            amc.samplers.ExplicitResampling(0.3),
+        ],
         ids=repr,
     )
     def test_random_walk(self, z_update):
@@ -267,7 +284,7 @@ class TestCosts:
             assert (at_theta[:, 1] == theta).all() and len(set(at_theta[:, 0])) == len(at_theta)
             assert len(set(calls[:bright, 1])) <= 1 and not set(calls[:bright, 0]) & set(at_theta[:, 0])
             assert records["bound_evaluations"] == records["decisions_made"] == records["decision_rounds"] == 1
-            if isinstance(z_update, amc.ImplicitResampling):
+            if isinstance(z_update, amc.samplers.ImplicitResampling):
                 assert records["datapoints_touched"] == 2 * bright + records["dark_proposals"]
             else:
                 assert len(calls) <= records["datapoints_touched"] <= bright + math.ceil(0.3 * self.N)
@@ -277,13 +294,13 @@ class TestCosts:
         assert 0.0 < min(rates) < 0.9 and max(rates) == 1.0
 
     def test_slice_and_thinning(self):
-        rows = self.counted(amc.ImplicitResampling(0.2), amc.samplers.Slice(0.3))
+        rows = self.counted(amc.samplers.ImplicitResampling(0.2), amc.samplers.Slice(0.3))
         for records, calls, bright, _ in rows:
             assert records["likelihood_evaluations"] == len(calls)
             assert len(calls) == records["bound_evaluations"] * bright + records["dark_proposals"]
             assert records["datapoints_touched"] == 2 * bright + records["dark_proposals"]
             assert records["accepted"] == records["acceptance_rate"] == 1
-        thinned = self.counted(amc.ImplicitResampling(0.2), thin=3)
+        thinned = self.counted(amc.samplers.ImplicitResampling(0.2), thin=3)
         assert all(records["likelihood_evaluations"] == len(calls) for records, calls, *_ in thinned)
         assert all(records["decisions_made"] == 3 for records, *_ in thinned)
 
@@ -303,7 +320,9 @@ class TestCosts:
         assert "setup_mode_passes" not in untuned.posterior.attrs
 
     def test_gradients_of_bright_data_are_counted(self):
-        chain = start(logistic(), amc.Firefly(amc.Langevin(0.01), "untuned", amc.ImplicitResampling(0.1)), np.zeros(3))
+        chain = start(
+            logistic(), amc.Firefly(amc.Langevin(0.01), "untuned", amc.samplers.ImplicitResampling(0.1)), np.zeros(3)
+        )
         for _ in range(20):
             bright = chain.state.bright.size[0]
             _, records = advance(chain, 1, 3)
@@ -318,7 +337,9 @@ class TestCorners:
         X = np.array([[800.0], [-800.0], [800.0], [0.5], [-1.0]])
         target = amc.targets.LogisticRegression(X, [1, 1, 0, 1, 0])
         at = None if bound == "untuned" else [0.002]
-        chain = start(target, amc.Firefly(amc.RandomWalk(0.001), bound, amc.ImplicitResampling(0.5), at=at), [1.0])
+        chain = start(
+            target, amc.Firefly(amc.RandomWalk(0.001), bound, amc.samplers.ImplicitResampling(0.5), at=at), [1.0]
+        )
         draws, _ = advance(chain, 200, 1)
         assert (
             len(draws) == 200
@@ -335,7 +356,9 @@ class TestCorners:
         target = kind(X, y)
         dim = target.variables.size
         theta = np.linspace(-1.0, 1.0, dim) if dim > 1 else [1.0]
-        chain = start(target, amc.Firefly(amc.RandomWalk(0.001), "untuned", amc.ImplicitResampling(0.5)), theta)
+        chain = start(
+            target, amc.Firefly(amc.RandomWalk(0.001), "untuned", amc.samplers.ImplicitResampling(0.5)), theta
+        )
         assert len(advance(chain, 100, dim)[0]) == 100
         check_bright_set(chain)
 
@@ -343,7 +366,7 @@ class TestCorners:
         """All data are dark there, and none goes bright before theta moves; then some do."""
         target = logistic()
         mode = np.asarray(amc.numerics.find_mode(target))
-        chain = start(target, amc.Firefly(WALK, z_update=amc.ImplicitResampling(0.5), at=mode), mode)
+        chain = start(target, amc.Firefly(WALK, z_update=amc.samplers.ImplicitResampling(0.5), at=mode), mode)
         assert chain.state.bright.size[0] == 0
         _, records = advance(chain, 200, 3)
         before = np.argmax(records["accepted"])
@@ -368,7 +391,9 @@ class TestCorners:
         target = logistic(n=100, prior_scale=30.0)
         mode = np.asarray(amc.numerics.find_mode(target))
         at = None if bound == "untuned" else mode
-        chain = start(target, amc.Firefly(amc.RandomWalk(1.0), bound, amc.ImplicitResampling(0.5), at=at), mode + 30.0)
+        chain = start(
+            target, amc.Firefly(amc.RandomWalk(1.0), bound, amc.samplers.ImplicitResampling(0.5), at=at), mode + 30.0
+        )
         assert chain.state.bright.size[0] > 0.9 * target.n_obs
         draws, records = advance(chain, 400, 3)
         assert np.abs(draws[-1] - mode).max() < 3.0
@@ -377,7 +402,7 @@ class TestCorners:
 
     def test_q_one_and_single_datum(self):
         target = amc.targets.LogisticRegression([[1.0]], [1])
-        chain = start(target, amc.Firefly(WALK, "untuned", amc.ImplicitResampling(1.0)), [0.1])
+        chain = start(target, amc.Firefly(WALK, "untuned", amc.samplers.ImplicitResampling(1.0)), [0.1])
         _, records = advance(chain, 50, 1)
         assert (records["dark_proposals"] + np.r_[0, records["bright_count"][:-1]] == 1)[1:].all()
 
@@ -433,7 +458,10 @@ def test_q_follows_the_bright_count_in_tuning_and_is_then_frozen():
     assert chain.adapted()["q"] == tuned
     assert 0.3 < tuned * 500 / records["bright_count"].mean() < 3.0
     assert set(chain.adapted()) == {"q", "scale_factor"}
-    assert "q" not in start(target, amc.Firefly(WALK, "untuned", amc.ImplicitResampling(0.2)), np.zeros(3)).adapted()
+    assert (
+        "q"
+        not in start(target, amc.Firefly(WALK, "untuned", amc.samplers.ImplicitResampling(0.2)), np.zeros(3)).adapted()
+    )
 
 
 THETA = np.array([2.0])
@@ -528,8 +556,8 @@ def test_the_search_for_the_mode_says_every_ten_seconds_how_far_it_is(monkeypatc
     ("update", "setting", "value"),
     [
         *((amc.samplers.ExplicitResampling, "fraction", value) for value in (0.0, -0.1, 1.01, math.nan, "0.5")),
-        *((amc.ImplicitResampling, "q", value) for value in (0.0, 1.01, math.nan, "0.5")),
-        *((amc.ImplicitResampling, "q_bright", value) for value in (0.0, 1.01, math.nan, "auto")),
+        *((amc.samplers.ImplicitResampling, "q", value) for value in (0.0, 1.01, math.nan, "0.5")),
+        *((amc.samplers.ImplicitResampling, "q_bright", value) for value in (0.0, 1.01, math.nan, "auto")),
     ],
 )
 def test_a_probability_lies_between_0_and_1(update, setting, value):
@@ -544,7 +572,7 @@ def test_a_probability_lies_between_0_and_1(update, setting, value):
 def test_the_automatic_q_is_the_share_of_bright_data_within_limits(expected_bright, q):
     """Of 50 data: at least one of them proposes to go bright, and at most a tenth."""
     assert plain(automatic_q)(expected_bright, 50) == pytest.approx(q)
-    assert amc.ImplicitResampling().build_z_update().make_state(expected_bright, 50).q[0] == pytest.approx(q)
+    assert amc.samplers.ImplicitResampling().build_z_update().make_state(expected_bright, 50).q[0] == pytest.approx(q)
 
 
 @pytest.mark.parametrize("gap", [0.05, 0.999, 1.0, 1.001, 1.5, 3.0])
@@ -554,7 +582,7 @@ def test_a_dark_datum_goes_bright_below_its_probability(gap, q_bright):
     chance = go_bright_probability(gap, 0.8, q_bright)
     joint = JointDensity(None, None, writes([gap]), None, None)
     for u in (0.0, 0.5 * chance, 0.999 * chance, 1.001 * chance):
-        state = amc.ImplicitResampling(0.8, q_bright).build_z_update().make_state(0.0, 1)
+        state = amc.samplers.ImplicitResampling(0.8, q_bright).build_z_update().make_state(0.0, 1)
         state.candidates[0], bright = 0, new_bright(np.zeros(1, dtype=bool), np.zeros(1))
         assert plain(brighten)(types.SimpleNamespace(random=lambda u=u: u), None, joint, bright, state, 1)
         assert bright.size[0] == (u < min(chance, 1.0))
@@ -575,7 +603,7 @@ def test_every_bright_datum_is_asked_by_itself(q_bright):
     gaps = np.array([0.2, 0.3, 2.0])
     dark, bright = np.exp(-gaps), -np.expm1(-gaps)
     law = [np.prod(np.where([z >> i & 1 for i in range(3)], bright, dark)) for z in range(8)]
-    kernel = z_kernel(amc.ImplicitResampling(0.6, q_bright), gaps)
+    kernel = z_kernel(amc.samplers.ImplicitResampling(0.6, q_bright), gaps)
     np.testing.assert_allclose(law @ kernel, law, atol=1e-13)
 
 
@@ -583,7 +611,10 @@ def test_every_bright_datum_is_asked_by_itself(q_bright):
 def test_a_dark_datum_whose_bound_fails_is_seen(gap, is_defined):
     """By both updates of z: a gap of 0 with rounding errors does not fail, and the datum stays dark."""
     rng, joint = types.SimpleNamespace(random=lambda: 0.0), JointDensity(None, None, writes([gap]), None, None)
-    for update, redraw in ((amc.ImplicitResampling(0.8), brighten), (amc.samplers.ExplicitResampling(), redraw_dark)):
+    for update, redraw in (
+        (amc.samplers.ImplicitResampling(0.8), brighten),
+        (amc.samplers.ExplicitResampling(), redraw_dark),
+    ):
         state, bright = update.build_z_update().make_state(0.0, 1), new_bright(np.zeros(1, dtype=bool), np.zeros(1))
         (state.candidates if redraw is brighten else state.picked)[0] = 0
         assert plain(redraw)(rng, None, joint, bright, state, 1) is is_defined

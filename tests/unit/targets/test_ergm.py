@@ -192,7 +192,7 @@ def test_auto_is_exact_where_it_can_be(rng):
 @pytest.mark.parametrize("start", ["empty", "full", "observed", "both"])
 def test_statistics_are_kept_while_dyads_are_toggled(move, start, rng):
     target = ergm(random_graph(7, rng), ALL)
-    simulator = target.build_simulator(amc.AuxiliaryChain(40, start, move, thin=3))
+    simulator = target.build_simulator(amc.targets.AuxiliaryChain(40, start, move, thin=3))
     state = simulator.make_state()
     for n_draws in (1, 2, 3):
         theta = np.array([-0.4, 0.1, 0.0, 0.2]) * n_draws
@@ -210,14 +210,14 @@ def test_statistics_are_kept_while_dyads_are_toggled(move, start, rng):
     ("start", "edges"), [("empty", [0, 0]), ("full", [6, 6]), ("both", [0, 6]), ("observed", [3, 3])]
 )
 def test_chains_start_where_they_are_told(start, edges):
-    simulator = ergm(PATH, ("edges",)).build_simulator(amc.AuxiliaryChain(1, start, "dyad"))
+    simulator = ergm(PATH, ("edges",)).build_simulator(amc.targets.AuxiliaryChain(1, start, "dyad"))
     draws, _ = draw_many(simulator, 0.0, 2, np.random.default_rng(0))
     assert np.abs(draws[:, 0] - edges).max() <= 1
 
 
 SIMULATORS = {
-    "dyad": (PATH, amc.AuxiliaryChain(30, "both", "dyad")),
-    "tnt": (PATH, amc.AuxiliaryChain(30, "both")),
+    "dyad": (PATH, amc.targets.AuxiliaryChain(30, "both", "dyad")),
+    "tnt": (PATH, amc.targets.AuxiliaryChain(30, "both")),
     "enumeration": (PATH, "exact"),
     "elimination": (np.pad(PATH, (0, 3)), "exact"),
 }

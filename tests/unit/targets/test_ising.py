@@ -114,14 +114,14 @@ def test_unknown_auxiliaries_are_refused(auxiliary):
 )
 def test_bad_auxiliaries_are_refused(settings):
     with pytest.raises(InvalidInputError, match="AuxiliaryChain"):
-        amc.AuxiliaryChain(**{"n_updates": 10, **settings})
+        amc.targets.AuxiliaryChain(**{"n_updates": 10, **settings})
 
 
 def test_auxiliaries_are_components():
-    auxiliary = amc.AuxiliaryChain(1000, "empty", thin=4)
-    assert Component.from_dict(auxiliary.to_dict()) == auxiliary != amc.AuxiliaryChain(1000, "empty")
+    auxiliary = amc.targets.AuxiliaryChain(1000, "empty", thin=4)
+    assert Component.from_dict(auxiliary.to_dict()) == auxiliary != amc.targets.AuxiliaryChain(1000, "empty")
     with pytest.raises(InvalidInputError, match="heat bath"):
-        ising().build_simulator(amc.AuxiliaryChain(10, move="tnt"))
+        ising().build_simulator(amc.targets.AuxiliaryChain(10, move="tnt"))
 
 
 def test_change_statistics_are_those_of_a_flip():
@@ -146,13 +146,13 @@ def spins_after(auxiliary, n_draws, theta=0.3):
 @pytest.mark.parametrize(("start", "spins"), [("empty", [-1, -1]), ("full", [1, 1]), ("both", [-1, 1])])
 def test_chains_start_where_they_are_told(start, spins):
     for n_draws in (1, 2):  # at an infinite field nothing moves but the site that is updated
-        lattice, updates = spins_after(amc.AuxiliaryChain(1, start), n_draws, theta=50.0)
+        lattice, updates = spins_after(amc.targets.AuxiliaryChain(1, start), n_draws, theta=50.0)
         assert updates == n_draws
         assert (lattice == spins[n_draws - 1]).all()
 
 
 def test_the_observed_lattice_is_a_start():
-    lattice, _ = spins_after(amc.AuxiliaryChain(1, "observed"), 1, theta=-50.0)
+    lattice, _ = spins_after(amc.targets.AuxiliaryChain(1, "observed"), 1, theta=-50.0)
     assert np.array_equal(lattice, CHESS)
 
 
@@ -174,19 +174,19 @@ def up_after(monkeypatch, auxiliary, n_draws):
 
 def test_a_sweep_updates_every_site_once_one_colour_first(monkeypatch):
     for n_updates in range(1, 13):
-        up = up_after(monkeypatch, amc.AuxiliaryChain(n_updates, "empty"), 1)
+        up = up_after(monkeypatch, amc.targets.AuxiliaryChain(n_updates, "empty"), 1)
         first = (CHESS == -1) if n_updates <= 6 else up
         assert up.sum() == n_updates
         assert not (up & ~first).any()
 
 
 def test_thinned_draws_continue_the_chain_of_their_theta(monkeypatch):
-    assert up_after(monkeypatch, amc.AuxiliaryChain(4, "empty", thin=3), 3).sum() == 10
-    assert up_after(monkeypatch, amc.AuxiliaryChain(4, "empty"), 3).sum() == 4
+    assert up_after(monkeypatch, amc.targets.AuxiliaryChain(4, "empty", thin=3), 3).sum() == 10
+    assert up_after(monkeypatch, amc.targets.AuxiliaryChain(4, "empty"), 3).sum() == 4
 
 
 SIMULATORS = {
-    "heat bath": lambda: ising().build_simulator(amc.AuxiliaryChain(31, "both")),
+    "heat bath": lambda: ising().build_simulator(amc.targets.AuxiliaryChain(31, "both")),
     "backward": lambda: ising_exact.backward_simulator(3, 4),
     "coupling": lambda: coupling_simulator(3, 4),
 }
