@@ -20,7 +20,7 @@ from approxmcmc.interop.any_model import as_target
 from approxmcmc.runs import carry_out, completing, judge, make_plan, tuning_steps
 from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import ENOUGH
-from approxmcmc.sampling.progress import reporting_compilations
+from approxmcmc.sampling.progress import stage, watching
 from approxmcmc.targets.given import check_names
 
 
@@ -120,7 +120,9 @@ def sample(
     discard_tuned_samples
         False keeps the tuning steps in ``warmup_posterior`` and ``warmup_sample_stats``.
     progressbar
-        Show a bar on a terminal, plain lines elsewhere. Compilations of more than a second are reported, too.
+        Show what the call does, from reading the model to checking the run: a bar on a terminal and in a notebook,
+        plain lines elsewhere. It names the kernel that is being compiled, with an estimate from earlier calls on this
+        machine, and the bulk ESS and R-hat of the draws so far. The last line says how long each stage took.
     checkpoint
         A netCDF file from which an interrupted run can resume. It is written at the start, then at most every 30 s and
         for at most 2 % of the time, and when the run ends or is interrupted. Each write is atomic. If the process is
@@ -180,60 +182,62 @@ def sample(
     """
     compiled_before = compiled_so_far().seconds
     given = target
-    with reporting_compilations(progressbar):
+    with watching(progressbar, type(given).__name__):
+        stage("reading the model")
         target = as_target(given)
-    nothing_asked = sampler is None and draws is None and target_ess is None and time_limit is None
-    if draws is None and target_ess is None:
-        draws = 1000
-    draws, tune = (
-        None if value is None else checked_integer(value, name, 0) for value, name in ((draws, "draws"), (tune, "tune"))
-    )
-    chains, thin = (checked_integer(value, name, 1) for value, name in ((chains, "chains"), (thin, "thin")))
-    cores = checked_cores(cores, chains)
-    time_limit = checked_time_limit(time_limit)
-    if audit_every is not None and not (isinstance(audit_every, str) and audit_every == "auto"):
-        audit_every = checked_integer(audit_every, "audit_every")
-    if target_ess is not None and not (isinstance(target_ess, numbers.Real) and 0 < target_ess < math.inf):
-        raise InvalidInputError(
-            f"target_ess must be a positive number of effective draws, or None, found {target_ess!r}"
+        nothing_asked = sampler is None and draws is None and target_ess is None and time_limit is None
+        if draws is None and target_ess is None:
+            draws = 1000
+        draws, tune = (
+            None if value is None else checked_integer(value, name, 0)
+            for value, name in ((draws, "draws"), (tune, "tune"))
         )
-    if max_bias != 0.0 and sampler is not None:
-        raise InvalidInputError(
-            f"max_bias={max_bias!r} only guides the choice of a sampler, and {sampler!r} was given; leave one of the "
-            "two out"
-        )
-    _check_roles(target, sampler)
-    refuse_folder(target)
-    settings = Settings(
-        draws=draws,
-        tune=tuning_steps(sampler, target) if tune is None and sampler is not None else tune,
-        chains=chains,
-        thin=thin,
-        seed=seed_sequences(random_seed, chains)[1],
-        target_ess=target_ess,
-        time_limit=time_limit,
-        max_bias=max_bias,
-        audit_every=audit_every,
-        discard_tuned_samples=discard_tuned_samples,
-        enough=ENOUGH if nothing_asked else None,
-    )
-    with arrays_hashed_once(), reporting_compilations(progressbar):  # the data do not change during this call
-        run_file = None
-        if checkpoint is not None:
-            asked = what_was_asked(target, sampler, settings, initvals)
-            run_file = open_run_file(checkpoint, asked, any_seed=random_seed is None)
-            if run_file.trace is not None:
-                return with_folder(run_file.trace, target)
-            settings = settings._replace(seed=run_file.asked["seed"])
-        plan = make_plan(target, sampler, settings, initvals, run_file, say=progressbar)
-        plan = plan._replace(compiled_before=compiled_before, complete=completing(given, target))
-        if sampler is None and run_file is None:
-            starts_given = initvals is not None
-            trace, block = run_until_checks_pass(
-                plan, target, starts_given=starts_given, cores=cores, progressbar=progressbar
+        chains, thin = (checked_integer(value, name, 1) for value, name in ((chains, "chains"), (thin, "thin")))
+        cores = checked_cores(cores, chains)
+        time_limit = checked_time_limit(time_limit)
+        if audit_every is not None and not (isinstance(audit_every, str) and audit_every == "auto"):
+            audit_every = checked_integer(audit_every, "audit_every")
+        if target_ess is not None and not (isinstance(target_ess, numbers.Real) and 0 < target_ess < math.inf):
+            raise InvalidInputError(
+                f"target_ess must be a positive number of effective draws, or None, found {target_ess!r}"
             )
-        else:
-            trace, block = carry_out(plan, run_file, cores=cores, progressbar=progressbar)
+        if max_bias != 0.0 and sampler is not None:
+            raise InvalidInputError(
+                f"max_bias={max_bias!r} only guides the choice of a sampler, and {sampler!r} was given; leave one of "
+                "the two out"
+            )
+        _check_roles(target, sampler)
+        refuse_folder(target)
+        settings = Settings(
+            draws=draws,
+            tune=tuning_steps(sampler, target) if tune is None and sampler is not None else tune,
+            chains=chains,
+            thin=thin,
+            seed=seed_sequences(random_seed, chains)[1],
+            target_ess=target_ess,
+            time_limit=time_limit,
+            max_bias=max_bias,
+            audit_every=audit_every,
+            discard_tuned_samples=discard_tuned_samples,
+            enough=ENOUGH if nothing_asked else None,
+        )
+        with arrays_hashed_once():  # the data do not change during this call
+            run_file = None
+            if checkpoint is not None:
+                asked = what_was_asked(target, sampler, settings, initvals)
+                run_file = open_run_file(checkpoint, asked, any_seed=random_seed is None)
+                if run_file.trace is not None:
+                    return with_folder(run_file.trace, target)
+                settings = settings._replace(seed=run_file.asked["seed"])
+            plan = make_plan(target, sampler, settings, initvals, run_file, say=progressbar)
+            plan = plan._replace(compiled_before=compiled_before, complete=completing(given, target))
+            if sampler is None and run_file is None:
+                starts_given = initvals is not None
+                trace, block = run_until_checks_pass(
+                    plan, target, starts_given=starts_given, cores=cores, progressbar=progressbar
+                )
+            else:
+                trace, block = carry_out(plan, run_file, cores=cores, progressbar=progressbar)
     warn_of(block)
     return trace
 

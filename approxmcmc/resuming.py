@@ -26,7 +26,7 @@ from approxmcmc.interop.any_model import as_target
 from approxmcmc.runs import carry_out, completing, make_plan
 from approxmcmc.sampling.assembly import Settings
 from approxmcmc.sampling.goals import FixedDraws
-from approxmcmc.sampling.progress import reporting_compilations
+from approxmcmc.sampling.progress import watching
 
 
 @naming_the_arguments
@@ -116,7 +116,7 @@ def resume(
     if time_limit is not None and run_file.begun is not None:
         settings = settings._replace(time_limit=run_file.begun.seconds + time_limit)
     cores = checked_cores(cores, settings.chains)
-    with reporting_compilations(progressbar):
+    with watching(progressbar, type(given).__name__):
         plan = make_plan(target, _sampler_of(run_file), settings, None, run_file, say=progressbar)
         plan = plan._replace(compiled_before=compiled_before, complete=completing(given, target))
         trace, block = carry_out(plan, run_file, cores=cores, progressbar=progressbar)

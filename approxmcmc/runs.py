@@ -17,7 +17,7 @@ from approxmcmc.checkpoints.run_file import RunFile, described, plain, refuse_an
 from approxmcmc.checkpoints.tables import columns_of
 from approxmcmc.contracts import NamedDraws, Sampler, SamplingResult, Target, Variables, WholeRun, WholeSampler
 from approxmcmc.contracts.records import ENOUGH_AUDITS
-from approxmcmc.diagnostics.convergence import LEAST_ESS, chains_agree, smallest_ess
+from approxmcmc.diagnostics.convergence import LEAST_ESS, chains_agree, quality, smallest_ess
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.latents import with_latents
 from approxmcmc.diagnostics.modes import starts_apart
@@ -41,7 +41,7 @@ from approxmcmc.sampling.goals import (
     affordable_thinning,
     most_thinning,
 )
-from approxmcmc.sampling.progress import progress
+from approxmcmc.sampling.progress import progress, stage
 from approxmcmc.sampling.recorder import Snapshot
 
 TUNE = 1000  # steps of a chain if the user gives no number
@@ -94,6 +94,7 @@ def make_plan(
     goal = "time_limit" if settings.target_ess is None else "target_ess"  # with both, the limit may only end the run
     wanted = {name: getattr(settings, name) for name in (goal, "max_bias", "chains")}
     steps = None if settings.draws is None or settings.target_ess else settings.draws * settings.thin
+    stage("choosing a sampler")
     choice = choose_sampler(target, random_seed=_first(settings.seed), draws=steps, **wanted)
     if say:
         tell("%s", choice.sentence)
@@ -158,6 +159,7 @@ def carry_out(plan: RunPlan, run_file: RunFile | None, *, cores: int, progressba
         with run_file.reading():
             audit_every, initvals = run_file.start()
 
+    stage("setting up the chains")
     made = assemble(
         target,
         sampler,
@@ -174,12 +176,18 @@ def carry_out(plan: RunPlan, run_file: RunFile | None, *, cores: int, progressba
         found_rate = program.attrs.get("audit_every") or audit_every
         run_file.made |= {"starts": made.points.tolist(), "audit_every": found_rate}
 
-    goals = _goals(settings, target.variables, chosen, weighted="weight" in program.value_names)
+    weighted = "weight" in program.value_names
+    goals = _goals(settings, target.variables, chosen, weighted=weighted)
     began = limit_clock() - (begun.seconds if begun else 0.0)
     total = settings.chains * (tune + thin * goals.expected[0])
     checkpoints = run_file.checkpoints() if run_file else None
     with progress(
-        total, show=progressbar, label=f"sampling {settings.chains} chains", time_limit=settings.time_limit
+        total,
+        show=progressbar,
+        label=f"sampling {settings.chains} chains",
+        time_limit=settings.time_limit,
+        tune=settings.chains * tune,
+        quality=None if weighted else quality(target.variables),
     ) as bar:
         try:
             result = run(
@@ -200,12 +208,14 @@ def carry_out(plan: RunPlan, run_file: RunFile | None, *, cores: int, progressba
             if begun is None or run_file is None:
                 raise
             raise InvalidInputError(f"{run_file.path}: {error}") from error
+    stage("auditing decisions")
     deadline = None if settings.time_limit is None else began + settings.time_limit
     found = goals.found(result.draws)
     fewest = ENOUGH_AUDITS if chosen else FEWEST
     result = audit_draws(
         result, running, made.streams[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline, fewest=fewest
     )
+    stage("checking the run")
     if not target.reads_rows:
         result = _without_rows(result)
     attrs = {
@@ -261,6 +271,7 @@ def _carry_out_whole(
         progressbar=progressbar,
     )
     drawn = sampler.run(target, asked)
+    stage("checking the run")
     keep_warmup = not settings.discard_tuned_samples
     trace = named_trace(
         drawn.posterior,

@@ -18,6 +18,7 @@ from approxmcmc.design.trial import ENOUGH, Measured, Trial
 from approxmcmc.engine.messages import detail
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
 from approxmcmc.sampling.assembly import start_law
+from approxmcmc.sampling.progress import stage
 
 # How the verdicts begin on a candidate that was not tried, and on one that was stopped before it was measured.
 NOT_TRIED = "not tried"
@@ -130,6 +131,7 @@ def begin(
         return best is not None and goal.price(0.0, seconds_per_step, seconds_per_step) > NEARLY * best.price
 
     detail("trying %s", candidate.name)
+    stage(f"choosing a sampler: trying {candidate.name}")
     began = time.perf_counter()
     try:
         with warnings.catch_warnings():

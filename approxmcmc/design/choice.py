@@ -304,7 +304,9 @@ def _choice(
     table.attrs["price"] = goal.unit
     beside = _rivals(ranked[1:], chosen, goal, profile) + _trade(states, chosen, goal)
     guarantee = "exact" if chosen.exact else f"biased, by up to about {found.error:.2g} posterior sd"
-    sentence = f"{chosen.candidate.name} ({guarantee}), estimated {goal.unit}: {chosen.price:.2g}; {beside}"
+    # What a trial compiled is not part of its cost; the cost of NUTS is counted with its compilation.
+    compiled = "" if chosen.candidate.is_counted or goal.time_limit is not None else ", without compilation"
+    sentence = f"{chosen.candidate.name} ({guarantee}), estimated {goal.unit}{compiled}: {chosen.price:.2g}; {beside}"
     sentence += _summed(profile.target)
     taken = sum(law.seconds for law in profile.laws())
     attrs = {

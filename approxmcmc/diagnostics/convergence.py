@@ -218,6 +218,27 @@ def smallest_ess(variables: Variables, judged_at_least: float) -> Callable[[np.n
     return measure
 
 
+def quality(variables: Variables) -> Callable[[np.ndarray], str]:
+    """Return a function ``note(draws)`` of flat draws, shape (chains, draws, dim): their smallest bulk ESS and R-hat.
+
+    The note is "" with fewer than 4 draws or if no parameter moves.
+
+    >>> draws = np.random.default_rng(0).normal(size=(4, 500, 2))
+    >>> quality(Variables({"beta": (2,)}))(draws)
+    'bulk ESS 1712, R-hat 1.001'
+    """
+
+    def note(draws: np.ndarray) -> str:
+        sample = _moving(variables, draws, MOST_DRAWS) if draws.shape[1] >= 4 else None
+        if sample is None or not sample.labels:
+            return ""
+        with np.errstate(divide="ignore", invalid="ignore"):  # chains stuck at different values
+            ess = f"bulk ESS {np.min(BULK.of(sample.draws)):.0f}"
+            return ess if len(draws) == 1 else f"{ess}, R-hat {np.max(R_HAT.of(sample.draws)):.4g}"
+
+    return note
+
+
 def chains_agree(variables: Variables) -> Callable[[np.ndarray], bool]:
     """Return a function that says whether flat draws, shape (chains, draws, dim), pass `convergence`'s R-hat check.
 

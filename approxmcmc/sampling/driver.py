@@ -189,6 +189,12 @@ class Scheduler:
         """Return the draws so far, of shape (chains, draws, dim)."""
         return np.stack([recorder.records(1)[0] for recorder in self.recorders])
 
+    def _common_draws(self) -> np.ndarray:
+        """Return the draws that all chains have made, shape (chains, draws, dim), also while chains are running."""
+        draws = [recorder.records(1)[0] for recorder in self.recorders]
+        fewest = min(map(len, draws))
+        return np.stack([of_chain[:fewest] for of_chain in draws])
+
     def _advance(self, deadline: float | None) -> str:
         """Advance all chains; return why they stopped: "" (done, or a failure), "time_limit" or "interrupt".
 
@@ -214,7 +220,7 @@ class Scheduler:
                     for future in done:
                         del in_flight[future]
                         future.result()
-                    self.progress.update(self.steps)
+                    self.progress.update(self.steps, self._common_draws)
             except KeyboardInterrupt:
                 return "interrupt"  # leaving the pool waits for running chunks, 50 ms each
 

@@ -12,7 +12,7 @@ from approxmcmc.engine.messages import tell
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingError
 from approxmcmc.sampling.assembly import as_points
 from approxmcmc.sampling.goals import Goal
-from approxmcmc.sampling.progress import progress
+from approxmcmc.sampling.progress import progress, stage
 from approxmcmc.whole_chains import by_nutpie, by_pymc
 from approxmcmc.whole_chains.raw import NUTSJob, RawDraws
 from approxmcmc.whole_chains.records import named_draws, why_no_start
@@ -76,9 +76,12 @@ def draw_chains(
     starts = _starts(asked, target, model)
     compiled = _compile(target, model, names, non_centred, insist=insist) if library == "nutpie" else None
     library = "pymc" if compiled is None else library
-    total = len(asked.seeds) * (asked.tune + asked.thin * asked.goals.expected[0])
+    tune = len(asked.seeds) * asked.tune
+    total = tune + len(asked.seeds) * asked.thin * asked.goals.expected[0]
     label = f"NUTS by {library}, {len(asked.seeds)} chains"
-    with progress(total, show=asked.progressbar, label=label, time_limit=asked.time_limit) as bar:
+    with progress(
+        total, show=asked.progressbar, label=label, time_limit=asked.time_limit, tune=len(asked.seeds) * asked.tune
+    ) as bar:
         job = NUTSJob(
             model=model,
             shapes=shapes.shapes,
@@ -117,6 +120,7 @@ def _compile(
     """
     key = known_content(target) or object(), tuple(names), non_centred  # an object equals no other: compiled again
     if key not in _compiled:
+        stage("compiling the model for nutpie")
         try:
             made = by_nutpie.compile_model(model, names)
         except Exception as error:

@@ -316,7 +316,7 @@ class TestTrace:
         monkeypatch.setattr("approxmcmc.sampling.progress.SECONDS_BETWEEN_LINES", 0.0)
         draw(progressbar=True)
         lines = capsys.readouterr().err
-        assert "sampling 2 chains: 50 of 50 steps" in lines
+        assert "sampling 2 chains: drawing, 50 of 50 steps" in lines
         assert "\x1b" not in lines
 
 

@@ -1,15 +1,19 @@
 """Every compilation is counted once, and reported to a user who waits for it."""
 
-import logging
+import io
+import re
+import sys
 import threading
 import time
+import types
 
+import numpy as np
 import pytest
 
-from approxmcmc.engine.compiler import compile as engine
+from approxmcmc.engine.compiler import compile as engine, forecast
 from approxmcmc.engine.compiler.work import compiled_so_far, compiling, count_kernel
 from approxmcmc.sampling import progress
-from approxmcmc.sampling.progress import reporting_compilations
+from approxmcmc.sampling.progress import stage, watching
 
 
 def test_seconds_of_a_kernel_inside_a_kernel_count_once():
@@ -44,25 +48,105 @@ def test_kernels_are_counted_when_compiled_and_not_when_read(tmp_path, monkeypat
 
 
 @pytest.fixture
-def lines(monkeypatch, caplog):
+def shown(monkeypatch, tmp_path, capsys):
+    """Return a function that returns what was shown, with a memory of its own."""
+    monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(progress, "SECONDS_UNTOLD", 0.05)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LOOKS", 0.01)
-    caplog.set_level(logging.INFO, "approxmcmc")
-    return caplog
+    return lambda: capsys.readouterr().err
 
 
-def test_a_long_compilation_is_told_once(lines):
-    with reporting_compilations(show=True):
+def compile_for(seconds):
+    with compiling():
+        time.sleep(seconds)
+    count_kernel()
+
+
+def test_a_long_compilation_is_told_once_and_summed_up(shown):
+    with watching(show=True, kind="Model"):
+        stage("choosing a sampler: trying one")
         count_kernel()
-        with compiling():
-            time.sleep(0.3)
-    assert lines.messages == ["compiling, once for this machine and kind of model: kernel 2, 0 s"]
+        compile_for(0.3)
+    first, last = shown().splitlines()
+    assert first == "approxmcmc: compiling kernel 2, once for this kind of model, 0 s; choosing a sampler: trying one"
+    assert re.fullmatch(r"approxmcmc: 0\.\d s: choosing a sampler 0\.\d s, of these, compiling 2 kernels 0\.3 s", last)
 
 
 @pytest.mark.parametrize(("show", "seconds"), [(False, 0.3), (True, 0.0)])
-def test_nothing_is_told_of_what_is_short_or_unwanted(lines, show, seconds):
-    with reporting_compilations(show=show):
-        with compiling():
-            time.sleep(seconds)
+def test_nothing_is_told_of_what_is_short_or_unwanted(shown, show, seconds):
+    with watching(show=show):
+        compile_for(seconds)
         time.sleep(0.3)  # which is no compiling
-    assert lines.messages == [] and all(thread.name != "reports compilations" for thread in threading.enumerate())
+    assert shown() == "" and all(thread.name != "reports progress" for thread in threading.enumerate())
+
+
+def test_the_number_of_kernels_is_that_of_earlier_calls_on_the_same_kind_of_model(shown, tmp_path):
+    assert forecast.expected("Model") is None
+    for kind, kernels, seconds in (("Model", 4, 8.0), ("Other", 9, 18.0), ("Model", 3, 6.0), ("Model", 4, 4.0)):
+        forecast.remember(kind, kernels, seconds)
+    with (tmp_path / "compilations" / "calls.txt").open("a") as file:
+        file.write("Model 5\nModel x 3\nModel 0 1.0\n\x00 half a li")
+    assert forecast.expected("Model") == (4, 2.0)
+    assert forecast.expected("Other") == (9, 2.0)
+    assert forecast.expected("New")[0] == 4
+    with watching(show=True, kind="Model"):
+        compile_for(0.2)
+    assert "compiling kernel 1 of about 4, once for this kind of model, 0 s, about 8 s left" in shown()
+    assert (tmp_path / "compilations" / "calls.txt").read_text().splitlines()[-1] == "Model 1 0.20"
+
+
+def test_a_call_that_fails_has_no_summary(shown):
+    def fail():
+        with watching(show=True):
+            compile_for(0.2)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert len(shown().splitlines()) == 1
+
+
+def test_parts_of_a_call_report_to_it(shown, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LOOKS", 0.0)
+    settings = {"label": "sampling", "time_limit": None, "tune": 4, "quality": lambda draws: f"{draws.size} numbers"}
+    with watching(show=True) as outer:
+        stage("reading the model")
+        outer.look()
+        with progress.progress(10, show=False, **settings) as steps:
+            assert steps is outer
+            steps.update(3, lambda: np.ones(2))
+            steps.update(8, lambda: np.ones(5))
+            steps.expect(20, "ESS 7 of 9")
+            steps.update(10, lambda: np.ones(6))
+    text = shown()
+    assert "reading the model, 0 s" in text
+    assert "sampling: tuning, 3 of 10 steps, 0 s" in text
+    assert "sampling: drawing, 8 of 10 steps, 5 numbers, 0 s" in text
+    assert "sampling: drawing, 10 of 20 steps, ESS 7 of 9, " in text
+    assert progress._WATCH.get() is None
+
+
+def test_a_terminal_has_a_bar_and_a_notebook_a_page(monkeypatch, shown):
+    """Neither display has text or markup taken from a name, such as beta[x0]."""
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "dumb")
+    with watching(show=True):
+        stage("choosing a sampler: trying [x0] < 1")
+        time.sleep(0.15)
+    assert re.search(r"approxmcmc: 0\.\d s: choosing a sampler 0\.\d s", sys.stderr.getvalue())
+
+    class Handle:
+        def update(self, page):
+            pages.append(page)
+
+    pages = []
+    shell = types.SimpleNamespace(kernel=1)
+    page = types.SimpleNamespace(HTML=str, display=lambda first, display_id: Handle())
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", page)
+    with watching(show=True) as watch:
+        stage("choosing a sampler: trying [x0] < 1")
+        watch.look()
+    assert pages[0].endswith("</progress> choosing a sampler: trying [x0] &lt; 1, 0 s") and "progress" not in pages[-1]
