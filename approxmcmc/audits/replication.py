@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numba import config, types as nb
 
+from approxmcmc.acceptance.metropolis import ACCEPT, REJECT
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, CompiledTest
 from approxmcmc.engine.compiler.compile import INDICES, VECTOR, compiled, entry_point, kernel, type_of
 from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generator_at
@@ -73,7 +74,7 @@ def by_decision(decide: Callable[..., tuple[int, float]]) -> Callable[..., None]
     ) -> None:
         for k in range(thresholds.shape[0]):
             decision, _ = decide(rng, table, thresholds[k], log_rest, test, count, value)
-            log_ratios[k] = np.inf if decision == 1 else (-np.inf if decision == 0 else np.nan)
+            log_ratios[k] = np.inf if decision == ACCEPT else (-np.inf if decision == REJECT else np.nan)
 
     return replicate
 

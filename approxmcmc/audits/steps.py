@@ -28,8 +28,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.acceptance.laws.probability import exact_probability, threshold_at
+from approxmcmc.acceptance.metropolis import log_ratio_of
 from approxmcmc.audits.replication import DECISIONS, ORDERS, Replicate
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Auditor, CompiledTest, Streams
+from approxmcmc.engine.compiler.compile import as_python
 from approxmcmc.engine.terms.batches import scale_of
 from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.term_table import Partition, some_rows, write_pair
@@ -138,9 +140,7 @@ class TestedSteps(Auditor):
             return None
         proposed, log_q_ratio = found
         log_prior_ratio, terms, total, here = self.compare(theta, proposed)
-        log_rest = log_prior_ratio + log_q_ratio
-        if log_prior_ratio == -math.inf:  # a gradient, and so the ratio of proposal densities, may be undefined there
-            log_rest = -math.inf
+        log_rest = as_python(log_ratio_of)(log_q_ratio, 0.0, log_prior_ratio)
         if not log_rest + total < math.inf:
             return None
         thresholds, log_ratios = self.decide(theta, proposed, terms, log_rest, number, orders)

@@ -166,6 +166,42 @@ def test_a_slice_ends_before_a_density_that_is_undefined_out_of_reach(value):
         amc.sample(target(value, wall=2.7), sampler, chains=1, **settings)
 
 
+def bounded(beyond, wall=WALL):
+    """Return the same model with bounds L_i exp(-1/2), whose sum beyond the wall is as given."""
+
+    def gap(theta, data, i):
+        return 0.5
+
+    def log_bound(theta, sums):
+        within = sums[0][0] * theta[0] - 60.0 * math.exp(theta[0]) - 30.0
+        return beyond if theta[0] > wall else within
+
+    inner = target(beyond, wall=wall)
+    return amc.targets.BoundedLikelihood(inner, gap, log_bound, np.array([COUNTS.sum()]))
+
+
+@pytest.mark.recompiles
+@pytest.mark.filterwarnings("ignore:.*problem.* with this run")
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("move", ["walk", "slice"])
+def test_firefly_rejects_out_of_reach_of_the_joint_density(move, value):
+    """Bit by bit the chain of a joint density that is 0 where the other is undefined; within reach the chain ends."""
+    walks = amc.proposals.Mixture([amc.RandomWalk(0.3), amc.RandomWalk(8.0)])
+    moves = {"walk": walks, "slice": amc.samplers.Slice(20.0)}
+    sampler = amc.Firefly(moves[move], bound="own", z_update=amc.ImplicitResampling(0.3))
+    settings = {"draws": 60, "tune": 0, "random_seed": 7, "initvals": np.zeros(1), "progressbar": False, "chains": 1}
+    undefined, zero = (amc.sample(bounded(there), sampler, **settings) for there in (value, -math.inf))
+    np.testing.assert_array_equal(undefined.posterior["theta"], zero.posterior["theta"])
+    assert int(undefined.sample_stats["out_of_reach"].sum()) > 0
+    assert np.unique(undefined.posterior["theta"]).size > 5
+    if move == "slice":  # its first interval reaches beyond the wall
+        with pytest.raises(NotFiniteError, match="the log joint density"):
+            amc.sample(bounded(value, wall=2.5), sampler, **settings)
+    else:
+        stopped = amc.sample(bounded(value, wall=2.5), sampler, **settings)
+        assert stopped.posterior.attrs["stopped"] == "failure" and stopped.posterior.sizes["draw"] < 60
+
+
 @pytest.mark.recompiles
 def test_a_state_of_the_start_that_is_nan_is_an_error():
     with pytest.raises(amc.errors.InvalidInputError, match="log density nan"):

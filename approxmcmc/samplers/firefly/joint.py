@@ -58,6 +58,13 @@ def log_odds_of(gap: float) -> float:
     return -math.inf if gap >= LEAST_GAP else math.nan
 
 
+def all_log_odds(gaps: np.ndarray) -> np.ndarray:
+    """Return `log_odds_of` each of `gaps`, in NumPy."""
+    with np.errstate(all="ignore"):  # a search for undefined densities asks where they overflow
+        touching = np.where(gaps >= LEAST_GAP, -np.inf, np.nan)
+        return np.where(gaps > 0.0, gaps + np.log(-np.expm1(-gaps)), touching)
+
+
 @compiled
 def make_bright(bright: Bright, datum: int, log_odds: float) -> None:
     """Make the dark datum with index `datum` bright, in the last place of the bright ones, with these log odds."""

@@ -17,9 +17,11 @@ from approxmcmc.contracts.records import AUDIT_COUNTS, BRIGHT, CORE_COUNTS, DECI
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.python_call import PythonCall
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.terms.batches import full_terms
-from approxmcmc.samplers.firefly.joint import Bright, Factors, JointDensity, false_bound, new_bright
+from approxmcmc.samplers.firefly.joint import Bright, Factors, JointDensity, all_log_odds, false_bound, new_bright
+from approxmcmc.samplers.out_of_reach import looks_to_reject
 from approxmcmc.sampling.chain import (
     FAILED,
     MOVED,
@@ -39,7 +41,8 @@ class FireflyState(NamedTuple):
     """A chain of Firefly: theta, its proposal, and which data are bright.
 
     `joint` is the joint density, `current` and `candidate` its summands at `theta` and at `proposed`; `current` and
-    `bright` share one array of log odds. `proposal` is the state of the update of theta, by a proposal or a slice, `z`
+    `bright` share one array of log odds. `looks_to_reject` searches the way to `proposed`, see
+    `approxmcmc.samplers.out_of_reach`. `proposal` is the state of the update of theta, by a proposal or a slice, `z`
     the state of the update of z. The posterior is never evaluated, so `log_density` stays NaN.
     """
 
@@ -51,6 +54,7 @@ class FireflyState(NamedTuple):
     current: Factors
     candidate: Factors
     bright: Bright
+    looks_to_reject: Callable[[], int]
     proposal: Any
     z: Any
 
@@ -166,7 +170,8 @@ class FireflyProgram(Program):
         bright = new_bright(np.zeros(target.n_obs, dtype=bool), np.zeros(target.n_obs))
         update = theta_update(bright)
         self.count_names, self.value_names = names_recorded(
-            {*CORE_COUNTS, "bound_evaluations", "bright_count", "dark_proposals", *update.records} - {*AUDIT_COUNTS},
+            {*CORE_COUNTS, "bound_evaluations", "bright_count", "dark_proposals", "out_of_reach", *update.records}
+            - {*AUDIT_COUNTS},
             {"acceptance_rate", "perf_counter_diff", *update.records},
         )
         stand_in = self.new_state(np.zeros(1), bright, update.make_state(), expected_bright=0.0, n_tune=0)
@@ -177,15 +182,21 @@ class FireflyProgram(Program):
     ) -> FireflyState:
         """Return the state of a chain at theta, before prior and bound are evaluated."""
         n_obs = self.target.n_obs
+        proposed = theta.copy()
+
+        def log_density(point: np.ndarray) -> float:
+            return self.log_joint(point, bright)
+
         return FireflyState(
             theta=theta,
-            proposed=theta.copy(),
+            proposed=proposed,
             log_density=np.full(1, math.nan),
             clock=new_clock(n_tune),
             joint=self.joint,
             current=Factors(np.full(1, math.nan), np.full(1, math.nan), bright.log_odds),
             candidate=Factors(np.full(1, math.nan), np.full(1, math.nan), np.empty(n_obs)),
             bright=bright,
+            looks_to_reject=PythonCall(lambda: looks_to_reject(log_density, theta, proposed)),
             proposal=proposal,
             z=self.z_update.make_state(expected_bright, n_obs),
         )
@@ -197,6 +208,15 @@ class FireflyProgram(Program):
     def gaps(self, theta: np.ndarray) -> np.ndarray:
         """Return log p(x_i|theta) - log B_i(theta) of all data; shape (n_obs,)."""
         return full_terms(self.joint.gaps, theta, self.joint.data, self.target.n_obs)
+
+    def log_joint(self, theta: np.ndarray, bright: Bright) -> float:
+        """Return the log joint density of theta and z; -inf outside the support of the prior."""
+        log_prior = float(self.joint.log_prior(theta))
+        if log_prior == -math.inf:
+            return log_prior
+        gaps = np.empty(bright.size[0])
+        self.joint.gaps(theta, self.joint.data, bright.order, 0, gaps.size, gaps)
+        return log_prior + float(self.joint.log_bound(theta, self.joint.sums)) + float(all_log_odds(gaps).sum())
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
         """Start a chain at `theta`, where the log density is finite, with z drawn from its conditional given theta."""

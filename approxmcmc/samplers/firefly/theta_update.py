@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance.metropolis import ACCEPT, REJECT, UNDECIDED, decision_on, log_ratio_of
+from approxmcmc.acceptance.rules import log_uniform, metropolis_probability
 from approxmcmc.contracts import (
     CompiledBound,
     CompiledGradient,
@@ -30,6 +32,7 @@ from approxmcmc.engine.terms.gradients import gradient_signature
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.firefly.joint import Bright, log_joint, log_joint_at
 from approxmcmc.samplers.firefly.step import CompiledThetaUpdate, FireflyState
+from approxmcmc.samplers.out_of_reach import is_out_of_reach
 from approxmcmc.samplers.slice.line import Slice, draw_direction, forget_nothing, make_slice_move, place_on_line
 from approxmcmc.sampling.chain import FAILED, MOVED, STAYED, adapt_nothing, is_tuning, settle_nothing
 
@@ -137,19 +140,21 @@ def make_metropolis_move(
         # For the proposal the joint density is one term, whose gradient needs one gradient per bright datum.
         count[GRADIENTS] = gradients + n_bright * (count[GRADIENTS] - gradients)
         count[TOUCHED] = touched + n_bright * (count[TOUCHED] - touched)
-        log_u = -streams.uniform.standard_exponential()
+        log_u = log_uniform(streams.uniform)
         there = log_joint_at(state.joint, state.proposed, state.bright, state.candidate, count)
-        log_ratio = there  # -inf outside the support, and if the likelihood of a bright datum touches the bound
-        if there > -math.inf:
-            log_ratio = there - log_joint(state.current, n_bright) + log_q_ratio
-        if not log_ratio < math.inf:  # NaN; or +inf, which no chain would ever leave
-            return FAILED
-        value[ACCEPTANCE_RATE] = math.exp(min(0.0, log_ratio))
+        # The joint density is 0 outside the support, and where the likelihood of a bright datum touches the bound.
+        log_ratio = log_ratio_of(log_q_ratio, log_joint(state.current, n_bright), there)
+        decision = decision_on(log_u, log_ratio)
+        if decision == UNDECIDED:
+            if not is_out_of_reach(state.looks_to_reject, n_bright, 0, count):
+                return FAILED
+            decision = REJECT
+            log_ratio = -math.inf
+        value[ACCEPTANCE_RATE] = metropolis_probability(log_ratio)
         if is_tuning(clock):
             adapt(state.proposal, value[ACCEPTANCE_RATE], clock.steps[0])
-        accepted = log_u < log_ratio
-        settle(state.proposal, accepted)
-        return MOVED if accepted else STAYED
+        settle(state.proposal, decision == ACCEPT)
+        return MOVED if decision == ACCEPT else STAYED
 
     return compiled(inline="always")(move)
 
@@ -158,15 +163,16 @@ def make_metropolis_move(
 def is_inside(
     streams: Streams, state: FireflyState, t: float, log_height: float, count: np.ndarray, value: np.ndarray
 ) -> int:
-    """Return whether the log joint density at theta + t direction is above `log_height`: 1 or 0, or -1 if it is NaN.
+    """Return whether the log joint density at theta + t direction is above `log_height`: ACCEPT, REJECT or UNDECIDED.
 
     The point and the summands of its density are stored as the chain's candidate.
     """
     place_on_line(state.proposal, state.theta, t, state.proposed)
-    found = log_joint_at(state.joint, state.proposed, state.bright, state.candidate, count)
-    if math.isnan(found):
-        return -1
-    return 1 if found > log_height else 0
+    there = log_joint_at(state.joint, state.proposed, state.bright, state.candidate, count)
+    inside = decision_on(log_height, log_ratio_of(0.0, 0.0, there))  # the height is a log density, and no ratio
+    if inside == UNDECIDED and is_out_of_reach(state.looks_to_reject, state.bright.size[0], 0, count):
+        return REJECT  # far below the slice
+    return inside
 
 
 @cached_by_content(maxsize=1)

@@ -427,24 +427,34 @@ def test_q_is_the_running_mean_of_the_bright_count_over_n():
     assert chain.adapted() == {"q": pytest.approx(mean / 200.0)}
 
 
-@pytest.mark.parametrize(("log_q_ratio", "status"), [(0.0, MOVED), (math.inf, FAILED), (math.nan, FAILED)])
-def test_an_infinite_ratio_would_lead_where_no_chain_comes_back_from(log_q_ratio, status):
-    """A proposal that stays where it is, so that its own ratio is all there is."""
+@pytest.mark.parametrize(
+    ("log_q_ratio", "log_prior", "status"),
+    [(0.0, None, MOVED), (math.nan, None, FAILED), (0.0, math.inf, FAILED), (math.inf, None, MOVED)],
+)
+def test_an_infinite_density_would_lead_where_no_chain_comes_back_from(log_q_ratio, log_prior, status):
+    """A proposal that stays where it is, so that its own ratio is all there is; and a prior of +inf there."""
 
     def propose(rng, state, theta, out, count):
         out[:] = theta
         return log_q_ratio
 
     chain = start(logistic(), amc.Firefly(WALK, "untuned"), np.zeros(3))
+    state = chain.state
+    if log_prior is not None:
+        state = state._replace(joint=state.joint._replace(log_prior=lambda theta: log_prior))
     move = plain(make_metropolis_move(propose, lambda *_: None, lambda *_: None, lambda *_: None))
     count, value = np.zeros(len(COUNT_NAMES), np.int64), np.zeros(len(VALUE_NAMES))
-    assert move(chain.streams, chain.state, count, value) == status
+    assert move(chain.streams, state, count, value) == status
 
 
-@pytest.mark.parametrize(("log_prior", "answer"), [(1e9, 1), (-1e9, 0), (-math.inf, 0), (math.nan, -1)])
-def test_a_point_is_inside_a_slice_where_the_joint_density_is_above_it(log_prior, answer):
+@pytest.mark.parametrize(
+    ("log_prior", "looks", "answer"),
+    [(1e9, 0, 1), (-1e9, 0, 0), (-math.inf, 0, 0), (math.nan, 0, -1), (math.inf, 0, -1), (math.nan, 3, 0)],
+)
+def test_a_point_is_inside_a_slice_where_the_joint_density_is_above_it(log_prior, looks, answer):
     state = start(logistic(), amc.Firefly(amc.samplers.Slice(0.1), "untuned"), np.zeros(3)).state
-    state = state._replace(joint=state.joint._replace(log_prior=lambda theta: log_prior))
+    joint = state.joint._replace(log_prior=lambda theta: log_prior)
+    state = state._replace(joint=joint, looks_to_reject=lambda: looks)
     assert plain(is_inside)(None, state, 0.5, 0.0, np.zeros(len(COUNT_NAMES), np.int64), None) == answer
 
 
