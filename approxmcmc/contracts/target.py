@@ -108,10 +108,23 @@ class Target(abc.ABC):
 
     def _repr_html_(self) -> str:
         """Show sizes and names in a notebook, without computing anything."""
-        shapes = {name: f"shape {shape}" if shape else "scalar" for name, shape in self.variables.shapes.items()}
-        variables = ", ".join(f"{name} ({shape})" for name, shape in shapes.items())
-        sizes = {"terms": Plain(f"{self.n_obs:,}"), "parameters": Plain(f"{self.variables.size:,}")}
-        return html_table(repr(self), {**sizes, "variables": Plain(variables)})
+        sizes = {"terms": f"{self.n_obs:,}", "parameters": f"{self.variables.size:,}"}
+        rows = {name: Plain(text) for name, text in {**sizes, **self._in_words()}.items()}
+        return html_table(repr(self), rows)
+
+    def __str__(self) -> str:
+        """Return the representation, the names of the parameters, and the prior: a line for each."""
+        return "\n  ".join([repr(self), *(f"{name}: {text}" for name, text in self._in_words().items())])
+
+    def _in_words(self) -> dict[str, str]:
+        """Return labels or shape of each variable, and the prior if it is known in words."""
+        variables = {name: self.variables.described(name) for name in self.variables.shapes}
+        return variables | ({"prior": self.prior_text} if self.prior_text else {})
+
+    @property
+    def prior_text(self) -> str:
+        """The prior in words, for people; "" if the target does not say."""
+        return ""
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
         """Return a random theta at which a chain may start, shape (dim,), or None if the target offers none."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+MOST_LABELS = 12  # of a variable, in a notebook
+
 
 def as_labels(labels: Sequence[Any]) -> np.ndarray:
     """Return the labels of an axis as an array of one axis, as `pm.sample` stores them.
@@ -71,6 +73,20 @@ class Variables:
             places = [", ".join(map(str, place)) for place in itertools.product(*axes)]
             names += [f"{name}[{place}]" for place in places] if shape else [name]
         return names
+
+    def described(self, name: str) -> str:
+        """Return the labels of a variable with one labelled axis, or else its shape; for a notebook.
+
+        >>> Variables({"beta": (2,), "s": ()}, {"beta": ("coef",)}, {"coef": ["age", "km"]}).described("beta")
+        'age, km'
+        """
+        shape = self.shapes[name]
+        axes = self.dims.get(name, ())
+        if len(shape) == 1 and len(axes) == 1 and axes[0] in self.coords:
+            labels = [str(label) for label in self.coords[axes[0]]]
+            more = f" and {len(labels) - MOST_LABELS:,} more" if len(labels) > MOST_LABELS else ""
+            return ", ".join(labels[:MOST_LABELS]) + more
+        return f"shape {shape}" if shape else "scalar"
 
     def unpack(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         """Split the last axis of `theta` into variables; leading axes (chain, draw) stay."""

@@ -60,6 +60,7 @@ from approxmcmc.design.target_profile import TargetProfile, profile_target
 from approxmcmc.engine.messages import first_clause
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning, warn
 from approxmcmc.interop.any_model import as_target
+from approxmcmc.output.shown_table import ShownTable
 from approxmcmc.sampling.goals import FEWEST_DRAWS, MOST_THINNING
 from approxmcmc.targets import compressed
 
@@ -99,9 +100,13 @@ class Choice:
     attrs: dict[str, Any]
     name: str
 
+    def __repr__(self) -> str:
+        """Show the sentence and the table of what was measured."""
+        return f"{self.sentence}\n{ShownTable(self.table)!r}"
+
     def _repr_html_(self) -> str:
         """Show the sentence and the table of what was measured."""
-        return f"<p>{escape(self.sentence)}</p>{self.table.to_html(index=False, float_format='{:.3g}'.format)}"
+        return f"<p>{escape(self.sentence)}</p>{ShownTable(self.table)._repr_html_()}"
 
 
 @naming_the_arguments
@@ -300,7 +305,7 @@ def _choice(
             steps = max(goal.target_ess / found.ess_per_step / profile.chains, FEWEST_DRAWS)
             of_modes["most_draws"] = MOST_THINNING * math.ceil(steps)
     ranked = sorted(states, key=lambda state: (state is not chosen, state.measured is None, state.price))
-    table = pd.DataFrame([state.row() for state in ranked], columns=COLUMNS)
+    table = ShownTable([state.row() for state in ranked], columns=COLUMNS)
     table.attrs["price"] = goal.unit
     beside = _rivals(ranked[1:], chosen, goal, profile) + _trade(states, chosen, goal)
     guarantee = "exact" if chosen.exact else f"biased, by up to about {found.error:.2g} posterior sd"
@@ -378,7 +383,7 @@ def _only_nuts(target: Target) -> Choice:
     why = first_clause(target.why_no_terms)
     others = [(one.name, one.exact, f"not possible: {why}") for one in TALL if not one.is_counted]
     rows = [(name, True, "chosen"), *others]
-    table = pd.DataFrame([(*row, *[math.nan] * (len(COLUMNS) - len(row))) for row in rows], columns=COLUMNS)
+    table = ShownTable([(*row, *[math.nan] * (len(COLUMNS) - len(row))) for row in rows], columns=COLUMNS)
     sentence = f"{name} (exact): {why}{_summed(target)}"
     attrs = {"chosen": sentence, "choice": table.to_json(orient="records")}
     return Choice(target, sampler, None, sampler.tuning_steps(target), table, sentence, attrs, name)

@@ -86,6 +86,8 @@ def compare_samplers(
     """
     import pandas as pd
 
+    from approxmcmc.output.shown_table import ShownTable
+
     if not isinstance(runs, Mapping) or isinstance(runs, xr.DataTree):
         raise InvalidInputError(f"`runs` needs a dict of name -> trace or traces; found a {type(runs).__name__}.")
     given = [by_name(told, list(runs), what) for told, what in ((clock, "clock"), (warmup_seconds, "warmup_seconds"))]
@@ -128,7 +130,9 @@ def compare_samplers(
     table.insert(4, "risk_ratio", table["risk"] / (divisor if divisor > 0 else np.nan))
     table.index.name = "sampler"
     table.attrs.update(budget=budget, over=over, confidence=confidence)
-    return table
+    shown = ShownTable(table)
+    shown.attrs = table.attrs
+    return shown
 
 
 def _common_budget(clocks: Mapping[str, Sequence[Completions]], over: str) -> float:

@@ -69,11 +69,11 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
     >>> table = amc.diagnose(trace)  # doctest: +SKIP
     >>> table[["check", "verdict", "value", "limit"]]  # doctest: +SKIP
     """
-    import pandas as pd
+    from approxmcmc.output.shown_table import ShownTable
 
-    return pd.DataFrame(findings(trace), columns=Finding._fields)[
-        ["check", "verdict", "value", "limit", "where", "finding", "advice"]
-    ]
+    columns = ["check", "verdict", "value", "limit", "where", "finding", "advice"]
+    rows = [finding._asdict() for finding in findings(trace)]
+    return ShownTable(rows, columns=columns)
 
 
 def findings(trace: xr.DataTree) -> list[Finding]:

@@ -8,6 +8,7 @@ exp(t_1 + ... + t_{K-2}), as the transform ``ordered`` of PyMC has.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -117,6 +118,14 @@ class OrderedPrior(Prior):
             )
         self.cutpoint_scale = float(cutpoint_scale)
         self.known = Scales(1.0 / self.scale**2, 1.0 / self.cutpoint_scale**2, n_cutpoints)
+
+    @property
+    def text(self) -> str:
+        """The prior in words."""
+        coefficients, cutpoints = (
+            "flat" if math.isinf(scale) else f"N(0, {scale:g}²)" for scale in (self.scale, self.cutpoint_scale)
+        )
+        return f"{coefficients} for each coefficient, {cutpoints} for increasing cutpoints"
 
     def normal(self, dim: int) -> None:
         """Return None: the prior of theta is not normal."""

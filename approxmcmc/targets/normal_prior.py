@@ -12,6 +12,8 @@ from approxmcmc.engine.terms.batches import LOG_PRIOR
 from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT
 from approxmcmc.targets.tall_data import Prior
 
+MOST_LISTED = 4  # different scales
+
 
 class Normals(NamedTuple):
     """Means and precisions; shape (dim,) each."""
@@ -72,3 +74,11 @@ class NormalPrior(Prior):
     def identity(self) -> str:
         """Return a hash of the prior."""
         return content_hash("normal", *self.known)
+
+    @property
+    def text(self) -> str:
+        """The prior in words: the scales if they are few."""
+        sds = [f"{scale:g}" for scale in np.unique(1.0 / np.sqrt(self.known.precision))]
+        if len(sds) > MOST_LISTED:
+            return f"independent normal, with {len(sds)} standard deviations from {sds[0]} to {sds[-1]}"
+        return f"independent normal, with standard deviation {' or '.join(sds)}"

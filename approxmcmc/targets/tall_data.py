@@ -132,6 +132,15 @@ class Prior:
         """Return a text that identifies the prior."""
         return f"normal({self.scale!r})" if self.function is None else content_id(self.function)
 
+    @property
+    def text(self) -> str:
+        """The prior in words."""
+        if self.function is not None:
+            return f"the function {getattr(self.function, '__name__', self.name)}"
+        if math.isnan(self.scale):
+            return "that of the model"
+        return "flat" if math.isinf(self.scale) else f"N(0, {self.scale:g}²) for each parameter"
+
 
 class TallDataTarget(
     NotesItsData, MadeOfRows, Target, DifferentiableTarget, BoundedTermsTarget, BoundedDifferencesTarget, TwinnedTarget
@@ -153,6 +162,11 @@ class TallDataTarget(
     @abc.abstractmethod
     def _identity(self) -> str:
         """Return a text that identifies the likelihood's code and settings, without the data."""
+
+    @property
+    def prior_text(self) -> str:
+        """The prior in words."""
+        return self.prior.text
 
     @property
     def compiles_prior(self) -> bool:  # type: ignore[override]  # a constant of other targets

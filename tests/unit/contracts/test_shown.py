@@ -1,6 +1,7 @@
 """Objects show themselves in a notebook: well-formed, escaped, and with what they are made of."""
 
 import ast
+import math
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,6 +14,11 @@ from approxmcmc import errors
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.contracts.component import html_table
 from approxmcmc.design.choice import Choice
+from approxmcmc.output.shown_table import ShownTable
+from approxmcmc.targets.batches.base import PythonPrior
+from approxmcmc.targets.cutpoints import OrderedPrior
+from approxmcmc.targets.normal_prior import NormalPrior
+from approxmcmc.targets.tall_data import Prior
 from tests.models import logistic, normal_mean
 
 SAMPLER = amc.MetropolisHastings(amc.RandomWalk(0.25), amc.SequentialTTest(epsilon=0.05))
@@ -35,10 +41,60 @@ def test_a_target_shows_its_sizes(target):
     assert all(name in shown for name in target.variables.shapes)
 
 
+def test_a_regression_shows_its_coefficients_and_its_prior():
+    X = pd.DataFrame({"age": [1.0, 2.0, 3.0], "kind": ["a", "b", "a"]})
+    target = amc.targets.LogisticRegression(X, [0, 1, 1], prior_scale=2.0, intercept=True)
+    shown = text_of(target._repr_html_())
+    assert "intercept, age" in shown and "N(0, 2²) for each parameter" in shown
+    assert str(target).splitlines() == [
+        "LogisticRegression(n_obs=3, dim=3; reference levels: kind=a)",
+        "  beta: intercept, age",
+        "  kind: b",
+        "  prior: N(0, 2²) for each parameter",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("prior", "text"),
+    [
+        (Prior(math.inf, None, who=""), "flat"),
+        (Prior(1.0, lambda theta: 0.0, who=""), "the function <lambda>"),
+        (NormalPrior(np.zeros(3), np.array([1.0, 2.5, 1.0])), "independent normal, with standard deviation 1 or 2.5"),
+        (
+            NormalPrior(np.zeros(6), np.arange(1.0, 7.0)),
+            "independent normal, with 6 standard deviations from 1 to 6",
+        ),
+        (OrderedPrior(1.0, math.inf, 2, who=""), "N(0, 1²) for each coefficient, flat for increasing cutpoints"),
+        (PythonPrior(None, None, lambda: "", who=""), "that of the model"),
+    ],
+    ids=lambda case: case if isinstance(case, str) else "",
+)
+def test_a_prior_in_words(prior, text):
+    assert prior.text == text
+
+
 def test_a_choice_shows_its_table():
-    table = pd.DataFrame({"candidate": ["a < b"], "price": [0.123456]})
-    shown = text_of(Choice(None, None, np.zeros(1), 1, table, "x < y", {}, "a < b")._repr_html_())
-    assert all(piece in shown for piece in ("x < y", "a < b", "0.123"))
+    table = pd.DataFrame({"candidate": ["a < b"], "price": [0.123456], "us_per_step": [math.nan]})
+    choice = Choice(None, None, np.zeros(1), 1, table, "x < y", {}, "a < b")
+    for shown in (text_of(choice._repr_html_()), repr(choice)):
+        assert all(piece in shown for piece in ("x < y", "a < b", "0.1235")) and "us_per_step" not in shown
+
+
+def test_a_table_shows_texts_in_full_and_no_empty_column():
+    """pandas cuts a text after 50 characters, and hides columns that do not fit."""
+    long = "the finding is longer than fifty characters, and has its most important word at its very end: <here>"
+    rows = {"check": ["R-hat", "ESS"], "value": [1.23456, math.nan], "limit": [math.nan] * 2, "finding": [long, ""]}
+    table = ShownTable(rows)
+    assert repr(table).splitlines() == [
+        "   check  value",
+        "0  R-hat  1.235",
+        f"     finding: {long}",
+        "1    ESS       ",
+    ]
+    assert long in text_of(table._repr_html_()) and "limit" not in text_of(table._repr_html_())
+    assert type(table[["check"]]) is type(table.query("value > 1")) is pd.DataFrame
+    pd.testing.assert_frame_equal(pd.DataFrame(table), pd.DataFrame(rows))
+    assert "[200 rows" in repr(ShownTable({"value": np.arange(200)})) and repr(ShownTable({"a": []}))
 
 
 def test_text_is_escaped():
