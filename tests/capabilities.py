@@ -80,7 +80,8 @@ def derivatives_of_log_logit(eta: float, y: float) -> tuple[float, float]:
 class Family(NamedTuple):
     """A row of the table: its public class, responses, the settings that choose the family, and the class of groups.
 
-    `sizes` are further numbers of each row, by their argument's name.
+    `sizes` are further numbers of each row, by their argument's name. `has_intercept` says whether the family takes an
+    intercept.
     """
 
     make: Callable[..., Target]
@@ -88,6 +89,7 @@ class Family(NamedTuple):
     settings: Mapping[str, Any] = MappingProxyType({})
     groups: Callable[..., Target] | None = None
     sizes: Mapping[str, np.ndarray] = MappingProxyType({})
+    has_intercept: bool = True
 
 
 def in_groups(family: Any, **settings: Any) -> Callable[..., Target]:
@@ -128,6 +130,7 @@ FAMILIES = {
     "Weibull": Family(targets.WeibullRegression, POSITIVE, groups=in_groups("weibull")),
     "beta, known precision": Family(targets.BetaRegression, SHARES, {"phi": 6.0}, in_groups("beta", shape=6.0)),
     "beta": Family(targets.BetaRegression, SHARES, groups=in_groups("beta")),
+    "ordered logit": Family(targets.OrderedRegression, CLASSES, groups=in_groups("ordered logit"), has_intercept=False),
     "softmax": Family(targets.SoftmaxRegression, CLASSES, groups=in_groups("softmax")),
     "yours": Family(functools.partial(targets.GLMTarget, log_poisson), COUNTS, groups=in_groups(log_poisson)),
     "yours, with bounds": Family(
@@ -146,16 +149,21 @@ def parquet() -> ParquetFolder:
     return ParquetFolder(folder)
 
 
+def intercept(family: Family) -> dict[str, bool]:
+    """Return the argument of a design with an intercept, if the family takes one."""
+    return {"intercept": True} if family.has_intercept else {}
+
+
 SOURCE = "source"
 DESIGNS: dict[str, Callable[[Family], dict[str, Any]]] = {
     "matrix": lambda family: {"X": X, "y": family.y, **family.sizes},
-    "table with text": lambda family: {"X": TABLE, "y": family.y, "intercept": True, **family.sizes},
+    "table with text": lambda family: {"X": TABLE, "y": family.y, **intercept(family), **family.sizes},
     "offset": lambda family: {"X": X, "y": family.y, "offset": OFFSET, **family.sizes},
     "weights": lambda family: {"X": X, "y": family.y, "weights": WEIGHTS, **family.sizes},
     SOURCE: lambda family: {
         "X": parquet(),
         "y": Arrays(family.y),
-        "intercept": True,
+        **intercept(family),
         **{name: Arrays(numbers) for name, numbers in family.sizes.items()},
     },
 }

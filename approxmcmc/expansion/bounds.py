@@ -81,11 +81,11 @@ def largest_radius(center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray) 
     return float(np.sqrt(np.square(whitened).sum(axis=0)).max())
 
 
-def slope_rates(bounds: Sequence[float | None], lengths: np.ndarray) -> np.ndarray:
+def slope_rates(bounds: Sequence[np.ndarray | None], lengths: np.ndarray) -> np.ndarray:
     """Return the factors of rho^k in the bounds of the slopes of residuals of order k = 0, 1, 2; shape (3, rows).
 
-    `bounds` hold the largest absolute first, second and third derivatives of f, None if unknown, where the factor is
-    infinite. `lengths` are the h_i^(1/2), shape (rows,).
+    `bounds` hold the largest absolute first, second and third derivatives of f, shape (rows,), None if unknown, where
+    the factor is infinite. `lengths` are the h_i^(1/2), shape (rows,).
     """
     rates = np.full((len(bounds), len(lengths)), np.inf)
     for k, bound in enumerate(bounds):

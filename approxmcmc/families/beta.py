@@ -120,33 +120,51 @@ def _largest_distance(y: np.ndarray, within: _Interval) -> np.ndarray:
     return largest
 
 
-def _slope_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
-    """Return the smaller of two bounds of the slope: v times the largest abs(L - D), and one that holds for all eta.
+def _largest_part(y: np.ndarray, shape: float, within: _Interval) -> np.ndarray:
+    """Return a bound of v abs(L - D) that also holds for all eta.
 
     v psi(a) = (1 - m) a psi(a), and a psi(a) lies between -1.06 and shape psi(shape); the same holds for b.
     """
     from scipy.special import digamma
 
-    within = _interval(eta, shape, reach)
     log_odds = np.log(y) - np.log1p(-y)
-    everywhere = within.spread * np.abs(log_odds) + max(LARGEST_BELOW_1, shape * float(digamma(shape)))
-    return np.minimum(within.spread * _largest_distance(y, within), everywhere)
+    bound: np.ndarray = within.spread * np.abs(log_odds) + max(LARGEST_BELOW_1, shape * float(digamma(shape)))
+    return bound
+
+
+def _largest_curvature(shape: float) -> float:
+    """Return a bound of v^2 (psi'(a) + psi'(b)) for all eta.
+
+    psi'(a) < 1 / a + 1 / a^2, so that the sum is at most (1 - m)^2 (a + 1) + m^2 (b + 1) = 1 + (shape - 2) m (1 - m).
+    """
+    return max(1.0, 0.5 + 0.25 * shape)
+
+
+def _slope_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
+    """Return the smaller of two bounds of the slope: v times the largest abs(L - D), and one that holds for all eta."""
+    within = _interval(eta, shape, reach)
+    return np.minimum(within.spread * _largest_distance(y, within), _largest_part(y, shape, within))
 
 
 def _second_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
-    """Return the bound abs(v') abs(L - D) + v^2 (psi'(a) + psi'(b)), each factor at its largest; psi' decreases."""
+    """Return the bound abs(v') abs(L - D) + v^2 (psi'(a) + psi'(b)), each factor at its largest; psi' decreases.
+
+    Over an infinite interval abs(v') is at most v, and bounds of the two products are used.
+    """
     from scipy.special import polygamma
 
     within = _interval(eta, shape, reach)
     curvature = polygamma(1, within.least_a) + polygamma(1, within.least_b)
     bound: np.ndarray = within.bend * _largest_distance(y, within) + within.spread**2 * curvature
-    return bound
+    return np.where(np.isinf(reach), _largest_part(y, shape, within) + _largest_curvature(shape), bound)
 
 
 def _third_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
     """Return the bound v abs(L - D) + 3 v abs(v') (psi'(a) + psi'(b)) + v^3 max(-psi''), each factor at its largest.
 
-    psi''(a) - psi''(b) is a difference of two negative numbers, so at most the larger size of the two.
+    psi''(a) - psi''(b) is a difference of two negative numbers, so at most the larger size of the two. Over an infinite
+    interval bounds of the products are used: -psi''(a) < 1 / a^2 + 2 / a^3, so that v^3 times it is at most
+    (1 - m)^3 (a + 2) <= 2 + 27 / 256 shape.
     """
     from scipy.special import polygamma
 
@@ -156,7 +174,8 @@ def _third_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float
     with np.errstate(over="ignore"):  # infinity is a bound, too
         bound: np.ndarray = within.spread * (_largest_distance(y, within) + 3.0 * within.bend * curvature)
         bound += within.spread**3 * third
-    return bound
+    everywhere = _largest_part(y, shape, within) + 3.0 * _largest_curvature(shape) + 2.0 + 27.0 / 256.0 * shape
+    return np.where(np.isinf(reach), everywhere, bound)
 
 
 def _mean(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:

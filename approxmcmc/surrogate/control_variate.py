@@ -544,12 +544,14 @@ class ControlVariate(
     def compile_term_range(self) -> CompiledTermRange:
         """Compile a bound of the range of the light terms, for `BernsteinTest`; see `residual_range`."""
         linear = bounded(self.target)
-        bound = None if linear is None else linear.likelihood.third_derivative_bound
-        if linear is None or bound is None or self.order != 2:
+        bounds = None if linear is None else linear.likelihood.derivative_bounds(3, linear.responses)
+        if linear is None or bounds is None or self.order != 2:
             raise IncompatibleError(
                 f"{self!r} does not bound its terms: that takes order=2 and a generalised linear model with a known "
                 "third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
             )
+        known = linear.likelihood.third_derivative_bound
+        bound = float(bounds.max()) if known is None else known
         return residual_range(linear, bound, self._numbers, self._light, self._law("how far residuals spread"))
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:

@@ -36,9 +36,9 @@ class BetaRegression(FamilyRegression):
 
     Notes
     -----
-    Terms leave out -log(y (1 - y)), and may not be concave in beta. With a known phi each row's term has a bounded
-    slope, so `PoissonTest` works on plain terms too, and residuals of expansions have bounds; with an unknown phi rows
-    have two predictors, and no bounds are known. There is no bound for `ZigZag` and `Firefly`.
+    Terms leave out -log(y (1 - y)), and may not be concave in beta. With a known phi each row's term has bounded
+    derivatives, so all exact tests by subsampling work, and `Firefly` has the bounds "tuned" and "untuned", which are
+    loose; with an unknown phi rows have two predictors, and no bounds are known.
 
     Reference: Ferrari and Cribari-Neto (2004), Beta regression for modelling rates and proportions.
 

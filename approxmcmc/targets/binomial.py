@@ -29,9 +29,8 @@ class BinomialRegression(FamilyRegression):
 
     Notes
     -----
-    Terms leave out the binomial coefficients, which do not depend on beta. `ZigZag` and `BouncyParticle` read one
-    number of each row, so they need rows of one trial: a `LogisticRegression`. `Firefly` has the bounds "tuned" and
-    "untuned".
+    Terms leave out the binomial coefficients, which do not depend on beta. All terms are concave and bounded, so all
+    exact tests by subsampling work; `Firefly` has the bounds "tuned" and "untuned".
 
     Examples
     --------

@@ -49,10 +49,10 @@ class WithWeights(RowLikelihood):
         """Return the responses of `single`, and the weights (rows,)."""
         return responses[:-1], responses[-1]
 
-    def slope_bounds(self, responses: Responses) -> np.ndarray | None:
-        """Return bounds of the slopes over all eta: those of single rows, times their weights."""
+    def derivative_bounds(self, order: int, responses: Responses) -> np.ndarray | None:
+        """Return bounds of a derivative over all eta: those of single rows, times their weights."""
         plain, weights = self.split(responses)
-        bounds = self.single.slope_bounds(plain)
+        bounds = self.single.derivative_bounds(order, plain)
         return None if bounds is None else weights * bounds
 
     def second_derivative_within(self, eta: np.ndarray, responses: Responses, reach: np.ndarray) -> np.ndarray | None:

@@ -185,7 +185,8 @@ def _within(bound: Callable[..., Any]) -> Callable[..., np.ndarray]:
 
     def within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
         bounds = np.asarray(bound(eta, y, reach), dtype=np.float64)
-        if bounds.shape != eta.shape or not np.all((bounds >= 0.0) & (bounds < math.inf)):
+        is_bound = (bounds >= 0.0) & (bounds < math.inf)
+        if bounds.shape != eta.shape or not np.all(is_bound | np.isinf(reach)):
             raise InvalidInputError(
                 "GLMTarget: third_derivative_bound(eta, y, reach) must return a finite bound, at least 0, for each of "
                 f"{len(eta)} rows, found {bounds!r}"

@@ -136,7 +136,7 @@ class Regression(TallDataTarget, BoundedTarget, ExpandableTarget):
 
     def longest_gradients(self) -> np.ndarray | None:
         """Return upper bounds of the lengths of the terms' gradients; shape (n_obs,), None if they are unknown."""
-        slopes = self.likelihood.slope_bounds(self.responses)
+        slopes = self.likelihood.derivative_bounds(1, self.responses)
         return None if slopes is None else slopes * self.row_norms()
 
     def compile_term_range(self) -> CompiledTermRange:
@@ -181,7 +181,7 @@ class Regression(TallDataTarget, BoundedTarget, ExpandableTarget):
     @property
     def bound_kinds(self) -> tuple[str, ...]:
         """The names of the lower bounds of the likelihood, for `Firefly`."""
-        return self.likelihood.bound_kinds
+        return self.likelihood.bound_kinds(self.responses)
 
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Return the lower bound `kind` of the likelihood; a tuned one touches it at the theta `at`."""

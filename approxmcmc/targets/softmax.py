@@ -81,7 +81,8 @@ class SoftmaxRegression(Regression, PredictiveTarget):
 
     Notes
     -----
-    The trace holds ``beta``, with the dimensions ``category`` and ``coef``.
+    The trace holds ``beta``, with the dimensions ``category`` and ``coef``. A term changes by at most 2^(1/2) ||x_i||
+    times the distance of two states, so the plain terms have bounds for `BernsteinTest` and `PoissonTest`.
 
     References
     ----------
@@ -163,6 +164,14 @@ class SoftmaxRegression(Regression, PredictiveTarget):
         other.given = None
         other._place(parts_of_designs(designs, n_obs, who=WHO), y)
         return other
+
+    def longest_gradients(self) -> np.ndarray:
+        """Return upper bounds of the lengths of the terms' gradients, 2^(1/2) ||x_i||; shape (n_obs,).
+
+        A term's gradients in the predictors are 1 - p for its class and -p_k for each other, a vector of this length
+        at most.
+        """
+        return math.sqrt(2.0) * self.design.row_norms()
 
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Return Boehning's lower bound of the likelihood: "tuned" touches it at `at`, "untuned" at 0."""

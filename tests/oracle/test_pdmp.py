@@ -108,11 +108,31 @@ def test_the_example_has_rows_without_and_with_a_polynomial():
 
 @pytest.mark.parametrize("orders", [(0, 1, 2), (0,), (1,), (2,), (0, 1)])
 def test_the_zigzag_leaves_the_posterior_invariant(orders):
-    target = book.logistic_rows()
-    names = ("slope_bound", "second_derivative_bound", "third_derivative_bound")
-    for order in set(range(3)) - set(orders):
-        setattr(target, names[order], None)
+    target = book.with_orders(book.logistic_rows(), orders)
+    program = amc.samplers.ZigZag(amc.laplace(target)).build(target)
+    assert set(np.flatnonzero(np.diff(program.split.first))) <= set(orders)
+    assert imbalance(program, target) < 1e-10
+
+
+ROWS = np.arange(8)
+FAMILIES = {
+    "binomial": lambda X: amc.targets.BinomialRegression(X, ROWS % 3, 2 + ROWS % 4),
+    "negative binomial": lambda X: amc.targets.NegativeBinomialRegression(X, ROWS % 5, 2.0),
+    "beta": lambda X: amc.targets.BetaRegression(X, (1 + ROWS % 3) / 5.0, 4.0),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rows_with_a_size_or_with_a_bound_each_leave_the_posterior_invariant(family):
+    target = FAMILIES[family](book.logistic_rows().X)
     assert imbalance(amc.samplers.ZigZag(amc.laplace(target)).build(target), target) < 1e-10
+
+
+def test_a_forgotten_size_is_seen():
+    target = FAMILIES["binomial"](book.logistic_rows().X)
+    program = amc.samplers.ZigZag(amc.laplace(target)).build(target)
+    program.split.records[:, split.SIZE] = 1.0
+    assert imbalance(program, target) > 0.05
 
 
 @pytest.mark.parametrize(
@@ -144,7 +164,7 @@ class TestPlantedBugs:
     def test_a_forgotten_control_variate_is_seen(self):
         def forgotten(split_of, record, position):
             delta = record[split.SCALARS :] @ position
-            return split_of.derivatives_eta(record[split.ETA] + delta, record[split.RESPONSE])[0]
+            return split_of.derivatives_eta(record[split.ETA] + delta, record[split.RESPONSE], record[split.SIZE])[0]
 
         target, program = new_program(amc.samplers.ZigZag)
         assert imbalance(program, target, forgotten) > 0.05
@@ -187,7 +207,7 @@ def test_a_rate_that_is_never_positive_has_no_arrival(rate, growth):
 def test_a_chain_on_one_row_equals_the_textbook():
     X, y = np.array([[1.5]]), np.array([1.0])
     target = amc.targets.LogisticRegression(X, y, prior_scale=2.0)
-    target.likelihood.slope_bound = target.likelihood.third_derivative_bound = None
+    book.with_orders(target, [1])
     fit = amc.laplace(target)
     settings = {"steps": 400, "seed": 8, "start": [0.2]}
     draws, counts, _ = book.draws_of(target, amc.samplers.ZigZag(fit, spacing=0.7), **settings)

@@ -55,7 +55,6 @@ UNBOUNDED = (
     "PoissonRegression",
     "PredictorTarget",
     "ProbitRegression",
-    "SoftmaxRegression",
     "WeibullRegression",
 )
 # Targets that know no bound of their single terms; a factor's is its range.

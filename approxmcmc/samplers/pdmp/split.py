@@ -17,6 +17,7 @@ row of a rare category, with a very uncertain predictor, gets order 0, because a
 """
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,8 @@ from approxmcmc.targets.stands_for_rows import StandsForRows
 
 ORDERS = 3
 # Indices in a row's record, before a_i. SLOPE and BEND belong to the row's polynomial, RATE is the factor of rho^k.
-ETA, RESPONSE, SLOPE, BEND, RATE, LENGTH, SCALARS = range(7)
+# RESPONSE and SIZE are the numbers of a row; the size is 1 for a row without one.
+ETA, RESPONSE, SIZE, SLOPE, BEND, RATE, LENGTH, SCALARS = range(8)
 PIECE = 65_536  # rows at a time, in set-up
 BOUNDS = ("slope_bound", "second_derivative_bound", "third_derivative_bound")  # of orders 0, 1 and 2
 CHECKS = 8  # draws of the normal approximation at which the bounds are checked
@@ -45,10 +47,10 @@ ROUNDING = 1e-9  # by which a slope may exceed its bound: differences of numbers
 class Split(NamedTuple):
     """Q, and the rows sorted by class, which is the order of a row's polynomial.
 
-    ``derivatives_eta(eta, y)`` returns f' and f''. `center` (dim,), `cholesky` (dim, dim); `force` is g and `curvature`
-    H. `records` (rows, 6 + dim) hold the data of a row, contiguous in memory; `rows` are their indices in the data.
-    Class k has the records ``first[k] ... first[k + 1] - 1``, from which a row is drawn by its part of `table` with
-    weights RATE times LENGTH, the norm of a_i; `totals` are the sums of the weights of each class.
+    ``derivatives_eta(eta, y, size)`` returns f' and f''. `center` (dim,), `cholesky` (dim, dim); `force` is g and
+    `curvature` H. `records` (rows, 7 + dim) hold the data of a row, contiguous in memory; `rows` are their indices in
+    the data. Class k has the records ``first[k] ... first[k + 1] - 1``, from which a row is drawn by its part of
+    `table` with weights RATE times LENGTH, the norm of a_i; `totals` are the sums of the weights of each class.
     """
 
     derivatives_eta: Any
@@ -79,7 +81,9 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     mean, precision = target.normal_prior
     center = fit.mode
     cholesky = fit.cholesky
-    derivatives = bind(make_derivatives, target.scalar.derivatives, signature=DERIVATIVES)
+    has_sizes = np.iscomplexobj(target.y)
+    make = make_derivatives_of_sized if has_sizes else make_derivatives
+    derivatives = bind(make, target.scalar.derivatives, signature=DERIVATIVES)
     expansion = target.expansion(2)
     records = np.empty((target.n_obs, SCALARS + center.size))
     order = np.empty(target.n_obs, dtype=np.int64)
@@ -88,8 +92,10 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     places = np.random.default_rng(0).standard_normal((CHECKS, center.size))  # the same in every run
     for lo in range(0, target.n_obs, PIECE):
         here = slice(lo, lo + PIECE)
-        records[here, RESPONSE] = target.y[here]
-        order[here] = _expand(expansion, bounds, fit, here, records[here])
+        records[here, RESPONSE] = target.y[here].real
+        records[here, SIZE] = target.y[here].imag if has_sizes else 1.0
+        of_rows = [None if bound is None else bound[here] for bound in bounds]
+        order[here] = _expand(expansion, of_rows, fit, here, records[here])
         directions = records[here, SCALARS:]
         numbers = records[here]
         check_rates(expansion, numbers, order[here], places, here, who=who)
@@ -134,14 +140,24 @@ def check_rates(
             )
 
 
-DERIVATIVES = nb.UniTuple(nb.float64, 2)(nb.float64, nb.float64)
+DERIVATIVES = nb.UniTuple(nb.float64, 2)(nb.float64, nb.float64, nb.float64)
 
 
 def make_derivatives(derivatives_eta: Any) -> Any:
-    """Return the family's two derivatives as a kernel."""
+    """Return the family's two derivatives as a kernel, for rows without a size."""
 
-    def derivatives(eta: float, y: float) -> tuple[float, float]:
+    def derivatives(eta: float, y: float, size: float) -> tuple[float, float]:
         first, second = derivatives_eta(eta, y)
+        return first, second
+
+    return derivatives
+
+
+def make_derivatives_of_sized(derivatives_eta: Any) -> Any:
+    """Return the family's two derivatives as a kernel, given those as a function of eta and y + i size."""
+
+    def derivatives(eta: float, y: float, size: float) -> tuple[float, float]:
+        first, second = derivatives_eta(eta, complex(y, size))
         return first, second
 
     return derivatives
@@ -149,7 +165,7 @@ def make_derivatives(derivatives_eta: Any) -> Any:
 
 def _expand(
     expansion: LinearExpansion | PredictorExpansion,
-    bounds: list[float | None],
+    bounds: Sequence[np.ndarray | None],
     fit: Laplace,
     here: slice,
     out: np.ndarray,
@@ -175,8 +191,8 @@ def _expand(
     return order
 
 
-def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float | None]:
-    """Return bounds of abs(f'), abs(f'') and abs(f'''), each None if unknown.
+def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[np.ndarray | None]:
+    """Return bounds of abs(f'), abs(f'') and abs(f''') over all eta for each row, each None if unknown.
 
     Raises IncompatibleError if none is known, or the target is not of the right kind.
     """
@@ -189,11 +205,6 @@ def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float |
     if isinstance(target, StandsForRows):
         raise IncompatibleError(
             f"{who} needs one term for each row, and a term of {target!r} represents several rows; give target.plain"
-        )
-    if np.iscomplexobj(regression.y):
-        raise IncompatibleError(
-            f"{who} reads one number of each row, and rows of {target!r} have a response and a size; write trials as "
-            "rows of one trial each, or use MetropolisHastings"
         )
     if target.normal_prior is None:
         raise IncompatibleError(
@@ -210,7 +221,7 @@ def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[float |
             f"{who}: the fit has {fit.mode.size} parameters, {target!r} has {target.variables.size}; give "
             "amc.laplace(target)"
         )
-    bounds = [getattr(regression.likelihood, name) for name in BOUNDS]
+    bounds = [regression.likelihood.derivative_bounds(order, regression.responses) for order in range(1, ORDERS + 1)]
     if all(bound is None for bound in bounds):
         raise IncompatibleError(
             f"{who} needs a bound of a derivative of log p(y | eta) over all eta, and {target!r} has none; give a "

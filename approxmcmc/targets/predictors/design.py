@@ -129,7 +129,7 @@ class Design:
         return np.concatenate([self.eta(theta, rows) for rows in self._runs()], axis=1)
 
     def row_norms(self) -> np.ndarray:
-        """Return the lengths of the gradients of the predictor in theta, for a design of one predictor; shape (n,)."""
+        """Return the lengths of the gradients of the first predictor in theta; shape (n,)."""
         return np.concatenate([self._parts(rows)[0].norms(self.dim) for rows in self._runs()])
 
     def _runs(self) -> Iterator[slice]:

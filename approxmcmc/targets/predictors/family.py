@@ -9,6 +9,7 @@ import numpy as np
 
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, closure
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.families.curvature import KINDS, curvature_minorant
 from approxmcmc.families.family import Family, Minorant
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
 
@@ -79,20 +80,23 @@ class FamilyLikelihood(PredictsResponses, ScalarLikelihood):
             None if bound is None else self.largest_size * bound
             for bound in (family.slope_bound, family.second_derivative_bound, family.third_derivative_bound)
         )
-        self.bound_kinds = tuple(family.minorants)
 
-    def slope_bounds(self, responses: tuple[np.ndarray, ...]) -> np.ndarray | None:
-        """Return an upper bound of abs(d log p / d eta) over all eta for each row; shape (n,), None if unknown.
+    def derivative_bounds(self, order: int, responses: tuple[np.ndarray, ...]) -> np.ndarray | None:
+        """Return an upper bound of abs(d^k log p / d eta^k), k = `order`, over all eta for each row; shape (n,).
 
-        It is the bound of rows of size 1 times the size, or else the family's bound over an infinite interval.
+        It is the bound of rows of size 1 times the size, or else the family's bound over an infinite interval. None if
+        it is unknown, or infinite for a row.
         """
         y, size = sized(responses[0])
-        if self.slope_bound is not None:
-            return self.slope_bound / self.largest_size * np.broadcast_to(size, y.shape)
-        if self.family.slope_within is None:
+        bound = self.bounds[order - 1]
+        if bound is not None:
+            return bound / self.largest_size * np.broadcast_to(size, y.shape)
+        family = self.family
+        within = (family.slope_within, family.second_derivative_within, family.third_derivative_within)[order - 1]
+        if within is None:
             return None
         with np.errstate(all="ignore"):
-            bounds = self.family.slope_within(np.zeros(len(y)), y, size, self.shape, np.full(len(y), np.inf))
+            bounds = within(np.zeros(len(y)), y, size, self.shape, np.full(len(y), np.inf))
         return bounds if np.isfinite(bounds).all() else None
 
     def second_derivative_within(
@@ -115,9 +119,25 @@ class FamilyLikelihood(PredictsResponses, ScalarLikelihood):
         """Return the known shape."""
         return self.shape
 
+    def bound_kinds(self, responses: tuple[np.ndarray, ...]) -> tuple[str, ...]:
+        """Return the names of the family's minorants, or of those that follow from bounded second derivatives."""
+        if self.family.minorants or np.iscomplexobj(responses[0]):
+            return tuple(self.family.minorants)
+        is_known = self.knows_derivatives and self.derivative_bounds(2, responses) is not None
+        return KINDS if is_known else ()
+
     def minorant(self, kind: str, responses: tuple[np.ndarray, ...], eta_0: np.ndarray) -> Minorant:
         """Return the minorant `kind`, one of `bound_kinds`; a tuned one touches the terms at eta_0 (n,)."""
-        return self.family.minorants[kind](*sized(responses[0]), self.shape, eta_0)
+        if kind in self.family.minorants:
+            return self.family.minorants[kind](*sized(responses[0]), self.shape, eta_0)
+        [y] = responses
+        largest = self.derivative_bounds(2, responses)
+        assert largest is not None
+        touch = np.zeros(len(y)) if kind == "untuned" else eta_0
+        rows = np.empty((len(y), self.n_numbers))
+        memory_order = np.empty(0, dtype=np.int64)
+        self.compile("expansion", responses)(touch[None], responses, memory_order, 0, len(y), rows)
+        return curvature_minorant(self.loglik, self.derivatives, y, touch, largest, (rows[:, 0], rows[:, 1]))
 
     def observe(self, name: str, eta: Any, responses: tuple[np.ndarray, ...]) -> Any:
         """Add the responses to the PyMC model of the current context, given the graph `eta` of their predictors."""

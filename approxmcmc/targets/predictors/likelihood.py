@@ -51,12 +51,19 @@ class RowLikelihood(abc.ABC):
     """Upper bound of abs(d^3 log p / d eta^3), None if unknown; for residuals of second-order expansions."""
     bounds_derivatives: bool = False
     """Whether it bounds its derivatives, or can say which argument would bound them."""
-    bound_kinds: tuple[str, ...] = ()
-    """The names of its minorants, see `minorant`."""
 
-    def slope_bounds(self, responses: tuple[np.ndarray, ...]) -> np.ndarray | None:
-        """Return an upper bound of abs(d log p / d eta) over all eta for each row; shape (n,), None if unknown."""
-        return None if self.slope_bound is None else np.full(len(responses[0]), self.slope_bound)
+    @property
+    def bounds(self) -> tuple[float | None, float | None, float | None]:
+        """Upper bounds of the first three absolute derivatives over all rows and all eta; None each if unknown."""
+        return self.slope_bound, self.second_derivative_bound, self.third_derivative_bound
+
+    def derivative_bounds(self, order: int, responses: tuple[np.ndarray, ...]) -> np.ndarray | None:
+        """Return an upper bound of abs(d^k log p / d eta^k), k = `order`, over all eta for each row; shape (n,).
+
+        None if it is unknown, or infinite for a row.
+        """
+        bound = self.bounds[order - 1]
+        return None if bound is None else np.full(len(responses[0]), bound)
 
     def second_derivative_within(
         self, eta: np.ndarray, responses: tuple[np.ndarray, ...], reach: np.ndarray
@@ -77,9 +84,13 @@ class RowLikelihood(abc.ABC):
         """
         return None
 
+    def bound_kinds(self, responses: tuple[np.ndarray, ...]) -> tuple[str, ...]:
+        """Return the names of the minorants of rows with these responses, see `minorant`."""
+        return ()
+
     def minorant(self, kind: str, responses: tuple[np.ndarray, ...], eta_0: np.ndarray) -> Minorant:
         """Return the minorant `kind`, one of `bound_kinds`; a tuned one touches the terms at eta_0 (n,)."""
-        raise IncompatibleError(f"these terms have no lower bound called {kind!r}; they have {self.bound_kinds}")
+        raise IncompatibleError(f"these terms have no lower bound called {kind!r}")
 
     def work(self) -> TermWork:
         """Return the operations of a row, given its predictors: one exponential (ten operations) for each predictor."""

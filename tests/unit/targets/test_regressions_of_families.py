@@ -173,7 +173,7 @@ def test_the_twin_of_pymc_has_the_same_density(name, of, rng):
 
 @pytest.mark.parametrize("kind", ["tuned", "untuned"])
 @pytest.mark.parametrize("of", ["matrix", "table"])
-@pytest.mark.parametrize("name", ["probit", "binomial", "negative binomial, known"])
+@pytest.mark.parametrize("name", ["probit", "binomial", "negative binomial, known", "beta, known"])
 def test_lower_bounds_and_gaps_add_up_to_terms(name, of, kind, rng):
     """So do their gradients; a tuned bound equals every term at the theta where it touches them."""
     make, _ = MODELS[name]

@@ -84,6 +84,29 @@ class TestTerms:
             assert derivatives(eta, 0.4)[1] == pytest.approx((above - below) / 2e-5, rel=1e-7)
 
 
+def test_a_softmax_term_changes_by_its_bound_at_most(rng):
+    """Also along the worst direction from where two classes share all mass, for small steps nearly by as much."""
+    target = SoftmaxRegression(X, CLASSES)
+    bound = target.compile_difference_bound()
+    far = np.zeros((3, 2))
+    largest = np.zeros(40)
+    for _ in range(200):
+        here = 3.0 * rng.normal(size=6)
+        there = here + rng.exponential() * rng.normal(size=6)
+        reach = float(bound.reach(here, there, bound.numbers))
+        shares = np.abs(terms(target, there) - terms(target, here)) / (bound.rates * reach)
+        largest = np.maximum(largest, shares)
+    assert largest.max() <= 1.0
+    row = int(np.argmax(np.linalg.norm(X, axis=1)))
+    own, other = int(CLASSES[row]), int((CLASSES[row] + 1) % 3)
+    far[other] = 30.0 * X[row]  # the other class has all mass, so the term is linear in both predictors
+    step = np.zeros((3, 2))
+    step[own], step[other] = 1e-3 * X[row], -1e-3 * X[row]
+    here, there = far.ravel(), (far + step).ravel()
+    change = terms(target, there)[row] - terms(target, here)[row]
+    assert change == pytest.approx(bound.rates[row] * bound.reach(here, there, bound.numbers), rel=1e-6)
+
+
 class TestHousekeeping:
     def test_labels(self):
         frame = pd.DataFrame(X, columns=["age", "dose"])
