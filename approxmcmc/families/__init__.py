@@ -3,17 +3,27 @@
 from approxmcmc.families.bernoulli import LOGIT, PROBIT
 from approxmcmc.families.binomial import BINOMIAL
 from approxmcmc.families.family import Family
-from approxmcmc.families.joint import joint_of
 from approxmcmc.families.negative_binomial import NEGATIVE_BINOMIAL
 from approxmcmc.families.normal import NORMAL
 from approxmcmc.families.poisson import POISSON
+from approxmcmc.families.stack import Stack
 
-__all__ = ["BINOMIAL", "FAMILIES", "LOGIT", "NEGATIVE_BINOMIAL", "NORMAL", "POISSON", "PROBIT", "Family", "family_of"]
+__all__ = [
+    "BINOMIAL",
+    "FAMILIES",
+    "LOGIT",
+    "NEGATIVE_BINOMIAL",
+    "NORMAL",
+    "POISSON",
+    "PROBIT",
+    "Family",
+    "Stack",
+    "stack_of",
+]
 
 FAMILIES = {one.name: one for one in (LOGIT, PROBIT, BINOMIAL, POISSON, NEGATIVE_BINOMIAL, NORMAL)}
 
 
-def family_of(name: str) -> Family:
-    """Return a family by name, or two, "poisson and normal", as one."""
-    first, _, second = name.partition(" and ")
-    return joint_of(FAMILIES[first], FAMILIES[second]) if second else FAMILIES[first]
+def stack_of(name: str) -> Stack:
+    """Return the stack of a family by name, or of two: "poisson and normal"."""
+    return Stack(*(FAMILIES[one] for one in name.split(" and ")))

@@ -23,7 +23,8 @@ class LawOfRows(NamedTuple):
     """A family, and graphs: the predictor is the sum of `predictors` and the logarithms of the positive `exposures`.
 
     `trials` belong to a binomial distribution; `shape` is the alpha of a negative binomial or sigma of a normal one.
-    The log density of a row is multiplied by `weight`, if it is given. `is_clipped` says whether the model clips
+    The log density of a row is multiplied by `weight`, if it is given. `code` says which of two families, "poisson and
+    normal", a row follows, see `families.stack`. `is_clipped` says whether the model clips
     probabilities (see `without_clip`), which this distribution does not.
     """
 
@@ -33,6 +34,7 @@ class LawOfRows(NamedTuple):
     trials: Any = None
     shape: Any = None
     weight: np.ndarray | None = None
+    code: np.ndarray | None = None
     is_clipped: bool = False
 
     @property

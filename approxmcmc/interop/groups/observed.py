@@ -1,10 +1,11 @@
 """Read all observed variables of a model as one stack of rows, so that a group may have rows of several distributions.
 
-The graphs of their parameters are stacked in the same order, so predictors and effects are read from one graph. Rows of
-two families are told apart by the sign of their size, see `families.joint`.
+The graphs of their parameters are stacked in the same order, so predictors and effects are read from one graph. A code
+of each row says which of two families it follows, see `families.stack`.
 """
 
 import functools
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -105,10 +106,8 @@ def joint_law(laws: Sequence[LawOfRows], shapes: Shapes) -> LawOfRows:
             f"observed variables with the distributions {', '.join(families)} are not supported together: two are, of "
             "which one may have a shape or a noise"
         )
-    sizes = []
-    for name, law in zip(names, laws, strict=True):
-        trials = pt.ones(()) if law.trials is None else law.trials
-        sizes.append(trials if name == families[0] else -1.0 - trials)
+    sizes = [pt.ones(()) if law.trials is None else law.trials for law in laws]
+    codes = [np.full(math.prod(rows), float(families.index(name))) for name, rows in zip(names, shapes, strict=True)]
     return LawOfRows(
         " and ".join(families),
         [stacked([sum(law.predictors) for law in laws], shapes)],
@@ -116,4 +115,5 @@ def joint_law(laws: Sequence[LawOfRows], shapes: Shapes) -> LawOfRows:
         trials=stacked(sizes, shapes),
         is_clipped=any(law.is_clipped for law in laws),
         shape=stacked(*zip(*shape, strict=True)) if shape else None,
+        code=np.concatenate(codes) if len(families) == 2 else None,
     )

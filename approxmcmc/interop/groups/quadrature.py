@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.families import family_of
+from approxmcmc.families import stack_of
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.check import compare_with_model
 from approxmcmc.interop.groups.coordinates import Coordinates
@@ -33,7 +33,7 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
         shape = source.y.shape
         values = source.values
         self.n_effects = n_effects_of(values, effects)
-        self.family = family_of(law.family)
+        self.stack = stack_of(law.family)
         self.family_name = law.family
         if self.n_effects not in NODES:
             n_nodes = NODES[2][0] ** self.n_effects
@@ -78,7 +78,7 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
         size = np.ones(source.y.size)
         if law.trials is not None:
             size = np.ascontiguousarray(np.broadcast_to(values.of[law.trials], shape), dtype=np.float64).ravel()
-        self.arrange(found.Z, X, source.y.ravel(), size, self.grouping, table, law.weight)
+        self.arrange(found.Z, X, source.y.ravel(), size, self.grouping, table, law.weight, law.code)
         self.is_clipped = law.is_clipped
         self.describe_model(source, effects)
         self.center = coordinates.initial_point()

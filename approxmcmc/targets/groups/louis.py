@@ -87,6 +87,7 @@ def make_expand(
     K: int,
     has_shape: bool,
     nodes: Callable[..., float],
+    read: Callable[..., Any],
     derivatives: Callable[..., Any],
     in_shape: Callable[..., float],
     of_row: Callable[..., Any],
@@ -94,7 +95,7 @@ def make_expand(
     """Return the kernel that writes l, gradients and the upper triangles of second derivatives in phi.
 
     For second derivatives in the shape it writes only the covariance. `nodes` places the nodes of a group, see
-    `quadrature`; the functions after it are those of a `Family`.
+    `quadrature`; the functions after it are those of a `Stack`.
     """
 
     def expand(
@@ -131,18 +132,17 @@ def make_expand(
             s[:] = 0.0
             hessian[:] = 0.0
             for i in range(spans[g, 0], spans[g, 1]):
-                y = responses[0, i, 0]
-                size = responses[0, i, 1]
+                row = read(responses, i)
                 zeroth = 0.0
                 for m in range(n_nodes):
                     x = eta[i - spans[g, 0]]
                     for k in range(K):
                         x += a[i - spans[g, 0], k] * u[k, m]
-                    slope[m], bend[m] = derivatives(x, y, size, shape)
+                    slope[m], bend[m] = derivatives(x, row, shape)
                     bend[m] *= weight[m]
                     zeroth += bend[m]
                     if has_shape:
-                        s[last, m] += of_row(y, size, shape)[1] + in_shape(x, y, size, shape)
+                        s[last, m] += of_row(row, shape)[1] + in_shape(x, row, shape)
                 for k in range(K):
                     first[k] = 0.0
                     for m in range(n_nodes):

@@ -141,6 +141,7 @@ def make_refit(
     has_shape: bool,
     prepare: Callable[..., None],
     newton: Callable[..., None],
+    read: Callable[..., Any],
     derivatives: Callable[..., Any],
 ) -> Any:
     """Return the kernel that writes (c, I) of each group at phi, from which `predict` computes starts elsewhere."""
@@ -173,7 +174,7 @@ def make_refit(
                 along = 0.0
                 for k in range(K):
                     x += a[i - lo, k] * u[k]
-                slope, bend = derivatives(x, responses[0, i, 0], responses[0, i, 1], shape)
+                slope, bend = derivatives(x, read(responses, i), shape)
                 for j in range(q):
                     along += W[0, i, j] * b[j]
                 place = q

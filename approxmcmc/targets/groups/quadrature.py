@@ -9,7 +9,8 @@ on theta: they are found by a few Newton steps from a start that is predicted fr
 sum is one function of theta. Nodes fixed at one theta would be wrong by tens to thousands of nats if counts are large
 or L is small.
 
-Data: W = [Z, X] (1, N, q + p) and responses (1, N, 2) = (y, size), sorted by group; spans (G, 2) from row to row;
+Data: W = [Z, X] (1, N, q + p) and responses (1, N, 2) = (y, size), or (1, N, 3) with a code, see `families.stack`,
+sorted by group; spans (G, 2) from row to row;
 starts (G, q + q (q + 1) / 2) = (c, I), see `newton`; the rule (1, K + 1, M) = (sqrt(2) h, log weight); sizes (1, 2):
 the number of Newton steps, and q. Arrays with one entry on the first axis are never shuffled with the groups. The
 parameters are phi = (beta, L (q, K) row by row, and the logarithm of the family's shape, if it has one).
@@ -50,6 +51,7 @@ def make_nodes(
     prepare: Callable[..., None],
     newton: Callable[..., None],
     add_terms: Callable[..., None],
+    read: Callable[..., Any],
     of_row: Callable[..., Any],
 ) -> Callable[..., float]:
     """Return the function that places the nodes of group g, and returns l_g.
@@ -83,7 +85,7 @@ def make_nodes(
         base -= log(width)
         if has_shape:
             for i in range(n):
-                base += of_row(responses[0, lo + i, 0], responses[0, lo + i, 1], shape)[0]
+                base += of_row(read(responses, lo + i), shape)[0]
         for m in range(n_nodes):
             weight[m] = base + rule[0, K, m]
         for j in range(K):
@@ -126,6 +128,7 @@ def make_add_gradient(
     K: int,
     has_shape: bool,
     nodes: Callable[..., float],
+    read: Callable[..., Any],
     derivatives: Callable[..., Any],
     in_shape: Callable[..., float],
     of_row: Callable[..., Any],
@@ -155,23 +158,22 @@ def make_add_gradient(
             for m in range(n_nodes):
                 weight[m] = exp(weight[m] - value)
             for i in range(spans[g, 0], spans[g, 1]):
-                y = responses[0, i, 0]
-                size = responses[0, i, 1]
+                row = read(responses, i)
                 slope = 0.0
                 for k in range(K):
                     in_effect[k] = 0.0
                 if has_shape:
-                    out[last] += of_row(y, size, shape)[1]
+                    out[last] += of_row(row, shape)[1]
                 for m in range(n_nodes):
                     x = eta[i - spans[g, 0]]
                     for k in range(K):
                         x += a[i - spans[g, 0], k] * u[k, m]
-                    at_node = weight[m] * derivatives(x, y, size, shape)[0]
+                    at_node = weight[m] * derivatives(x, row, shape)[0]
                     slope += at_node
                     for k in range(K):
                         in_effect[k] += at_node * u[k, m]
                     if has_shape:
-                        out[last] += weight[m] * in_shape(x, y, size, shape)
+                        out[last] += weight[m] * in_shape(x, row, shape)
                 for j in range(p):
                     out[j] += slope * W[0, i, q + j]
                 for j in range(q):
@@ -182,7 +184,12 @@ def make_add_gradient(
 
 
 def make_log_joint(
-    one_column: bool, K: int, has_shape: bool, term: Callable[..., float], of_row: Callable[..., Any]
+    one_column: bool,
+    K: int,
+    has_shape: bool,
+    read: Callable[..., Any],
+    term: Callable[..., float],
+    of_row: Callable[..., Any],
 ) -> Any:
     """Return the kernel that writes log p(y_g, u_g), without constants of rows, of all groups to `out`, at u (G, K)."""
 
@@ -203,8 +210,9 @@ def make_log_joint(
                 x = eta[0]
                 for k in range(K):
                     x += a[0, k] * u[g, k]
-                out[g] += term(x, responses[0, i, 0], responses[0, i, 1], shape)
+                row = read(responses, i)
+                out[g] += term(x, row, shape)
                 if has_shape:
-                    out[g] += of_row(responses[0, i, 0], responses[0, i, 1], shape)[0]
+                    out[g] += of_row(row, shape)[0]
 
     return log_joint

@@ -11,7 +11,7 @@ from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, 
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 from approxmcmc.expansion.general import ExpandsItself
-from approxmcmc.families.family import Family
+from approxmcmc.families.stack import Stack, columns_of
 from approxmcmc.families.weighted import weighted_rows
 from approxmcmc.numerics.laplace_approximation import Laplace
 from approxmcmc.numerics.mode import laplace
@@ -65,11 +65,12 @@ SHARED = 0.15  # share of a row's operations at nodes and in Newton's method tha
 class QuadratureTerms(LinkedTerms, ExpandsItself):
     """Groups of rows, y ~ family(X beta + Z L u), whose effects are integrated out by adaptive quadrature.
 
-    Subclasses set `family`, `center`, `n_columns` of Z, `n_effects` in u and, by `arrange`, `data`; then they call
+    Subclasses set `stack`, `center`, `n_columns` of Z, `n_effects` in u and, by `arrange`, `data`; then they call
     `place`.
     """
 
-    family: Family
+    stack: Stack
+    """The functions of rows: those of one family, or of two."""
     center: np.ndarray
     accuracy: Accuracy
     n_columns: int
@@ -86,20 +87,24 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         groups: Grouping,
         table: tuple[np.ndarray, ...],
         weight: np.ndarray | None = None,
+        code: np.ndarray | None = None,
     ) -> None:
         """Sort the rows of Z, X, `y` and `size` (see `families`) by group; set `data`, with the table of a `link`.
 
-        `weight` multiplies the log densities of rows, if it is given; `family` becomes the weighted family.
+        `weight` multiplies the log densities of rows of one family, if it is given; `stack` then becomes that of the
+        weighted family. `code` says which of two families each row follows.
         """
         start = groups.start
         q = self.n_columns
         weighted_constants = None
         if weight is not None:
-            weighted_constants = (weight * self.family.constants(y, size))[groups.order]
-            self.family, y, size = weighted_rows(self.family, y, size, weight)
+            [family] = self.stack.families
+            weighted_constants = (weight * family.constants(y, size))[groups.order]
+            family, y, size = weighted_rows(family, y, size, weight)
+            self.stack = Stack(family)
         self.n_obs = len(start) - 1
         self.n_rows = len(y)
-        responses = by_group([y, size], groups)
+        responses = by_group(columns_of(y, size, code), groups)
         self.data = (
             by_group([Z, X], groups)[None],
             responses[None],
@@ -117,9 +122,8 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         self.omitted_constants = np.concatenate(constants)
 
     def _constants_of(self, responses: np.ndarray, start: np.ndarray) -> np.ndarray:
-        """Return the sums, over the rows of some groups, of what the family's terms omit."""
-        rows = responses[start[0] : start[-1]]
-        each = np.broadcast_to(self.family.constants(rows[:, 0], rows[:, 1]), len(rows))
+        """Return the sums, over the rows of some groups, of what their terms omit."""
+        each = self.stack.constants(responses[start[0] : start[-1]])
         return np.add.reduceat(each, start[:-1] - start[0])
 
     @property
@@ -178,9 +182,9 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         starts = np.empty_like(self.data[3])
         core = self.data[:CORE]
         phi = self.phis(self.center)
-        sizes = self.one_column, self.n_effects, self.family.has_shape
+        sizes = self.one_column, self.n_effects, self.stack.has_shape
         signature = nb.void(*map(type_of, (phi, core, starts)))
-        parts = self._sums().prepare, self._newton(), self.family.derivatives
+        parts = self._sums().prepare, self._newton(), self.stack.read, self.stack.derivatives
         bind(make_refit, *sizes, *parts, signature=signature, fastmath=BATCH_FASTMATH)(phi, core, starts)
         self.data = (*self.data[:3], starts, *self.data[4:])
 
@@ -188,17 +192,17 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
 
     def _sums(self) -> RowSums:
         """Return the functions that sum over a group's rows; they share exponentials if the rows share one effect."""
-        family = self.family
+        stack = self.stack
         K = self.n_effects
         options = {"fastmath": BATCH_FASTMATH}
-        scores = closure(make_add_scores, family.derivatives, K, **options)
-        terms = closure(make_add_terms, family.term, K, **options)
-        if family.merges_rows is None or not self.share_effect:
+        scores = closure(make_add_scores, stack.read, stack.derivatives, K, **options)
+        terms = closure(make_add_terms, stack.read, stack.term, K, **options)
+        if stack.merges_rows is None or not self.share_effect:
             return RowSums(closure(make_prepare_nothing, **options), scores, terms)
         return RowSums(
-            closure(make_prepare, family.merges_rows, **options),
-            closure(make_add_shared_scores, scores, family.merges_rows, **options),
-            closure(make_add_shared_terms, terms, family.merges_rows, **options),
+            closure(make_prepare, stack.merges_rows, **options),
+            closure(make_add_shared_scores, scores, stack.merges_rows, **options),
+            closure(make_add_shared_terms, terms, stack.merges_rows, **options),
         )
 
     def _newton(self) -> Any:
@@ -207,14 +211,14 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
 
     def _nodes(self) -> Any:
         sums = self._sums()
-        family = self.family
-        parts = family.has_shape, sums.prepare, self._newton(), sums.add_terms, family.of_row
+        stack = self.stack
+        parts = stack.has_shape, sums.prepare, self._newton(), sums.add_terms, stack.read, stack.of_row
         return closure(make_nodes, self.one_column, self.n_effects, *parts, fastmath=BATCH_FASTMATH)
 
     def _parts(self) -> tuple[Any, ...]:
-        family = self.family
-        sizes = self.one_column, self.n_effects, family.has_shape
-        return *sizes, self._nodes(), family.derivatives, family.in_shape, family.of_row
+        stack = self.stack
+        sizes = self.one_column, self.n_effects, stack.has_shape
+        return *sizes, self._nodes(), stack.read, stack.derivatives, stack.in_shape, stack.of_row
 
     def _log_terms(self) -> Any:
         return self._linked_terms(closure(make_log_terms, self.n_effects, self._nodes(), fastmath=BATCH_FASTMATH))
@@ -243,7 +247,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
             where = data[:CORE], order, lo, hi
             phi, jacobian, curvature = self.derivatives_of_phi(theta)
             values, slopes, bends = in_phi(phi, *where)
-            if self.family.has_shape:
+            if self.stack.has_shape:
                 step = SHAPE_STEP * np.eye(len(phi))[-1]
                 bends[..., -1] = (in_phi(phi + step, *where)[1] - in_phi(phi - step, *where)[1]) / (2.0 * SHAPE_STEP)
             out[:] = pull_back(values, slopes, bends, jacobian, curvature)
@@ -257,10 +261,10 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
 
     def log_joint(self, theta: np.ndarray, u: np.ndarray) -> np.ndarray:
         """Return log p(y_g, u_g) of all groups, constants included, at effects u (G, K)."""
-        family = self.family
+        stack = self.stack
         out = np.empty(self.n_obs)
         arguments = self.phis(theta), self.data[:CORE], u, out
-        parts = self.one_column, self.n_effects, family.has_shape, family.term, family.of_row
+        parts = self.one_column, self.n_effects, stack.has_shape, stack.read, stack.term, stack.of_row
         signature = nb.void(*map(type_of, arguments))
         bind(make_log_joint, *parts, signature=signature, fastmath=BATCH_FASTMATH)(*arguments)
         return out + self.omitted_constants
@@ -271,7 +275,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         assert self.n_rows is not None
         rows = self.n_rows / self.n_obs
         columns = self.data[0].shape[2]
-        share = SHARED if self.share_effect and self.family.merges_rows is not None else 1.0
+        share = SHARED if self.share_effect and self.stack.merges_rows is not None else 1.0
         placed = GROUP + rows * (2.0 * columns + share * (NEWTON * self.n_steps + NODE * self.data[4].shape[2]))
         slopes = rows * GRADIENT * self.data[4].shape[2]
         code = "groups" if self.keeps_kernels else "graph"
@@ -289,7 +293,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         core = self.data[:CORE]
         out = np.empty((len(thetas), len(groups), K))
         arguments = rng, phis, core, groups.astype(np.int64), out
-        parts = self.one_column, K, self.family.has_shape, sums.prepare, self._newton(), draw
+        parts = self.one_column, K, self.stack.has_shape, sums.prepare, self._newton(), draw
         kernel = bind(make_draw_latents, *parts, signature=nb.void(*map(type_of, arguments)))
         kernel(*arguments)
         return out

@@ -9,7 +9,7 @@ nodes takes 37 ns a row instead of 73.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -89,7 +89,9 @@ def make_prepare_nothing() -> Callable[..., None]:
     return prepare
 
 
-def make_add_scores(derivatives: Callable[..., tuple[float, float]], K: int) -> Callable[..., None]:
+def make_add_scores(
+    read: Callable[..., Any], derivatives: Callable[..., tuple[float, float]], K: int
+) -> Callable[..., None]:
     """Return `add_scores` for any family, from the derivatives of a term: one evaluation for each row."""
 
     @batched
@@ -102,7 +104,7 @@ def make_add_scores(derivatives: Callable[..., tuple[float, float]], K: int) -> 
             x = eta[i]
             for k in range(K):
                 x += a[i, k] * u[k]
-            slope, bend = derivatives(x, responses[0, lo + i, 0], responses[0, lo + i, 1], shape)
+            slope, bend = derivatives(x, read(responses, lo + i), shape)
             for k in range(K):
                 step[k] += slope * a[i, k]
                 for m in range(k + 1):
@@ -111,7 +113,7 @@ def make_add_scores(derivatives: Callable[..., tuple[float, float]], K: int) -> 
     return add_scores
 
 
-def make_add_terms(term: Callable[..., float], K: int) -> Callable[..., None]:
+def make_add_terms(read: Callable[..., Any], term: Callable[..., float], K: int) -> Callable[..., None]:
     """Return `add_terms` for any family, from its term: one evaluation for each row and node."""
 
     @batched
@@ -121,13 +123,12 @@ def make_add_terms(term: Callable[..., float], K: int) -> Callable[..., None]:
         eta = space.eta
         a = space.a
         for i in range(n):  # nodes in the inner loop, which vectorises: most groups have few rows
-            y = responses[0, lo + i, 0]
-            size = responses[0, lo + i, 1]
+            row = read(responses, lo + i)
             for m in range(u.shape[1]):
                 x = eta[i]
                 for k in range(K):
                     x += a[i, k] * u[k, m]
-                out[m] += term(x, y, size, shape)
+                out[m] += term(x, row, shape)
 
     return add_terms
 

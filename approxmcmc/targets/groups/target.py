@@ -19,6 +19,7 @@ from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning, warn
 from approxmcmc.families import FAMILIES
 from approxmcmc.families.family import Family
+from approxmcmc.families.stack import Stack
 from approxmcmc.families.user import of_user
 from approxmcmc.targets.checks import checked_array, plain_function
 from approxmcmc.targets.given import check_same_index, design_matrix, design_source, kept, response_source, with_sources
@@ -142,6 +143,7 @@ class GroupedTarget(QuadratureTerms):
         y, n_rows, p = y.astype(np.float64, copy=False), len(y), len(coef)
         self.family_name = family if isinstance(family, str) else family.__name__
         self.family = _family(family, derivatives_eta, who)
+        self.stack = Stack(self.family)
         size = _sizes(self.family_name, y, trials, who)
         if self.family.has_shape != (shape is not None) or (shape is not None and not shape > 0.0):
             raise InvalidInputError(

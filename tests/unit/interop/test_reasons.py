@@ -11,7 +11,7 @@ from scipy.integrate import quad
 
 import approxmcmc as amc
 from approxmcmc.errors import IncompatibleError, SamplingWarning
-from approxmcmc.families import family_of
+from approxmcmc.families import stack_of
 from approxmcmc.interop import pymc as interop_pymc
 from approxmcmc.interop.faults import RAISE_VARIABLE
 from approxmcmc.interop.groups.coordinates import Coordinates, may_be_signed, over_draws
@@ -187,6 +187,6 @@ def test_numpy_does_not_warn_of_a_prior_without_a_density_at_0_or_of_two_familie
     with pm.Model() as model:
         s = pm.InverseGamma("s", 3.0, 2.0)
     assert not may_be_signed(model, s)
-    y, size = np.array([2.0, 5.0]), np.array([3.0, -2.0])
-    constants = family_of("binomial and poisson").constants(y, size)
+    rows = np.array([[2.0, 3.0, 0.0], [5.0, 1.0, 1.0]])
+    constants = stack_of("binomial and poisson").constants(rows)
     np.testing.assert_allclose(constants, [np.log(3.0), -np.log(120.0)])

@@ -16,7 +16,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.families import LOGIT, POISSON, family_of
+from approxmcmc.families import FAMILIES, LOGIT, POISSON
 from approxmcmc.families.weighted import weighted_rows
 from approxmcmc.interop.groups import normal, quadrature
 from approxmcmc.interop.groups.find import integrated
@@ -105,7 +105,7 @@ def densities(model, source, spread, rng):
     ]  # fmt: skip
     eta, rows, *alpha = function(*values)
     size = np.ones(N) if law.trials is None else np.broadcast_to(source.values.of[law.trials], N).astype(float)
-    family, y = family_of(law.family), source.y.astype(float)
+    family, y = FAMILIES[law.family], source.y.astype(float)
     constants = np.broadcast_to(family.constants(y, size), N)
     if law.weight is not None:
         constants = law.weight * constants

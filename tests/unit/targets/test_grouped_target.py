@@ -195,7 +195,8 @@ def kernel(stand_ins, target):
     newton, sums = target._newton(), target._sums()
     if "newton" in stand_ins:
         newton = batched(stand_ins["newton"](newton))
-    right = quadrature.make_nodes(True, 1, False, sums.prepare, newton, sums.add_terms, target.family.of_row)
+    of_rows = target.stack.read, target.stack.of_row
+    right = quadrature.make_nodes(True, 1, False, sums.prepare, newton, sums.add_terms, *of_rows)
     core = quadrature.make_log_terms(1, stand_ins.get("nodes", lambda right: right)(right))
     return lambda theta, data, *where: core(theta, data[:6], *where)
 
