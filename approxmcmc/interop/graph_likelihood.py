@@ -19,7 +19,7 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.compile import allocating, closure, kept
 from approxmcmc.engine.terms.batches import row_reader
-from approxmcmc.interop.graphs import merge_branches, rebuild, simplify, work_of_a_row
+from approxmcmc.interop.graphs import merge_branches, rebuild, simplify, simplify_together, work_of_a_row
 from approxmcmc.interop.kernels import numba_function
 from approxmcmc.interop.model_hash import content_of
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, Quantity
@@ -108,25 +108,23 @@ class GraphLikelihood(RowLikelihood):
         return self._loop(self._expansion(), "out[:n, {}]")
 
     def _slopes(self) -> list[Any]:
-        return [self._derivative(self._graph_of_rows, k) for k in range(self.n_predictors)]
+        return _simplified([self._derivative(self._graph_of_rows, k) for k in range(self.n_predictors)])
 
     def _expansion(self) -> list[Any]:
         slopes = self._slopes()
         bends = [self._derivative(slope, j) for k, slope in enumerate(slopes) for j in range(k, self.n_predictors)]
-        return [self._graph_of_rows, *slopes, *bends]
+        return [self._graph_of_rows, *slopes, *_simplified(bends)]
 
     def _derivative(self, graph: Any, k: int) -> Any:
         """Return the graph of the derivative of each row of `graph` in the row's predictor k.
 
-        It has one entry for each row, or a single one if it is the same constant in all rows.
+        It has one entry for each row.
         """
         for one, given in self.quantities:
             if k < one.size:
                 if one.row_axis is None and given not in self._scalars:
-                    found = _forward(graph, one, given, k)
-                else:
-                    found = _backward(graph, one, self._scalars.get(given, given), k)
-                return _without_copies(simplify(found))
+                    return _forward(graph, one, given, k)
+                return _backward(graph, one, self._scalars.get(given, given), k)
             k -= one.size
         raise AssertionError
 
@@ -204,6 +202,11 @@ def _backward(graph: Any, one: Quantity, given: Any, place: int) -> Any:
     """
     slope: Any = pt.grad(graph.sum(), given, disconnected_inputs="ignore")
     return slope if given.ndim == 1 else pt.moveaxis(slope, one.row_axis or 0, 0).flatten(2)[:, place]
+
+
+def _simplified(derivatives: Sequence[Any]) -> list[Any]:
+    """Simplify derivatives; one with the same number in all rows becomes a vector of length 1."""
+    return [_without_copies(one) for one in simplify_together(derivatives)]
 
 
 def _without_copies(graph: Any) -> Any:

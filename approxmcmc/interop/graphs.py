@@ -87,9 +87,15 @@ def simplify(graph: Any) -> Any:
     Checks (0 <= p <= 1) read all rows and cost 3 to 18 times the likelihood itself; without them invalid values give
     NaN.
     """
+    return simplify_together([graph])[0]
+
+
+def simplify_together(graphs: Sequence[Any]) -> list[Any]:
+    """Simplify graphs that share parts, such as derivatives of one function, and visit each part once."""
     # Twice: log(1 - sigmoid) must become a softplus before PyTensor 3.2 canonicalises it to an unstable form.
-    stable = rewrite_graph(graph, include=("stabilize",))
-    return rewrite_graph(stable, include=("canonicalize", "stabilize", "local_remove_check_parameter"))
+    # PyTensor rewrites in place: without the clone, parts that other graphs or the model share would change.
+    stable = rewrite_graph(list(graphs), include=("stabilize",), clone=True)
+    return list(rewrite_graph(stable, include=("canonicalize", "stabilize", "local_remove_check_parameter")))
 
 
 def by_numpy(graph: Any) -> Any:

@@ -23,6 +23,7 @@ from pytensor.scalar.basic import Mul
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.basic import NormalRV
 
+from approxmcmc.interop.densities import initial_point
 from approxmcmc.interop.graphs import evaluate
 
 # With fewer rows the prior may determine an effect more than they do, and z is the better coordinate.
@@ -88,7 +89,7 @@ def variance_ratio(model: Any, effect: Any, score: Callable[[np.ndarray], np.nda
     For normal rows F is that of a one-way analysis of variance: about 1 if groups do not differ. NaN for a single
     entry.
     """
-    start = model.initial_point()
+    start = initial_point(model)
     place = 0
     for value in (model.rvs_to_values[variable] for variable in model.free_RVs):
         entries = slice(place, place + np.size(start[value.name]))
@@ -106,7 +107,7 @@ def variance_ratio(model: Any, effect: Any, score: Callable[[np.ndarray], np.nda
 
 
 def _length(model: Any, variable: Any) -> int:
-    return int(np.size(model.initial_point()[model.rvs_to_values[variable].name]))
+    return int(np.size(initial_point(model)[model.rvs_to_values[variable].name]))
 
 
 def _is_standard_normal(variable: Any) -> bool:

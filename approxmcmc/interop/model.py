@@ -15,6 +15,7 @@ from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import Variables, WrittenWork, content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.interop.densities import initial_point, log_densities, log_density
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, over_flat, rebuild, value_of
 from approxmcmc.interop.hierarchies import Effects, group_effects
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
@@ -54,7 +55,7 @@ class ModelOfPyMC:
         if _has_minibatches(model):  # only then, because the copy has its variables in another order
             model = remove_minibatched_nodes(model)
         self.model = model
-        self.start = model.initial_point()
+        self.start = initial_point(model)
         self.values = [model.rvs_to_values[variable] for variable in model.free_RVs]
         self.theta = pt.vector("theta", shape=(sum(np.size(self.start[v.name]) for v in self.values),))
         self.rows = Rows(model, row_dim, data)
@@ -87,7 +88,7 @@ class ModelOfPyMC:
             When a potential reads the data.
         """
         model = self.model
-        terms = list(model.logp(vars=model.free_RVs, sum=False, jacobian=True))
+        terms = log_densities(model, model.free_RVs)
         for potential in model.potentials:
             if self.rows.are_read_by(potential):
                 raise IncompatibleError(
@@ -230,7 +231,7 @@ class TargetOfPyMC:
 def _shared(model: Any) -> list[Any]:
     """Return the data of a model that can change; with indicators summed out, those of the model with them."""
     whole = model.given if isinstance(model, SummedModel) else model
-    return [leaf for leaf in leaves([whole.logp()]) if is_shared(leaf)]
+    return [leaf for leaf in leaves([log_density(whole)]) if is_shared(leaf)]
 
 
 def _has_minibatches(model: Any) -> bool:

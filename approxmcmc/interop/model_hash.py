@@ -32,7 +32,9 @@ def model_hash(model: Any) -> str | None:
     """
     from pytensor.printing import debugprint
 
-    outputs = [model.logp(), *model.replace_rvs_by_values(model.deterministics)]
+    from approxmcmc.interop.densities import log_density
+
+    outputs = [log_density(model), *model.replace_rvs_by_values(model.deterministics)]
     text = str(debugprint(outputs, print_type=True, file="str"))
     operations, arrays = _walk(outputs)
     trusted = all(map(_is_trusted, operations)) and not any(array.dtype.hasobject for array in arrays)

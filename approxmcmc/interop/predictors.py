@@ -69,7 +69,7 @@ def find_predictors(source: ModelOfPyMC) -> Predictors:
             f"a linear predictor is only looked for in more than {SOME} rows; found {source.rows.n_rows}"
         )
     [terms] = source.over_flat([source.rows.terms()])
-    terms = rewrite_graph(picked_first(terms, source.theta), include=("merge",))
+    terms = rewrite_graph(picked_first(terms, source.theta), include=("merge",), clone=True)
     quantities = _quantities(source, terms)
     K = sum(one.size for one in quantities)
     dim = int(source.theta.type.shape[0])

@@ -16,6 +16,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from approxmcmc.contracts import ReturnedVariables
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.interop.densities import initial_point
 from approxmcmc.interop.graphs import by_numpy, rebuild
 from approxmcmc.interop.groups.values import PYTHON, size
 from approxmcmc.interop.variables import labels_of_model
@@ -57,7 +58,7 @@ class ReturnedByModel(ReturnedVariables):
         unknown = [name for name, shape in shapes.items() if None in shape]
         if unknown:
             model = self.model
-            point = self.model.initial_point()
+            point = initial_point(model)
             graphs = model.replace_rvs_by_values([self._graphs[name].shape for name in unknown])
             values = [model.rvs_to_values[one] for one in model.free_RVs]
             function = pytensor.function(values, graphs, mode=PYTHON, on_unused_input="ignore")

@@ -14,6 +14,7 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Reshape
 
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.interop.densities import initial_point, log_densities
 from approxmcmc.interop.graphs import (
     apply_node,
     evaluate,
@@ -43,7 +44,7 @@ def refuse_row_latents(model: Any, n_rows: int, row_dim: str | None) -> None:
         If there are any; the message names the variables.
     """
     dims = model.named_vars_to_dims
-    start = model.initial_point()
+    start = initial_point(model)
     of_rows = {row_dim} if row_dim is not None else {(dims.get(one.name) or (None,))[0] for one in model.observed_RVs}
 
     def counts_rows(name: str | None, length: int) -> bool:
@@ -195,7 +196,7 @@ class Rows:
 
     def all_terms(self) -> Any:
         """Return the graph of the log-likelihood of all of the model's rows, a vector, as PyMC writes it."""
-        terms = self.model.logp(vars=self.model.observed_RVs, sum=False, jacobian=False)
+        terms = log_densities(self.model, self.model.observed_RVs)
         return sum_of([sum_trailing(each) for each in rebuild(terms, self._rounded)])
 
     def terms(self) -> Any:

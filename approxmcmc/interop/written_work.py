@@ -6,6 +6,7 @@ from typing import Any
 from pytensor.graph.traversal import toposort
 
 from approxmcmc.contracts import WrittenWork
+from approxmcmc.interop.densities import log_densities
 from approxmcmc.interop.graphs import operations_of_a_row, simplify
 
 PRODUCTS = ("Dot", "BatchedDot", "Gemv", "Gemm", "MatMul")
@@ -18,7 +19,7 @@ def work_as_written(model: Any, sizes: Sequence[int], dim: int) -> WrittenWork:
     `model` is a ``pm.Model``, `sizes` are the numbers of rows of its observed variables, and `dim` is the number of
     parameters.
     """
-    logps = model.logp(vars=model.observed_RVs, sum=False)
+    logps = log_densities(model, model.observed_RVs)
     operations = sum(
         n * operations_of_a_row(simplify(one), n, WITH_BRANCHES) for one, n in zip(logps, sizes, strict=True)
     )

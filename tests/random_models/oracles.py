@@ -61,6 +61,8 @@ class Groups(NamedTuple):
 def groups_of(model: RandomModel, values: Values, axes: Mapping[str, int]) -> Groups:
     """Find the group of each row: the one whose effects change it.
 
+    Each effect moves by a random number: with equal moves of u and v the row ``u - 1.0 * v`` would not change.
+
     Raises
     ------
     AssertionError
@@ -70,11 +72,12 @@ def groups_of(model: RandomModel, values: Values, axes: Mapping[str, int]) -> Gr
     n_groups = values[name].shape[axis]
     before = model.flat_rows(values)
     rows = np.full(len(before), -1)
+    rng = np.random.default_rng(0)
     for group in range(n_groups):
         other = dict(values)
         for one, along in axes.items():
             changed = np.moveaxis(values[one].copy(), along, 0)
-            changed[group] += 0.37 + 0.11 * np.arange(changed[group].size).reshape(changed[group].shape)
+            changed[group] += rng.uniform(0.3, 0.5, changed[group].shape)
             other[one] = np.moveaxis(changed, 0, along)
         mine = model.flat_rows(other) != before
         assert (rows[mine] == -1).all(), "a row depends on two groups"

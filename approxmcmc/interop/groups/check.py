@@ -12,6 +12,7 @@ import pytensor
 import pytensor.tensor as pt
 
 from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.interop.densities import log_densities
 from approxmcmc.interop.graphs import by_numpy, rebuild, simplify
 from approxmcmc.interop.groups.values import PYTHON, NotGroupsError
 
@@ -53,11 +54,11 @@ def _densities(target: Any) -> Any:
     coordinates = target.coordinates
     effects = target.model_effects
     known = {**coordinates.of, **effects.of}
-    rows = pt.concatenate([one.ravel() for one in model.logp(vars=model.observed_RVs, sum=False)])
+    rows = pt.concatenate([one.ravel() for one in log_densities(model, model.observed_RVs)])
     with_jacobian = [v for v in coordinates.free if v not in coordinates.signed]
-    terms = [term.sum() for term in model.logp(vars=with_jacobian, sum=False)] if with_jacobian else []
+    terms = [term.sum() for term in log_densities(model, with_jacobian)]
     signed = list(coordinates.signed)
-    terms += [term.sum() for term in model.logp(vars=signed, sum=False, jacobian=False)] if signed else []
+    terms += [term.sum() for term in log_densities(model, signed, jacobian=False)]
     terms += [coordinates.log_jacobian(v).sum() for v in signed if coordinates.signed[v] is not None]
     terms += [potential.sum() for potential in model.replace_rvs_by_values(model.potentials)]
     values = {}

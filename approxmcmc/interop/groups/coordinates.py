@@ -22,6 +22,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import Variables
+from approxmcmc.interop.densities import initial_point
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, rebuild, simplify, value_of
 from approxmcmc.interop.groups.values import PYTHON, shape_of
 from approxmcmc.interop.variables import ModelVariables, labels_of_model
@@ -38,7 +39,7 @@ class Coordinates:
         self.model = model
         self.signed = {variable: upper_bound(model, variable) for variable in signed}
         self.free = [variable for variable in model.free_RVs if variable not in integrated]
-        start = model.initial_point()
+        start = initial_point(model)
         self.start = []
         self.places = {}
         pieces = {}

@@ -9,6 +9,7 @@ import pymc as pm
 
 from approxmcmc.contracts import WrittenWork, as_labels, content_hash
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.interop.densities import initial_point, log_density
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, value_of
 from approxmcmc.interop.groups.candidates import GroupEffects, candidates
 from approxmcmc.interop.groups.observed import ObservedRows
@@ -45,13 +46,13 @@ class ModelOfGroups:
             raise NotGroupsError("; ".join(self.reasons)) if self.reasons else NoEffectsError(none)
         if self.observed.refused:
             raise NotGroupsError(f"{' and '.join(one.name for one in self.sets)}: {self.observed.refused}")
-        self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([model.logp()]) if is_shared(leaf)]
+        self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in leaves([log_density(model)]) if is_shared(leaf)]
 
     @property
     def written_work(self) -> WrittenWork:
         """The work of NUTS on the graph of the model."""
         sizes = [values.size for values in self.observed.values.values()]
-        return work_as_written(self.model, sizes, sum(map(np.size, self.model.initial_point().values())))
+        return work_as_written(self.model, sizes, sum(map(np.size, initial_point(self.model).values())))
 
     @property
     def hash(self) -> str:

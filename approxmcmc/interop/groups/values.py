@@ -10,6 +10,7 @@ from pytensor import config
 from pytensor.compile.mode import Mode
 from pytensor.graph.traversal import ancestors, toposort
 
+from approxmcmc.interop.densities import initial_point
 from approxmcmc.interop.graphs import evaluate, is_shared, value_of
 
 # Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
@@ -62,7 +63,7 @@ def _value_of(model: Any, variable: Any, rng: np.random.Generator) -> np.ndarray
     shape = shape_of(model, variable)
     if str(variable.dtype).startswith("float"):
         return rng.uniform(0.5, 1.5, shape)
-    return np.broadcast_to(model.initial_point()[model.rvs_to_values[variable].name], shape).astype(variable.dtype)
+    return np.broadcast_to(initial_point(model)[model.rvs_to_values[variable].name], shape).astype(variable.dtype)
 
 
 def shape_of(model: Any, variable: Any) -> tuple[int, ...]:
@@ -72,7 +73,7 @@ def shape_of(model: Any, variable: Any) -> tuple[int, ...]:
         return tuple(map(int, static))
     transform = model.rvs_to_transforms[variable]
     value = model.rvs_to_values[variable]
-    start = model.initial_point()[value.name]
+    start = initial_point(model)[value.name]
     if transform is None or isinstance(transform, CholeskyCovPacked) or transform.ndim_supp == 0:
         return np.shape(start)
     return np.shape(evaluate(transform.backward(start, *variable.owner.inputs)))

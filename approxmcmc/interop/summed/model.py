@@ -14,6 +14,7 @@ from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors
 
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.interop.densities import initial_point, log_densities
 from approxmcmc.interop.faults import FAULTS, fault_of
 from approxmcmc.interop.graphs import by_numpy, simplify
 from approxmcmc.interop.groups.values import NO_TRACES, PYTHON, NotGroupsError
@@ -122,7 +123,7 @@ class SummedModel(pm.Model):
         rng = np.random.default_rng(0)
         found = self.found
         given = self.given
-        point = {name: rng.normal(value, SPREAD) for name, value in self.initial_point().items()}
+        point = {name: rng.normal(value, SPREAD) for name, value in initial_point(self).items()}
         own = pytensor.function(
             [self.rvs_to_values[one] for one in self.free_RVs],
             [by_numpy(simplify(one)) for one in self.replace_rvs_by_values(self.terms)],
@@ -132,7 +133,7 @@ class SummedModel(pm.Model):
         variables = [*found.supports, *found.rows]
         expected = pytensor.function(
             [given.rvs_to_values[one] for one in given.free_RVs],
-            [by_numpy(simplify(one)) for one in given.logp(vars=variables, sum=False, jacobian=False)],
+            [by_numpy(simplify(one)) for one in log_densities(given, variables, jacobian=False)],
             mode=PYTHON,
             on_unused_input="ignore",
         )
