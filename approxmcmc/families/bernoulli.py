@@ -29,7 +29,7 @@ from approxmcmc.families.binomial import (
     third_within,
     untuned_jaakkola,
 )
-from approxmcmc.families.family import Family, Minorant, Pair, PyMCFamily, no_constants
+from approxmcmc.families.family import Family, Form, Minorant, Pair, PyMCFamily, no_constants
 from approxmcmc.families.normal import HALF_LOG_2_PI
 
 FAR = -25.0  # below it the asymptotic series of erfc is used, with a relative error below 1e-9
@@ -336,4 +336,26 @@ CLOGLOG = Family(
     simulate=_simulate_cloglog,
     twin=PyMCFamily("Bernoulli", "cloglog", _observe_cloglog),
     is_concave=True,
+)
+
+
+# --- as PyMC models write them ---
+
+
+def _read_logit(graphs: Any, p: Any) -> Any:
+    return graphs.of_probability(LOGIT, "logit", p)
+
+
+def _read_probit(graphs: Any, p: Any) -> Any:
+    return graphs.of_probability(PROBIT, "probit", p)
+
+
+def _read_cloglog(graphs: Any, p: Any) -> Any:
+    return graphs.of_probability(CLOGLOG, "cloglog", p)
+
+
+FORMS = (
+    Form("Bernoulli", "p = sigmoid(a linear predictor)", _read_logit),
+    Form("Bernoulli", "p = the normal distribution function of a linear predictor", _read_probit),
+    Form("Bernoulli", "p = 1 - exp(-exp(a linear predictor))", _read_cloglog),
 )

@@ -12,7 +12,7 @@ import numpy as np
 
 from approxmcmc.engine.numerics import sigmoid
 from approxmcmc.families.binomial import STEEPEST
-from approxmcmc.families.family import Family, PyMCFamily
+from approxmcmc.families.family import Family, Form, PyMCFamily
 from approxmcmc.families.polygamma import digamma, trigamma
 
 # Least value of a and b, whose third power is not 0. Beyond abs(eta) = 230 + log(shape) a term is constant.
@@ -49,6 +49,17 @@ def of_row(y: float, size: float, shape: float) -> tuple[float, float]:
     """Return log Gamma(shape) + shape log(1 - y), and its slope in log(shape)."""
     log_rest = math.log1p(-y)
     return math.lgamma(shape) + shape * log_rest, shape * (digamma(shape) + log_rest)
+
+
+def of_response(y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return shape log(1 - y), which is its slope in log(shape), too."""
+    scaled = shape * math.log1p(-y)
+    return scaled, scaled
+
+
+def of_shape(shape: float) -> tuple[float, float]:
+    """Return log Gamma(shape), and its slope in log(shape)."""
+    return math.lgamma(shape), shape * digamma(shape)
 
 
 def second_in_shape(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
@@ -198,6 +209,14 @@ def _observe(name: str, eta: Any, y: np.ndarray, size: Any, shape: Any) -> Any:
     return pm.Beta(name, alpha=shape * pm.math.invlogit(eta), beta=shape * pm.math.invlogit(-eta), observed=y)
 
 
+def _read(graphs: Any, alpha: Any, beta: Any) -> Any:
+    shares = graphs.shares(alpha, beta)
+    if shares is None:
+        return None
+    shape, mean = shares
+    return graphs.of_probability(BETA, "logit", mean, shape=shape)
+
+
 BETA = Family(
     "beta",
     beta,
@@ -207,6 +226,8 @@ BETA = Family(
     _is_between,
     in_shape=in_shape,
     of_row=of_row,
+    of_response=of_response,
+    of_shape=of_shape,
     second_in_shape=second_in_shape,
     predictor_scale=1.0,
     slope_within=_slope_within,
@@ -216,3 +237,5 @@ BETA = Family(
     simulate=_simulate,
     twin=PyMCFamily("Beta", "logit", _observe),
 )
+
+FORMS = (Form("Beta", "alpha = phi m and beta = phi (1 - m) with m = sigmoid(a linear predictor)", _read),)

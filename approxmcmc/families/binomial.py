@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.numerics import exp_to_700, log1p_of_fraction, sigmoid, softplus
-from approxmcmc.families.family import Family, Minorant, PyMCFamily
+from approxmcmc.families.family import Family, Form, Minorant, PyMCFamily
 
 UNTUNED = 1.5  # Maclaurin and Adams (2014), section 4: P(bright) < .02 for abs(eta) <= 1.5, < .12 for abs(eta) <= 3
 
@@ -136,6 +136,10 @@ def _observe(name: str, eta: Any, y: np.ndarray, size: np.ndarray, shape: float)
     return pm.Binomial(name, n=np.asarray(size, np.int32), logit_p=eta, observed=y.astype(np.int32))
 
 
+def _read(graphs: Any, n: Any, p: Any) -> Any:
+    return graphs.of_probability(BINOMIAL, "logit", p, trials=n)
+
+
 BINOMIAL = Family(
     "binomial",
     logit,
@@ -156,3 +160,5 @@ BINOMIAL = Family(
     twin=PyMCFamily("Binomial", "logit", _observe),
     is_concave=True,
 )
+
+FORMS = (Form("Binomial", "known trials n and p = sigmoid(a linear predictor)", _read),)

@@ -1,12 +1,14 @@
 """One of several classes, with a predictor for each: log p(y | eta) = eta_y - log sum_k exp(eta_k)."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
 from approxmcmc.engine.numerics import exp_to_700
 from approxmcmc.engine.terms.batches import datum_at
+from approxmcmc.families.family import Form
 
 
 @compiled(fastmath=set(BATCH_FASTMATH))
@@ -71,3 +73,10 @@ def softmax_expansion(
             for m in range(k + 1, n_classes):
                 out[i, place + m - k] = shares[k] * shares[m]
             place += n_classes - k
+
+
+def _read(graphs: Any, p: Any) -> Any:
+    return graphs.of_classes(p)
+
+
+FORMS = (Form("Categorical", "p = softmax(linear predictors, one for each class)", _read),)

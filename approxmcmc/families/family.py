@@ -50,6 +50,19 @@ class PyMCFamily(NamedTuple):
     observe: Callable[..., Any]
 
 
+class Form(NamedTuple):
+    """How PyMC models write a family: the name of a distribution, and what its parameters must be, in words.
+
+    ``read(graphs, *parameters)`` gets the graphs of the parameters, in the order of PyMC's `dist_params`, and what
+    finds links and products in them (`interop.links.Graphs`). It returns the rows as this family, with the graphs of
+    predictor and shape, or None if the parameters have another form.
+    """
+
+    distribution: str
+    needs: str
+    read: Callable[..., Any]
+
+
 def no_slope(eta: float, y: float, size: float, shape: float) -> float:
     """Return 0, the slope in a shape that the family does not have."""
     return 0.0
@@ -57,6 +70,11 @@ def no_slope(eta: float, y: float, size: float, shape: float) -> float:
 
 def no_share(y: float, size: float, shape: float) -> tuple[float, float]:
     """Return two zeros: no summand of the log density depends on a shape alone."""
+    return 0.0, 0.0
+
+
+def no_share_of_shape(shape: float) -> tuple[float, float]:
+    """Return two zeros: `of_row` is not split."""
     return 0.0, 0.0
 
 
@@ -88,6 +106,9 @@ class Family:
     in_shape, of_row
         For a family with a shape: the slope of `term` in log(shape); and ``of_row(y, size, shape)``, the summand of the
         log density without eta, and its slope in log(shape).
+    of_response, of_shape
+        `of_row` as a sum of ``of_response(y, size, shape)`` and ``of_shape(shape)``, two numbers each: rows that share
+        a shape share the second, which is computed once. None: `of_row` is not split.
     merges_rows
         What the rows of a group with one shared effect save: True if they are equivalent to one row (Poisson), False if
         they share exponentials (logit), None if nothing; see `targets.groups.row_sums`.
@@ -125,6 +146,8 @@ class Family:
     pair: Pair | None = None
     in_shape: Callable[..., float] = no_slope
     of_row: Callable[..., tuple[float, float]] = no_share
+    of_response: Callable[..., tuple[float, float]] | None = None
+    of_shape: Callable[[float], tuple[float, float]] | None = None
     merges_rows: bool | None = None
     predictor_scale: float | None = None
     slope_bound: float | None = None
@@ -145,6 +168,13 @@ class Family:
     def has_shape(self) -> bool:
         """Whether the distribution has a shape."""
         return self.of_row is not no_share
+
+    @property
+    def split_row(self) -> tuple[Callable[..., tuple[float, float]], Callable[[float], tuple[float, float]]]:
+        """The functions `of_response` and `of_shape`; `of_row` and zeros if it is not split."""
+        if self.of_response is None or self.of_shape is None:
+            return self.of_row, no_share_of_shape
+        return self.of_response, self.of_shape
 
     def of_pair(self, shape: float = 1.0) -> Pair:
         """Return term and derivatives as functions of (eta, y), for rows of size 1 and this known shape."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.numerics import exp
-from approxmcmc.families.family import Family, PyMCFamily
+from approxmcmc.families.family import Family, Form, PyMCFamily
 from approxmcmc.families.polygamma import digamma, trigamma
 
 
@@ -30,6 +30,18 @@ def of_row(y: float, size: float, shape: float) -> tuple[float, float]:
     """Return shape log(shape y) - log Gamma(shape), and its slope in log(shape)."""
     log_rate = math.log(shape * y)
     return shape * log_rate - math.lgamma(shape), shape * (log_rate + 1.0 - digamma(shape))
+
+
+def of_response(y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return shape log y, which is its slope in log(shape), too."""
+    scaled = shape * math.log(y)
+    return scaled, scaled
+
+
+def of_shape(shape: float) -> tuple[float, float]:
+    """Return shape log(shape) - log Gamma(shape), and its slope in log(shape)."""
+    log_shape = math.log(shape)
+    return shape * log_shape - math.lgamma(shape), shape * (log_shape + 1.0 - digamma(shape))
 
 
 def second_in_shape(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
@@ -74,6 +86,15 @@ def _observe(name: str, eta: Any, y: np.ndarray, size: Any, shape: Any) -> Any:
     return pm.Gamma(name, alpha=shape, beta=shape * pm.math.exp(-eta), observed=y)
 
 
+def _read(graphs: Any, alpha: Any, scale: Any) -> Any:
+    shape = graphs.product(alpha)
+    return graphs.of_logarithm(GAMMA, shape * graphs.product(scale), shape)
+
+
+def _read_exponential(graphs: Any, scale: Any) -> Any:
+    return graphs.of_logarithm(GAMMA, graphs.product(scale), graphs.one)
+
+
 GAMMA = Family(
     "gamma",
     gamma,
@@ -83,6 +104,8 @@ GAMMA = Family(
     is_positive,
     in_shape=in_shape,
     of_row=of_row,
+    of_response=of_response,
+    of_shape=of_shape,
     second_in_shape=second_in_shape,
     predictor_scale=1.0,
     slope_within=_slope_within,
@@ -92,4 +115,9 @@ GAMMA = Family(
     simulate=_simulate,
     twin=PyMCFamily("Gamma", "log", _observe),
     is_concave=True,
+)
+
+FORMS = (
+    Form("Gamma", "a mean alpha / beta = exp(a linear predictor), times known positive numbers, and alpha", _read),
+    Form("Exponential", "a mean 1 / lam = exp(a linear predictor), times known positive numbers", _read_exponential),
 )

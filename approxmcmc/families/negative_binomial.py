@@ -7,7 +7,7 @@ import numpy as np
 
 from approxmcmc.engine.numerics import sigmoid, softplus
 from approxmcmc.families import binomial
-from approxmcmc.families.family import Family, Minorant, PyMCFamily
+from approxmcmc.families.family import Family, Form, Minorant, PyMCFamily
 from approxmcmc.families.poisson import is_count, minus_log_factorial
 from approxmcmc.families.polygamma import digamma, trigamma
 
@@ -33,6 +33,16 @@ def of_row(y: float, size: float, shape: float) -> tuple[float, float]:
     """Return log Gamma(y + shape) - log Gamma(shape) - y log(shape), and its slope in log(shape)."""
     value = math.lgamma(y + shape) - math.lgamma(shape) - y * math.log(shape)
     return value, shape * (digamma(y + shape) - digamma(shape)) - y
+
+
+def of_response(y: float, size: float, shape: float) -> tuple[float, float]:
+    """Return log Gamma(y + shape) - y log(shape), and its slope in log(shape)."""
+    return math.lgamma(y + shape) - y * math.log(shape), shape * digamma(y + shape) - y
+
+
+def of_shape(shape: float) -> tuple[float, float]:
+    """Return -log Gamma(shape), and its slope in log(shape)."""
+    return -math.lgamma(shape), -shape * digamma(shape)
 
 
 def second_in_shape(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
@@ -91,6 +101,13 @@ def _observe(name: str, eta: Any, y: np.ndarray, size: Any, shape: Any) -> Any:
     return pm.NegativeBinomial(name, mu=pm.math.exp(eta), alpha=alpha, observed=y.astype(np.int64))
 
 
+def _read(graphs: Any, alpha: Any, p: Any) -> Any:
+    """PyMC has p = alpha / (alpha + mu), so the mean mu is alpha divided by the odds of p."""
+    odds = graphs.odds(p)
+    shape = graphs.product(alpha)
+    return None if odds is None else graphs.of_logarithm(NEGATIVE_BINOMIAL, shape / odds, shape)
+
+
 NEGATIVE_BINOMIAL = Family(
     "negative binomial",
     negative_binomial,
@@ -100,6 +117,8 @@ NEGATIVE_BINOMIAL = Family(
     is_count,
     in_shape=in_shape,
     of_row=of_row,
+    of_response=of_response,
+    of_shape=of_shape,
     second_in_shape=second_in_shape,
     predictor_scale=1.0,
     slope_within=_slope_within,
@@ -111,3 +130,5 @@ NEGATIVE_BINOMIAL = Family(
     twin=PyMCFamily("NegBinomial", "log", _observe),
     is_concave=True,
 )
+
+FORMS = (Form("NegBinomial", "mu = exp(a linear predictor), times known positive numbers, and alpha", _read),)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.terms.batches import Data, datum_at
-from approxmcmc.families.family import Family, Pair, PyMCFamily
+from approxmcmc.families.family import Family, Form, Pair, PyMCFamily
 
 HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -88,6 +88,10 @@ def _observe(name: str, eta: Any, y: np.ndarray, size: Any, shape: Any) -> Any:
     return pm.Normal(name, eta, shape, observed=y)
 
 
+def _read(graphs: Any, mu: Any, sigma: Any) -> Any:
+    return graphs.of_predictor(NORMAL, mu, graphs.product(sigma))
+
+
 NORMAL = Family(
     "normal",
     normal,
@@ -108,6 +112,8 @@ NORMAL = Family(
     twin=PyMCFamily("Normal", "identity", _observe),
     is_concave=True,
 )
+
+FORMS = (Form("Normal", "mu = a linear predictor, and sigma", _read),)
 
 
 # --- rows of J outcomes, each with a mean and a log scale ---

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.numerics import exp
-from approxmcmc.families.family import Family, PyMCFamily
+from approxmcmc.families.family import Family, Form, PyMCFamily
 
 
 def poisson(eta: float, y: float, size: float, shape: float) -> float:
@@ -55,6 +55,10 @@ def _observe(name: str, eta: Any, y: np.ndarray, size: Any = 1.0, shape: float =
     return pm.Poisson(name, mu=pm.math.exp(eta), observed=y.astype(np.int64))
 
 
+def _read(graphs: Any, mu: Any) -> Any:
+    return graphs.of_logarithm(POISSON, graphs.product(mu))
+
+
 POISSON = Family(
     "poisson",
     poisson,
@@ -71,3 +75,5 @@ POISSON = Family(
     twin=PyMCFamily("Poisson", "log", _observe),
     is_concave=True,
 )
+
+FORMS = (Form("Poisson", "mu = exp(a linear predictor), times known positive numbers", _read),)

@@ -1,4 +1,4 @@
-"""Student-t errors of known degrees of freedom and scale: (y - eta) / scale ~ t_df.
+"""Student-t errors of known degrees of freedom: (y - eta) / scale ~ t_df. The scale is known, or the family's shape.
 
 With r the residual in units of the scale, the log density is -((df + 1) / 2) log(1 + r^2 / df) plus a constant, which
 terms include. Its lower bounds, "tuned" and "untuned", are tangents in r^2: alpha r^2 + c with
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import closure
-from approxmcmc.families.family import Family, Minorant, Pair, PyMCFamily, make_of_pair, no_constants
+from approxmcmc.families.family import Family, Form, Minorant, Pair, PyMCFamily, make_of_pair, no_constants
+from approxmcmc.families.normal import of_row
 
 LARGEST_THIRD = (3.0 + 2.0 * math.sqrt(2.0)) / 4.0  # largest third derivative of log(1 + t^2) / 2
 UNTUNED = 1.0  # in units of the scale: P(bright) < .06 for |r| <= 1
@@ -62,6 +63,73 @@ def student_t(df: float, scale: float) -> Family:
         simulate=simulate,
         twin=PyMCFamily("StudentT", "identity", observe),
     )
+
+
+def student_t_errors(df: float) -> Family:
+    """Return the family of errors with these degrees of freedom; its shape is their scale."""
+    half = 0.5 * (df + 1.0)
+    constant = math.lgamma(half) - math.lgamma(0.5 * df) - 0.5 * math.log(math.pi * df)
+
+    def term(eta: float, y: float, size: float, shape: float) -> float:
+        r = (y - eta) / shape
+        return -half * math.log1p(r * r / df)
+
+    def derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
+        r = (y - eta) / shape
+        weight = 2.0 * half / ((df + r * r) * shape)
+        return weight * r, weight * (r * r - df) / ((df + r * r) * shape)
+
+    def in_shape(eta: float, y: float, size: float, shape: float) -> float:
+        r = (y - eta) / shape
+        return 2.0 * half * r * r / (df + r * r)
+
+    def second_in_shape(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
+        r = (y - eta) / shape
+        bend = -4.0 * half * df * r / (df + r * r) ** 2
+        return bend / shape, bend * r
+
+    def constants(y: np.ndarray, size: np.ndarray) -> Any:
+        return np.full_like(y, constant)
+
+    def mean(eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+        return eta
+
+    def simulate(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape: float) -> np.ndarray:
+        return eta + shape * rng.standard_t(df, size=np.shape(eta))
+
+    def observe(name: str, eta: Any, y: np.ndarray, size: Any, shape: Any) -> Any:
+        import pymc as pm
+
+        return pm.StudentT(name, nu=df, mu=eta, sigma=shape, observed=y)
+
+    return Family(
+        "student t",
+        term,
+        derivatives,
+        constants,
+        "any number",
+        lambda y, size: np.isfinite(y),
+        in_shape=in_shape,
+        of_row=of_row,
+        second_in_shape=second_in_shape,
+        mean=mean if df > 1.0 else None,
+        simulate=simulate,
+        twin=PyMCFamily("StudentT", "identity", observe),
+    )
+
+
+def _read(graphs: Any, nu: Any, mu: Any, sigma: Any) -> Any:
+    """Degrees of freedom must be known. With a known scale too the family has bounds of derivatives, and minorants."""
+    df = graphs.number(nu)
+    scale = graphs.number(sigma)
+    if df is None:
+        return None
+    if scale is None:
+        return graphs.of_predictor(student_t_errors(df), mu, graphs.product(sigma))
+    return graphs.of_predictor(student_t(df, scale), mu)
+
+
+FORMS = (Form("StudentT", "a known nu, mu = a linear predictor, and sigma", _read),)
 
 
 def student_term(df: float, scale: float, constant: float) -> tuple[Callable[..., float], Callable[..., Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.numerics import exp
-from approxmcmc.families.family import Family, PyMCFamily
+from approxmcmc.families.family import Family, Form, PyMCFamily
 from approxmcmc.families.gamma import is_positive, minus_log
 
 
@@ -79,6 +79,10 @@ def _observe(name: str, eta: Any, y: np.ndarray, size: Any, shape: Any) -> Any:
     return pm.Weibull(name, alpha=shape, beta=pm.math.exp(eta), observed=y)
 
 
+def _read(graphs: Any, alpha: Any, scale: Any) -> Any:
+    return graphs.of_logarithm(WEIBULL, graphs.product(scale), graphs.product(alpha))
+
+
 WEIBULL = Family(
     "weibull",
     weibull,
@@ -98,3 +102,5 @@ WEIBULL = Family(
     twin=PyMCFamily("WeibullBeta", "log", _observe),
     is_concave=True,
 )
+
+FORMS = (Form("WeibullBeta", "beta = exp(a linear predictor), times known positive numbers, and alpha", _read),)

@@ -9,33 +9,28 @@ random groups of rows.
 """
 
 import contextlib
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor
-import pytensor.tensor as pt
-from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import CompiledTarget
-from approxmcmc.families.bernoulli import LOGIT
 from approxmcmc.families.family import Family
 from approxmcmc.families.normal import NORMAL
-from approxmcmc.families.poisson import POISSON
-from approxmcmc.interop.affine import AFFINE, kinds
+from approxmcmc.interop.affine import AFFINE, CONSTANT, kinds
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.graphs import by_numpy, evaluate, simplify
-from approxmcmc.interop.groups.likelihoods import Known, without_clip
-from approxmcmc.interop.groups.values import NotGroupsError
+from approxmcmc.interop.law import NoFamilyError, law_of
+from approxmcmc.interop.links import Graphs, LawOfRows
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
 from approxmcmc.interop.normal_law import normal_design
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, Quantity, design_of, find_predictors
 from approxmcmc.interop.prior import prior_of
 from approxmcmc.interop.rows import random_groups
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.predictors.closed_form import NormalLikelihood
+from approxmcmc.targets.predictors.closed_form import NormalLikelihood, SoftmaxLikelihood
 from approxmcmc.targets.predictors.design import Design, dense_design
-from approxmcmc.targets.predictors.family import FamilyLikelihood
+from approxmcmc.targets.predictors.family import FamilyLikelihood, ShapeLikelihood
 from approxmcmc.targets.predictors.likelihood import RowLikelihood
 from approxmcmc.targets.regression import Regression
 
@@ -58,14 +53,24 @@ class PredictorsOfPyMC(TargetOfPyMC, Regression):
         return super().compile()
 
 
-FAMILIES = {f"{family.twin.distribution}RV": family for family in (LOGIT, POISSON, NORMAL) if family.twin is not None}
-
-
 class RowsOfFamily(NamedTuple):
-    """A family of the library, and the graph of its predictor, which is affine in theta; offsets are in it."""
+    """Rows of a family of the library, and graphs of theta, which are affine: the predictor, with offsets in it.
+
+    `shape` is the known shape that all rows share, 1 if the family has none. It is None if it is a parameter or differs
+    between rows; then `log_shape` is its logarithm, a second predictor. `size` holds the trials of the rows.
+    """
 
     family: Family
     predictor: Any
+    shape: float | None = 1.0
+    log_shape: Any = None
+    size: np.ndarray | None = None
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """The predictors of the likelihood."""
+        graphs = [self.predictor] if self.shape is not None else [self.predictor, self.log_shape]
+        return [Quantity(one, 0 if one.ndim else None, 1) for one in graphs]
 
 
 def structured_target(source: ModelOfPyMC) -> PredictorsOfPyMC:
@@ -77,15 +82,18 @@ def structured_target(source: ModelOfPyMC) -> PredictorsOfPyMC:
         When the rows depend on theta in another way; the message says what was found instead.
     """
     found = find_predictors(source)
-    law = rows_of_family(source)
+    rows = rows_of_family(source)
     # `_checked` raises if the terms differ from the model's; then the next form is tried.
-    if law is not None and found.design.n_predictors == 1:
+    if rows is not None and rows.shape is not None and found.design.n_predictors == 1:
         with contextlib.suppress(NoLinearPredictorError):
-            return _checked(source, _of_family(source, found.design, law.family))
-    if law is not None:  # an offset is added outside of the predictor found, or an exposure is a factor of the mean
+            return _checked(source, _of_family(source, found.design, rows))
+    if rows is not None:  # an offset is added outside of the predictor found, or an exposure is a factor of the mean
         with contextlib.suppress(NoLinearPredictorError):
-            design = design_of(source, [Quantity(law.predictor, 0, 1)])
-            return _checked(source, _of_family(source, design, law.family))
+            return _checked(source, _of_family(source, design_of(source, rows.quantities), rows))
+    classes = _of_classes(source, found)
+    if classes is not None:
+        with contextlib.suppress(NoLinearPredictorError):
+            return _checked(source, classes)
     normal = normal_design(source, found)
     if normal is not None:
         with contextlib.suppress(NoLinearPredictorError):
@@ -107,67 +115,100 @@ def _checked(source: ModelOfPyMC, target: PredictorsOfPyMC) -> PredictorsOfPyMC:
     return target
 
 
+def _law(source: ModelOfPyMC) -> LawOfRows | None:
+    """Return the law of the rows of a model as graphs of theta; None if it is of no family of the library.
+
+    The model must have one observed variable with an axis of rows only.
+    """
+    [variable, *others] = source.rows.variables
+    operation = variable.owner.op
+    if others or variable.ndim != 1 or not hasattr(operation, "dist_params"):
+        return None
+    given = dict(zip(variable.owner.inputs, source.rows.parameters, strict=True))
+    parameters = source.over_flat([given[one] for one in operation.dist_params(variable.owner)])
+    try:
+        return law_of(operation, parameters, Graphs({source.theta}))
+    except NoFamilyError:
+        return None
+
+
 def rows_of_family(source: ModelOfPyMC) -> RowsOfFamily | None:
     """Return the library's family for the rows of a model, with their predictor, else None.
 
-    The model must have one observed variable with an axis of rows only, its distribution with the same link and an
-    affine predictor; a normal needs a known scale. Known positive factors of a Poisson mean are offsets.
+    The predictor must be affine in theta, and so must the logarithm of a shape that is a parameter. Known positive
+    factors of a mean are offsets. Normal rows of unknown scale are left to `normal_design`.
     """
-    [variable, *others] = source.rows.variables
-    family = FAMILIES.get(type(variable.owner.op).__name__)
-    if others or family is None or variable.ndim != 1:
+    law = _law(source)
+    if law is None or law.family is None:
         return None
-    first, *rest = variable.owner.op.dist_params(variable.owner)
-    parameters = dict(zip(variable.owner.inputs, source.rows.parameters, strict=True))
-    if family is NORMAL and _known_scale(source, parameters[rest[0]]) is None:
+    family = law.family
+    predictor = law.predictor
+    if predictor is None or kinds([predictor], source.theta).get(predictor) != AFFINE:
         return None
-    [graph] = source.over_flat([parameters[first]])
-    predictor = graph if family is NORMAL else _linked(family, graph, Known({source.theta}))
-    is_affine = predictor is not None and kinds([predictor], source.theta).get(predictor) == AFFINE
-    return RowsOfFamily(family, predictor) if is_affine else None
-
-
-def _linked(family: Family, graph: Any, known: Known) -> Any:
-    """Return the predictor of a probability with a logit, or of a mean with a logarithm; None for another link."""
-    try:
-        if family is LOGIT:
-            link, predictor = known.probability(without_clip(graph))
-            return predictor if link == "logit" else None
-        parts, factors = known.logarithm(graph)
-    except NotGroupsError:
+    y = source.rows.observed[0]
+    size = None
+    if law.trials is not None:
+        size = np.array(np.broadcast_to(evaluate(law.trials), y.shape), dtype=np.float64)
+    if not np.all(family.fits(np.asarray(y, dtype=np.float64), np.ones(y.shape) if size is None else size)):
         return None
-    if not all((np.asarray(evaluate(one)) > 0.0).all() for one in factors):
+    if law.shape_product is None:
+        return RowsOfFamily(family, predictor, size=size)
+    if law.shape_product.is_known:
+        values = np.unique(evaluate(law.shape_product.graph)).astype(np.float64)
+        if values.size == 1:
+            return RowsOfFamily(family, predictor, float(values[0])) if values[0] > 0.0 else None
+    log_shape = law.shape_product.logarithm
+    if family is NORMAL or log_shape is None:
         return None
-    offsets = [pt.log(one.astype("float64")) for one in factors]  # PyTensor holds 0.5 in 32 bits
-    return functools.reduce(pt.add, [*parts, *offsets])
-
-
-def _known_scale(source: ModelOfPyMC, scale: Any) -> float | None:
-    """Return the scale of a normal distribution if it is one known positive number, else None."""
-    if set(source.values) & set(ancestors([scale])):
+    if kinds([log_shape], source.theta).get(log_shape, CONSTANT) not in (AFFINE, CONSTANT):
         return None
-    found = np.unique(evaluate(scale))
-    return float(found[0]) if found.size == 1 and found[0] > 0.0 else None
+    return RowsOfFamily(family, predictor, None, log_shape)
 
 
-def _of_family(source: ModelOfPyMC, design: Design, family: Family) -> PredictorsOfPyMC:
+def _of_family(source: ModelOfPyMC, design: Design, rows: RowsOfFamily) -> PredictorsOfPyMC:
     """Return a target with the library's own terms: a plain design matrix, or one with codes or offsets."""
+    family = rows.family
     y = np.asarray(source.rows.observed[0], dtype=np.float64)
-    scale = 1.0
-    if family is NORMAL:
-        node = source.rows.variables[0].owner
-        parameters = dict(zip(node.inputs, source.rows.parameters, strict=True))
-        scale = _known_scale(source, parameters[node.op.dist_params(node)[1]]) or 1.0
+    if rows.shape is None:
+        return PredictorsOfPyMC(source, design, ShapeLikelihood(family), (y,))
+    shape = rows.shape
     matrix = design.matrix()
-    if matrix is None:
-        likelihood = FamilyLikelihood(family, scale)
-    else:  # in units of the scale
-        design = dense_design(checked_array(matrix / scale, "X", who="from_pymc"))
-        likelihood = FamilyLikelihood(family)
-        y = checked_array(y / scale, "y", who="from_pymc")
-    target = PredictorsOfPyMC(source, design, likelihood, (y,))
+    if matrix is not None:
+        if family is NORMAL:  # in units of the scale
+            matrix = matrix / shape
+            y = checked_array(y / shape, "y", who="from_pymc")
+            shape = 1.0
+        design = dense_design(checked_array(matrix, "X", who="from_pymc"))
+    largest = None if rows.size is None else float(rows.size.max())
+    likelihood = FamilyLikelihood(family, shape, largest_size=largest)
+    target = PredictorsOfPyMC(source, design, likelihood, (y if rows.size is None else y + 1j * rows.size,))
     target.terms_are_concave = family.is_concave
     return target
+
+
+def _of_classes(source: ModelOfPyMC, found: Predictors) -> PredictorsOfPyMC | None:
+    """Return the target of categorical rows with a predictor for each of K classes; None if the model has another form.
+
+    One of the predictors may be known, as 0. If the rows depend on theta through fewer, PyTensor's terms of these cost
+    less.
+    """
+    law = _law(source)
+    if law is None or law.logits is None or kinds([law.logits], source.theta).get(law.logits) != AFFINE:
+        return None
+    y = np.asarray(source.rows.observed[0]).astype(np.int64)
+    n_classes = _columns(source, law.logits)
+    if found.design.n_predictors < n_classes - 1 or not np.all((y >= 0) & (y < n_classes)):
+        return None
+    design = design_of(source, [Quantity(law.logits, 0, n_classes)])
+    return PredictorsOfPyMC(source, design, SoftmaxLikelihood(n_classes), (y,))
+
+
+def _columns(source: ModelOfPyMC, graph: Any) -> int:
+    """Return the length of the last axis of a graph of theta."""
+    [length] = pytensor.function([source.theta], [graph.shape[-1]], mode="FAST_COMPILE", on_unused_input="ignore")(
+        source.initial_point()
+    )
+    return int(length)
 
 
 def _general(source: ModelOfPyMC, found: Predictors) -> PredictorsOfPyMC:

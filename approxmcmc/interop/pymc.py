@@ -32,9 +32,9 @@ from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.compression import explain_rows
 from approxmcmc.targets.given import with_sources
 from approxmcmc.targets.normal_prior import NormalPrior
-from approxmcmc.targets.predictors.closed_form import NormalLikelihood
+from approxmcmc.targets.predictors.closed_form import NormalLikelihood, SoftmaxLikelihood
 from approxmcmc.targets.predictors.design import Design
-from approxmcmc.targets.predictors.family import FamilyLikelihood
+from approxmcmc.targets.predictors.family import FamilyLikelihood, ShapeLikelihood
 
 
 @naming_the_arguments
@@ -309,10 +309,12 @@ def _describe(target: PredictorsOfPyMC) -> str:
     if family is not None and target.is_dense:
         return f"{family.name} with {dim} parameters in one linear predictor, {prior}"
     parts = f"with {dim} parameters in {_parts(target.design)}, {prior}"
-    if family is not None and isinstance(target.likelihood, FamilyLikelihood):
+    if family is not None and isinstance(target.likelihood, FamilyLikelihood | ShapeLikelihood):
         return f"{family.name} {parts}"
     if isinstance(target.likelihood, NormalLikelihood):
         return f"normal regression {parts}"
+    if isinstance(target.likelihood, SoftmaxLikelihood):
+        return f"softmax regression {parts}"
     laws = " and ".join(law_name(one) for one in source.rows.variables)
     return f"{laws} {parts}, terms compiled by PyTensor"
 

@@ -16,13 +16,12 @@ import pytest
 from scipy import stats
 from scipy.special import log_ndtr, loggamma
 
-import approxmcmc as amc
 from approxmcmc import families
 from approxmcmc.families.bernoulli import CLOGLOG
 from approxmcmc.families.beta import BETA
 from approxmcmc.families.family import Family
 from approxmcmc.families.gamma import GAMMA
-from approxmcmc.families.student_t import student_t
+from approxmcmc.families.student_t import student_t, student_t_errors
 from approxmcmc.families.weibull import WEIBULL
 from approxmcmc.targets.predictors.family import ShapeLikelihood
 
@@ -176,6 +175,14 @@ CASES = {
         student_density,
         lambda eta, y, n, r: stats.t.logpdf((y - eta) / 0.7, 4.0) - np.log(0.7),
         (math.nan, math.inf),
+    ),
+    "student t of a scale": Case(
+        student_t_errors(4.0),
+        (-1.0, 0.0, 2.5),
+        lambda eta, y, n, r: student_density(0.7 * eta / r, 0.7 * y / r, n, r) + np.log(0.7 / r),
+        lambda eta, y, n, r: stats.t.logpdf((y - eta) / r, 4.0) - np.log(r),
+        (math.nan, math.inf),
+        shape=1.4,
     ),
 }
 
@@ -346,7 +353,7 @@ def check_twin(family, case):
     np.testing.assert_allclose(density_of(family, case, eta, y), theirs, rtol=1e-8, atol=1e-8)
 
 
-def model_of(name):
+def model_of(name, *, knows_shape):
     """Return a PyMC model of the twin with a linear predictor of two coefficients."""
     import pymc as pm
 
@@ -355,21 +362,35 @@ def model_of(name):
     with pm.Model() as model:
         beta = pm.Normal("beta", shape=2)
         predictor = np.column_stack([np.ones(eta.size), eta]) @ beta
-        case.family.twin.observe("y", predictor, y, np.full(y.shape, case.size), case.shape)
+        shape = case.shape if knows_shape else pm.HalfNormal("shape")
+        case.family.twin.observe("y", predictor, y, np.full(y.shape, case.size), shape)
     return model
 
 
+@pytest.mark.parametrize("knows_shape", [True, False])
 @pytest.mark.parametrize("name", families.FAMILIES)
-def test_the_twin_of_a_family_is_recognised_in_rows_of_groups(name):
+def test_the_twin_of_a_family_is_recognised_in_rows_of_groups(name, knows_shape):
     from approxmcmc.interop.groups.likelihoods import law_of_rows
 
-    model = model_of(name)
-    assert law_of_rows(model["y"], model.free_RVs).family == name
+    model = model_of(name, knows_shape=knows_shape)
+    assert law_of_rows(model, model["y"]).family is CASES[name].family
 
 
-@pytest.mark.parametrize("name", ["logit", "poisson", "normal"])
-def test_the_twin_of_a_family_becomes_a_target_of_this_family(name):
-    assert amc.from_pymc(model_of(name)).likelihood.family is CASES[name].family
+@pytest.mark.parametrize("name", CASES)
+def test_the_twin_of_a_family_is_recognised_in_single_rows(name):
+    from approxmcmc.interop.linear_predictor import rows_of_family
+    from approxmcmc.interop.model import ModelOfPyMC
+
+    case = CASES[name]
+    rows = rows_of_family(ModelOfPyMC(model_of(name, knows_shape=True), None))
+    assert rows.family.name == case.family.name
+    of_shape = rows.family.has_shape
+    assert rows.shape == pytest.approx(case.shape if of_shape else 1.0)
+    rows = rows_of_family(ModelOfPyMC(model_of(name, knows_shape=False), None))
+    if name == "normal":  # which has a closed form of its own
+        assert rows is None
+    else:
+        assert rows.family.name == case.family.name and (rows.shape is None) == case.family.has_shape
 
 
 def test_the_cases_are_the_families_of_the_room():
@@ -377,8 +398,8 @@ def test_the_cases_are_the_families_of_the_room():
         importlib.import_module(f"approxmcmc.families.{one.name}") for one in pkgutil.iter_modules(families.__path__)
     ]
     named = {value.name for module in modules for value in vars(module).values() if isinstance(value, Family)}
-    assert named == set(families.FAMILIES) | {"beta", "cloglog", "gamma", "weibull"}  # which rows of groups do not have
-    assert set(CASES) == named | {"student t"}
+    assert named == set(families.FAMILIES) | {"beta"}  # which is not log-concave
+    assert set(CASES) == named | {"student t", "student t of a scale"}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -425,13 +446,29 @@ def test_a_family_with_a_shape_as_a_parameter_is_the_same_function(name):
     family, case = CASES[name].family, CASES[name]
     likelihood = ShapeLikelihood(family)
     log_shape = math.log(case.shape)
+    of_response, of_shape = family.split_row
     for eta, y in zip(*(array.tolist() for array in case.rows(np.array([-1.0, 0.5]))), strict=True):
         row = eta, y, 1.0, case.shape
         share, slope = family.of_row(*row[1:])
+        parts = of_response(*row[1:]), of_shape(case.shape)
+        assert np.sum(parts, axis=0) == pytest.approx((share, slope), rel=1e-12)
         assert likelihood.loglik(eta, log_shape, y) == pytest.approx(family.term(*row) + share, rel=1e-11)
         first, second = family.derivatives(*row)
         expected = first, family.in_shape(*row) + slope, second, *family.second_in_shape(*row)
         assert likelihood.derivatives(eta, log_shape, y) == pytest.approx(expected, rel=1e-10)
+
+
+def test_rows_of_several_shapes_are_evaluated_in_runs_of_one_shape():
+    likelihood = ShapeLikelihood(GAMMA)
+    eta, y = CASES["gamma"].rows(np.array([-1.0, 0.5]))
+    n = len(y)
+    predictors = np.array([eta, np.repeat([0.3, 0.7], [n - 2, 2])])
+    terms, slopes = np.empty(n), np.empty((2, n))
+    for name, out in (("terms", terms), ("slopes", slopes)):
+        likelihood.compile(name, (y,))(predictors, (y,), np.empty(0, dtype=np.int64), 0, n, out)
+    rows = np.column_stack([*predictors, y]).tolist()
+    np.testing.assert_allclose(terms, [likelihood.loglik(*row) for row in rows], rtol=1e-12)
+    np.testing.assert_allclose(slopes.T, [likelihood.derivatives(*row)[:2] for row in rows], rtol=1e-12)
 
 
 def scaled(function, factor):

@@ -4,6 +4,7 @@ The graphs of their parameters are stacked in the same order, so predictors and 
 of each row says which of two families it follows, see `families.stack`.
 """
 
+import dataclasses
 import functools
 import math
 import operator
@@ -14,11 +15,12 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.tensor.random.basic import NormalRV
 
-from approxmcmc.families import FAMILIES
+from approxmcmc.families import BINOMIAL, LOGIT, Family
 from approxmcmc.interop.graphs import evaluate
-from approxmcmc.interop.groups.likelihoods import LawOfRows, law_of_rows
+from approxmcmc.interop.groups.likelihoods import law_of_rows
 from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError
 from approxmcmc.interop.groups.weights import Weighted, without_weights
+from approxmcmc.interop.links import LawOfRows, Product
 
 Shapes = Sequence[tuple[int, ...]]
 
@@ -57,10 +59,10 @@ class ObservedRows:
         single = len(observed) == 1
         self.parameters = list(parameters[0]) if single else [stacked([sum(some) for some in parameters], shapes)]
         try:
-            laws = [law_of_rows(one, model.free_RVs) for one in observed]
+            laws = [law_of_rows(model, one) for one in observed]
             if self.weight is not None and not single:
                 raise NotGroupsError(f"weights of rows of several observed variables ({self.name}) are not supported")
-            self.law = laws[0]._replace(weight=self.weight) if single else joint_law(laws, shapes)
+            self.law = dataclasses.replace(laws[0], weight=self.weight) if single else joint_law(laws, shapes)
         except NotGroupsError as error:
             self.refused = str(error)
 
@@ -96,24 +98,25 @@ def stacked(graphs: Sequence[Any], shapes: Shapes) -> Any:
 
 def joint_law(laws: Sequence[LawOfRows], shapes: Shapes) -> LawOfRows:
     """Return the distribution of stacked rows of at most two families, at most one of them with a shape."""
-    names = [law.family for law in laws]
-    if "binomial" in names:  # Bernoulli rows are binomial rows of one trial
-        names = ["binomial" if name == "logit" else name for name in names]
-    families = list(dict.fromkeys(names))
+    of_laws: list[Family] = [law.family for law in laws if law.family is not None]
+    if BINOMIAL in of_laws:  # Bernoulli rows are binomial rows of one trial
+        of_laws = [BINOMIAL if family is LOGIT else family for family in of_laws]
+    families = list(dict.fromkeys(of_laws))
     shape = [(law.shape, rows) for law, rows in zip(laws, shapes, strict=True) if law.shape is not None]
-    if len(families) > 2 or len({name for name in families if FAMILIES[name].has_shape}) > 1:
+    if len(families) > 2 or sum(family.has_shape for family in families) > 1:
         raise NotGroupsError(
-            f"observed variables with the distributions {', '.join(families)} are not supported together: two are, of "
-            "which one may have a shape or a noise"
+            f"observed variables with the distributions {', '.join(family.name for family in families)} are not "
+            "supported together: two are, of which one may have a shape or a noise"
         )
     sizes = [pt.ones(()) if law.trials is None else law.trials for law in laws]
-    codes = [np.full(math.prod(rows), float(families.index(name))) for name, rows in zip(names, shapes, strict=True)]
+    codes = [np.full(math.prod(rows), float(families.index(one))) for one, rows in zip(of_laws, shapes, strict=True)]
     return LawOfRows(
-        " and ".join(families),
+        families[0],
         [stacked([sum(law.predictors) for law in laws], shapes)],
         [stacked([functools.reduce(operator.mul, law.exposures, pt.ones(())) for law in laws], shapes)],
         trials=stacked(sizes, shapes),
         is_clipped=any(law.is_clipped for law in laws),
-        shape=stacked(*zip(*shape, strict=True)) if shape else None,
+        shape_product=Product(whole=stacked(*zip(*shape, strict=True))) if shape else None,
+        second=families[1] if len(families) == 2 else None,
         code=np.concatenate(codes) if len(families) == 2 else None,
     )

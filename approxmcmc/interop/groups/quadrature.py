@@ -4,18 +4,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from pytensor.graph.traversal import ancestors
 
-from approxmcmc.families import stack_of
+from approxmcmc.families import Stack
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.check import compare_with_model
 from approxmcmc.interop.groups.coordinates import Coordinates
 from approxmcmc.interop.groups.factors import FactorsGiven, scales_of
 from approxmcmc.interop.groups.forms import FactorsOfModel, forms_of
-from approxmcmc.interop.groups.likelihoods import LawOfRows
 from approxmcmc.interop.groups.predictor import labels_of_rows, n_effects_of, predictor_of, scale_of, standard_effects
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.groups.values import NotGroupsError
+from approxmcmc.interop.links import LawOfRows
 from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.quadrature_terms import LARGEST_ERROR, NODES, QuadratureTerms
 
@@ -33,8 +34,9 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
         shape = source.y.shape
         values = source.values
         self.n_effects = n_effects_of(values, effects)
-        self.stack = stack_of(law.family)
-        self.family_name = law.family
+        assert law.family is not None
+        self.stack = Stack(*law.families)
+        self.family_name = " and ".join(family.name for family in law.families)
         if self.n_effects not in NODES:
             n_nodes = NODES[2][0] ** self.n_effects
             raise NotGroupsError(
@@ -61,10 +63,12 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
         n_products = columns + self.n_columns * self.n_effects
         shapes: list[Any] = []
         if law.shape is not None:
+            if set(effects.axes) & set(ancestors([law.shape])):
+                raise NotGroupsError(f"the shape of {self.family_name} rows (alpha or sigma) depends on the effects")
             [form] = forms_of(values, factors, known, [law.shape])
             weights, parameter = scale_of(form, self.n_effects, values.shape(law.shape))
             if np.ptp(weights) > 0.0:
-                raise NotGroupsError("alpha of negative binomial rows or sigma of normal rows differs from row to row")
+                raise NotGroupsError(f"the shape of {self.family_name} rows (alpha or sigma) differs from row to row")
             shapes = [(n_products, weights[0], parameter or ())]
         offsets = [(p, 1.0, ())] if has_offset else []
         signed = scales_of(source.model, effects.axes, factors, products[len(found.beta) :], [*found.beta, *shapes])

@@ -45,14 +45,16 @@ class GroupedTarget(QuadratureTerms):
     groups
         The label of each row's group, shape (n,).
     family
-        ``"logit"``, ``"probit"``, ``"binomial"`` (with `trials`), ``"poisson"``, ``"negative binomial"`` (with
-        `shape`), or a function ``loglik_eta(eta, y) -> float``, log-concave in eta, in plain Python.
+        ``"logit"``, ``"probit"``, ``"cloglog"``, ``"binomial"`` (with `trials`), ``"poisson"``;
+        ``"negative binomial"``, ``"gamma"`` or ``"weibull"`` (with `shape`); or a function
+        ``loglik_eta(eta, y) -> float`` in plain Python, log-concave in eta.
     derivatives_eta
         ``derivatives_eta(eta, y) -> (float, float)`` of the user's function; None: by differences.
     trials
         Trials of each row of a binomial distribution, shape (n,).
     shape
-        Shape r of a negative binomial distribution; the variance at mean m is m + m^2 / r.
+        Shape r of a negative binomial distribution, whose variance at mean m is m + m^2 / r; of a gamma distribution,
+        whose variance is m^2 / r; or of a Weibull distribution with scale exp(eta).
     intercept
         Add a column of ones to X, called "intercept".
     prior_scale, effect_scale
@@ -146,9 +148,10 @@ class GroupedTarget(QuadratureTerms):
         self.stack = Stack(self.family)
         size = _sizes(self.family_name, y, trials, who)
         if self.family.has_shape != (shape is not None) or (shape is not None and not shape > 0.0):
+            of_shape = ", ".join(repr(name) for name, one in FAMILIES.items() if one.has_shape and name != "normal")
             raise InvalidInputError(
-                f"{who}: shape= must be positive for family='negative binomial' and left out for others; found "
-                f"{shape!r}"
+                f"{who}: shape= must be positive for the families {of_shape} and left out for others; found {shape!r} "
+                f"with {self.family_name!r}"
             )
         self.shape = shape
         self.n_columns = self.n_effects = 1

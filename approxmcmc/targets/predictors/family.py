@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, closure
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, allocating, closure, compiled
+from approxmcmc.engine.terms.batches import Data, row_reader
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.families.curvature import KINDS, curvature_minorant
 from approxmcmc.families.family import Family, Minorant
@@ -156,6 +157,16 @@ class ShapeLikelihood(PredictsResponses, ScalarLikelihood):
         super().__init__(term, 2, 1, closure(make_derivatives_with_shape, *parts, fastmath=BATCH_FASTMATH))
         self.family = family
 
+    def terms(self) -> Callable[..., None]:
+        """Return the batch function of the terms, which computes what rows share once for all rows of one shape."""
+        parts = self.family.term, *self.family.split_row, allocating(row_reader(1))
+        return closure(make_terms_with_shape, *parts, fastmath=BATCH_FASTMATH)
+
+    def slopes(self) -> Callable[..., None]:
+        """Return the batch function of the slopes, in the same way."""
+        parts = self.family.derivatives, self.family.in_shape, *self.family.split_row, allocating(row_reader(1))
+        return closure(make_slopes_with_shape, *parts, fastmath=BATCH_FASTMATH)
+
     def shape_at(self, eta: np.ndarray) -> np.ndarray:
         """Return the exponential of the second predictor."""
         return np.exp(np.clip(eta[1], -LARGEST_LOG, LARGEST_LOG))
@@ -164,11 +175,76 @@ class ShapeLikelihood(PredictsResponses, ScalarLikelihood):
 LARGEST_LOG = 300.0  # beyond it, and below its negative, the shape stays constant, so that lgamma stays finite
 
 
+@compiled
+def bounded_exp(log_shape: float) -> float:
+    """Return the exponential of a log shape within the limits."""
+    return math.exp(max(min(log_shape, LARGEST_LOG), -LARGEST_LOG))
+
+
+@compiled
+def end_of_run(values: np.ndarray, first: int, n: int) -> int:
+    """Return the end of the run of entries from `first` on that have one value."""
+    end = first + 1
+    while end < n and values[end] == values[first]:
+        end += 1
+    return end
+
+
+def make_terms_with_shape(
+    term: Callable[..., float],
+    of_response: Callable[..., tuple[float, float]],
+    of_shape: Callable[[float], tuple[float, float]],
+    rows: Callable[..., tuple[np.ndarray]],
+) -> Callable[..., None]:
+    """Return the batch function of the terms of rows with the predictors eta and log(shape)."""
+
+    def terms(eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        (y,) = rows(responses, order, lo, hi)
+        log_shape = eta[1]
+        n = hi - lo
+        first = 0
+        while first < n:
+            end = end_of_run(log_shape, first, n)
+            shape = bounded_exp(log_shape[first])
+            share = of_shape(shape)[0]
+            for i in range(first, end):
+                out[i] = term(eta[0, i], y[i], 1.0, shape) + (of_response(y[i], 1.0, shape)[0] + share)
+            first = end
+
+    return terms
+
+
+def make_slopes_with_shape(
+    derivatives: Callable[..., tuple[float, float]],
+    in_shape: Callable[..., float],
+    of_response: Callable[..., tuple[float, float]],
+    of_shape: Callable[[float], tuple[float, float]],
+    rows: Callable[..., tuple[np.ndarray]],
+) -> Callable[..., None]:
+    """Return the batch function of the slopes in eta and log(shape)."""
+
+    def slopes(eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        (y,) = rows(responses, order, lo, hi)
+        log_shape = eta[1]
+        n = hi - lo
+        first = 0
+        while first < n:
+            end = end_of_run(log_shape, first, n)
+            shape = bounded_exp(log_shape[first])
+            share = of_shape(shape)[1]
+            for i in range(first, end):
+                out[0, i] = derivatives(eta[0, i], y[i], 1.0, shape)[0]
+                out[1, i] = in_shape(eta[0, i], y[i], 1.0, shape) + (of_response(y[i], 1.0, shape)[1] + share)
+            first = end
+
+    return slopes
+
+
 def make_with_shape(term: Callable[..., float], of_row: Callable[..., tuple[float, float]]) -> Callable[..., float]:
     """Return the log density, without constants, as a function of (eta, log(shape), y)."""
 
     def whole(eta: float, log_shape: float, y: float) -> float:
-        shape = math.exp(max(min(log_shape, LARGEST_LOG), -LARGEST_LOG))
+        shape = bounded_exp(log_shape)
         return term(eta, y, 1.0, shape) + of_row(y, 1.0, shape)[0]
 
     return whole
@@ -183,7 +259,7 @@ def make_derivatives_with_shape(
     """Return the slopes in eta and log(shape) and the upper triangle of the Hessian, as a function of the same."""
 
     def both(eta: float, log_shape: float, y: float) -> tuple[float, float, float, float, float]:
-        shape = math.exp(max(min(log_shape, LARGEST_LOG), -LARGEST_LOG))
+        shape = bounded_exp(log_shape)
         first, second = derivatives(eta, y, 1.0, shape)
         cross, last = second_in_shape(eta, y, 1.0, shape)
         return first, in_shape(eta, y, 1.0, shape) + of_row(y, 1.0, shape)[1], second, cross, last

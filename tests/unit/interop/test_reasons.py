@@ -11,7 +11,7 @@ from scipy.integrate import quad
 
 import approxmcmc as amc
 from approxmcmc.errors import IncompatibleError, SamplingWarning
-from approxmcmc.families import stack_of
+from approxmcmc.families import BINOMIAL, POISSON, Stack
 from approxmcmc.interop import pymc as interop_pymc
 from approxmcmc.interop.faults import RAISE_VARIABLE
 from approxmcmc.interop.groups.coordinates import Coordinates, may_be_signed, over_draws
@@ -54,32 +54,32 @@ def ordered():
 
 
 REASONS = {
-    "categorical": (categorical, "u: the rows of y: the distribution Categorical is not supported"),
-    "beside normal rows": (beside_normal_rows, "u: the rows of y: the distribution Categorical is not supported"),
+    "categorical": (categorical, "u: the rows of y: Categorical rows have a linear predictor for each class"),
+    "beside normal rows": (beside_normal_rows, "u: the rows of y: Categorical rows have a linear predictor for each"),
     "matrix rows": (
         lambda: pm.MvNormal("y", effects()[:, None] * np.ones(2), np.eye(2), observed=np.zeros((N, 2))),
         "u: the rows of y: the distribution MvNormal is not supported",
     ),
     "mixture": (
         lambda: pm.ZeroInflatedPoisson("y", psi=0.5, mu=pm.math.exp(effects()), observed=COUNTS),
-        "u: the rows of y: the distribution Mixture is not supported.*several modes",
+        "u: the rows of y: Mixture rows are not log-concave in the predictor, so the effects .* several modes",
     ),
     "heavy tails": (
         lambda: pm.StudentT("y", nu=4.0, mu=effects(), sigma=1.0, observed=REAL),
-        "u: the rows of y: the distribution StudentT is not supported.*several modes",
+        "u: the rows of y: StudentT rows are not log-concave in the predictor, so the effects .* several modes",
     ),
     "one mode": (
-        lambda: pm.Gamma("y", alpha=2.0, beta=pm.math.exp(effects()), observed=np.exp(REAL)),
-        r"u: the rows of y: the distribution Gamma is not supported: [A-Z][A-Za-z, ]+ are$",
+        lambda: pm.Gumbel("y", effects(), 1.0, observed=REAL),
+        r"u: the rows of y: the distribution Gumbel is not supported: [A-Z][A-Za-z, ]+ are$",
     ),
     "a user's density": (custom, "u: the rows of y: the distribution CustomDist_y is not supported"),
     "another link": (
-        lambda: pm.Bernoulli("y", 1.0 - pm.math.exp(-pm.math.exp(effects())), observed=CLASSES > 0),
-        "u: the rows of y: their probability is not the inverse logit or probit of a linear predictor",
+        lambda: pm.Bernoulli("y", pm.math.exp(-pm.math.exp(-effects())), observed=CLASSES > 0),
+        r"u: the rows of y: Bernoulli rows need p = sigmoid\(a linear predictor\), .*, or p = 1 - exp",
     ),
     "a mean without a logarithm": (
         lambda: pm.Poisson("y", pm.math.sqr(effects()), observed=COUNTS),
-        "u: the rows of y: their mean is not the exponential of a linear predictor",
+        r"u: the rows of y: Poisson rows need mu = exp\(a linear predictor\), times known positive numbers",
     ),
     "trials": (trials_with_a_parameter, "u: the rows of y: Binomial rows need known trials"),
     "an unknown operation": (
@@ -188,5 +188,5 @@ def test_numpy_does_not_warn_of_a_prior_without_a_density_at_0_or_of_two_familie
         s = pm.InverseGamma("s", 3.0, 2.0)
     assert not may_be_signed(model, s)
     rows = np.array([[2.0, 3.0, 0.0], [5.0, 1.0, 1.0]])
-    constants = stack_of("binomial and poisson").constants(rows)
+    constants = Stack(BINOMIAL, POISSON).constants(rows)
     np.testing.assert_allclose(constants, [np.log(3.0), -np.log(120.0)])

@@ -16,7 +16,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.families import FAMILIES, LOGIT, POISSON
+from approxmcmc.families import BINOMIAL, LOGIT, POISSON
 from approxmcmc.families.weighted import weighted_rows
 from approxmcmc.interop.groups import normal, quadrature
 from approxmcmc.interop.groups.find import integrated
@@ -105,7 +105,7 @@ def densities(model, source, spread, rng):
     ]  # fmt: skip
     eta, rows, *alpha = function(*values)
     size = np.ones(N) if law.trials is None else np.broadcast_to(source.values.of[law.trials], N).astype(float)
-    family, y = FAMILIES[law.family], source.y.astype(float)
+    family, y = law.family, source.y.astype(float)
     constants = np.broadcast_to(family.constants(y, size), N)
     if law.weight is not None:
         constants = law.weight * constants
@@ -164,7 +164,7 @@ def test_only_a_clip_at_the_rounding_error_is_one():
     with pm.Model() as model:
         p = pm.math.invlogit(pm.HalfNormal("s") * pm.Normal("z", shape=GROUPS)[np.arange(N) % GROUPS])
         pm.Bernoulli("y", pm.math.switch(pm.math.eq(p, 0), 0.01, p), observed=FRAME["yes"])
-    with pytest.raises(NotGroupsError, match="not the inverse logit or probit"):
+    with pytest.raises(NotGroupsError, match="Bernoulli rows need p = sigmoid"):
         integrated(model)
 
 
@@ -194,19 +194,19 @@ def test_without_effects_the_rows_are_linear_models_of_the_library(name, family,
 # y ~ x + (1|site), or the start of the reason why its effects stay parameters.
 PLANS = {
     "bernoulli": ("yes", LOGIT, QuadratureGroupsOfPyMC),
-    "binomial": ("p(hits, n)", None, QuadratureGroupsOfPyMC),
+    "binomial": ("p(hits, n)", BINOMIAL, QuadratureGroupsOfPyMC),
     "poisson": ("count", POISSON, QuadratureGroupsOfPyMC),
     "negativebinomial": ("count", None, QuadratureGroupsOfPyMC),
     "gaussian": ("real", None, normal.NormalGroupsOfPyMC),
     "t": (
         "real",
         None,
-        "1|site_offset: the rows of real: the distribution StudentT is not supported",
+        "1|site_offset: the rows of real: StudentT rows are not log-concave in the predictor",
     ),
     "gamma": (
         "positive",
         None,
-        "1|site_offset: the rows of positive: the distribution Gamma is not supported",
+        "1|site_offset: the rows of positive: Gamma rows need a mean alpha / beta = exp(a linear predictor)",
     ),
 }
 
