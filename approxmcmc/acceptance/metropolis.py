@@ -15,7 +15,7 @@ This module has the one rule for densities that are 0 or undefined:
 2. log p(theta') = +inf: Lambda is NaN, because no chain would ever leave theta'.
 3. Lambda is NaN: the decision is UNDECIDED, neither an acceptance nor a rejection. A comparison with NaN is False, and
    would reject without a word where the model has an error. The step then finds out whether theta' is out of reach
-   (`samplers/out_of_reach.py`): if so it rejects, otherwise the chain ends.
+   (`acceptance/out_of_reach.py`): if so it rejects, otherwise the chain ends.
 
 Lambda = +inf is an acceptance: it means p(theta) = 0, where a chain may start.
 """

@@ -65,7 +65,7 @@ def movement(posterior: xr.Dataset) -> list[Finding]:
 def undefined(stats: xr.Dataset) -> list[Finding]:
     """Return the finding on the share of proposals with an undefined log density; [] if the run does not count them.
 
-    Such a proposal lies where the density has fallen by over 745 nats, see `samplers/out_of_reach.py`;
+    Such a proposal lies where the density has fallen by over 745 nats, see `acceptance/out_of_reach.py`;
     an undefined density anywhere else ends the chain.
     """
     if "out_of_reach" not in stats:

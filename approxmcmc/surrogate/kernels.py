@@ -18,13 +18,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance.out_of_reach import looks_to_reject
 from approxmcmc.contracts import Streams
 from approxmcmc.contracts.records import EVALUATIONS
+from approxmcmc.engine.checks import show
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.python_call import PythonCall
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.sampling.assembly import Steps, make_steps
-from approxmcmc.sampling.chain import MOVED, Clock, CompiledChain, compile_chain, new_clock
+from approxmcmc.sampling.chain import FAILED, MOVED, Clock, CompiledChain, compile_chain, new_clock
 from approxmcmc.surrogate.moves import (
     WIDTH,
     SurrogateState,
@@ -39,6 +42,7 @@ from approxmcmc.surrogate.moves import (
     move_or_stay,
     next_of,
     prepare_lines,
+    stay_if_out_of_reach,
     step_of_walk,
     trajectory_of,
 )
@@ -120,15 +124,15 @@ def move_both_across_wall(
     there = line_x.here
     t_y = 0.0
     there_y = line_y.here
-    searching = True
-    searching_y = True
+    searching = not math.isnan(state.value[0])  # a chain at an undefined point stays there
+    searching_y = not math.isnan(other.value[0])
     while searching or searching_y:
         u = rng.random()
         if searching:
             t = left + (right - left) * u
             count[EVALUATIONS] += state.n_rows
             there = log_density_along(state, wall, x, line_x, t)
-            searching = not there > line_x.level
+            searching = there <= line_x.level
             if searching:
                 left, right, t, there = (t, right, 0.0, line_x.here) if t < 0.0 else (left, t, 0.0, line_x.here)
                 searching = right - left > 1e-12
@@ -136,7 +140,7 @@ def move_both_across_wall(
             t_y = left_y + (right_y - left_y) * u
             count[EVALUATIONS] += other.n_rows
             there_y = log_density_along(other, wall, y, line_y, t_y)
-            searching_y = not there_y > line_y.level
+            searching_y = there_y <= line_y.level
             if searching_y:
                 left_y, right_y, t_y, there_y = (
                     (t_y, right_y, 0.0, line_y.here) if t_y < 0.0 else (left_y, t_y, 0.0, line_y.here)
@@ -250,13 +254,17 @@ def adapt(state: SurrogateState, acceptance: float, step: int, wanted: float) ->
 
 
 class TunedState(NamedTuple):
-    """The state of a pilot's chain, which reads S only and tunes its step size to the acceptance rate `wanted`."""
+    """The state of a pilot's chain, which reads S only and tunes its step size to the acceptance rate `wanted`.
+
+    `looks_to_reject` searches the way to `proposed`, see `approxmcmc.acceptance.out_of_reach`.
+    """
 
     theta: np.ndarray
     proposed: np.ndarray
     log_density: np.ndarray
     clock: Clock
     surrogate: SurrogateState
+    looks_to_reject: Callable[[], int]
     wanted: float
 
 
@@ -265,8 +273,15 @@ def make_tuned_step(move: Callable[..., float]) -> Callable[..., int]:
     """Return the compiled step of a chain, which makes one transition `move` and then tunes the step size."""
 
     def step(streams: Streams, state: TunedState, count: np.ndarray, value: np.ndarray) -> int:
-        acceptance = move(streams.proposal, state.surrogate, state.theta, count)
-        adapt(state.surrogate, acceptance, state.clock.steps[0], state.wanted)
+        surrogate = state.surrogate
+        before = surrogate.value[0]
+        assign(state.proposed, state.theta)
+        acceptance = move(streams.proposal, surrogate, state.proposed, count)
+        adapt(surrogate, acceptance, state.clock.steps[0], state.wanted)
+        stay_if_out_of_reach(surrogate, state.looks_to_reject, state.theta, state.proposed, before, count)
+        if math.isnan(surrogate.value[0]):
+            return FAILED
+        assign(state.theta, state.proposed)
         return MOVED
 
     return compiled(inline="always")(step)
@@ -278,9 +293,21 @@ def run(
     """Make `steps` transitions from theta, and return their draws and counts; theta is unchanged.
 
     ``state.log_step`` is tuned after each transition, and holds the tuned step at the end.
+
+    Raises
+    ------
+    NotFiniteError
+        When S is undefined within reach of the chain.
     """
     state.value[0] = state.log_density(theta)
-    tuned = TunedState(theta.copy(), theta, state.value, new_clock(steps), state, moves.acceptance)
+    here = theta.copy()
+    proposed = theta.copy()
+    look = PythonCall(lambda: looks_to_reject(state.log_density, here, proposed))
+    tuned = TunedState(here, proposed, state.value, new_clock(steps), state, look, moves.acceptance)
     loop = compile_chain(make_tuned_step(moves.move), tuned)
-    chain = CompiledChain(loop, Streams(*[rng] * len(Streams._fields)), tuned, explain=lambda: "a move failed")
+
+    def explain() -> str:
+        return f"log prior, terms or gradients are NaN or +inf at theta = {show(proposed)}; evaluate the model there"
+
+    chain = CompiledChain(loop, Streams(*[rng] * len(Streams._fields)), tuned, explain=explain)
     return make_steps(chain, steps, len(theta), who="a chain on the surrogate")

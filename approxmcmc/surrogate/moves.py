@@ -10,6 +10,11 @@ numbers.
 A trajectory of one step is a Langevin step: the two kinetic energies give the proposal densities of the step and of its
 reverse.
 
+A move that meets a point where S is undefined goes there, with S = NaN, and no later move of the transition leaves this
+point. At the end of the transition `stay_if_out_of_reach` decides: a point out of reach of S is rejected; otherwise the
+ratio of proposal densities is NaN, and the chain ends. The transition remains reversible, because it is rejected as a
+whole.
+
 References: Duane, Kennedy, Pendleton and Roweth (1987); Neal (2003), figures 3 and 5; Neal (2011), sections 3.2, 5.2.
 """
 
@@ -18,14 +23,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance.metropolis import ACCEPT, UNDECIDED, decision_on, log_ratio_of
+from approxmcmc.acceptance.out_of_reach import is_out_of_reach
+from approxmcmc.acceptance.rules import metropolis_probability
 from approxmcmc.contracts.records import EVALUATIONS, GRADIENTS
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
+from approxmcmc.proposals.hamiltonian import FARTHEST, JITTER, LONGEST, SHORTEST
 from approxmcmc.proposals.hamiltonian_step import draw_velocity
 
-JITTER = 0.1  # relative random change of the step; lengths of trajectories vary more, so that none is periodic
-SHORTEST = 0.6  # a trajectory's length is `length` times a random factor between this and `LONGEST`
-LONGEST = 1.4
 MOST_STEPS = 80  # largest number of steps of a trajectory
 # Length of the interval in which a slice is searched, in standard deviations along the direction. On KDD99, one-hot, a
 # transition evaluates the influential rows 266 times; with length 8, 203 times, but slices wider than 8 mix at two
@@ -121,13 +127,32 @@ def jittered_step(rng: np.random.Generator, state: SurrogateState) -> float:
 def move_or_stay(state: SurrogateState, theta: np.ndarray, there: float, log_ratio: float, u: float) -> float:
     """Move theta to ``state.position``, at which S is `there`, if u < a = min(1, exp(log_ratio)); return a.
 
-    If `log_ratio` is NaN, a is 0 and theta stays.
+    If `log_ratio` is NaN, theta moves there with S = NaN, unless it has met such a point before, and a is 0.
     """
-    acceptance = 0.0 if math.isnan(log_ratio) else math.exp(min(0.0, log_ratio))
-    if u < acceptance:
+    acceptance = metropolis_probability(log_ratio)
+    decision = decision_on(u, acceptance)
+    if decision == ACCEPT:
         assign(theta, state.position)
         state.value[0] = there
+    elif decision == UNDECIDED:
+        acceptance = 0.0
+        if not math.isnan(state.value[0]):
+            assign(theta, state.position)
+            state.value[0] = math.nan
     return acceptance
+
+
+@compiled
+def stay_if_out_of_reach(
+    state: SurrogateState, look: Any, theta: np.ndarray, proposed: np.ndarray, before: float, count: np.ndarray
+) -> None:
+    """End a transition from theta, where S is `before`, to `proposed`: go back if S is undefined out of reach.
+
+    ``look()`` is `looks_to_reject` for the two points and S.
+    """
+    if math.isnan(state.value[0]) and is_out_of_reach(look, state.n_rows, 0, count):
+        assign(proposed, theta)
+        state.value[0] = before
 
 
 @compiled
@@ -145,19 +170,28 @@ def follow_trajectory(
 ) -> tuple[float, float]:
     """Write the end of the trajectory from theta with ``state.momentum`` to ``state.position``.
 
-    Return S there, and the log acceptance ratio.
+    Return S there, and the log acceptance ratio, -inf if the momentum diverges. A trajectory ends where the gradient is
+    NaN.
     """
     position = state.position
     momentum = state.momentum
     assign(position, theta)
     energy = kinetic_energy(momentum) - state.value[0]
     push(state, position, 0.5 * step, count)
+    kinetic = kinetic_energy(momentum)
     for k in range(steps):
+        if not kinetic < FARTHEST:
+            break
         drift(state, position, step)
         push(state, position, step if k < steps - 1 else 0.5 * step, count)
+        kinetic = kinetic_energy(momentum)
+    if kinetic >= FARTHEST:
+        return -math.inf, -math.inf
     there = state.log_density(position)
     count[EVALUATIONS] += state.n_rows
-    return there, energy - (kinetic_energy(momentum) - there)
+    if not math.isfinite(there):  # 0 or undefined, whatever the kinetic energy
+        return there, log_ratio_of(0.0, 0.0, there)
+    return there, energy - (kinetic - there)
 
 
 @compiled
@@ -182,7 +216,7 @@ def follow_walk(state: SurrogateState, theta: np.ndarray, step: float, count: np
     drift(state, state.position, step)
     there = state.log_density(state.position)
     count[EVALUATIONS] += state.n_rows
-    return there, there - state.value[0]
+    return there, log_ratio_of(0.0, state.value[0], there)
 
 
 @compiled
@@ -258,7 +292,7 @@ def go_across_wall(state: SurrogateState, wall: int, theta: np.ndarray, line: Li
 
     `there` is S at the new theta, up to the constant of the line.
     """
-    state.value[0] += there - line.here
+    state.value[0] = log_ratio_of(state.value[0], line.here, there)
     state.exact[0] = there - t * (line.tilt + 0.5 * line.curvature * t)
     direction = state.walls[wall]
     slopes = state.wall_slopes[wall]
@@ -274,8 +308,10 @@ def move_across_wall(
 ) -> None:
     """Update theta in direction ``state.walls[wall]`` by slice sampling, in an interval that shrinks (Neal 2003).
 
-    `value`, `exact` and `eta` of the state are updated, too.
+    `value`, `exact` and `eta` of the state are updated, too. The search ends at a point where S is undefined.
     """
+    if math.isnan(state.value[0]):
+        return
     line = line_along(state, wall, theta, math.log1p(-rng.random()))
     left = -WIDTH * rng.random()
     right = left + WIDTH
@@ -285,7 +321,7 @@ def move_across_wall(
         t = left + (right - left) * rng.random()
         count[EVALUATIONS] += state.n_rows
         there = log_density_along(state, wall, theta, line, t)
-        if there > line.level:
+        if not there <= line.level:  # in the slice, or NaN
             break
         left, right, t, there = (t, right, 0.0, line.here) if t < 0.0 else (left, t, 0.0, line.here)
     go_across_wall(state, wall, theta, line, t, there)

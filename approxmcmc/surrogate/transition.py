@@ -17,17 +17,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance.out_of_reach import looks_to_reject
 from approxmcmc.contracts import CompiledProposal, CompiledSurrogate, Component, Proposal, SurrogateTarget, Target
 from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.compiler.python_call import PythonCall
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.crank_nicolson import crank_nicolson
 from approxmcmc.proposals.mixture import Mixture
 from approxmcmc.proposals.random_walk import RandomWalk
 from approxmcmc.surrogate.kernels import KERNELS
+from approxmcmc.surrogate.moves import stay_if_out_of_reach
 
 # For coupled chains: a random walk with steps of 1/20 sd in each of 25 directions is accepted nine times in ten, and
 # two chains at a distance of 1/80 sd propose the same point nine times in ten.
@@ -38,10 +41,12 @@ MEETING_SHARE = 0.25
 class TransitionState(NamedTuple):
     """The state of the surrogate's moves, and the number of transitions in one proposal.
 
-    `here` and `there` are the last current point and the last proposal, `values` (2,) is S at both.
+    `here` and `there` are the last current point and the last proposal, `values` (2,) is S at both, and
+    `looks_to_reject` searches the way from one to the other, see `approxmcmc.acceptance.out_of_reach`.
     """
 
     surrogate: Any
+    looks_to_reject: Callable[[], int]
     steps: int
     here: np.ndarray
     there: np.ndarray
@@ -57,6 +62,17 @@ def log_density_at(state: TransitionState, theta: np.ndarray) -> float:
     return state.values[0]
 
 
+@compiled
+def end_transition(state: TransitionState, theta: np.ndarray, out: np.ndarray, count: np.ndarray) -> float:
+    """Store the proposal `out` with S there, and return S(theta) - S(theta'); NaN if S is undefined within reach."""
+    before = state.values[0]
+    assign(state.there, out)
+    stay_if_out_of_reach(state.surrogate, state.looks_to_reject, theta, out, before, count)
+    assign(state.there, out)
+    state.values[1] = state.surrogate.value[0]
+    return before - state.values[1]
+
+
 @cached_by_content(maxsize=16)
 def make_propose(move: Callable[..., float]) -> Callable[..., float]:
     """Return the proposal kernel: ``state.steps`` transitions `move` from theta to theta', written to `out`.
@@ -67,14 +83,11 @@ def make_propose(move: Callable[..., float]) -> Callable[..., float]:
     def propose(
         rng: np.random.Generator, state: TransitionState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
     ) -> float:
-        before = log_density_at(state, theta)
-        state.surrogate.value[0] = before
+        state.surrogate.value[0] = log_density_at(state, theta)
         assign(out, theta)
         for _ in range(state.steps):
             move(rng, state.surrogate, out, count)
-        state.values[1] = state.surrogate.value[0]
-        assign(state.there, out)
-        return before - state.values[1]
+        return end_transition(state, theta, out, count)
 
     return compiled(propose)
 
@@ -97,18 +110,13 @@ def make_couple(move_both: Callable[..., None]) -> Callable[..., tuple[float, fl
         noise: np.ndarray,
         count: np.ndarray,
     ) -> tuple[float, float]:
-        before = log_density_at(state, x)
-        before_y = log_density_at(other, y)
-        state.surrogate.value[0] = before
-        other.surrogate.value[0] = before_y
+        state.surrogate.value[0] = log_density_at(state, x)
+        other.surrogate.value[0] = log_density_at(other, y)
         assign(x_new, x)
         assign(y_new, y)
         for _ in range(state.steps):
             move_both(rng, state.surrogate, other.surrogate, x_new, y_new, count)
-        for each, point in ((state, x_new), (other, y_new)):
-            each.values[1] = each.surrogate.value[0]
-            assign(each.there, point)
-        return before - state.values[1], before_y - other.values[1]
+        return end_transition(state, x, x_new, count), end_transition(other, y, y_new, count)
 
     return compiled(couple)
 
@@ -218,8 +226,10 @@ class SurrogateTransition(Component, Proposal):
         dim = target.variables.size
 
         def make_state() -> Any:
-            points = np.full((2, dim), np.nan)  # a NaN equals nothing
-            return TransitionState(known.make_state(), self.steps, points[0], points[1], np.empty(2))
+            here, there = np.full((2, dim), np.nan)  # a NaN equals nothing
+            surrogate = known.make_state()
+            look = PythonCall(lambda: looks_to_reject(surrogate.log_density, here, there))
+            return TransitionState(surrogate, look, self.steps, here, there, np.empty(2))
 
         couple = make_couple(known.move_both)
         return CompiledProposal(make(known.move), make_state, couple=couple, records=("gradient_evaluations",))

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance.out_of_reach import looks_to_reject
 from approxmcmc.contracts import CompiledBound, Program, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, BRIGHT, CORE_COUNTS, DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.checks import show
@@ -21,7 +22,6 @@ from approxmcmc.engine.compiler.python_call import PythonCall
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.samplers.firefly.joint import Bright, Factors, JointDensity, all_log_odds, false_bound, new_bright
-from approxmcmc.samplers.out_of_reach import looks_to_reject
 from approxmcmc.sampling.chain import (
     FAILED,
     MOVED,
@@ -42,7 +42,7 @@ class FireflyState(NamedTuple):
 
     `joint` is the joint density, `current` and `candidate` its summands at `theta` and at `proposed`; `current` and
     `bright` share one array of log odds. `looks_to_reject` searches the way to `proposed`, see
-    `approxmcmc.samplers.out_of_reach`. `proposal` is the state of the update of theta, by a proposal or a slice, `z`
+    `approxmcmc.acceptance.out_of_reach`. `proposal` is the state of the update of theta, by a proposal or a slice, `z`
     the state of the update of z. The posterior is never evaluated, so `log_density` stays NaN.
     """
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.acceptance.metropolis import ACCEPT, REJECT, UNDECIDED, decision_on, log_ratio_of
+from approxmcmc.acceptance.out_of_reach import is_out_of_reach
 from approxmcmc.acceptance.rules import log_uniform, metropolis_probability
 from approxmcmc.contracts import (
     CompiledBound,
@@ -32,7 +33,6 @@ from approxmcmc.engine.terms.gradients import gradient_signature
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.firefly.joint import Bright, log_joint, log_joint_at
 from approxmcmc.samplers.firefly.step import CompiledThetaUpdate, FireflyState
-from approxmcmc.samplers.out_of_reach import is_out_of_reach
 from approxmcmc.samplers.slice.line import Slice, draw_direction, forget_nothing, make_slice_move, place_on_line
 from approxmcmc.sampling.chain import FAILED, MOVED, STAYED, adapt_nothing, is_tuning, settle_nothing
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.acceptance.metropolis import log_ratio_of
+from approxmcmc.acceptance.out_of_reach import is_out_of_reach, looks_to_reject
 from approxmcmc.acceptance.rules import MIRRORS, RULES
 from approxmcmc.contracts import AcceptanceTest, CompiledCoupling, CompiledTarget, Proposal, Target
 from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS
@@ -20,7 +21,6 @@ from approxmcmc.engine.terms.batches import BATCH, full_terms, sum_terms
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.coupled_steps import coupling_of_proposal, make_coupled_step
 from approxmcmc.samplers.metropolis_hastings.program import tuned_state
-from approxmcmc.samplers.out_of_reach import is_out_of_reach, looks_to_reject
 from approxmcmc.targets.all_rows import AllRows
 
 # indices of the current theta and of the proposal in the numbers of a `Walker`
@@ -31,7 +31,7 @@ THERE = 1
 class Walker(NamedTuple):
     """A chain: theta and theta', log prior and log-likelihood at both (indices HERE, THERE), state of the proposal.
 
-    `looks_to_reject` searches the way to theta', see `approxmcmc.samplers.out_of_reach`.
+    `looks_to_reject` searches the way to theta', see `approxmcmc.acceptance.out_of_reach`.
     """
 
     theta: np.ndarray

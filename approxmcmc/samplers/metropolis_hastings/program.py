@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance.out_of_reach import looks_to_reject
 from approxmcmc.audits.steps import Judge, TestedSteps, WalkedSteps
 from approxmcmc.contracts import AcceptanceTest, Auditor, CompiledProposal, CompiledTest, Program, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
@@ -21,7 +22,6 @@ from approxmcmc.engine.terms.shuffled import by_row, check_rows_are_terms, order
 from approxmcmc.engine.terms.term_table import Partition
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, metropolis_hastings_step
-from approxmcmc.samplers.out_of_reach import looks_to_reject
 from approxmcmc.sampling.chain import CompiledChain, WatchedChain, compile_chain, names_recorded, new_clock
 from approxmcmc.targets.all_rows import AllRows
 

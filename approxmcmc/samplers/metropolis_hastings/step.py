@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.acceptance.metropolis import ACCEPT, REJECT, UNDECIDED, decision_on, log_ratio_of
+from approxmcmc.acceptance.out_of_reach import is_out_of_reach
 from approxmcmc.contracts import CompiledProposal, CompiledTest, Streams
 from approxmcmc.contracts.records import ACCEPTANCE_RATE, DECISIONS, DRAW_WEIGHT, EVALUATIONS, TOUCHED
 from approxmcmc.engine.compiler.compile import compiled
@@ -23,7 +24,6 @@ from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.order import settle
 from approxmcmc.samplers.decision import make_decision
-from approxmcmc.samplers.out_of_reach import is_out_of_reach
 from approxmcmc.sampling.chain import (
     FAILED,
     Clock,

@@ -13,6 +13,7 @@ import numpy as np
 
 from approxmcmc.acceptance import ExactTest
 from approxmcmc.acceptance.metropolis import REJECT, UNDECIDED, decision_on, log_ratio_of
+from approxmcmc.acceptance.out_of_reach import is_out_of_reach
 from approxmcmc.contracts import (
     AcceptanceTest,
     CompiledProposal,
@@ -32,7 +33,6 @@ from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.decision import make_decision
 from approxmcmc.samplers.metropolis_hastings.program import Audits, MetropolisHastingsProgram, data_schedule
 from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, unknown_log_likelihood
-from approxmcmc.samplers.out_of_reach import is_out_of_reach
 from approxmcmc.samplers.slice.line import Slice, SliceState, draw_direction, make_slice_move, place_on_line
 from approxmcmc.sampling.chain import FAILED, MOVED
 from approxmcmc.targets.all_rows import AllRows

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
+from approxmcmc.acceptance.out_of_reach import BISECTIONS, LARGEST_FALL, looks_to_reject
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.contracts.records import (
     ACCEPTANCE_RATE,
@@ -29,7 +30,6 @@ from approxmcmc.samplers.metropolis_hastings.program import (
     data_schedule,
     tuned_state,
 )
-from approxmcmc.samplers.out_of_reach import BISECTIONS, LARGEST_FALL, looks_to_reject
 from approxmcmc.sampling.chain import FAILED, new_clock
 from tests.models import logistic
 from tests.planting import plain
