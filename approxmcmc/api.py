@@ -8,7 +8,7 @@ from typing import Any
 import xarray as xr
 
 from approxmcmc.checkpoints.run_file import open_run_file, what_was_asked
-from approxmcmc.contracts import Sampler, Target, arrays_hashed_once
+from approxmcmc.contracts import AnySampler, Target, arrays_hashed_once
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.latents import refuse_folder, with_folder
 from approxmcmc.engine.checks import checked_integer
@@ -271,7 +271,7 @@ def _check_roles(target: Any, sampler: Any) -> None:
         raise IncompatibleError(
             f"sample needs a target such as approxmcmc.targets.LogisticRegression(X, y), found {type(target).__name__}"
         )
-    if not (sampler is None or isinstance(sampler, Sampler)):
+    if not (sampler is None or isinstance(sampler, AnySampler)):
         raise IncompatibleError(
             "sample needs a sampler such as MetropolisHastings(RandomWalk(0.1), ExactTest()), "
             f"found {sampler!r} for target {target!r}"

@@ -10,7 +10,7 @@ import xarray as xr
 from approxmcmc.api import with_its_warning
 from approxmcmc.audits import policy as audits
 from approxmcmc.audits.steps import WalkedSteps
-from approxmcmc.contracts import Auditor, DiscreteTarget, DoublyIntractableTarget, Sampler, Target, WholeSampler
+from approxmcmc.contracts import AnySampler, Auditor, DiscreteTarget, DoublyIntractableTarget, Sampler, Target
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.contracts.records import AUDIT_COUNTS
 from approxmcmc.engine.checks import checked_integer
@@ -107,7 +107,7 @@ def audit(
     'failure'
     """
     target = as_target(target)
-    if not isinstance(target, Target) or not (sampler is None or isinstance(sampler, Sampler)):
+    if not isinstance(target, Target) or not (sampler is None or isinstance(sampler, AnySampler)):
         raise IncompatibleError(
             f"audit: needs a target and the sampler of the trace, or None for draws from elsewhere; found {target!r} "
             f"and {sampler!r}"
@@ -133,12 +133,16 @@ def _policy(seconds: Any, n_audits: int | None) -> audits.Policy:
 
 
 def _auditors(
-    trace: xr.DataTree, target: Target, sampler: Sampler | None, draws: np.ndarray, own: Sequence[np.random.Generator]
+    trace: xr.DataTree,
+    target: Target,
+    sampler: AnySampler | None,
+    draws: np.ndarray,
+    own: Sequence[np.random.Generator],
 ) -> list[Auditor]:
     """Return an auditor for each chain: the sampler's if it has one, else one that audits steps of a random walk."""
     if sampler is not None:
         check_origin(trace, target, sampler, who="audit")
-    if sampler is not None and not isinstance(sampler, WholeSampler):
+    if isinstance(sampler, Sampler):
         program = sampler.build(target, audit_every="auto")
         adapted = adapted_by_chain(trace)
         made = [program.auditor_of(adapted[k], draws[k], rng, shuffled_by(trace)) for k, rng in enumerate(own)]

@@ -16,7 +16,7 @@ from approxmcmc.checkpoints.run_file import (
     versions,
 )
 from approxmcmc.checkpoints.tables import read_checkpoint
-from approxmcmc.contracts import Component, Sampler, Target
+from approxmcmc.contracts import AnySampler, Component, Target
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.latents import refuse_folder, with_folder
 from approxmcmc.engine.checks import checked_integer
@@ -171,7 +171,7 @@ def _sampler_of(run_file: RunFile) -> Any:
         ) from error
 
 
-def _as_sampler(component: Component) -> Sampler:
-    if not isinstance(component, Sampler):
+def _as_sampler(component: Component) -> AnySampler:
+    if not isinstance(component, AnySampler):
         raise TypeError(f"{component!r} is no sampler")
     return component

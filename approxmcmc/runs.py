@@ -15,7 +15,7 @@ import xarray as xr
 from approxmcmc.audits.policy import FEWEST, audit_draws, time_for_draws
 from approxmcmc.checkpoints.run_file import RunFile, described, plain, refuse_another_run
 from approxmcmc.checkpoints.tables import columns_of
-from approxmcmc.contracts import NamedDraws, Sampler, SamplingResult, Target, Variables, WholeRun, WholeSampler
+from approxmcmc.contracts import AnySampler, NamedDraws, SamplingResult, Target, Variables, WholeRun, WholeSampler
 from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.diagnostics.convergence import LEAST_ESS, chains_agree, quality, smallest_ess
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
@@ -68,7 +68,7 @@ class RunPlan(NamedTuple):
     restarts: Sequence[int] = ()
 
 
-def tuning_steps(sampler: Sampler, target: Target) -> int:
+def tuning_steps(sampler: AnySampler, target: Target) -> int:
     """Return the number of tuning steps if the user gave none."""
     return sampler.tuning_steps(target) if isinstance(sampler, WholeSampler) else TUNE
 
@@ -142,14 +142,51 @@ def _first(seed: Any) -> int:
     return int(seed if isinstance(seed, int) else seed[0])
 
 
+class Drawn(NamedTuple):
+    """The chains of a run, before they become a trace.
+
+    `as_trace` makes the trace with the attributes that it is given. `starts` (chains, dim) and `draws` (chains, draws,
+    dim) are flat vectors. `attrs` are the attributes that only this kind of sampler has. `snapshot` is the last one of
+    the chains, None if the run cannot be stored as finished.
+    """
+
+    as_trace: Callable[[Mapping[str, Any]], xr.DataTree]
+    starts: np.ndarray
+    draws: np.ndarray
+    attrs: Mapping[str, Any]
+    snapshot: Snapshot | None
+
+
 def carry_out(plan: RunPlan, run_file: RunFile | None, *, cores: int, progressbar: bool) -> tuple[xr.DataTree, str]:
     """Run the chains, resuming from the file if it has states; return the trace and the text of its warning, or "".
 
     Raises what `sample` raises.
     """
-    if isinstance(plan.sampler, WholeSampler):
-        return _carry_out_whole(plan, run_file, cores=cores, progressbar=progressbar)
-    target, sampler, settings, _, initvals, chosen, compiled_before, complete, _ = plan
+    draw = _whole_chains if isinstance(plan.sampler, WholeSampler) else _chains_of_steps
+    drawn = draw(plan, run_file, cores=cores, progressbar=progressbar)
+    attrs = {
+        **_origin(plan),
+        "modes": json.dumps({"proof": plan.target.plain.why_one_mode}),
+        "starts_apart": starts_apart(drawn.starts, drawn.draws),
+        **plan.attrs,
+        **plan.target.setup_attrs,  # cost of the set-up: the search for a mode, an expansion
+        **drawn.attrs,
+    }
+    stage("checking the run")
+    trace = drawn.as_trace(attrs)
+    block = judge(trace)
+    columns = columns_of(trace)
+    trace = plan.complete(trace)
+    if run_file and drawn.snapshot is not None:
+        run_file.close(drawn.snapshot, trace, columns)
+    return trace, block
+
+
+def _chains_of_steps(plan: RunPlan, run_file: RunFile | None, *, cores: int, progressbar: bool) -> Drawn:
+    """Run chains of single steps, and audit their draws."""
+    target = plan.target
+    settings = plan.settings
+    initvals = plan.initvals
     tune = settings.tune or 0
     thin = settings.thin
     keep_warmup = not settings.discard_tuned_samples
@@ -162,7 +199,7 @@ def carry_out(plan: RunPlan, run_file: RunFile | None, *, cores: int, progressba
     stage("setting up the chains")
     made = assemble(
         target,
-        sampler,
+        plan.sampler,
         seed=settings.seed,
         chains=settings.chains,
         tune=tune,
@@ -177,7 +214,7 @@ def carry_out(plan: RunPlan, run_file: RunFile | None, *, cores: int, progressba
         run_file.made |= {"starts": made.points.tolist(), "audit_every": found_rate}
 
     weighted = "weight" in program.value_names
-    goals = _goals(settings, target.variables, chosen, weighted=weighted)
+    goals = _goals(settings, target.variables, plan.attrs, weighted=weighted)
     began = limit_clock() - (begun.seconds if begun else 0.0)
     total = settings.chains * (tune + thin * goals.expected[0])
     checkpoints = run_file.checkpoints() if run_file else None
@@ -211,47 +248,40 @@ def carry_out(plan: RunPlan, run_file: RunFile | None, *, cores: int, progressba
     stage("auditing decisions")
     deadline = None if settings.time_limit is None else began + settings.time_limit
     found = goals.found(result.draws)
-    fewest = ENOUGH_AUDITS if chosen else FEWEST
+    fewest = ENOUGH_AUDITS if plan.attrs else FEWEST
     result = audit_draws(
         result, running, made.streams[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline, fewest=fewest
     )
-    stage("checking the run")
     if not target.reads_rows:
         result = _without_rows(result)
     attrs = {
-        **_origin(plan),
-        "setup_compile_seconds": compiled_so_far().seconds - compiled_before,
+        "setup_compile_seconds": compiled_so_far().seconds - plan.compiled_before,
         "setup_start_seconds": made.start_seconds,
         "setup_likelihood_evaluations": made.evaluations * target.n_obs
         + sum(chain.start_evaluations for chain in running),
-        "modes": json.dumps({"proof": target.plain.why_one_mode}),
-        "starts_apart": starts_apart(made.points, result.draws),
-        **chosen,
         **found,
         **({"checkpoints": checkpoints.written, "checkpoint_seconds": checkpoints.seconds} if checkpoints else {}),
-        **target.setup_attrs,  # cost of the set-up: the search for a mode, an expansion
+        **result.attrs,  # Gibbs replaces n_obs by the terms of one decision
     }
-    trace = build_trace(
-        result._replace(attrs={**attrs, **result.attrs}),  # Gibbs replaces n_obs by the terms of one decision
-        variables=target.variables,
-        observed_data=target.observed_data,
-        constant_data=target.constant_data,
-        keep_warmup=keep_warmup,
-        settings=sampler.to_dict(),
-    )
-    block = judge(trace)
-    columns = columns_of(trace)
-    trace = complete(trace)
-    if run_file and checkpoints and checkpoints.last:
-        run_file.close(checkpoints.last, trace, columns)
-    return trace, block
+
+    def as_trace(attrs: Mapping[str, Any]) -> xr.DataTree:
+        return build_trace(
+            result._replace(attrs=attrs),
+            variables=target.variables,
+            observed_data=target.observed_data,
+            constant_data=target.constant_data,
+            keep_warmup=keep_warmup,
+            settings=plan.sampler.to_dict(),
+        )
+
+    return Drawn(as_trace, made.points, result.draws, attrs, checkpoints.last if checkpoints else None)
 
 
-def _carry_out_whole(
-    plan: RunPlan, run_file: RunFile | None, *, cores: int, progressbar: bool
-) -> tuple[xr.DataTree, str]:
+def _whole_chains(plan: RunPlan, run_file: RunFile | None, *, cores: int, progressbar: bool) -> Drawn:
     """Run a sampler that draws all chains by itself; its checkpoint only holds the trace of a finished run."""
-    target, sampler, settings, _, initvals, chosen, _, complete, restarts = plan
+    target = plan.target
+    sampler = plan.sampler
+    settings = plan.settings
     if run_file:
         if run_file.begun:
             tell("%s: %r cannot resume a run, so the run starts again and repeats its draws", run_file.path, sampler)
@@ -259,46 +289,39 @@ def _carry_out_whole(
     if not sampler.continues(target):
         settings = settings._replace(enough=None)
     shapes = Variables(dict(target.variables.shapes))
-    goals = _goals(settings, shapes, chosen, weighted=False)
+    goals = _goals(settings, shapes, plan.attrs, weighted=False)
     asked = WholeRun(
         goals=goals,
         tune=settings.tune or 0,
         thin=settings.thin,
-        seeds=chain_seeds(settings.seed, settings.chains, restarts),
+        seeds=chain_seeds(settings.seed, settings.chains, plan.restarts),
         cores=cores,
-        initvals=initvals,
+        initvals=plan.initvals,
         time_limit=settings.time_limit,
         progressbar=progressbar,
     )
     drawn = sampler.run(target, asked)
-    stage("checking the run")
     keep_warmup = not settings.discard_tuned_samples
-    trace = named_trace(
-        drawn.posterior,
-        drawn.stats,
-        variables=drawn.variables,
-        tuning_totals=drawn.tuning_totals,
-        attrs={
-            **_origin(plan),
-            "modes": json.dumps({"proof": target.plain.why_one_mode}),
-            "starts_apart": starts_apart(_first_states(drawn, shapes), drawn.flat),
-            **chosen,
-            **goals.found(drawn.flat),
-            **target.setup_attrs,
-            **drawn.attrs,
-        },
-        settings=sampler.to_dict(),
-        warmup_posterior=drawn.warmup_posterior if keep_warmup else None,
-        warmup_stats=drawn.warmup_stats if keep_warmup else None,
-        observed_data=target.observed_data,
-        constant_data=target.constant_data,
+
+    def as_trace(attrs: Mapping[str, Any]) -> xr.DataTree:
+        return named_trace(
+            drawn.posterior,
+            drawn.stats,
+            variables=drawn.variables,
+            tuning_totals=drawn.tuning_totals,
+            attrs=attrs,
+            settings=sampler.to_dict(),
+            warmup_posterior=drawn.warmup_posterior if keep_warmup else None,
+            warmup_stats=drawn.warmup_stats if keep_warmup else None,
+            observed_data=target.observed_data,
+            constant_data=target.constant_data,
+        )
+
+    stopped = drawn.attrs["stopped"]
+    snapshot = None if stopped == "interrupt" else Snapshot(None, {}, 0.0, stopped, [])
+    return Drawn(
+        as_trace, _first_states(drawn, shapes), drawn.flat, {**goals.found(drawn.flat), **drawn.attrs}, snapshot
     )
-    block = judge(trace)
-    columns = columns_of(trace)
-    trace = complete(trace)
-    if run_file and drawn.attrs["stopped"] != "interrupt":
-        run_file.close(Snapshot(None, {}, 0.0, drawn.attrs["stopped"], []), trace, columns)
-    return trace, block
 
 
 def _first_states(drawn: NamedDraws, shapes: Variables) -> np.ndarray:

@@ -240,7 +240,7 @@ study = Study(
         "gimh": vary(on_estimates, refresh=False, n_draws=knob(30, 300)),
         "mcwm": vary(on_estimates, refresh=True, n_draws=knob(30, 300)),
         "stochastic_gradients": InLaplaceMetric(stochastic_gradients),
-        "nutpie": amc.whole_chains.NutpieNUTS(),
+        "nutpie": amc.NUTS(backend="nutpie"),
     },
     budget=Budget(seconds=30.0),
     tune=100,

@@ -14,13 +14,13 @@ import numpy as np
 from approxmcmc.engine.extras import extra
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.study import Budget, Gold
-from approxmcmc.whole_chains import ForeignSampler, chain_trace
+from approxmcmc.whole_chains import ChainSampler, chain_trace
 from studies import tall_data
 from studies.tools import gold
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class EmceeStretch(ForeignSampler):
+class EmceeStretch(ChainSampler):
     """The stretch move of emcee on a logistic regression: an ensemble of walkers is one chain.
 
     Parameters
@@ -31,7 +31,7 @@ class EmceeStretch(ForeignSampler):
 
     walkers: int = 2
 
-    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> Any:
+    def draw_chain(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> Any:
         """Draw until the limit of seconds or draws; each step moves all walkers, and gives a draw for each."""
         with extra("foreign", "The stretch move"):
             import emcee

@@ -60,7 +60,7 @@ PROBLEMS = {
 # --- the samplers, by family and name ---
 
 
-def blackjax_sgld(fit: Laplace) -> whole_chains.ForeignSampler:
+def blackjax_sgld(fit: Laplace) -> whole_chains.ChainSampler:
     """Return SGLD of blackjax with a tenth of the largest stable step, 2 sd^2 of the narrowest coordinate."""
     return whole_chains.BlackjaxSGLD(step_size=0.2 * float(fit.sd.min()) ** 2)
 
@@ -85,10 +85,10 @@ CATALOGUE: dict[str, dict[str, Any]] = {
         "sghmc": OnTheClock(InLaplaceMetric(sghmc, influential_rows), thin=10),
     },
     NUTS: {
-        "nutpie": whole_chains.NutpieNUTS(),
-        "pymc_nuts": whole_chains.PyMCNUTS(tune=500),
-        "nutpie_short": whole_chains.NutpieNUTS(tune=100),  # a longer warm-up would take all of the few seconds
-        "pymc_nuts_short": whole_chains.PyMCNUTS(tune=100),
+        "nutpie": amc.NUTS(backend="nutpie"),
+        "pymc_nuts": amc.NUTS(tune=500, backend="pymc"),
+        "nutpie_short": amc.NUTS(tune=100, backend="nutpie"),  # a longer warm-up would take all of the few seconds
+        "pymc_nuts_short": amc.NUTS(tune=100, backend="pymc"),
         "numpyro_nuts": whole_chains.NumPyroNUTS(),
         "blackjax_nuts": whole_chains.BlackjaxNUTS(),
         "blackjax_mclmc": whole_chains.BlackjaxMCLMC(),

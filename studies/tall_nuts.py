@@ -18,12 +18,12 @@ from studies.tools.tall_samplers import surrogate
 SETS = ("mnist_7v9", "ijcnn1", "logistic_1e5", "student_t", "covertype")
 INFLUENTIAL = InLaplaceMetric(surrogate(amc.acceptance.CheapestExactTest()), influential_rows)
 SAMPLERS = {
-    "nutpie": whole_chains.NutpieNUTS(),
+    "nutpie": amc.NUTS(backend="nutpie"),
     "core_exact_10": OnTheClock(INFLUENTIAL, thin=10),
     "core_exact": OnTheClock(INFLUENTIAL, thin=100),  # short steps: every tenth draw of 100 s would not fit into memory
     "laplace": whole_chains.LaplaceApproximation(),
     "pymc_advi": whole_chains.PyMCADVI(),
-    "pymc_nuts": whole_chains.PyMCNUTS(tune=500),
+    "pymc_nuts": amc.NUTS(tune=500, backend="pymc"),
 }
 
 study = dataclasses.replace(

@@ -258,9 +258,7 @@ SETTINGS = {  # of classes that are paired with nothing by themselves, and furth
     "NumPyroADVI": [whole_chains.NumPyroADVI(iterations=100)],
     "NumPyroHMCECS": [whole_chains.NumPyroHMCECS(batch_size=20)],
     "NumPyroNUTS": [whole_chains.NumPyroNUTS(tune=500)],
-    "NutpieNUTS": [whole_chains.NutpieNUTS(tune=500)],
     "PyMCADVI": [whole_chains.PyMCADVI(iterations=100)],
-    "PyMCNUTS": [whole_chains.PyMCNUTS(tune=500)],
     "PyMCPathfinder": [whole_chains.PyMCPathfinder(n_paths=2)],
     "StochasticGradientLangevin": [
         amc.proposals.StochasticGradientLangevin(amc.proposals.DecreasingStep(0.1), batch_size=20)

@@ -19,6 +19,7 @@ from approxmcmc.contracts.proposal import CompiledProposal, Proposal
 from approxmcmc.contracts.records import CORE_COUNTS, COUNT_NAMES, OPTIONAL_COUNTS, VALUE_NAMES
 from approxmcmc.contracts.returned import ReturnedVariables
 from approxmcmc.contracts.sampler import (
+    AnySampler,
     CompiledCoupling,
     Decision,
     ProposalSampler,
@@ -53,7 +54,7 @@ from approxmcmc.contracts.target import (
     Target,
 )
 from approxmcmc.contracts.variables import Variables, as_labels
-from approxmcmc.contracts.whole import ForeignSampler, NamedDraws, SamplingResult, WholeRun, WholeSampler
+from approxmcmc.contracts.whole import NamedDraws, SamplingResult, WholeRun, WholeSampler
 from approxmcmc.contracts.work import TermWork, WrittenWork
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "VALUE_NAMES",
     "VERDICTS",
     "AcceptanceTest",
+    "AnySampler",
     "Auditor",
     "BoundedDifferencesTarget",
     "BoundedTarget",
@@ -88,7 +90,6 @@ __all__ = [
     "EstimatedTarget",
     "ExpandableTarget",
     "Finding",
-    "ForeignSampler",
     "LatentTarget",
     "NamedDraws",
     "PointwiseLikelihood",

@@ -65,7 +65,44 @@ class Decision(NamedTuple):
     touched: int
 
 
-class Sampler(abc.ABC):
+class AnySampler(abc.ABC):
+    """A sampler of a target: a `Sampler`, which makes single steps, or a `WholeSampler`, which makes whole chains."""
+
+    @abc.abstractmethod
+    def why_not(self, target: Any) -> str:
+        """Return why this sampler cannot run on `target`, and what to do; "" if it can.
+
+        It is the message of the error that `sample` raises before it draws.
+        """
+
+    def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
+        """Return a random theta at which a chain may start, shape (dim,), or None if the sampler offers none."""
+        return None
+
+    # --- its law ---
+
+    def why_not_invariant(self, target: Any) -> str:
+        """Return why a step after tuning does not leave the distribution of `target` invariant, and its known error.
+
+        "" if it does. How far the target itself is from the model that it approximates is not included
+        (`Target.distance_to_model`).
+        """
+        return f"{type(self).__name__} does not say whether its steps leave a target invariant"
+
+    def leaves_invariant(self, target: Any) -> bool:
+        """Return whether a step after tuning leaves the distribution of `target` invariant."""
+        return not self.why_not_invariant(target)
+
+    def why_no_audits(self, target: Any, adapted: Sequence[Mapping[str, float]]) -> str:
+        """Return why `bias` cannot audit decisions of chains and start couplings where they are wrong; "" if it can.
+
+        `adapted` holds the tuned values of each chain. An audit compares a decision with the one on all data; a
+        coupling of :meth:`exact_twin` then measures what a wrong decision changes.
+        """
+        return "only Metropolis-Hastings has audited steps"
+
+
+class Sampler(AnySampler):
     """How target, proposal and test make one step."""
 
     @abc.abstractmethod
@@ -97,24 +134,6 @@ class Sampler(abc.ABC):
             return str(refusal)
         return ""
 
-    def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
-        """Return a random theta at which a chain may start, shape (dim,), or None if the sampler offers none."""
-        return None
-
-    # --- its law ---
-
-    def why_not_invariant(self, target: Any) -> str:
-        """Return why a step after tuning does not leave the distribution of `target` invariant, and its known error.
-
-        "" if it does. How far the target itself is from the model that it approximates is not included
-        (`Target.distance_to_model`).
-        """
-        return f"{type(self).__name__} does not say whether its steps leave a target invariant"
-
-    def leaves_invariant(self, target: Any) -> bool:
-        """Return whether a step after tuning leaves the distribution of `target` invariant."""
-        return not self.why_not_invariant(target)
-
     def exact_twin(self, target: Any) -> "Sampler":
         """Return the sampler that decides the same steps on all data, which leaves `target` invariant, or raise."""
         raise IncompatibleError(f"no exact twin of {self!r} is known; name a sampler that leaves {target!r} invariant")
@@ -125,14 +144,6 @@ class Sampler(abc.ABC):
             f"couplings: no coupling is known for {self!r} on {target!r}; use Metropolis-Hastings, with "
             "SingleSite on discrete states, Gibbs on binary sites, or Exchange on doubly intractable targets"
         )
-
-    def why_no_audits(self, target: Any, adapted: Sequence[Mapping[str, float]]) -> str:
-        """Return why `bias` cannot audit decisions of chains and start couplings where they are wrong; "" if it can.
-
-        `adapted` holds the tuned values of each chain. An audit compares a decision with the one on all data; a
-        coupling of :meth:`exact_twin` then measures what a wrong decision changes.
-        """
-        return "only Metropolis-Hastings has audited steps"
 
     def transition_matrix(
         self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None

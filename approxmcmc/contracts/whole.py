@@ -2,18 +2,13 @@
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from approxmcmc.contracts.component import Component
-from approxmcmc.contracts.sampler import Sampler
-from approxmcmc.contracts.special_target import pymc_model_of
+from approxmcmc.contracts.sampler import AnySampler
 from approxmcmc.contracts.variables import Variables
-from approxmcmc.errors import ApproxMCMCError, IncompatibleError
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 
 class WholeRun(NamedTuple):
@@ -66,25 +61,28 @@ class NamedDraws(NamedTuple):
     attrs: Mapping[str, Any]
 
 
-class WholeSampler(Sampler):
-    """A sampler with chains run by another library; it needs a PyMC model, and makes no single steps."""
+class WholeSampler(Component, AnySampler):
+    """A sampler that makes whole chains, of another library or of your own; no single step can be run or audited.
 
-    @abc.abstractmethod
-    def tuning_steps(self, target: Any) -> int:
-        """Return the number of tuning steps of a chain if the user gives none."""
+    Subclasses are frozen dataclasses made with ``eq=False``, like every component. To draw one chain at a time, derive
+    from `whole_chains.ChainSampler`.
+    """
 
     def why_not(self, target: Any) -> str:
-        """Return why this sampler cannot run on `target`: it has no PyMC model that the library takes; "" if it can."""
-        try:
-            pymc_model_of(target)
-            self.continues(target)
-        except ApproxMCMCError as refusal:
-            return str(refusal)
+        """Return ""; a subclass that needs a PyMC model, or terms, says so."""
         return ""
 
-    @abc.abstractmethod
+    def why_no_audits(self, target: Any, adapted: Any) -> str:
+        """Return why decisions cannot be audited: other code makes them."""
+        return f"{type(self).__name__} makes whole chains, and its decisions are not known; audit with sampler=None"
+
+    def tuning_steps(self, target: Any) -> int:
+        """Return the number of tuning steps of a chain if the user gives none: the setting `tune`, 0 without one."""
+        return int(getattr(self, "tune", 0))
+
     def continues(self, target: Any) -> bool:
         """Return whether a run with too few effective draws continues; otherwise it starts again."""
+        return False
 
     @abc.abstractmethod
     def run(self, target: Any, asked: WholeRun) -> NamedDraws:
@@ -93,54 +91,7 @@ class WholeSampler(Sampler):
         Raises
         ------
         IncompatibleError
-            When the target has no PyMC model that this sampler takes.
+            When the target lacks what this sampler needs, such as a PyMC model.
         SamplingError
-            When no chain can start; the message has PyMC's diagnosis.
-        """
-
-    def build(self, target: Any, *, audit_every: int | str | None) -> NoReturn:
-        """Raise: there are no single steps to compile or to audit."""
-        raise IncompatibleError(
-            f"{self!r} runs whole chains in another library; single steps cannot be run, audited or coupled "
-            f"on {target!r}; audit its draws with sampler=None"
-        )
-
-
-class ForeignSampler(Component, abc.ABC):
-    """Settings of a sampler with one method, `run`, which draws one chain and times it.
-
-    Subclasses are frozen dataclasses made with ``eq=False``, like every component. A `Study` can compare them with the
-    samplers of this library; they need no proposal, test or program.
-    """
-
-    def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
-        """Return None: a chain starts where the other chains of its block start."""
-        return None
-
-    @abc.abstractmethod
-    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> "xr.DataTree":
-        """Draw one chain.
-
-        Parameters
-        ----------
-        target
-            The posterior, a `Target`.
-        seconds
-            Wall-clock limit from the first step, warm-up included, compilation and set-up excluded; None: no limit.
-        draws
-            Most draws to keep, after warm-up.
-        seed
-            A non-negative integer below 2^52.
-        initial
-            Start of the chain: a flat theta of the target, shape (dim,).
-
-        Returns
-        -------
-        DataTree
-            One chain: ``posterior`` with the target's variables, ``sample_stats`` with the record ``perf_counter_diff``
-            (the seconds of each kept draw) and the attributes ``tuning_perf_counter_diff`` (seconds of warm-up),
-            ``setup_compile_seconds``, ``sampling_time`` (warm-up and draws) and ``clock`` (how draws were timed);
-            ``gradient_evaluations``, ``likelihood_evaluations`` and ``datapoints_touched`` if available.
-            :func:`approxmcmc.whole_chains.chain_trace` makes it. If `run` raises, the cell of a study counts as failed,
-            with the error as its reason.
+            When no chain can start.
         """

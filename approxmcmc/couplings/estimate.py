@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import Sampler, Target
+from approxmcmc.contracts import AnySampler, Target
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.couplings.findings import FinishedAudits, as_dataset
 from approxmcmc.couplings.forms import AuditForm, AuditRecord, AuditStreams, DriftForm, audit_form, drift_form
@@ -227,7 +227,7 @@ def _check(target: Any, sampler: Any, form: str, seconds: Any, confidence: float
     check_confidence(confidence)
     if not isinstance(target, Target):
         raise IncompatibleError(f"bias needs a target such as targets.LogisticRegression(X, y), found {target!r:.200}")
-    if sampler is not None and not isinstance(sampler, Sampler):
+    if sampler is not None and not isinstance(sampler, AnySampler):
         raise IncompatibleError(
             f"bias needs the sampler of the trace, or None for draws from elsewhere; found {sampler!r}"
         )

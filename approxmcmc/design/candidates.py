@@ -8,7 +8,7 @@ another one is neither made nor compiled.
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from approxmcmc.contracts import (
     AcceptanceTest,
     DiscreteTarget,
     DoublyIntractableTarget,
-    Sampler,
     Target,
 )
 from approxmcmc.design import nuts
@@ -51,11 +50,12 @@ MIRRORED = 0.7, 4.5
 class Pairing(NamedTuple):
     """A target and a sampler that are ready to run; the target may be another form of the user's target.
 
-    Chains start at draws of `law`; if it is None, the target or the sampler chooses their start.
+    Chains start at draws of `law`; if it is None, the target or the sampler chooses their start. `sampler` is a
+    `Sampler`, or NUTS, which has no trial.
     """
 
     target: Target
-    sampler: Sampler
+    sampler: Any
     law: NormalLaw | None = None
 
 

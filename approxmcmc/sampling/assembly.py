@@ -10,11 +10,10 @@ import numpy as np
 from approxmcmc.contracts import (
     COUNT_NAMES,
     VALUE_NAMES,
+    AnySampler,
     Chain,
-    ForeignSampler,
     Program,
     Proposal,
-    Sampler,
     Streams,
     Target,
     Variables,
@@ -25,7 +24,7 @@ from approxmcmc.errors import InvalidInputError, NotFiniteError
 TRIES = 100  # random starts of a chain
 
 
-def random_start(target: Target, rng: np.random.Generator, mover: Proposal | Sampler | ForeignSampler) -> np.ndarray:
+def random_start(target: Target, rng: np.random.Generator, mover: Proposal | AnySampler) -> np.ndarray:
     """Return a random theta at which to start, shape (dim,): a draw that the target, or the mover, offers for this.
 
     Discrete targets offer a start, because their states cannot be shifted. So do components built on a Laplace
@@ -40,7 +39,7 @@ def random_start(target: Target, rng: np.random.Generator, mover: Proposal | Sam
     return centre + rng.uniform(-1.0, 1.0, size=centre.shape)
 
 
-def start_law(target: Target, sampler: Sampler | ForeignSampler) -> Callable[[np.random.Generator], np.ndarray]:
+def start_law(target: Target, sampler: AnySampler) -> Callable[[np.random.Generator], np.ndarray]:
     """Return the function that draws a start for chains of this sampler, ``draw(rng) -> theta``; see `random_start`."""
     return functools.partial(random_start, target, mover=sampler)
 

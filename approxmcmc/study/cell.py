@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import ForeignSampler, Target
+from approxmcmc.contracts import Target, WholeSampler
 from approxmcmc.engine.limit_clock import processor_seconds
 from approxmcmc.errors import SamplingError, SamplingWarning, StudyError
 from approxmcmc.study.budget import Budget
@@ -21,6 +21,7 @@ from approxmcmc.study.machine import is_noisy, one_thread, speed_probe, stopwatc
 from approxmcmc.study.plan import Cell, Plan
 from approxmcmc.study.record import Record, planned_record
 from approxmcmc.study.store import hash_of_draws
+from approxmcmc.whole_chains import ChainSampler
 
 # Counts of a trace that a record sums over tuning steps and draws.
 TOTALS: Final = (
@@ -104,20 +105,22 @@ def _chain(plan: Plan, cell: Cell, sample: Callable[..., xr.DataTree]) -> xr.Dat
     target = plan.study.target(cell.target)
     budget = plan.study.budget_of(cell.target)
     initial = cell.starting_point(study, target)
-    if isinstance(cell.sampler, ForeignSampler):
+    if isinstance(cell.sampler, ChainSampler):
         return foreign_chain(budget, cell.sampler, target, seed=cell.seed, initial=initial)
     if target.plain.returned is not None:
         target.plain.returned.wanted = ()  # deterministics take time and space, and follow from the stored draws
+    # Of a whole sampler, `tune` and `thin` are settings of the sampler, not of the study.
+    has_own_steps = isinstance(cell.sampler, WholeSampler)
     return sample(
         target,
         cell.sampler,
         draws=budget.most_draws,
-        tune=study.tune,
+        tune=None if has_own_steps else study.tune,
         chains=1,
         cores=1,
         random_seed=cell.seed,
         initvals=initial,
-        thin=study.thin,
+        thin=1 if has_own_steps else study.thin,
         time_limit=budget.seconds,
         audit_every=study.audit_every,
         progressbar=False,
@@ -199,7 +202,7 @@ def defect(trace: xr.DataTree) -> str | None:
 
 
 def foreign_chain(
-    budget: Budget, sampler: ForeignSampler, target: Target, *, seed: int, initial: np.ndarray
+    budget: Budget, sampler: ChainSampler, target: Target, *, seed: int, initial: np.ndarray
 ) -> xr.DataTree:
     """Run a foreign sampler within a budget, and return its trace.
 
@@ -208,11 +211,11 @@ def foreign_chain(
     StudyError
         If the trace is not one chain of the target's variables with a clock.
     """
-    trace = sampler.run(target, seconds=budget.seconds, draws=budget.most_draws, seed=seed, initial=initial)
+    trace = sampler.draw_chain(target, seconds=budget.seconds, draws=budget.most_draws, seed=seed, initial=initial)
     fault = _fault(trace, target)
     if fault:
         raise StudyError(
-            f"{type(sampler).__name__}.run needs to return one chain as `whole_chains.chain_trace` makes it; "
+            f"{type(sampler).__name__}.draw_chain needs to return one chain as `whole_chains.chain_trace` makes it; "
             f"found {fault}."
         )
     return trace

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from approxmcmc.contracts import ForeignSampler, Sampler, Target
+from approxmcmc.contracts import AnySampler, Target
 from approxmcmc.contracts.arguments import check_settings
 from approxmcmc.engine.checks import is_integer, nearest
 from approxmcmc.errors import InvalidInputError, StudyError
@@ -206,11 +206,11 @@ class Declaration:
 
     def _check_samplers(self) -> None:
         for label, found in ((setting.label, setting.sampler) for setting in self.settings()):
-            if not isinstance(found, (Sampler, ForeignSampler)):
+            if not isinstance(found, AnySampler):
                 given = f"the class {found.__name__}, not an object" if isinstance(found, type) else repr(found)
                 raise StudyError(
                     f"Study {self.name!r}: {label!r} needs a sampler of approxmcmc, your own derived from "
-                    f"approxmcmc.whole_chains.ForeignSampler, or `vary(...)` of a function that returns one; found "
+                    f"approxmcmc.whole_chains.ChainSampler, or `vary(...)` of a function that returns one; found "
                     f"{given}."
                 )
 

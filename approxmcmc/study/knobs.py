@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from approxmcmc.contracts import ForeignSampler, Sampler
+from approxmcmc.contracts import AnySampler
 from approxmcmc.errors import StudyError
 
 
@@ -56,14 +56,14 @@ class Setting:
     sampler_name: str
     label: str
     knobs: Mapping[str, Any]
-    sampler: Sampler | ForeignSampler
+    sampler: AnySampler
 
 
 @dataclasses.dataclass(frozen=True)
 class Vary:
     """A family of samplers: a factory and its arguments, some of them knobs. Made by :func:`vary`."""
 
-    factory: Callable[..., Sampler | ForeignSampler]
+    factory: Callable[..., AnySampler]
     arguments: Mapping[str, Any]
 
     def settings(self, name: str) -> list[Setting]:
@@ -78,7 +78,7 @@ class Vary:
         return settings
 
 
-def vary(factory: Callable[..., Sampler | ForeignSampler], **arguments: Any) -> Vary:
+def vary(factory: Callable[..., AnySampler], **arguments: Any) -> Vary:
     """Declare samplers ``factory(**arguments)``, where every :func:`knob` among the arguments takes each of its values.
 
     Raises

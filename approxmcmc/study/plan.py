@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.contracts import ForeignSampler, Sampler, Target, TwinnedTarget
+from approxmcmc.contracts import AnySampler, Target, TwinnedTarget, WholeSampler
 from approxmcmc.engine.checks import differences_of, nearest
 from approxmcmc.engine.compiler.code_version import code_version
 from approxmcmc.engine.compiler.libraries import installed_version
@@ -64,7 +64,7 @@ class Cell:
     sampler_name: str
     label: str
     knobs: Mapping[str, Any]
-    sampler: Sampler | ForeignSampler
+    sampler: AnySampler
     replicate: int
     order_in_block: int
     seed: int
@@ -164,7 +164,7 @@ def _cell(
 ) -> Cell:
     law = {**common, "budget": dataclasses.asdict(study.budget_of(target))}
     law |= {"target": target_hash, "sampler": describe(setting.sampler), "replicate": replicate}
-    if isinstance(setting.sampler, ForeignSampler):
+    if isinstance(setting.sampler, WholeSampler):
         law["foreign"] = {"twin": twin_of(study.target(target)), "run": code_id}
     elif code_id is not None:
         law["code"] = code_id

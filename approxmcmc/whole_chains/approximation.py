@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import ForeignSampler, Target
+from approxmcmc.contracts import Target
 from approxmcmc.engine.extras import extra
+from approxmcmc.whole_chains.chain_by_chain import ChainSampler
 from approxmcmc.whole_chains.jax_chain import density_of
 from approxmcmc.whole_chains.trace import LibrarySampler, chain_trace
 from approxmcmc.whole_chains.twin import Twin, twin_of
 
 
 def fitted_trace(
-    sampler: ForeignSampler,
+    sampler: ChainSampler,
     target: Target,
     twin: Twin | None,
     mean: np.ndarray,
@@ -89,7 +90,9 @@ class LaplaceApproximation(LibrarySampler):
 
     n_draws: int = 4000
 
-    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
+    def draw_chain(
+        self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray
+    ) -> xr.DataTree:
         """Find the mode and draw; the time limit is ignored."""
         from approxmcmc.numerics import laplace
 
@@ -146,7 +149,9 @@ class BlackjaxPathfinder(LibrarySampler):
     max_iterations: int = 30
     n_draws: int = 4000
 
-    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
+    def draw_chain(
+        self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray
+    ) -> xr.DataTree:
         """Fit, and draw from the fitted distribution; the time limit is ignored."""
         with extra("foreign", type(self).__name__):
             import blackjax

@@ -210,8 +210,10 @@ class JaxSampler(LibrarySampler):
         with extra("foreign", type(self).__name__):
             return _program(self, target)
 
-    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
-        """Draw one chain; see :class:`approxmcmc.contracts.ForeignSampler`."""
+    def draw_chain(
+        self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray
+    ) -> xr.DataTree:
+        """Draw one chain; see :class:`approxmcmc.whole_chains.ChainSampler`."""
         program = self.program(target)
         twin = twin_of(target)
         chain = program.start(seed, twin.unconstrain(initial))

@@ -176,8 +176,10 @@ class NumPyroADVI(LibrarySampler):
     learning_rate: float = 0.01
     n_draws: int = 4000
 
-    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
-        """Fit, and draw from the fitted distribution; see :class:`approxmcmc.contracts.ForeignSampler`."""
+    def draw_chain(
+        self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray
+    ) -> xr.DataTree:
+        """Fit, and draw from the fitted distribution; see :class:`approxmcmc.whole_chains.ChainSampler`."""
         with extra("foreign", type(self).__name__):
             import jax
             from numpyro.infer import SVI, Trace_ELBO, init_to_value

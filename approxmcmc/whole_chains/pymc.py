@@ -1,4 +1,4 @@
-"""NUTS and ADVI of PyMC, on the target's PyMC model; Pathfinder of pymc-extras."""
+"""ADVI of PyMC, on the target's PyMC model, and Pathfinder of pymc-extras; NUTS is in `settings`."""
 
 import contextlib
 import dataclasses
@@ -9,51 +9,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import Target
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import MissingExtraError
-from approxmcmc.whole_chains import by_nutpie, by_pymc
 from approxmcmc.whole_chains.approximation import fitted_trace
 from approxmcmc.whole_chains.by_pymc import silent
-from approxmcmc.whole_chains.trace import LibrarySampler, chain_trace, nuts_trace
-from approxmcmc.whole_chains.twin import chain_of, once, twin_of
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class PyMCNUTS(LibrarySampler):
-    """The no-U-turn sampler of PyMC on all data.
-
-    Guarantee: asymptotically exact. Each draw is timed by a callback. A leapfrog step is one gradient on all data.
-
-    Parameters
-    ----------
-    tune
-        Warm-up draws.
-    target_accept
-        Acceptance rate that the step size is tuned to.
-
-    Raises
-    ------
-    IncompatibleError
-        When the target has no PyMC model.
-
-    References
-    ----------
-    M. D. Hoffman, A. Gelman (2014), algorithm 6, with multinomial sampling of the trajectory.
-
-    Examples
-    --------
-    >>> amc.whole_chains.PyMCNUTS(tune=500)
-    PyMCNUTS(tune=500, target_accept=0.8)
-    """
-
-    tune: int = 1000
-    target_accept: float = 0.8
-
-    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
-        """Draw one chain; see :class:`approxmcmc.contracts.ForeignSampler`."""
-        job = chain_of(target, seconds=seconds, draws=draws, tune=self.tune, seed=seed, initial=initial)
-        return nuts_trace(self, target, by_pymc.draw(job._replace(target_accept=self.target_accept)))
+from approxmcmc.whole_chains.trace import LibrarySampler, chain_trace
+from approxmcmc.whole_chains.twin import twin_of
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -89,8 +50,10 @@ class PyMCADVI(LibrarySampler):
     iterations: int = 10_000
     n_draws: int = 4000
 
-    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
-        """Fit, and draw from the fitted distribution; see :class:`approxmcmc.contracts.ForeignSampler`."""
+    def draw_chain(
+        self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray
+    ) -> xr.DataTree:
+        """Fit, and draw from the fitted distribution; see :class:`approxmcmc.whole_chains.ChainSampler`."""
         import pymc as pm
 
         twin = twin_of(target)
@@ -163,7 +126,9 @@ class PyMCPathfinder(LibrarySampler):
     n_paths: int = 4
     n_draws: int = 1000
 
-    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
+    def draw_chain(
+        self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray
+    ) -> xr.DataTree:
         """Fit, and draw from the fitted distribution; the time limit is ignored."""
         try:
             import pymc_extras
@@ -190,51 +155,3 @@ class PyMCPathfinder(LibrarySampler):
             warmup_seconds=spent,
             approximation=True,
         )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class NutpieNUTS(LibrarySampler):
-    """The no-U-turn sampler of nutpie on all data.
-
-    Guarantee: asymptotically exact. nutpie does not time single draws: its total, warm-up included, is spread over the
-    draws by their leapfrog steps, each of which is one gradient on all data.
-
-    Parameters
-    ----------
-    tune
-        Warm-up draws.
-    adaptation
-        Kind of the mass matrix: ``"diag"``, ``"low_rank"`` or ``"draw_diag"``.
-    target_accept
-        Acceptance rate that the step size is tuned to.
-
-    Raises
-    ------
-    IncompatibleError
-        When the target has no PyMC model.
-
-    References
-    ----------
-    A. Seyboldt, E. L. Carlson, B. Carpenter (2026), preconditioning HMC by minimizing Fisher divergence.
-
-    Examples
-    --------
-    >>> amc.whole_chains.NutpieNUTS(tune=500)
-    NutpieNUTS(tune=500, adaptation='diag', target_accept=0.8)
-    """
-
-    tune: int = 400
-    adaptation: str = "diag"
-    target_accept: float = 0.8
-
-    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> xr.DataTree:
-        """Draw one chain; see :class:`approxmcmc.contracts.ForeignSampler`."""
-        made, seconds_before = _compiled(target)
-        job = chain_of(target, seconds=seconds, draws=draws, tune=self.tune, seed=seed, initial=initial)
-        raw = by_nutpie.draw(job._replace(target_accept=self.target_accept), made, self.adaptation)
-        return nuts_trace(self, target, raw._replace(compile_seconds=seconds_before))
-
-
-@once
-def _compiled(target: Target) -> by_nutpie.NutpieModel:
-    return by_nutpie.compile_model(twin_of(target).model, None)

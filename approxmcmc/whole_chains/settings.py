@@ -5,10 +5,10 @@ import importlib.util
 import numbers
 from typing import Any
 
-from approxmcmc.contracts import Component, NamedDraws, WholeRun, WholeSampler, pymc_model_of
+from approxmcmc.contracts import NamedDraws, WholeRun, WholeSampler, pymc_model_of
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.messages import tell
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import ApproxMCMCError, IncompatibleError, InvalidInputError
 from approxmcmc.whole_chains.run import draw_chains
 
 BACKENDS = ("nutpie", "pymc")
@@ -17,7 +17,7 @@ TUNE = {"nutpie": 400, "pymc": 1000}  # default tuning steps of each library
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class NUTS(WholeSampler, Component):
+class NUTS(WholeSampler):
     r"""The no-U-turn sampler, on all data, by nutpie or by PyMC.
 
     Each draw simulates Hamiltonian dynamics :math:`\dot\theta = M^{-1} p,\ \dot p = \nabla \log \pi(\theta)` by
@@ -109,6 +109,14 @@ class NUTS(WholeSampler, Component):
     def tuning_steps(self, target: Any) -> int:
         """Return `tune`, or the default of the library."""
         return TUNE[self.library(target)] if self.tune is None else self.tune
+
+    def why_not(self, target: Any) -> str:
+        """Return why the target has no PyMC model that the library can run; "" if it has one."""
+        try:
+            self.library(target)
+        except ApproxMCMCError as refusal:
+            return str(refusal)
+        return ""
 
     def why_not_invariant(self, target: Any) -> str:
         """Return "": after tuning, each step leaves the target's distribution invariant."""

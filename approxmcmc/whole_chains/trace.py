@@ -1,4 +1,4 @@
-"""The result of a foreign sampler: one chain with its clock, in the form of the library's own traces."""
+"""One chain with its clock, in the form of the library's own traces."""
 
 import dataclasses
 import math
@@ -8,14 +8,14 @@ from collections.abc import Mapping
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import ForeignSampler, Target
+from approxmcmc.contracts import Target
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.identity import known_content
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.clock import spread
 from approxmcmc.output.datatree import named_trace
-from approxmcmc.whole_chains.raw import RawDraws
+from approxmcmc.whole_chains.chain_by_chain import ChainSampler
 
 EACH_DRAW = "each draw timed"
 FITTED = "the fit is timed; its draws cost nothing"
@@ -23,7 +23,7 @@ FITTED = "the fit is timed; its draws cost nothing"
 
 @naming_the_arguments
 def chain_trace(
-    sampler: ForeignSampler,
+    sampler: ChainSampler,
     target: Target,
     draws: Mapping[str, np.ndarray] | np.ndarray,
     *,
@@ -120,34 +120,7 @@ def chain_trace(
     )
 
 
-def nuts_trace(sampler: ForeignSampler, target: Target, raw: RawDraws) -> xr.DataTree:
-    """Return a chain of NUTS as a trace.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        When the chain was interrupted: an incomplete chain is not a valid cell of a study.
-    """
-    if raw.stopped == "interrupt":
-        raise KeyboardInterrupt(f"NUTS was stopped after {raw.posterior.sizes['draw']} draws")
-    steps, warmup = (found.get("n_steps", np.zeros((1, 0))) for found in (raw.stats, raw.warmup_stats))
-    return chain_trace(
-        sampler,
-        target,
-        {name: raw.posterior[name].to_numpy()[0] for name in target.variables.shapes},
-        seconds=raw.seconds[0],
-        warmup_seconds=float(raw.warmup_seconds.sum()),
-        compile_seconds=raw.compile_seconds,
-        gradients=steps[0],
-        warmup_gradients=float(warmup.sum()),
-        warmup_steps=warmup.shape[1],
-        clock=raw.clock,
-        stopped=raw.stopped,
-        stats={"diverging": raw.stats.get("diverging", np.zeros((1, 0), dtype=bool))[0]},
-    )
-
-
-class LibrarySampler(ForeignSampler):
+class LibrarySampler(ChainSampler):
     """A sampler whose settings, the fields of its dataclass, are counts, positive numbers or words."""
 
     def __post_init__(self) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 
 from approxmcmc.contracts import Target, pymc_model_of
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.whole_chains.raw import NUTSJob
 
 KEPT = 3  # most twins kept in a cache: a study uses each target many times
 
@@ -80,28 +79,6 @@ class Twin:
 def twin_of(target: Target) -> Twin:
     """Return the twin of a target; it is made on first use, and cached."""
     return Twin(target)
-
-
-def chain_of(
-    target: Target, *, seconds: float | None, draws: int, tune: int, seed: int, initial: np.ndarray
-) -> NUTSJob:
-    """Return the `NUTSJob` of one chain on the twin; arguments are those of `ForeignSampler.run`, and `tune`."""
-    twin = twin_of(target)
-    return NUTSJob(
-        model=twin.model,
-        shapes=target.variables.shapes,
-        names=None,
-        seeds=[seed],
-        starts=[twin.free_values(initial)],
-        draws=draws,
-        more=lambda posterior, leapfrogs: 0,
-        most=draws,
-        tune=tune,
-        target_accept=0.8,
-        cores=1,
-        seconds=seconds,
-        tick=lambda steps: None,
-    )
 
 
 def once[T](make: Callable[[Target], T]) -> Callable[[Target], tuple[T, float]]:

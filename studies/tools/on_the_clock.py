@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import approxmcmc as amc
-from approxmcmc.contracts import ForeignSampler
 from approxmcmc.numerics import Laplace
+from approxmcmc.whole_chains import ChainSampler
 from studies.tools.in_laplace_metric import UNIT, InLaplaceMetric, control_variate, influential_rows, laplace_of
 
 _ONE_CHAIN: dict[str, Any] = {"chains": 1, "cores": 1, "progressbar": False}
@@ -43,7 +43,7 @@ def on_the_clock(draw: Callable[[int], Any], draws: int, *parts: str) -> Any:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class OnTheClock(ForeignSampler):
+class OnTheClock(ChainSampler):
     """A sampler in the metric of the Laplace approximation; its time includes mode, pilot and expansion.
 
     Parameters
@@ -64,7 +64,7 @@ class OnTheClock(ForeignSampler):
         """Return the settings of the sampler and of this class."""
         return {**self.sampler.to_dict(), "on_the_clock": True, "thin": self.thin, "tune": self.tune}
 
-    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> Any:
+    def draw_chain(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> Any:
         """Draw one chain."""
 
         def draw(count: int) -> Any:
@@ -92,7 +92,7 @@ class OnTheClock(ForeignSampler):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class OurChoice(ForeignSampler):
+class OurChoice(ChainSampler):
     """The default sampler that `sample` chooses; its time includes the trials of the choice.
 
     Parameters
@@ -106,7 +106,7 @@ class OurChoice(ForeignSampler):
     max_bias: float = 0.0
     thin: int = 1
 
-    def run(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> Any:
+    def draw_chain(self, target: Any, *, seconds: float | None, draws: int, seed: int, initial: np.ndarray) -> Any:
         """Choose a sampler, and draw one chain."""
 
         def draw(count: int) -> Any:
@@ -121,7 +121,7 @@ class OurChoice(ForeignSampler):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class InScale(ForeignSampler):
+class InScale(ChainSampler):
     """A sampler of another library whose settings follow from the scale of the posterior.
 
     Parameters
@@ -130,12 +130,12 @@ class InScale(ForeignSampler):
         Makes it from the Laplace approximation, whose time is not counted: a user would try step sizes instead.
     """
 
-    recipe: Callable[[Laplace], ForeignSampler]
+    recipe: Callable[[Laplace], ChainSampler]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings for a standard normal target of one dimension."""
         return {**self.recipe(UNIT).to_dict(), "recipe": self.recipe.__name__}
 
-    def run(self, target: Any, **how: Any) -> Any:
+    def draw_chain(self, target: Any, **how: Any) -> Any:
         """Make the sampler, and draw one chain."""
-        return self.recipe(laplace_of(target)).run(target, **how)
+        return self.recipe(laplace_of(target)).draw_chain(target, **how)

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 import approxmcmc
-from approxmcmc.contracts import AcceptanceTest, ForeignSampler, Proposal, Sampler, Target
+from approxmcmc.contracts import AcceptanceTest, AnySampler, Proposal, Target
 
 PACKAGE = Path(approxmcmc.__file__).parent
 ROLES_ONLY = ("bounds", "couplings")
-MEMBERS = (AcceptanceTest, ForeignSampler, Proposal, Sampler, Target)
+MEMBERS = (AcceptanceTest, AnySampler, Proposal, Target)
 ROOMS = ("acceptance", "proposals", "samplers", "surrogate", "targets", "whole_chains")
 
 

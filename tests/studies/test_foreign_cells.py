@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import json
 import os
 import re
 import signal
@@ -15,7 +16,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from approxmcmc.errors import InvalidInputError
+import approxmcmc as amc
+from approxmcmc.contracts import Sampler, WholeSampler
+from approxmcmc.engine.streams import chain_seeds
+from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.study import Budget, knob, vary
 from approxmcmc.study.listen import Lines
 from approxmcmc.study.plan import make_plan
@@ -26,19 +30,19 @@ from approxmcmc.study.results import StudyResults
 from approxmcmc.study.run import run_study
 from approxmcmc.study.store import Store
 from approxmcmc.study.verify import verify
-from approxmcmc.whole_chains import ForeignSampler, chain_trace
+from approxmcmc.whole_chains import ChainSampler, chain_trace
 from tests.fakes import fake_trace
 from tests.studies.toys import ToySampler, ToyTarget, log_call, quiet_probe, toy_sample, toy_study
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ForeignWalk(ForeignSampler):
+class ForeignWalk(ChainSampler):
     """A random walk in NumPy; `fault` says what goes wrong."""
 
     scale: float = 1.0
     fault: str = ""
 
-    def run(self, target, *, seconds, draws, seed, initial):
+    def draw_chain(self, target, *, seconds, draws, seed, initial):
         log_call(seed)
         if self.fault == "interrupted":
             raise SystemError("a compiled function was interrupted") from KeyboardInterrupt()
@@ -46,7 +50,7 @@ class ForeignWalk(ForeignSampler):
             raise RuntimeError("the foreign library broke")
         if "TOY_SECONDS" in os.environ:
             time.sleep(float(os.environ["TOY_SECONDS"]))
-        steps = np.random.default_rng(seed).normal(scale=self.scale, size=(draws, target.size))
+        steps = np.random.default_rng(seed).normal(scale=self.scale, size=(draws, initial.size))
         trace = chain_trace(
             self,
             target,
@@ -129,9 +133,9 @@ def test_a_budget_of_seconds_reaches_the_foreign_sampler(tmp_path):
 
     @dataclasses.dataclass(frozen=True, eq=False)
     class Listening(ForeignWalk):
-        def run(self, target, *, seconds, draws, seed, initial):
+        def draw_chain(self, target, *, seconds, draws, seed, initial):
             asked.update(seconds=seconds, draws=draws)
-            return super().run(target, seconds=seconds, draws=5, seed=seed, initial=initial)
+            return super().draw_chain(target, seconds=seconds, draws=5, seed=seed, initial=initial)
 
     study = study_with(samplers={"theirs": Listening()}, budget=Budget(seconds=7.0), replicates=1)
     execute(study, tmp_path)
@@ -143,6 +147,24 @@ def test_records_that_do_not_fit_the_draws_are_refused():
         chain_trace(ForeignWalk(), ToyTarget(), np.zeros((20, 2)), seconds=np.ones(19))
     with pytest.raises(InvalidInputError, match="needs draws of the variables"):
         chain_trace(ForeignWalk(), ToyTarget(), {"gamma": np.zeros((20, 2))}, seconds=np.ones(0))
+
+
+def test_sample_runs_one_chain_after_the_other():
+    X, y = amc.datasets.synthetic_logistic(100, 2)
+    target = amc.targets.LogisticRegression(X, y)
+    how = {"draws": 30, "random_seed": 3, "progressbar": False}
+    assert isinstance(ForeignWalk(), WholeSampler) and not isinstance(ForeignWalk(), Sampler)
+    trace = amc.sample(target, ForeignWalk(), chains=3, initvals=np.ones(2), **how)
+    alone = ForeignWalk().draw_chain(target, seconds=None, draws=30, seed=chain_seeds(3, 3)[2], initial=np.ones(2))
+    assert np.array_equal(trace["posterior"]["beta"][2], alone["posterior"]["beta"][0])
+    stats = trace["sample_stats"]
+    assert stats["gradient_evaluations"].shape == (3, 30) and stats.attrs["tuning_gradient_evaluations"] == [3000] * 3
+    assert stats.attrs["sampling_time"] == pytest.approx(3 * (0.25 + 30e-3))
+    assert json.loads(stats.attrs["inference_library_settings"])["scale"] == 1.0
+    with pytest.raises(InvalidInputError, match="has no setting thin"):
+        amc.sample(target, ForeignWalk(), thin=2, **how)
+    with pytest.raises(IncompatibleError, match="give draws= in place of target_ess="):
+        amc.sample(target, ForeignWalk(), target_ess=100, random_seed=3, progressbar=False)
 
 
 def test_one_total_is_spread_by_gradients_or_evenly_and_says_so():

@@ -18,8 +18,6 @@ from tests.models import logistic
 pytestmark = [pytest.mark.needs_jit, pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")]
 SGLD = {"step_size": 5e-3, "batch_size": 20}
 CHAINS = {
-    "NutpieNUTS": ("nutpie", {"tune": 80}),
-    "PyMCNUTS": ("pymc", {"tune": 80}),
     "BlackjaxNUTS": ("blackjax", {"tune": 80}),
     "BlackjaxMCLMC": ("blackjax", {"tune": 200}),
     "BlackjaxSGLD": ("blackjax", SGLD | {"tune": 100, "thin": 20}),
@@ -47,7 +45,7 @@ def run(name, library, settings, **changes):
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
     sampler = getattr(whole_chains, name)(**settings)
-    return sampler.run(
+    return sampler.draw_chain(
         target(), **{"seconds": None, "draws": DRAWS, "seed": SEED, "initial": np.full(2, 0.1)} | changes
     )
 
@@ -172,7 +170,7 @@ def test_a_step_size_that_is_none_is_refused(name):
 def test_pathfinder_of_pymc_says_where_it_comes_from(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymc_extras", None)
     with pytest.raises(MissingExtraError, match="pip install pymc-extras"):
-        whole_chains.PyMCPathfinder().run(target(), seconds=None, draws=1, seed=1, initial=np.zeros(2))
+        whole_chains.PyMCPathfinder().draw_chain(target(), seconds=None, draws=1, seed=1, initial=np.zeros(2))
 
 
 @pytest.mark.parametrize(
@@ -185,4 +183,4 @@ def test_pathfinder_of_pymc_says_where_it_comes_from(monkeypatch):
 def test_a_missing_library_is_named_with_its_extra(monkeypatch, name, library, settings):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtraError, match=r"approxmcmc\[foreign\]"):
-        getattr(whole_chains, name)(**settings).run(target(), seconds=None, draws=1, seed=1, initial=np.zeros(2))
+        getattr(whole_chains, name)(**settings).draw_chain(target(), seconds=None, draws=1, seed=1, initial=np.zeros(2))

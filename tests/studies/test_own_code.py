@@ -14,7 +14,7 @@ SOURCE = '''
 import dataclasses
 import numpy as np
 import approxmcmc as amc
-from approxmcmc.foreign import ForeignSampler, chain_trace
+from approxmcmc.whole_chains import ChainSampler, chain_trace
 from approxmcmc.study import Budget, Gold, Study
 from tests.studies.toys import ToyTarget
 
@@ -25,7 +25,7 @@ def helper(rng, shape):
     return CONSTANTS["scale"] * rng.normal(size=shape)
 
 
-class Base(ForeignSampler):
+class Base(ChainSampler):
     shift = 0.0
 
     def thetas(self, seed, draws):
@@ -36,7 +36,7 @@ class Base(ForeignSampler):
 class Mine(Base):
     function: object = abs
 
-    def run(self, target, *, seconds, draws, seed, initial):
+    def draw_chain(self, target, *, seconds, draws, seed, initial):
         return chain_trace(self, target, self.thetas(seed, draws), seconds=1.0)
 
 
@@ -111,7 +111,7 @@ def request(plan):
     [
         [('"""A study."""', '"""A study of samplers."""\n\n# a comment')],
         [("def helper", "# a comment\ndef helper")],
-        [("class Base(ForeignSampler):", 'class Base(ForeignSampler):\n    """A docstring."""\n')],
+        [("class Base(ChainSampler):", 'class Base(ChainSampler):\n    """A docstring."""\n')],
         [("def unused():\n    return 1", "def unused():\n    return 2")],
         [("def unused():\n    return 1", "")],
     ],

@@ -43,7 +43,7 @@ FEWER = (
     ("observations=1000", "observations=100"),
     (r"amc\.sample\(target\)\n", f"amc.sample(target, {MALA}, tune=10, draws=30, progressbar=False)\n"),
     (r'Client\("tcp://scheduler:8786"\)', "Client(processes=False, dashboard_address=None)"),
-    ("from my_library import MySampler", "from approxmcmc.whole_chains import NutpieNUTS as MySampler"),
+    ("from my_library import MySampler", "from approxmcmc.whole_chains import BlackjaxNUTS as MySampler"),
     (r'tall_target\("covertype"\)', 'tall_target("covertype", "synthetic")'),
 )
 

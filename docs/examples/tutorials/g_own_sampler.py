@@ -25,16 +25,16 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.datasets import synthetic_logistic
 from approxmcmc.study import Budget, Study, knob, vary
-from approxmcmc.whole_chains import ForeignSampler, chain_trace
+from approxmcmc.whole_chains import ChainSampler, chain_trace
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class NumPySGLD(ForeignSampler):
+class NumPySGLD(ChainSampler):
     step_size: float
     batch_size: int = 100
     tune: int = 500
 
-    def run(self, target, *, seconds, draws, seed, initial):
+    def draw_chain(self, target, *, seconds, draws, seed, initial):
         rng, theta, n = np.random.default_rng(seed), initial.copy(), target.n_obs
         thetas, ends, began = [], [], time.perf_counter()
         while len(thetas) < self.tune + draws and (seconds is None or time.perf_counter() - began < seconds):
