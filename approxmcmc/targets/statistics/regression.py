@@ -8,7 +8,7 @@ import numpy as np
 
 from approxmcmc.contracts import PredictiveTarget, Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import check_same_index, response_source
 from approxmcmc.targets.new_rows import labels_of_rows, parts_of_new_rows
@@ -20,7 +20,14 @@ from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.predictive import NormalRows
 from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.statistics.target import NormalStatistics
-from approxmcmc.targets.tables import DesignColumns, listed, read_columns, spread
+from approxmcmc.targets.tables import (
+    DesignColumns,
+    listed,
+    predictor_of_pymc,
+    read_columns,
+    spread,
+    theta_of_pymc,
+)
 from approxmcmc.targets.tall_data import SMALLEST_SCALE, Prior
 
 LOG_SIGMA_SCALE = 1.5  # standard deviation of the prior of log(sigma): two of them are a factor of 20
@@ -28,11 +35,25 @@ WHO = "LinearRegression"
 
 
 class RowsOfRegression(Regression):
-    """A linear regression with one term for each row."""
+    """A linear regression with one term for each row.
 
-    def __init__(self, design: Design, Y: np.ndarray, variables: Variables, prior: Prior) -> None:
+    `prior_scale` and `sigma_scale` are those of the normal priors, which PyMC's model has; `prior` may be others.
+    """
+
+    def __init__(
+        self,
+        design: Design,
+        Y: np.ndarray,
+        variables: Variables,
+        prior: Prior,
+        *,
+        prior_scale: float,
+        sigma_scale: float,
+    ) -> None:
         self.variables = variables
         self.prior = prior
+        self.prior_scale = prior_scale
+        self.sigma_scale = sigma_scale
         self.likelihood = NormalLikelihood(Y.shape[1])
         self._set_rows(design, (Y,))
 
@@ -41,6 +62,34 @@ class RowsOfRegression(Regression):
         """The observed outcomes."""
         [Y] = self.responses
         return {"y": Y[:, 0] if Y.shape[1] == 1 else Y}
+
+    def to_pymc(self) -> Any:
+        """Return the same posterior as a `pymc.Model`, with the same names and labels.
+
+        Raises `IncompatibleError` for a prior given as a function.
+        """
+        if self.prior.function is not None:
+            raise IncompatibleError(f"{WHO}: a prior given as a function has no PyMC twin; use prior_scale")
+        import pymc as pm
+
+        [Y] = self.responses
+        J = Y.shape[1]
+        scale: Any = np.exp(self.design.of_all_rows(np.zeros(self.design.dim))[J:].T)  # apart from sigma, (n, J)
+        scale = scale[0] if (scale == scale[0]).all() else scale
+        scale = scale[..., 0] if J == 1 else scale
+        with pm.Model(coords={axis: list(labels) for axis, labels in self.variables.coords.items()}) as model:
+            if "sigma" in self.variables.shapes:
+                dims = self.variables.dims.get("sigma")
+                sigma = pm.LogNormal("sigma", math.log(self.sigma_scale), LOG_SIGMA_SCALE, dims=dims)
+                scale = sigma if (scale == 1.0).all() else scale * sigma
+            # No mean reads the entries of sigma: the graph of the means is one of the coefficients alone.
+            theta = theta_of_pymc(self, self.prior_scale, {"sigma": np.ones(J)})
+            means = [predictor_of_pymc(self.design, one, theta) for one in self.design.predictors[:J]]
+            if J == 1:
+                pm.Normal("y", means[0], scale, observed=Y[:, 0])
+            else:
+                pm.Normal("y", pm.math.stack(means, axis=1), scale, observed=Y)
+        return model
 
 
 class LinearRegression(NormalStatistics, PredictiveTarget):
@@ -56,6 +105,8 @@ class LinearRegression(NormalStatistics, PredictiveTarget):
         Outcomes, shape (n,); or (n, J) for J outcomes, each with separate coefficients and scale.
     sigma
         The scale if it is known, one number; None: the scale is a parameter.
+    offset
+        A known part of the mean of each outcome, shape (n,): x_i' beta + offset_i; None: 0.
     weights
         Known weights w_i, positive, shape (n,), such as the number of measurements of which y_i is the mean.
     prior_scale
@@ -112,6 +163,7 @@ class LinearRegression(NormalStatistics, PredictiveTarget):
         y: Any,
         *,
         sigma: float | None = None,
+        offset: Any = None,
         weights: Any = None,
         prior_scale: float = 1.0,
         sigma_scale: float = 1.0,
@@ -119,7 +171,7 @@ class LinearRegression(NormalStatistics, PredictiveTarget):
         intercept: bool = False,
         coef_names: Sequence[str] | None = None,
     ) -> None:
-        check_same_index(WHO, X=X, y=y, weights=weights)
+        check_same_index(WHO, X=X, y=y, offset=offset, weights=weights)
         Y = checked_array(response_source(y), "y", who=WHO).astype(np.float64, copy=False)
         Y = Y[:, None] if Y.ndim == 1 else Y
         first = Y[:, 0] if Y.ndim == 2 and Y.shape[1] else Y
@@ -143,29 +195,31 @@ class LinearRegression(NormalStatistics, PredictiveTarget):
         scales[variables.size - n_scales :] = LOG_SIGMA_SCALE
         means[variables.size - n_scales :] = math.log(sigma_scale)
         law = NormalPrior(means, scales) if prior is None else Prior(1.0, prior, who=WHO)
-        design = _design(columns.parts(len(Y), who=WHO), len(Y), Y.shape[1], variables, sigma, weights)
-        super().__init__(RowsOfRegression(design, Y, variables, law))
+        parts = columns.parts(len(Y), who=WHO)
+        design = _design(parts, len(Y), Y.shape[1], variables, sigma, offset=offset, weights=weights)
+        scales_of_priors = {"prior_scale": prior_scale, "sigma_scale": sigma_scale}
+        super().__init__(RowsOfRegression(design, Y, variables, law, **scales_of_priors))
 
     def rows_to_predict(self, rows: Any, **columns: Any) -> NormalRows:
         """Return `rows` for a prediction: a table or matrix as X of the target; None means the target's own rows.
 
-        New rows may have ``weights``, by default 1.
+        New rows may have an ``offset``, by default 0, and ``weights``, by default 1.
         """
         who = f"predict for {WHO}"
         design = self.plain.design
         J = design.n_predictors // 2
         axes = {"outcome": list(range(J))} if J > 1 else {}
-        weights = None if rows is None else columns.pop("weights", None)
+        offset, weights = (None if rows is None else columns.pop(name, None) for name in ("offset", "weights"))
         given = [name for name, column in columns.items() if column is not None]
         if given:
             raise InvalidInputError(f"{who}: these rows take no {' and no '.join(given)}")
         if rows is None:
             return NormalRows(design, self.plain.likelihood, axes=axes, response_axes=axes)
-        check_same_index(who, rows=rows, weights=weights)
+        check_same_index(who, rows=rows, offset=offset, weights=weights)
         parts = parts_of_new_rows(
             rows, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=who
         )
-        design = _design(parts, len(rows), J, self.variables, self.known_sigma, weights)
+        design = _design(parts, len(rows), J, self.variables, self.known_sigma, offset=offset, weights=weights)
         return NormalRows(design, self.plain.likelihood, labels=labels_of_rows(rows), axes=axes, response_axes=axes)
 
     @property
@@ -190,16 +244,29 @@ def _variables(columns: DesignColumns, J: int, *, knows_sigma: bool) -> Variable
 
 
 def _design(
-    parts: list[PredictorPart], n: int, J: int, variables: Variables, sigma: float | None, weights: Any
+    parts: list[PredictorPart],
+    n: int,
+    J: int,
+    variables: Variables,
+    sigma: float | None,
+    *,
+    offset: Any,
+    weights: Any,
 ) -> Design:
     """Return J means that share the columns of X, and J log scales, each a parameter or known, minus log(w) / 2."""
+    known_means = []
+    if offset is not None:
+        added = checked_array(offset, "offset", who=WHO).astype(np.float64)
+        if added.shape != (n,):
+            raise InvalidInputError(f"{WHO}: offset must hold {n} numbers, found shape {added.shape}")
+        known_means.append(PredictorPart(None, added[:, None]))
     known = [] if sigma is None else [PredictorPart(None, shared={0: math.log(sigma)})]
     if weights is not None:
         w = checked_array(weights, "weights", who=WHO).astype(np.float64)
         if w.shape != (n,) or not (w > 0.0).all():
             raise InvalidInputError(f"{WHO}: weights must be {n} positive numbers, found {w!r}")
         known.append(PredictorPart(None, -0.5 * np.log(w)[:, None]))
-    predictors = {f"mean {j}": [spread(part, j, J) for part in parts] for j in range(J)}
+    predictors = {f"mean {j}": [*(spread(part, j, J) for part in parts), *known_means] for j in range(J)}
     for j in range(J):
         predictors[f"scale {j}"] = known if sigma is not None else [*known, PredictorPart("sigma", shared={j: 1.0})]
     return assemble(predictors, variables, n)

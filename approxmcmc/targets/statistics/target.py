@@ -2,7 +2,7 @@
 
 import functools
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numba import types as nb
@@ -81,6 +81,21 @@ class NormalStatistics(StandsForRows, ExpandsItself):
 
     def _term_gradients(self) -> Any:
         return kernel(add_gradient, gradient_signature(type_of(self.data)), fastmath=BATCH_FASTMATH)
+
+    def compile_term_range(self) -> NoReturn:
+        """Raise: there are no rows to leave out."""
+        raise IncompatibleError(self._why_no_subsets)
+
+    def compile_difference_bound(self) -> NoReturn:
+        """Raise: there are no rows to leave out."""
+        raise IncompatibleError(self._why_no_subsets)
+
+    @property
+    def _why_no_subsets(self) -> str:
+        return (
+            f"{self!r} has one term for each outcome, because sufficient statistics replace its rows, so a test has no "
+            "rows to leave out; use ExactTest, whose steps read none"
+        )
 
     def compile_expansion(self) -> Any:
         """Compile the kernel that writes the second-order expansion of an outcome."""

@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import approxmcmc as amc
@@ -193,3 +194,45 @@ def test_what_cannot_be_is_refused(settings, says):
 def test_outcomes_of_other_shapes_are_refused(y):
     with pytest.raises(InvalidInputError, match="y"):
         LinearRegression(X, y)
+
+
+TABLE = pd.DataFrame({"x": X[:60, 0], "kind": np.array(["a", "b", "c"])[np.arange(60) % 3]})
+OFFSET = np.linspace(-1.0, 2.0, 60)
+TWINS = {
+    "unknown scale": lambda: LinearRegression(X[:60], Y[:60], prior_scale=2.0, sigma_scale=0.6, intercept=True),
+    "known scale": lambda: LinearRegression(X[:60], Y[:60], sigma=0.7),
+    "table, offset and weights": lambda: LinearRegression(TABLE, Y[:60], offset=OFFSET, weights=WEIGHTS[:60]),
+    "two outcomes": lambda: LinearRegression(X[:60], np.column_stack([Y, 1.0 - Y])[:60], offset=OFFSET),
+}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_the_twin_of_pymc_has_the_same_density(name):
+    target = TWINS[name]()
+    density = target.to_pymc().compile_logp(mode="FAST_COMPILE", jacobian=True)
+    log_prior = target.compile().log_prior
+    values = []
+    for theta in 0.5 * np.random.default_rng(3).normal(size=(2, target.variables.size)):
+        point = {name: value[0] for name, value in target.variables.unpack(theta[None]).items()}
+        if "sigma" in point:
+            point["sigma_log__"] = np.log(point.pop("sigma"))
+        values.append((total(target, theta) + log_prior(theta), float(density(point))))
+    assert values[0][0] - values[1][0] == pytest.approx(values[0][1] - values[1][1], rel=1e-9)
+
+
+def test_a_prior_given_as_a_function_has_no_twin():
+    with pytest.raises(IncompatibleError, match="a prior given as a function has no PyMC twin"):
+        LinearRegression(X[:60], Y[:60], prior=lambda theta: 0.0).to_pymc()
+
+
+def test_an_offset_is_a_part_of_the_mean():
+    """Rows with an offset are rows with it taken off the outcome; predictions add it."""
+    shifted = LinearRegression(X[:60], Y[:60] + OFFSET, offset=OFFSET)
+    plain = LinearRegression(X[:60], Y[:60])
+    theta = np.array([0.3, -1.0, 0.2, -0.4])
+    assert total(shifted, theta) == pytest.approx(total(plain, theta), rel=1e-12)
+    rows = shifted.rows_to_predict(X[:5], offset=OFFSET[:5])
+    means = rows.means(rows.predictors(theta[None], slice(0, 5)), slice(0, 5))
+    np.testing.assert_allclose(means[:, 0], X[:5] @ theta[:3] + OFFSET[:5], rtol=1e-12)
+    with pytest.raises(InvalidInputError, match="offset must hold 60 numbers"):
+        LinearRegression(X[:60], Y[:60], offset=OFFSET[:3])
